@@ -1,0 +1,41 @@
+# Two commands matter: `make demo` and `make test`. Each sets up everything it needs.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: demo test lint types unit bench serve clean help
+
+help:
+	@echo "make demo   set up, then raw GPS to a report on a small simulated town (minutes, two cores)"
+	@echo "make test   set up, then lint, types and tests"
+	@echo "make bench  set up, then the benchmarks that run on a CPU"
+	@echo "make clean  remove the environment and everything that was made"
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet -c constraints.txt torch==2.13.0
+	$(BIN)/pip install --quiet -c constraints.txt -e '.[geo,knn,tune,plots,dev]'
+	@touch $(STAMP)
+
+demo: $(STAMP)
+	$(BIN)/ustad demo --out runs/demo
+
+test: lint types unit
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMP)
+	$(BIN)/mypy
+
+unit: $(STAMP)
+	$(BIN)/pytest -n 2
+
+bench: $(STAMP)
+	@for job in extraction simulation training scoring; do $(BIN)/python benchmarks/$$job.py || exit 1; done
+
+clean:
+	rm -rf $(VENV) runs build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""Other detectors under the same protocol."""

@@ -1,0 +1,70 @@
+"""What every verb shares: one console, one way to fail, options that mean the same everywhere."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+from rich.console import Console
+
+from ustad.config import Config, ConfigError
+
+out = Console()
+err = Console(stderr=True)
+
+OutOption = Annotated[Path, typer.Option("--out", "-o", help="Where the results go.")]
+SeedOption = Annotated[int, typer.Option("--seed", help="Every random choice follows from it.")]
+DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
+OnErrorOption = Annotated[str, typer.Option("--on-error", help="fail: stop at bad rows; skip: drop and count them.")]
+PresetOption = Annotated[str, typer.Option("--preset", help="A named configuration: paper, fast.")]
+ConfigOption = Annotated[Path | None, typer.Option("--config", help="A YAML file of settings.")]
+SetOption = Annotated[
+    list[str] | None, typer.Option("--set", help="Change one setting: --set model.width=32. May be repeated.")
+]
+
+
+def resolve_config(preset: str, file: Path | None, changes: list[str] | None, seed: int | None) -> Config:
+    """Preset, then file, then single settings, then the seed."""
+    config = Config.from_yaml(file) if file is not None else Config.preset(preset)
+    for change in changes or []:
+        name, sign, value = change.partition("=")
+        if not sign:
+            raise ConfigError(f"--set takes NAME=VALUE, got '{change}'")
+        config = config.replace({name.strip(): _literal(value.strip())})
+    return config if seed is None else config.replace({"seed": seed})
+
+
+def print_json(content: Any) -> None:
+    """Plain JSON on standard output, NaN as null."""
+    typer.echo(json.dumps(_finite(content), indent=2, ensure_ascii=False, default=str))
+
+
+def choose(value: str, choices: tuple[str, ...], option: str) -> str:
+    """The value when it is among the choices, else a usage error that lists them."""
+    if value not in choices:
+        raise typer.BadParameter(f"'{value}' is not one of {', '.join(choices)}", param_hint=option)
+    return value
+
+
+def fail(message: str) -> NoReturn:
+    err.print(f"[bold red]error:[/] {message}", highlight=False, soft_wrap=True)
+    raise typer.Exit(1)
+
+
+def _literal(text: str) -> Any:
+    import yaml
+
+    return yaml.safe_load(text)
+
+
+def _finite(content: Any) -> Any:
+    if isinstance(content, dict):
+        return {k: _finite(v) for k, v in content.items()}
+    if isinstance(content, (list, tuple)):
+        return [_finite(v) for v in content]
+    if isinstance(content, float) and content != content:
+        return None
+    return content

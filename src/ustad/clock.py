@@ -1,0 +1,68 @@
+"""Local time: what a moment is on the wall clock of its zone. Zones are IANA names, one per row or one for all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ustad.tables import TIMESTAMP, DataError, agent_codes
+
+MICROSECONDS_PER_DAY = 86_400_000_000
+DAY_NAMES = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+
+
+@dataclass(frozen=True)
+class LocalTime:
+    """Local wall clock of n moments."""
+
+    day: np.ndarray  # int32: days since 1970-01-01 of the local date
+    minute: np.ndarray  # float64: minutes since local midnight, 0 ≤ m < 1440
+    weekday: np.ndarray  # int8: 0 is Monday
+    month: np.ndarray  # int8: 1 … 12
+
+
+def local_time(time: pa.ChunkedArray | pa.Array, zone: str | pa.ChunkedArray | pa.Array) -> LocalTime:
+    """The wall clock in one zone, or in each row's own. Right across daylight saving: it asks the zone data."""
+    time = pa.chunked_array(time) if isinstance(time, pa.Array) else time
+    wall = np.empty(len(time), np.int64)
+    if isinstance(zone, str):
+        wall[:] = _wall_clock(time, zone)
+    else:
+        codes, names = agent_codes(zone)
+        for code, name in enumerate(names):
+            rows = np.flatnonzero(codes == code)
+            wall[rows] = _wall_clock(time.take(pa.array(rows)), name)
+    day = np.floor_divide(wall, MICROSECONDS_PER_DAY)
+    dates = day.astype("datetime64[D]")
+    return LocalTime(
+        day=day.astype(np.int32),
+        minute=(wall - day * MICROSECONDS_PER_DAY) / 60e6,
+        weekday=((day + 3) % 7).astype(np.int8),
+        month=(dates.astype("datetime64[M]").astype(np.int64) % 12 + 1).astype(np.int8),
+    )
+
+
+def check_zone(name: str) -> str:
+    """The name itself when the zone data knows it, else a DataError."""
+    _wall_clock(pa.chunked_array([pa.array([0], TIMESTAMP)]), name)
+    return name
+
+
+def localise(time: pa.ChunkedArray, zone: str) -> pa.ChunkedArray:
+    """Naive wall-clock times of one zone as UTC. A moment that daylight saving repeats is taken as the earlier
+    one, a moment that it skips is moved to the first that exists."""
+    try:
+        return pc.assume_timezone(time, zone, ambiguous="earliest", nonexistent="latest").cast(TIMESTAMP)
+    except pa.ArrowInvalid as error:
+        raise DataError(f"time zone '{zone}' is not known; use an IANA name such as Europe/Helsinki") from error
+
+
+def _wall_clock(time: pa.ChunkedArray, zone: str) -> np.ndarray:
+    try:
+        local = pc.local_timestamp(time.cast(pa.timestamp("us", tz=zone)))
+    except pa.ArrowInvalid as error:
+        raise DataError(f"time zone '{zone}' is not known; use an IANA name such as Europe/Helsinki") from error
+    return local.cast(pa.int64()).to_numpy()

@@ -1,0 +1,163 @@
+"""A data directory: the tables of one data set, what was said about it, and its split by date.
+
+Layout on disk: each table is `NAME.parquet` or a directory `NAME/` of parts (`stays`, `trips`, `gaps`, `pois`,
+`labels`, `agent_labels`, `fixes`, `quality`), beside `meta.json`. Events of any other kind are one table and a
+schema.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ustad.clock import local_time
+from ustad.config import SplitConfig
+from ustad.schema import EventSchema, mobility_schema
+from ustad.tables import DataError, find_table, read_table, write_json, write_table
+
+EPOCH = date(1970, 1, 1)
+#: Tables that a data directory may hold beside its events.
+COMPANIONS = ("trips", "gaps", "pois", "labels", "agent_labels", "quality")
+
+
+@dataclass(frozen=True)
+class Split:
+    """First local days (since 1970-01-01) of validation and test; the day after the last of test."""
+
+    train_first: int
+    validation_first: int
+    test_first: int
+    test_last: int  # inclusive
+
+    def describe(self) -> str:
+        """Dates as people read them."""
+
+        def show(day: int) -> str:
+            return (EPOCH + timedelta(days=int(day))).isoformat()
+
+        return (
+            f"train {show(self.train_first)} … {show(self.validation_first - 1)}, "
+            f"validation … {show(self.test_first - 1)}, test … {show(self.test_last)}"
+        )
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Events with their companions. `meta` is what the maker wrote: name, seed, span, split, time zone."""
+
+    events: pa.Table
+    schema: EventSchema = field(default_factory=mobility_schema)
+    trips: pa.Table | None = None
+    gaps: pa.Table | None = None
+    pois: pa.Table | None = None
+    labels: pa.Table | None = None  # by event
+    agent_labels: pa.Table | None = None
+    quality: pa.Table | None = None
+    meta: dict[str, Any] = field(default_factory=dict)
+    path: Path | None = None
+
+    @property
+    def name(self) -> str:
+        return str(self.meta.get("name") or (self.path.name if self.path else self.schema.name))
+
+    def days(self) -> np.ndarray:
+        """Local date of each event's start, as days since 1970-01-01: int32 [n]."""
+        return event_days(self.events, self.schema)
+
+    def split(self, config: SplitConfig) -> Split:
+        """Boundaries by local date: as the files say (`meta["split"]`), else by the configured weeks.
+
+        A data set shorter than the configured weeks is divided in the same proportions.
+        """
+        days = self.days()
+        first, last = int(days.min()), int(days.max())
+        said = self.meta.get("split")
+        if said:
+            test_first = _day(said["test_first"])
+            span = test_first - first
+            share = config.validation_weeks / (config.train_weeks + config.validation_weeks)
+            validation_first = (
+                _day(said["validation_first"])
+                if "validation_first" in said
+                else test_first - max(1, round(span * share))
+            )
+        else:
+            weeks = np.array([config.train_weeks, config.validation_weeks, config.test_weeks])
+            scale = min(1.0, (last - first + 1) / (7 * weeks.sum()))
+            validation_first = first + max(1, round(7 * weeks[0] * scale))
+            test_first = validation_first + max(1, round(7 * weeks[1] * scale))
+        if not first < validation_first < test_first <= last:
+            raise DataError(
+                f"{self.name}: {last - first + 1} day(s) of data cannot be split into train, validation and test; "
+                "at least three days are needed, and weeks are better"
+            )
+        return Split(first, validation_first, test_first, last)
+
+    def between(self, first: int, last: int) -> pa.Table:
+        """Events whose local date lies in [first, last]."""
+        days = self.days()
+        return self.events.filter(pa.array((days >= first) & (days <= last)))
+
+    def only(self, entities: Sequence[Any]) -> Dataset:
+        """The same data set with some entities only."""
+        wanted = pa.array(list(entities))
+
+        def keep(table: pa.Table | None) -> pa.Table | None:
+            if table is None or self.schema.entity not in table.column_names:
+                return table
+            column = table[self.schema.entity]
+            return table.filter(pc.is_in(column, wanted.cast(column.type)))
+
+        return replace(
+            self,
+            events=keep(self.events),
+            trips=keep(self.trips),
+            gaps=keep(self.gaps),
+            agent_labels=keep(self.agent_labels),
+            quality=keep(self.quality),
+        )
+
+
+def event_days(events: pa.Table, schema: EventSchema) -> np.ndarray:
+    return local_time(events[schema.time], zone_of(events, schema)).day
+
+
+def zone_of(events: pa.Table, schema: EventSchema) -> str | pa.ChunkedArray:
+    """The zone column where the table has it, else the schema's zone, else UTC for a table without one."""
+    if schema.timezone in events.column_names:
+        return pc.fill_null(events[schema.timezone], "UTC")
+    return schema.timezone if "/" in schema.timezone or schema.timezone == "UTC" else "UTC"
+
+
+def load_directory(path: Path) -> Dataset:
+    """A directory that `simulate`, `extract` or `inject` wrote."""
+    stays = find_table(path, "stays")
+    if stays is None:
+        raise DataError(f"{path}: holds no stays.parquet; make one with `ustad extract` or `ustad simulate`")
+    meta_file = path / "meta.json"
+    meta = json.loads(meta_file.read_text()) if meta_file.exists() else {}
+    found = {name: find_table(path, name) for name in COMPANIONS}
+    tables = {name: read_table(where) for name, where in found.items() if where is not None}
+    return Dataset(events=read_table(stays), meta=meta, path=path, **tables)
+
+
+def save_directory(data: Dataset, path: Path) -> None:
+    """Write every table and `meta.json`; each file appears whole or not at all."""
+    write_table(data.events, path / "stays.parquet")
+    for name in COMPANIONS:
+        table = getattr(data, name)
+        if table is not None:
+            write_table(table, path / f"{name}.parquet")
+    write_json(data.meta, path / "meta.json")
+
+
+def _day(text: str) -> int:
+    return (date.fromisoformat(text[:10]) - EPOCH).days

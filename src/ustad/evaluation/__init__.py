@@ -1,0 +1,1 @@
+"""Honest figures: metrics, experiments and their pictures."""

@@ -1,0 +1,1 @@
+"""From tables of events to arrays and padded windows."""

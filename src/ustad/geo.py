@@ -1,0 +1,66 @@
+"""Distances on the sphere and one flat projection in kilometres that is fitted once and stored."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+EARTH_RADIUS_KM = 6371.0088
+
+
+def haversine_km(lat1: np.ndarray, lon1: np.ndarray, lat2: np.ndarray, lon2: np.ndarray) -> np.ndarray:
+    """Great-circle distance in kilometres between points in degrees; arguments broadcast."""
+    lat1, lon1, lat2, lon2 = (np.radians(np.asarray(v, np.float64)) for v in (lat1, lon1, lat2, lon2))
+    half = np.sin((lat2 - lat1) / 2) ** 2 + np.cos(lat1) * np.cos(lat2) * np.sin((lon2 - lon1) / 2) ** 2
+    return 2 * EARTH_RADIUS_KM * np.arcsin(np.sqrt(np.clip(half, 0.0, 1.0)))
+
+
+def unit_vectors(lat: np.ndarray, lon: np.ndarray) -> np.ndarray:
+    """Points on the unit sphere [..., 3]; their chord grows with the great-circle distance."""
+    lat, lon = np.radians(np.asarray(lat, np.float64)), np.radians(np.asarray(lon, np.float64))
+    return np.stack([np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)], axis=-1)
+
+
+@dataclass(frozen=True)
+class Projection:
+    """Azimuthal equidistant around a centre: x east and y north in km, right also over ±180° and at the poles.
+
+    >>> p = Projection(34.05, -118.25)
+    >>> [round(float(v), 6) for v in p.backward(*p.forward(34.2, -118.5))]
+    [34.2, -118.5]
+    """
+
+    lat: float
+    lon: float
+
+    @classmethod
+    def fit(cls, lat: np.ndarray, lon: np.ndarray) -> Projection:
+        """Centred on the mean direction of the points (the mean of degrees breaks at ±180°)."""
+        x, y, z = unit_vectors(lat, lon).mean(axis=0)
+        if x * x + y * y + z * z < 1e-12:  # points spread evenly over the globe: any centre is as good
+            return cls(0.0, 0.0)
+        return cls(float(np.degrees(np.arctan2(z, np.hypot(x, y)))), float(np.degrees(np.arctan2(y, x))))
+
+    def forward(self, lat: np.ndarray, lon: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Degrees to (x, y) km."""
+        phi, lam = np.radians(np.asarray(lat, np.float64)), np.radians(np.asarray(lon, np.float64) - self.lon)
+        phi0 = np.radians(self.lat)
+        east = np.cos(phi) * np.sin(lam)
+        north = np.cos(phi0) * np.sin(phi) - np.sin(phi0) * np.cos(phi) * np.cos(lam)
+        up = np.sin(phi0) * np.sin(phi) + np.cos(phi0) * np.cos(phi) * np.cos(lam)
+        sine = np.hypot(east, north)
+        angle = np.arctan2(sine, up)
+        stretch = np.where(sine > 1e-15, angle / np.maximum(sine, 1e-15), 1.0) * EARTH_RADIUS_KM
+        return stretch * east, stretch * north
+
+    def backward(self, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(x, y) km to degrees."""
+        x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
+        rho = np.hypot(x, y)
+        angle, phi0 = rho / EARTH_RADIUS_KM, np.radians(self.lat)
+        ratio = np.where(rho > 1e-12, y / np.maximum(rho, 1e-12), 0.0)
+        phi = np.arcsin(np.clip(np.cos(angle) * np.sin(phi0) + np.sin(angle) * np.cos(phi0) * ratio, -1, 1))
+        lam = np.arctan2(x * np.sin(angle), rho * np.cos(phi0) * np.cos(angle) - y * np.sin(phi0) * np.sin(angle))
+        lam = np.where(rho > 1e-12, lam, 0.0)
+        return np.degrees(phi), (np.degrees(lam) + self.lon + 180.0) % 360.0 - 180.0

@@ -1,0 +1,1 @@
+"""From raw GPS to stays, trips, gaps and places."""

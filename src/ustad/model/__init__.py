@@ -1,0 +1,1 @@
+"""The dual Transformer: tokenizer, blocks, network, heads and losses."""

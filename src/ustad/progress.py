@@ -1,0 +1,99 @@
+"""Progress of long work: a live bar on a terminal, a line now and then elsewhere, nothing unless enabled.
+
+Library code wraps its loops in `track`; the command line calls `enable`. Never shows data, only counts.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+_SECONDS_BETWEEN_LINES = 10.0
+_console: Console | None = None
+
+Advance = Callable[..., None]  # advance(n=1, note="")
+
+
+def enable(console: Console | None = None) -> None:
+    """Show progress on standard error from now on."""
+    global _console
+    _console = console or Console(stderr=True)
+
+
+def disable() -> None:
+    global _console
+    _console = None
+
+
+def say(text: str) -> None:
+    """One line about what is happening, where progress is shown."""
+    if _console is not None:
+        _console.print(text, highlight=False)
+
+
+@contextmanager
+def track(label: str, total: float | None = None) -> Iterator[Advance]:
+    """Yields `advance(n, note)`; `note` is a short text beside the bar (a loss, a rate)."""
+    if _console is None:
+        yield lambda n=1, note="": None
+    elif _console.is_terminal:
+        with _bar(label, total, _console) as advance:
+            yield advance
+    else:
+        with _lines(label, total, _console) as advance:
+            yield advance
+
+
+@contextmanager
+def _bar(label: str, total: float | None, console: Console) -> Iterator[Advance]:
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}"),
+    )
+    with Progress(*columns, console=console, refresh_per_second=4) as progress:
+        task = progress.add_task(label, total=total, note="")
+
+        def advance(n: float = 1, note: str = "") -> None:
+            if note:
+                progress.update(task, note=note)
+            progress.advance(task, n)
+
+        yield advance
+
+
+@contextmanager
+def _lines(label: str, total: float | None, console: Console) -> Iterator[Advance]:
+    state = {"done": 0.0, "note": "", "said": time.monotonic()}
+    began = time.monotonic()
+
+    def line() -> str:
+        share = f" {state['done']:,.0f} of {total:,.0f}" if total else ""
+        return f"{label}:{share} after {time.monotonic() - began:.0f} s {state['note']}".rstrip()
+
+    def advance(n: float = 1, note: str = "") -> None:
+        state["done"] += n  # type: ignore[operator]  # the entry is always a number
+        state["note"] = note or state["note"]
+        if time.monotonic() - state["said"] > _SECONDS_BETWEEN_LINES:  # type: ignore[operator]  # likewise
+            state["said"] = time.monotonic()
+            console.print(line(), highlight=False, soft_wrap=True)
+
+    yield advance
+    if time.monotonic() - began > 2.0:
+        console.print(line(), highlight=False, soft_wrap=True)
+        sys.stderr.flush()

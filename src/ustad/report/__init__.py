@@ -1,0 +1,1 @@
+"""One HTML file that opens without a network."""

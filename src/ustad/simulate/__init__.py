@@ -1,0 +1,1 @@
+"""Simulated cities, people and red teams, and anomalies injected into any data."""

@@ -1,0 +1,345 @@
+"""The table contracts: which columns each table has, of which type, and what makes a row bad.
+
+In go paths, file objects of other libraries (anything with an Arrow C stream) or pyarrow tables; out come
+pyarrow tables that keep the contract. Validation happens here once, where data enters.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
+import pyarrow.dataset as pa_dataset
+import pyarrow.parquet as pq
+
+TIMESTAMP = pa.timestamp("us", tz="UTC")
+PATH_POINT = pa.struct([("time", TIMESTAMP), ("lat", pa.float64()), ("lon", pa.float64())])
+OnError = Literal["fail", "skip"]
+
+
+class DataError(ValueError):
+    """Data that cannot be used as it is. The message is one line that a user can act on."""
+
+
+@dataclass(frozen=True)
+class Contract:
+    """What a table must hold. `identifiers` may be integers or strings; they are kept as they are."""
+
+    name: str
+    required: Mapping[str, pa.DataType | None]  # None: an identifier, integer or string
+    optional: Mapping[str, pa.DataType | None] = field(default_factory=dict)
+
+    @property
+    def columns(self) -> dict[str, pa.DataType | None]:
+        return {**self.required, **self.optional}
+
+
+IDENTIFIER = None
+FIXES = Contract(
+    "fixes",
+    {"agent_id": IDENTIFIER, "time": TIMESTAMP, "lat": pa.float64(), "lon": pa.float64()},
+    {"accuracy_m": pa.float64()},
+)
+STAYS = Contract(
+    "stays",
+    {
+        "agent_id": IDENTIFIER,
+        "started_at": TIMESTAMP,
+        "finished_at": TIMESTAMP,
+        "lat": pa.float64(),
+        "lon": pa.float64(),
+    },
+    {
+        "stay_id": IDENTIFIER,
+        "poi_id": IDENTIFIER,
+        "poi_category": pa.string(),
+        "timezone": pa.string(),
+        "n_fixes": pa.int32(),
+        "start_gap_s": pa.float64(),
+        "end_gap_s": pa.float64(),
+    },
+)
+TRIPS = Contract(
+    "trips",
+    {
+        "trip_id": IDENTIFIER,
+        "agent_id": IDENTIFIER,
+        "started_at": TIMESTAMP,
+        "finished_at": TIMESTAMP,
+        "origin_stay_id": IDENTIFIER,
+        "destination_stay_id": IDENTIFIER,
+        "path": pa.list_(PATH_POINT),
+    },
+)
+GAPS = Contract("gaps", {"agent_id": IDENTIFIER, "started_at": TIMESTAMP, "finished_at": TIMESTAMP})
+POIS = Contract(
+    "pois",
+    {"poi_id": IDENTIFIER, "lat": pa.float64(), "lon": pa.float64(), "category": pa.string()},
+    {"name": pa.string()},
+)
+STAY_LABELS = Contract("labels", {"stay_id": IDENTIFIER, "anomaly": pa.bool_()}, {"kind": pa.string()})
+AGENT_LABELS = Contract("agent_labels", {"agent_id": IDENTIFIER, "anomaly": pa.bool_()}, {"kind": pa.string()})
+CONTRACTS = {c.name: c for c in (FIXES, STAYS, TRIPS, GAPS, POIS, STAY_LABELS, AGENT_LABELS)}
+
+
+# ---------------------------------------------------------------------------------------------- reading
+def as_table(source: Any, where: str = "data") -> pa.Table:
+    """A pyarrow table from a path (Parquet, CSV, a directory of parts) or anything with an Arrow C stream."""
+    if isinstance(source, pa.Table):
+        return source
+    if isinstance(source, (str, Path)):
+        return read_table(Path(source))
+    if hasattr(source, "__arrow_c_stream__"):
+        return pa.table(source)
+    raise DataError(
+        f"{where}: expected a path or a table with an Arrow C stream (pyarrow, polars, pandas), "
+        f"got {type(source).__name__}"
+    )
+
+
+def read_table(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
+    """One Parquet or CSV file, or a directory of Parquet parts, as a table."""
+    if not path.exists():
+        raise DataError(f"{path}: no such file or directory")
+    try:
+        if path.is_dir():
+            parts = sorted(path.glob("*.parquet"))
+            if not parts:
+                raise DataError(f"{path}: the directory holds no .parquet files")
+            return pa_dataset.dataset([str(p) for p in parts], format="parquet").to_table(columns=columns)
+        if path.suffix in {".parquet", ".pq"}:
+            return pq.read_table(path, columns=columns)
+        if path.name.endswith((".csv", ".csv.gz")):
+            table = pa_csv.read_csv(path)
+            return table.select(columns) if columns is not None else table
+    except (pa.ArrowInvalid, pa.ArrowKeyError, OSError) as error:
+        raise DataError(f"{path}: cannot be read ({_first_line(error)})") from error
+    raise DataError(f"{path}: unknown kind of file; expected .parquet, .csv or a directory of .parquet")
+
+
+def write_table(table: pa.Table, path: Path) -> None:
+    """Write Parquet under a temporary name, then rename, so that nobody sees half a table."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.part")
+    pq.write_table(table, temporary, compression="zstd")
+    temporary.replace(path)
+
+
+def write_json(content: Any, path: Path) -> None:
+    """Write JSON under a temporary name, then rename."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.part")
+    temporary.write_text(json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n")
+    temporary.replace(path)
+
+
+def find_table(directory: Path, name: str) -> Path | None:
+    """`NAME.parquet` or the directory `NAME/` of parts inside a data directory, or None."""
+    for candidate in (directory / f"{name}.parquet", directory / name):
+        if candidate.exists():
+            return candidate
+    return None
+
+
+# ------------------------------------------------------------------------------------------- validation
+@dataclass
+class Complaints:
+    """Rows found bad while validating: what is wrong, how many rows, the first few."""
+
+    where: str
+    on_error: OnError = "fail"
+    found: list[str] = field(default_factory=list)
+    dropped: int = 0
+
+    def check(self, table: pa.Table, bad: np.ndarray, column: str, what: str) -> pa.Table:
+        """Fail on, or drop, the rows where `bad` is true."""
+        count = int(np.count_nonzero(bad))
+        if not count:
+            return table
+        rows = ", ".join(str(i) for i in np.flatnonzero(bad)[:3])
+        message = f"{self.where}: column '{column}': {count:,} of {len(bad):,} rows {what} (first rows: {rows})"
+        if self.on_error == "fail":
+            raise DataError(f"{message}; fix them or drop them with --on-error skip")
+        self.found.append(message)
+        self.dropped += count
+        return table.filter(pa.array(~bad))
+
+
+def validate(
+    table: pa.Table, contract: Contract, where: str | None = None, on_error: OnError = "fail"
+) -> tuple[pa.Table, Complaints]:
+    """The table with the contract's columns and types, and the complaints about rows that were dropped.
+
+    Columns outside the contract are kept as they are, after the contract's own.
+    """
+    where = where or contract.name
+    complaints = Complaints(where, on_error)
+    missing = [name for name in contract.required if name not in table.column_names]
+    if missing:
+        raise DataError(
+            f"{where}: missing column{'s' if len(missing) > 1 else ''} {', '.join(missing)}; "
+            f"found {', '.join(table.column_names) or 'no columns'}"
+        )
+    if table.num_rows == 0:
+        raise DataError(f"{where}: the table is empty")
+    for name, kind in contract.columns.items():
+        if name in table.column_names:
+            position = table.column_names.index(name)
+            table = table.set_column(position, name, _cast(table[name], kind, where, name))
+    for name in contract.required:
+        table = complaints.check(table, _is_null(table[name]), name, "are missing")
+    for name in ("lat", "lon"):
+        if name in contract.columns and name in table.column_names:
+            table = _check_degrees(table, name, complaints)
+    if {"started_at", "finished_at"} <= set(contract.required):
+        ends_early = _to_int(table["finished_at"]) < _to_int(table["started_at"])
+        table = complaints.check(table, ends_early, "finished_at", "end before they start")
+    if table.num_rows == 0:
+        raise DataError(f"{where}: no usable row is left ({complaints.found[0]})")
+    ordered = [n for n in contract.columns if n in table.column_names]
+    return table.select(ordered + [n for n in table.column_names if n not in contract.columns]), complaints
+
+
+def check_overlaps(stays: pa.Table, complaints: Complaints) -> pa.Table:
+    """Refuse (or drop) stays that begin before the same agent's previous stay has ended. Sorts the table."""
+    stays = sort_events(stays, "agent_id", "started_at")
+    codes, starts, ends = (
+        agent_codes(stays["agent_id"])[0],
+        _to_int(stays["started_at"]),
+        _to_int(stays["finished_at"]),
+    )
+    bad = np.zeros(len(codes), bool)
+    bad[1:] = (codes[1:] == codes[:-1]) & (starts[1:] < ends[:-1])
+    return complaints.check(stays, bad, "started_at", "begin before the agent's previous stay has ended")
+
+
+def _cast(column: pa.ChunkedArray, kind: pa.DataType | None, where: str, name: str) -> pa.ChunkedArray:
+    if kind is IDENTIFIER:
+        return _identifier(column, where, name)
+    if kind == TIMESTAMP:
+        return _timestamp(column, where, name)
+    try:
+        return column.cast(kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise DataError(f"{where}: column '{name}' is {column.type}, expected {kind} ({_first_line(error)})") from error
+
+
+def _identifier(column: pa.ChunkedArray, where: str, name: str) -> pa.ChunkedArray:
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if pa.types.is_integer(column.type):
+        return column.cast(pa.int64())
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        return column.cast(pa.string())
+    if pa.types.is_null(column.type):
+        return column.cast(pa.string())
+    raise DataError(f"{where}: column '{name}' is {column.type}, expected integers or strings")
+
+
+def _timestamp(column: pa.ChunkedArray, where: str, name: str) -> pa.ChunkedArray:
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        column = _parse_times(column, where, name)
+    if not pa.types.is_timestamp(column.type):
+        raise DataError(f"{where}: column '{name}' is {column.type}, expected times with a time zone")
+    if column.type.tz is None:
+        raise DataError(
+            f"{where}: column '{name}' has times without a time zone; say which zone they are in "
+            "with --timezone (for example --timezone America/Los_Angeles)"
+        )
+    return column.cast(TIMESTAMP, safe=False)
+
+
+def _parse_times(column: pa.ChunkedArray, where: str, name: str) -> pa.ChunkedArray:
+    for kind in (TIMESTAMP, pa.timestamp("us")):
+        try:
+            return column.cast(kind)
+        except pa.ArrowInvalid:
+            continue
+    raise DataError(
+        f"{where}: column '{name}' holds text that is not a time; expected ISO 8601 such as "
+        f"2024-01-31T08:15:00+00:00, or mixes times with and without a time zone"
+    )
+
+
+def _check_degrees(table: pa.Table, name: str, complaints: Complaints) -> pa.Table:
+    limit = 90.0 if name == "lat" else 180.0
+    values = table[name].to_numpy()
+    table = complaints.check(table, ~np.isfinite(values), name, "are not finite numbers")
+    values = table[name].to_numpy()
+    outside = np.abs(values) > limit
+    if name == "lat" and outside.mean() > 0.5 if len(values) else False:
+        raise DataError(
+            f"{complaints.where}: column 'lat': {int(outside.sum()):,} of {len(values):,} rows are beyond ±90°; "
+            "latitude and longitude may be swapped, or the unit is not degrees"
+        )
+    return complaints.check(table, outside, name, f"are beyond ±{limit:.0f}°")
+
+
+def _is_null(column: pa.ChunkedArray) -> np.ndarray:
+    return pc.is_null(column, nan_is_null=True).to_numpy()
+
+
+def _to_int(column: pa.ChunkedArray) -> np.ndarray:
+    return column.cast(pa.int64()).to_numpy()
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).splitlines()
+    return lines[0] if lines else type(error).__name__
+
+
+# ------------------------------------------------------------------------------------- identity and order
+def sort_events(table: pa.Table, entity: str, time: str) -> pa.Table:
+    """Rows by entity, then by time; ties keep their order."""
+    codes, _ = agent_codes(table[entity])
+    order = np.lexsort((_to_int(table[time]), codes))
+    return table if np.array_equal(order, np.arange(len(order))) else table.take(pa.array(order))
+
+
+def agent_codes(column: pa.ChunkedArray | pa.Array) -> tuple[np.ndarray, np.ndarray]:
+    """Dense codes of identifiers and the identifiers they stand for, in sorted order of the identifiers."""
+    encoded = pc.dictionary_encode(column)
+    if isinstance(encoded, pa.ChunkedArray):
+        encoded = encoded.unify_dictionaries().combine_chunks()
+        if isinstance(encoded, pa.ChunkedArray):  # an empty column has no chunk
+            encoded = encoded.chunk(0) if encoded.num_chunks else pa.array([], column.type).dictionary_encode()
+    values = encoded.dictionary.to_numpy(zero_copy_only=False)
+    order = np.argsort(values, kind="stable")
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    return rank[encoded.indices.to_numpy(zero_copy_only=False)], values[order]
+
+
+def identity_hash(values: Iterable[Any]) -> np.ndarray:
+    """A 64-bit hash of each identifier, the same on every machine: uint64 [n]."""
+    digests = (hashlib.blake2b(str(v).encode(), digest_size=8).digest() for v in values)
+    return np.frombuffer(b"".join(digests), dtype="<u8").copy()
+
+
+def mix(key: np.ndarray) -> np.ndarray:
+    """The splitmix64 finaliser: spreads each 64-bit key over all 64 bits."""
+    with np.errstate(over="ignore"):
+        key = key.astype(np.uint64)
+        key = (key ^ (key >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        key = (key ^ (key >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return key ^ (key >> np.uint64(31))
+
+
+def event_keys(agents: pa.ChunkedArray | pa.Array, started_at: pa.ChunkedArray | pa.Array) -> np.ndarray:
+    """What identifies an event wherever it is processed: a hash of its agent and start, int64 [n], ≥ 0.
+
+    Two events of one agent that start in the same microsecond share a key; validated stays never do.
+    """
+    codes, values = agent_codes(agents)
+    times = _to_int(started_at).astype(np.uint64)
+    with np.errstate(over="ignore"):
+        keys = mix(identity_hash(values)[codes] + times * np.uint64(0x9E3779B97F4A7C15))
+    return (keys >> np.uint64(1)).astype(np.int64)

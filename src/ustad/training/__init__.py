@@ -1,0 +1,1 @@
+"""Fitting a network: the loop, its checkpoints, the search over settings."""
