@@ -275,7 +275,7 @@ def _check_degrees(table: pa.Table, name: str, complaints: Complaints) -> pa.Tab
     table = complaints.check(table, ~np.isfinite(values), name, "are not finite numbers")
     values = table[name].to_numpy()
     outside = np.abs(values) > limit
-    if name == "lat" and outside.mean() > 0.5 if len(values) else False:
+    if name == "lat" and 2 * np.count_nonzero(outside) > len(values):
         raise DataError(
             f"{complaints.where}: column 'lat': {int(outside.sum()):,} of {len(values):,} rows are beyond ±90°; "
             "latitude and longitude may be swapped, or the unit is not degrees"

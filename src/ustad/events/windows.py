@@ -92,7 +92,7 @@ def make_queries(arrays: EventArrays, windows: Windows, config: WindowConfig) ->
     if config.mode == "past" or config.unit == "events":
         stop = target + 1
     else:
-        stop = np.minimum(_day_end(arrays)[target], target + 1 + max(1, config.max_events // 4))
+        stop = np.minimum(_day_end(arrays)[target], target + 1 + config.max_events // 4)
     return Queries(np.maximum(history, stop - config.max_events), stop, target)
 
 

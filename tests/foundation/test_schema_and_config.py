@@ -1,0 +1,105 @@
+"""Schemas and settings: what may be said, and how a slip is answered."""
+
+import dataclasses
+
+import pytest
+
+from ustad.config import PRESETS, Config, ConfigError
+from ustad.schema import EventSchema, Feature, mobility_schema
+from ustad.tables import DataError
+
+
+def test_mobility_is_the_papers_event():
+    schema = mobility_schema(trips="embedding", trip_size=8)
+    fields = [n for f in schema.features for n in f.field_names]
+    assert fields == ["start_x", "start_y", "duration", "x", "y", "poi", "weekday", "trip_shape", "trip_speed"]
+    assert [t.name for t in schema.terms()] == [
+        "start", "duration", "x", "y", "poi", "weekday", "trip_shape", "trip_speed",
+    ]  # fmt: skip
+
+
+def test_a_schema_survives_yaml(tmp_path):
+    schema = mobility_schema(trips="summary")
+    schema.to_yaml(tmp_path / "mobility.yaml")
+    assert EventSchema.from_yaml(tmp_path / "mobility.yaml") == schema
+
+
+@pytest.mark.parametrize(
+    ("feature", "message"),
+    [
+        ({"name": "a", "kind": "numerical"}, "unknown kind 'numerical'"),
+        ({"name": "a", "kind": "cyclic"}, "period"),
+        ({"name": "a", "kind": "vector"}, "size"),
+        ({"name": "a", "kind": "place"}, "two source columns"),
+        ({"name": "a", "kind": "numeric", "source": ["@hour"]}, "unknown derived value @hour"),
+        ({"name": "a", "kind": "numeric", "soruce": ["b"]}, "did you mean 'source'"),
+        ({"name": "a"}, "incomplete"),
+    ],
+)
+def test_a_slip_in_a_schema_is_explained(feature, message):
+    with pytest.raises(DataError, match=message):
+        EventSchema.from_dict({"name": "s", "features": [feature]})
+
+
+def test_two_features_cannot_share_a_field():
+    with pytest.raises(DataError, match="same field"):
+        EventSchema("s", (Feature("a", "numeric"), Feature("a", "categorical")))
+
+
+def test_every_setting_says_what_it_is_for():
+    def undocumented(kind):
+        for f in dataclasses.fields(kind):
+            if not f.metadata.get("about"):
+                yield f"{kind.__name__}.{f.name}"
+            if dataclasses.is_dataclass(f.default_factory):
+                yield from undocumented(f.default_factory)
+
+    assert list(undocumented(Config)) == []
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_presets_survive_yaml(name, tmp_path):
+    config = Config.preset(name)
+    config.to_yaml(tmp_path / "c.yaml")
+    assert Config.from_yaml(tmp_path / "c.yaml") == config
+
+
+def test_the_paper_preset_is_the_paper():
+    config = Config.preset("paper")
+    assert (config.scoring.samples, config.model.dropout, config.scoring.neighbours) == (50, 0.05, 150)
+    assert (config.window.length, config.window.mode, config.scoring.percentiles) == (3, "day", "batch")
+    assert config.scoring.agent_score == "max"
+    assert (config.training.batch_size, config.training.learning_rate, config.training.weight_decay) == (
+        128,
+        1e-3,
+        1e-5,
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"model.widht": 32}, "did you mean 'model.width'"),
+        ({"modle.width": 32}, "did you mean 'model'"),
+        ({"model.width": "wide"}, "model.width must be a int"),
+        ({"model.width": 30}, "multiple of heads"),
+        ({"model.dropout": 0.0}, "above 0 where epistemic"),
+        ({"window.mode": "future"}, "one of day, past"),
+        ({"training.mask_ratio": 1.5}, "between 0 and 1"),
+        ({"seed.x": 1}, "a setting, not a section"),
+        ({"model": 3}, "is a section"),
+    ],
+)
+def test_a_slip_in_a_setting_is_explained(changes, message):
+    with pytest.raises(ConfigError, match=message):
+        Config().replace(changes)
+
+
+def test_unknown_presets_get_a_suggestion():
+    with pytest.raises(ConfigError, match="did you mean 'paper'"):
+        Config.preset("papper")
+
+
+def test_yaml_numbers_in_scientific_notation_are_numbers(tmp_path):
+    (tmp_path / "c.yaml").write_text("preset: fast\ntraining:\n  learning_rate: 1e-4\n")
+    assert Config.from_yaml(tmp_path / "c.yaml").training.learning_rate == 1e-4
