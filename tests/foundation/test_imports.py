@@ -1,0 +1,123 @@
+"""The direction of imports, and what a bare GPU machine can import."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import ustad
+
+SOURCE = Path(ustad.__file__).parent
+#: Rooms from the ground up: a room may import from itself and from rows above it.
+TIERS = [
+    {"tables", "geo", "clock", "schema", "config", "progress", "dataset"},
+    {"mobility", "simulate", "events"},
+    {"model"},
+    {"training", "scoring"},
+    {"detector"},
+    {"baselines", "evaluation", "engine"},
+    {"report", "service"},
+    {"cli"},
+]
+#: The few imports between rooms of one tier that are meant.
+BESIDE = {("simulate", "mobility"), ("scoring", "training"), ("evaluation", "baselines"), ("engine", "evaluation")}
+#: What may be imported at the top of a module anywhere but in report, service, engine and cli.
+BARE = ["numpy", "scipy", "numba", "pyarrow", "sklearn", "torch", "safetensors", "yaml", "typer", "rich"]
+DISTRIBUTIONS = {"sklearn": "scikit-learn", "yaml": "PyYAML"}
+
+
+def modules() -> list[Path]:
+    return sorted(SOURCE.rglob("*.py"))
+
+
+def room(path: Path) -> str:
+    parts = path.relative_to(SOURCE).with_suffix("").parts
+    return parts[0]
+
+
+def imported_rooms(path: Path) -> set[str]:
+    """Rooms of ustad that a module imports, also inside functions."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        names = []
+        if isinstance(node, ast.Import):
+            names = [a.name for a in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: import by full name, not relatively"
+            names = [node.module or ""]
+            if node.module == "ustad":
+                names = [f"ustad.{a.name}" for a in node.names]
+        found |= {n.split(".")[1] for n in names if n.startswith("ustad.")}
+    return found
+
+
+def tier(name: str) -> int:
+    return next((i for i, names in enumerate(TIERS) if name in names), -1)
+
+
+def test_every_room_has_a_tier():
+    known = set().union(*TIERS) | {"__init__", "__main__"}
+    assert {room(p) for p in modules()} <= known
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda p: str(p.relative_to(SOURCE)))
+def test_imports_go_one_way(path):
+    here = room(path)
+    if here in ("__init__", "__main__"):
+        return
+    for other in imported_rooms(path) - {here, "__init__"}:
+        lower = tier(other) < tier(here)
+        foundation = tier(here) == 0 and tier(other) == 0
+        assert lower or foundation or (here, other) in BESIDE, f"{here} must not import {other}"
+
+
+@pytest.mark.parametrize("name", ["events", "model", "training", "scoring"])
+def test_the_core_knows_nothing_of_mobility(name):
+    for path in (SOURCE / name).rglob("*.py"):
+        assert not imported_rooms(path) & {"mobility", "simulate"}, path
+
+
+BLOCKER = """
+import importlib, importlib.metadata as metadata, re, sys
+allowed = set(sys.stdlib_module_names) | {"ustad", "_distutils_hack", "distutils"}
+todo, seen = list(%r), set()
+plain = lambda name: re.sub("[-_.]+", "-", name).lower()
+while todo:
+    name = re.split(r"[ ;<>=!~\\[(]", todo.pop())[0]
+    if not name or plain(name) in seen:
+        continue
+    seen.add(plain(name))
+    try:
+        distribution = metadata.distribution(name)
+    except metadata.PackageNotFoundError:
+        continue
+    todo += [r for r in distribution.requires or [] if "extra ==" not in r]
+tops = metadata.packages_distributions()
+allowed |= {top for top, names in tops.items() if any(plain(n) in seen for n in names)}
+
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        top = name.split(".")[0]
+        if top in allowed or top not in tops:
+            return None
+        raise ModuleNotFoundError(f"{top} is not on a bare machine", name=top)
+
+sys.meta_path.insert(0, Refuse())
+for module in %r:
+    importlib.import_module(module)
+print("ok", "polars" not in sys.modules)
+"""
+
+
+def test_everything_but_report_service_engine_imports_on_a_bare_machine():
+    names = [
+        ".".join(("ustad", *p.relative_to(SOURCE).with_suffix("").parts)).removesuffix(".__init__")
+        for p in modules()
+        if room(p) not in ("report", "service", "engine") and p.name != "__main__.py"
+    ]
+    code = BLOCKER % ([DISTRIBUTIONS.get(n, n) for n in BARE], names)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.strip() == "ok True"
