@@ -12,17 +12,23 @@ import ustad
 SOURCE = Path(ustad.__file__).parent
 #: Rooms from the ground up: a room may import from itself and from rows above it.
 TIERS = [
-    {"tables", "geo", "clock", "schema", "config", "progress", "dataset"},
+    {"tables", "geo", "clock", "schema", "config", "progress", "dataset", "scores"},
     {"mobility", "simulate", "events"},
     {"model"},
     {"training", "scoring"},
-    {"detector"},
+    {"artefact", "detector"},
     {"baselines", "evaluation", "engine"},
     {"report", "service"},
     {"cli"},
 ]
 #: The few imports between rooms of one tier that are meant.
-BESIDE = {("simulate", "mobility"), ("scoring", "training"), ("evaluation", "baselines"), ("engine", "evaluation")}
+BESIDE = {
+    ("detector", "artefact"),
+    ("simulate", "mobility"),
+    ("scoring", "training"),
+    ("evaluation", "baselines"),
+    ("engine", "evaluation"),
+}
 #: What may be imported at the top of a module anywhere but in report, service, engine and cli.
 BARE = ["numpy", "scipy", "numba", "pyarrow", "sklearn", "torch", "safetensors", "yaml", "typer", "rich"]
 DISTRIBUTIONS = {"sklearn": "scikit-learn", "yaml": "PyYAML"}

@@ -1,0 +1,46 @@
+"""What a detector says: a table of event scores, a table of agent scores, and how they came about.
+
+On disk a directory: `events.parquet`, `agents.parquet`, `run.json`. Higher scores are more unusual.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from ustad.tables import DataError, read_table, write_json, write_table
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Scores of one run. A method that cannot score events (or agents) leaves that table out."""
+
+    events: pa.Table | None = None
+    agents: pa.Table | None = None
+    run: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for table, what in ((self.events, "event"), (self.agents, "agent")):
+            if table is not None and not np.isfinite(table["score"].to_numpy()).all():
+                raise DataError(f"a score of an {what} is not a finite number; the model or its data is damaged")
+
+    def save(self, path: Path) -> None:
+        if self.events is not None:
+            write_table(self.events, path / "events.parquet")
+        if self.agents is not None:
+            write_table(self.agents, path / "agents.parquet")
+        write_json(self.run, path / "run.json")
+
+    @classmethod
+    def load(cls, path: Path) -> Scores:
+        path = Path(path)
+        if not (path / "run.json").exists():
+            raise DataError(f"{path}: not a directory of scores (no run.json); make one with `ustad score`")
+        tables = {n: path / f"{n}.parquet" for n in ("events", "agents")}
+        found = {n: read_table(p) for n, p in tables.items() if p.exists()}
+        return cls(run=json.loads((path / "run.json").read_text()), **found)
