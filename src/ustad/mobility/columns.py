@@ -1,0 +1,236 @@
+"""Other people's columns: which names, units and encodings are taken for which column of our tables.
+
+In: a table as it was read. Out: the same table with our names, times in UTC and degrees as numbers, and notes that
+say what was mapped or guessed. `as_fixes` and `as_stays` also validate, once, where data enters.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ustad.clock import localise
+from ustad.mobility.geometry import point_degrees
+from ustad.tables import FIXES, STAYS, TIMESTAMP, Complaints, Contract, DataError, OnError, as_table, validate
+
+Times = Literal["utc", "local"]
+
+#: Names that trackintel, scikit-mobility, NUMOSIM, GeoLife readers, Google and others give to our columns.
+AGENT_NAMES = ("user_id", "uid", "agent", "user", "userid", "device_id", "person_id", "tid", "ad_id", "vehicle_id")
+LAT_NAMES = ("latitude", "lat_e6", "lat_e7", "latitudee7", "lat_deg", "center_lat")
+LON_NAMES = ("lng", "longitude", "lon_e6", "lon_e7", "longitudee7", "long", "lon_deg", "center_lng")
+FIX_NAMES: dict[str, tuple[str, ...]] = {
+    "agent_id": AGENT_NAMES,
+    "time": ("tracked_at", "datetime", "timestamp", "t", "recorded_at", "ts", "time_utc", "timestampms"),
+    "lat": LAT_NAMES,
+    "lon": LON_NAMES,
+    "accuracy_m": ("accuracy", "horizontal_accuracy", "hacc", "radius"),
+}
+STAY_NAMES: dict[str, tuple[str, ...]] = {
+    "agent_id": AGENT_NAMES,
+    "started_at": ("start_datetime", "datetime", "start_time", "arrived_at", "arrival", "start"),
+    "finished_at": ("end_datetime", "leaving_datetime", "end_time", "left_at", "departure", "end"),
+    "lat": LAT_NAMES,
+    "lon": LON_NAMES,
+    "stay_id": ("staypoint_id", "stay_point_id"),
+    "poi_id": ("location_id", "place_id", "venue_id"),
+    "poi_category": ("category", "purpose", "activity", "act_type", "venue_type"),
+    "timezone": ("tz", "time_zone"),
+}
+POI_NAMES: dict[str, tuple[str, ...]] = {
+    "poi_id": ("id", "osm_id", "venue_id", "place_id"),
+    "lat": LAT_NAMES,
+    "lon": LON_NAMES,
+    "category": ("act_types", "act_type", "poi_category", "categories", "venue_type", "type", "amenity"),
+    "name": ("poi_name",),
+}
+GEOMETRY_NAMES = ("geom", "geometry")
+_SCALES = {"_e6": 1e6, "_e7": 1e7, "ee7": 1e7}
+_MOMENT = r"^(?P<moment>\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?)(?P<zone>Z|[-+]\d\d:?\d\d)?$"
+_NUMBER = r"^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$"
+
+
+@dataclass
+class Reading:
+    """How to read, and what was mapped, guessed or dropped on the way."""
+
+    timezone: str | None = None  # of times that carry none
+    times: Times = "utc"  # what epoch numbers count: UTC, or the wall clock of `timezone`
+    on_error: OnError = "fail"
+    notes: list[str] = field(default_factory=list)
+    dropped: int = 0
+
+    def say(self, note: str) -> None:
+        """Remember a note once."""
+        if note not in self.notes:
+            self.notes.append(note)
+
+    def count(self, complaints: Complaints) -> None:
+        """Take over what validation dropped."""
+        self.dropped += complaints.dropped
+        for message in complaints.found:
+            self.say(f"dropped: {message}")
+
+
+def as_fixes(source: Any, where: str = "fixes", reading: Reading | None = None) -> pa.Table:
+    """Fixes by the contract, from a path or a table with anybody's column names. An empty table stays empty."""
+    return _as_contract(as_table(source, where), FIXES, FIX_NAMES, where, reading or Reading())
+
+
+def as_stays(source: Any, where: str = "stays", reading: Reading | None = None) -> pa.Table:
+    """Stays by the contract, from a path or a table with anybody's column names."""
+    return _as_contract(as_table(source, where), STAYS, STAY_NAMES, where, reading or Reading())
+
+
+def _as_contract(
+    table: pa.Table, contract: Contract, names: dict[str, tuple[str, ...]], where: str, reading: Reading
+) -> pa.Table:
+    table = rename(table, names, reading)
+    complaints = Complaints(where, reading.on_error)
+    table = _numbers(table, contract, complaints)
+    for name, kind in contract.columns.items():
+        if kind == TIMESTAMP and name in table.column_names:
+            column = table[name]
+            table = table.set_column(table.column_names.index(name), name, to_utc(column, where, name, reading))
+    missing = [name for name in contract.required if name not in table.column_names]
+    if table.num_rows == 0 and not missing and not complaints.dropped:
+        return table
+    table, more = validate(table, contract, where, reading.on_error)
+    reading.count(complaints)
+    reading.count(more)
+    return table
+
+
+# -------------------------------------------------------------------------------------------------- names
+def rename(table: pa.Table, names: dict[str, tuple[str, ...]], reading: Reading) -> pa.Table:
+    """Give our names to the neighbours' columns; degrees that are scaled or inside a geometry are unpacked."""
+    found = match_names(table.column_names, names)
+    table = table.rename_columns({theirs: ours for ours, theirs in found.items() if ours != theirs})
+    for ours, theirs in found.items():
+        if ours != theirs:
+            reading.say(f"column '{theirs}' was taken for {ours}")
+        scale = next((s for end, s in _SCALES.items() if theirs.lower().endswith(end)), None)
+        if ours in ("lat", "lon") and scale:
+            values = pa.array(table[ours].to_numpy() / scale)
+            table = table.set_column(table.column_names.index(ours), ours, values)
+            reading.say(f"column '{theirs}' was divided by {scale:,.0f} to give degrees")
+    return _unpack_geometry(table, reading) if "lat" in names and "lat" not in table.column_names else table
+
+
+def match_names(columns: list[str], names: dict[str, tuple[str, ...]]) -> dict[str, str]:
+    """Ours → theirs: our own name where it is there, else the first neighbour's name, whatever its case."""
+    lower = {c.lower(): c for c in reversed(columns)}
+    found: dict[str, str] = {}
+    for ours, aliases in names.items():
+        theirs = next((lower[a] for a in (ours, *aliases) if a in lower and lower[a] not in found.values()), None)
+        if ours in columns:
+            theirs = ours
+        if theirs is not None:
+            found[ours] = theirs
+    return found
+
+
+def _unpack_geometry(table: pa.Table, reading: Reading) -> pa.Table:
+    name = next((c for c in table.column_names if c.lower() in GEOMETRY_NAMES), None)
+    if name is None:
+        return table
+    lat, lon = point_degrees(table[name])
+    reading.say(f"lat and lon were read from the points in column '{name}'")
+    return table.drop_columns([name]).append_column("lat", pa.array(lat)).append_column("lon", pa.array(lon))
+
+
+def _numbers(table: pa.Table, contract: Contract, complaints: Complaints) -> pa.Table:
+    """Text in the columns of numbers: read it, and complain of the rows that hold no number."""
+    for name, kind in contract.columns.items():
+        if name not in table.column_names or kind != pa.float64() or not _is_text(table[name].type):
+            continue
+        column = table[name]
+        good = pc.or_kleene(pc.match_substring_regex(column, _NUMBER), pc.is_null(column))
+        bad = ~pc.fill_null(good, True).to_numpy(zero_copy_only=False).astype(bool) & ~_blank(column)
+        table = complaints.check(table, bad, name, "are not numbers")
+        values = pc.utf8_trim_whitespace(table[name])
+        values = pc.if_else(pc.equal(values, ""), pa.scalar(None, values.type), values).cast(pa.float64())
+        table = table.set_column(table.column_names.index(name), name, values)
+    return table
+
+
+def _blank(column: pa.ChunkedArray) -> np.ndarray:
+    return pc.fill_null(pc.equal(pc.utf8_trim_whitespace(column), ""), True).to_numpy(zero_copy_only=False).astype(bool)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+
+
+# -------------------------------------------------------------------------------------------------- times
+def to_utc(column: pa.ChunkedArray, where: str, name: str, reading: Reading) -> pa.ChunkedArray:
+    """Times in UTC from epoch numbers, text, or timestamps with or without a zone.
+
+    Naive times are in `reading.timezone`; without one they are left as they are, and validation refuses them.
+    """
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
+        return _from_epoch(column, where, name, reading)
+    if _is_text(column.type):
+        column = _from_text(column, where, name)
+    if pa.types.is_timestamp(column.type) and column.type.tz is None and reading.timezone is not None:
+        reading.say(f"column '{name}' has no time zone: its times were taken as {reading.timezone}")
+        return localise(column.cast(pa.timestamp("us"), safe=False), reading.timezone)
+    return column.cast(TIMESTAMP, safe=False) if pa.types.is_timestamp(column.type) and column.type.tz else column
+
+
+def _from_epoch(column: pa.ChunkedArray, where: str, name: str, reading: Reading) -> pa.ChunkedArray:
+    """Seconds, milli-, micro- or nanoseconds since 1970: told apart by their size."""
+    numbers = column.to_numpy().astype(np.float64)
+    largest = np.nanmax(np.abs(numbers)) if np.isfinite(numbers).any() else 0.0
+    unit, factor = next(
+        (u, f) for u, f, limit in (("s", 1e6, 1e11), ("ms", 1e3, 1e14), ("µs", 1.0, 1e17), ("ns", 1e-3, np.inf))
+        if largest < limit
+    )  # fmt: skip
+    reading.say(f"column '{name}' holds numbers: they were taken as {unit} since 1970 ({reading.times} time)")
+    if pa.types.is_integer(column.type):
+        whole = pc.multiply(column.cast(pa.int64()), int(factor)) if factor >= 1 else pc.divide(column, 1000)
+    else:
+        whole = pa.chunked_array([pa.array(np.round(numbers * factor), pa.int64(), mask=~np.isfinite(numbers))])
+    if reading.times == "utc":
+        return whole.cast(TIMESTAMP)
+    if reading.timezone is None:
+        raise DataError(f"{where}: column '{name}' counts local time; say of which zone with --timezone")
+    return localise(whole.cast(pa.timestamp("us")), reading.timezone)
+
+
+def _from_text(column: pa.ChunkedArray, where: str, name: str) -> pa.ChunkedArray:
+    trimmed = pc.utf8_trim_whitespace(column)
+    for kind in (TIMESTAMP, pa.timestamp("us")):
+        try:
+            return trimmed.cast(kind)
+        except pa.ArrowInvalid:
+            continue
+    return _row_by_row(trimmed, where, name)
+
+
+def _row_by_row(column: pa.ChunkedArray, where: str, name: str) -> pa.ChunkedArray:
+    """Text of which some is no time: null where it is not, so that validation can name or drop those rows."""
+    parts = pc.extract_regex(
+        column, r"^(?P<moment>\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?)(?P<zone>Z|[-+]\d\d:?\d\d)?$"
+    )
+    parts = parts.combine_chunks() if isinstance(parts, pa.ChunkedArray) else parts
+    good = pc.is_valid(parts)
+    if not pc.any(good).as_py():
+        raise DataError(
+            f"{where}: column '{name}' holds text that is not a time; expected ISO 8601 such as 2024-01-31T08:15:00Z"
+        )
+    zoned = pc.and_(good, pc.not_equal(pc.fill_null(pc.struct_field(parts, "zone"), ""), ""))
+    if pc.any(zoned).as_py() and pc.any(pc.and_(good, pc.invert(zoned))).as_py():
+        raise DataError(f"{where}: column '{name}' mixes times with and without a time zone; use one of them")
+    kind = TIMESTAMP if pc.any(zoned).as_py() else pa.timestamp("us")
+    text = pc.if_else(good, column.combine_chunks(), pa.scalar(None, pa.string()))
+    try:
+        return pa.chunked_array([text.cast(kind)])
+    except pa.ArrowInvalid as error:
+        raise DataError(f"{where}: column '{name}' holds a time that does not exist ({error})") from error

@@ -1,0 +1,166 @@
+"""Fixes to stays, trips and gaps: the arrays of a partition of agents through the kernel, and tables out of it.
+
+`advance` is what batch extraction and `StayTracker` share. In: fixes as arrays and what is remembered; out:
+tables, counts per agent, and what is to be remembered for the next fixes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numba
+import numpy as np
+import pyarrow as pa
+
+from ustad.mobility.staypoints import (
+    MICROSECONDS,
+    NEVER_SEEN,
+    Limits,
+    Scan,
+    clean,
+    degrees,
+    scan,
+    sphere_points,
+)
+from ustad.mobility.trips import trip_table
+from ustad.tables import TIMESTAMP, event_keys
+
+
+@dataclass(frozen=True)
+class Fixes:
+    """Fixes as arrays; `agent` numbers the agents of a partition."""
+
+    agent: np.ndarray  # int64 [n]
+    time: np.ndarray  # int64 [n], microseconds since 1970 in UTC
+    lat: np.ndarray  # float64 [n]
+    lon: np.ndarray  # float64 [n]
+
+    def __len__(self) -> int:
+        return len(self.agent)
+
+    def take(self, rows: np.ndarray) -> Fixes:
+        """The rows given by number or by mask."""
+        return Fixes(self.agent[rows], self.time[rows], self.lat[rows], self.lon[rows])
+
+    def join(self, other: Fixes) -> Fixes:
+        return Fixes(
+            np.concatenate([self.agent, other.agent]),
+            np.concatenate([self.time, other.time]),
+            np.concatenate([self.lat, other.lat]),
+            np.concatenate([self.lon, other.lon]),
+        )
+
+
+def no_fixes() -> Fixes:
+    return Fixes(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0), np.zeros(0))
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one step found, and what the next one needs."""
+
+    scan: Scan
+    kept: Fixes  # the fixes that the scan's trips number
+    points: np.ndarray  # of the kept fixes, [n, 3]
+    duplicates: np.ndarray  # int64 [agents]
+    spikes: np.ndarray  # int64 [agents]
+    pending: Fixes = field(default_factory=no_fixes)  # not decided yet: come first in the next step
+    carry: Fixes = field(default_factory=no_fixes)  # behind the kernel, but a trip or a cluster still needs them
+
+
+def advance(fixes: Fixes, carry: Fixes, state: np.ndarray, limits: Limits, final: bool) -> Step:
+    """Take fixes that are in order of agent and time; `state` is updated in place."""
+    points = sphere_points(fixes.lat, fixes.lon)
+    cleaned = clean(bounds(fixes.agent, len(state)), fixes.time, points, state, limits, final)
+    kept, pending = fixes, no_fixes()
+    if not cleaned.keep.all():
+        kept, points = fixes.take(cleaned.keep), points[cleaned.keep]
+        pending = fixes.take(cleaned.pending)
+    resume = bounds(kept.agent, len(state))[:-1]
+    if len(carry):
+        kept, points, resume = _after_carry(carry, kept, len(state))
+    offsets = bounds(kept.agent, len(state))
+    found = scan(offsets, resume, kept.time, points, state, limits, final)
+    left = (
+        no_fixes() if final else kept.take(_still_needed(offsets, found.origin, found.anchor, state, limits.duration))
+    )
+    return Step(found, kept, points, cleaned.duplicates, cleaned.spikes, pending, left)
+
+
+def bounds(agent: np.ndarray, agents: int) -> np.ndarray:
+    """Where each agent's rows begin among rows sorted by agent: int64 [agents + 1]."""
+    return np.searchsorted(agent, np.arange(agents + 1)).astype(np.int64)
+
+
+def _after_carry(carry: Fixes, kept: Fixes, agents: int) -> tuple[Fixes, np.ndarray, np.ndarray]:
+    """Each agent's carried fixes, then its new ones; and where the new ones begin."""
+    both = carry.join(kept)
+    both = both.take(np.argsort(both.agent, kind="stable"))
+    starts = bounds(both.agent, agents)[:-1]
+    return both, sphere_points(both.lat, both.lon), starts + np.bincount(carry.agent, minlength=agents)
+
+
+@numba.njit(cache=True, nogil=True)
+def _still_needed(offsets: Any, origin: Any, anchor: Any, state: Any, duration: Any) -> Any:
+    """The way since the last stay, and of the open cluster all fixes while it may still turn out to be part of the
+    way, else the last one."""
+    keep = np.zeros(offsets[-1], np.bool_)
+    for agent in range(len(state)):
+        end = offsets[agent + 1]
+        if end == offsets[agent]:
+            continue
+        settled = state[agent].last_time - state[agent].anchor_time >= duration
+        keep[origin[agent] : anchor[agent] + 1 if settled else end] = True
+        keep[end - 1] = True
+    return keep
+
+
+# ------------------------------------------------------------------------------------------------- tables
+@dataclass(frozen=True)
+class Found:
+    """Stays, trips and gaps as tables."""
+
+    stays: pa.Table
+    trips: pa.Table
+    gaps: pa.Table
+
+
+def to_tables(step: Step, agents: pa.Array) -> Found:
+    """The step's findings as tables; `agents` are the identifiers that it numbers."""
+    kept = step.kept
+    trips = trip_table(step.scan.trips, agents, kept.time, kept.lat, kept.lon, step.points)
+    return Found(stay_table(step.scan.stays, agents), trips, gap_table(step.scan.gaps, agents))
+
+
+def stay_table(stays: np.ndarray, agents: pa.Array) -> pa.Table:
+    """Stays with the columns of the contract that fixes alone can tell."""
+    agent, started = agents.take(pa.array(stays["agent"])), pa.array(stays["start"], TIMESTAMP)
+    lat, lon = degrees(stays["x"], stays["y"], stays["z"])
+    return pa.table(
+        {
+            "stay_id": pa.array(event_keys(agent, started)),
+            "agent_id": agent,
+            "started_at": started,
+            "finished_at": pa.array(stays["end"], TIMESTAMP),
+            "lat": pa.array(lat),
+            "lon": pa.array(lon),
+            "n_fixes": pa.array(stays["count"].astype(np.int32)),
+            "start_gap_s": _seconds(stays["start_gap"]),
+            "end_gap_s": _seconds(stays["end_gap"]),
+        }
+    )
+
+
+def gap_table(gaps: np.ndarray, agents: pa.Array) -> pa.Table:
+    return pa.table(
+        {
+            "agent_id": agents.take(pa.array(gaps["agent"])),
+            "started_at": pa.array(gaps["start"], TIMESTAMP),
+            "finished_at": pa.array(gaps["end"], TIMESTAMP),
+        }
+    )
+
+
+def _seconds(gap: np.ndarray) -> pa.Array:
+    return pa.array(gap / MICROSECONDS, pa.float64(), mask=gap == NEVER_SEEN)

@@ -1,0 +1,349 @@
+"""The stay kernel: one pass over each agent's fixes in time order, with everything it remembers in a state.
+
+In: arrays of fixes grouped by agent, a `STATE` record per agent, and the fixes carried over from before. Out:
+stays, trips (as ranges of fixes) and gaps. Batch extraction starts from an empty state; `StayTracker` keeps it.
+
+A stay is a run of fixes within `distance_m` of its first one that lasts `minutes`. Distances are chords of the
+unit sphere (for a threshold the same as great-circle distances), so neither ±180° nor a pole is special.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numba
+import numpy as np
+
+from ustad.config import ExtractionConfig
+from ustad.geo import EARTH_RADIUS_KM
+
+MICROSECONDS = 1_000_000
+#: What a gap column says where nothing at all was observed on that side.
+NEVER_SEEN = -1
+
+#: What the kernel remembers of one agent. Times in microseconds, points on the unit sphere.
+STATE = np.dtype(
+    [
+        ("started", "i8"),  # 1 once the first fix was taken
+        ("last_time", "i8"),  # of the last fix taken
+        ("anchor_time", "i8"),  # first fix of the open cluster
+        ("anchor_x", "f8"),
+        ("anchor_y", "f8"),
+        ("anchor_z", "f8"),
+        ("anchor_gap", "i8"),  # unobserved time before the anchor, or NEVER_SEEN
+        ("sum_x", "f8"),  # of the open cluster's fixes
+        ("sum_y", "f8"),
+        ("sum_z", "f8"),
+        ("count", "i8"),
+        ("anchor_at", "i8"),  # position of the anchor among the carried fixes
+        ("has_stay", "i8"),  # a stay was found: the next one ends a trip
+        ("stay_start", "i8"),
+        ("stay_end", "i8"),
+        ("gap_since", "i8"),  # a gap lies between that stay and now
+        ("newest", "i8"),  # of the fixes that arrived (`StayTracker`), even if not taken yet
+        ("kept_time", "i8"),  # last fix that passed `clean`
+        ("kept_x", "f8"),
+        ("kept_y", "f8"),
+        ("kept_z", "f8"),
+    ]
+)
+STAY = np.dtype(
+    [
+        ("agent", "i8"),
+        ("start", "i8"),
+        ("end", "i8"),
+        ("x", "f8"),
+        ("y", "f8"),
+        ("z", "f8"),
+        ("count", "i8"),
+        ("start_gap", "i8"),
+        ("end_gap", "i8"),
+        ("unfinished", "i8"),
+    ]
+)
+TRIP = np.dtype(
+    [
+        ("agent", "i8"),
+        ("start", "i8"),
+        ("end", "i8"),
+        ("origin_start", "i8"),
+        ("destination_start", "i8"),
+        ("first", "i8"),  # fixes first … last make the path
+        ("last", "i8"),
+        ("crosses_gap", "i8"),
+    ]
+)
+GAP = np.dtype([("agent", "i8"), ("start", "i8"), ("end", "i8")])
+NO_TIME = np.iinfo(np.int64).min
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The configuration in the kernel's units."""
+
+    chord: float  # squared, on the unit sphere
+    duration: int  # microseconds
+    gap: int  # microseconds; 0: none
+    first_outside: bool
+    include_last: bool
+    speed: float  # kilometres per microsecond; 0: no limit
+
+    @classmethod
+    def of(cls, config: ExtractionConfig) -> Limits:
+        angle = config.distance_m / 1000.0 / EARTH_RADIUS_KM
+        return cls(
+            chord=float((2.0 * np.sin(min(angle, np.pi) / 2.0)) ** 2),
+            duration=round(config.minutes * 60 * MICROSECONDS),
+            gap=round(config.gap_minutes * 60 * MICROSECONDS),
+            first_outside=config.end_rule == "first-outside",
+            include_last=config.include_last,
+            speed=config.max_speed_kmh / 3600.0 / MICROSECONDS,
+        )
+
+
+def empty_state(agents: int) -> np.ndarray:
+    """A state for agents of whom nothing is known yet: `STATE` [agents]."""
+    state = np.zeros(agents, STATE)
+    state["newest"] = NO_TIME
+    state["kept_time"] = NO_TIME
+    return state
+
+
+@dataclass(frozen=True)
+class Scan:
+    """What one run of the kernel found, by agent and time, and where it stopped."""
+
+    stays: np.ndarray  # STAY
+    trips: np.ndarray  # TRIP
+    gaps: np.ndarray  # GAP
+    origin: np.ndarray  # int64 [agents]: the fix at which a trip that is under way began
+    anchor: np.ndarray  # int64 [agents]: the first fix of the open cluster
+
+
+def scan(
+    offsets: np.ndarray, resume: np.ndarray, time: np.ndarray, points: np.ndarray, state: np.ndarray,
+    limits: Limits, final: bool,
+) -> Scan:  # fmt: skip
+    """Run the kernel and update `state` in place.
+
+    offsets [agents + 1]: fixes of agent i are offsets[i] … offsets[i + 1]; resume [agents]: the first of them that
+    is new, those before it were carried over; time [n] µs; points [n, 3]; final: close what is open.
+    """
+    room = _room(offsets, resume, len(state))
+    stays, trips, gaps = np.zeros(room, STAY), np.zeros(room, TRIP), np.zeros(room, GAP)
+    origin, anchor = np.zeros(len(state), np.int64), np.zeros(len(state), np.int64)
+    found = _scan(
+        offsets, resume, time, points, state, stays, trips, gaps, origin, anchor,
+        limits.chord, limits.duration, limits.gap, limits.first_outside, final, limits.include_last,
+    )  # fmt: skip
+    return Scan(stays[: found[0]].copy(), trips[: found[1]].copy(), gaps[: found[2]].copy(), origin, anchor)
+
+
+def _room(offsets: np.ndarray, resume: np.ndarray, agents: int) -> int:
+    """Each new fix closes at most one cluster and one gap; the end of the data closes one more."""
+    return int((offsets[1:] - resume).sum()) + agents
+
+
+@numba.njit(cache=True, nogil=True)
+def _scan(  # type: ignore[no-untyped-def]  # compiled; types are numpy arrays and scalars of the caller
+    offsets, resume, time, points, state, stays, trips, gaps, origins, anchors,
+    chord, duration, gap_limit, first_outside, final, include_last,
+):  # fmt: skip
+    n_stays, n_trips, n_gaps = 0, 0, 0
+    for agent in range(len(state)):
+        s = state[agent]
+        begin, end = offsets[agent], offsets[agent + 1]
+        anchor, origin = begin + s.anchor_at, begin
+        for k in range(resume[agent], end):
+            t, x, y, z = time[k], points[k, 0], points[k, 1], points[k, 2]
+            if s.started == 0:
+                s.started = 1
+                _open(s, t, x, y, z, NEVER_SEEN)
+                anchor = k
+            else:
+                silence = t - s.last_time
+                is_gap = gap_limit > 0 and silence > gap_limit
+                if is_gap:
+                    gaps[n_gaps].agent, gaps[n_gaps].start, gaps[n_gaps].end = agent, s.last_time, t
+                    n_gaps += 1
+                distance = (x - s.anchor_x) ** 2 + (y - s.anchor_y) ** 2 + (z - s.anchor_z) ** 2
+                if is_gap or distance >= chord:
+                    stop = t if (first_outside and not is_gap) else s.last_time
+                    if stop - s.anchor_time >= duration:
+                        if s.has_stay == 1:
+                            _trip(trips[n_trips], agent, s, origin, anchor)
+                            n_trips += 1
+                        _stay(stays[n_stays], agent, s, stop, silence if is_gap else 0, 0)
+                        n_stays += 1
+                        origin = k - 1
+                    s.gap_since |= 1 if is_gap else 0
+                    _open(s, t, x, y, z, silence if is_gap else 0)
+                    anchor = k
+                else:
+                    s.sum_x += x
+                    s.sum_y += y
+                    s.sum_z += z
+                    s.count += 1
+            s.last_time = t
+        if final and s.started == 1 and include_last and s.last_time - s.anchor_time >= duration:
+            if s.has_stay == 1:
+                _trip(trips[n_trips], agent, s, origin, anchor)
+                n_trips += 1
+            _stay(stays[n_stays], agent, s, s.last_time, NEVER_SEEN, 1)
+            n_stays += 1
+        if s.has_stay == 0:  # no trip is under way
+            origin = anchor
+        s.anchor_at, origins[agent], anchors[agent] = anchor - origin, origin, anchor
+    return n_stays, n_trips, n_gaps
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def _open(s, t, x, y, z, gap):  # type: ignore[no-untyped-def]  # compiled
+    s.anchor_time, s.anchor_x, s.anchor_y, s.anchor_z, s.anchor_gap = t, x, y, z, gap
+    s.sum_x, s.sum_y, s.sum_z, s.count = x, y, z, 1
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def _stay(row, agent, s, stop, end_gap, unfinished):  # type: ignore[no-untyped-def]  # compiled
+    norm = np.sqrt(s.sum_x * s.sum_x + s.sum_y * s.sum_y + s.sum_z * s.sum_z)
+    row.agent, row.start, row.end = agent, s.anchor_time, stop
+    row.x, row.y, row.z, row.count = s.sum_x / norm, s.sum_y / norm, s.sum_z / norm, s.count
+    row.start_gap, row.end_gap, row.unfinished = s.anchor_gap, end_gap, unfinished
+    s.has_stay, s.stay_start, s.stay_end, s.gap_since = 1, s.anchor_time, stop, 0
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def _trip(row, agent, s, origin, anchor):  # type: ignore[no-untyped-def]  # compiled
+    row.agent, row.start, row.end = agent, s.stay_end, s.anchor_time
+    row.origin_start, row.destination_start = s.stay_start, s.anchor_time
+    row.first, row.last, row.crosses_gap = origin, anchor, s.gap_since
+
+
+# ------------------------------------------------------------------------------------------- preparation
+@dataclass(frozen=True)
+class Cleaned:
+    """Which fixes stay, and per agent how many were repeats or speed spikes."""
+
+    keep: np.ndarray  # bool [n]
+    pending: np.ndarray  # bool [n]: not decided before the next fix is seen
+    duplicates: np.ndarray  # int64 [agents]
+    spikes: np.ndarray  # int64 [agents]
+
+
+def clean(
+    offsets: np.ndarray, time: np.ndarray, points: np.ndarray, state: np.ndarray, limits: Limits, final: bool
+) -> Cleaned:
+    """Drop repeats (a second fix of the same moment) and fixes that need more than the speed limit to be reached
+    and to be left. Fixes are grouped by agent and in time order."""
+    agents = len(state)
+    result = Cleaned(
+        np.ones(len(time), np.bool_), np.zeros(len(time), np.bool_), np.zeros(agents, np.int64),
+        np.zeros(agents, np.int64),
+    )  # fmt: skip
+    _clean(
+        offsets, time, points, state, limits.speed, final,
+        result.keep, result.pending, result.duplicates, result.spikes,
+    )  # fmt: skip
+    return result
+
+
+@numba.njit(cache=True, nogil=True)
+def _clean(offsets, time, points, state, speed, final, keep, pending, duplicates, spikes):  # type: ignore[no-untyped-def]  # compiled
+    for agent in range(len(state)):
+        s = state[agent]
+        waiting = -1  # the fix whose way on is not known yet
+        for k in range(offsets[agent], offsets[agent + 1]):
+            before = time[waiting] if waiting >= 0 else s.kept_time
+            if time[k] == before:
+                keep[k] = False
+                duplicates[agent] += 1
+                continue
+            if waiting >= 0:
+                if _too_fast(s, time[waiting], points[waiting], speed) and _leaves_too_fast(
+                    time, points, waiting, k, speed
+                ):
+                    keep[waiting] = False
+                    spikes[agent] += 1
+                else:
+                    _take(s, time[waiting], points[waiting])
+            waiting = k
+            if speed == 0.0:
+                _take(s, time[k], points[k])
+                waiting = -1
+        if waiting >= 0:
+            if final:
+                _take(s, time[waiting], points[waiting])
+            else:
+                keep[waiting] = False
+                pending[waiting] = True
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def _take(s, t, point):  # type: ignore[no-untyped-def]  # compiled
+    s.kept_time, s.kept_x, s.kept_y, s.kept_z = t, point[0], point[1], point[2]
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def _too_fast(s, t, point, speed):  # type: ignore[no-untyped-def]  # compiled
+    if s.kept_time == NO_TIME:
+        return False
+    chord = np.sqrt((point[0] - s.kept_x) ** 2 + (point[1] - s.kept_y) ** 2 + (point[2] - s.kept_z) ** 2)
+    return chord * EARTH_RADIUS_KM > speed * (t - s.kept_time)
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def _leaves_too_fast(time, points, a, b, speed):  # type: ignore[no-untyped-def]  # compiled
+    chord = np.sqrt(
+        (points[a, 0] - points[b, 0]) ** 2 + (points[a, 1] - points[b, 1]) ** 2 + (points[a, 2] - points[b, 2]) ** 2
+    )
+    return chord * EARTH_RADIUS_KM > speed * (time[b] - time[a])
+
+
+def order_fixes(codes: np.ndarray, time: np.ndarray, agents: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Fixes by agent and time, ties as they came.
+
+    Returns order [n], offsets [agents + 1] and how many fixes of each agent came before their turn [agents].
+    """
+    order, offsets, disorder = _group(codes, time, agents)
+    if disorder.any():
+        order = np.lexsort((time, codes))
+    return order, offsets, disorder
+
+
+@numba.njit(cache=True, nogil=True)
+def _group(codes: Any, time: Any, agents: Any) -> Any:
+    """A stable counting sort by agent, and how often time ran backwards within each."""
+    offsets, disorder = np.zeros(agents + 1, np.int64), np.zeros(agents, np.int64)
+    for code in codes:
+        offsets[code + 1] += 1
+    for i in range(agents):
+        offsets[i + 1] += offsets[i]
+    place, order = offsets[:-1].copy(), np.empty(len(codes), np.int64)
+    for k in range(len(codes)):
+        code = codes[k]
+        if place[code] > offsets[code] and time[k] < time[order[place[code] - 1]]:
+            disorder[code] += 1
+        order[place[code]] = k
+        place[code] += 1
+    return order, offsets, disorder
+
+
+@numba.njit(cache=True, nogil=True)
+def sphere_points(lat: Any, lon: Any) -> Any:
+    """Points on the unit sphere [n, 3] of degrees; a fix that repeats the one before costs nothing."""
+    points = np.empty((len(lat), 3))
+    for k in range(len(lat)):
+        if k > 0 and lat[k] == lat[k - 1] and lon[k] == lon[k - 1]:
+            points[k] = points[k - 1]
+            continue
+        phi, lam = np.radians(lat[k]), np.radians(lon[k])
+        points[k, 0] = np.cos(phi) * np.cos(lam)
+        points[k, 1] = np.cos(phi) * np.sin(lam)
+        points[k, 2] = np.sin(phi)
+    return points
+
+
+def degrees(x: np.ndarray, y: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Latitude and longitude of points on the unit sphere."""
+    return np.degrees(np.arctan2(z, np.hypot(x, y))), np.degrees(np.arctan2(y, x))

@@ -1,0 +1,223 @@
+"""StayTracker: stays and trips from fixes as they arrive. It is the kernel of the batch extraction with a memory.
+
+In: fixes of any agents, in any number of calls. Out: the stays, trips and gaps that are finished by now. However a
+stream is cut into calls, what comes out of all of them together is the same.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numba
+import numpy as np
+import pyarrow as pa
+
+from ustad.config import ExtractionConfig
+from ustad.mobility.columns import as_fixes
+from ustad.mobility.core import Fixes, Found, advance, bounds, no_fixes, stay_table, to_tables
+from ustad.mobility.staypoints import MICROSECONDS, NEVER_SEEN, NO_TIME, STATE, STAY, Limits, empty_state
+from ustad.tables import DataError, agent_codes
+
+FORMAT = 1
+COUNTS = ("late", "duplicates", "spikes", "inaccurate")
+
+
+class StayTracker:
+    """Feed it fixes with `update`; close what is open with `finish`.
+
+    Fixes may come out of order by `lateness_s` seconds: each waits until its agent's newest fix is that much later.
+    A fix that comes later still is dropped and counted (`counts["late"]`), as is a second fix of the same moment
+    (`counts["duplicates"]`). With the default of 0 an agent's fixes have to come in order of time.
+
+    >>> tracker = StayTracker(ExtractionConfig(minutes=5))
+    >>> rows = {"agent_id": [1, 1, 1], "time": ["2024-01-01T08:00Z", "2024-01-01T08:06Z", "2024-01-01T08:07Z"],
+    ...         "lat": [60.0, 60.0, 60.1], "lon": [25.0, 25.0, 25.0]}
+    >>> tracker.update(pa.table(rows)).stays.num_rows
+    1
+    """
+
+    def __init__(self, config: ExtractionConfig | None = None, lateness_s: float = 0.0) -> None:
+        if lateness_s < 0:
+            raise DataError(f"lateness_s must be 0 or more, got {lateness_s}")
+        self.config = config or ExtractionConfig()
+        self.lateness_s = float(lateness_s)
+        self.counts = dict.fromkeys(COUNTS, 0)
+        self._limits = Limits.of(self.config)
+        self._agents: list[Any] = []
+        self._number: dict[Any, int] = {}
+        self._state = empty_state(0)
+        self._held: dict[int, Fixes] = {}  # waiting for their turn
+        self._carry: dict[int, Fixes] = {}  # behind the kernel, still needed
+
+    # ------------------------------------------------------------------------------------------- running
+    def update(self, fixes: Any) -> Found:
+        """Stays, trips and gaps that these fixes finish. Takes a path or anything with an Arrow C stream."""
+        arrived = self._arrivals(fixes)
+        if not len(arrived):
+            return self._found(np.zeros(0, np.int64), no_fixes(), final=False)
+        on_time = _on_time(arrived.agent, arrived.time, self._state, round(self.lateness_s * MICROSECONDS))
+        self.counts["duplicates"] += int(np.count_nonzero(on_time == 2))
+        self.counts["late"] += int(np.count_nonzero(on_time == 0))
+        return self._found(np.unique(arrived.agent), arrived.take(on_time == 1), final=False)
+
+    def finish(self) -> Found:
+        """Close every open stay, as at the end of the data, and forget all agents."""
+        found = self._found(np.arange(len(self._agents)), no_fixes(), final=True)
+        self._agents, self._number, self._state = [], {}, empty_state(0)
+        self._held, self._carry = {}, {}
+        return found
+
+    def current(self) -> pa.Table:
+        """The stays that are under way, ended at the last fix so far: what `finish` would close, closed nowhere."""
+        s = self._state
+        rows = np.flatnonzero((s["started"] == 1) & (s["last_time"] - s["anchor_time"] >= self._limits.duration))
+        s, stays = s[rows], np.zeros(len(rows), STAY)
+        norm = np.sqrt(s["sum_x"] ** 2 + s["sum_y"] ** 2 + s["sum_z"] ** 2)
+        for axis in "xyz":
+            stays[axis] = s[f"sum_{axis}"] / norm
+        stays["agent"], stays["start"], stays["end"] = rows, s["anchor_time"], s["last_time"]
+        stays["count"], stays["start_gap"], stays["end_gap"] = s["count"], s["anchor_gap"], NEVER_SEEN
+        return stay_table(stays, self._identifiers())
+
+    def _arrivals(self, fixes: Any) -> Fixes:
+        table = as_fixes(fixes)
+        if table.num_rows and self.config.max_accuracy_m > 0 and "accuracy_m" in table.column_names:
+            good = ~(table["accuracy_m"].to_numpy() > self.config.max_accuracy_m)
+            self.counts["inaccurate"] += int(np.count_nonzero(~good))
+            table = table.filter(pa.array(good))
+        if not table.num_rows:
+            return no_fixes()
+        codes, values = agent_codes(table["agent_id"])
+        numbers = self._numbers(values.tolist())
+        return Fixes(
+            numbers[codes], table["time"].cast(pa.int64()).to_numpy(), table["lat"].to_numpy(), table["lon"].to_numpy()
+        )
+
+    def _numbers(self, values: list[Any]) -> np.ndarray:
+        """The rows of the state that these agents have, new ones for new agents."""
+        if self._agents and isinstance(values[0], str) != isinstance(self._agents[0], str):
+            raise DataError("fixes: column 'agent_id' mixes text and numbers between updates; use one of them")
+        new = [v for v in values if v not in self._number]
+        for value in new:
+            self._number[value] = len(self._agents)
+            self._agents.append(value)
+        if new:
+            self._state = np.concatenate([self._state, empty_state(len(new))])
+        return np.array([self._number[v] for v in values], np.int64)
+
+    def _found(self, active: np.ndarray, arrived: Fixes, final: bool) -> Found:
+        """One step of the kernel over the agents that are concerned; the others are not touched."""
+        held = _gather(self._held, active).join(arrived)
+        held = held.take(np.lexsort((held.time, held.agent)))
+        ready = np.ones(len(held), bool) if final else self._ready(held)
+        state, waiting = self._state[active], held.take(~ready)
+        step = advance(
+            _renumber(held.take(ready), active), _renumber(_gather(self._carry, active), active), state,
+            self._limits, final,
+        )  # fmt: skip
+        self._state[active] = state
+        self.counts["duplicates"] += int(step.duplicates.sum())
+        self.counts["spikes"] += int(step.spikes.sum())
+        _scatter(self._held, _renumber(waiting, active), step.pending, active)
+        _scatter(self._carry, no_fixes(), step.carry, active)
+        return to_tables(step, self._identifiers().take(pa.array(active)))
+
+    def _ready(self, held: Fixes) -> np.ndarray:
+        newest = self._state["newest"][held.agent]
+        return held.time <= newest - round(self.lateness_s * MICROSECONDS)
+
+    def _identifiers(self) -> pa.Array:
+        return pa.array(self._agents, pa.string() if self._agents and isinstance(self._agents[0], str) else pa.int64())
+
+    # -------------------------------------------------------------------------------------------- saving
+    def to_bytes(self) -> bytes:
+        """Everything it remembers, as arrays and JSON: reading it back executes nothing."""
+        about = {
+            "format": FORMAT, "config": asdict(self.config), "lateness_s": self.lateness_s,
+            "counts": self.counts, "agents": self._agents,
+        }  # fmt: skip
+        arrays: dict[str, np.ndarray] = {"state": self._state}
+        for name, kept in (("held", self._held), ("carry", self._carry)):
+            fixes = _gather(kept, sorted(kept))
+            arrays |= {f"{name}_{part}": getattr(fixes, part) for part in ("agent", "time", "lat", "lon")}
+        buffer = io.BytesIO()
+        arrays["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
+        np.savez_compressed(buffer, allow_pickle=False, **arrays)
+        return buffer.getvalue()
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> StayTracker:
+        try:
+            with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+                return cls._restore(dict(arrays))
+        except (ValueError, KeyError, OSError) as error:
+            raise DataError(f"the saved state of a StayTracker cannot be read ({error})") from error
+
+    @classmethod
+    def _restore(cls, arrays: dict[str, np.ndarray]) -> StayTracker:
+        about = json.loads(arrays["about"].tobytes())
+        if about["format"] != FORMAT or arrays["state"].dtype != STATE:
+            raise DataError(f"the saved state has format {about['format']}, this version reads {FORMAT}")
+        tracker = cls(ExtractionConfig(**about["config"]), about["lateness_s"])
+        tracker.counts, tracker._agents, tracker._state = about["counts"], about["agents"], arrays["state"].copy()
+        tracker._number = {agent: number for number, agent in enumerate(tracker._agents)}
+        everyone = np.arange(len(tracker._agents))
+        for name, kept in (("held", tracker._held), ("carry", tracker._carry)):
+            fixes = Fixes(*(arrays[f"{name}_{part}"] for part in ("agent", "time", "lat", "lon")))
+            _scatter(kept, no_fixes(), fixes, everyone)
+        return tracker
+
+    def save(self, path: Path | str) -> None:
+        """Write the state under a temporary name, then rename."""
+        path = Path(path)
+        temporary = path.with_name(f".{path.name}.part")
+        temporary.write_bytes(self.to_bytes())
+        temporary.replace(path)
+
+    @classmethod
+    def load(cls, path: Path | str) -> StayTracker:
+        return cls.from_bytes(Path(path).read_bytes())
+
+
+def _gather(kept: dict[int, Fixes], agents: Iterable[int]) -> Fixes:
+    parts = [kept[int(agent)] for agent in agents if int(agent) in kept]
+    if not parts:
+        return no_fixes()
+    return Fixes(*(np.concatenate([getattr(p, name) for p in parts]) for name in ("agent", "time", "lat", "lon")))
+
+
+def _scatter(kept: dict[int, Fixes], first: Fixes, second: Fixes, active: np.ndarray) -> None:
+    """Replace what is kept of the active agents; the fixes number them by their place in `active`."""
+    both = second.join(first)  # undecided fixes are older than those that still wait
+    both = both.take(np.argsort(both.agent, kind="stable"))
+    edges = bounds(both.agent, len(active))
+    for place, agent in enumerate(active.tolist()):
+        if edges[place] == edges[place + 1]:
+            kept.pop(agent, None)
+            continue
+        own = both.take(np.arange(edges[place], edges[place + 1]))
+        kept[agent] = Fixes(np.full(len(own), agent, np.int64), own.time, own.lat, own.lon)
+
+
+def _renumber(fixes: Fixes, active: np.ndarray) -> Fixes:
+    """The same fixes, their agents numbered by their place in `active`, which is sorted."""
+    return Fixes(np.searchsorted(active, fixes.agent), fixes.time, fixes.lat, fixes.lon)
+
+
+@numba.njit(cache=True)
+def _on_time(agent: Any, time: Any, state: Any, lateness: Any) -> Any:
+    """Per fix in order of arrival: 1 taken, 2 a repeat of the newest moment, 0 late."""
+    verdict = np.zeros(len(agent), np.int8)
+    for k in range(len(agent)):
+        newest = state[agent[k]].newest
+        if newest == NO_TIME or time[k] > newest - lateness:
+            verdict[k] = 1
+            state[agent[k]].newest = max(newest, time[k])
+        elif time[k] == newest:
+            verdict[k] = 2
+    return verdict
