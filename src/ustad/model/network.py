@@ -1,0 +1,105 @@
+"""The dual Transformer: fields attend to each other inside an event, then events inside a window.
+
+In goes a padded batch and which events are masked; out come `Predictions` for every event. Symbols as in the
+paper: B windows of L events of F fields, width D.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from ustad.config import ModelConfig
+from ustad.events.windows import Batch, Features
+from ustad.model.blocks import HIDDEN, Block
+from ustad.model.heads import Heads, Predictions
+from ustad.model.tokenizer import FeatureTokenizer
+from ustad.schema import Field
+
+
+class DualTransformer(nn.Module):
+    """Tokenizer → dropout → M1 feature blocks → sum over fields → positions → M2 event blocks → heads."""
+
+    def __init__(self, fields: Sequence[Field], config: ModelConfig, max_events: int) -> None:
+        super().__init__()
+        self.fields = tuple(fields)
+        self.config = config
+        D = config.width
+        self.tokenizer = FeatureTokenizer(self.fields, D)
+        self.dropout = nn.Dropout(config.dropout if config.epistemic else 0.0)
+        self.feature_blocks = nn.ModuleList(Block(D, config.heads) for _ in range(config.feature_blocks))
+        self.masked_token = nn.Parameter(torch.randn(D) * 0.02)
+        self.position = nn.Embedding(max_events, D)
+        self.day_position = nn.Embedding(max_events, D)
+        self.event_blocks = nn.ModuleList(Block(D, config.heads) for _ in range(config.event_blocks))
+        self.norm = nn.LayerNorm(D)
+        self.heads = Heads(self.fields, D, config.aleatoric)
+        for table in (self.position, self.day_position):
+            nn.init.normal_(table.weight, std=0.02)
+
+    # ---------------------------------------------------------------------------------- feature level
+    def embed(self, features: Features, keep: Tensor | None = None) -> Tensor:
+        """Events one by one: [...] events of F fields -> [..., D].
+
+        `keep` [..., F, D] is a multiplicative dropout mask (0 or 1/(1-p)) given by the caller. Without it dropout
+        is torch's own in training mode, and the identity in evaluation mode.
+        """
+        tokens = self.tokenizer(features)  # [..., F, D]
+        tokens = self.dropout(tokens) if keep is None else tokens * keep
+        leading, (F, D) = tokens.shape[:-2], tokens.shape[-2:]
+        x = tokens.reshape(-1, F, D)  # each event is a sequence of its fields, in no order
+        for block in self.feature_blocks:
+            x = block(x)
+        return x.sum(dim=-2).view(*leading, D)
+
+    # ------------------------------------------------------------------------------------ event level
+    def contextualise(
+        self, events: Tensor, masked: Tensor, padding: Tensor, position: Tensor, day_position: Tensor
+    ) -> Tensor:
+        """Events in their windows: [B, L, D] from `embed`, masked and padding [B, L] -> [B, L, D]."""
+        x, bias = self._enter(events, masked, padding, position, day_position)
+        for block in self.event_blocks:
+            x = block(x, bias)
+        return self.norm(x)
+
+    def contextualise_at(
+        self, events: Tensor, masked: Tensor, padding: Tensor, position: Tensor, day_position: Tensor, at: Tensor
+    ) -> Tensor:
+        """The same for one event of each window, at [B] -> [B, D]; the last block computes only that query."""
+        x, bias = self._enter(events, masked, padding, position, day_position)
+        *blocks, last = self.event_blocks
+        for block in blocks:
+            x = block(x, bias)
+        return self.norm(last.at(x, bias, at))  # type: ignore[operator]  # a Block, which ModuleList forgets
+
+    def contextualise_where(
+        self, events: Tensor, masked: Tensor, padding: Tensor, position: Tensor, day_position: Tensor, flat: Tensor
+    ) -> Tensor:
+        """The same for some events, by their place in the flattened batch, flat [M] of B·L -> [M, D]."""
+        x, bias = self._enter(events, masked, padding, position, day_position)
+        *blocks, last = self.event_blocks
+        for block in blocks:
+            x = block(x, bias)
+        return self.norm(last.where(x, bias, flat))  # type: ignore[operator]  # a Block, which ModuleList forgets
+
+    def _enter(
+        self, events: Tensor, masked: Tensor, padding: Tensor, position: Tensor, day_position: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Events with masks and positions [B, L, D], and the bias that hides padded keys [B, 1, 1, L]."""
+        x = torch.where(masked[..., None], self.masked_token.to(events.dtype), events)
+        limit = self.position.num_embeddings - 1
+        x = x + self.position(position.clamp(max=limit)) + self.day_position(day_position.clamp(max=limit))
+        return x, (padding.to(x.dtype) * HIDDEN)[:, None, None, :]
+
+    # --------------------------------------------------------------------------------------- decoding
+    def decode(self, hidden: Tensor) -> Predictions:
+        """[..., D] -> Predictions, in at least fp32 whatever the precision of the blocks."""
+        with torch.autocast(hidden.device.type, enabled=False):
+            return self.heads(hidden.to(self.heads.linear.weight.dtype))
+
+    def forward(self, batch: Batch, masked: Tensor) -> Predictions:
+        """Predictions of every event of every window: leading dimensions [B, L]."""
+        events = self.embed(batch.features)
+        return self.decode(self.contextualise(events, masked, batch.padding, batch.position, batch.day_position))
