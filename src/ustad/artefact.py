@@ -1,0 +1,75 @@
+"""The model directory: written whole or not at all, checked on reading, and nothing in it is executed.
+
+A directory of plain files (YAML, JSON, safetensors, Parquet, Markdown) with a manifest of a format version and
+a checksum of each.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ustad.tables import DataError, write_json
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[Path]:
+    """A temporary directory beside `path` that takes its place when the block ends without an error.
+
+    What else lies in `path` (a log, checkpoints) is kept.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.parent / f".{path.name}.{os.getpid()}.part"
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir()
+    try:
+        yield temporary
+        names = sorted(p.name for p in temporary.iterdir())
+        write_json({"format": FORMAT, "files": {n: checksum(temporary / n) for n in names}}, temporary / MANIFEST)
+        _replace(temporary, path)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _replace(temporary: Path, path: Path) -> None:
+    if path.exists():
+        for kept in path.iterdir():
+            if not (temporary / kept.name).exists():
+                shutil.move(str(kept), temporary / kept.name)
+        old = path.parent / f".{path.name}.{os.getpid()}.old"
+        path.rename(old)
+        temporary.rename(path)
+        shutil.rmtree(old)
+    else:
+        temporary.rename(path)
+
+
+def check(path: Path) -> dict[str, str]:
+    """The manifest's files, after checking that each is there and unchanged."""
+    manifest = path / MANIFEST
+    if not manifest.exists():
+        raise DataError(f"{path}: not a model directory (no {MANIFEST}); make one with `ustad train`")
+    content = json.loads(manifest.read_text())
+    if content.get("format") != FORMAT:
+        raise DataError(
+            f"{path}: model format {content.get('format')} is not {FORMAT}; train again with this version of ustad"
+        )
+    for name, expected in content["files"].items():
+        if not (path / name).exists():
+            raise DataError(f"{path}: the model is incomplete, {name} is missing")
+        if checksum(path / name) != expected:
+            raise DataError(f"{path}: {name} is damaged or was changed (its checksum differs)")
+    return dict(content["files"])
+
+
+def checksum(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,137 @@
+"""Data directories, their split by local date, and directories of scores and models on disk."""
+
+import datetime as dt
+import json
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from ustad import artefact
+from ustad.config import SplitConfig
+from ustad.dataset import Dataset, load_directory, save_directory
+from ustad.scores import Scores
+from ustad.tables import TIMESTAMP, DataError
+
+UTC = dt.UTC
+
+
+def stays(days: int, zone: str = "UTC", hour: int = 12) -> pa.Table:
+    starts = [dt.datetime(2024, 1, 1, hour, tzinfo=UTC) + dt.timedelta(days=d) for d in range(days)] * 2
+    n = len(starts)
+    return pa.table(
+        {
+            "stay_id": list(range(n)),
+            "agent_id": ["a"] * days + ["b"] * days,
+            "started_at": pa.array(starts, TIMESTAMP),
+            "finished_at": pa.array([s + dt.timedelta(hours=1) for s in starts], TIMESTAMP),
+            "lat": [1.0] * n,
+            "lon": [2.0] * n,
+            "poi_category": ["home"] * n,
+            "timezone": [zone] * n,
+        }
+    )
+
+
+def test_eight_weeks_are_split_three_one_four():
+    data = Dataset(stays(56))
+    split = data.split(SplitConfig())
+    assert split.describe() == "train 2024-01-01 … 2024-01-21, validation … 2024-01-28, test … 2024-02-25"
+    parts = [
+        data.between(a, b) for a, b in ((0, split.validation_first - 1), (split.validation_first, split.test_first - 1))
+    ]
+    assert [p.num_rows for p in parts] == [42, 14]
+
+
+def test_a_short_data_set_is_split_in_the_same_proportions():
+    split = Dataset(stays(16)).split(SplitConfig())
+    assert (split.validation_first - split.train_first, split.test_first - split.validation_first) == (6, 2)
+
+
+def test_the_files_may_say_where_the_test_begins():
+    split = Dataset(stays(28), meta={"split": {"test_first": "2024-01-15"}}).split(SplitConfig())
+    assert split.test_first - split.train_first == 14
+    assert split.validation_first == split.test_first - round(14 / 4)
+
+
+def test_an_event_belongs_to_the_local_date_of_its_start():
+    late = Dataset(stays(3, zone="Asia/Tokyo", hour=20))
+    assert np.datetime64(int(late.days().min()), "D") == np.datetime64("2024-01-02")
+
+
+@pytest.mark.parametrize("days", [1, 2])
+def test_too_few_days_are_refused(days):
+    with pytest.raises(DataError, match="at least three days"):
+        Dataset(stays(days)).split(SplitConfig())
+
+
+def test_a_directory_keeps_its_tables_and_its_meta(tmp_path):
+    labels = pa.table({"stay_id": [3], "anomaly": [True], "kind": ["x"]})
+    save_directory(Dataset(stays(4), labels=labels, meta={"name": "small"}), tmp_path / "d")
+    data = load_directory(tmp_path / "d")
+    assert data.events.equals(stays(4))
+    assert data.labels.equals(labels)
+    assert data.name == "small"
+    assert data.trips is None
+
+
+def test_a_directory_without_stays_says_how_to_make_them(tmp_path):
+    with pytest.raises(DataError, match="ustad extract"):
+        load_directory(tmp_path)
+
+
+def test_some_agents_only():
+    few = Dataset(stays(4), agent_labels=pa.table({"agent_id": ["a", "b"], "anomaly": [True, True]})).only(["b"])
+    assert set(few.events["agent_id"].to_pylist()) == {"b"}
+    assert few.agent_labels["agent_id"].to_pylist() == ["b"]
+
+
+def test_scores_survive_the_disk_and_are_always_finite(tmp_path):
+    table = pa.table({"stay_id": [1, 2], "score": [0.5, 1.5]})
+    Scores(table, None, {"method": "x"}).save(tmp_path / "s")
+    again = Scores.load(tmp_path / "s")
+    assert again.events.equals(table)
+    assert again.agents is None
+    assert again.run == {"method": "x"}
+    with pytest.raises(DataError, match="finite"):
+        Scores(pa.table({"score": [float("nan")]}))
+    with pytest.raises(DataError, match="ustad score"):
+        Scores.load(tmp_path)
+
+
+def make_model(path, text):
+    with artefact.writing(path) as place:
+        (place / "a.txt").write_text(text)
+
+
+def test_a_model_directory_appears_whole_or_not_at_all(tmp_path):
+    make_model(tmp_path / "m", "one")
+    with pytest.raises(RuntimeError), artefact.writing(tmp_path / "m") as place:
+        (place / "a.txt").write_text("two")
+        raise RuntimeError
+    assert (tmp_path / "m" / "a.txt").read_text() == "one"
+    assert [p.name for p in tmp_path.iterdir()] == ["m"]
+
+
+def test_writing_a_model_again_keeps_what_else_lies_there(tmp_path):
+    make_model(tmp_path / "m", "one")
+    (tmp_path / "m" / "log.jsonl").write_text("log")
+    make_model(tmp_path / "m", "two")
+    assert (tmp_path / "m" / "a.txt").read_text() == "two"
+    assert (tmp_path / "m" / "log.jsonl").read_text() == "log"
+    assert set(artefact.check(tmp_path / "m")) == {"a.txt"}
+
+
+def test_a_damaged_or_foreign_model_is_refused(tmp_path):
+    make_model(tmp_path / "m", "one")
+    (tmp_path / "m" / "a.txt").write_text("one!")
+    with pytest.raises(DataError, match=r"a\.txt is damaged"):
+        artefact.check(tmp_path / "m")
+    (tmp_path / "m" / "a.txt").unlink()
+    with pytest.raises(DataError, match=r"a\.txt is missing"):
+        artefact.check(tmp_path / "m")
+    (tmp_path / "m" / "manifest.json").write_text(json.dumps({"format": 99, "files": {}}))
+    with pytest.raises(DataError, match="model format 99"):
+        artefact.check(tmp_path / "m")
+    with pytest.raises(DataError, match="ustad train"):
+        artefact.check(tmp_path)
