@@ -177,6 +177,8 @@ def to_utc(column: pa.ChunkedArray, where: str, name: str, reading: Reading) -> 
     if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
         return _from_epoch(column, where, name, reading)
     if _is_text(column.type):
+        if _holds_numbers(column):
+            return _from_epoch(_whole_numbers(column), where, name, reading)
         column = _from_text(column, where, name)
     if pa.types.is_timestamp(column.type) and column.type.tz is None and reading.timezone is not None:
         reading.say(f"column '{name}' has no time zone: its times were taken as {reading.timezone}")
@@ -202,6 +204,24 @@ def _from_epoch(column: pa.ChunkedArray, where: str, name: str, reading: Reading
     if reading.timezone is None:
         raise DataError(f"{where}: column '{name}' counts local time; say of which zone with --timezone")
     return localise(whole.cast(pa.timestamp("us")), reading.timezone)
+
+
+def _holds_numbers(column: pa.ChunkedArray) -> bool:
+    """Whether the first value that is there is a plain number."""
+    first = next((str(v) for v in column.slice(0, 100).to_pylist() if v), "")
+    return first.strip().removeprefix("-").replace(".", "", 1).isdigit()
+
+
+def _whole_numbers(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Text of numbers as integers, or as fractions where some have one; null where it is no number."""
+    text = pc.utf8_trim_whitespace(column)
+    for kind in (pa.int64(), pa.float64()):
+        try:
+            return text.cast(kind)
+        except pa.ArrowInvalid:
+            continue
+    good = pc.fill_null(pc.match_substring_regex(text, _NUMBER), False)
+    return pc.if_else(good, text, pa.scalar(None, text.type)).cast(pa.float64())
 
 
 def _from_text(column: pa.ChunkedArray, where: str, name: str) -> pa.ChunkedArray:

@@ -1,0 +1,287 @@
+"""Extraction: fixes in anybody's format to a data directory of stays, trips, gaps and data quality.
+
+In: files, folders or globs of fixes (`extract`), or one table of them (`extract_tables`). Out: a directory as
+`dataset.py` describes it, or the same as a `Dataset`. Agents are the unit of partition: memory is bounded by it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from ustad import __version__
+from ustad.clock import check_zone
+from ustad.config import ExtractionConfig
+from ustad.dataset import Dataset
+from ustad.mobility.columns import Reading, Times, as_fixes
+from ustad.mobility.core import Fixes, advance, no_fixes, to_tables
+from ustad.mobility.formats import estimate_rows, expand, pieces
+from ustad.mobility.places import PoiIndex, join_pois, own_places, read_pois
+from ustad.mobility.publish import publish, source_meta, source_pois, write_part
+from ustad.mobility.quality import Dropped, quality_table
+from ustad.mobility.staypoints import Limits, empty_state
+from ustad.mobility.store import AgentNumbers, DiskStore, MemoryStore, Partition, Store
+from ustad.mobility.timezones import with_timezone
+from ustad.progress import say, track
+from ustad.tables import DataError, OnError, write_table
+
+MEMORY_ROWS = 12_000_000  # more fixes than this wait on disk
+PARTITION_ROWS = 2_500_000  # fixes of one partition, about
+TABLES = ("stays", "trips", "gaps", "quality")
+
+
+@dataclass
+class ExtractionSummary:
+    """What an extraction read, found and dropped."""
+
+    out: Path
+    files: int = 0
+    agents: int = 0
+    fixes: int = 0  # rows read and valid
+    stays: int = 0
+    trips: int = 0
+    gaps: int = 0
+    unfinished: int = 0  # agents whose last stay was still going on
+    too_sparse: int = 0  # agents whose fixes are too far apart to tell stays
+    dropped: dict[str, int] = field(default_factory=dict)  # rows, by why
+    notes: list[str] = field(default_factory=list)  # mapped, guessed, dropped
+    span: tuple[str, str] | None = None
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class _Setting:
+    """What every partition needs to know."""
+
+    config: ExtractionConfig
+    pois: PoiIndex | None
+    timezone: str | None
+    reading: Reading
+
+
+# ---------------------------------------------------------------------------------------------- in memory
+def extract_tables(
+    fixes: Any, config: ExtractionConfig | None = None, pois: Any = None, timezone: str | None = None,
+    times: Times = "utc", on_error: OnError = "fail",
+) -> Dataset:  # fmt: skip
+    """Stays, trips, gaps and quality of one table of fixes (a path or anything with an Arrow C stream)."""
+    reading = Reading(timezone, times, on_error)
+    setting = _setting(config or ExtractionConfig(), pois, timezone, reading)
+    store, agents = MemoryStore(), AgentNumbers()
+    table = as_fixes(fixes, str(fixes) if isinstance(fixes, (str, Path)) else "fixes", reading)
+    if table.num_rows == 0:
+        raise DataError("fixes: the table is empty")
+    _collect(table, "fixes", store, agents, setting.config)
+    tables = [_extract_partition(part, setting) for part in store.partitions(agents, table.num_rows + 1)]
+    found = {name: pa.concat_tables([t[name] for t in tables]) for name in TABLES}
+    meta = {"name": "extracted", "timezone": timezone, "notes": reading.notes, "extraction": asdict(setting.config)}
+    return Dataset(
+        events=found["stays"], trips=found["trips"], gaps=found["gaps"], quality=found["quality"],
+        pois=setting.pois.pois if setting.pois else None, meta=meta,
+    )  # fmt: skip
+
+
+def _setting(config: ExtractionConfig, pois: Any, timezone: str | None, reading: Reading) -> _Setting:
+    if timezone is not None:
+        check_zone(timezone)
+    index = None
+    if pois is not None:
+        index = pois if isinstance(pois, PoiIndex) else PoiIndex(read_pois(pois, reading))
+    return _Setting(config, index, timezone, reading)
+
+
+def _collect(table: pa.Table, where: str, store: Store, agents: AgentNumbers, config: ExtractionConfig) -> None:
+    """Number the agents, apply the accuracy filter, hand the arrays to the store."""
+    numbers = agents.take(table["agent_id"], where)
+    fixes = Fixes(
+        numbers, table["time"].cast(pa.int64()).to_numpy(), table["lat"].to_numpy(), table["lon"].to_numpy()
+    )  # fmt: skip
+    if config.max_accuracy_m > 0 and "accuracy_m" in table.column_names:
+        bad = table["accuracy_m"].to_numpy() > config.max_accuracy_m  # a fix that claims nothing is kept
+        agents.inaccurate += np.bincount(numbers[bad], minlength=len(agents))
+        fixes = fixes.take(~bad)
+    store.add(fixes)
+
+
+def _extract_partition(part: Partition, setting: _Setting) -> dict[str, pa.Table]:
+    """The four tables of one partition: a pure function of its fixes."""
+    state = empty_state(len(part.agents))
+    step = advance(part.fixes, no_fixes(), state, Limits.of(setting.config), final=True)
+    found = to_tables(step, part.agents)
+    stays = name_places(found.stays, setting.pois, setting.timezone, setting.config.poi_radius_m, setting.reading)
+    quality = quality_table(step, part.agents, Dropped(part.unsorted, part.inaccurate), setting.config)
+    return {"stays": stays, "trips": found.trips, "gaps": found.gaps, "quality": quality}
+
+
+def name_places(
+    stays: pa.Table, pois: pa.Table | PoiIndex | None, timezone: str | None, radius_m: float,
+    reading: Reading | None = None,
+) -> pa.Table:  # fmt: skip
+    """Stays with time zone, POI and category: what fixes alone do not tell. Without POIs, the agents' own places."""
+    stays = with_timezone(stays, timezone, reading or Reading())
+    stays = own_places(stays, radius_m) if pois is None else join_pois(stays, pois, radius_m)
+    order = ("poi_id", "poi_category", "timezone", "n_fixes", "start_gap_s", "end_gap_s")
+    names = [n for n in stays.column_names if n not in order]
+    return stays.select(names + [n for n in order if n in stays.column_names])
+
+
+# -------------------------------------------------------------------------------------- files to directory
+def extract(
+    sources: Sequence[Path | str] | Path | str, out: Path | str, config: ExtractionConfig | None = None,
+    pois: Any = None, timezone: str | None = None, on_error: OnError = "fail", workers: int = 0,
+    times: Times = "utc",
+) -> ExtractionSummary:  # fmt: skip
+    """Extract files of fixes into the data directory `out`.
+
+    `timezone` is the zone of naive times and of the stays; without it stays get the zone of their coordinates.
+    `times="local"` says that epoch numbers count the wall clock of `timezone`. A data directory among the sources
+    gives its POIs, time zone and split where nothing else is said. With `on_error="skip"` bad rows and unreadable
+    files are left out and counted. The tables appear in `out` all at once, when everything is done.
+    """
+    began, out = time.monotonic(), Path(out)
+    listed = [sources] if isinstance(sources, (str, Path)) else list(sources)
+    files = expand(listed)
+    known = source_meta(listed)
+    timezone = timezone or known.get("timezone")
+    pois = pois if pois is not None else source_pois(listed)
+    reading = Reading(timezone, times, on_error)
+    setting = _setting(config or ExtractionConfig(), pois, timezone, reading)
+    out.mkdir(parents=True, exist_ok=True)
+    work = Path(tempfile.mkdtemp(prefix=".extract-", dir=out))
+    try:
+        summary = _run(files, work, setting, workers or min(os.cpu_count() or 1, 8))
+        summary.out = out
+        if setting.pois is not None:
+            write_table(setting.pois.pois, work / "pois.parquet")
+        summary.notes, summary.seconds = reading.notes, time.monotonic() - began
+        publish(work, out, _meta(summary, setting, known, files))
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    return summary
+
+
+def _run(files: list[Path], work: Path, setting: _Setting, workers: int) -> ExtractionSummary:
+    summary, agents = ExtractionSummary(work, files=len(files)), AgentNumbers()
+    rows = sum(estimate_rows(f) for f in files)
+    buckets = -(-rows // PARTITION_ROWS)
+    store: Store = MemoryStore() if rows <= MEMORY_ROWS else DiskStore(work / "buckets", buckets)
+    with track("reading fixes", rows) as advance_bar:
+        for table in _valid_pieces(files, setting.reading, summary):
+            _collect(table, "fixes", store, agents, setting.config)
+            summary.fixes += table.num_rows
+            advance_bar(table.num_rows)
+    if not summary.fixes:
+        raise DataError(f"{files[0]}: no usable fix in {len(files)} file(s); {(setting.reading.notes or [''])[-1]}")
+    summary.agents = len(agents)
+    with track("finding stays", summary.agents) as advance_bar:
+        for count in _parallel(store.partitions(agents, PARTITION_ROWS), work, setting, workers):
+            _add(summary, count)
+            advance_bar(count.agents)
+    _add_dropped(summary, "bad rows", setting.reading.dropped)
+    return summary
+
+
+def _valid_pieces(files: list[Path], reading: Reading, summary: ExtractionSummary) -> Iterator[pa.Table]:
+    """Valid fixes of all files. With `skip`, what cannot be read is said and counted, and the rest goes on."""
+    for file in files:
+        try:
+            for piece in pieces(file, reading):
+                yield as_fixes(piece.table, piece.where, reading)
+        except DataError as error:
+            if reading.on_error == "fail":
+                raise
+            _add_dropped(summary, "unreadable files", 1)
+            reading.say(f"skipped: {error}")
+
+
+@dataclass(frozen=True)
+class _PartCount:
+    """What one partition adds to the summary."""
+
+    agents: int
+    counts: dict[str, int]
+    dropped: dict[str, int]
+    first: int | None
+    last: int | None
+
+
+def _parallel(
+    partitions: Iterator[Partition], work: Path, setting: _Setting, workers: int
+) -> Iterator[_PartCount]:  # fmt: skip
+    """Partitions through threads (the kernels hold no lock), never more in memory than there are workers."""
+    with ThreadPoolExecutor(workers) as pool:
+        waiting: set[Future[_PartCount]] = set()
+        for number, part in enumerate(partitions):
+            waiting.add(pool.submit(_write_partition, part, number, work, setting))
+            if len(waiting) >= workers:
+                done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+                yield from (f.result() for f in done)
+        for future in waiting:
+            yield future.result()
+
+
+def _write_partition(part: Partition, number: int, work: Path, setting: _Setting) -> _PartCount:
+    tables = _extract_partition(part, setting)
+    for name, table in tables.items():
+        write_part(table, work / name / f"part-{number:05d}.parquet")
+    quality = tables["quality"]
+    counts = {name: tables[name].num_rows for name in ("stays", "trips", "gaps")}
+    for name, column in (("unfinished", "unfinished_last"), ("too_sparse", "too_sparse")):
+        counts[name] = int(np.count_nonzero(quality[column].to_numpy()))
+    dropped = {why: int(quality[f"n_{why}"].to_numpy().sum()) for why in ("duplicates", "spikes", "inaccurate")}
+    times = part.fixes.time
+    ends = (int(times.min()), int(times.max())) if len(times) else (None, None)
+    return _PartCount(len(part.agents), counts, dropped, *ends)
+
+
+def _add(summary: ExtractionSummary, part: _PartCount) -> None:
+    for name, count in part.counts.items():
+        setattr(summary, name, getattr(summary, name) + count)
+    for why, count in part.dropped.items():
+        _add_dropped(summary, why, count)
+    ends = [_iso(t) for t in (part.first, part.last) if t is not None] + list(summary.span or ())
+    summary.span = (min(ends), max(ends)) if ends else None
+
+
+def _add_dropped(summary: ExtractionSummary, why: str, count: int) -> None:
+    if count:
+        summary.dropped[why] = summary.dropped.get(why, 0) + count
+
+
+def _iso(microseconds: int) -> str:
+    return f"{np.datetime64(microseconds, 'us').astype('datetime64[s]')}+00:00"
+
+
+def _meta(
+    summary: ExtractionSummary, setting: _Setting, known: dict[str, Any], files: list[Path]
+) -> dict[str, Any]:  # fmt: skip
+    """What `meta.json` says: settings, counts and notes, no data."""
+    if not summary.stays:
+        summary.notes.append(
+            "no stay was found; see the quality table, and try a longer gap limit or a larger distance"
+        )
+    carried = {key: known[key] for key in ("split", "seed") if key in known}
+    counts = ("files", "agents", "fixes", "stays", "trips", "gaps", "unfinished", "too_sparse")
+    say(f"{summary.stays:,} stays of {summary.agents:,} agents")
+    return {
+        **carried,
+        "name": known.get("name", summary.out.name),
+        "made_by": f"ustad extract {__version__}",
+        "extraction": asdict(setting.config),
+        "timezone": setting.timezone,
+        "places": "own" if setting.pois is None else "pois",
+        "span": list(summary.span or ()),
+        "counts": {name: getattr(summary, name) for name in counts},
+        "dropped": summary.dropped,
+        "notes": summary.notes,
+    }

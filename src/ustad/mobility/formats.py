@@ -1,0 +1,198 @@
+"""Files of fixes, whatever their format, as a stream of tables with their own column names.
+
+In: paths, folders, globs. Out: `Piece`s, of at most about a million rows each, so that a file may be larger than the
+memory. Formats: Parquet and GeoParquet, CSV, NDJSON (each also .gz but Parquet), GeoLife's .plt, GPX.
+"""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
+import pyarrow.json as pa_json
+import pyarrow.parquet as pq
+
+from ustad.mobility.columns import FIX_NAMES, GEOMETRY_NAMES, Reading, match_names
+from ustad.tables import TIMESTAMP, DataError, find_table
+
+PIECE_ROWS = 1 << 20
+BLOCK_BYTES = 32 << 20
+#: Bytes of a row, roughly, where the number of rows is not written anywhere; compressed text holds ten times more.
+ROW_BYTES = {"parquet": 8, "csv": 45, "ndjson": 90, "plt": 70, "gpx": 140}
+_SUFFIXES = {
+    ".parquet": "parquet", ".pq": "parquet", ".geoparquet": "parquet", ".csv": "csv", ".tsv": "csv", ".txt": "csv",
+    ".ndjson": "ndjson", ".jsonl": "ndjson", ".plt": "plt", ".gpx": "gpx",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Some rows of one file."""
+
+    where: str  # the file, and from which row on where it is not the first
+    table: pa.Table
+
+
+def format_of(path: Path) -> str | None:
+    """parquet, csv, ndjson, plt or gpx by the file's name, or None."""
+    name = path.name.lower().removesuffix(".gz")
+    return _SUFFIXES.get(Path(name).suffix)
+
+
+def expand(sources: Sequence[Path | str]) -> list[Path]:
+    """The files behind paths, folders (all files in them that can be read; `fixes` of a data directory) and globs."""
+    files: list[Path] = []
+    for source in sources:
+        path = Path(source)
+        if path.is_dir():
+            files += _files_in(path)
+        elif path.exists():
+            files.append(path)
+        else:
+            found = sorted(Path(p) for p in glob.glob(str(source), recursive=True))
+            if not found:
+                raise DataError(f"{source}: no such file or directory")
+            files += expand(found)
+    unknown = next((f for f in files if format_of(f) is None), None)
+    if unknown is not None:
+        raise DataError(f"{unknown}: unknown kind of file; expected .parquet, .csv, .ndjson, .plt or .gpx")
+    return files
+
+
+def _files_in(path: Path) -> list[Path]:
+    fixes = find_table(path, "fixes")
+    if fixes is not None:
+        return sorted(fixes.glob("*.parquet")) if fixes.is_dir() else [fixes]
+    if find_table(path, "stays") is not None or list(path.glob("stay_points_*.parquet")):
+        raise DataError(f"{path}: holds stays already, and no fixes; use it as DATA (for example `ustad train {path}`)")
+    files = sorted(f for f in path.rglob("*") if f.is_file() and not f.name.startswith(".") and format_of(f))
+    if not files:
+        raise DataError(f"{path}: holds no file that can be read (.parquet, .csv, .ndjson, .plt, .gpx)")
+    return files
+
+
+def estimate_rows(path: Path) -> int:
+    """How many rows a file has: as Parquet says, else guessed from its size."""
+    kind = format_of(path) or "csv"
+    if kind == "parquet":
+        try:
+            return int(pq.ParquetFile(path).metadata.num_rows)
+        except (pa.ArrowInvalid, OSError):
+            return 0
+    return path.stat().st_size * (10 if path.name.endswith(".gz") else 1) // ROW_BYTES[kind] + 1
+
+
+def pieces(path: Path, reading: Reading) -> Iterator[Piece]:
+    """The rows of one file, piece by piece. An unreadable file is a DataError that names it."""
+    kind = format_of(path)
+    if kind is None:
+        raise DataError(f"{path}: unknown kind of file; expected .parquet, .csv, .ndjson, .plt or .gpx")
+    reader = _READERS[kind]
+    first = 0
+    try:
+        for table in reader(path, reading):
+            yield Piece(str(path) if first == 0 else f"{path} (rows counted from {first:,})", table)
+            first += table.num_rows
+    except (pa.ArrowInvalid, pa.ArrowKeyError, pa.ArrowTypeError, OSError, UnicodeDecodeError) as error:
+        line = (str(error).splitlines() or [type(error).__name__])[0]
+        raise DataError(f"{path}: cannot be read after row {first:,} ({line})") from error
+
+
+def _parquet(path: Path, reading: Reading) -> Iterator[pa.Table]:
+    file = pq.ParquetFile(path)
+    names = file.schema_arrow.names
+    found = match_names(names, FIX_NAMES)
+    wanted = list(found.values())
+    if not {"lat", "lon"} <= set(found):
+        wanted += [name for name in names if name.lower() in GEOMETRY_NAMES]
+    for batch in file.iter_batches(batch_size=PIECE_ROWS, columns=wanted):
+        yield pa.Table.from_batches([batch])
+
+
+def _csv(path: Path, reading: Reading) -> Iterator[pa.Table]:
+    """Times and numbers are read as text and parsed later, so that a bad one is a bad row and not a bad file."""
+    separator = "\t" if path.name.lower().removesuffix(".gz").endswith(".tsv") else ","
+    broken: list[str] = []
+
+    def note_row(row: pa_csv.InvalidRow) -> str:
+        if reading.on_error == "fail":
+            return "error"
+        broken.append(f"{row.actual_columns} instead of {row.expected_columns} columns")
+        return "skip"
+
+    parse = pa_csv.ParseOptions(delimiter=separator, invalid_row_handler=note_row)
+    with pa_csv.open_csv(path, read_options=pa_csv.ReadOptions(block_size=1 << 16), parse_options=parse) as probe:
+        names = probe.schema.names
+    found = match_names(names, FIX_NAMES)
+    text = {found[n]: pa.string() for n in ("time", "lat", "lon", "accuracy_m") if n in found}
+    broken.clear()
+    reader = pa_csv.open_csv(
+        path,
+        read_options=pa_csv.ReadOptions(block_size=BLOCK_BYTES),
+        parse_options=parse,
+        convert_options=pa_csv.ConvertOptions(column_types=text),
+    )
+    for batch in reader:
+        yield pa.Table.from_batches([batch])
+    if broken:
+        reading.dropped += len(broken)
+        reading.say(f"dropped: {path}: {len(broken):,} rows with a wrong number of columns (first: {broken[0]})")
+
+
+def _ndjson(path: Path, reading: Reading) -> Iterator[pa.Table]:
+    with pa.input_stream(str(path)) as stream:  # decompresses by the file's name
+        for batch in pa_json.open_json(stream, read_options=pa_json.ReadOptions(block_size=BLOCK_BYTES)):
+            yield pa.Table.from_batches([batch])
+
+
+def _plt(path: Path, reading: Reading) -> Iterator[pa.Table]:
+    """GeoLife: six lines of heading, then lat, lon, 0, altitude, days, date, time (GMT). The agent is the folder."""
+    agent = path.parent.parent.name if path.parent.name == "Trajectory" else path.parent.name
+    names = ["lat", "lon", "zero", "altitude", "days", "date", "clock"]
+    kinds = {**dict.fromkeys(names[:2], pa.string()), **dict.fromkeys(names[5:], pa.string())}
+    table = pa_csv.read_csv(
+        path,
+        read_options=pa_csv.ReadOptions(skip_rows=6, column_names=names),
+        convert_options=pa_csv.ConvertOptions(column_types=kinds, include_columns=["lat", "lon", "date", "clock"]),
+    )
+    moment = pc.binary_join_element_wise(table["date"], table["clock"], "T").cast(pa.string())
+    moment = pc.binary_join_element_wise(moment, pa.scalar("Z"), "")
+    reading.say("GeoLife: the agent is the name of the folder, times are GMT")
+    columns = {"agent_id": pa.array([agent] * table.num_rows, pa.string()), "time": moment}
+    yield pa.table({**columns, "lat": table["lat"], "lon": table["lon"]})
+
+
+def _gpx(path: Path, reading: Reading) -> Iterator[pa.Table]:
+    """All tracks of a file; the agent is the file's name, since GPX does not say whose track it is."""
+    try:
+        import gpxpy
+    except ImportError as error:
+        raise DataError(f"{path}: reading GPX needs gpxpy; install it with pip install 'ustad[geo]'") from error
+    try:
+        parsed = gpxpy.parse(path.read_text())
+    except gpxpy.gpx.GPXException as error:
+        raise DataError(f"{path}: not valid GPX ({error})") from error
+    points = [p for track in parsed.tracks for segment in track.segments for p in segment.points]
+    reading.say("GPX: the agent is the name of the file")
+    if not points:
+        raise DataError(f"{path}: the GPX file holds no track points")
+    times = [p.time for p in points]
+    naive = any(t is not None and t.tzinfo is None for t in times)
+    yield pa.table(
+        {
+            "agent_id": pa.array([path.stem] * len(points), pa.string()),
+            "time": pa.array(times, pa.timestamp("us") if naive else TIMESTAMP),
+            "lat": pa.array([p.latitude for p in points]),
+            "lon": pa.array([p.longitude for p in points]),
+        }
+    )
+
+
+_READERS: dict[str, Callable[[Path, Reading], Iterator[pa.Table]]] = {
+    "parquet": _parquet, "csv": _csv, "ndjson": _ndjson, "plt": _plt, "gpx": _gpx,
+}  # fmt: skip

@@ -1,0 +1,126 @@
+"""How good the data of each agent is: one row per agent, made while stays are extracted.
+
+In: the fixes that were used and what was found in them. Out: the quality table; `coverage_by_day` for pictures.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numba
+import numpy as np
+import pyarrow as pa
+
+from ustad.config import ExtractionConfig
+from ustad.mobility.core import Step, bounds
+from ustad.tables import TIMESTAMP
+
+SPARSE_MINUTES = 60.0  # where no gap limit is set, fixes further apart than this cannot tell stays
+MICROSECONDS_PER_DAY = 86_400_000_000
+
+#: What each column of the quality table says.
+QUALITY_COLUMNS = {
+    "agent_id": "the agent",
+    "n_fixes": "fixes that were used",
+    "first_fix": "time of the first of them",
+    "last_fix": "time of the last of them",
+    "median_interval_s": "median seconds from one fix to the next",
+    "n_gaps": "times without a fix for longer than the gap limit",
+    "gap_hours": "hours in gaps, all together",
+    "longest_gap_hours": "hours of the longest gap",
+    "coverage": "share of the time from first to last fix that is not in a gap",
+    "n_stays": "stays found",
+    "n_trips": "trips found",
+    "unfinished_last": "the last stay was still going on at the last fix",
+    "too_sparse": "fixes are typically further apart than the gap limit: stays cannot be told",
+    "n_unsorted": "fixes that came before an earlier one of the same agent and were put in order",
+    "n_duplicates": "fixes dropped: a second one of the same moment",
+    "n_spikes": "fixes dropped: need more than the speed limit to be reached and left",
+    "n_inaccurate": "fixes dropped: worse than the accuracy limit",
+}
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """Counts per agent of what happened before the kernel."""
+
+    unsorted: np.ndarray  # int64 [agents]
+    inaccurate: np.ndarray  # int64 [agents]
+
+
+def quality_table(step: Step, agents: pa.Array, dropped: Dropped, config: ExtractionConfig) -> pa.Table:
+    """One row per agent; see `QUALITY_COLUMNS`."""
+    n, kept, found = len(agents), step.kept, step.scan
+    edges = bounds(kept.agent, n)
+    first, last, median = _spans(edges, kept.time)
+    length = (found.gaps["end"] - found.gaps["start"]) / 3.6e9
+    longest = np.zeros(n)
+    np.maximum.at(longest, found.gaps["agent"], length)
+    gap_hours = np.bincount(found.gaps["agent"], length, n)
+    span = np.maximum((last - first) / 3.6e9, 1e-9)
+    few = np.diff(edges) < 2
+    limit = 60.0 * (config.gap_minutes or SPARSE_MINUTES)
+    last_stay = np.zeros(n, bool)
+    last_stay[found.stays["agent"][found.stays["unfinished"] == 1]] = True
+    nobody = np.diff(edges) == 0
+    columns = {
+        "agent_id": agents,
+        "n_fixes": np.diff(edges),
+        "first_fix": pa.array(first, TIMESTAMP, mask=nobody),
+        "last_fix": pa.array(last, TIMESTAMP, mask=nobody),
+        "median_interval_s": pa.array(median / 1e6, mask=few),
+        "n_gaps": np.bincount(found.gaps["agent"], minlength=n),
+        "gap_hours": gap_hours,
+        "longest_gap_hours": longest,
+        "coverage": np.where(few, 0.0, 1.0 - gap_hours / span),
+        "n_stays": np.bincount(found.stays["agent"], minlength=n),
+        "n_trips": np.bincount(found.trips["agent"], minlength=n),
+        "unfinished_last": last_stay,
+        "too_sparse": few | (median / 1e6 > limit),
+        "n_unsorted": dropped.unsorted,
+        "n_duplicates": step.duplicates,
+        "n_spikes": step.spikes,
+        "n_inaccurate": dropped.inaccurate,
+    }
+    return pa.table(columns)
+
+
+@numba.njit(cache=True, nogil=True)
+def _spans(edges: Any, time: Any) -> Any:
+    """First and last time and the median step of each agent's fixes."""
+    n = len(edges) - 1
+    first, last, median = np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(n)
+    for agent in range(n):
+        own = time[edges[agent] : edges[agent + 1]]
+        if len(own):
+            first[agent], last[agent] = own[0], own[-1]
+        if len(own) > 1:
+            median[agent] = np.median(own[1:] - own[:-1])
+    return first, last, median
+
+
+def coverage_by_day(quality: pa.Table, gaps: pa.Table) -> tuple[np.ndarray, np.ndarray]:
+    """Days (UTC, since 1970-01-01) and the share of all agents' time in each that was observed."""
+    seen = quality.filter(quality["first_fix"].is_valid())
+    starts, ends = (seen[name].cast(pa.int64()).to_numpy() for name in ("first_fix", "last_fix"))
+    if not len(starts):
+        return np.zeros(0, np.int64), np.zeros(0)
+    first, last = int(starts.min() // MICROSECONDS_PER_DAY), int(ends.max() // MICROSECONDS_PER_DAY)
+    observed = _per_day(starts, ends, first, last - first + 1)
+    lost, found = (gaps[name].cast(pa.int64()).to_numpy() for name in ("started_at", "finished_at"))
+    observed -= _per_day(lost, found, first, last - first + 1)
+    return np.arange(first, last + 1), np.clip(observed / len(starts), 0.0, 1.0)
+
+
+@numba.njit(cache=True)
+def _per_day(starts: Any, ends: Any, first: Any, days: Any) -> Any:
+    """Agent-days that intervals cover, per day."""
+    total = np.zeros(days)
+    for k in range(len(starts)):
+        for day in range(starts[k] // MICROSECONDS_PER_DAY, ends[k] // MICROSECONDS_PER_DAY + 1):
+            begin = day * MICROSECONDS_PER_DAY
+            part = min(ends[k], begin + MICROSECONDS_PER_DAY) - max(starts[k], begin)
+            if 0 <= day - first < days:
+                total[day - first] += part / MICROSECONDS_PER_DAY
+    return total
