@@ -1,1 +1,94 @@
-"""The command line: verbs, nothing else."""
+"""The command line: verbs, nothing else. Each verb is one function of the library with options around it.
+
+A failure is one line on standard error and a non-zero exit; `--debug` shows where it came from.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from ustad import __version__, progress
+from ustad.cli import demo, evaluate, extract, report, score, simulate, train
+from ustad.cli.shared import err, out
+from ustad.config import ConfigError
+from ustad.tables import DataError
+
+app = typer.Typer(
+    name="ustad",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+    help="Find unusual behaviour in human movement, and in any sequence of events, without labels.",
+)
+_debug = False
+
+
+def _version(value: bool) -> None:
+    if value:
+        out.print(f"ustad {__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+def options(
+    debug: Annotated[bool, typer.Option("--debug", help="Show the full traceback of a failure.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say the version.")
+    ] = False,
+) -> None:
+    global _debug
+    _debug = debug
+    if quiet:
+        progress.disable()
+    else:
+        progress.enable(err)
+
+
+for verb in (
+    demo.demo,
+    simulate.simulate,
+    extract.extract,
+    extract.pois,
+    simulate.inject,
+    train.train,
+    train.tune,
+    score.score,
+    evaluate.evaluate,
+    evaluate.methods,
+    report.report,
+    extract.info,
+):
+    app.command()(verb)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run one verb. Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted."""
+    try:
+        app(args=arguments)
+    except KeyboardInterrupt:
+        err.print("interrupted; finished files are complete, nothing half-written was left")
+        sys.exit(130)
+    except (DataError, ConfigError, FileNotFoundError, PermissionError, ImportError) as error:
+        _stop(str(error) or type(error).__name__, error)
+    except MemoryError as error:
+        _stop("not enough memory; use fewer agents at a time", error)
+    except Exception as error:
+        _stop(f"unexpected {type(error).__name__}: {error} (run again with --debug to see where)", error)
+
+
+def _stop(message: str, error: BaseException) -> None:
+    if _debug:
+        raise error
+    err.print(f"[bold red]error:[/] {_escape(' '.join(message.split()))}", highlight=False, soft_wrap=True)
+    sys.exit(1)
+
+
+def _escape(text: str) -> str:
+    from rich.markup import escape
+
+    return escape(text)

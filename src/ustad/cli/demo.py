@@ -1,0 +1,93 @@
+"""`ustad demo`: the whole way once, on a small simulated town."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ustad.cli.shared import DeviceOption, OutOption, out
+
+
+def demo(
+    out_: OutOption = Path("runs/demo"),
+    seed: Annotated[int, typer.Option("--seed", help="Every random choice follows from it.")] = 7,
+    agents: Annotated[int, typer.Option("--agents", help="People in the town.")] = 300,
+    days: Annotated[int, typer.Option("--days", help="Days to simulate; the second half is scored.")] = 28,
+    device: DeviceOption = "auto",
+) -> None:
+    """Simulate a town, extract stays from its GPS, train, score, evaluate, and write a report.
+
+    Example: `ustad demo --out runs/demo`
+    """
+    from ustad.report import write_report
+
+    began = time.monotonic()
+    out.print("[bold]ustad demo[/]: raw GPS to a report, about 3 minutes on two cores\n")
+    data = make_town(out_, agents, days, seed)
+    scores = train_and_score(data, out_, seed, device)
+    figures = judge(scores, out_)
+    page = out_ / "report.html"
+    _step(5, "writing the report")
+    write_report(out_ / "scores", page)
+    from ustad.cli.evaluate import figures_table
+
+    out.print()
+    out.print(figures_table(figures))
+    out.print(f"\ndone in {time.monotonic() - began:.0f} s. Look at [bold]{page}[/] in a browser.", highlight=False)
+    out.print("Try next: your own GPS with `ustad extract FILES --out runs/mine`, or `ustad --help`.", highlight=False)
+
+
+def make_town(place: Path, agents: int, days: int, seed: int) -> Path:
+    """Simulate fixes, extract stays and trips from them, and carry the labels over to the extracted stays."""
+    from ustad.config import Config
+    from ustad.dataset import load_directory
+    from ustad.mobility.extraction import extract
+    from ustad.simulate import simulate
+    from ustad.simulate.labels import match_labels
+    from ustad.tables import read_table, write_json, write_table
+
+    town, data = place / "town", place / "data"
+    _step(1, f"simulating a town of {agents} people over {days} days, a fix a minute")
+    simulate("town", agents, seed, town, fixes="60s", days=days)
+    _step(2, "extracting stays and trips from the GPS")
+    truth = load_directory(town)
+    extract([town / "fixes"], data, Config.preset("fast").extraction, pois=truth.pois, timezone=truth.meta["timezone"])
+    labels = match_labels(truth.labels, read_table(data / "stays.parquet"))
+    write_table(labels, data / "labels.parquet")
+    write_table(truth.agent_labels, data / "agent_labels.parquet")
+    meta = load_directory(data).meta
+    write_json({**meta, "name": "demo town", "split": truth.meta["split"]}, data / "meta.json")
+    return data
+
+
+def train_and_score(data: Path, place: Path, seed: int, device: str) -> Any:
+    """Train the fast preset and score the second half."""
+    from ustad.config import Config
+    from ustad.detector import Detector
+    from ustad.scoring.export import write_alerts
+
+    _step(3, "learning what is usual (preset: fast)")
+    detector = Detector(Config.preset("fast", seed=seed), device=device).fit(data, directory=place / "model")
+    detector.save(place / "model")
+    _step(4, "scoring the weeks after")
+    scores = detector.score(data)
+    scores.run.update({"model": str((place / "model").resolve()), "data": str(data.resolve())})
+    scores.save(place / "scores")
+    write_alerts(scores.events, detector.schema, place / "scores")
+    return scores
+
+
+def judge(scores: Any, place: Path) -> dict[str, Any]:
+    from ustad.cli.evaluate import evaluate_scores
+    from ustad.tables import write_json
+
+    figures = evaluate_scores(scores, None, baselines=True)
+    write_json(figures, place / "scores" / "evaluation.json")
+    return figures
+
+
+def _step(number: int, text: str) -> None:
+    out.print(f"[bold]{number}/5[/] {text}", highlight=False)

@@ -1,0 +1,107 @@
+"""`ustad evaluate` and `ustad methods`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from ustad.cli.shared import JsonOption, out, print_json
+from ustad.tables import DataError
+
+
+def evaluate(
+    scores: Annotated[Path, typer.Argument(help="A directory that `ustad score` wrote.")],
+    labels: Annotated[
+        Path | None, typer.Option("--labels", help="A labels table; else the data directory's own.")
+    ] = None,
+    baselines: Annotated[bool, typer.Option(help="Put random and visit rate beside it, on the same data.")] = True,
+    json: JsonOption = False,
+) -> None:
+    """Compare scores with labels: AUROC and average precision of events and agents.
+
+    Example: `ustad evaluate runs/demo/scores`
+    """
+    from ustad.scores import Scores
+    from ustad.tables import write_json
+
+    figures = evaluate_scores(Scores.load(scores), labels, baselines)
+    write_json(figures, scores / "evaluation.json")
+    if json:
+        print_json(figures)
+    else:
+        out.print(figures_table(figures))
+
+
+def methods(json: JsonOption = False) -> None:
+    """List the detectors and what each can do.
+
+    Example: `ustad methods`
+    """
+    from ustad.baselines.protocol import REGISTRY, describe
+
+    rows = [describe(name) for name in REGISTRY]
+    if json:
+        print_json(rows)
+        return
+    table = Table("method", "events", "agents", "predicts", "causal", "what it is")
+    for row in rows:
+        ticks = ["yes" if row[k] else "–" for k in ("scores_events", "scores_agents", "predicts", "causal")]
+        table.add_row(row["name"], *ticks, row["about"])
+    out.print(table)
+
+
+def evaluate_scores(scores: Any, labels: Path | None, baselines: bool) -> dict[str, Any]:
+    """Figures of the scores and, on the same events, of random and visit rate: {method: figures}."""
+    from ustad.evaluation.metrics import evaluate as figures_of
+    from ustad.mobility.readers import open_data
+    from ustad.tables import read_table
+
+    source = scores.run.get("data")
+    data = open_data(Path(source)) if source and Path(source).exists() else None
+    by_event = read_table(labels) if labels is not None else (data.labels if data else None)
+    by_agent = data.agent_labels if data is not None and labels is None else None
+    if by_event is not None and "stay_id" not in by_event.column_names:
+        by_event, by_agent = None, by_event
+    if by_event is None and by_agent is None:
+        raise DataError(
+            "there are no labels to compare with; give a table with --labels (stay_id or agent_id, anomaly)"
+        )
+    methods = {scores.run.get("method", "ustad"): scores}
+    if baselines and data is not None:
+        methods |= trivial_scores(data, scores)
+    return {name: figures_of(s.events, s.agents, by_event, by_agent) for name, s in methods.items()}
+
+
+def trivial_scores(data: Any, scores: Any) -> dict[str, Any]:
+    """Random and visit rate on exactly the events that were scored."""
+    import pyarrow.compute as pc
+
+    from ustad.baselines.protocol import make
+
+    entity, time = data.schema.entity, data.schema.time
+    known = data.events.filter(pc.is_in(data.events["stay_id"], scores.events["stay_id"]))
+    first = pc.min(known[time])
+    before = data.events.filter(pc.less(data.events[time], first))
+    before = before.filter(pc.invert(pc.is_in(before["stay_id"], known["stay_id"])))
+    made = {}
+    for name in ("random", "visit-rate"):
+        detector = make(name, seed=int(scores.run.get("seed", 7)))
+        detector.fit(before)
+        made[name] = detector.score(known.sort_by([(entity, "ascending"), (time, "ascending")]), context=before)
+    return made
+
+
+def figures_table(figures: dict[str, Any]) -> Table:
+    """AUROC and AP of events and agents, a row for each method."""
+    table = Table("method", "event AUROC", "event AP", "agent AUROC", "agent AP", title="Against the labels")
+    for name, both in figures.items():
+        cells = []
+        for level in ("events", "agents"):
+            for figure in ("auroc", "ap"):
+                value = (both.get(level) or {}).get(figure)
+                cells.append("–" if value is None or value != value else f"{value:.3f}")
+        table.add_row(name, *cells)
+    return table

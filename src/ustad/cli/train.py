@@ -1,0 +1,94 @@
+"""`ustad train` and `ustad tune`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ustad.cli.shared import (
+    ConfigOption,
+    DeviceOption,
+    JsonOption,
+    OnErrorOption,
+    OutOption,
+    PresetOption,
+    SetOption,
+    out,
+    print_json,
+    resolve_config,
+)
+
+DataArgument = Annotated[Path, typer.Argument(help="A data directory, or a file of stays or events.")]
+SchemaOption = Annotated[Path | None, typer.Option("--schema", help="A YAML schema, for events that are not stays.")]
+TimezoneOption = Annotated[str | None, typer.Option("--timezone", help="The zone of times that carry none.")]
+
+
+def train(
+    data: DataArgument,
+    out_: OutOption = Path("runs/model"),
+    preset: PresetOption = "fast",
+    config: ConfigOption = None,
+    set_: SetOption = None,
+    seed: Annotated[int | None, typer.Option("--seed", help="Every random choice follows from it.")] = None,
+    method: Annotated[str, typer.Option("--method", help="A detector of `ustad methods`.")] = "ustad",
+    base: Annotated[Path | None, typer.Option("--from", help="Carry on from this model with newer weeks.")] = None,
+    schema: SchemaOption = None,
+    timezone: TimezoneOption = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Carry on where a killed run stopped.")] = False,
+    device: DeviceOption = "auto",
+    on_error: OnErrorOption = "fail",
+    json: JsonOption = False,
+) -> None:
+    """Learn what is usual from a data set's training weeks.
+
+    Example: `ustad train runs/demo/data --preset fast --out runs/demo/model`
+    """
+    from ustad.detector import Detector
+    from ustad.mobility.readers import open_data
+    from ustad.schema import EventSchema
+
+    if method != "ustad":
+        raise typer.BadParameter(f"'{method}' needs no training; see `ustad methods`", param_hint="--method")
+    settings = resolve_config(preset, config, set_, seed)
+    dataset = open_data(
+        data, schema=EventSchema.from_yaml(schema) if schema else None, timezone=timezone, on_error=on_error
+    )
+    start = Detector.load(base, device=device) if base else None
+    detector = Detector(settings, device=device)
+    detector.fit(dataset, directory=out_, resume=resume, start=start)
+    detector.save(out_)
+    if json:
+        print_json(detector.facts)
+    else:
+        out.print(f"model: {out_}  (what it was trained on: {out_ / 'card.md'})", highlight=False)
+        out.print(f"next:  ustad score {out_} {data} --out runs/scores", highlight=False)
+
+
+def tune(
+    data: DataArgument,
+    out_: OutOption = Path("runs/tune"),
+    trials: Annotated[int, typer.Option("--trials", help="How many settings to try.")] = 50,
+    preset: PresetOption = "paper",
+    config: ConfigOption = None,
+    set_: SetOption = None,
+    seed: Annotated[int | None, typer.Option("--seed", help="Every random choice follows from it.")] = None,
+    device: DeviceOption = "auto",
+    json: JsonOption = False,
+) -> None:
+    """Search mask ratio, width and depth by validation loss alone. A stopped search carries on.
+
+    Example: `ustad tune runs/demo/data --trials 20 --out runs/tune`
+    """
+    from ustad.detector import tune_detector
+    from ustad.mobility.readers import open_data
+
+    best = tune_detector(open_data(data), resolve_config(preset, config, set_, seed), out_, trials, device)
+    best.config.to_yaml(out_ / "best.yaml")
+    if json:
+        print_json({"loss": best.loss, "settings": best.settings, "config": str(out_ / "best.yaml")})
+        return
+    chosen = ", ".join(f"{k} = {v}" for k, v in best.settings.items())
+    out.print(f"best validation loss {best.loss:.4f} with {chosen}", highlight=False)
+    out.print(f"next: ustad train {data} --config {out_ / 'best.yaml'}", highlight=False)
