@@ -82,6 +82,16 @@ class Block(nn.Module):
         mixed = self.attention.mix(self.norm_attention(x), bias)
         return self._rest(x.reshape(-1, D)[flat], mixed.reshape(-1, D)[flat])
 
+    def total(self, x: Tensor) -> Tensor:
+        """All tokens added up: [B, L, D] -> [B, D], equal to forward(x).sum(dim=1).
+
+        The last map is linear, so the sum goes before it: a third of the block's arithmetic is spared.
+        """
+        x = x + self.attention.out(self.attention.mix(self.norm_attention(x), None))
+        inner = nn.functional.gelu(self.forward_in(self.norm_forward(x))).sum(dim=1)  # [B, 4 D]
+        weight, bias = self.forward_out.weight, self.forward_out.bias
+        return x.sum(dim=1) + nn.functional.linear(inner, weight) + x.shape[1] * bias
+
     def _rest(self, x: Tensor, mixed: Tensor) -> Tensor:
         x = x + self.attention.out(mixed)
         return x + self.forward_out(nn.functional.gelu(self.forward_in(self.norm_forward(x))))

@@ -50,9 +50,10 @@ class DualTransformer(nn.Module):
         tokens = self.dropout(tokens) if keep is None else tokens * keep
         leading, (F, D) = tokens.shape[:-2], tokens.shape[-2:]
         x = tokens.reshape(-1, F, D)  # each event is a sequence of its fields, in no order
-        for block in self.feature_blocks:
+        *blocks, last = self.feature_blocks
+        for block in blocks:
             x = block(x)
-        return x.sum(dim=-2).view(*leading, D)
+        return last.total(x).view(*leading, D)  # type: ignore[operator]  # a Block, which ModuleList forgets
 
     # ------------------------------------------------------------------------------------ event level
     def contextualise(
