@@ -166,6 +166,7 @@ class EventTensors:
     def __init__(self, arrays: EventArrays, device: torch.device | str = "cpu") -> None:
         self.fields: tuple[Field, ...] = arrays.fields
         self.device = torch.device(device)
+        self.entity = arrays.entity  # int32 [N], stays on the host
         self.features = Features(
             torch.from_numpy(np.ascontiguousarray(arrays.numbers)).to(self.device),
             torch.from_numpy(arrays.categories.astype(np.int64)).to(self.device),
