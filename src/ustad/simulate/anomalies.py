@@ -1,0 +1,253 @@
+"""The red team: which agents misbehave, how, and what their days would have been.
+
+By NUMOSIM's published rules – a visit is inserted, its neighbours give up the time and are labelled too; a
+recurring anomaly keeps its place and time of day; most inserted places come from other agents' lives – and by
+other kinds: odd hours at own places, leaving early or late, skipped routines, swapped order, changed frequency,
+long stays. Labels are the stays that differ from the normal life, found by comparison.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from ustad.simulate.chance import generator, keys
+from ustad.simulate.days import DAY, Lives
+from ustad.simulate.edits import (
+    Diary,
+    Edited,
+    insert_at,
+    insert_between,
+    leave_early,
+    leave_late,
+    skip,
+    stay_long,
+    swap_order,
+)
+from ustad.simulate.presets import Preset
+from ustad.simulate.routes import World, travel_seconds
+
+_CHOICE_STREAM, _RED_STREAM, _DIRTY_STREAM = 31, 32, 33
+_TRIES = 60
+ALWAYS_RECURRING = {"frequency"}
+
+
+@dataclass(frozen=True)
+class Incident:
+    """What the red team did to one agent: the new diary, which of its stays changed, and their roles."""
+
+    agent: int
+    kind: str
+    recurring: bool
+    place: np.ndarray
+    arrival: np.ndarray
+    departure: np.ndarray
+    changed: np.ndarray  # bool: differs from the normal life
+    role: np.ndarray  # str: inserted, changed or neighbour, "" where nothing changed
+    before: np.ndarray  # int64 [n, 3]: place, arrival, departure of the same days in the normal life
+
+
+@dataclass(frozen=True)
+class RedTeam:
+    """What the red team knows of the world. `life(agent)` gives the normal life of any agent."""
+
+    preset: Preset
+    world: World
+    off: np.ndarray
+    home: np.ndarray
+    life: Callable[[int], Lives]
+    seed: int
+
+    def travel(self, origin: int, destination: int, departure: int) -> int:
+        return int(travel_seconds(self.world, self.off, origin, destination, float(departure)))
+
+
+def choose_agents(agents: int, share: float, seed: int, dirty: bool = False) -> np.ndarray:
+    """Exactly the share of the agents (at least one where the share is above 0), by a hash of their number."""
+    count = min(agents, max(1, round(share * agents))) if share > 0 else 0
+    key = keys(seed, _DIRTY_STREAM if dirty else _CHOICE_STREAM, np.arange(agents))
+    return np.sort(np.argsort(key, kind="stable")[:count])
+
+
+def make_incident(
+    team: RedTeam, agent: int, lives: Lives, window: tuple[int, int], dirty: bool = False
+) -> Incident | None:
+    """An anomaly of one agent inside the window (seconds); None where its life leaves no room for any."""
+    rng = generator(team.seed, (_DIRTY_STREAM if dirty else _RED_STREAM) + 100, agent)
+    row = agent - lives.first
+    rows = slice(lives.offsets[row], lives.offsets[row + 1])
+    absent = lives.absent[lives.absent_offsets[row] : lives.absent_offsets[row + 1]]
+    normal = _diary(team, lives, rows, absent, window)
+    kinds, weights = list(team.preset.kinds), np.array(list(team.preset.kinds.values()))
+    for attempt in range(8):
+        kind = str(rng.choice(kinds, p=weights / weights.sum())) if attempt < 6 else "new place"
+        recurring = bool(rng.random() < team.preset.recurring_share) or kind in ALWAYS_RECURRING
+        changed, meant = _misbehave(team, agent, normal, kind, recurring, window, rng)
+        if meant:
+            return _incident(agent, kind, recurring and len(meant) > 1, normal, changed, meant)
+    return None
+
+
+def _diary(team: RedTeam, lives: Lives, rows: slice, absent: np.ndarray, window: tuple[int, int]) -> Diary:
+    arrival, departure = lives.arrival[rows], lives.departure[rows]
+    free = (arrival >= window[0]) & (departure < window[1])
+    free &= ~np.isin(departure, absent[:, 0]) & ~np.isin(arrival, absent[:, 1])
+    return Diary(lives.place[rows], arrival, departure, free, team.travel)
+
+
+def _misbehave(
+    team: RedTeam,
+    agent: int,
+    normal: Diary,
+    kind: str,
+    recurring: bool,
+    window: tuple[int, int],
+    rng: np.random.Generator,
+) -> tuple[Diary, list[int]]:
+    """Apply one kind once, or on several days where it recurs; returns the diary and the arrivals that were meant."""
+    low, high = team.preset.recurring_days
+    wanted = int(rng.integers(low, high + 1)) if recurring else 1
+    act = _actor(team, agent, normal, kind, wanted, window, rng)
+    diary = normal
+    meant: list[int] = []
+    for _ in range(_TRIES):
+        if len(meant) >= wanted or act is None:
+            break
+        edited = act(diary)
+        if edited is not None:
+            diary, meant = edited[0], meant + edited[1]
+    return diary, meant
+
+
+def _actor(
+    team: RedTeam, agent: int, normal: Diary, kind: str, wanted: int, window: tuple[int, int], rng: np.random.Generator
+) -> Callable[[Diary], Edited] | None:
+    """A function that tries the anomaly once, at the same place and hour each time it is called."""
+    home = int(team.home[agent])
+    if kind == "new place":
+        return _new_place(team, agent, normal, wanted, window, rng)
+    if kind == "odd hour":
+        return _odd_hour(normal, home, window, rng)
+    if kind == "frequency":
+        return _frequency(normal, home, window, rng)
+    simple: dict[str, Callable[[Diary, int], Edited]] = {
+        "left early": lambda diary, k: leave_early(diary, k, rng.uniform(0.15, 0.5)),
+        "left late": lambda diary, k: leave_late(diary, k, int(rng.uniform(2.0, 5.0) * 3600)),
+        "skipped": skip,
+        "swapped order": swap_order,
+        "long stay": lambda diary, k: stay_long(diary, k, int(rng.uniform(6.0, 14.0) * 3600)),
+    }
+    edit = simple[kind]
+    least = {"swapped order": 600, "long stay": 1200}.get(kind, 2 * 3600)
+
+    def act(diary: Diary) -> Edited:
+        away = np.flatnonzero(diary.free & (diary.place != home) & (diary.departure - diary.arrival >= least))
+        return edit(diary, int(rng.choice(away))) if len(away) else None
+
+    return act
+
+
+def _new_place(
+    team: RedTeam, agent: int, normal: Diary, wanted: int, window: tuple[int, int], rng: np.random.Generator
+) -> Callable[[Diary], Edited] | None:
+    """NUMOSIM's insertion: once between two stays at random; recurring at the same place and time of day."""
+    place = _pick_place(team, agent, normal, window, rng)
+    slot: list[int] = []  # second of the day and length of the first insertion
+
+    def once(diary: Diary) -> Edited:
+        candidates = np.flatnonzero(diary.free[:-1] & diary.free[1:])
+        if not len(candidates):
+            return None
+        edited = insert_between(
+            diary, int(rng.choice(candidates)), place, rng.uniform(0.05, 0.95), rng.uniform(0.05, 0.95)
+        )
+        if edited is not None:
+            k = int(np.searchsorted(edited[0].arrival, edited[1][0]))
+            slot[:] = [edited[1][0] % int(DAY), int(edited[0].departure[k]) - edited[1][0]]
+        return edited
+
+    def again(diary: Diary) -> Edited:
+        day = int(rng.integers(window[0] // int(DAY), window[1] // int(DAY)))
+        start = day * int(DAY) + slot[0] + int(rng.normal(0, 420))
+        return insert_at(diary, place, start, start + max(900, slot[1] + int(rng.normal(0, 600))))
+
+    return lambda diary: again(diary) if slot and wanted > 1 else once(diary)
+
+
+def _pick_place(team: RedTeam, agent: int, normal: Diary, window: tuple[int, int], rng: np.random.Generator) -> int:
+    """Sometimes from the own past, else from another agent's life; near home where the preset wants it."""
+    home = int(team.home[agent])
+    own = np.unique(normal.place)
+    past = np.unique(normal.place[(normal.arrival < window[0]) & (normal.place != home)])
+    if len(past) and rng.random() < team.preset.own_share:
+        return int(rng.choice(past))
+    if team.preset.within_km > 0:
+        distance = np.hypot(team.world.x - team.world.x[home], team.world.y - team.world.y[home])
+        near = np.setdiff1d(np.flatnonzero(distance <= team.preset.within_km), own)
+        return int(rng.choice(near)) if len(near) else int(rng.integers(len(distance)))
+    for _ in range(20):
+        other = team.life(int(rng.integers(len(team.home))))
+        if len(other.place):
+            place = int(rng.choice(other.place))
+            if place not in own:
+                return place
+    return int(rng.integers(len(team.world.x)))
+
+
+def _odd_hour(
+    normal: Diary, home: int, window: tuple[int, int], rng: np.random.Generator
+) -> Callable[[Diary], Edited] | None:
+    """An own place in the middle of the night."""
+    past = normal.place[(normal.place != home) & (normal.arrival < window[0])]
+    past = past if len(past) else normal.place[normal.place != home]
+    if not len(past):
+        return None
+    place, second = int(rng.choice(np.unique(past))), int(rng.uniform(-1.0, 4.0) * 3600)
+    length = int(rng.uniform(0.7, 2.5) * 3600)
+
+    def act(diary: Diary) -> Edited:
+        start = int(rng.integers(window[0] // int(DAY) + 1, window[1] // int(DAY))) * int(DAY) + second
+        start += int(rng.normal(0, 600))
+        return insert_at(diary, place, start, start + length, may_drop=0)
+
+    return act
+
+
+def _frequency(
+    normal: Diary, home: int, window: tuple[int, int], rng: np.random.Generator
+) -> Callable[[Diary], Edited] | None:
+    """An own, rarely visited place becomes a daily one, at an hour when places are open."""
+    past = normal.place[(normal.place != home) & (normal.arrival < window[0])]
+    place, visits = np.unique(past, return_counts=True)
+    rare = place[visits <= 2]
+    if not len(rare):
+        return None
+    chosen, second = int(rng.choice(rare)), int(rng.uniform(10.0, 19.0) * 3600)
+
+    def act(diary: Diary) -> Edited:
+        start = int(rng.integers(window[0] // int(DAY), window[1] // int(DAY))) * int(DAY) + second
+        start += int(rng.normal(0, 1200))
+        return insert_at(diary, chosen, start, start + int(rng.uniform(0.5, 1.2) * 3600))
+
+    return act
+
+
+def _incident(agent: int, kind: str, recurring: bool, normal: Diary, changed: Diary, meant: list[int]) -> Incident:
+    """Compare the two lives: what differs is labelled, the days around it are kept as they would have been."""
+    old = {normal.row(k) for k in range(len(normal))}
+    differs = np.array([changed.row(k) not in old for k in range(len(changed))])
+    main = "inserted" if kind in ("new place", "odd hour", "frequency") else "changed"
+    role = np.where(differs, np.where(np.isin(changed.arrival, meant), main, "neighbour"), "")
+    days = np.unique(np.r_[changed.arrival[differs] // int(DAY), (changed.departure[differs] - 1) // int(DAY)])
+    days = np.unique(np.r_[days, *_removed_days(normal, changed)])
+    keep = np.isin(normal.arrival // int(DAY), days) | np.isin((normal.departure - 1) // int(DAY), days)
+    before = np.stack([normal.place, normal.arrival, normal.departure], axis=1)[keep].astype(np.int64)
+    return Incident(agent, kind, recurring, changed.place, changed.arrival, changed.departure, differs, role, before)
+
+
+def _removed_days(normal: Diary, changed: Diary) -> list[np.ndarray]:
+    new = {changed.row(k) for k in range(len(changed))}
+    gone = np.array([normal.row(k) not in new for k in range(len(normal))])
+    return [normal.arrival[gone] // int(DAY)]

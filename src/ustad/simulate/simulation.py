@@ -1,0 +1,198 @@
+"""`simulate` writes a data directory part by part; `simulate_tables` makes a small one in memory."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from ustad.config import ConfigError
+from ustad.dataset import Dataset
+from ustad.progress import track
+from ustad.simulate.assembly import Part, Simulation, make_part, poi_table, prepare
+from ustad.simulate.city import Ground
+from ustad.simulate.fixes import parse_interval
+from ustad.simulate.presets import Preset, get_preset
+from ustad.tables import write_json, write_table
+
+AGENTS_A_PART = 1_000
+FIX_AGENTS = 100  # agents per file of fixes
+_PARTED = ("stays", "trips", "fixes")
+_WHOLE = ("gaps", "labels", "agent_labels", "counterfactual", "dirty_labels")
+
+
+def simulate(
+    preset: str,
+    agents: int | None,
+    seed: int,
+    out: Path,
+    fixes: str | None = None,
+    days: int | None = None,
+    paths: bool = False,
+    variant: str = "standard",
+    dirty: float = 0.0,
+    workers: int = 1,
+    anomalous_share: float | None = None,
+    osm: Path | None = None,
+    timezone: str | None = None,
+    agents_a_part: int = AGENTS_A_PART,
+) -> dict[str, Any]:
+    """Write a simulated data set into `out` and return its meta.
+
+    `fixes`: interval of raw GPS such as `60s`; `paths`: trips with their way along the roads; `dirty`: share of
+    agents with an anomaly in the training period; `osm`: streets and places from an OpenStreetMap extract. Memory
+    is bounded by `workers` parts of `agents_a_part` agents. The same seed writes the same bytes whatever `workers`.
+    """
+    interval = parse_interval(fixes) if fixes else None
+    simulation = _prepare(preset, agents, seed, days, variant, dirty, anomalous_share, osm, timezone)
+    if agents_a_part < 1 or workers < 1:
+        raise ConfigError(f"agents_a_part and workers must be at least 1, got {agents_a_part} and {workers}")
+    out = Path(out)
+    _clear(out)
+    parts = range(0, simulation.agents, agents_a_part)
+    alone = len(parts) == 1
+
+    def make(first: int) -> tuple[int, dict[str, pa.Table]]:
+        last = min(simulation.agents, first + agents_a_part)
+        return _write_part(simulation, first, last, paths, interval, out, alone)
+
+    events, small = _gather(make, parts, simulation.agents, agents_a_part, workers)
+    write_table(poi_table(simulation), out / "pois.parquet")
+    for name in _written(simulation, small):
+        write_table(pa.concat_tables(small[name]), out / f"{name}.parquet")
+    meta = _meta(simulation, variant, fixes, paths, dirty, osm) | {"events": events}
+    meta["anomalous_agents"] = sum(len(table) for table in small["agent_labels"])
+    meta["anomalous_events"] = sum(len(table) for table in small["labels"])
+    write_json(meta, out / "meta.json")
+    return meta
+
+
+def simulate_tables(
+    preset: str,
+    agents: int | None = None,
+    seed: int = 7,
+    days: int | None = None,
+    paths: bool = False,
+    variant: str = "standard",
+    dirty: float = 0.0,
+    anomalous_share: float | None = None,
+) -> Dataset:
+    """The same data set in memory, without fixes."""
+    simulation = _prepare(preset, agents, seed, days, variant, dirty, anomalous_share, None, None)
+    part = make_part(simulation, 0, simulation.agents, paths)
+    return Dataset(
+        events=part.stays,
+        trips=part.trips,
+        gaps=part.gaps,
+        pois=poi_table(simulation),
+        labels=part.labels if simulation.preset.event_labels else None,
+        agent_labels=part.agent_labels,
+        meta=_meta(simulation, variant, None, paths, dirty, None),
+    )
+
+
+def _prepare(
+    preset: str,
+    agents: int | None,
+    seed: int,
+    days: int | None,
+    variant: str,
+    dirty: float,
+    anomalous_share: float | None,
+    osm: Path | None,
+    timezone: str | None,
+) -> Simulation:
+    plan = get_preset(preset, variant)
+    for name, share in (("dirty", dirty), ("anomalous_share", anomalous_share)):
+        if share is not None and not 0 <= share <= 1:
+            raise ConfigError(f"{name}: a share lies between 0 and 1, got {share}")
+    if anomalous_share is not None:
+        plan = dataclasses.replace(plan, anomalous_share=anomalous_share)
+    ground: Ground | None = None
+    if osm is not None:
+        plan, ground = _real_city(plan, Path(osm), timezone, seed)
+    elif timezone is not None:
+        plan = dataclasses.replace(plan, timezone=timezone)
+    return prepare(plan, agents or plan.agents, seed, days or plan.days, dirty, ground)
+
+
+def _real_city(plan: Preset, osm: Path, timezone: str | None, seed: int) -> tuple[Preset, Ground]:
+    from ustad.simulate.osm import read_ground
+
+    return read_ground(plan, osm, timezone, seed)
+
+
+def _write_part(
+    simulation: Simulation, first: int, last: int, paths: bool, interval: float | None, out: Path, alone: bool
+) -> tuple[int, dict[str, pa.Table]]:
+    """Write the large tables of one part; return the number of stays and the small tables."""
+    part = make_part(simulation, first, last, paths, interval, FIX_AGENTS)
+    for name in ("stays", "trips"):
+        file = out / f"{name}.parquet" if alone else out / name / f"part-{first:08d}.parquet"
+        write_table(getattr(part, name), file)
+    for k, table in enumerate(part.fixes):
+        write_table(table, out / "fixes" / f"part-{first + k * FIX_AGENTS:08d}.parquet")
+    return part.stays.num_rows, {name: getattr(part, name) for name in _WHOLE}
+
+
+def _gather(
+    make: Callable[[int], tuple[int, dict[str, pa.Table]]], parts: Iterable[int], agents: int, size: int, workers: int
+) -> tuple[int, dict[str, list[pa.Table]]]:
+    """Run the parts, keep their small tables in order of the parts."""
+    events = 0
+    small: dict[str, list[pa.Table]] = {name: [] for name in _WHOLE}
+    with track("simulating agents", agents) as advance, ThreadPoolExecutor(workers) as pool:
+        for count, tables in pool.map(make, parts):
+            events += count
+            for name, table in tables.items():
+                small[name].append(table)
+            advance(size, f"{events:,} stays")
+    return events, small
+
+
+def _written(simulation: Simulation, small: dict[str, list[pa.Table]]) -> list[str]:
+    """Gaps and dirty labels only where there are any; event labels only where the preset publishes them."""
+    names = ["agent_labels", "counterfactual"] + (["labels"] if simulation.preset.event_labels else [])
+    return names + [name for name in ("gaps", "dirty_labels") if any(len(table) for table in small[name])]
+
+
+def _clear(out: Path) -> None:
+    """Remove what an earlier simulation wrote, so that tables of two runs never mix."""
+    (out / "meta.json").unlink(missing_ok=True)
+    for name in (*_PARTED, *_WHOLE, "pois"):
+        (out / f"{name}.parquet").unlink(missing_ok=True)
+        directory = out / name
+        if directory.is_dir() and all(file.name.endswith((".parquet", ".part")) for file in directory.iterdir()):
+            shutil.rmtree(directory)
+    out.mkdir(parents=True, exist_ok=True)
+
+
+def _meta(
+    simulation: Simulation, variant: str, fixes: str | None, paths: bool, dirty: float, osm: Path | None
+) -> dict[str, Any]:
+    preset = simulation.preset
+    return {
+        "name": preset.name if variant == "standard" else f"{preset.name} ({variant})",
+        "preset": preset.name,
+        "variant": variant,
+        "seed": simulation.seed,
+        "agents": simulation.agents,
+        "timezone": preset.timezone,
+        "first_day": preset.first_day.isoformat(),
+        "days": simulation.days,
+        "split": {"test_first": (preset.first_day + timedelta(days=preset.test_day)).isoformat()},
+        "fixes": fixes,
+        "paths": "roads" if paths or fixes else "ends",
+        "dirty": dirty,
+        "anomalous_share": preset.anomalous_share,
+        "osm": osm.name if osm is not None else None,
+    }
+
+
+__all__ = ["Part", "simulate", "simulate_tables"]
