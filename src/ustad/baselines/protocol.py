@@ -17,6 +17,7 @@ import pyarrow as pa
 from ustad.config import ConfigError
 from ustad.dataset import Dataset
 from ustad.schema import EventSchema
+from ustad.scores import Scores
 from ustad.tables import DataError, agent_codes, as_table
 
 #: name → "module:Class". A new baseline is one file and one line here.
@@ -37,14 +38,6 @@ class Abilities:
     scores_agents: bool
     predicts: bool  # gives expected values of masked features
     causal: bool  # an event's score never uses what comes after it
-
-
-@dataclass(frozen=True)
-class Scores:
-    """Score tables: the events' identifying columns and `score`, in the order given; one row an agent."""
-
-    events: pa.Table | None
-    agents: pa.Table | None
 
 
 @runtime_checkable
