@@ -1,0 +1,160 @@
+"""The network's forward pass as inference on a CPU wants it: the same numbers, fewer of the steps.
+
+In go feature fields or event embeddings, out come the tensors that `DualTransformer.embed` and `contextualise_at`
+give, to float rounding (a test compares them). What is saved: normalisation weights and the attention scale are
+folded into the linear maps; results go into buffers that are kept between calls, because on a CPU fresh memory
+costs as much as the arithmetic on it; nothing is padded, so nothing is hidden; the sum over fields is taken
+before the last linear map of the feature level instead of after it.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from ustad.events.windows import Features
+from ustad.model.blocks import Block
+from ustad.model.network import DualTransformer
+
+
+class Workspace:
+    """Named buffers that grow to the largest size asked for and are then reused."""
+
+    def __init__(self, like: Tensor) -> None:
+        self._like = like
+        self._buffers: dict[str, Tensor] = {}
+
+    def get(self, name: str, *shape: int) -> Tensor:
+        """An uninitialised tensor of this shape; it is overwritten by the next one of the same name."""
+        size = math.prod(shape)
+        held = self._buffers.get(name)
+        if held is None or len(held) < size:
+            held = self._buffers[name] = torch.empty(size, dtype=self._like.dtype, device=self._like.device)
+        return held[:size].view(shape)
+
+
+class _Linear:
+    """x ↦ x Wᵀ + b, where a normalisation before it has been folded into W and b."""
+
+    def __init__(self, weight: Tensor, bias: Tensor, norm: nn.LayerNorm | None = None) -> None:
+        if norm is not None:
+            bias = bias + weight @ norm.bias
+            weight = weight * norm.weight
+        self.weight, self.bias = weight.detach().t().contiguous(), bias.detach().contiguous()
+
+    def __call__(self, x: Tensor, out: Tensor) -> Tensor:
+        return torch.addmm(self.bias, x, self.weight, out=out)
+
+
+class _FastBlock:
+    """One pre-norm block over tokens [N·L, D], in place."""
+
+    def __init__(self, block: Block, work: Workspace) -> None:
+        self.heads, self.work = block.attention.heads, work
+        self.epsilon = block.norm_attention.eps
+        D = block.attention.out.in_features
+        scale = torch.ones(3 * D, 1, dtype=block.attention.qkv.weight.dtype)
+        scale[:D] = 1 / math.sqrt(D // self.heads)
+        weight, bias = block.attention.qkv.weight.detach() * scale, block.attention.qkv.bias.detach() * scale[:, 0]
+        self.qkv = _Linear(weight, bias, block.norm_attention)
+        self.query = _Linear(weight[:D], bias[:D], block.norm_attention)
+        self.key_value = _Linear(weight[D:], bias[D:], block.norm_attention)
+        self.out = _Linear(block.attention.out.weight, block.attention.out.bias)
+        self.up = _Linear(block.forward_in.weight, block.forward_in.bias, block.norm_forward)
+        self.down = _Linear(block.forward_out.weight, block.forward_out.bias)
+
+    def __call__(self, x: Tensor, length: int) -> Tensor:
+        """All tokens; x is changed and returned."""
+        x = self._attended(x, length)
+        hidden = self._hidden(x)
+        return x.add_(self.down(hidden, self.work.get("down", *x.shape)))
+
+    def summed(self, x: Tensor, length: int) -> Tensor:
+        """All tokens, then the sum over each sequence: [N·L, D] -> [N, D]."""
+        x = self._attended(x, length)
+        hidden = self._hidden(x)
+        total = hidden.view(-1, length, hidden.shape[-1]).sum(1)
+        linear = torch.addmm(self.down.bias * length, total, self.down.weight)
+        return linear.add_(x.view(-1, length, x.shape[-1]).sum(1))
+
+    def at(self, x: Tensor, length: int, flat: Tensor) -> Tensor:
+        """The tokens at rows `flat` [N], one of each sequence: [N·L, D] -> [N, D]."""
+        N, D = len(flat), x.shape[-1]
+        normed = self._norm(x)
+        query = self.query(normed[flat], self.work.get("query", N, D))
+        pair = self.key_value(normed, self.work.get("qkv", len(x), 2 * D))
+        width = D // self.heads
+        split = self.work.get("split", 2 * self.heads, N, length, width)
+        split.copy_(pair.view(N, length, 2 * self.heads, width).permute(2, 0, 1, 3))
+        key, value = split.view(2, self.heads * N, length, width)
+        query = query.view(N, self.heads, width).transpose(0, 1).reshape(self.heads * N, 1, width)
+        weights = torch.softmax(torch.bmm(query, key.transpose(1, 2)), -1)
+        mixed = torch.bmm(weights, value).view(self.heads, N, width).transpose(0, 1).reshape(N, D)
+        chosen = torch.addmm(self.out.bias, mixed, self.out.weight).add_(x[flat])
+        hidden = nn.functional.gelu(torch.addmm(self.up.bias, self._norm(chosen), self.up.weight))
+        return chosen.add_(torch.addmm(self.down.bias, hidden, self.down.weight))
+
+    def _norm(self, x: Tensor) -> Tensor:
+        return nn.functional.layer_norm(x, x.shape[-1:], eps=self.epsilon)
+
+    def _attended(self, x: Tensor, length: int) -> Tensor:
+        tokens, D = x.shape
+        N, width = tokens // length, D // self.heads
+        qkv = self.qkv(self._norm(x), self.work.get("qkv", tokens, 3 * D))
+        split = self.work.get("split", 3 * self.heads, N, length, width)
+        split.copy_(qkv.view(N, length, 3 * self.heads, width).permute(2, 0, 1, 3))
+        query, key, value = split.view(3, self.heads * N, length, width)
+        logits = torch.bmm(query, key.transpose(1, 2), out=self.work.get("logits", self.heads * N, length, length))
+        mixed = torch.bmm(torch.softmax(logits, -1), value, out=self.work.get("mixed", self.heads * N, length, width))
+        merged = self.work.get("merged", N, length, self.heads, width)
+        merged.copy_(mixed.view(self.heads, N, length, width).permute(1, 2, 0, 3))
+        return x.add_(self.out(merged.view(tokens, D), self.work.get("down", tokens, D)))
+
+    def _hidden(self, x: Tensor) -> Tensor:
+        wide = self.up(self._norm(x), self.work.get("wide", len(x), 4 * x.shape[-1]))
+        return nn.functional.gelu(wide)
+
+
+class Passes:
+    """Feature-level and event-level passes of one network, with its weights as they are now."""
+
+    def __init__(self, network: DualTransformer) -> None:
+        self.network = network
+        self.work = Workspace(network.masked_token)
+        self.feature_blocks = [_FastBlock(b, self.work) for b in network.feature_blocks]  # type: ignore[arg-type]  # ModuleList forgets that they are Blocks
+        self.event_blocks = [_FastBlock(b, self.work) for b in network.event_blocks]  # type: ignore[arg-type]  # likewise
+
+    def embed(self, features: Features, keep: Tensor | None) -> Tensor:
+        """As `network.embed`; keep [..., F, D] may have more leading dimensions than the features."""
+        tokens = self.network.tokenizer(features)
+        tokens = tokens * keep if keep is not None else tokens.clone()
+        leading, (F, D) = tokens.shape[:-2], tokens.shape[-2:]
+        x = tokens.view(-1, D)
+        *blocks, last = self.feature_blocks
+        for block in blocks:
+            x = block(x, F)
+        return last.summed(x, F).view(*leading, D)
+
+    def at(self, shared: Tensor, row: Tensor, hide: bool, day_position: Tensor, at: Tensor) -> Tensor:
+        """As `network.contextualise_at` for T samples at once, without padding: [T, B, D].
+
+        shared [T, n, D]; row, day_position [B, L] index `shared` and the order within the day; at [B].
+        """
+        (T, n, D), (B, L) = shared.shape, row.shape
+        network, device = self.network, shared.device
+        x = self.work.get("x", T, B * L, D)
+        torch.index_select(shared, 1, row.flatten(), out=x)
+        x = x.view(T, B, L, D)
+        if hide:
+            x[:, torch.arange(B, device=device), at] = network.masked_token
+        limit = network.position.num_embeddings - 1
+        order = torch.arange(L, device=device).clamp(max=limit)
+        x += network.position(order) + network.day_position(day_position.clamp(max=limit))
+        flat = (torch.arange(T * B, device=device) * L).view(T, B) + at
+        x = x.view(T * B * L, D)
+        *blocks, last = self.event_blocks
+        for block in blocks:
+            x = block(x, L)
+        return network.norm(last.at(x, L, flat.flatten())).view(T, B, D)

@@ -1,0 +1,323 @@
+"""Monte-Carlo samples of the network for every question, and embeddings for the neighbours.
+
+In go a trained network, events on a device and queries (one event each, and the slice it is seen in); out come
+numpy arrays in the order of the queries. An event's feature-level embedding under sample t is a pure function of
+the event (its dropout mask comes from a counter), so it is computed once and shared by every window that shows
+it; at the event level only the masked position is computed in the last block. Work is cut into partitions whose
+embeddings fit a stated budget, so memory does not grow with the data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ustad.events.encoder import Encoder
+from ustad.events.windows import EventTensors, Features, Queries
+from ustad.model.network import DualTransformer
+from ustad.progress import track
+from ustad.scoring.counter import keep_masks
+from ustad.scoring.passes import Passes
+from ustad.scoring.terms import Layout, reduce_term
+
+Precision = Literal["auto", "fp32", "bf16"]
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How much is in flight at once: tokens per pass of a Transformer, bytes of shared embeddings."""
+
+    tokens: int
+    embedding_bytes: int
+
+    @classmethod
+    def of(cls, device: torch.device) -> Budget:
+        """Sizes that keep a CPU inside its cache and a GPU busy."""
+        return cls(2_000_000, 4 << 30) if device.type == "cuda" else cls(10_000, 256 << 20)
+
+
+@dataclass
+class TermSamples:
+    """One term of Q events, float32 [Q] in network units; NaN where the truth is missing.
+
+    `expected` is a number, an angle in radians or a category code (NaN for a vector, see `vector`).
+    """
+
+    expected: np.ndarray
+    error: np.ndarray
+    loss: np.ndarray
+    au: np.ndarray
+    eu: np.ndarray
+    probabilities: np.ndarray | None = None  # [Q, C] where asked for
+    vector: np.ndarray | None = None  # [Q, size]
+
+
+@dataclass
+class Samples:
+    """What T samples say about Q events, by term."""
+
+    terms: dict[str, TermSamples] = field(default_factory=dict)
+
+    def matrix(self, what: str, names: tuple[str, ...] | None = None) -> np.ndarray:
+        """One column per term: float32 [Q, terms]."""
+        return np.stack([getattr(self.terms[n], what) for n in names or tuple(self.terms)], axis=1)
+
+
+def sample(
+    network: DualTransformer,
+    tensors: EventTensors,
+    queries: Queries,
+    encoder: Encoder,
+    samples: int,
+    seed: int,
+    precision: Precision = "auto",
+    budget: Budget | None = None,
+    keep_probabilities: bool = False,
+) -> Samples:
+    """T samples of every query. The network and the tensors live on the same device.
+
+    Without epistemic uncertainty there is one sample, without dropout.
+    """
+    budget = budget or Budget.of(tensors.device)
+    T = samples if network.config.epistemic else 1
+    layout = Layout.of(network.fields, encoder.terms, network.config.aleatoric)
+    out = _empty(layout, len(queries), network, keep_probabilities)
+    with inference(network, precision, tensors.device), track("sampling", len(queries)) as advance:
+        passes = _passes(network, tensors.device)
+        for part in _partitions(queries, T * network.config.width * 4, budget.embedding_bytes):
+            shared = embed_samples(network, tensors, part.events, T, seed, budget.tokens, passes)
+            for chosen, slices in part.batches(budget.tokens // T, tensors.device):
+                hidden = hidden_at(network, tensors, shared, slices, masked=True, passes=passes)  # [T, B, D]
+                store(out, chosen, layout, network, tensors, hidden, slices.target, seed)
+                advance(len(chosen))
+    return out
+
+
+def embed_events(
+    network: DualTransformer,
+    tensors: EventTensors,
+    queries: Queries,
+    visible: bool = True,
+    precision: Precision = "auto",
+    budget: Budget | None = None,
+) -> np.ndarray:
+    """The event-level hidden state of every query's event, for the neighbours: float32 [Q, D].
+
+    A decision of ours: the network without dropout (one pass), so that distances carry no sampling noise. With the
+    target visible, events that share a slice share the pass.
+    """
+    budget = budget or Budget.of(tensors.device)
+    out = np.zeros((len(queries), network.config.width), np.float32)
+    with inference(network, precision, tensors.device), track("embedding", len(queries)) as advance:
+        passes = _passes(network, tensors.device)
+        for part in _partitions(queries, network.config.width * 4, budget.embedding_bytes):
+            shared = embed_samples(network, tensors, part.events, 0, 0, budget.tokens, passes)
+            together = visible and part.shares_slices
+            for chosen, slices in part.batches(budget.tokens, tensors.device):
+                if together:
+                    hidden = _hidden_shared(network, tensors, shared, slices)
+                else:
+                    hidden = hidden_at(network, tensors, shared, slices, masked=not visible, passes=passes)
+                out[chosen] = hidden[0].float().cpu().numpy()
+                advance(len(chosen))
+    return out
+
+
+# ------------------------------------------------------------------------------------------ two levels
+@dataclass(frozen=True)
+class Slices:
+    """B slices of one length on the device: events start … stop of the tensors, `where` … of the shared ones."""
+
+    where: Tensor
+    start: Tensor
+    stop: Tensor
+    target: Tensor
+
+    @property
+    def length(self) -> int:
+        return int(self.stop[0] - self.start[0])
+
+
+def embed_samples(
+    network: DualTransformer,
+    tensors: EventTensors,
+    events: np.ndarray,
+    samples: int,
+    seed: int,
+    tokens: int,
+    passes: Passes | None = None,
+) -> Tensor:
+    """Feature level: embeddings [T, n, D] of some events; samples 0 means one pass without dropout."""
+    config, F = network.config, len(network.fields)
+    dropped = samples > 0 and config.epistemic
+    T = max(1, samples)
+    size = max(1, tokens // (T * F))
+    embed = network.embed if passes is None else passes.embed
+    parts = []
+    for begin in range(0, len(events), size):
+        index = torch.from_numpy(events[begin : begin + size]).to(tensors.device)
+        keep = None
+        if dropped:
+            keep = keep_masks(tensors.key[index], seed, T, F, config.width, config.dropout)
+            keep = keep.to(network.masked_token.dtype)
+        parts.append(embed(tensors.features[index[:, None]], keep).transpose(0, 1))  # [T, n, D]
+    return torch.cat(parts, dim=1)
+
+
+def hidden_at(
+    network: DualTransformer,
+    tensors: EventTensors,
+    shared: Tensor,
+    slices: Slices,
+    masked: bool,
+    passes: Passes | None = None,
+) -> Tensor:
+    """Event level: hidden states [T, B, D] of the targets, each in its slice."""
+    T, B, L = len(shared), len(slices.start), slices.length
+    offset = torch.arange(L, device=shared.device)
+    row = slices.where[:, None] + offset  # [B, L]
+    day_position = tensors.day_position[slices.start[:, None] + offset]
+    at = slices.target - slices.start
+    if passes is not None:
+        return passes.at(shared, row, masked, day_position, at)
+    hide = (offset == at[:, None]) & masked
+    hidden = network.contextualise_at(
+        shared[:, row.flatten()].view(T * B, L, -1),
+        hide.repeat(T, 1),
+        torch.zeros_like(hide).repeat(T, 1),
+        offset.expand(T * B, L),
+        day_position.repeat(T, 1),
+        at.repeat(T),
+    )
+    return hidden.view(T, B, -1)
+
+
+def _hidden_shared(network: DualTransformer, tensors: EventTensors, shared: Tensor, slices: Slices) -> Tensor:
+    """The same with nothing masked, one pass per distinct slice: [1, B, D] for shared [1, n, D]."""
+    pairs, owner = torch.unique(torch.stack([slices.where, slices.start], 1), dim=0, return_inverse=True)
+    where, start = pairs.unbind(1)
+    S, L, D = len(pairs), slices.length, shared.shape[-1]
+    offset = torch.arange(L, device=shared.device)
+    nothing = torch.zeros(S, L, dtype=torch.bool, device=shared.device)
+    hidden = network.contextualise(
+        shared[0, (where[:, None] + offset).flatten()].view(S, L, D),
+        nothing,
+        nothing,
+        offset.expand(S, L),
+        tensors.day_position[start[:, None] + offset],
+    )
+    return hidden[owner, slices.target - slices.start][None]
+
+
+@contextmanager
+def inference(network: DualTransformer, precision: Precision, device: torch.device) -> Iterator[None]:
+    """Evaluation mode, no gradients, and bf16 blocks where a GPU has them (heads stay fp32)."""
+    wanted = precision == "bf16" or (precision == "auto" and device.type == "cuda" and torch.cuda.is_bf16_supported())
+    network.eval()
+    with torch.inference_mode(), torch.autocast(device.type, torch.bfloat16, enabled=wanted):
+        yield
+
+
+def _passes(network: DualTransformer, device: torch.device) -> Passes | None:
+    """The CPU's own way through the network; a GPU takes the network as it is."""
+    return Passes(network) if device.type == "cpu" and not torch.is_autocast_enabled("cpu") else None
+
+
+# ------------------------------------------------------------------------------------------- partitions
+@dataclass(frozen=True)
+class _Partition:
+    """Some queries and the events they show; `where` is where each slice begins among those events."""
+
+    chosen: np.ndarray  # index into all queries
+    queries: Queries
+    events: np.ndarray
+    where: np.ndarray
+
+    @property
+    def shares_slices(self) -> bool:
+        """Whether slices are shared by enough events for one pass per slice to pay."""
+        pairs = np.stack([self.queries.start, self.queries.stop], 1)
+        return len(np.unique(pairs, axis=0)) < 0.8 * len(pairs)
+
+    def batches(self, tokens: int, device: torch.device) -> Iterator[tuple[np.ndarray, Slices]]:
+        """Queries of one length at a time, at most `tokens` events together: no padding, no waste."""
+        length = self.queries.length
+        order = np.argsort(length, kind="stable")
+        cuts = np.flatnonzero(np.diff(length[order])) + 1
+        for group in np.split(order, cuts):
+            size = max(1, tokens // int(length[group[0]]))
+            for begin in range(0, len(group), size):
+                pick = group[begin : begin + size]
+                q = self.queries.take(pick)
+                columns = (self.where[pick], q.start, q.stop, q.target)
+                yield self.chosen[pick], Slices(*(torch.from_numpy(c).to(device) for c in columns))
+
+
+def _partitions(queries: Queries, bytes_per_event: int, budget: int) -> Iterator[_Partition]:
+    """Cut the queries, in the order of their slices, so that the events of each part fit the budget."""
+    if not len(queries):
+        return
+    limit = max(1, budget // bytes_per_event)
+    order = np.argsort(queries.start, kind="stable")
+    shown, compact = _shown_events(queries)
+    begin_at = compact[queries.start[order]]
+    reach = np.maximum.accumulate(begin_at + queries.length[order])
+    first = 0
+    while first < len(order):
+        last = max(first + 1, int(np.searchsorted(reach, begin_at[first] + limit, side="right")))
+        chosen = order[first:last]
+        low, high = begin_at[first], reach[last - 1]
+        yield _Partition(chosen, queries.take(chosen), shown[low:high], begin_at[first:last] - low)
+        first = last
+
+
+def _shown_events(queries: Queries) -> tuple[np.ndarray, np.ndarray]:
+    """The events that some slice shows, and the place of each event among them."""
+    size = int(queries.stop.max()) + 1
+    change = np.bincount(queries.start, minlength=size) - np.bincount(queries.stop, minlength=size)
+    covered = np.cumsum(change) > 0
+    return np.flatnonzero(covered), np.cumsum(covered) - covered
+
+
+# -------------------------------------------------------------------------------------------- gathering
+def _empty(layout: Layout, count: int, network: DualTransformer, keep_probabilities: bool) -> Samples:
+    sizes = {f.name: f.size for f in network.fields}
+    result = Samples()
+    for term in layout.terms:
+        columns = [np.full(count, np.nan, np.float32) for _ in range(5)]
+        made = TermSamples(*columns)
+        if term.kind == "category" and keep_probabilities:
+            made.probabilities = np.zeros((count, sizes[term.fields[0]]), np.float32)
+        if term.kind == "vector":
+            made.vector = np.zeros((count, sizes[term.fields[0]]), np.float32)
+        result.terms[term.name] = made
+    return result
+
+
+def store(
+    out: Samples,
+    chosen: np.ndarray,
+    layout: Layout,
+    network: DualTransformer,
+    tensors: EventTensors,
+    hidden: Tensor,
+    target: Tensor,
+    seed: int,
+) -> None:
+    """Decode hidden [T, B, D], reduce every term and put the results where their queries stand."""
+    predictions = network.decode(hidden)
+    truth: Features = tensors.features[target]
+    with torch.autocast(hidden.device.type, enabled=False):
+        for term in layout.terms:
+            reduced = reduce_term(term, layout, predictions, truth, tensors.key[target], seed)
+            made = out.terms[term.name]
+            for name in ("expected", "error", "loss", "au", "eu", "probabilities", "vector"):
+                column: np.ndarray | None = getattr(made, name)
+                if column is not None:
+                    column[chosen] = getattr(reduced, name).float().cpu().numpy()
