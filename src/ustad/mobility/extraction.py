@@ -38,6 +38,7 @@ from ustad.tables import DataError, OnError, write_table
 MEMORY_ROWS = 12_000_000  # more fixes than this wait on disk
 PARTITION_ROWS = 2_500_000  # fixes of one partition, about
 TABLES = ("stays", "trips", "gaps", "quality")
+CARRIED = ("split", "seed")  # what a source directory's meta.json says of the result too
 
 
 @dataclass
@@ -273,8 +274,7 @@ def _meta(
     carried = {key: known[key] for key in ("split", "seed") if key in known}
     counts = ("files", "agents", "fixes", "stays", "trips", "gaps", "unfinished", "too_sparse")
     say(f"{summary.stays:,} stays of {summary.agents:,} agents")
-    return {
-        **carried,
+    meta: dict[str, Any] = {
         "name": known.get("name", summary.out.name),
         "made_by": f"ustad extract {__version__}",
         "extraction": asdict(setting.config),
@@ -285,3 +285,5 @@ def _meta(
         "dropped": summary.dropped,
         "notes": summary.notes,
     }
+    meta.update((key, known[key]) for key in CARRIED if key in known)
+    return meta
