@@ -271,7 +271,6 @@ def _meta(
         summary.notes.append(
             "no stay was found; see the quality table, and try a longer gap limit or a larger distance"
         )
-    carried = {key: known[key] for key in ("split", "seed") if key in known}
     counts = ("files", "agents", "fixes", "stays", "trips", "gaps", "unfinished", "too_sparse")
     say(f"{summary.stays:,} stays of {summary.agents:,} agents")
     meta: dict[str, Any] = {

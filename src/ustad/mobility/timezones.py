@@ -49,6 +49,11 @@ def zones_of(lat: np.ndarray, lon: np.ndarray, reading: Reading) -> pa.Array:
     return pa.array(names, pa.string()).take(pa.array(which.astype(np.int64)))
 
 
+def can_find_zones() -> bool:
+    """Whether the library that knows zones by coordinates is installed."""
+    return _finder() is not None
+
+
 def _zone(finder: Any, cell: int) -> str:
     """The zone at the middle of a cell."""
     row, column = divmod(cell, 1_000_000)

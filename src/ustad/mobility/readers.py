@@ -1,0 +1,173 @@
+"""`open_data`: whatever DATA is, as a validated `Dataset`.
+
+In: a data directory, a NUMOSIM directory, a file of stays (Parquet, GeoParquet, CSV, NDJSON) or, with a schema, a
+table of any events. Out: a `Dataset` whose stays keep the contract, in order of agent and start.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pa_json
+
+from ustad.clock import check_zone
+from ustad.dataset import Dataset, load_directory
+from ustad.mobility.columns import Reading, Times, as_stays, to_utc
+from ustad.mobility.formats import format_of
+from ustad.mobility.numosim import is_numosim, read_numosim
+from ustad.mobility.places import UNKNOWN, set_columns
+from ustad.mobility.timezones import with_timezone
+from ustad.progress import say
+from ustad.schema import EventSchema
+from ustad.tables import Complaints, DataError, OnError, as_table, check_overlaps, event_keys, find_table, sort_events
+
+
+def open_data(
+    path: Any, schema: EventSchema | None = None, timezone: str | None = None, on_error: OnError = "fail",
+    times: Times = "utc",
+) -> Dataset:  # fmt: skip
+    """Open and validate data. What was mapped, guessed or dropped is in `meta["notes"]` and shown as progress.
+
+    `timezone` is the zone of naive times and fills the stays' zone; without it the zone comes from the coordinates.
+    """
+    if timezone is not None:
+        check_zone(timezone)
+    reading = Reading(timezone, times, on_error)
+    data = _open(path, schema, reading)
+    for note in reading.notes:
+        say(f"{data.name}: {note}")
+    return data
+
+
+def _open(path: Any, schema: EventSchema | None, reading: Reading) -> Dataset:
+    if schema is not None and schema.name != "mobility":
+        return _any_events(path, schema, reading)
+    if not isinstance(path, (str, Path)):
+        return Dataset(events=_check_stays(path, "stays", reading), meta=_meta("stays", reading))
+    path = Path(path)
+    if not path.exists():
+        raise DataError(f"{path}: no such file or directory")
+    if not path.is_dir():
+        events = _check_stays(_read_file(path), str(path), reading)
+        return Dataset(events=events, meta=_meta(path.stem, reading), path=path)
+    if is_numosim(path):
+        return read_numosim(path, reading)
+    return _directory(path, reading)
+
+
+def _meta(name: str, reading: Reading) -> dict[str, Any]:
+    return {"name": name, "timezone": reading.timezone, "notes": reading.notes}
+
+
+def _directory(path: Path, reading: Reading) -> Dataset:
+    if find_table(path, "stays") is None and find_table(path, "fixes") is not None:
+        raise DataError(f"{path}: holds fixes, not stays; run `ustad extract {path} --out DIR` first")
+    data = load_directory(path)
+    reading.timezone = reading.timezone or data.meta.get("timezone")
+    return replace(data, events=_check_stays(data.events, f"{path}/stays", reading))
+
+
+def _read_file(path: Path) -> pa.Table:
+    kind = format_of(path)
+    if kind == "parquet":
+        import pyarrow.parquet as pq
+
+        try:
+            return pq.read_table(path)
+        except (pa.ArrowInvalid, OSError) as error:
+            raise DataError(f"{path}: cannot be read ({str(error).splitlines()[0]})") from error
+    if kind == "ndjson":
+        try:
+            with pa.input_stream(str(path)) as stream:
+                return pa_json.read_json(stream)
+        except (pa.ArrowInvalid, OSError) as error:
+            raise DataError(f"{path}: cannot be read ({str(error).splitlines()[0]})") from error
+    if kind in ("plt", "gpx"):
+        raise DataError(f"{path}: holds fixes, not stays; run `ustad extract {path} --out DIR` first")
+    return as_table(path)
+
+
+def _check_stays(source: Any, where: str, reading: Reading) -> pa.Table:
+    """The whole contract: names, types, rows, order, overlaps; then the columns that may have been left out."""
+    table = as_table(source, where)
+    if table.num_rows == 0:
+        raise DataError(f"{where}: the table is empty")
+    _refuse_fixes(table, where)
+    stays = as_stays(table, where, reading)
+    complaints = Complaints(where, reading.on_error)
+    stays = check_overlaps(stays, complaints)
+    reading.count(complaints)
+    stays = _identify(stays, reading)
+    stays = with_timezone(stays, reading.timezone, reading)
+    return _categorise(stays, reading)
+
+
+def _refuse_fixes(table: pa.Table, where: str) -> None:
+    names = {n.lower() for n in table.column_names}
+    ends = {"finished_at", "end_datetime", "leaving_datetime", "end_time", "left_at", "departure", "end"}
+    if not names & ends and names & {"time", "tracked_at", "timestamp", "t", "datetime"}:
+        raise DataError(
+            f"{where}: looks like fixes (times without an end); run `ustad extract {where} --out DIR` first"
+        )
+
+
+def _identify(stays: pa.Table, reading: Reading) -> pa.Table:
+    """`stay_id` from agent and start where there is none, or where it does not tell stays apart."""
+    if "stay_id" in stays.column_names and stays["stay_id"].null_count == 0:
+        if pc.count_distinct(stays["stay_id"]).as_py() == stays.num_rows:
+            return stays
+        reading.say("column 'stay_id' repeats values: replaced by keys of agent and start")
+    return set_columns(stays, stay_id=pa.array(event_keys(stays["agent_id"], stays["started_at"])))
+
+
+def _categorise(stays: pa.Table, reading: Reading) -> pa.Table:
+    if "poi_category" not in stays.column_names:
+        reading.say(f"no column of categories: poi_category is '{UNKNOWN}' for all")
+        filled: Any = pa.array([UNKNOWN]).take(pa.array([0] * stays.num_rows, pa.int32()))
+    else:
+        filled = pc.fill_null(stays["poi_category"], UNKNOWN)
+    stays = set_columns(stays, poi_category=filled)
+    if "poi_id" not in stays.column_names:
+        stays = stays.append_column("poi_id", pa.nulls(stays.num_rows, pa.string()))
+    return stays
+
+
+def _any_events(path: Any, schema: EventSchema, reading: Reading) -> Dataset:
+    """A table of any events: the schema's columns are there, the time has a zone, rows are in order."""
+    is_path = isinstance(path, (str, Path))
+    where = str(path) if is_path else schema.name
+    table = _read_file(Path(path)) if is_path and Path(path).is_file() else as_table(path, where)
+    missing = [c for c in schema.columns if c not in table.column_names]
+    if missing:
+        raise DataError(
+            f"{where}: missing column{'s' if len(missing) > 1 else ''} {', '.join(missing)} of schema '{schema.name}'; "
+            f"found {', '.join(table.column_names)}"
+        )
+    if table.num_rows == 0:
+        raise DataError(f"{where}: the table is empty")
+    if reading.timezone is None and ("/" in schema.timezone or schema.timezone == "UTC"):
+        reading.timezone = schema.timezone
+    for name in (schema.time, schema.end):
+        if name is not None:
+            table = set_columns(table, **{name: _moments(table[name], where, name, reading)})
+    complaints = Complaints(where, reading.on_error)
+    for name in (schema.entity, schema.time):
+        bad = pc.is_null(table[name], nan_is_null=True).to_numpy(zero_copy_only=False)
+        table = complaints.check(table, bad, name, "are missing")
+    reading.count(complaints)
+    table = sort_events(table, schema.entity, schema.time)
+    meta = _meta(Path(path).stem if is_path else schema.name, reading)
+    return Dataset(events=table, schema=schema, meta=meta, path=Path(path) if is_path else None)
+
+
+def _moments(column: pa.ChunkedArray, where: str, name: str, reading: Reading) -> pa.ChunkedArray:
+    moments = to_utc(column, where, name, reading)
+    if not pa.types.is_timestamp(moments.type):
+        raise DataError(f"{where}: column '{name}' is {column.type}, expected times with a time zone")
+    if moments.type.tz is None:
+        raise DataError(f"{where}: column '{name}' has times without a time zone; say which with --timezone")
+    return moments
