@@ -72,6 +72,17 @@ class StayTracker:
         self._held, self._carry = {}, {}
         return found
 
+    def forget(self, agents: Iterable[Any]) -> None:
+        """Drop everything that is remembered of these agents; what they had open is not closed."""
+        gone = {self._number[agent] for agent in agents if agent in self._number}
+        kept = [number for number in range(len(self._agents)) if number not in gone]
+        self._agents, self._state = [self._agents[number] for number in kept], self._state[kept].copy()
+        self._number = {agent: number for number, agent in enumerate(self._agents)}
+        for fixes in (self._held, self._carry):
+            left = [(new, fixes[old]) for new, old in enumerate(kept) if old in fixes]
+            fixes.clear()
+            fixes.update({n: Fixes(np.full(len(own), n, np.int64), own.time, own.lat, own.lon) for n, own in left})
+
     def current(self) -> pa.Table:
         """The stays that are under way, ended at the last fix so far: what `finish` would close, closed nowhere."""
         s = self._state
