@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from ustad.config import ModelConfig
+from ustad.config import Config, ModelConfig
 from ustad.events.windows import Batch, Features
 from ustad.model.blocks import HIDDEN, Block
 from ustad.model.heads import Heads, Predictions
@@ -104,3 +104,10 @@ class DualTransformer(nn.Module):
         """Predictions of every event of every window: leading dimensions [B, L]."""
         events = self.embed(batch.features)
         return self.decode(self.contextualise(events, masked, batch.padding, batch.position, batch.day_position))
+
+
+def build_network(fields: Sequence[Field], config: Config) -> DualTransformer:
+    """A new network whose first weights follow from the seed; torch's own generator is left as it was."""
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(config.seed)
+        return DualTransformer(fields, config.model, config.window.max_events)
