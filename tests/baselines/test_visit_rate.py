@@ -115,8 +115,8 @@ def test_stays_without_a_named_place_are_counted_by_cell():
     assert score[2] == pytest.approx(NEW)  # "new" lies 1 km from "home" and "work"
 
 
-@pytest.mark.parametrize("name", REGISTRY)
-def test_every_registered_detector_keeps_the_protocol_and_ignores_row_order(name):
+@pytest.mark.parametrize("name", [n for n in REGISTRY if n == "random" or n.startswith("visit-rate")])
+def test_every_detector_by_counts_keeps_the_protocol_and_ignores_row_order(name):
     detector = make(name, seed=3).fit(TRAIN)
     assert isinstance(detector, DetectorProtocol)
     assert isinstance(find(name).abilities, Abilities)

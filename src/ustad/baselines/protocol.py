@@ -27,6 +27,9 @@ REGISTRY: dict[str, str] = {
     "visit-rate-causal": "ustad.baselines.visit_rate:CausalVisitRate",
     "visit-rate-category": "ustad.baselines.visit_rate:CategoryVisitRate",
     "visit-rate-category-hour": "ustad.baselines.visit_rate:CategoryHourVisitRate",
+    "distance": "ustad.baselines.distance:OwnPlaceDistance",
+    "ibat": "ustad.baselines.ibat:Ibat",
+    "nov-online": "ustad.baselines.nov_online:NovOnline",
 }
 
 
