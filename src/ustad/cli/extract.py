@@ -1,0 +1,172 @@
+"""`ustad extract`, `ustad pois`, `ustad info`: from raw data to a data directory, and a look at what there is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ustad.cli.shared import JsonOption, OnErrorOption, OutOption, choose, out, print_json
+
+
+def extract(
+    fixes: Annotated[
+        list[str],
+        typer.Argument(
+            help="Files, folders or globs: .parquet, .csv(.gz), .ndjson(.gz), .plt, .gpx, or a data directory."
+        ),
+    ],
+    out_dir: OutOption = Path("runs/data"),
+    pois: Annotated[Path | None, typer.Option("--pois", help="POIs that name the stays' categories.")] = None,
+    timezone: Annotated[
+        str | None, typer.Option("--timezone", help="Zone of naive times and of the stays; else found by coordinates.")
+    ] = None,
+    times: Annotated[
+        str, typer.Option("--times", help="Epoch numbers count utc, or the local wall clock of --timezone.")
+    ] = "utc",
+    distance: Annotated[float, typer.Option("--distance", help="Metres from a stay's first fix.")] = 100.0,
+    minutes: Annotated[float, typer.Option("--minutes", help="Least duration of a stay.")] = 5.0,
+    gap: Annotated[float, typer.Option("--gap", help="Minutes without a fix that end a stay; 0: no limit.")] = 60.0,
+    end_rule: Annotated[
+        str, typer.Option("--end-rule", help="A stay ends at the first-outside or the last-inside fix.")
+    ] = "first-outside",
+    include_last: Annotated[
+        bool, typer.Option("--include-last/--no-include-last", help="Keep last stays whose end was not seen.")
+    ] = True,
+    max_accuracy: Annotated[float, typer.Option("--max-accuracy", help="Drop fixes worse than this, metres.")] = 0.0,
+    max_speed: Annotated[float, typer.Option("--max-speed", help="Drop spikes faster than this, km/h.")] = 0.0,
+    poi_radius: Annotated[float, typer.Option("--poi-radius", help="Metres to the nearest POI at most.")] = 150.0,
+    export_as: Annotated[
+        list[str] | None, typer.Option("--export", help="Also write DIR/export as geoparquet or csv. May be repeated.")
+    ] = None,
+    on_error: OnErrorOption = "fail",
+    workers: Annotated[int, typer.Option("--workers", help="Threads; 0: one per core.")] = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Turn GPS fixes into stays, trips and gaps.
+
+    Columns are found by name: agent_id (user_id, uid, agent …), time (tracked_at, datetime, timestamp, t …), lat and
+    lon (latitude, lng, longitude, lat_e6, geometry …). What was mapped, guessed or dropped is said.
+
+    Examples:
+
+    - `ustad extract fixes.parquet --out data` (Parquet or GeoParquet)
+    - `ustad extract 'phones/*.csv.gz' --timezone Europe/Berlin --out data` (CSV with naive local times)
+    - `ustad extract points.ndjson --on-error skip --out data` (NDJSON; bad rows are dropped and counted)
+    - `ustad extract Geolife/Data --out data` (GeoLife's tree of .plt files)
+    - `ustad extract run.gpx ride.gpx --out data` (GPX, one agent per file)
+    - `ustad extract town --out data` (the fixes and POIs of a data directory)
+    - `ustad extract fixes.parquet --pois pois.parquet --export geoparquet --out data`
+    """
+    from dataclasses import asdict
+
+    from ustad.config import ExtractionConfig
+    from ustad.mobility.extraction import extract as run
+
+    choose(on_error, ("fail", "skip"), "--on-error")
+    choose(times, ("utc", "local"), "--times")
+    choose(end_rule, ("first-outside", "last-inside"), "--end-rule")
+    for form in export_as or []:
+        choose(form, ("geoparquet", "csv"), "--export")
+    config = ExtractionConfig(
+        distance_m=distance, minutes=minutes, gap_minutes=gap, end_rule=end_rule, include_last=include_last,  # type: ignore[arg-type]  # checked above
+        max_accuracy_m=max_accuracy, max_speed_kmh=max_speed, poi_radius_m=poi_radius,
+    )  # fmt: skip
+    summary = run(fixes, out_dir, config, pois, timezone, on_error, workers, times)  # type: ignore[arg-type]  # checked above
+    exported = _export(out_dir, export_as or [])
+    if as_json:
+        print_json({**asdict(summary), "out": str(summary.out), "exported": [str(p) for p in exported]})
+        return
+    _show_summary(summary, exported)
+
+
+def _export(directory: Path, forms: list[str]) -> list[Path]:
+    if not forms:
+        return []
+    from ustad.dataset import load_directory
+    from ustad.mobility.writers import export
+
+    data = load_directory(directory)
+    tables = {"stays": data.events, "trips": data.trips, "gaps": data.gaps}
+    return [p for form in forms for p in export(tables, directory / "export", form)]  # type: ignore[arg-type]  # checked by the caller
+
+
+def _show_summary(summary: Any, exported: list[Path]) -> None:
+    for note in summary.notes:
+        out.print(f"  {note}", highlight=False, soft_wrap=True, markup=False)
+    for why, count in summary.dropped.items():
+        out.print(f"  dropped: {count:,} {why}", highlight=False)
+    out.print(
+        f"{summary.stays:,} stays, {summary.trips:,} trips and {summary.gaps:,} gaps of {summary.agents:,} agents "
+        f"from {summary.fixes:,} fixes in {summary.seconds:.1f} s",
+        highlight=False,
+        soft_wrap=True,
+    )
+    out.print(
+        f"{summary.unfinished:,} agents were still at their last stay; {summary.too_sparse:,} are sampled too sparsely "
+        "to tell stays",
+        highlight=False,
+        soft_wrap=True,
+    )
+    for path in exported:
+        out.print(f"exported {path}", highlight=False, soft_wrap=True)
+    out.print(f"written to {summary.out}; have a look with: ustad info {summary.out}", highlight=False, soft_wrap=True)
+
+
+def _categories(value: bool) -> None:
+    if value:
+        from importlib.resources import files
+
+        typer.echo(files("ustad.mobility").joinpath("osm_categories.yaml").read_text())
+        raise typer.Exit()
+
+
+def pois(
+    file: Annotated[Path, typer.Argument(help="An OpenStreetMap extract, .osm.pbf.")],
+    out_file: OutOption = Path("pois.parquet"),
+    categories: Annotated[
+        Path | None, typer.Option("--categories", help="YAML: each category with its tags. See --show-categories.")
+    ] = None,
+    show_categories: Annotated[
+        bool,
+        typer.Option(
+            "--show-categories", callback=_categories, is_eager=True, help="Print the table, to edit, and stop."
+        ),
+    ] = False,
+) -> None:
+    """Make the POI table from OpenStreetMap.
+
+    Example: `ustad pois Helsinki.osm.pbf --categories mine.yaml --out pois.parquet`
+    """
+    from ustad.mobility.osm import ATTRIBUTION, read_osm
+    from ustad.tables import write_table
+
+    table = read_osm(file, categories)
+    write_table(table.replace_schema_metadata({"attribution": ATTRIBUTION}), out_file)
+    for entry in sorted(table["category"].value_counts().to_pylist(), key=lambda e: -e["counts"]):
+        out.print(f"  {entry['values']:<16}{entry['counts']:>10,}", highlight=False)
+    out.print(f"{table.num_rows:,} POIs written to {out_file} ({ATTRIBUTION})", highlight=False, soft_wrap=True)
+
+
+def info(
+    path: Annotated[Path, typer.Argument(help="A data directory, a file of stays, or a model directory.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Say what a data directory or a model holds: span, agents, split, data quality.
+
+    Example: `ustad info runs/demo/data`
+    """
+    from ustad.tables import DataError
+
+    card = path / "card.md"
+    if card.exists():
+        text = card.read_text()
+        print_json({"path": str(path), "card": text}) if as_json else typer.echo(text)
+        return
+    if not path.exists():
+        raise DataError(f"{path}: no such file or directory")
+    from ustad.cli.inspect import describe, show
+
+    content = describe(path)
+    print_json(content) if as_json else show(content)

@@ -1,0 +1,128 @@
+"""What `ustad info` says of data: counts, span, split and quality, with small pictures for the terminal.
+
+In: a data directory or file. Out: a dictionary a program can read (`describe`), or lines and bars (`show`).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ustad.cli.shared import out
+
+_BARS = " ▁▂▃▄▅▆▇█"
+_WIDTH = 56
+
+
+def describe(path: Path) -> dict[str, Any]:
+    """Everything that `ustad info DATA` shows."""
+    import pyarrow.compute as pc
+
+    from ustad.config import SplitConfig
+    from ustad.mobility.readers import open_data
+    from ustad.tables import DataError
+
+    data = open_data(path, on_error="skip")
+    stays = data.events
+    minutes = pc.divide(pc.subtract(stays["finished_at"], stays["started_at"]).cast("int64"), 60_000_000)
+    try:
+        split = data.split(SplitConfig()).describe()
+    except DataError as error:
+        split = str(error)
+    tables = {name: getattr(data, name) for name in ("trips", "gaps", "pois", "labels", "agent_labels", "quality")}
+    categories = sorted(stays["poi_category"].value_counts().to_pylist(), key=lambda e: -e["counts"])
+    return {
+        "name": data.name,
+        "path": str(path),
+        "tables": {"stays": stays.num_rows, **{n: t.num_rows for n, t in tables.items() if t is not None}},
+        "agents": pc.count_distinct(stays["agent_id"]).as_py(),
+        "span": [str(pc.min(stays["started_at"]).as_py()), str(pc.max(stays["finished_at"]).as_py())],
+        "timezones": sorted(pc.unique(stays["timezone"]).to_pylist()),
+        "split": split,
+        "median_stay_minutes": pc.approximate_median(minutes).as_py(),
+        "categories": {e["values"]: e["counts"] for e in categories},
+        "quality": _quality(data) if data.quality is not None else None,
+        "notes": data.meta.get("notes", []),
+    }
+
+
+def _quality(data: Any) -> dict[str, Any]:
+    import numpy as np
+    import pyarrow.compute as pc
+
+    from ustad.mobility.quality import coverage_by_day
+
+    table = data.quality
+    empty = data.gaps is None
+    days, shares = (np.zeros(0), np.zeros(0)) if empty else coverage_by_day(table, data.gaps)
+    coverage = table["coverage"].to_numpy()
+    lengths = np.zeros(0) if empty else _gap_hours(data.gaps)
+    edges = [0, 1, 2, 4, 8, 24, 72, np.inf]
+    return {
+        "fixes": pc.sum(table["n_fixes"]).as_py(),
+        "median_interval_s": pc.approximate_median(table["median_interval_s"]).as_py(),
+        "median_coverage": float(np.median(coverage)),
+        "unfinished_last": pc.sum(table["unfinished_last"].cast("int64")).as_py(),
+        "too_sparse": pc.sum(table["too_sparse"].cast("int64")).as_py(),
+        "dropped": {n[2:]: pc.sum(table[n]).as_py() for n in ("n_duplicates", "n_spikes", "n_inaccurate")},
+        "first_day": str(np.datetime64(int(days[0]), "D")) if len(days) else None,
+        "coverage_by_day": [round(float(s), 4) for s in shares],
+        "agents_by_coverage": np.histogram(coverage, np.linspace(0, 1, 11))[0].tolist(),
+        "gaps_by_hours": np.histogram(lengths, edges)[0].tolist(),
+    }
+
+
+def _gap_hours(gaps: Any) -> Any:
+    import pyarrow.compute as pc
+
+    return pc.subtract(gaps["finished_at"], gaps["started_at"]).cast("int64").to_numpy() / 3.6e9
+
+
+def show(content: dict[str, Any]) -> None:
+    """Lines and bars on the terminal."""
+    _line("data", content["name"])
+    _line("holds", ", ".join(f"{n:,} {name}" for name, n in content["tables"].items()))
+    _line("agents", f"{content['agents']:,}")
+    _line("from", f"{content['span'][0][:16]} to {content['span'][1][:16]} UTC")
+    _line("time zone", ", ".join(content["timezones"][:4]))
+    _line("split", content["split"])
+    _line("stay", f"{content['median_stay_minutes'] or 0:.0f} min (median)")
+    total = sum(content["categories"].values())
+    for name, count in list(content["categories"].items())[:8]:
+        _line("", f"{name[:18]:<18} {bar(count / total, 24)} {count / total:6.1%}")
+    if content["quality"] is not None:
+        _show_quality(content["quality"])
+
+
+def _show_quality(quality: dict[str, Any]) -> None:
+    _line("fixes", f"{quality['fixes']:,}, every {quality['median_interval_s'] or 0:.0f} s (median)")
+    dropped = ", ".join(f"{n:,} {why}" for why, n in quality["dropped"].items() if n)
+    _line("dropped", dropped or "nothing")
+    _line("unfinished", f"{quality['unfinished_last']:,} agents were still at their last stay")
+    _line("too sparse", f"{quality['too_sparse']:,} agents cannot tell stays")
+    if quality["coverage_by_day"]:
+        _line("coverage", f"{quality['median_coverage']:.1%} of an agent's time is observed (median)")
+        _line("by day", f"{sparkline(quality['coverage_by_day'])} from {quality['first_day']}")
+    agents = quality["agents_by_coverage"]
+    _line("by agent", f"{sparkline([a / max(agents) for a in agents])} agents at 0 … 100 % coverage")
+    gaps = quality["gaps_by_hours"]
+    for label, count in zip(("1 h", "2 h", "4 h", "8 h", "24 h", "72 h", "longer"), gaps, strict=True):
+        if count:
+            _line("gaps" if label == "1 h" else "", f"up to {label:<6} {bar(count / max(gaps), 24)} {count:,}")
+
+
+def _line(name: str, text: str) -> None:
+    out.print(f"{name:<11}{text}", highlight=False, markup=False, soft_wrap=True)
+
+
+def bar(share: float, width: int) -> str:
+    """A bar of blocks for a share in 0 … 1."""
+    return ("█" * round(max(0.0, min(1.0, share)) * width)).ljust(width, "·")
+
+
+def sparkline(shares: list[float]) -> str:
+    """One character per value in 0 … 1; longer series are averaged down to the width."""
+    import numpy as np
+
+    parts = np.array_split(np.asarray(shares, float), min(len(shares), _WIDTH)) if shares else []
+    return "".join(_BARS[round(float(np.clip(p.mean(), 0, 1)) * (len(_BARS) - 1))] for p in parts)
