@@ -41,6 +41,7 @@ from ustad.simulate.habits import (
     make_traits,
     remember,
     school_of,
+    take_up,
 )  # fmt: skip
 from ustad.simulate.people import CARER, FREELANCER, OFFICE, PUPIL, RETIREE, SHIFT, STUDENT, TOURIST, People
 from ustad.simulate.presets import Preset
@@ -79,6 +80,7 @@ class Customs(NamedTuple):
     errand_km: float
     outings: float
     explore: float
+    drift: float
     tempo_s: float
 
 
@@ -112,7 +114,7 @@ def live(
     )  # fmt: skip
     customs = Customs(
         weekdays, off, preset.weekend[0], preset.commute_km, preset.errand_km, preset.outings, preset.explore,
-        preset.tempo_min * 60.0,
+        preset.drift, preset.tempo_min * 60.0,
     )  # fmt: skip
     agent_keys = keys(seed, _LIFE_STREAM, np.arange(first, last))
     household_keys = keys(seed, _HOUSEHOLD_STREAM, people.household[rows])
@@ -194,6 +196,8 @@ def _live_one(
             back = np.floor(max(left_at + 3600.0, day * DAY + 3600.0 * (13.0 + 6.0 * uniform(state))))
             gone = _emit_absence(log, gone, left_at, back)
             here[0], here[1], here[2], left_at = home, back, back + 1800.0, -1.0
+        if uniform(state) < customs.drift:
+            take_up(world, habits, role, home, customs.errand_km, state)
         if uniform(state) < 0.006:
             sick_until = day + below(state, 4)
         if day > sick_until:
@@ -283,6 +287,8 @@ def _plan_work(
     if role == SHIFT:
         turn = (day // 7 + int(traits[SHIFT_TURN])) % 3 if traits[SHIFT_TURN] < 3 else 0
         start = 3600.0 * (6.0 + 8.0 * turn)
+    if role != PUPIL:
+        start += customs.tempo_s
     spread = traits[SPREAD_S] * (0.3 if role in (SHIFT, PUPIL) else 1.0)
     begin = day * DAY + start + spread * normal(state)
     end = begin + traits[LENGTH_S] + 0.8 * spread * normal(state)
@@ -321,9 +327,9 @@ def _plan_day(
         if role in (CARER, FREELANCER, RETIREE):
             n = _intend(plan, n, midnight + 52200.0 + 240.0 * normal(state), 600.0, traits[CHILD_SCHOOL], False)
     for i in range(habits.sizes[1]):
-        weekday, second, length, place = habits.routine[i]
-        if weekday == customs.weekdays[day] and uniform(state) < traits[ATTENDS]:
-            start = midnight + second + 0.6 * traits[SPREAD_S] * normal(state)
+        weekdays, second, length, place = habits.routine[i]
+        if int(weekdays) >> customs.weekdays[day] & 1 and uniform(state) < traits[ATTENDS]:
+            start = midnight + second + customs.tempo_s + 0.6 * traits[SPREAD_S] * normal(state)
             length *= np.exp(0.15 * normal(state))
             if n == 0 or start > end or start + length < begin:
                 n = _intend(plan, n, start, length, place, False)
@@ -341,13 +347,15 @@ def _plan_day(
 
 @njit(nogil=True, cache=True)
 def _free_hour(choice: int, midnight: float, begin: float, end: float, tempo_s: float, state: np.ndarray) -> float:
-    """When an outing starts: around midday or in the evening, after work where there is work; -1: no time left."""
-    hour = 13.2 + 3.3 * normal(state)
+    """When an outing starts: around midday or in the evening, before or after work where there is work; -1: never."""
+    hour = 10.9 + 2.8 * normal(state)
     if choice == _EAT_CHOICE:
-        hour = (12.6 if uniform(state) < 0.45 else 18.8) + 0.7 * normal(state)
-    start = midnight + 3600.0 * min(max(hour, 8.2), 21.0) + tempo_s
+        hour = (12.2 if uniform(state) < 0.7 else 18.3) + 0.7 * normal(state)
+    start = midnight + 3600.0 * min(max(hour, 7.5), 20.5) + tempo_s
     if end > 0.0 and start + 3600.0 > begin and start < end:
-        start = end + 600.0 - 2700.0 * np.log(1.0 - uniform(state))
+        if begin - midnight > 23400.0 and uniform(state) < 0.35:
+            return begin - 3000.0 - 1500.0 * uniform(state)
+        start = end + 600.0 - 1800.0 * np.log(1.0 - uniform(state))
     return start if start < midnight + 3600.0 * 22.5 else -1.0
 
 

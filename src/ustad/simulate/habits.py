@@ -36,6 +36,7 @@ REGULARITY, SPREAD_S, ANCHOR, START_S, LENGTH_S, LUNCH, REMOTE_DAY, OUT_WORKDAY 
 OUT_FREE, SHIFT_TURN, CHILD_SCHOOL, ATTENDS, SHIFT_DAYS, N_TRAITS = range(8, 14)
 MEMORY = 96  # places a person remembers at most
 ROUTINES = 4
+NOVELTY = 3.0  # how many visits the first one counts for: new favourites come about in normal lives
 
 FREE_CHOICES = np.array([BUY, EAT, RECREATION, EXERCISE, VISIT, SERVICES, ERRANDS, HEALTH, WORSHIP])
 _KNOWN_AT_FIRST = np.array([5, 5, 4, 2, 4, 2, 2, 1, 1])
@@ -61,7 +62,7 @@ class Habits(NamedTuple):
 
     traits: np.ndarray  # float64 [N_TRAITS]
     known: np.ndarray  # float64 [MEMORY, 3]: place, choice (row of FREE_CHOICES), visits
-    routine: np.ndarray  # float64 [ROUTINES, 4]: weekday, second of the day, length in seconds, place
+    routine: np.ndarray  # float64 [ROUTINES, 4]: weekdays (bits), second of the day, length in seconds, place
     sizes: np.ndarray  # int64 [2]: places known, weekly appointments
 
 
@@ -102,14 +103,14 @@ def nearest_place(world: World, activity: int, x: float, y: float) -> int:
 
 @njit(nogil=True, cache=True)
 def remember(habits: Habits, place: int, choice: int, visits: float) -> None:
-    """Count a visit; when the memory is full, new places are not remembered."""
+    """Count a visit; a new place is liked more than one visit tells; a full memory takes no new places."""
     known, size = habits.known, habits.sizes[0]
     for i in range(size):
         if known[i, 0] == place and known[i, 1] == choice:
             known[i, 2] += visits
             return
     if size < MEMORY:
-        known[size, 0], known[size, 1], known[size, 2] = place, choice, visits
+        known[size, 0], known[size, 1], known[size, 2] = place, choice, visits * NOVELTY
         habits.sizes[0] += 1
 
 
@@ -121,7 +122,7 @@ def first_places(world: World, home: int, scale_km: float, state: np.ndarray, ha
         for rank in range(_KNOWN_AT_FIRST[choice]):
             place = near_place(world, FREE_CHOICES[choice], world.x[home], world.y[home], scale_km, state)
             if place >= 0 and place != home:
-                remember(habits, place, choice, 10.0 / (rank + 1) ** 1.2)
+                remember(habits, place, choice, 4.0 / (rank + 1) ** 1.2)
 
 
 @njit(nogil=True, cache=True)
@@ -161,8 +162,8 @@ def make_traits(
     traits[REMOTE_DAY] = below(state, 5) if uniform(state) < 0.22 else -1
     traits[SHIFT_TURN] = below(state, 6)
     traits[SHIFT_DAYS] = below(state, 7)
-    traits[START_S] = 3600.0 * 8.4 + 2700.0 * normal(state)
-    traits[LENGTH_S] = 3600.0 * min(max(8.6 + 0.7 * normal(state), 4.0), 11.0)
+    traits[START_S] = 3600.0 * 7.9 + 2700.0 * normal(state)
+    traits[LENGTH_S] = 3600.0 * min(max(8.3 + 0.7 * normal(state), 4.0), 11.0)
     traits[OUT_WORKDAY] = (0.25 + 0.7 * uniform(state)) * 0.75
     traits[OUT_FREE] = 0.7 + 1.0 * uniform(state)
     if role in (RETIREE, CARER):
@@ -180,14 +181,14 @@ def _make_anchor(
     traits[ANCHOR] = -1
     if role == PUPIL:
         traits[ANCHOR] = school
-        traits[START_S], traits[LENGTH_S] = 3600.0 * 8.0, 3600.0 * 6.6
+        traits[START_S], traits[LENGTH_S] = 3600.0 * 7.9, 3600.0 * 6.4
     elif role == STUDENT:
         traits[ANCHOR] = near_place(world, UNIVERSITY, x, y, commute_km, state)
-        traits[START_S], traits[LENGTH_S] = 3600.0 * (9.0 + 2.0 * uniform(state)), 3600.0 * 5.5
+        traits[START_S], traits[LENGTH_S] = 3600.0 * (8.4 + 2.0 * uniform(state)), 3600.0 * 5.5
     elif role in (OFFICE, SHIFT, FREELANCER):
         traits[ANCHOR] = near_place(world, WORK, x, y, commute_km, state)
         if role == FREELANCER:
-            traits[START_S], traits[LENGTH_S] = 3600.0 * (9.0 + 2.0 * uniform(state)), 3600.0 * 6.0
+            traits[START_S], traits[LENGTH_S] = 3600.0 * (8.4 + 2.0 * uniform(state)), 3600.0 * 6.0
 
 
 @njit(nogil=True, cache=True)
@@ -199,20 +200,35 @@ def make_routine(habits: Habits, role: int, state: np.ndarray) -> None:
         for i in range(habits.sizes[0]):
             if habits.known[i, 1] == choice and (place < 0 or uniform(state) < 0.25):
                 place = int(habits.known[i, 0])
-        sunday = FREE_CHOICES[choice] == WORSHIP
-        weekday = 6 if sunday else below(state, 7)
-        hour = 17.6 + 1.5 * uniform(state) if weekday < 5 else 10.0 + 6.0 * uniform(state)
-        if role in (RETIREE, CARER):
-            hour = 9.5 + 5.0 * uniform(state)
         if place >= 0:
-            row = habits.routine[habits.sizes[1]]
-            row[0], row[1], row[2], row[3] = (
-                weekday,
-                (10.0 if sunday else hour) * 3600.0,
-                LENGTH_MIN[choice] * 60.0,
-                place,
-            )
+            _appoint(habits.routine[habits.sizes[1]], choice, place, 1, role, state)
             habits.sizes[1] += 1
+
+
+@njit(nogil=True, cache=True)
+def _appoint(row: np.ndarray, choice: int, place: int, times: int, role: int, state: np.ndarray) -> None:
+    """An appointment on some weekdays, at one hour."""
+    sunday, weekdays = FREE_CHOICES[choice] == WORSHIP, 0
+    for _ in range(times):
+        weekdays |= 1 << (6 if sunday else below(state, 7))
+    hour = 17.1 + 1.5 * uniform(state) if weekdays < 32 else 9.5 + 5.0 * uniform(state)
+    if role in (RETIREE, CARER):
+        hour = 9.0 + 4.5 * uniform(state)
+    row[0], row[1] = weekdays, (10.0 if sunday else hour) * 3600.0
+    row[2], row[3] = LENGTH_MIN[choice] * 60.0, place
+
+
+@njit(nogil=True, cache=True)
+def take_up(world: World, habits: Habits, role: int, home: int, scale_km: float, state: np.ndarray) -> None:
+    """A new interest at a new place takes the time of an old one: normal lives change, too."""
+    choice = draw_choice(role, state)
+    place = near_place(world, FREE_CHOICES[choice], world.x[home], world.y[home], scale_km, state)
+    if place >= 0 and place != home:
+        slot = below(state, ROUTINES)
+        if slot >= habits.sizes[1]:
+            slot = habits.sizes[1]
+            habits.sizes[1] += 1
+        _appoint(habits.routine[slot], choice, place, 1 + below(state, 3), role, state)
 
 
 @njit(nogil=True, cache=True)

@@ -46,12 +46,13 @@ class Preset:
     errand_km: float  # scale of the distance to places of free choice
     outings: float = 1.0  # multiplies the number of outings of free choice
     explore: float = 0.25  # chance of a new place on an outing, before it falls with the places known
+    drift: float = 0.012  # chance a day that a new weekly habit begins
     tempo_min: float = 0.0  # shifts the hours of free choice
     weekend: tuple[int, int] = (5, 6)
     holidays: tuple[date, ...] = ()
     kinds: Mapping[str, float] = field(default_factory=lambda: {"new place": 1.0})
-    recurring_share: float = 0.5
-    recurring_days: tuple[int, int] = (3, 7)
+    recurring_share: float = 0.42
+    recurring_days: tuple[int, int] = (5, 8)
     own_share: float = 0.1  # inserted places that the agent has visited before
     within_km: float = 0.0  # inserted places lie at most this far from home; 0: anywhere
     event_labels: bool = True
@@ -69,16 +70,17 @@ PRESETS = {
         Preset(
             "numosim-la", 34.05, -118.25, 59.0, 60.0, 76, 76, 14, "America/Los_Angeles", date(2024, 1, 1), 56, 28,
             20_000, 381 / 20_000, _as_named(NUMOSIM_CLASSES), 24_000, commute_km=11.0, errand_km=4.5,
-            holidays=_HOLIDAYS_LA,
+            outings=1.02, tempo_min=-8.0, holidays=_HOLIDAYS_LA,
         ),
         Preset(
             "simla", 34.05, -118.25, 57.0, 40.0, 84, 60, 12, "America/Los_Angeles", date(2024, 1, 1), 56, 28,
             20_000, 162 / 20_000, _as_named(tuple(c.name for c in CATEGORIES)), 20_000, commute_km=7.0, errand_km=3.0,
-            outings=0.8, tempo_min=60.0, holidays=_HOLIDAYS_LA, kinds=MIXED_KINDS, recurring_days=(2, 4),
+            outings=0.72, tempo_min=95.0, holidays=_HOLIDAYS_LA, kinds=MIXED_KINDS, recurring_days=(3, 5),
         ),
         Preset(
             "simjordan", 31.95, 35.93, 11.0, 10.0, 46, 42, 5, "Asia/Amman", date(2024, 1, 7), 63, 35,
-            20_000, 370 / 20_000, COARSE_CLASSES, 6_000, commute_km=4.0, errand_km=2.0, weekend=(4, 5),
+            20_000, 370 / 20_000, COARSE_CLASSES, 6_000, commute_km=4.0, errand_km=2.0, outings=0.82,
+            tempo_min=65.0, weekend=(4, 5),
             kinds=MIXED_KINDS, event_labels=False,
         ),
         Preset(
