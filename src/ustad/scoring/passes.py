@@ -142,7 +142,7 @@ class Passes:
 
         shared [T, n, D]; row, day_position [B, L] index `shared` and the order within the day; at [B].
         """
-        (T, n, D), (B, L) = shared.shape, row.shape
+        (T, D), (B, L) = (len(shared), shared.shape[-1]), row.shape
         network, device = self.network, shared.device
         x = self.work.get("x", T, B * L, D)
         torch.index_select(shared, 1, row.flatten(), out=x)

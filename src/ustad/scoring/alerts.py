@@ -1,0 +1,110 @@
+"""Which events to show somebody: thresholds in the terms users ask for, and when not to trust them.
+
+In go p-values, scores and local dates of scored events; out come flags, the threshold and plain warnings.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from ustad.config import ConfigError
+
+Rule = Literal["p_value", "alerts_per_day", "fdr", "top"]
+#: Without a rule: one false alarm in a thousand normal events.
+DEFAULT_P_VALUE = 0.001
+#: Largest gap between the p-values' distribution and the uniform one before it is called drift.
+DRIFT_LIMIT = 0.15
+
+
+@dataclass(frozen=True)
+class AlertRule:
+    """`alerts_per_day` normal events a day, a false discovery rate, the top so many, or a plain p-value."""
+
+    kind: Rule = "p_value"
+    value: float = DEFAULT_P_VALUE
+
+    def __post_init__(self) -> None:
+        if self.value <= 0:
+            raise ConfigError(f"{self.kind} must be above 0, got {self.value}")
+        if self.kind in ("fdr", "p_value") and self.value >= 1:
+            raise ConfigError(f"{self.kind} must be below 1, got {self.value}")
+
+    @classmethod
+    def choose(cls, alerts_per_day: float | None = None, fdr: float | None = None, top: int | None = None) -> AlertRule:
+        """From command-line options, at most one of which is given."""
+        given = {"alerts_per_day": alerts_per_day, "fdr": fdr, "top": top}
+        named = [(k, v) for k, v in given.items() if v is not None]
+        if len(named) > 1:
+            raise ConfigError(f"choose one of --alerts-per-day, --fdr and --top, got {len(named)}")
+        return cls(named[0][0], float(named[0][1])) if named else cls()  # type: ignore[arg-type]  # the keys are Rules
+
+
+@dataclass(frozen=True)
+class Alerts:
+    """Which events are flagged, from which p-value on, and what a user should know about it."""
+
+    flagged: np.ndarray  # bool [n]
+    threshold: float  # the largest p-value that is flagged
+    warnings: tuple[str, ...] = ()
+
+
+def alerts(
+    p_values: np.ndarray, scores: np.ndarray, rule: AlertRule | None = None, days: float = 1.0, reference: int = 0
+) -> Alerts:
+    """Flags by one rule. `days` is the scored span; `reference` how many normal events the p-values rest on."""
+    rule = rule or AlertRule()
+    if not len(p_values):
+        return Alerts(np.zeros(0, bool), 0.0)
+    if rule.kind == "top":
+        order = np.lexsort((-scores, p_values))[: int(rule.value)]
+        flagged = np.zeros(len(scores), bool)
+        flagged[order] = True
+        return Alerts(flagged, float(p_values[order].max()))
+    threshold = _threshold(p_values, rule, days)
+    notes = [] if rule.kind == "fdr" else _too_small(threshold, rule, reference)
+    return Alerts(p_values <= threshold, threshold, (*notes, *drift_warning(p_values, reference)))
+
+
+def _threshold(p_values: np.ndarray, rule: AlertRule, days: float) -> float:
+    if rule.kind == "alerts_per_day":  # so many normal events a day are expected below it
+        return float(min(1.0, rule.value * max(days, 1.0) / len(p_values)))
+    return _benjamini_hochberg(p_values, rule.value) if rule.kind == "fdr" else rule.value
+
+
+def _benjamini_hochberg(p_values: np.ndarray, rate: float) -> float:
+    """The largest p-value such that the expected share of normal events among the flagged is at most `rate`."""
+    ordered = np.sort(p_values)
+    passed = np.flatnonzero(ordered <= rate * np.arange(1, len(ordered) + 1) / len(ordered))
+    return float(ordered[passed[-1]]) if len(passed) else 0.0
+
+
+def _too_small(threshold: float, rule: AlertRule, reference: int) -> list[str]:
+    if reference and threshold < 1 / (reference + 1):
+        return [
+            f"{rule.kind} {rule.value:g} asks for p ≤ {threshold:.2g}, rarer than one in the {reference:,} "
+            "reference events; the threshold rests on the fitted tail alone"
+        ]
+    return []
+
+
+def drift_warning(p_values: np.ndarray, reference: int) -> list[str]:
+    """A warning where the bulk of the scored events is not like the reference: largest gap to uniform p-values."""
+    if reference == 0 or len(p_values) < 100:
+        return []
+    gap = drift(p_values)
+    if gap <= DRIFT_LIMIT:
+        return []
+    return [
+        f"the scored events differ from the reference period (largest gap {gap:.2f}, limit {DRIFT_LIMIT}); "
+        "p-values and alert rates are off until the model is trained or calibrated again"
+    ]
+
+
+def drift(p_values: np.ndarray) -> float:
+    """Kolmogorov–Smirnov distance of p-values from uniform: 0 on data like the reference."""
+    ordered = np.sort(p_values)
+    n = len(ordered)
+    return float(max(np.max(np.arange(1, n + 1) / n - ordered), np.max(ordered - np.arange(n) / n)))

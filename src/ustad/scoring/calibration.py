@@ -1,0 +1,198 @@
+"""Calibration: percentiles and p-values against a normal reference period, alerts, and conformal intervals.
+
+The reference is what the calibration agents did in the validation week: their losses, errors, uncertainties and
+neighbour distances. Out of it come the distribution of every part of the score, of the final score itself, and of
+each entity's maximum over the span.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+
+from ustad.scoring.distribution import MOST_VALUES, Distribution, Ranks, Tail, log10_any
+
+Ablation = Literal["loss_knn", "loss", "knn", "pe", "eu", "pe_au_eu"]
+ABLATIONS: tuple[Ablation, ...] = ("loss_knn", "loss", "knn", "pe", "eu", "pe_au_eu")
+_MATRICES = ("error", "loss", "au", "eu")
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What scores are made of, for n events: one column per scored term, and the neighbour distance."""
+
+    names: tuple[str, ...]
+    error: np.ndarray  # float32 [n, K], NaN where the truth is missing
+    loss: np.ndarray
+    au: np.ndarray
+    eu: np.ndarray
+    knn: np.ndarray  # float32 [n], NaN without neighbours
+
+    def __len__(self) -> int:
+        return len(self.knn)
+
+    def take(self, rows: np.ndarray) -> Parts:
+        return Parts(self.names, *(getattr(self, m)[rows] for m in (*_MATRICES, "knn")))
+
+    def columns(self, how: Ablation) -> np.ndarray:
+        """The columns whose highest percentile is the score, most unusual largest: [n, columns]."""
+        knn = self.knn[:, None]
+        return {
+            "loss_knn": lambda: np.concatenate([self.loss, knn], axis=1),
+            "loss": lambda: self.loss,
+            "knn": lambda: knn,
+            "pe": lambda: self.error,
+            "eu": lambda: self.eu,
+            "pe_au_eu": lambda: self.error + self.au + self.eu,
+        }[how]()
+
+
+def combine(parts: Parts, how: Ablation = "loss_knn", reference: Parts | None = None) -> np.ndarray:
+    """The event score: −log₁₀ of the smallest tail share among its columns: float64 [n], never NaN.
+
+    It rises with the paper's AS(e) = max of percentiles (AS = 1 − 10^−score) and does not saturate. Tail shares are
+    ranks within `parts` (the paper) or against a reference (calibrated). Missing columns are left out.
+    """
+    return highest(log10_tails(parts, how, reference))
+
+
+def log10_tails(parts: Parts, how: Ablation = "loss_knn", reference: Parts | None = None) -> np.ndarray:
+    columns = parts.columns(how)
+    against = [Ranks.of(c) if reference is None else None for c in columns.T]
+    fitted: list[Tail] = [
+        rank if rank is not None else Distribution.fit(c)
+        for rank, c in zip(against, (reference or parts).columns(how).T, strict=True)
+    ]
+    return apply_tails(fitted, columns)
+
+
+def apply_tails(tails: list[Tail], columns: np.ndarray) -> np.ndarray:
+    """log₁₀ tail shares [n, columns], one distribution per column."""
+    return np.stack([t.log10_tail(c) for t, c in zip(tails, columns.T, strict=True)], axis=1)
+
+
+def highest(tails: np.ndarray) -> np.ndarray:
+    """−min over the columns, 0 where every column is missing."""
+    return np.max(np.where(np.isnan(tails), 0.0, -tails), axis=1, initial=0.0)
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """The reference period. `entity` are codes of its agents, `day` local dates; `days` is its span."""
+
+    parts: Parts
+    entity: np.ndarray  # int32 [n]
+    days: int
+    kept: int = field(default=0)  # events it was made of, before thinning
+
+    @classmethod
+    def fit(cls, parts: Parts, entity: np.ndarray, days: int) -> Calibration:
+        """From the calibration agents' events. Of very many events whole agents are left out."""
+        if len(parts) > MOST_VALUES:
+            agents = np.random.default_rng(0).permutation(np.unique(entity))
+            sizes = np.bincount(entity, minlength=int(entity.max()) + 1)[agents]
+            chosen = agents[: max(1, int(np.searchsorted(np.cumsum(sizes), MOST_VALUES)))]
+            rows = np.flatnonzero(np.isin(entity, chosen))
+            return cls(parts.take(rows), entity[rows], days, len(parts))
+        return cls(parts, entity, days, len(parts))
+
+    # ------------------------------------------------------------------------------- distributions
+    @cached_property
+    def tails(self) -> list[Tail]:
+        """One distribution per column of the paper's score: the losses of the terms, then the distance."""
+        return [Distribution.fit(c) for c in self.parts.columns("loss_knn").T]
+
+    @cached_property
+    def scores(self) -> np.ndarray:
+        """The reference events' own calibrated scores."""
+        return highest(apply_tails(self.tails, self.parts.columns("loss_knn")))
+
+    @cached_property
+    def score_tail(self) -> Distribution:
+        return Distribution.fit(self.scores)
+
+    @cached_property
+    def uncertainty_tails(self) -> list[Tail]:
+        """One distribution per term of its total uncertainty AU + EU."""
+        return [Distribution.fit(c) for c in (self.parts.au + self.parts.eu).T]
+
+    @cached_property
+    def normal(self) -> np.ndarray:
+        """log₁₀ p of the reference events themselves."""
+        return self.score_tail.log10_tail(self.scores)
+
+    def log10_p(self, scores: np.ndarray) -> np.ndarray:
+        """How often a normal event scores at least this: of the final score itself, not of its parts."""
+        return self.score_tail.log10_tail(scores)
+
+    def log10_p_in_batch(self, parts: Parts, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The same for scores by ranks: the reference events are ranked within the batch first.
+
+        Returns log₁₀ p of the scored and of the reference events.
+        """
+        ranks: list[Tail] = [Ranks.of(c) for c in parts.columns("loss_knn").T]
+        normal = highest(apply_tails(ranks, self.parts.columns("loss_knn")))
+        tail = Distribution.fit(normal)
+        return tail.log10_tail(scores), tail.log10_tail(normal)
+
+    def agent_log10_p(
+        self,
+        smallest: np.ndarray,
+        counts: np.ndarray,
+        days: float,
+        corrected: bool = False,
+        normal: np.ndarray | None = None,
+    ) -> np.ndarray:
+        """log₁₀ p of entities over a span of `days`, from the block maxima of the reference agents.
+
+        `smallest` is the log₁₀ p of each entity's most unusual event. One block is a reference agent over the
+        reference span; a span of another length is that many blocks, each of another reference agent:
+        1 − (1 − p)^(days / block days). That is exact for equal spans and on the safe side for longer ones.
+        """
+        lowest, sizes = entity_maxima(-(self.normal if normal is None else normal), self.entity)
+        blocks = corrected_score(-lowest, sizes) if corrected else lowest
+        own = corrected_score(smallest, counts) if corrected else -smallest
+        return log10_any(Distribution.fit(blocks).log10_tail(own), max(days / self.days, 1e-9))
+
+    # ---------------------------------------------------------------------------------- intervals
+    def radius(self, coverage: float, categories: tuple[bool, ...]) -> np.ndarray:
+        """Split-conformal radius of each term: spreads for numbers, 1 − p for categories. Infinite if too few."""
+        scale = np.where(categories, 1.0, spread_of(self.parts.au, self.parts.eu))
+        residual = np.sort(self.parts.error / scale, axis=0)  # NaN sorts last
+        seen = np.isfinite(residual).sum(axis=0)
+        rank = np.ceil((seen + 1) * coverage).astype(int)
+        picked = residual[np.clip(rank - 1, 0, len(residual) - 1), np.arange(residual.shape[1])]
+        return np.where(rank <= seen, picked, np.inf)
+
+    # ------------------------------------------------------------------------------------ storing
+    def to_tensors(self) -> dict[str, np.ndarray]:
+        held = {f"calibration.{m}": getattr(self.parts, m) for m in (*_MATRICES, "knn")}
+        span = np.array([self.days, self.kept], np.int64)
+        return {**held, "calibration.entity": self.entity, "calibration.span": span}
+
+    @classmethod
+    def from_tensors(cls, tensors: dict[str, np.ndarray], names: tuple[str, ...]) -> Calibration:
+        parts = Parts(names, *(tensors[f"calibration.{m}"] for m in (*_MATRICES, "knn")))
+        days, kept = tensors["calibration.span"].tolist()
+        return cls(parts, tensors["calibration.entity"], int(days), int(kept))
+
+
+def spread_of(au: np.ndarray, eu: np.ndarray) -> np.ndarray:
+    """One standard deviation of a prediction, total of both uncertainties; 1 where neither is modelled."""
+    total = au + eu
+    return np.sqrt(np.where(total > 0, total, 1.0))
+
+
+def entity_maxima(scores: np.ndarray, entity: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Highest score and number of events of each entity, in the order of their codes."""
+    order = np.argsort(entity, kind="stable")
+    _, first, counts = np.unique(entity[order], return_index=True, return_counts=True)
+    return np.maximum.reduceat(scores[order], first) if len(first) else np.zeros(0), counts
+
+
+def corrected_score(log10_p: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """−log₁₀ of the chance that the smallest of n p-values is this small (Šidák)."""
+    return -log10_any(log10_p, counts)

@@ -1,0 +1,61 @@
+"""Prediction with rejection: withhold what the model is least sure of, and see what that buys.
+
+In go the uncertainties of events, out come one number per event, the events that are kept, and curves of error
+against the share kept.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+
+from ustad.scoring.calibration import Parts
+
+Measure = Literal["sum", "standardised"]
+
+
+def uncertainty(parts: Parts, how: Measure = "sum", reference: Parts | None = None) -> np.ndarray:
+    """Total uncertainty of each event: float64 [n].
+
+    `sum` is the paper's, AU + EU over the terms. `standardised` takes each term's log(AU + EU) in standard
+    deviations of the reference first, since the entropy of a category swamps the rest.
+    """
+    total = (parts.au + parts.eu).astype(np.float64)
+    if how == "standardised":
+        normal = parts if reference is None else reference
+        logs = np.log(np.maximum(normal.au + normal.eu, 1e-12).astype(np.float64))
+        deviation = np.nanstd(logs, axis=0)
+        total = (np.log(np.maximum(total, 1e-12)) - np.nanmean(logs, axis=0)) / np.where(deviation > 0, deviation, 1.0)
+    return np.nansum(total, axis=1)
+
+
+def kept(total: np.ndarray, share: float, threshold: float | None = None) -> np.ndarray:
+    """Events to keep: the surest `share` of them, or those up to a threshold fixed beforehand. bool [n]."""
+    if threshold is None:
+        if not 0 < share <= 1:
+            raise ValueError(f"share must be above 0 and at most 1, got {share}")
+        threshold = float(np.quantile(total, share))
+    return total <= threshold
+
+
+def rejection_curve(errors: np.ndarray, total: np.ndarray, shares: np.ndarray | None = None) -> pa.Table:
+    """Mean error of the surest events against the share kept: columns `kept`, `error`, `n`."""
+    shares = np.linspace(0.05, 1.0, 20) if shares is None else np.asarray(shares)
+    seen = np.isfinite(errors)
+    ordered = errors[seen][np.argsort(total[seen], kind="stable")]
+    counts = np.maximum(1, np.round(shares * len(ordered)).astype(int))
+    running = np.cumsum(ordered) / np.arange(1, len(ordered) + 1)
+    means = running[counts - 1] if len(ordered) else np.full(len(shares), np.nan)
+    return pa.table({"kept": shares, "error": means, "n": counts})
+
+
+def withhold(events: pa.Table, keep: np.ndarray) -> pa.Table:
+    """The score table with predictions (`expected_*`, `spread_*`) empty where an event is not kept."""
+    for name in events.column_names:
+        if name.startswith(("expected_", "spread_")):
+            column = events[name]
+            values = pa.array(column.to_pylist(), column.type, mask=~keep)
+            events = events.set_column(events.column_names.index(name), name, values)
+    return events.append_column("withheld", pa.array(~keep))
