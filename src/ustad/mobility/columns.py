@@ -50,7 +50,7 @@ POI_NAMES: dict[str, tuple[str, ...]] = {
 }
 GEOMETRY_NAMES = ("geom", "geometry")
 _SCALES = {"_e6": 1e6, "_e7": 1e7, "ee7": 1e7}
-_MOMENT = r"^(?P<moment>\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?)(?P<zone>Z|[-+]\d\d:?\d\d)?$"
+_MOMENT = r"^(?P<moment>\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?)(?P<zone>Z|[-+]\d\d:?\d\d)?$"
 _NUMBER = r"^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$"
 
 
@@ -236,9 +236,7 @@ def _from_text(column: pa.ChunkedArray, where: str, name: str) -> pa.ChunkedArra
 
 def _row_by_row(column: pa.ChunkedArray, where: str, name: str) -> pa.ChunkedArray:
     """Text of which some is no time: null where it is not, so that validation can name or drop those rows."""
-    parts = pc.extract_regex(
-        column, r"^(?P<moment>\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?)(?P<zone>Z|[-+]\d\d:?\d\d)?$"
-    )
+    parts = pc.extract_regex(column, _MOMENT)
     parts = parts.combine_chunks() if isinstance(parts, pa.ChunkedArray) else parts
     good = pc.is_valid(parts)
     if not pc.any(good).as_py():

@@ -7,6 +7,7 @@ memory. Formats: Parquet and GeoParquet, CSV, NDJSON (each also .gz but Parquet)
 from __future__ import annotations
 
 import glob
+import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -145,9 +146,25 @@ def _csv(path: Path, reading: Reading) -> Iterator[pa.Table]:
 
 
 def _ndjson(path: Path, reading: Reading) -> Iterator[pa.Table]:
+    options = json_options(path)
     with pa.input_stream(str(path)) as stream:  # decompresses by the file's name
-        for batch in pa_json.open_json(stream, read_options=pa_json.ReadOptions(block_size=BLOCK_BYTES)):
+        size = pa_json.ReadOptions(block_size=BLOCK_BYTES)
+        for batch in pa_json.open_json(stream, read_options=size, parse_options=options):
             yield pa.Table.from_batches([batch])
+
+
+def json_options(path: Path) -> pa_json.ParseOptions:
+    """Text stays text: the JSON reader would turn times into timestamps and lose their zone."""
+    with pa.input_stream(str(path)) as stream:
+        first = stream.read(1 << 20).partition(b"\n")[0]
+    try:
+        row = json.loads(first)
+    except ValueError as error:
+        raise DataError(f"{path}: the first line is not JSON ({error})") from error
+    if not isinstance(row, dict):
+        raise DataError(f"{path}: the first line is not a JSON object; expected one object per line")
+    text = [(name, pa.string()) for name, value in row.items() if isinstance(value, str)]
+    return pa_json.ParseOptions(explicit_schema=pa.schema(text), unexpected_field_behavior="infer")
 
 
 def _plt(path: Path, reading: Reading) -> Iterator[pa.Table]:

@@ -17,7 +17,7 @@ import pyarrow.json as pa_json
 from ustad.clock import check_zone
 from ustad.dataset import Dataset, load_directory
 from ustad.mobility.columns import Reading, Times, as_stays, to_utc
-from ustad.mobility.formats import format_of
+from ustad.mobility.formats import format_of, json_options
 from ustad.mobility.numosim import is_numosim, read_numosim
 from ustad.mobility.places import UNKNOWN, set_columns
 from ustad.mobility.timezones import with_timezone
@@ -83,7 +83,7 @@ def _read_file(path: Path) -> pa.Table:
     if kind == "ndjson":
         try:
             with pa.input_stream(str(path)) as stream:
-                return pa_json.read_json(stream)
+                return pa_json.read_json(stream, parse_options=json_options(path))
         except (pa.ArrowInvalid, OSError) as error:
             raise DataError(f"{path}: cannot be read ({str(error).splitlines()[0]})") from error
     if kind in ("plt", "gpx"):
