@@ -236,6 +236,7 @@ class Config:
 PRESETS: dict[str, dict[str, Any]] = {
     "paper": {"model.trips": "embedding", "window.past_share": 0.0},
     "fast": {
+        "extraction.max_accuracy_m": 50.0,
         "model.width": 32,
         "model.event_blocks": 2,
         "model.log_duration": True,
