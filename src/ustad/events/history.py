@@ -57,7 +57,7 @@ class History:
         columns = [entity, habitat, np.floor(clock.minute / 60).astype(np.int64), clock.weekday, clock.day]
         per_place = _summary(*columns)
         whole = _summary(entity, np.full(len(entity), -1), *columns[2:])
-        names = np.append(habitats.astype(object), None)
+        names = np.array([*habitats, None], dtype=object)
         joined = {k: np.concatenate([per_place[k], whole[k]]) for k in per_place}
         joined["entity"] = entities.astype(object)[joined["entity"]].astype(str)
         joined["habitat"] = names[joined["habitat"]]

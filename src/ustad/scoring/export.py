@@ -1,0 +1,60 @@
+"""Alerts for other tools: CSV for anything, GeoJSON for maps (only where the events have a place)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
+
+from ustad.schema import EventSchema
+from ustad.tables import DataError
+
+
+def alert_table(events: pa.Table, everything: bool = False) -> pa.Table:
+    """The flagged events (or all), the most unusual first."""
+    chosen = events if everything else events.filter(events["alert"])
+    return chosen.sort_by([("score", "descending")])
+
+
+def write_alerts_csv(events: pa.Table, path: Path, everything: bool = False) -> int:
+    """Flagged events as CSV; returns how many. Columns of lists are left out: CSV has no lists."""
+    table = alert_table(events, everything)
+    plain = [f.name for f in table.schema if not pa.types.is_nested(f.type)]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.part")
+    pa_csv.write_csv(table.select(plain), temporary)
+    temporary.replace(path)
+    return len(table)
+
+
+def write_alerts_geojson(events: pa.Table, schema: EventSchema, path: Path, everything: bool = False) -> int:
+    """Flagged events as a GeoJSON FeatureCollection of points (RFC 7946); returns how many."""
+    place = next((f for f in schema.features if f.kind == "place"), None)
+    if place is None:
+        raise DataError(f"schema '{schema.name}' has no place, so its alerts have no GeoJSON; write CSV instead")
+    table = alert_table(events, everything)
+    features = [_feature(row, *place.source) for row in _texts(table).to_pylist()]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.part")
+    temporary.write_text(json.dumps({"type": "FeatureCollection", "features": features}, ensure_ascii=False))
+    temporary.replace(path)
+    return len(features)
+
+
+def _feature(row: dict[str, Any], lat: str, lon: str) -> dict[str, Any]:
+    y, x = row.pop(lat), row.pop(lon)
+    point = None if x is None or y is None else {"type": "Point", "coordinates": [round(x, 7), round(y, 7)]}
+    return {"type": "Feature", "geometry": point, "properties": row}
+
+
+def _texts(table: pa.Table) -> pa.Table:
+    """Times as ISO 8601 text, so that JSON can hold them."""
+    for i, column in enumerate(table.schema):
+        if pa.types.is_timestamp(column.type):
+            text = pc.strftime(table[column.name], "%Y-%m-%dT%H:%M:%SZ")
+            table = table.set_column(i, column.name, text)
+    return table

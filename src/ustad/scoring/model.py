@@ -1,0 +1,138 @@
+"""What scoring needs of a trained model, in one place: the detector holds one, the live scorer holds one.
+
+In go a trained network, its encoder and the training and calibration events; out comes a `ScoringModel`, which is
+stored as tensors (`reference.safetensors`) and one Parquet table (`history.parquet`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import torch
+
+from ustad.config import Config
+from ustad.events.encoder import Encoder, EventArrays
+from ustad.events.history import History
+from ustad.events.windows import EventTensors, Queries, make_queries, make_windows
+from ustad.model.network import DualTransformer
+from ustad.scoring.calibration import Calibration, Parts
+from ustad.scoring.neighbours import Reference
+from ustad.scoring.sampling import Samples, embed_events, sample
+from ustad.tables import DataError, identity_hash
+
+
+@dataclass
+class ScoringModel:
+    """A network with everything that turns its samples into scores."""
+
+    network: DualTransformer
+    encoder: Encoder
+    config: Config
+    neighbours: Reference | None
+    calibration: Calibration
+    history: History | None = field(default=None, repr=False)
+
+    @property
+    def scored(self) -> tuple[str, ...]:
+        """Names of the terms that are part of the score."""
+        return scored_terms(self.encoder)
+
+    def to_tensors(self) -> dict[str, np.ndarray]:
+        """Calibration and neighbours, for safetensors."""
+        held = self.calibration.to_tensors()
+        return {**held, **self.neighbours.to_tensors()} if self.neighbours is not None else held
+
+    @classmethod
+    def from_tensors(
+        cls,
+        network: DualTransformer,
+        encoder: Encoder,
+        config: Config,
+        tensors: dict[str, np.ndarray],
+        history: History | None = None,
+    ) -> ScoringModel:
+        neighbours = Reference.from_tensors(tensors) if "neighbours.embeddings" in tensors else None
+        calibration = Calibration.from_tensors(tensors, scored_terms(encoder))
+        return cls(network, encoder, config, neighbours, calibration, history)
+
+
+def scored_terms(encoder: Encoder) -> tuple[str, ...]:
+    return tuple(t.name for t in encoder.terms if t.scored)
+
+
+def fit_reference(
+    network: DualTransformer,
+    encoder: Encoder,
+    config: Config,
+    train: pa.Table,
+    calibration: pa.Table,
+    calibration_first_day: int,
+    device: torch.device | str = "cpu",
+) -> ScoringModel:
+    """Reference embeddings from the training events, calibration from agents that were not trained on that week.
+
+    `calibration` holds the calibration agents' validation week and, before `calibration_first_day` (local date as
+    days since 1970-01-01), what came before it as context.
+    """
+    network.to(device)
+    neighbours = _reference(network, encoder, config, train, device) if config.scoring.neighbours else None
+    arrays = encoder.encode(calibration)
+    windows = make_windows(arrays, config.window, first_day=calibration_first_day)
+    queries = make_queries(arrays, windows, config.window)
+    if not len(queries):
+        raise DataError("calibration: no event of the calibration agents falls into the validation week")
+    _, parts = measure(network, encoder, config, neighbours, arrays, queries, device)
+    days = int(arrays.day.max()) - calibration_first_day + 1
+    fitted = Calibration.fit(parts, arrays.entity[queries.target], days)
+    return ScoringModel(network, encoder, config, neighbours, fitted, History.fit(train, encoder.schema))
+
+
+def measure(
+    network: DualTransformer,
+    encoder: Encoder,
+    config: Config,
+    neighbours: Reference | None,
+    arrays: EventArrays,
+    queries: Queries,
+    device: torch.device | str,
+    keep_probabilities: bool = False,
+) -> tuple[Samples, Parts]:
+    """Samples of all terms, and the parts of the score (scored terms and neighbour distance), of every query."""
+    tensors = EventTensors(arrays, device)
+    samples = sample(
+        network,
+        tensors,
+        queries,
+        encoder,
+        config.scoring.samples,
+        config.seed,
+        keep_probabilities=keep_probabilities,
+    )
+    knn = np.full(len(queries), np.nan, np.float32)
+    if neighbours is not None and len(queries):
+        embeddings = embed_events(network, tensors, queries, config.scoring.knn_target == "visible")
+        owner = owners(arrays)[queries.target] if config.scoring.knn_scope == "own" else None
+        knn = neighbours.mean_distance(embeddings, config.scoring.neighbours, device, owner)
+    return samples, parts_of(samples, scored_terms(encoder), knn)
+
+
+def parts_of(samples: Samples, names: tuple[str, ...], knn: np.ndarray) -> Parts:
+    error, loss, au, eu = (samples.matrix(what, names) for what in ("error", "loss", "au", "eu"))
+    return Parts(names, error, loss, au, eu, knn)
+
+
+def owners(arrays: EventArrays) -> np.ndarray:
+    """A hash of each event's entity, the same in every table: int64 [N]."""
+    return identity_hash(arrays.entity_ids).view(np.int64)[arrays.entity]
+
+
+def _reference(
+    network: DualTransformer, encoder: Encoder, config: Config, train: pa.Table, device: torch.device | str
+) -> Reference:
+    arrays = encoder.encode(train)
+    queries = make_queries(arrays, make_windows(arrays, config.window), config.window)
+    visible = config.scoring.knn_target == "visible"
+    embeddings = embed_events(network, EventTensors(arrays, device), queries, visible)
+    return Reference(embeddings, owners(arrays)[queries.target])

@@ -1,0 +1,55 @@
+"""Values as people say them: clock times, durations, distances, plain numbers with their unit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ustad.schema import Feature
+
+
+def value_words(feature: Feature, value: Any, length: bool = False) -> str:
+    """One value of a feature in words; `length` for a spread, which is a span of time and not a clock time."""
+    if isinstance(value, str):
+        return value
+    if feature.display == "clock":
+        return minutes_words(float(value)) if length else clock_words(float(value))
+    if feature.display == "duration":
+        return minutes_words(float(value))
+    if feature.display == "distance":
+        return distance_words(float(value))
+    return f"{float(value):.3g}{' ' + feature.unit if feature.unit else ''}"
+
+
+def clock_words(minutes: float) -> str:
+    """Minutes since midnight as HH:MM.
+
+    >>> clock_words(1090.2)
+    '18:10'
+    """
+    whole = round(minutes) % 1440
+    return f"{whole // 60:02d}:{whole % 60:02d}"
+
+
+def minutes_words(minutes: float) -> str:
+    """
+    >>> minutes_words(25), minutes_words(665), minutes_words(4000)
+    ('25 min', '11 h 5 min', '2.8 days')
+    """
+    whole = round(abs(minutes))
+    sign = "−" if minutes < -0.5 else ""
+    if whole < 60:
+        return f"{sign}{whole} min"
+    if whole < 2880:
+        return f"{sign}{whole // 60} h" + (f" {whole % 60} min" if whole % 60 else "")
+    return f"{sign}{whole / 1440:.1f} days"
+
+
+def distance_words(kilometres: float) -> str:
+    """
+    >>> distance_words(0.65), distance_words(4.21), distance_words(41.4)
+    ('650 m', '4.2 km', '41 km')
+    """
+    size = abs(kilometres)
+    if size < 1:
+        return f"{round(kilometres * 100) * 10} m"
+    return f"{kilometres:.1f} km" if size < 10 else f"{kilometres:.0f} km"

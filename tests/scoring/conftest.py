@@ -1,0 +1,105 @@
+"""A small town of stays and an untrained network on it: enough to hold scoring to its word."""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+
+from ustad.config import Config
+from ustad.events.encoder import Encoder
+from ustad.model.network import DualTransformer
+from ustad.schema import mobility_schema
+from ustad.scoring.model import ScoringModel, fit_reference
+
+FIRST_DAY = 19723  # 2024-01-01, a Monday
+PLACES = {"home": (34.05, -118.25), "work": (34.10, -118.30), "shop": (34.02, -118.20), "gym": (34.07, -118.22)}
+
+
+def make_stays(agents: int = 8, days: int = 14, seed: int = 1) -> pa.Table:
+    """Home, work, and now and then a shop or the gym, with some noise; one row in fifty has no category."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for agent in range(agents):
+        shift = rng.normal(0, 0.02, 2)
+        for day in range(days):
+            plan = [
+                ("home", 0, 7),
+                ("work", 8, 9),
+                (str(rng.choice(["shop", "gym", "home"])), 18, 1.5),
+                ("home", 20, 3),
+            ]
+            for word, hour, hours in plan:
+                start = ((FIRST_DAY + day) * 24 + hour) * 3600 + int(rng.normal(0, 600)) * (hour > 0)
+                lat, lon = PLACES[word] + shift + rng.normal(0, 1e-4, 2)
+                rows.append((agent, start, start + int(hours * 3600 * rng.uniform(0.8, 1.0)), lat, lon, word))
+    columns = list(zip(*rows, strict=True))
+    words = [None if rng.random() < 0.02 else w for w in columns[5]]
+    moment = pa.timestamp("us", tz="UTC")
+    return pa.table(
+        {
+            "stay_id": pa.array(range(len(rows))),
+            "agent_id": pa.array(columns[0]),
+            "started_at": pa.array(np.array(columns[1]) * 1_000_000).cast(moment),
+            "finished_at": pa.array(np.array(columns[2]) * 1_000_000).cast(moment),
+            "lat": pa.array(columns[3]),
+            "lon": pa.array(columns[4]),
+            "poi_id": pa.array([f"{w}-{a}" for w, a in zip(columns[5], columns[0], strict=True)]),
+            "poi_category": pa.array(words, pa.string()),
+        }
+    )
+
+
+def before(stays: pa.Table, day: int) -> pa.Table:
+    return stays.filter(pa.array(stays["started_at"].cast(pa.int64()).to_numpy() < day * 86_400_000_000))
+
+
+def since(stays: pa.Table, day: int) -> pa.Table:
+    return stays.filter(pa.array(stays["started_at"].cast(pa.int64()).to_numpy() >= day * 86_400_000_000))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def stays() -> pa.Table:
+    return make_stays()
+
+
+@pytest.fixture(scope="session")
+def config() -> Config:
+    changes = {
+        "model.width": 16,
+        "model.event_blocks": 2,
+        "scoring.samples": 6,
+        "scoring.neighbours": 5,
+        "scoring.percentiles": "calibrated",
+        "window.length": 2,
+    }
+    return Config().replace(changes)
+
+
+@pytest.fixture(scope="session")
+def encoder(stays: pa.Table) -> Encoder:
+    return Encoder.fit(stays, mobility_schema())
+
+
+@pytest.fixture(scope="session")
+def network(encoder: Encoder, config: Config) -> DualTransformer:
+    torch.manual_seed(0)
+    return DualTransformer(encoder.fields, config.model, config.window.max_events).eval()
+
+
+@pytest.fixture(scope="session")
+def model(network: DualTransformer, encoder: Encoder, config: Config, stays: pa.Table) -> ScoringModel:
+    """Trained on nothing, but with a reference: days 0 … 4 of training, 5 … 8 of calibration."""
+    return fit_reference(
+        network, encoder, config, before(stays, FIRST_DAY + 5), before(stays, FIRST_DAY + 9), FIRST_DAY + 5
+    )
