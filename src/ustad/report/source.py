@@ -1,0 +1,137 @@
+"""What a report is made from: score tables, what the run said about itself, and the data around the cases.
+
+Tables are kept as Arrow datasets, so that a large run is read by columns and by agents, never whole.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as pa_dataset
+
+from ustad.dataset import Dataset
+from ustad.schema import EventSchema, mobility_schema
+from ustad.tables import DataError, as_table, find_table, read_table
+
+IDENTIFYING = ("score", "p_value", "alert", "kind")
+
+
+@dataclass(frozen=True)
+class ReportInput:
+    """Everything a report shows. Only `events` is needed.
+
+    `run` may hold: name, method, data, model, created, threshold, rule, evaluation, baselines (name → evaluation
+    figures), split, schema, versions. `history` are the events before the scored period.
+    """
+
+    events: pa_dataset.Dataset
+    agents: pa.Table | None = None
+    run: dict[str, Any] = field(default_factory=dict)
+    history: pa_dataset.Dataset | None = None
+    trips: pa_dataset.Dataset | None = None
+    gaps: pa_dataset.Dataset | None = None
+    quality: pa.Table | None = None
+    card: str = ""
+
+    @property
+    def schema(self) -> EventSchema:
+        said = self.run.get("schema")
+        return EventSchema.from_dict(said) if said else mobility_schema()
+
+    @classmethod
+    def from_tables(
+        cls,
+        events: Any,
+        agents: Any = None,
+        run: dict[str, Any] | None = None,
+        data: Dataset | None = None,
+        card: str = "",
+    ) -> ReportInput:
+        """From tables in memory; `data` gives the history, trips, gaps and quality."""
+        return cls(
+            events=pa_dataset.dataset(as_table(events, "event scores")),
+            agents=None if agents is None else as_table(agents, "agent scores"),
+            run=run or {},
+            history=None if data is None else pa_dataset.dataset(data.events),
+            trips=_in_memory(data.trips if data else None),
+            gaps=_in_memory(data.gaps if data else None),
+            quality=data.quality if data else None,
+            card=card,
+        )
+
+    @classmethod
+    def from_directory(cls, scores: Path | str, data: Path | str | None = None, card: str | None = None) -> ReportInput:
+        """From a directory that `ustad score` wrote, and the data directory and model that its run.json names."""
+        scores = Path(scores)
+        if not (scores / "run.json").exists():
+            raise DataError(f"{scores}: not a directory of scores (no run.json); make one with `ustad score`")
+        events = find_table(scores, "events")
+        if events is None:
+            raise DataError(f"{scores}: holds no events.parquet; the report needs event scores")
+        run = json.loads((scores / "run.json").read_text())
+        agents = find_table(scores, "agents")
+        around = _named(data, run.get("data"), scores)
+        model = _named(None, run.get("model"), scores)
+        if card is None:
+            card = (model / "card.md").read_text() if model and (model / "card.md").exists() else ""
+        quality = find_table(around, "quality") if around and around.is_dir() else None
+        return cls(
+            events=_open(events),
+            agents=None if agents is None else read_table(agents),
+            run=run,
+            history=_companion(around, "stays"),
+            trips=_companion(around, "trips"),
+            gaps=_companion(around, "gaps"),
+            quality=None if quality is None else read_table(quality),
+            card=card,
+        )
+
+
+def rows_of(source: pa_dataset.Dataset | None, column: str, values: Sequence[Any]) -> pa.Table | None:
+    """The rows whose `column` is one of the values; None where there is no such table or column."""
+    if source is None or column not in source.schema.names:
+        return None
+    kind = source.schema.field(column).type
+    try:
+        wanted = pa.array(list(values)).cast(kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return None
+    return source.to_table(filter=pc.field(column).isin(wanted))
+
+
+def _named(given: Path | str | None, said: Any, beside: Path) -> Path | None:
+    """The first that exists: the path given, the one in run.json as it is, the same beside the scores."""
+    if given is not None:
+        if not Path(given).exists():
+            raise DataError(f"{given}: no such file or directory")
+        return Path(given)
+    if not isinstance(said, str) or not said:
+        return None
+    return next((p for p in (Path(said), beside / said, beside.parent / Path(said).name) if p.exists()), None)
+
+
+def _companion(directory: Path | None, name: str) -> pa_dataset.Dataset | None:
+    if directory is None:
+        return None
+    if directory.is_file():
+        return _open(directory) if name == "stays" and directory.suffix in {".parquet", ".pq"} else None
+    path = find_table(directory, name)
+    return None if path is None else _open(path)
+
+
+def _open(path: Path) -> pa_dataset.Dataset:
+    try:
+        files = sorted(str(p) for p in path.glob("*.parquet")) if path.is_dir() else str(path)
+        return pa_dataset.dataset(files, format="parquet")
+    except (pa.ArrowInvalid, OSError) as error:
+        raise DataError(f"{path}: cannot be read ({str(error).splitlines()[0]})") from error
+
+
+def _in_memory(table: pa.Table | None) -> pa_dataset.Dataset | None:
+    return None if table is None else pa_dataset.dataset(table)

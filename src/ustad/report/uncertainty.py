@@ -1,0 +1,108 @@
+"""Uncertainty against surprise with its regions, and whether p-values are what they say.
+
+In: the scored events. Out: small dictionaries for the page.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from ustad.report.overview import Scored
+from ustad.report.words import numbers, rounded, texts
+
+SAMPLE = 20_000  # events from which quantiles of the uncertainties are taken
+DOTS = 2_500
+
+
+@dataclass(frozen=True)
+class Uncertainty:
+    """Quantiles of a sample of events, to say where any event lies among all: per column and of their mean."""
+
+    columns: dict[str, np.ndarray]
+    means: np.ndarray
+
+    @classmethod
+    def of(cls, table: pa.Table, prefix: str) -> Uncertainty:
+        step = max(1, table.num_rows // SAMPLE)
+        rows = np.arange(0, table.num_rows, step)
+        names = [n for n in table.column_names if n.startswith(prefix)]
+        columns = {}
+        for name in names:
+            values = numbers(table, name)[rows]
+            values = np.sort(values[np.isfinite(values)])
+            if len(values) and values[0] < values[-1]:
+                columns[name] = values
+        partial = cls(columns, np.empty(0))
+        means = partial._mean(table.take(pa.array(rows))) if columns else np.empty(0)
+        return cls(columns, np.sort(means[np.isfinite(means)]))
+
+    def _mean(self, table: pa.Table) -> np.ndarray:
+        ranks = []
+        for name, ordered in self.columns.items():
+            values = numbers(table, name)
+            rank = np.searchsorted(ordered, values) / len(ordered)
+            ranks.append(np.where(np.isnan(values), np.nan, rank))
+        stacked = np.array(ranks)
+        known = np.isfinite(stacked).sum(0)
+        return np.where(known > 0, np.nansum(stacked, 0) / np.maximum(known, 1), np.nan)
+
+    def rank(self, table: pa.Table) -> np.ndarray:
+        """Share of events that are less uncertain, 0 … 1; NaN where the run has no such uncertainty."""
+        if not self.columns or not len(self.means):
+            return np.full(table.num_rows, np.nan)
+        means = self._mean(table)
+        return np.where(np.isnan(means), np.nan, np.searchsorted(self.means, means) / len(self.means))
+
+
+def scatter(scored: Scored, epistemic: Uncertainty, seed: int = 7) -> dict[str, Any] | None:
+    """Dots (uncertainty rank, surprise, kind, alert): every top event, and a sample of the rest."""
+    if not epistemic.columns:
+        return None
+    top = scored.ranked[: DOTS // 5]
+    rest = scored.ranked[DOTS // 5 :]
+    chosen = np.random.default_rng(seed).permutation(len(rest))[: DOTS - len(top)]
+    rows = np.concatenate([rest[np.sort(chosen)], top[::-1]])
+    table = scored.table.take(pa.array(rows))
+    kinds = texts(table, "kind")
+    words = sorted(set(kinds))
+    x, kind, alert = epistemic.rank(table), np.array([words.index(k) for k in kinds]), scored.alert[rows]
+    return {
+        "kinds": words,
+        "x": rounded(x, 3),
+        "y": rounded(scored.surprise[rows], 2),
+        "kind": kind.tolist(),
+        "alert": alert.astype(int).tolist(),
+        "line": round(float(scored.surprise[scored.alert].min()), 3) if scored.alert.any() else None,
+        "border": _border(x, kind, words),
+        "of": len(scored.score),
+    }
+
+
+def _border(x: np.ndarray, kind: np.ndarray, words: list[str]) -> float:
+    """The uncertainty that best parts `unsure` events from `predictable` ones; the middle where it cannot be told."""
+    if not {"unsure", "predictable"} <= set(words):
+        return 0.5
+    sure, unsure = x[kind == words.index("predictable")], x[kind == words.index("unsure")]
+    grid = np.linspace(0.02, 0.98, 49)
+    wrong = [(sure > g).mean() + (unsure <= g).mean() for g in grid]
+    return round(float(grid[int(np.argmin(wrong))]), 2)
+
+
+def calibration(scored: Scored) -> dict[str, Any] | None:
+    """Share of events at or below each p-value: the diagonal where p-values are what they say."""
+    if "p_value" not in scored.table.column_names:
+        return None
+    low = max(1.0 / len(scored.p), 1e-6)
+    at = np.geomspace(low, 1.0, 40)
+    share = np.searchsorted(np.sort(scored.p), at, "right") / len(scored.p)
+    bins = np.histogram(np.clip(scored.p, 0, 1), np.linspace(0, 1, 21))[0] / len(scored.p) * 20
+    return {
+        "at": [float(f"{v:.4g}") for v in at],
+        "share": [float(f"{v:.4g}") for v in share],
+        "bins": rounded(bins, 3),
+        "n": len(scored.p),
+    }
