@@ -97,7 +97,7 @@ function key(event) {
 // -------------------------------------------------------------------------------------------------- print
 function beforePrint() {
   const place = clear(byId("print"));
-  DATA.cases.forEach((item, index) => place.append(h("div", { class: "case-page" }, ...caseParts(item, index, undefined, 1440))));
+  DATA.cases.forEach((item, index) => place.append(h("div", { class: "case-page" }, ...caseParts(item, index, undefined, 1600))));
 }
 
 function begin() {
