@@ -1,30 +1,28 @@
-"""One simulation, part by part: lives, the red team's incidents, and the tables of any range of agents.
+"""One part of a simulation: the lives of some agents, the red team's incidents, and their tables.
 
-`Simulation` holds what is shared (the city, the people, the calendar); `part` makes the tables of some agents and
-depends on nothing else, so parts may be made in any order, by any number of workers.
+A part depends on nothing but the simulation and its range of agents, so parts may be made in any order, by any
+number of workers.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
 
 import numpy as np
 import pyarrow as pa
 
-from ustad.clock import localise
-from ustad.config import ConfigError
-from ustad.simulate.anomalies import Incident, RedTeam, choose_agents, make_incident
-from ustad.simulate.catalogue import CATEGORIES
-from ustad.simulate.city import City, Ground, build_city, build_ground
-from ustad.simulate.days import DAY, Lives, live
-from ustad.simulate.fixes import Fixes, record
-from ustad.simulate.people import People, make_households, make_people
-from ustad.simulate.presets import Preset
-from ustad.simulate.routes import Paths, straight_paths, trip_paths
-from ustad.tables import TIMESTAMP, event_keys
-
-LABEL_COLUMNS = ("stay_id", "agent_id", "started_at", "finished_at", "anomaly", "kind", "recurring", "role")
+from ustad.simulate.anomalies import Incident, RedTeam, make_incident
+from ustad.simulate.days import DAY, Lives
+from ustad.simulate.rows import (
+    agent_label_table,
+    counterfactual,
+    fix_tables,
+    gap_table,
+    label_table,
+    stay_table,
+    trip_table,
+)
+from ustad.simulate.setting import Simulation
 
 
 @dataclass(frozen=True)
@@ -41,57 +39,6 @@ class Part:
     fixes: list[pa.Table] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
-class Simulation:
-    """A city with its people and calendar."""
-
-    preset: Preset
-    seed: int
-    agents: int
-    city: City
-    people: People
-    weekdays: np.ndarray  # int8 [days]
-    off: np.ndarray  # bool [days]: nobody has to work
-    first_us: int  # UTC microseconds of the first local midnight
-    anomalous: np.ndarray
-    dirty: np.ndarray
-
-    @property
-    def days(self) -> int:
-        return len(self.weekdays)
-
-    def normal_lives(self, first: int, last: int) -> Lives:
-        """The lives of agents first … last - 1 before the red team."""
-        return live(self.city.world, self.people, self.preset, self.weekdays, self.off, self.seed, first, last)
-
-
-def prepare(
-    preset: Preset, agents: int, seed: int, days: int, dirty: float = 0.0, ground: Ground | None = None
-) -> Simulation:
-    """Build the city and its people. `ground`: a real city instead of a procedural one."""
-    if agents < 1:
-        raise ConfigError(f"agents: at least one is needed, got {agents}")
-    test_day = _test_day(preset, days)
-    first_us = _first_midnight(preset, days)
-    households = make_households(agents, seed)
-    city = build_city(ground or build_ground(preset, seed), len(households.size), seed)
-    weekdays = ((np.arange(days) + preset.first_day.weekday()) % 7).astype(np.int8)
-    holidays = [(holiday - preset.first_day).days for holiday in preset.holidays]
-    off = np.isin(weekdays, preset.weekend) | np.isin(np.arange(days), holidays)
-    return Simulation(
-        preset=replace(preset, days=days, test_day=test_day),
-        seed=seed,
-        agents=agents,
-        city=city,
-        people=make_people(city, households, seed),
-        weekdays=weekdays,
-        off=off,
-        first_us=first_us,
-        anomalous=choose_agents(agents, preset.anomalous_share, seed),
-        dirty=choose_agents(agents, dirty, seed, dirty=True),
-    )
-
-
 def make_part(
     simulation: Simulation,
     first: int,
@@ -106,35 +53,21 @@ def make_part(
     end = int(simulation.days * DAY)
     lives, incidents = _apply(simulation, lives, simulation.anomalous, (test, end), dirty=False)
     lives, dirt = _apply(simulation, lives, simulation.dirty, (0, test), dirty=True)
-    stays = _stay_table(simulation, lives)
-    routes, trip_after, trips = _trip_table(simulation, lives, stays, paths or interval is not None)
-    fixes, off = _fix_tables(simulation, lives, trip_after, routes, interval, fix_agents)
+    stays = stay_table(simulation, lives)
+    routes, trip_after, trips = trip_table(simulation, lives, stays, paths or interval is not None)
+    fixes, off = fix_tables(simulation, lives, trip_after, routes, interval, fix_agents)
     return Part(
         stays=stays,
         trips=trips,
-        gaps=_gap_table(simulation, lives, off),
-        labels=_label_table(simulation, incidents),
-        agent_labels=_agent_label_table(incidents),
-        counterfactual=_counterfactual(simulation, incidents),
-        dirty_labels=_label_table(simulation, dirt),
+        gaps=gap_table(simulation, lives, off),
+        labels=label_table(simulation, incidents),
+        agent_labels=agent_label_table(incidents),
+        counterfactual=counterfactual(simulation, incidents),
+        dirty_labels=label_table(simulation, dirt),
         fixes=fixes,
     )
 
 
-def poi_table(simulation: Simulation) -> pa.Table:
-    """Every place: those of the city, then the homes."""
-    place = simulation.city.place
-    return pa.table(
-        {
-            "poi_id": np.arange(len(place), dtype=np.int64),
-            "lat": place[:, 0],
-            "lon": place[:, 1],
-            "category": _category_names(simulation, np.arange(len(place))),
-        }
-    )
-
-
-# ------------------------------------------------------------------------------------------- the red team
 def _apply(
     simulation: Simulation, lives: Lives, chosen: np.ndarray, window: tuple[int, int], dirty: bool
 ) -> tuple[Lives, list[Incident]]:
@@ -175,218 +108,3 @@ def _with_incidents(lives: Lives, incidents: list[Incident]) -> Lives:
         arrival=merged["arrival"],
         departure=merged["departure"],
     )
-
-
-# ------------------------------------------------------------------------------------------------- tables
-def _times(simulation: Simulation, seconds: np.ndarray) -> pa.Array:
-    return pa.array(simulation.first_us + np.asarray(seconds, np.int64) * 1_000_000).cast(TIMESTAMP)
-
-
-def _category_names(simulation: Simulation, place: np.ndarray) -> pa.Array:
-    names = [simulation.preset.classes.get(category.name, category.name) for category in CATEGORIES]
-    codes = pa.array(simulation.city.category[place].astype(np.int32))
-    return pa.DictionaryArray.from_arrays(codes, pa.array(names)).cast(pa.string())
-
-
-def _events(
-    simulation: Simulation, agent: np.ndarray, place: np.ndarray, arrival: np.ndarray, departure: np.ndarray
-) -> pa.Table:
-    agents, started = pa.array(agent.astype(np.int64)), _times(simulation, arrival)
-    zone = pa.DictionaryArray.from_arrays(
-        pa.array(np.zeros(len(agent), np.int32)), pa.array([simulation.preset.timezone])
-    )
-    return pa.table(
-        {
-            "stay_id": event_keys(agents, started),
-            "agent_id": agents,
-            "started_at": started,
-            "finished_at": _times(simulation, departure),
-            "lat": simulation.city.place[place, 0],
-            "lon": simulation.city.place[place, 1],
-            "poi_id": place.astype(np.int64),
-            "poi_category": _category_names(simulation, place),
-            "timezone": zone.cast(pa.string()),
-        }
-    )
-
-
-def _stay_table(simulation: Simulation, lives: Lives) -> pa.Table:
-    agent = lives.first + np.repeat(np.arange(len(lives.offsets) - 1), np.diff(lives.offsets))
-    return _events(simulation, agent, lives.place, lives.arrival, lives.departure)
-
-
-def _trip_table(
-    simulation: Simulation, lives: Lives, stays: pa.Table, routed: bool
-) -> tuple[Paths, np.ndarray, pa.Table]:
-    """Paths, the trip after each stay (or -1), and the table of trips."""
-    agent, stay_id = stays["agent_id"].to_numpy(), stays["stay_id"].to_numpy()
-    before = _without_absences(lives, agent)
-    after, place = before + 1, lives.place
-    trip_after = np.full(len(agent), -1, np.int64)
-    trip_after[before] = np.arange(len(before))
-    duration = (lives.arrival[after] - lives.departure[before]).astype(np.float64)
-    city = simulation.city
-    if routed:
-        routes = trip_paths(city.world, place[before], place[after], duration, city.place, city.node)
-    else:
-        routes = straight_paths(place[before], place[after], duration, city.place)
-    agents, started = pa.array(agent[before]), _times(simulation, lives.departure[before])
-    table = pa.table(
-        {
-            "trip_id": event_keys(agents, started),
-            "agent_id": agents,
-            "started_at": started,
-            "finished_at": _times(simulation, lives.arrival[after]),
-            "origin_stay_id": stay_id[before],
-            "destination_stay_id": stay_id[after],
-            "path": _path_column(simulation, routes, lives.departure[before]),
-        }
-    )
-    return routes, trip_after, table
-
-
-def _without_absences(lives: Lives, agent: np.ndarray) -> np.ndarray:
-    """Rows of stays that are followed by a trip: the same agent's next stay, with no absence between."""
-    linked = agent[1:] == agent[:-1]
-    absent_agent = lives.first + np.repeat(np.arange(len(lives.absent_offsets) - 1), np.diff(lives.absent_offsets))
-    ends = {(int(a), int(begin)) for a, begin in zip(absent_agent, lives.absent[:, 0], strict=True)}
-    suspects = np.flatnonzero(linked & np.isin(lives.departure[:-1], lives.absent[:, 0]))
-    for row in suspects:
-        linked[row] = (int(agent[row]), int(lives.departure[row])) not in ends
-    return np.flatnonzero(linked)
-
-
-def _path_column(simulation: Simulation, routes: Paths, departure: np.ndarray) -> pa.Array:
-    start = np.repeat(departure * 1_000_000 + simulation.first_us, np.diff(routes.offsets))
-    time = pa.array(start + np.round(routes.points[:, 0] * 1e6).astype(np.int64)).cast(TIMESTAMP)
-    points = pa.StructArray.from_arrays(
-        [time, pa.array(routes.points[:, 1]), pa.array(routes.points[:, 2])], ["time", "lat", "lon"]
-    )
-    return pa.ListArray.from_arrays(pa.array(routes.offsets.astype(np.int32)), points)
-
-
-def _fix_tables(
-    simulation: Simulation, lives: Lives, trip_after: np.ndarray, routes: Paths, interval: float | None, at_once: int
-) -> tuple[list[pa.Table], np.ndarray]:
-    tables, off = [], [np.empty((0, 3), np.int64)]
-    agents = len(lives.offsets) - 1
-    for first in range(0, agents if interval is not None else 0, at_once):
-        some = _slice(lives, first, min(agents, first + at_once))
-        rows = slice(lives.offsets[first], lives.offsets[min(agents, first + at_once)])
-        fixes = record(
-            some,
-            simulation.city.place,
-            trip_after[rows],
-            routes,
-            float(interval or 0),
-            simulation.days,
-            simulation.seed,
-        )
-        tables.append(_fix_table(simulation, fixes))
-        off.append(fixes.off)
-    return tables, np.concatenate(off)
-
-
-def _slice(lives: Lives, first: int, last: int) -> Lives:
-    rows = slice(lives.offsets[first], lives.offsets[last])
-    return replace(
-        lives,
-        first=lives.first + first,
-        offsets=lives.offsets[first : last + 1] - lives.offsets[first],
-        place=lives.place[rows],
-        arrival=lives.arrival[rows],
-        departure=lives.departure[rows],
-    )
-
-
-def _fix_table(simulation: Simulation, fixes: Fixes) -> pa.Table:
-    return pa.table(
-        {
-            "agent_id": fixes.agent.astype(np.int64),
-            "time": _times(simulation, fixes.second),
-            "lat": fixes.lat,
-            "lon": fixes.lon,
-            "accuracy_m": fixes.accuracy_m,
-        }
-    )
-
-
-def _gap_table(simulation: Simulation, lives: Lives, off: np.ndarray) -> pa.Table:
-    """Absences from the region and switched-off phones."""
-    absent_agent = lives.first + np.repeat(np.arange(len(lives.absent_offsets) - 1), np.diff(lives.absent_offsets))
-    agent, start = np.r_[absent_agent, off[:, 0]], np.r_[lives.absent[:, 0], off[:, 1]]
-    end = np.r_[lives.absent[:, 1], off[:, 2]]
-    cause = np.repeat(["away", "phone off"], [len(absent_agent), len(off)])
-    order = np.lexsort((start, agent))
-    return pa.table(
-        {
-            "agent_id": agent[order].astype(np.int64),
-            "started_at": _times(simulation, start[order]),
-            "finished_at": _times(simulation, end[order]),
-            "cause": pa.array(cause[order].tolist(), pa.string()),
-        }
-    )
-
-
-def _label_table(simulation: Simulation, incidents: list[Incident]) -> pa.Table:
-    def joined(values: list[np.ndarray], kind: type) -> np.ndarray:
-        return np.concatenate([np.empty(0, kind), *values]).astype(kind)
-
-    counts = [int(incident.changed.sum()) for incident in incidents]
-    agent = np.repeat(np.array([incident.agent for incident in incidents], np.int64), counts)
-    arrival = joined([incident.arrival[incident.changed] for incident in incidents], np.int64)
-    departure = joined([incident.departure[incident.changed] for incident in incidents], np.int64)
-    agents, started = pa.array(agent), _times(simulation, arrival)
-    roles = [role for incident in incidents for role in incident.role[incident.changed].tolist()]
-    columns = (
-        event_keys(agents, started) if len(agent) else np.empty(0, np.int64),
-        agents,
-        started,
-        _times(simulation, departure),
-        np.ones(len(agent), bool),
-        pa.array([i.kind for i, count in zip(incidents, counts, strict=True) for _ in range(count)], pa.string()),
-        np.repeat(np.array([incident.recurring for incident in incidents], bool), counts),
-        pa.array(roles, pa.string()),
-    )
-    return pa.table(dict(zip(LABEL_COLUMNS, columns, strict=True)))
-
-
-def _agent_label_table(incidents: list[Incident]) -> pa.Table:
-    return pa.table(
-        {
-            "agent_id": pa.array([incident.agent for incident in incidents], pa.int64()),
-            "anomaly": pa.array([True] * len(incidents), pa.bool_()),
-            "kind": pa.array([incident.kind for incident in incidents], pa.string()),
-            "recurring": pa.array([incident.recurring for incident in incidents], pa.bool_()),
-        }
-    )
-
-
-def _counterfactual(simulation: Simulation, incidents: list[Incident]) -> pa.Table:
-    """The stays of the anomalous days as they would have been."""
-    rows = np.concatenate([np.empty((0, 3), np.int64), *(incident.before for incident in incidents)])
-    agent = np.repeat(
-        np.array([incident.agent for incident in incidents], np.int64), [len(incident.before) for incident in incidents]
-    )
-    return _events(simulation, agent, rows[:, 0], rows[:, 1], rows[:, 2])
-
-
-# ----------------------------------------------------------------------------------------------- calendar
-def _test_day(preset: Preset, days: int) -> int:
-    """The first test day: the preset's, or the same share of another span."""
-    if days < 3:
-        raise ConfigError(f"days: at least three are needed for train, validation and test, got {days}")
-    return (
-        preset.test_day if days == preset.days else min(days - 1, max(2, round(days * preset.test_day / preset.days)))
-    )
-
-
-def _first_midnight(preset: Preset, days: int) -> int:
-    """UTC microseconds of the first midnight; spans that cross a change of the clock are refused."""
-    dates = np.datetime64(preset.first_day.isoformat(), "us") + np.arange(days + 1) * np.timedelta64(1, "D")
-    midnights = localise(pa.chunked_array([pa.array(dates)]), preset.timezone).cast(pa.int64()).to_numpy()
-    changed = np.flatnonzero(np.diff(midnights) != 86_400_000_000)
-    if len(changed):
-        day = preset.first_day + timedelta(days=int(changed[0]))
-        raise ConfigError(f"days: the clock changes in {preset.timezone} on {day}; simulate at most {changed[0]} days")
-    return int(midnights[0])

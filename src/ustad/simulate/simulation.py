@@ -15,10 +15,12 @@ import pyarrow as pa
 from ustad.config import ConfigError
 from ustad.dataset import Dataset
 from ustad.progress import track
-from ustad.simulate.assembly import Part, Simulation, make_part, poi_table, prepare
+from ustad.simulate.assembly import make_part
 from ustad.simulate.city import Ground
 from ustad.simulate.fixes import parse_interval
 from ustad.simulate.presets import Preset, get_preset
+from ustad.simulate.rows import poi_table
+from ustad.simulate.setting import Simulation, prepare
 from ustad.tables import write_json, write_table
 
 AGENTS_A_PART = 1_000
@@ -145,14 +147,15 @@ def _gather(
     make: Callable[[int], tuple[int, dict[str, pa.Table]]], parts: Iterable[int], agents: int, size: int, workers: int
 ) -> tuple[int, dict[str, list[pa.Table]]]:
     """Run the parts, keep their small tables in order of the parts."""
-    events = 0
+    events = done = 0
     small: dict[str, list[pa.Table]] = {name: [] for name in _WHOLE}
     with track("simulating agents", agents) as advance, ThreadPoolExecutor(workers) as pool:
         for count, tables in pool.map(make, parts):
             events += count
             for name, table in tables.items():
                 small[name].append(table)
-            advance(size, f"{events:,} stays")
+            advance(min(size, agents - done), f"{events:,} stays")
+            done += size
     return events, small
 
 
@@ -193,6 +196,3 @@ def _meta(
         "anomalous_share": preset.anomalous_share,
         "osm": osm.name if osm is not None else None,
     }
-
-
-__all__ = ["Part", "simulate", "simulate_tables"]
