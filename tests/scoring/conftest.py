@@ -28,12 +28,8 @@ def make_stays(agents: int = 8, days: int = 14, seed: int = 1) -> pa.Table:
     for agent in range(agents):
         shift = rng.normal(0, 0.02, 2)
         for day in range(days):
-            plan = [
-                ("home", 0, 7),
-                ("work", 8, 9),
-                (str(rng.choice(["shop", "gym", "home"])), 18, 1.5),
-                ("home", 20, 3),
-            ]
+            evening = str(rng.choice(["shop", "gym", "home"]))
+            plan = [("home", 0, 7), ("work", 8, 9), (evening, 18, 1.5), ("home", 20, 3)]
             for word, hour, hours in plan:
                 start = ((FIRST_DAY + day) * 24 + hour) * 3600 + int(rng.normal(0, 600)) * (hour > 0)
                 lat, lon = PLACES[word] + shift + rng.normal(0, 1e-4, 2)

@@ -27,6 +27,7 @@ from ustad.scoring.passes import Passes
 from ustad.scoring.terms import Layout, reduce_term
 
 Precision = Literal["auto", "fp32", "bf16"]
+_SCALARS = ("expected", "error", "loss", "au", "eu")
 
 
 @dataclass(frozen=True)
@@ -87,9 +88,9 @@ def sample(
     budget = budget or Budget.of(tensors.device)
     T = samples if network.config.epistemic else 1
     layout = Layout.of(network.fields, encoder.terms, network.config.aleatoric)
-    out = _empty(layout, len(queries), network, keep_probabilities)
+    out = empty_samples(layout, len(queries), network, keep_probabilities)
     with inference(network, precision, tensors.device), track("sampling", len(queries)) as advance:
-        passes = _passes(network, tensors.device)
+        passes = passes_for(network, tensors.device)
         for part in _partitions(queries, T * network.config.width * 4, budget.embedding_bytes):
             shared = embed_samples(network, tensors, part.events, T, seed, budget.tokens, passes)
             for chosen, slices in part.batches(budget.tokens // T, tensors.device):
@@ -115,7 +116,7 @@ def embed_events(
     budget = budget or Budget.of(tensors.device)
     out = np.zeros((len(queries), network.config.width), np.float32)
     with inference(network, precision, tensors.device), track("embedding", len(queries)) as advance:
-        passes = _passes(network, tensors.device)
+        passes = passes_for(network, tensors.device)
         for part in _partitions(queries, network.config.width * 4, budget.embedding_bytes):
             shared = embed_samples(network, tensors, part.events, 0, 0, budget.tokens, passes)
             together = visible and part.shares_slices
@@ -224,7 +225,7 @@ def inference(network: DualTransformer, precision: Precision, device: torch.devi
         yield
 
 
-def _passes(network: DualTransformer, device: torch.device) -> Passes | None:
+def passes_for(network: DualTransformer, device: torch.device) -> Passes | None:
     """The CPU's own way through the network; a GPU takes the network as it is."""
     return Passes(network) if device.type == "cpu" and not torch.is_autocast_enabled("cpu") else None
 
@@ -286,7 +287,7 @@ def _shown_events(queries: Queries) -> tuple[np.ndarray, np.ndarray]:
 
 
 # -------------------------------------------------------------------------------------------- gathering
-def _empty(layout: Layout, count: int, network: DualTransformer, keep_probabilities: bool) -> Samples:
+def empty_samples(layout: Layout, count: int, network: DualTransformer, keep_probabilities: bool) -> Samples:
     sizes = {f.name: f.size for f in network.fields}
     result = Samples()
     for term in layout.terms:
@@ -314,10 +315,14 @@ def store(
     predictions = network.decode(hidden)
     truth: Features = tensors.features[target]
     with torch.autocast(hidden.device.type, enabled=False):
-        for term in layout.terms:
-            reduced = reduce_term(term, layout, predictions, truth, tensors.key[target], seed)
-            made = out.terms[term.name]
-            for name in ("expected", "error", "loss", "au", "eu", "probabilities", "vector"):
-                column: np.ndarray | None = getattr(made, name)
-                if column is not None:
-                    column[chosen] = getattr(reduced, name).float().cpu().numpy()
+        reduced = [reduce_term(t, layout, predictions, truth, tensors.key[target], seed) for t in layout.terms]
+    scalars = torch.stack([getattr(r, name) for r in reduced for name in _SCALARS])  # one transfer for all
+    lines = iter(scalars.float().cpu().numpy())
+    for term, result in zip(layout.terms, reduced, strict=True):
+        made = out.terms[term.name]
+        for name in _SCALARS:
+            getattr(made, name)[chosen] = next(lines)
+        if made.probabilities is not None and result.probabilities is not None:
+            made.probabilities[chosen] = result.probabilities.float().cpu().numpy()
+        if made.vector is not None and result.vector is not None:
+            made.vector[chosen] = result.vector.float().cpu().numpy()

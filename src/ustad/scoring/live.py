@@ -1,0 +1,280 @@
+"""One event at a time: the live scorer.
+
+In goes an event (a row as a mapping), out comes its row of the score table, as batch scoring with the window `past`
+and calibrated percentiles would give it. State per entity is bounded: the events of its last window. Embeddings of
+those events are kept too, up to a budget over all entities; what was let go is computed again when needed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import torch
+from torch import Tensor
+
+from ustad.events.encoder import EventArrays
+from ustad.events.windows import EventTensors, Queries
+from ustad.scoring.alerts import DEFAULT_P_VALUE, Alerts
+from ustad.scoring.columns import to_arrow
+from ustad.scoring.explain import sentences
+from ustad.scoring.model import ScoringModel, owners, parts_of
+from ustad.scoring.sampling import (
+    Samples,
+    Slices,
+    embed_samples,
+    empty_samples,
+    hidden_at,
+    inference,
+    passes_for,
+    store,
+)
+from ustad.scoring.score import event_columns, judge
+from ustad.scoring.terms import Layout
+from ustad.tables import DataError, as_table
+
+#: With more reference events than this, neighbours are searched approximately (error measured) unless told otherwise.
+APPROXIMATE_ABOVE = 20_000
+_ARRAYS = ("time", "day", "key", "numbers", "categories", "vectors", "missing")
+
+
+@dataclass
+class _State:
+    """The last window of one entity, oldest first."""
+
+    arrays: EventArrays  # its events, at most `max_events`
+    day_position: np.ndarray  # int64, order of each within its own day
+    first_day: int  # of everything ever seen of it
+    seen: int  # events ever seen of it
+    last_row: dict[str, Any] = field(repr=False, default_factory=dict)
+
+
+class LiveScorer:
+    """Causal scores, event by event, for any interleaving of entities.
+
+    >>> scorer = LiveScorer(model)           # doctest: +SKIP
+    >>> scorer.warm(history)                 # doctest: +SKIP
+    >>> scorer.update(stay)["p_value"]       # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        model: ScoringModel,
+        device: torch.device | str = "cpu",
+        p_value: float = DEFAULT_P_VALUE,
+        neighbours: Literal["auto", "exact", "approximate"] = "auto",
+        cache_bytes: int = 256 << 20,
+        reasons: Literal["flagged", "all", "none"] = "flagged",
+    ) -> None:
+        self.model = dataclasses.replace(model, config=model.config.replace({"window.mode": "past"}))
+        self.device, self.p_value, self.reasons = torch.device(device), p_value, reasons
+        network = model.network.to(self.device).eval()
+        self._samples = model.config.scoring.samples if network.config.epistemic else 1
+        self._layout = Layout.of(network.fields, model.encoder.terms, network.config.aleatoric)
+        self._passes = passes_for(network, self.device)
+        self._states: dict[Any, _State] = {}
+        self._embeddings: OrderedDict[int, Tensor] = OrderedDict()  # event key → [T + 1, D]
+        self._kept = max(256, cache_bytes // (4 * network.config.width * (self._samples + 1)))
+        reference = model.neighbours
+        self._approximate = neighbours == "approximate" or (
+            neighbours == "auto" and reference is not None and len(reference) > APPROXIMATE_ABOVE
+        )
+        if self._approximate and reference is not None:
+            reference.approximate()
+
+    # --------------------------------------------------------------------------------------- public
+    def update(self, event: Mapping[str, Any]) -> dict[str, Any]:
+        """Score one event and remember it. Events of one entity must arrive in the order of their times."""
+        table = self._table(event)
+        state = self._remember(table, event)
+        return self._score(state, table.slice(len(table) - 1))
+
+    def warm(self, events: Any) -> int:
+        """Remember events without scoring them (what came before going live); returns how many entities."""
+        table = as_table(events, "context")
+        arrays = self.model.encoder.encode(table)
+        tensors_day = EventTensors(arrays).day_position.numpy()
+        columns = [c for c in table.column_names if c in self._columns]
+        offsets = arrays.offsets
+        for code, entity in enumerate(arrays.entity_ids.tolist()):
+            low, high = int(offsets[code]), int(offsets[code + 1])
+            first = max(low, high - self.model.config.window.max_events)
+            last = table.select(columns).slice(int(arrays.row[high - 1]), 1).to_pylist()[0]
+            part = _cut(arrays, slice(first, high))
+            state = _State(part, tensors_day[first:high], int(arrays.day[low]), high - low, last)
+            self._states[entity] = self._trimmed(state)
+        return len(arrays.entity_ids)
+
+    def forget(self, entity: Any) -> None:
+        """Drop everything held about one entity."""
+        state = self._states.pop(entity, None)
+        for key in state.arrays.key.tolist() if state is not None else ():
+            self._embeddings.pop(key, None)
+
+    def __len__(self) -> int:
+        """Entities that are remembered."""
+        return len(self._states)
+
+    # ---------------------------------------------------------------------------------------- state
+    @property
+    def _columns(self) -> set[str]:
+        schema = self.model.encoder.schema
+        return {*schema.columns, schema.timezone}
+
+    def _table(self, event: Mapping[str, Any]) -> pa.Table:
+        """The event as a table, after its entity's previous one (some features look back at it)."""
+        schema = self.model.encoder.schema
+        entity = event.get(schema.entity)
+        if entity is None or event.get(schema.time) is None:
+            raise DataError(f"an event needs '{schema.entity}' and '{schema.time}'")
+        state = self._states.get(entity)
+        rows = [dict(event)]
+        if state is not None:
+            if event[schema.time] < state.last_row[schema.time]:
+                raise DataError(f"an event arrived before its {schema.entity_word}'s previous one; send them in order")
+            rows.insert(0, {**dict.fromkeys(event), **state.last_row})
+        return pa.Table.from_pylist(rows)
+
+    def _remember(self, table: pa.Table, event: Mapping[str, Any]) -> _State:
+        arrays = self.model.encoder.encode(table)
+        entity = event[self.model.encoder.schema.entity]
+        old = self._states.get(entity)
+        new = _cut(arrays, slice(len(arrays) - 1, None))
+        last = {k: v for k, v in event.items() if k in self._columns}
+        if old is None:
+            state = _State(new, np.zeros(1, np.int64), int(new.day[0]), 1, last)
+        else:
+            day = max(int(new.day[0]), int(old.arrays.day[-1]))  # local dates never fall
+            order = int(old.day_position[-1]) + 1 if day == int(old.arrays.day[-1]) else 0
+            new = dataclasses.replace(new, day=np.array([day], np.int32))
+            joined = _join(old.arrays, new)
+            state = _State(joined, np.append(old.day_position, order), old.first_day, old.seen + 1, last)
+        state = self._trimmed(state)
+        self._states[entity] = state
+        return state
+
+    def _trimmed(self, state: _State) -> _State:
+        """Only what a window that ends with the newest event can show."""
+        window, arrays = self.model.config.window, state.arrays
+        n = len(arrays)
+        if window.unit == "events":
+            first = max(0, n - 1 - window.length)
+        else:
+            first = int(np.searchsorted(arrays.day, arrays.day[-1] - window.length, side="left"))
+        first = max(first, n - window.max_events)
+        if first == 0:
+            return state
+        for key in arrays.key[:first].tolist():
+            self._embeddings.pop(key, None)
+        return dataclasses.replace(
+            state, arrays=_cut(arrays, slice(first, None)), day_position=state.day_position[first:]
+        )
+
+    # -------------------------------------------------------------------------------------- scoring
+    def _score(self, state: _State, shown: pa.Table) -> dict[str, Any]:
+        model, L = self.model, len(state.arrays)
+        tensors = EventTensors(state.arrays, self.device)
+        tensors.day_position = torch.from_numpy(state.day_position).to(self.device)
+        queries = Queries(*(np.array([v], np.int64) for v in (0, L, L - 1)))
+        samples, knn = self._measure(tensors, queries, state.arrays)
+        parts = parts_of(samples, model.scored, knn)
+        judged = judge(model, parts, batch=False)
+        p_value = float(np.power(10.0, judged.log10_p[0]))
+        flags = Alerts(np.array([p_value <= self.p_value]), self.p_value)
+        columns = event_columns(model, shown, state.arrays, queries, samples, parts, judged, flags)
+        window = model.config.window
+        known = state.seen - 1 if window.unit == "events" else int(state.arrays.day[-1]) - state.first_day
+        columns["history_days"] = np.array([min(known, window.length)], np.int32)
+        row = shown.to_pylist()[0] | {k: _plain(v) for k, v in columns.items()}
+        row["reason"] = None
+        if self.reasons == "all" or (self.reasons == "flagged" and bool(flags.flagged[0])):
+            facts = model.history.facts(shown) if model.history is not None else None
+            whole = shown.drop_columns([c for c in shown.column_names if c in columns])
+            for name, values in to_arrow(columns).items():
+                whole = whole.append_column(name, values)
+            row["reason"] = sentences(model.encoder, whole, judged.tails, facts)[0]
+        return row
+
+    def _measure(self, tensors: EventTensors, queries: Queries, arrays: EventArrays) -> tuple[Samples, np.ndarray]:
+        """Samples and neighbour distance of the newest event of one window."""
+        model, T = self.model, self._samples
+        network = model.network
+        visible = model.config.scoring.knn_target == "visible"
+        numbers = [torch.from_numpy(v).to(self.device) for v in (queries.start, *_columns_of(queries))]
+        slices = Slices(*numbers)
+        out = empty_samples(self._layout, 1, network, keep_probabilities=False)
+        knn = np.full(1, np.nan, np.float32)
+        with inference(network, "auto", self.device):
+            shared = self._shared(tensors, arrays)  # [T + 1, L, D]
+            hidden = hidden_at(network, tensors, shared[:T], slices, True, self._passes)
+            store(out, np.array([0]), self._layout, network, tensors, hidden, slices.target, model.config.seed)
+            if model.neighbours is not None:
+                plain = hidden_at(network, tensors, shared[T:], slices, not visible, self._passes)
+                knn = self._distance(plain[0].float().cpu().numpy(), arrays)
+        return out, knn
+
+    def _distance(self, embedding: np.ndarray, arrays: EventArrays) -> np.ndarray:
+        scoring, reference = self.model.config.scoring, self.model.neighbours
+        if reference is None:
+            return np.full(1, np.nan, np.float32)
+        if scoring.knn_scope == "own":
+            return reference.mean_distance(embedding, scoring.neighbours, self.device, owners(arrays)[-1:])
+        if self._approximate:
+            return reference.approximate().distances(embedding, min(scoring.neighbours, len(reference))).mean(axis=1)
+        return reference.mean_distance(embedding, scoring.neighbours, self.device)
+
+    def _shared(self, tensors: EventTensors, arrays: EventArrays) -> Tensor:
+        """Feature-level embeddings of the window under every sample and without dropout: [T + 1, L, D]."""
+        keys = arrays.key.tolist()
+        absent = np.array([i for i, key in enumerate(keys) if key not in self._embeddings], np.int64)
+        if len(absent):
+            model, many = self.model, 1 << 30
+            parts = [
+                embed_samples(model.network, tensors, absent, n, model.config.seed, many, self._passes)
+                for n in (self._samples, 0)
+            ]
+            made = torch.cat(parts)  # [T + 1, absent, D]
+            for j, i in enumerate(absent.tolist()):
+                self._embeddings[keys[i]] = made[:, j].contiguous()
+        for key in keys:
+            self._embeddings.move_to_end(key)
+        shared = torch.stack([self._embeddings[key] for key in keys], dim=1)
+        while len(self._embeddings) > self._kept:
+            self._embeddings.popitem(last=False)
+        return shared
+
+
+def _columns_of(queries: Queries) -> tuple[np.ndarray, ...]:
+    return queries.start, queries.stop, queries.target
+
+
+def _cut(arrays: EventArrays, rows: slice) -> EventArrays:
+    """Some events of one entity, on their own."""
+    held = {name: getattr(arrays, name)[rows] for name in _ARRAYS}
+    n = len(held["time"])
+    entity = arrays.entity[rows]
+    return EventArrays(
+        fields=arrays.fields,
+        entity_ids=arrays.entity_ids[entity[:1]] if n else arrays.entity_ids[:0],
+        entity=np.zeros(n, np.int32),
+        row=np.arange(n),
+        **held,
+    )
+
+
+def _join(old: EventArrays, new: EventArrays) -> EventArrays:
+    held = {name: np.concatenate([getattr(old, name), getattr(new, name)]) for name in _ARRAYS}
+    n = len(held["time"])
+    return EventArrays(old.fields, old.entity_ids, np.zeros(n, np.int32), row=np.arange(n), **held)
+
+
+def _plain(values: Any) -> Any:
+    """The one value of a column as Python has it; None where it is not a number."""
+    value = values[0]
+    value = value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
+    return None if isinstance(value, float) and value != value else value
