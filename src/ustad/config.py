@@ -131,7 +131,7 @@ class TrainingConfig:
     max_minutes: float = setting(0.0, "stop after this much wall time; 0: no limit")
     validation_share: float = setting(0.1, "share of the early-stopping agents that each epoch is validated on")
     precision: Literal["auto", "fp32", "bf16"] = setting("auto", "auto: bf16 on a GPU that has it, else fp32")
-    compile: Literal["auto", "on", "off"] = setting("auto", "torch.compile; auto: on a GPU only")
+    compile: Literal["auto", "on", "off"] = setting("auto", "torch.compile; auto: on a GPU, where the run is long enough to pay for it")
     robust: float = setting(0.0, "share of the worst-fitting windows left out of each step, against dirty data")
     checkpoint_minutes: float = setting(1.0, "write a checkpoint at least this often when a directory is given")
 
