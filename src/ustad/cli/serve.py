@@ -1,0 +1,79 @@
+"""`ustad serve`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ustad.cli.shared import DeviceOption, err, out
+from ustad.tables import DataError
+
+EXTRA = "the service needs more libraries; install them with: pip install 'ustad[service]'"
+
+
+def serve(
+    target: Annotated[Path, typer.Argument(help="A model directory, or a finished run such as runs/demo.")],
+    store: Annotated[
+        str | None, typer.Option("--store", help="sqlite:///FILE or postgresql://USER@HOST/NAME; a file by default.")
+    ] = None,
+    host: Annotated[str, typer.Option("--host", help="Beyond loopback only with a key.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", help="Where to listen.")] = 8350,
+    keep: Annotated[str | None, typer.Option("--keep", help="Delete events older than this: 90d, 12w, 36h.")] = None,
+    alerts_per_day: Annotated[float, typer.Option("--alerts-per-day", help="Live: about this many alerts a day.")] = 20,
+    tiles: Annotated[str, typer.Option("--tiles", help="URL of raster map tiles with {z}/{x}/{y}.")] = "",
+    pois: Annotated[Path | None, typer.Option("--pois", help="POIs that name the places of live fixes.")] = None,
+    timezone: Annotated[str | None, typer.Option("--timezone", help="The zone of stays that carry none.")] = None,
+    lateness: Annotated[float, typer.Option("--lateness", help="Fixes may be late by so many seconds.")] = 0.0,
+    create_key: Annotated[str | None, typer.Option("--create-key", help="Make a key of this name and exit.")] = None,
+    roles: Annotated[str, typer.Option("--roles", help="Of the new key: ingest, read, verdict, admin.")] = "read",
+    remove_key: Annotated[
+        str | None, typer.Option("--remove-key", help="Remove the key of this name and exit.")
+    ] = None,
+    device: DeviceOption = "auto",
+) -> None:
+    """Score events as they come and show the analyst's page; or show a finished run.
+
+    Example: `ustad serve runs/demo` or `ustad serve runs/demo/model --store sqlite:///live.db`
+    """
+    try:
+        from ustad.service.app import serve as run_service
+        from ustad.service.keys import create_key as make_key
+        from ustad.service.keys import remove_key as drop_key
+        from ustad.service.settings import days_of
+        from ustad.service.store import Store
+    except ImportError as error:
+        raise DataError(EXTRA) from error
+
+    settings = settings_for(
+        target, store, host=host, port=port, tiles=tiles, device=device, pois=pois, timezone=timezone,
+        alerts_per_day=alerts_per_day, lateness_s=lateness, keep_days=days_of(keep) if keep else 0.0,
+    )  # fmt: skip
+    if create_key is not None:
+        key = make_key(Store(settings.store), create_key, [r.strip() for r in roles.split(",") if r.strip()])
+        err.print("This key is shown once; only its hash is stored.", highlight=False)
+        typer.echo(key)
+        return
+    if remove_key is not None:
+        drop_key(Store(settings.store), remove_key)
+        out.print(f"the key '{remove_key}' is void", highlight=False)
+        return
+    address = f"http://{'localhost' if settings.is_loopback else host}:{port}"
+    run_service(settings, lambda: out.print(f"ready: {address}  (stop with Ctrl-C)", highlight=False))
+
+
+def settings_for(target: Path, store: str | None, **more: object):  # type: ignore[no-untyped-def]  # the service is optional
+    """Settings for a model directory or a finished run, each with its own store by default."""
+    from ustad.service.runs import fingerprint, scores_directory
+    from ustad.service.settings import Settings
+
+    if (target / "manifest.json").exists():
+        return Settings(model=target, store=store or "sqlite:///ustad.db", **more)  # type: ignore[arg-type]  # options by name
+    if scores_directory(target) is None:
+        raise DataError(
+            f"{target}: neither a model directory nor a finished run; make one with `ustad train` or `ustad demo`"
+        )
+    model = target / "model" if (target / "model" / "manifest.json").exists() else None
+    default = f"sqlite:///{target / f'service-{fingerprint(target)[:8]}.db'}"
+    return Settings(run=target, model=model, store=store or default, **more)  # type: ignore[arg-type]  # options by name

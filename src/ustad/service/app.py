@@ -1,0 +1,164 @@
+"""The application: everything a running service holds, put together, and the server around it.
+
+`create_app(settings)` opens the store, loads the model, and returns a FastAPI application; `serve(settings)` runs it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.staticfiles import StaticFiles
+
+from ustad import __version__
+from ustad.config import ConfigError
+from ustad.schema import EventSchema
+from ustad.service import errors
+from ustad.service.extraction import Extraction
+from ustad.service.guard import Guard, content_policy
+from ustad.service.intake import Intake
+from ustad.service.keys import Keys
+from ustad.service.metrics import Metrics
+from ustad.service.pipeline import Pipeline, Scorer
+from ustad.service.routes_ingest import ingest_routes
+from ustad.service.routes_page import WEB, page_routes
+from ustad.service.routes_read import read_routes
+from ustad.service.routes_verdict import verdict_routes
+from ustad.service.runs import import_run, run_schema
+from ustad.service.settings import Settings
+from ustad.service.store import Store, now
+
+log = logging.getLogger("ustad.service")
+RETENTION_S = 600.0
+MICROSECONDS_PER_DAY = 86_400_000_000
+
+
+class Service:
+    """What the routes share. Without a scorer a finished run is shown and nothing new is taken."""
+
+    def __init__(self, settings: Settings, store: Store, scorer: Scorer | None, schema: EventSchema) -> None:
+        self.settings, self.store, self.scorer, self.schema = settings, store, scorer, schema
+        self.keys = Keys(store, open_without=settings.is_loopback)
+        self.pipeline: Pipeline | None = None
+        self.intake: Intake | None = None
+        self.metrics = Metrics(lambda: self.intake.depth if self.intake else 0)
+        self.listeners: set[asyncio.Event] = set()
+        self.stopping = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        if scorer is not None:
+            config = getattr(scorer, "extraction", None)
+            extraction = Extraction(store, config, settings.lateness_s) if config is not None else None
+            self.pipeline = Pipeline(store, scorer, extraction)
+            self.intake = Intake(self.pipeline, settings.micro_batch, settings.max_queue, self._scored)
+
+    @property
+    def local_only(self) -> bool:
+        return self.settings.is_loopback and not self.keys.all()
+
+    def _scored(self, size: int, seconds: float, alerts: list[int]) -> None:
+        """Called in the scoring thread after every micro-batch."""
+        self.metrics.batch(size, seconds, len(alerts))
+        if alerts:
+            self.wake()
+
+    def wake(self) -> None:
+        """Tell every open stream to look for new alerts."""
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._wake_all)
+
+    def _wake_all(self) -> None:
+        for listener in list(self.listeners):
+            listener.set()
+
+    async def run(self) -> AsyncIterator[None]:
+        """Between start and stop of the server."""
+        self._loop = asyncio.get_running_loop()
+        if self.intake is not None:
+            self.intake.start()
+        retention = asyncio.create_task(self._retain()) if self.settings.keep_days else None
+        yield
+        self.stopping = True
+        self.wake()
+        if retention is not None:
+            retention.cancel()
+        if self.intake is not None:
+            await asyncio.to_thread(self.intake.stop)
+        self.store.close()
+
+    async def _retain(self) -> None:
+        while True:
+            await asyncio.to_thread(self.expire)
+            await asyncio.sleep(RETENTION_S)
+
+    def expire(self) -> int:
+        """Delete what is older than the settings keep."""
+        before = now() - round(self.settings.keep_days * MICROSECONDS_PER_DAY)
+        count = self.store.expire(before)
+        if count:
+            log.info("retention: %d events deleted", count)
+        return count
+
+
+def create_app(settings: Settings, scorer: Scorer | None = None) -> FastAPI:
+    """The application for these settings; `scorer` takes the place of the settings' model."""
+    store = Store(settings.store)
+    schema = import_run(store, settings.run) if settings.run else None
+    if scorer is None and settings.model is not None:
+        from ustad.service.live import ModelScorer
+
+        scorer = ModelScorer.load(settings)
+    if scorer is not None:
+        schema = scorer.schema
+    service = Service(settings, store, scorer, schema or run_schema(store))
+    if not settings.is_loopback and not service.keys.all():
+        store.close()
+        raise ConfigError(
+            f"refusing to listen on {settings.host} without a key; make one with --create-key NAME, "
+            "or listen on 127.0.0.1"
+        )
+    return build(service)
+
+
+def build(service: Service) -> FastAPI:
+    """Routes and layers around a service."""
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        async for _ in service.run():
+            yield
+
+    app = FastAPI(
+        title="ustad", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None,
+        description="Scores events as they come, keeps alerts and verdicts. Every error has one shape; "
+        "keys go into the header `Authorization: Bearer KEY`.",
+    )  # fmt: skip
+    app.state.service = service
+    errors.install(app)
+    app.include_router(read_routes())
+    app.include_router(verdict_routes())
+    if service.intake is not None:
+        app.include_router(ingest_routes(service.schema))
+    app.include_router(page_routes(service.settings))
+    app.mount("/static", StaticFiles(directory=WEB), name="static")
+    app.add_middleware(
+        Guard, max_body=service.settings.max_body_bytes, policy=content_policy(service.settings.tiles),
+        metrics=service.metrics, keys=service.keys, local_only=lambda: service.local_only,
+    )  # fmt: skip
+    return app
+
+
+def serve(settings: Settings, started: Callable[[], Any] = lambda: None) -> None:
+    """Run until interrupted. `started` is called once everything is loaded, before the first request."""
+    import uvicorn
+
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    app = create_app(settings)
+    started()
+    uvicorn.run(
+        app, host=settings.host, port=settings.port, log_level="warning", access_log=False, server_header=False,
+        timeout_graceful_shutdown=5, limit_concurrency=1000,
+    )  # fmt: skip

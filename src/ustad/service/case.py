@@ -1,0 +1,196 @@
+"""One case opened: an event's features expected beside observed, its nearest known events, and the agent's habits.
+
+In: an open connection, the schema, an event or an agent. Out: plain dictionaries for the page. At most
+`HISTORY` events of an agent are looked at.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from sqlalchemy import Connection, select
+
+from ustad.clock import DAY_NAMES, local_time
+from ustad.geo import haversine_km
+from ustad.schema import EventSchema, Feature
+from ustad.service import records as r
+from ustad.service.queries import E, events_by_key, iso
+from ustad.tables import TIMESTAMP
+
+HISTORY = 5_000
+PLACES = 40
+DEGREES = 3  # decimals that make one place of events without a POI, about 100 m
+
+
+def event_detail(connection: Connection, schema: EventSchema, key: int) -> dict[str, Any] | None:
+    """The event, its features, habits at its hour and weekday, and the nearest known events; none where unknown."""
+    found = events_by_key(connection, [key])
+    if not found:
+        return None
+    row = connection.execute(select(r.events).where(E.key == key)).mappings().one()
+    text = connection.execute(select(r.details.c.content).where(r.details.c.key == key)).scalar()
+    content = json.loads(text) if text else {}
+    past = [e for e in history(connection, row["agent"]) if e["started_at"] < row["started_at"]]
+    return {
+        "event": found[0],
+        "features": _features(schema, row, content),
+        "knn": {"distance": content.get("knn"), "pct": content.get("pct_knn")},
+        "history_days": content.get("history_days"),
+        "nearest": _nearest(row, past),
+        "usually": _usually(row, past),
+        "verdicts": _verdicts(connection, key),
+    }
+
+
+def history(connection: Connection, agent: str) -> list[Any]:
+    """The agent's latest events, newest first, as rows."""
+    query = select(r.events).where(E.agent == agent).order_by(E.started_at.desc()).limit(HISTORY)
+    return list(connection.execute(query).mappings())
+
+
+# ----------------------------------------------------------------------------------------------- features
+def _features(schema: EventSchema, row: Any, content: dict[str, Any]) -> list[dict[str, Any]]:
+    terms = content.get("terms", {})
+    made = []
+    for feature in schema.features:
+        parts = [terms[t.name] for t in feature.terms() if t.name in terms]
+        if parts:
+            made.append({**_feature(feature, parts, content), "observed": _observed(feature, row, content)})
+    total = sum(f["surprise"] for f in made if f["scored"]) or 1.0
+    for f in made:
+        f["share"] = f["surprise"] / total if f["scored"] else 0.0
+    return made
+
+
+def _feature(feature: Feature, parts: list[dict[str, Any]], content: dict[str, Any]) -> dict[str, Any]:
+    """One feature of one or (a place) two terms: the larger percentile, the sum of the losses."""
+    pct = max((p["pct"] for p in parts if p.get("pct") is not None), default=None)
+    made: dict[str, Any] = {
+        "name": feature.name, "label": feature.label, "display": feature.display, "unit": feature.unit,
+        "kind": feature.kind, "scored": feature.scored, "pct": pct, "surprise": _surprise(pct),
+        "period": feature.period or None,
+    }  # fmt: skip
+    for name in ("loss", "au", "eu"):
+        values = [p[name] for p in parts if p.get(name) is not None]
+        made[name] = sum(values) if values else None
+    if feature.kind == "place":
+        errors: list[Any] = [p.get("error") for p in parts]
+        spreads: list[Any] = [p.get("spread") for p in parts]
+        made["expected"] = {"lat": content.get("expected_lat"), "lon": content.get("expected_lon")}
+        made["error"] = math.hypot(*errors) if all(v is not None for v in errors) else None
+        made["spread"] = spreads if all(v is not None for v in spreads) else None
+    else:
+        made |= {name: parts[0].get(name) for name in ("expected", "error", "spread")}
+    return made
+
+
+def _surprise(pct: float | None) -> float:
+    """−log10 of the share of usual events that are at least as far out."""
+    return 0.0 if pct is None else -math.log10(max(1.0 - pct, 1e-6))
+
+
+def _observed(feature: Feature, row: Any, content: dict[str, Any]) -> Any:
+    if feature.kind == "place":
+        return {"lat": row["lat"], "lon": row["lon"]}
+    if feature.kind == "vector":
+        return None
+    source = feature.source[0]
+    if not source.startswith("@"):
+        return row["category"] if feature.kind == "categorical" else content.get("given", {}).get(source)
+    clock = local_time(pa.array([row["started_at"]], pa.int64()).cast(TIMESTAMP), row["timezone"])
+    values = {
+        "@minute_of_day": float(clock.minute[0]), "@weekday": DAY_NAMES[int(clock.weekday[0])],
+        "@month": int(clock.month[0]), "@duration": (row["finished_at"] - row["started_at"]) / 60e6,
+    }  # fmt: skip
+    return values.get(source)
+
+
+# ------------------------------------------------------------------------------------------ what is usual
+def _columns(events: list[Any]) -> dict[str, np.ndarray]:
+    """Local minute and weekday, duration and place of events, as arrays."""
+    start = np.array([e["started_at"] for e in events], np.int64)
+    zones = pa.array([e["timezone"] for e in events], pa.string())
+    clock = local_time(pa.array(start).cast(TIMESTAMP), zones)
+    numbers = {n: np.array([np.nan if e[n] is None else e[n] for e in events], float) for n in ("lat", "lon")}
+    minutes = (np.array([e["finished_at"] for e in events], np.int64) - start) / 60e6
+    return {"minute": clock.minute, "weekday": clock.weekday, "duration": minutes, **numbers}
+
+
+def _nearest(row: Any, past: list[Any], wanted: int = 3) -> list[dict[str, Any]]:
+    """The agent's earlier events nearest in place (km), start (hours) and duration (hours, logarithmic)."""
+    if not past:
+        return []
+    one, all_ = _columns([row]), _columns(past)
+    apart = np.abs(all_["minute"] - one["minute"])
+    hours = np.minimum(apart, 1440 - apart) / 60
+    longer = np.abs(np.log1p(all_["duration"] / 60) - np.log1p(one["duration"] / 60))
+    km = haversine_km(one["lat"], one["lon"], all_["lat"], all_["lon"])
+    order = np.argsort(np.nan_to_num(km, nan=0.0) + hours + 2 * longer, kind="stable")[:wanted]
+    return [
+        {
+            "id": str(past[i]["key"]), "started_at": iso(past[i]["started_at"]), "timezone": past[i]["timezone"],
+            "finished_at": iso(past[i]["finished_at"]), "category": past[i]["category"],
+            "km": None if math.isnan(km[i]) else round(float(km[i]), 2), "hours": round(float(hours[i]), 1),
+        }
+        for i in order
+    ]  # fmt: skip
+
+
+def _usually(row: Any, past: list[Any]) -> dict[str, Any]:
+    """What the agent did on earlier days of the same weekday at the hour this event began, by category."""
+    if not past:
+        return {"weekday": None, "minute": None, "days": 0, "what": []}
+    one, all_ = _columns([row]), _columns(past)
+    minute, weekday = float(one["minute"][0]), int(one["weekday"][0])
+    since = minute - all_["minute"] + 1440 * ((weekday - all_["weekday"]) % 7)
+    covers = (since >= 0) & (since < all_["duration"])
+    counts = Counter(past[i]["category"] or "unknown" for i in np.flatnonzero(covers))
+    days = int(covers.sum())
+    what = [{"category": name, "days": n, "share": n / days} for name, n in counts.most_common(5)]
+    return {"weekday": DAY_NAMES[weekday], "minute": minute, "days": days, "what": what}
+
+
+def _verdicts(connection: Connection, key: int) -> list[dict[str, Any]]:
+    query = select(r.verdicts).where(r.verdicts.c.key == key).order_by(r.verdicts.c.id.desc()).limit(20)
+    return [
+        {"verdict": v.verdict, "reason": v.reason, "note": v.note, "by": v.given_by, "at": iso(v.given_at),
+         "until": iso(v.expires_at) if v.expires_at is not None else None}
+        for v in connection.execute(query)
+    ]  # fmt: skip
+
+
+def usual_places(connection: Connection, agent: str) -> list[dict[str, Any]]:
+    """The agent's places by visits: where, how often, how long, mostly as what."""
+    groups: dict[Any, list[Any]] = {}
+    for event in history(connection, agent):
+        if event["lat"] is not None and event["lon"] is not None:
+            spot = (round(event["lat"], DEGREES), round(event["lon"], DEGREES))
+            groups.setdefault(event["poi_id"] or spot, []).append(event)
+    made = []
+    for visits in groups.values():
+        categories = Counter(v["category"] or "unknown" for v in visits)
+        made.append({
+            "lat": float(np.mean([v["lat"] for v in visits])), "lon": float(np.mean([v["lon"] for v in visits])),
+            "visits": len(visits), "category": categories.most_common(1)[0][0],
+            "hours": round(sum(v["finished_at"] - v["started_at"] for v in visits) / 3.6e9, 1),
+        })  # fmt: skip
+    return sorted(made, key=lambda p: -p["visits"])[:PLACES]
+
+
+def movements(connection: Connection, agent: str, first: int, last: int, limit: int) -> dict[str, Any]:
+    """Trips and gaps that touch [first, last)."""
+    made: dict[str, Any] = {}
+    for name, table in (("trips", r.trips), ("gaps", r.gaps)):
+        query = select(table).where(table.c.agent == agent, table.c.started_at < last, table.c.finished_at >= first)
+        rows = connection.execute(query.order_by(table.c.started_at).limit(limit)).mappings()
+        made[name] = [
+            {"started_at": iso(row["started_at"]), "finished_at": iso(row["finished_at"]),
+             **({"path": json.loads(row["path"])} if name == "trips" else {})}
+            for row in rows
+        ]  # fmt: skip
+    return made

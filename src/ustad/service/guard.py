@@ -1,0 +1,165 @@
+"""What every request passes first: limits on the body, the Host header, security headers, a log without identities.
+
+A plain ASGI layer around the application: a request without a valid key is answered before its body is read, and
+bodies that claim no length are counted too.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from ustad.service.errors import UnauthorizedError, content
+from ustad.service.keys import Keys, key_in
+from ustad.service.login import login_page
+from ustad.service.metrics import Metrics
+
+log = logging.getLogger("ustad.service.access")
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+LOCAL_NAMES = {"localhost", "127.0.0.1", "[::1]", "testserver"}
+OPEN_PATHS = {"/healthz", "/readyz", "/login"}
+METHODS = {"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE"}
+
+
+def content_policy(tiles: str) -> str:
+    """Nothing but the service's own files, and images of the tile server where one is given."""
+    origin = "/".join(tiles.split("/")[:3]) if tiles.startswith(("http://", "https://")) else ""
+    images = f"'self' data: blob: {origin}".strip()
+    connect = f"'self' {origin}".strip()
+    return (
+        f"default-src 'none'; script-src 'self'; style-src 'self'; img-src {images}; connect-src {connect}; "
+        "worker-src 'self'; font-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+    )
+
+
+class Guard:
+    """Wraps the application. `local_only`: no key is set, so only names of this machine are answered (a web page
+    elsewhere cannot point its own name at the service)."""
+
+    def __init__(
+        self, app: Any, max_body: int, policy: str, metrics: Metrics, keys: Keys, local_only: Callable[[], bool]
+    ) -> None:
+        self.app, self._max_body, self._metrics, self._keys, self._local_only = app, max_body, metrics, keys, local_only
+        self._headers = [
+            (b"content-security-policy", policy.encode()),
+            (b"x-content-type-options", b"nosniff"),
+            (b"x-frame-options", b"DENY"),
+            (b"referrer-policy", b"no-referrer"),
+            (b"cross-origin-opener-policy", b"same-origin"),
+            (b"cross-origin-resource-policy", b"same-origin"),
+            (b"permissions-policy", b"geolocation=(), camera=(), microphone=()"),
+        ]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        began, status = time.perf_counter(), 0
+
+        async def answer(message: MutableMapping[str, Any]) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                present = {name.lower() for name, _ in message["headers"]}
+                message["headers"] = [*message["headers"], *(h for h in self._headers if h[0] not in present)]
+                if b"cache-control" not in present:
+                    keep = b"no-cache" if scope["path"].startswith("/static/") else b"no-store"
+                    message["headers"].append((b"cache-control", keep))
+            await send(message)
+
+        try:
+            await self._checked(scope, receive, answer)
+        finally:
+            self._note(scope, status, time.perf_counter() - began)
+
+    async def _checked(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = dict(scope["headers"])
+        if self._local_only() and _host(headers) not in LOCAL_NAMES:
+            await _refuse(send, 421, "this service answers only to names of its own machine while it has no key")
+            return
+        if scope["path"] not in OPEN_PATHS:
+            try:
+                scope["ustad.caller"] = self._keys.caller(key_in(headers))
+            except UnauthorizedError as error:
+                await _unauthorized(send, scope, error)
+                return
+        claimed = headers.get(b"content-length", b"0")
+        too_large = f"the body is larger than {self._max_body:,} bytes; send smaller batches"
+        if not claimed.isdigit() or int(claimed) > self._max_body:
+            await _refuse(send, 413, too_large)
+            return
+        body = await _read(receive, self._max_body)
+        if body is None:
+            await _refuse(send, 413, too_large)
+            return
+        await self.app(scope, _replay(body, receive), send)
+
+    def _note(self, scope: Scope, status: int, seconds: float) -> None:
+        route = getattr(scope.get("route"), "path", "unknown")
+        method = scope["method"] if scope["method"] in METHODS else "OTHER"
+        self._metrics.request(route, method, status, seconds)
+        log.info("%s %s %d %.1f ms", method, route, status, 1000 * seconds)
+
+
+def _host(headers: dict[bytes, bytes]) -> str:
+    host = headers.get(b"host", b"").decode("latin-1")
+    return host[: host.index("]") + 1] if host.startswith("[") and "]" in host else host.partition(":")[0]
+
+
+async def _read(receive: Receive, limit: int) -> bytes | None:
+    """The whole body, or none when it is larger than the limit."""
+    parts: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return b"".join(parts)
+        part = message.get("body", b"")
+        size += len(part)
+        if size > limit:
+            return None
+        parts.append(part)
+        if not message.get("more_body", False):
+            return b"".join(parts)
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """A receive that gives the body once, then what really comes (a disconnect)."""
+    given = False
+
+    async def again() -> MutableMapping[str, Any]:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return again
+
+
+async def _unauthorized(send: Send, scope: Scope, error: UnauthorizedError) -> None:
+    """The one error shape; a browser that opens the page is asked for the key instead."""
+    accepts = dict(scope["headers"]).get(b"accept", b"")
+    if scope["method"] == "GET" and b"text/html" in accepts:
+        body, policy = login_page()
+        await _send(send, 401, body, [(b"content-type", b"text/html"), (b"content-security-policy", policy)])
+        return
+    challenge = error.headers["WWW_Authenticate"].encode()
+    await _refuse(send, error.status, error.message, [(b"www-authenticate", challenge)])
+
+
+async def _refuse(send: Send, status: int, message: str, more: list[tuple[bytes, bytes]] | None = None) -> None:
+    headers = [(b"content-type", b"application/json"), *(more or [])]
+    await _send(send, status, json.dumps(content(status, message)).encode(), headers)
+
+
+async def _send(send: Send, status: int, body: bytes, headers: list[tuple[bytes, bytes]]) -> None:
+    headers = [*headers, (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

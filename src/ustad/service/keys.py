@@ -1,0 +1,127 @@
+"""Bearer keys with roles. A key is shown once when it is made; the store holds only its SHA-256.
+
+A key is 256 random bits, so a plain hash cannot be guessed back; comparison takes the same time for every key.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from fastapi import Request
+from sqlalchemy import delete, insert, select
+
+from ustad.service import records as r
+from ustad.service.errors import ForbiddenError, UnauthorizedError
+from ustad.service.store import Store, now
+from ustad.tables import DataError
+
+ROLES = ("ingest", "read", "verdict", "admin")
+COOKIE = "ustad_key"
+PREFIX = "ustad_"
+REFRESH_S = 2.0
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Who asks, and what they may do."""
+
+    name: str
+    roles: frozenset[str]
+
+
+#: Whoever can reach a service without keys: it listens on loopback only.
+LOCAL = Caller("local", frozenset(ROLES))
+
+
+class Keys:
+    """The keys of a store, read again every few seconds so that a new or removed one counts soon."""
+
+    def __init__(self, store: Store, open_without: bool) -> None:
+        """`open_without`: whether everybody may do everything while there is no key; on loopback only."""
+        self._store, self._open, self._lock = store, open_without, threading.Lock()
+        self._read_at = -REFRESH_S
+        self._keys: list[tuple[str, Caller]] = []
+
+    def all(self) -> list[tuple[str, Caller]]:
+        """Digest and caller of every key."""
+        with self._lock:
+            if time.monotonic() - self._read_at >= REFRESH_S:
+                with self._store.reading() as connection:
+                    rows = connection.execute(select(r.access_keys)).all()
+                self._keys = [(k.digest, Caller(k.name, frozenset(k.roles.split(",")))) for k in rows]
+                self._read_at = time.monotonic()
+            return self._keys
+
+    def caller(self, key: str | None) -> Caller:
+        """Whose key this is; on loopback, without any key in the store, everybody is `local`."""
+        known = self.all()
+        if not known and self._open:
+            return LOCAL
+        if not key:
+            raise UnauthorizedError("a key is needed: send 'Authorization: Bearer KEY'", WWW_Authenticate="Bearer")
+        found, sent = None, digest(key)
+        for stored, caller in known:  # every key is compared, so that time tells nothing
+            if hmac.compare_digest(stored, sent):
+                found = caller
+        if found is None:
+            raise UnauthorizedError("the key is not known", WWW_Authenticate='Bearer error="invalid_token"')
+        return found
+
+
+def digest(key: str) -> str:
+    return hashlib.sha256(key.encode()).hexdigest()
+
+
+def key_in(headers: Mapping[bytes, bytes]) -> str | None:
+    """The key of the Authorization header, or of the page's cookie."""
+    scheme, _, value = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
+    if scheme.lower() == "bearer" and value.strip():
+        return value.strip()
+    for part in headers.get(b"cookie", b"").decode("latin-1").split(";"):
+        name, _, content = part.strip().partition("=")
+        if name == COOKIE:
+            return content
+    return None
+
+
+def needs(role: str) -> Callable[[Request], Caller]:
+    """A dependency of FastAPI: the caller, whom the guard has found, and who must have this role."""
+
+    def check(request: Request) -> Caller:
+        caller: Caller = request.scope["ustad.caller"]
+        if role not in caller.roles:
+            raise ForbiddenError(f"this key may not do that; it needs the role '{role}'")
+        return caller
+
+    return check
+
+
+def create_key(store: Store, name: str, roles: list[str]) -> str:
+    """A new key, to be shown once. An existing name gets a new key; the old one is void."""
+    unknown = [role for role in roles if role not in ROLES]
+    if unknown or not roles:
+        raise DataError(f"roles are {', '.join(ROLES)}, got '{', '.join(unknown)}'")
+    if not name or len(name) > 128:
+        raise DataError("a key needs a name of at most 128 characters")
+    key = PREFIX + secrets.token_urlsafe(32)
+    with store.writing() as connection:
+        connection.execute(delete(r.access_keys).where(r.access_keys.c.name == name))
+        connection.execute(
+            insert(r.access_keys).values(
+                name=name, roles=",".join(dict.fromkeys(roles)), digest=digest(key), created_at=now()
+            )
+        )
+    return key
+
+
+def remove_key(store: Store, name: str) -> None:
+    with store.writing() as connection:
+        found = connection.execute(delete(r.access_keys).where(r.access_keys.c.name == name)).rowcount
+    if not found:
+        raise DataError(f"there is no key named '{name}'")

@@ -1,0 +1,185 @@
+"""The model behind the service: scores events as they come, each by what its agent did before and nothing later.
+
+In: finished events. Out: their rows of the score table. The recent events of each agent are held here, read from the
+store when an agent comes that is not held, and dropped for the agents that were quiet longest. A few events go
+through the live scorer one by one, a larger micro-batch through the batch scoring with the same window: both give
+the same scores.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import OrderedDict
+from collections.abc import Sequence
+from datetime import date
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ustad.config import ExtractionConfig
+from ustad.detector import Detector
+from ustad.mobility.columns import Reading
+from ustad.mobility.places import PoiIndex, join_pois, read_pois
+from ustad.mobility.timezones import with_timezone
+from ustad.schema import EventSchema
+from ustad.scoring.alerts import AlertRule
+from ustad.scoring.live import LiveScorer
+from ustad.scoring.model import ScoringModel
+from ustad.scoring.score import score_events
+from ustad.service.queries import CONTEXT_EVENTS
+from ustad.service.settings import Settings
+from ustad.tables import DataError
+
+ONE_BY_ONE = 2  # up to so many events the live scorer is faster than a batch
+RAREST = 1e-9
+
+
+class ModelScorer:
+    """A loaded detector with the recent events of the agents it has met."""
+
+    def __init__(self, detector: Detector, settings: Settings) -> None:
+        if detector.model is None:
+            raise DataError("the model is not fitted; make one with `ustad train`")
+        self.schema: EventSchema = detector.schema
+        mobile = self.schema.name == "mobility"
+        self.extraction: ExtractionConfig | None = detector.config.extraction if mobile else None
+        self._detector, self._settings = detector, settings
+        self._model = causal(detector.model)
+        self._p_value = alert_share(detector.facts, settings.alerts_per_day)
+        self._live = LiveScorer(self._model, detector.device, p_value=self._p_value)
+        self._zone = settings.timezone or only_zone(detector.facts)
+        self._pois = PoiIndex(read_pois(settings.pois)) if settings.pois else None
+        self._recent: OrderedDict[str, pa.Table] = OrderedDict()
+        self._in_live: set[str] = set()
+
+    @classmethod
+    def load(cls, settings: Settings) -> ModelScorer:
+        if settings.model is None:
+            raise DataError("a model directory is needed to score")
+        return cls(Detector.load(settings.model, device=settings.device), settings)
+
+    # ------------------------------------------------------------------------------------------ memory
+    def missing(self, agents: Sequence[str]) -> list[str]:
+        return [agent for agent in agents if agent not in self._recent]
+
+    def remember(self, agents: Sequence[str], context: pa.Table) -> None:
+        """Take over the recent events of these agents, read from the store."""
+        names = context[self.schema.entity]
+        for agent in agents:
+            self._recent[agent] = context.filter(pc.equal(names, agent))
+
+    def forget(self, agents: Sequence[str]) -> None:
+        for agent in agents:
+            self._recent.pop(agent, None)
+            self._leave_live(agent)
+
+    def _hold(self, events: pa.Table) -> None:
+        """Add scored events to what is held; let go of the agents that were quiet longest."""
+        names = events[self.schema.entity]
+        for agent in pc.unique(names).to_pylist():
+            both = pa.concat_tables([self._recent[agent], events.filter(pc.equal(names, agent))])
+            self._recent[agent] = both.slice(max(0, both.num_rows - CONTEXT_EVENTS)).combine_chunks()
+            self._recent.move_to_end(agent)
+        while len(self._recent) > self._settings.max_live_agents:
+            agent, _ = self._recent.popitem(last=False)
+            self._leave_live(agent)
+
+    def _leave_live(self, agent: str) -> None:
+        if agent in self._in_live:
+            self._live.forget(agent)
+            self._in_live.discard(agent)
+
+    # ----------------------------------------------------------------------------------------- scoring
+    def score(self, events: pa.Table) -> pa.Table:
+        """Rows of the score table of the same events, in the same order."""
+        events = self._complete(events)
+        scored = self._one_by_one(events) if events.num_rows <= ONE_BY_ONE else self._together(events)
+        self._hold(events)
+        return scored
+
+    def _complete(self, events: pa.Table) -> pa.Table:
+        """Events with a zone for each, where the schema has them by row."""
+        zone = self.schema.timezone
+        if zone not in events.column_names or events[zone].null_count == 0:
+            return events
+        if {"lat", "lon"} <= set(events.column_names):
+            return with_timezone(events, self._zone, Reading())
+        filled = pc.fill_null(events[zone], self._zone or "UTC")
+        return events.set_column(events.column_names.index(zone), zone, filled)
+
+    def _one_by_one(self, events: pa.Table) -> pa.Table:
+        rows = []
+        for row in events.to_pylist():
+            agent = row[self.schema.entity]
+            if agent not in self._in_live:
+                if self._recent[agent].num_rows:
+                    self._live.warm(self._recent[agent])
+                self._in_live.add(agent)
+            rows.append(self._live.update(row))
+        return _with_types(pa.Table.from_pylist(rows), events)
+
+    def _together(self, events: pa.Table) -> pa.Table:
+        agents = pc.unique(events[self.schema.entity]).to_pylist()
+        for agent in agents:
+            self._leave_live(agent)
+        context = pa.concat_tables([self._recent[agent] for agent in agents])
+        rule = AlertRule("p_value", self._p_value)
+        before = context if context.num_rows else None
+        scored, _ = score_events(self._model, events, before, device=self._detector.device, rule=rule)
+        return scored
+
+    # -------------------------------------------------------------------------------------- extraction
+    def locate(self, stays: pa.Table, trips: pa.Table) -> pa.Table:
+        """Extracted stays as the model reads them: with zone, category and the vectors of the trip there."""
+        if not stays.num_rows:
+            return stays
+        stays = with_timezone(stays, self._zone, Reading())
+        radius = self._detector.config.extraction.poi_radius_m
+        if self._pois is not None:
+            stays = join_pois(stays, self._pois, radius)
+        stays = self._detector._prepare(stays, trips)
+        return self._with_columns(stays)
+
+    def _with_columns(self, stays: pa.Table) -> pa.Table:
+        """The columns that events sent by hand have too, in one order and of one type."""
+        from ustad.service.translate import Layout, event_table
+
+        layout = Layout.of(self.schema)
+        wanted = event_table([], layout).schema
+        arrays = []
+        for field in wanted:
+            known = field.name in stays.column_names
+            arrays.append(stays[field.name].cast(field.type) if known else pa.nulls(stays.num_rows, field.type))
+        return pa.table(arrays, schema=wanted)
+
+
+def causal(model: ScoringModel) -> ScoringModel:
+    """The same model, seeing nothing later than the event, with percentiles of the calibration."""
+    config = model.config.replace({"window.mode": "past", "scoring.percentiles": "calibrated"})
+    return dataclasses.replace(model, config=config)
+
+
+def alert_share(facts: dict[str, Any], alerts_per_day: float) -> float:
+    """The p-value that gives about so many alerts a day, if as many events come a day as in training."""
+    try:
+        days = (date.fromisoformat(facts["last_day"]) - date.fromisoformat(facts["first_day"])).days + 1
+        share = alerts_per_day * days / facts["events"]
+    except (KeyError, ValueError, ZeroDivisionError):
+        share = 0.001
+    return min(max(share, RAREST), 0.5)
+
+
+def only_zone(facts: dict[str, Any]) -> str | None:
+    """The zone of the training data, where it had one only."""
+    zones = facts.get("timezones") or []
+    return zones[0] if len(zones) == 1 else None
+
+
+def _with_types(scored: pa.Table, events: pa.Table) -> pa.Table:
+    """Columns made of single values back in the types of the events they came from."""
+    for name in events.column_names:
+        if name in scored.column_names and scored[name].type != events[name].type:
+            position = scored.column_names.index(name)
+            scored = scored.set_column(position, name, events[name])
+    return scored

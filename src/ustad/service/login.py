@@ -1,0 +1,62 @@
+"""Asking a browser for a key: a small page, and the cookie that carries the key from then on.
+
+The cookie is HttpOnly and SameSite=Strict: scripts cannot read it and other sites cannot use it.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from urllib.parse import parse_qs
+
+from fastapi import Request, Response
+from fastapi.responses import RedirectResponse
+
+from ustad.service.errors import UnauthorizedError
+from ustad.service.keys import COOKIE
+
+STYLE = (
+    "body{font:16px/1.5 system-ui,sans-serif;margin:0;min-height:100vh;display:grid;place-items:center;"
+    "background:#f7f7f5;color:#1d2129}form{background:#fff;border:1px solid #e2e3e0;border-radius:10px;padding:28px;"
+    "width:min(92vw,360px)}h1{font-size:18px;margin:0 0 4px}p{margin:0 0 16px;color:#5b6370}input,button{font:inherit;"
+    "width:100%;box-sizing:border-box;padding:9px 10px;border-radius:6px;border:1px solid #c9ccd1}"
+    "button{margin-top:12px;background:#5b2a86;border-color:#5b2a86;color:#fff;cursor:pointer}"
+    "@media(prefers-color-scheme:dark){body{background:#14161a;color:#e7e8ea}form{background:#1c1f25;"
+    "border-color:#2f343c}p{color:#a2a9b4}input{background:#14161a;color:inherit;border-color:#2f343c}}"
+)
+
+
+def login_page(message: str = "This service asks for a key with the role read.") -> tuple[bytes, bytes]:
+    """The page and the content policy that allows exactly its style."""
+    allowed = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
+    policy = f"default-src 'none'; style-src 'sha256-{allowed}'; form-action 'self'; base-uri 'none'"
+    page = (
+        '<!doctype html><html lang="en"><meta charset="utf-8"><title>ustad: key</title>'
+        f'<meta name="viewport" content="width=device-width"><style>{STYLE}</style>'
+        f'<form method="post" action="/login"><h1>ustad</h1><p>{message}</p><label>Key'
+        '<input type="password" name="key" autocomplete="current-password" autofocus required></label>'
+        "<button>Open</button></form></html>"
+    )
+    return page.encode(), policy.encode()
+
+
+async def log_in(request: Request) -> Response:
+    """Set the cookie and go to the page, or ask again."""
+    fields = parse_qs((await request.body()).decode("utf-8", "replace"))
+    key = fields.get("key", [""])[0].strip()
+    try:
+        request.app.state.service.keys.caller(key)
+    except UnauthorizedError:
+        body, policy = login_page("That key is not known. Please try again.")
+        headers = {"Content-Security-Policy": policy.decode()}
+        return Response(body, status_code=401, media_type="text/html", headers=headers)
+    answer = RedirectResponse("/", status_code=303)
+    secure = request.url.scheme == "https"
+    answer.set_cookie(COOKIE, key, httponly=True, samesite="strict", secure=secure, path="/")
+    return answer
+
+
+async def log_out() -> Response:
+    answer = RedirectResponse("/", status_code=303)
+    answer.delete_cookie(COOKIE, path="/")
+    return answer

@@ -1,0 +1,235 @@
+"""What goes over the wire: the bodies of requests and answers, with examples for the OpenAPI description."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, StrictInt, create_model
+
+from ustad.schema import EventSchema
+
+EARLIEST, LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC)
+_NUMBER_LIMIT = 2**63
+
+
+def _plausible(moment: datetime) -> datetime:
+    if not EARLIEST <= moment < LATEST:
+        raise ValueError("a time between 1970 and 2200 is needed")
+    return moment
+
+
+def _printable(text: str) -> str:
+    if any(ord(c) < 32 or 0xD800 <= ord(c) < 0xE000 for c in text):
+        raise ValueError("control characters are not allowed")
+    return text
+
+
+def _text(value: str) -> str:
+    _printable(value.replace("\n", " ").replace("\r", " ").replace("\t", " "))
+    return value
+
+
+Moment = Annotated[AwareDatetime, AfterValidator(_plausible)]
+Text = Annotated[str, Field(max_length=256), AfterValidator(_printable)]
+Name = Annotated[str, Field(min_length=1, max_length=256), AfterValidator(_printable)]
+Number = Annotated[StrictInt, Field(ge=-_NUMBER_LIMIT, lt=_NUMBER_LIMIT)]
+AgentId = Name | Number
+Latitude = Annotated[float, Field(ge=-90, le=90, allow_inf_nan=False)]
+Longitude = Annotated[float, Field(ge=-180, le=180, allow_inf_nan=False)]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Fix(Strict):
+    """One GPS fix."""
+
+    agent_id: AgentId
+    time: Moment
+    lat: Latitude
+    lon: Longitude
+    accuracy_m: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+
+
+class Fixes(Strict):
+    """Raw GPS of any agents. Fixes of one agent come in order of time, also over requests."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"examples": [{"fixes": [
+            {"agent_id": "a-17", "time": "2024-02-05T08:00:00Z", "lat": 60.17, "lon": 24.94},
+            {"agent_id": "a-17", "time": "2024-02-05T08:06:00Z", "lat": 60.17, "lon": 24.94},
+        ]}]},
+    )  # fmt: skip
+    fixes: Annotated[list[Fix], Field(min_length=1)]
+
+
+class Stay(Strict):
+    """One finished stay."""
+
+    agent_id: AgentId
+    started_at: Moment
+    finished_at: Moment
+    lat: Latitude
+    lon: Longitude
+    poi_id: AgentId | None = None
+    poi_category: Text | None = None
+    timezone: Text | None = None
+    stay_id: AgentId | None = None
+    n_fixes: Annotated[int, Field(ge=0, lt=2**31)] | None = None
+    start_gap_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    end_gap_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+
+
+STAY_EXAMPLE = {"events": [{
+    "agent_id": "a-17", "started_at": "2024-02-05T08:12:00Z", "finished_at": "2024-02-05T16:40:00Z",
+    "lat": 60.1699, "lon": 24.9384, "poi_category": "work", "timezone": "Europe/Helsinki",
+}]}  # fmt: skip
+
+
+def events_model(schema: EventSchema | None) -> type[BaseModel]:
+    """The body of `POST /v1/events`: stays, or events of the schema that the model was trained on."""
+    one: Any = Stay
+    example: dict[str, Any] | None = STAY_EXAMPLE
+    if schema is not None and schema.name != "mobility":
+        one, example = _event_of(schema), None
+    config = ConfigDict(extra="forbid", json_schema_extra={"examples": [example]} if example else {})
+    return create_model("Events", __config__=config, events=(Annotated[list[one], Field(min_length=1)], ...))
+
+
+def _event_of(schema: EventSchema) -> type[BaseModel]:
+    fields: dict[str, Any] = {schema.entity: (AgentId, ...), schema.time: (Moment, ...)}
+    if schema.end:
+        fields[schema.end] = (Moment, ...)
+    if schema.event_id:
+        fields[schema.event_id] = (AgentId | None, None)
+    if "/" not in schema.timezone and schema.timezone != "UTC":
+        fields[schema.timezone] = (Text | None, None)
+    kinds = {"categorical": Text | None, "vector": Annotated[list[Finite], Field(max_length=1024)] | None}
+    for feature in schema.features:
+        for column in feature.columns:
+            place = dict(zip(feature.source, (Latitude | None, Longitude | None), strict=False))
+            kind = place[column] if feature.kind == "place" else kinds.get(feature.kind, Finite | None)
+            fields.setdefault(column, (kind, None))
+    return create_model("Event", __config__=ConfigDict(extra="forbid"), **fields)
+
+
+class Verdict(Strict):
+    """What a person decided about an alert. `expected` needs a reason, and says until when it holds."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"examples": [
+            {"verdict": "confirmed", "note": "called, will follow up"},
+            {"verdict": "expected", "reason": "new place of work", "until": "2024-06-30T00:00:00Z"},
+        ]},
+    )  # fmt: skip
+    verdict: Literal["confirmed", "expected", "open"]
+    reason: Annotated[str, Field(max_length=500), AfterValidator(_printable)] = ""
+    note: Annotated[str, Field(max_length=4000), AfterValidator(_text)] = ""
+    until: Moment | None = None
+
+
+# ------------------------------------------------------------------------------------------------ answers
+class Problem(BaseModel):
+    code: str
+    message: str
+    details: list[dict[str, Any]]
+
+
+class ErrorAnswer(BaseModel):
+    """Every error has this shape."""
+
+    error: Problem
+
+
+class GivenVerdict(BaseModel):
+    verdict: str
+    reason: str
+    note: str
+    until: str | None
+    by: str
+    at: str
+
+
+class EventAnswer(BaseModel):
+    """An event as lists show it. `score` is null for events that are known but not scored."""
+
+    id: str
+    event_id: str | None
+    agent_id: str
+    started_at: str
+    finished_at: str
+    day: str
+    timezone: str
+    lat: float | None
+    lon: float | None
+    category: str | None
+    score: float | None
+    p_value: float | None
+    alert: bool
+    kind: str | None
+    term: str | None
+    reason: str | None
+    verdict: GivenVerdict | None
+    marked_by: str | None
+
+
+class IngestAnswer(BaseModel):
+    """`accepted` events were stored and scored now; `duplicates` were there before and are answered as stored."""
+
+    accepted: int
+    duplicates: int
+    events: list[EventAnswer]
+
+
+class FixesAnswer(BaseModel):
+    """`events` are the stays that these fixes finished. Late and repeated fixes are counted, not stored."""
+
+    accepted: int
+    late: int
+    duplicates: int
+    dropped: int
+    events: list[EventAnswer]
+
+
+class AgentAnswer(BaseModel):
+    agent_id: str
+    timezone: str
+    first_at: str
+    last_at: str
+    n_events: int
+    n_scored: int
+    n_alerts: int
+    score: float | None
+    p_value: float | None
+    worst: str | None
+    reason: str | None
+
+
+class AgentPage(BaseModel):
+    total: int
+    offset: int
+    agents: list[AgentAnswer]
+
+
+class EventPage(BaseModel):
+    total: int
+    offset: int
+    events: list[EventAnswer]
+
+
+class AlertPage(BaseModel):
+    """`next_since` is what to ask for with `since` to get only what came after this answer."""
+
+    total: int
+    offset: int
+    next_since: int
+    alerts: list[EventAnswer]
+
+
+class Deleted(BaseModel):
+    deleted_events: int

@@ -1,0 +1,50 @@
+"""The version of the store's tables, and the way from each version to the next through alembic's operations.
+
+A new store gets today's tables at once; an older one runs the steps it lacks, in one transaction each; a store that
+is newer than this program is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from alembic.migration import MigrationContext
+from alembic.operations import Operations
+from sqlalchemy import Column, Connection, Engine, Integer, MetaData, Table, insert, inspect, select, update
+
+from ustad.service import records
+from ustad.tables import DataError
+
+FIRST = 1
+Step = Callable[[Operations], None]
+#: Step i leads from version i + 1 to i + 2. A step that was released is never changed: add another, and change
+#: `records` to what the tables are after it.
+STEPS: tuple[Step, ...] = ()
+
+version_table = Table("store_version", MetaData(), Column("version", Integer, nullable=False))
+
+
+def migrate(engine: Engine, steps: Sequence[Step] = STEPS) -> int:
+    """Make or bring up to date the tables; returns the version."""
+    newest = FIRST + len(steps)
+    with engine.begin() as connection:
+        version = _version(connection)
+        if version is None:
+            records.metadata.create_all(connection)
+            version_table.create(connection)
+            connection.execute(insert(version_table).values(version=newest))
+            return newest
+    if version > newest:
+        raise DataError(f"the store has version {version}, this ustad knows {newest}; update ustad")
+    for number in range(version, newest):
+        with engine.begin() as connection:
+            steps[number - FIRST](Operations(MigrationContext.configure(connection)))
+            connection.execute(update(version_table).values(version=number + 1))
+    return newest
+
+
+def _version(connection: Connection) -> int | None:
+    """The store's version; none for an empty store."""
+    if not inspect(connection).has_table(version_table.name):
+        return None
+    return int(connection.execute(select(version_table.c.version)).scalar_one())

@@ -1,0 +1,264 @@
+"""Reading the store for lists: agents, events, alerts, swim lanes, totals. Paged and aggregated by the database.
+
+In: an open connection and filters. Out: plain dictionaries as `messages` describes them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Connection, Row, Select, func, select
+from sqlalchemy.sql.elements import ColumnElement
+
+from ustad.dataset import EPOCH
+from ustad.service import records as r
+from ustad.service.store import chunks
+
+E, V, A, D = r.events.c, r.verdicts.c, r.agents.c, r.days.c
+START = datetime(1970, 1, 1, tzinfo=UTC)
+CONTEXT_EVENTS = 64  # of one agent, read back as its window
+CURVE = 200  # alerts a day, the end of the slider
+
+
+@dataclass(frozen=True)
+class Filter:
+    """What a list is narrowed to. Times in microseconds, days as local dates since 1970-01-01."""
+
+    agent: str | None = None
+    search: str | None = None
+    first: int | None = None
+    last: int | None = None
+    kind: str | None = None
+    category: str | None = None
+    min_score: float | None = None
+    state: str | None = None  # open, confirmed, expected, marked
+
+    def conditions(self) -> list[ColumnElement[bool]]:
+        """The same for the table of events."""
+        found: list[ColumnElement[bool]] = []
+        if self.agent is not None:
+            found.append(E.agent == self.agent)
+        if self.search:
+            found.append(E.agent.contains(self.search, autoescape=True))
+        if self.first is not None:
+            found.append(E.started_at >= self.first)
+        if self.last is not None:
+            found.append(E.started_at < self.last)
+        if self.kind is not None:
+            found.append(E.kind == self.kind)
+        if self.category is not None:
+            found.append(E.category == self.category)
+        if self.min_score is not None:
+            found.append(E.score >= self.min_score)
+        return found + self._state()
+
+    def _state(self) -> list[ColumnElement[bool]]:
+        if self.state == "open":
+            return [E.verdict.is_(None), E.marked_by.is_(None)]
+        if self.state == "marked":
+            return [E.verdict.is_(None), E.marked_by.is_not(None)]
+        return [V.verdict == self.state] if self.state else []
+
+
+# ------------------------------------------------------------------------------------------------- events
+def _event_rows() -> Select[Any]:
+    judged = (V.verdict.label("judgement"), V.reason.label("because"), V.note, V.expires_at, V.given_by, V.given_at)
+    return select(r.events, *judged).join_from(r.events, r.verdicts, V.id == E.verdict, isouter=True)
+
+
+def event_answer(row: Row[Any]) -> dict[str, Any]:
+    """One event as lists show it."""
+    judged = row.judgement is not None and row.judgement != "open"
+    verdict = {
+        "verdict": row.judgement, "reason": row.because, "note": row.note, "by": row.given_by,
+        "until": iso(row.expires_at) if row.expires_at is not None else None, "at": iso(row.given_at),
+    } if judged else None  # fmt: skip
+    return {
+        "id": str(row.key), "event_id": row.event_id, "agent_id": row.agent, "started_at": iso(row.started_at),
+        "finished_at": iso(row.finished_at), "day": iso_day(row.day), "timezone": row.timezone,
+        "lat": row.lat, "lon": row.lon, "category": row.category, "score": row.score, "p_value": row.p_value,
+        "alert": bool(row.alert), "kind": row.kind, "term": row.term, "reason": row.reason, "verdict": verdict,
+        "marked_by": str(row.marked_by) if row.marked_by is not None else None,
+    }  # fmt: skip
+
+
+def events_by_key(connection: Connection, keys: Sequence[int]) -> list[dict[str, Any]]:
+    """Events as answers, in no particular order; unknown keys are left out."""
+    found = []
+    for part in chunks(keys):
+        found += [event_answer(row) for row in connection.execute(_event_rows().where(E.key.in_(part)))]
+    return found
+
+
+def recent_events(connection: Connection, agents: Sequence[str]) -> list[dict[str, Any]]:
+    """The latest events of each agent, oldest first, with what the model reads beyond the store's columns."""
+    place = func.row_number().over(partition_by=E.agent, order_by=E.started_at.desc()).label("place")
+    ranked = select(r.events, place).where(E.agent.in_(agents)).subquery()
+    query = select(ranked, r.details.c.content).join_from(
+        ranked, r.details, r.details.c.key == ranked.c.key, isouter=True
+    )
+    query = query.where(ranked.c.place <= CONTEXT_EVENTS).order_by(ranked.c.agent, ranked.c.started_at)
+    rows = [dict(row) for row in connection.execute(query).mappings()]
+    for row in rows:
+        row["given"] = json.loads(row["content"]).get("given") if row["content"] else None
+    return rows
+
+
+def agent_events(
+    connection: Connection, agent: str, first: int | None, last: int | None, limit: int, offset: int
+) -> tuple[int, list[dict[str, Any]]]:
+    """How many there are in the span, and a page of them, latest first."""
+    conditions = Filter(agent=agent, first=first, last=last).conditions()
+    total = connection.execute(select(func.count()).select_from(r.events).where(*conditions)).scalar_one()
+    query = _event_rows().where(*conditions).order_by(E.started_at.desc()).limit(limit).offset(offset)
+    return total, [event_answer(row) for row in connection.execute(query)]
+
+
+# ------------------------------------------------------------------------------------------------- alerts
+def alerts(
+    connection: Connection, wanted: Filter, since: int, order: str, limit: int, offset: int
+) -> tuple[int, int, list[dict[str, Any]]]:
+    """Total, the sequence number to ask on from, and a page of alerts.
+
+    With `min_score` in the filter every scored event above it counts, whether or not it was an alert when it came.
+    """
+    latest = connection.execute(select(func.max(r.alerts.c.seq))).scalar() or 0
+    conditions = wanted.conditions()
+    query = _event_rows()
+    if wanted.min_score is None or since:
+        query = query.join(r.alerts, r.alerts.c.key == E.key)
+        conditions.append(r.alerts.c.seq > since)
+    query = query.where(*conditions)
+    total = connection.execute(select(func.count()).select_from(query.order_by(None).subquery())).scalar_one()
+    by = {"score": (E.score.desc(), E.key), "time": (E.started_at.desc(), E.key)}[order]
+    rows = connection.execute(query.order_by(*by).limit(limit).offset(offset))
+    return total, max(latest, since), [event_answer(row) for row in rows]
+
+
+def alerts_after(connection: Connection, since: int, limit: int = 100) -> list[tuple[int, dict[str, Any]]]:
+    """New alerts in the order they came, each with its sequence number."""
+    query = _event_rows().add_columns(r.alerts.c.seq).join(r.alerts, r.alerts.c.key == E.key)
+    rows = connection.execute(query.where(r.alerts.c.seq > since).order_by(r.alerts.c.seq).limit(limit))
+    return [(row.seq, event_answer(row)) for row in rows]
+
+
+def latest_alert(connection: Connection) -> int:
+    return int(connection.execute(select(func.max(r.alerts.c.seq))).scalar() or 0)
+
+
+# ------------------------------------------------------------------------------------------------- agents
+def agent_answer(row: Row[Any]) -> dict[str, Any]:
+    return {
+        "agent_id": row.agent, "timezone": row.timezone, "first_at": iso(row.first_at), "last_at": iso(row.last_at),
+        "n_events": row.n_events, "n_scored": row.n_scored, "n_alerts": row.n_alerts, "score": row.score,
+        "p_value": row.p_value, "worst": str(row.worst) if row.worst is not None else None, "reason": row.reason,
+    }  # fmt: skip
+
+
+def agent(connection: Connection, name: str) -> dict[str, Any] | None:
+    row = connection.execute(select(r.agents).where(A.agent == name)).first()
+    return agent_answer(row) if row is not None else None
+
+
+def agents(
+    connection: Connection, search: str | None, min_score: float | None, limit: int, offset: int
+) -> tuple[int, list[dict[str, Any]]]:
+    """Agents, the most unusual first; those without a score last."""
+    conditions = [A.agent.contains(search, autoescape=True)] if search else []
+    if min_score is not None:
+        conditions.append(A.score >= min_score)
+    total = connection.execute(select(func.count()).select_from(r.agents).where(*conditions)).scalar_one()
+    unscored = A.score.is_(None)
+    query = select(r.agents).where(*conditions).order_by(unscored, A.score.desc(), A.agent)
+    return total, [agent_answer(row) for row in connection.execute(query.limit(limit).offset(offset))]
+
+
+# -------------------------------------------------------------------------------------------------- lanes
+def lanes(
+    connection: Connection, wanted: Filter, first_day: int, last_day: int, limit: int, offset: int
+) -> tuple[int, list[dict[str, Any]]]:
+    """Agents by their highest score within the days, each with one cell a day: score, events, alerts, worst."""
+    narrow = wanted.kind or wanted.category or wanted.min_score is not None or wanted.state
+    if narrow:
+        source = select(E.agent, func.max(E.score).label("top")).where(
+            E.score.is_not(None), E.day.between(first_day, last_day), *wanted.conditions()
+        )
+        if wanted.state in ("confirmed", "expected"):
+            source = source.join_from(r.events, r.verdicts, V.id == E.verdict)
+        ranked = source.group_by(E.agent).subquery()
+    else:
+        conditions = [D.agent.contains(wanted.search, autoescape=True)] if wanted.search else []
+        inside = D.day.between(first_day, last_day)
+        ranked = select(D.agent, func.max(D.score).label("top")).where(inside, *conditions).group_by(D.agent).subquery()
+    total = connection.execute(select(func.count()).select_from(ranked)).scalar_one()
+    page = select(ranked).order_by(ranked.c.top.desc(), ranked.c.agent).limit(limit).offset(offset)
+    names = [row.agent for row in connection.execute(page)]
+    cells: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
+    reasons = select(r.days, E.reason, E.kind).join_from(r.days, r.events, E.key == D.worst, isouter=True)
+    for part in chunks(names):
+        rows = connection.execute(reasons.where(D.agent.in_(part), D.day.between(first_day, last_day)))
+        for row in rows:
+            cells[row.agent].append({
+                "day": iso_day(row.day), "score": row.score, "events": row.n_events, "alerts": row.n_alerts,
+                "worst": str(row.worst), "reason": row.reason, "kind": row.kind,
+            })  # fmt: skip
+    return total, [{"agent_id": name, "cells": sorted(cells[name], key=lambda c: c["day"])} for name in names]
+
+
+# ------------------------------------------------------------------------------------------------- totals
+def span(connection: Connection) -> tuple[int, int] | None:
+    """First and last day with a score; none while nothing was scored."""
+    first, last = connection.execute(select(func.min(D.day), func.max(D.day))).one()
+    return None if first is None else (int(first), int(last))
+
+
+def totals(connection: Connection) -> dict[str, Any]:
+    """Counts, the span of days, and the curve behind the slider: score and p-value at 1 … `CURVE` alerts a day."""
+    both = span(connection)
+    scored, flagged, known = connection.execute(
+        select(func.sum(A.n_scored), func.sum(A.n_alerts), func.count()).select_from(r.agents)
+    ).one()
+    n_days = both[1] - both[0] + 1 if both else 0
+    return {
+        "events": int(scored or 0), "agents": int(known), "alerts": int(flagged or 0), "days": n_days,
+        "first_day": iso_day(both[0]) if both else None, "last_day": iso_day(both[1]) if both else None,
+        "curve": _curve(connection, n_days),
+        "kinds": _choices(connection, E.kind), "categories": _choices(connection, E.category),
+    }  # fmt: skip
+
+
+def _curve(connection: Connection, n_days: int) -> list[dict[str, float]]:
+    if not n_days:
+        return []
+    query = select(E.score, E.p_value).where(E.score.is_not(None)).order_by(E.score.desc()).limit(CURVE * n_days)
+    ranked = connection.execute(query).all()
+    ranks = [per_day * n_days - 1 for per_day in range(1, CURVE + 1)]
+    return [
+        {"per_day": i + 1, "score": ranked[rank].score, "p_value": ranked[rank].p_value}
+        for i, rank in enumerate(ranks) if rank < len(ranked)
+    ]  # fmt: skip
+
+
+def _choices(connection: Connection, column: Any) -> list[str]:
+    """The values that alerts have, the most frequent first."""
+    query = select(column, func.count().label("n")).join_from(r.alerts, r.events, E.key == r.alerts.c.key)
+    rows = connection.execute(query.where(column.is_not(None)).group_by(column).order_by(func.count().desc()).limit(50))
+    return [row[0] for row in rows]
+
+
+# --------------------------------------------------------------------------------------------------- time
+def iso(microseconds: int) -> str:
+    """ISO 8601 in UTC."""
+    return (START + timedelta(microseconds=int(microseconds))).isoformat().replace("+00:00", "Z")
+
+
+def iso_day(day: int) -> str:
+    return (EPOCH + timedelta(days=int(day))).isoformat()
+
+
+def microseconds(moment: datetime) -> int:
+    return (moment - START) // timedelta(microseconds=1)

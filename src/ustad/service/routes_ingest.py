@@ -1,0 +1,100 @@
+"""Taking events and fixes in. Answers come after everything is in the store.
+
+No postponed annotations here: the body of `/v1/events` follows from the model's schema.
+"""
+
+import asyncio
+from typing import Annotated, Any
+
+import pyarrow as pa
+from fastapi import APIRouter, Depends, Request
+
+from ustad.clock import check_zone
+from ustad.schema import EventSchema
+from ustad.service.errors import InvalidError, TooLargeError
+from ustad.service.keys import Caller, needs
+from ustad.service.messages import ErrorAnswer, Fixes, FixesAnswer, IngestAnswer, events_model
+from ustad.service.pipeline import Job
+from ustad.service.queries import microseconds
+from ustad.service.translate import Layout
+from ustad.tables import TIMESTAMP, DataError
+
+Ingest = Annotated[Caller, Depends(needs("ingest"))]
+ERRORS: dict[int | str, dict[str, Any]] = {
+    code: {"model": ErrorAnswer, "description": text}
+    for code, text in {
+        400: "not a valid HTTP request", 401: "no key, or one that is not known", 403: "the key lacks the role",
+        413: "the body or the batch is too large", 421: "a foreign host name while the service has no key",
+        422: "not in the documented form", 429: "too much waits: send again after Retry-After seconds",
+        503: "scoring failed or the service is shutting down: send again after Retry-After seconds",
+    }.items()
+}  # fmt: skip
+CONFLICT: dict[int | str, dict[str, Any]] = {
+    409: {"model": ErrorAnswer, "description": "events that begin before the agent's latest known event has ended"}
+}
+
+
+def ingest_routes(schema: EventSchema) -> APIRouter:
+    """`POST /v1/events` and, where the events are stays, `POST /v1/fixes`."""
+    router = APIRouter(prefix="/v1", tags=["ingest"], responses=ERRORS)
+    body: Any = events_model(schema)
+    layout = Layout.of(schema)
+
+    @router.post("/events", response_model=IngestAnswer, responses=CONFLICT)
+    async def post_events(request: Request, caller: Ingest, events: body) -> Any:
+        """Finished events, in order of time for each agent. Sending one twice scores it once."""
+        service = request.app.state.service
+        if len(events.events) > service.settings.max_batch:
+            raise TooLargeError(f"at most {service.settings.max_batch:,} events go into one request")
+        rows = [_row(event.model_dump(), layout) for event in events.events]
+        _check(rows)
+        return await asyncio.wrap_future(service.intake.submit(Job(rows=rows)))
+
+    if schema.name == "mobility":
+        router.post("/fixes", response_model=FixesAnswer)(post_fixes)
+    return router
+
+
+async def post_fixes(request: Request, caller: Ingest, fixes: Fixes) -> Any:
+    """Raw GPS. The answer holds the stays that these fixes finished; a stay ends when its agent has left."""
+    service = request.app.state.service
+    if len(fixes.fixes) > service.settings.max_fixes:
+        raise TooLargeError(f"at most {service.settings.max_fixes:,} fixes go into one request")
+    table = pa.table(
+        {
+            "agent_id": pa.array([str(f.agent_id) for f in fixes.fixes], pa.string()),
+            "time": pa.array([microseconds(f.time) for f in fixes.fixes], pa.int64()).cast(TIMESTAMP),
+            "lat": pa.array([f.lat for f in fixes.fixes], pa.float64()),
+            "lon": pa.array([f.lon for f in fixes.fixes], pa.float64()),
+            "accuracy_m": pa.array([f.accuracy_m for f in fixes.fixes], pa.float64()),
+        }
+    )
+    return await asyncio.wrap_future(service.intake.submit(Job(fixes=table)))
+
+
+def _row(event: dict[str, Any], layout: Layout) -> dict[str, Any]:
+    """An event of a request as a row of the store; the zone is filled in by the scorer where it is missing."""
+    schema = layout.schema
+    start = microseconds(event[schema.time])
+    row = {
+        "agent": str(event[schema.entity]), "started_at": start,
+        "finished_at": microseconds(event[schema.end]) if schema.end else start,
+        "timezone": event.get(schema.timezone) or None,
+        "given": {name: event.get(name) for name in layout.given},
+    }  # fmt: skip
+    texts = ("event_id", "poi_id", "category")
+    for ours, theirs in layout.columns.items():
+        value = event.get(theirs)
+        row[ours] = str(value) if ours in texts and value is not None else value
+    return row
+
+
+def _check(rows: list[dict[str, Any]]) -> None:
+    backwards = [i for i, row in enumerate(rows) if row["finished_at"] < row["started_at"]]
+    if backwards:
+        raise InvalidError(f"{len(backwards)} events end before they start", [{"row": i} for i in backwards[:20]])
+    for zone in {row["timezone"] for row in rows if row["timezone"]}:
+        try:
+            check_zone(zone)
+        except DataError as error:
+            raise InvalidError("a time zone is not known; use an IANA name such as Europe/Helsinki") from error

@@ -1,0 +1,270 @@
+"""Reading: health, agents, events, alerts, the live stream, and what the page needs in one answer each."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+from datetime import date
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi.responses import JSONResponse, StreamingResponse
+
+from ustad import __version__
+from ustad.dataset import EPOCH
+from ustad.service import case, errors, queries
+from ustad.service.errors import BusyError, InvalidError, NotFoundError, UnavailableError
+from ustad.service.keys import Caller, needs
+from ustad.service.messages import AgentAnswer, AgentPage, AlertPage, ErrorAnswer, EventPage, Moment, Text
+from ustad.service.queries import Filter, microseconds
+from ustad.service.routes_ingest import ERRORS
+
+Read = Annotated[Caller, Depends(needs("read"))]
+Offset = Annotated[int, Query(ge=0, le=100_000_000)]
+Limit = Annotated[int, Query(ge=1, le=1_000)]
+Score = Annotated[float | None, Query(allow_inf_nan=False)]
+AgentName = Annotated[Text, Path(min_length=1)]
+State = Literal["open", "confirmed", "expected", "marked"]
+Since = Annotated[int, Query(ge=0, lt=2**62)]
+NOT_FOUND: dict[int | str, dict[str, Any]] = {404: {"model": ErrorAnswer, "description": "not known"}}
+STREAMS = 100
+PING_S = 15.0
+TOTALS_S = 1.0
+
+
+def read_routes() -> APIRouter:
+    router = APIRouter()
+    router.get("/healthz", tags=["health"])(healthz)
+    router.get("/readyz", tags=["health"], responses={503: ERRORS[503]})(readyz)
+    text: dict[int | str, dict[str, Any]] = {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}}
+    router.get("/metrics", tags=["health"], responses={**ERRORS, **text}, response_class=Response)(metrics)
+    v1 = APIRouter(prefix="/v1", tags=["read"], responses=ERRORS)
+    v1.get("/about")(about)
+    v1.get("/summary")(summary)
+    v1.get("/lanes")(lanes)
+    v1.get("/agents", response_model=AgentPage)(agents)
+    v1.get("/agents/{agent_id}", response_model=AgentAnswer, responses=NOT_FOUND)(agent)
+    v1.get("/agents/{agent_id}/events", response_model=EventPage, responses=NOT_FOUND)(agent_events)
+    v1.get("/agents/{agent_id}/places", responses=NOT_FOUND)(places)
+    v1.get("/agents/{agent_id}/movements", responses=NOT_FOUND)(movements)
+    v1.get("/events/{event_id}", responses=NOT_FOUND)(event)
+    v1.get("/alerts", response_model=AlertPage)(alerts)
+    stream: dict[int | str, dict[str, Any]] = {
+        200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}, "description": "server-sent events"}
+    }
+    v1.get("/alerts/stream", responses=stream, response_class=StreamingResponse)(stream_alerts)
+    router.include_router(v1)
+    return router
+
+
+# ------------------------------------------------------------------------------------------------- health
+async def healthz() -> dict[str, str]:
+    """The process answers."""
+    return {"status": "ok"}
+
+
+def readyz(request: Request) -> Any:
+    """The store answers and, where there is a model, events are taken."""
+    service = request.app.state.service
+    try:
+        service.store.ping()
+    except Exception:  # whatever is wrong with the store, the answer is: not ready
+        return JSONResponse(errors.content(503, "the store does not answer"), status_code=503)
+    if service.stopping:
+        raise UnavailableError("the service is shutting down")
+    return {"status": "ready", "scoring": "on" if service.intake is not None else "off"}
+
+
+def metrics(request: Request, caller: Read) -> Response:
+    """Figures for Prometheus."""
+    return Response(request.app.state.service.metrics.text(), media_type="text/plain; version=0.0.4")
+
+
+# --------------------------------------------------------------------------------------------------- page
+def about(request: Request, caller: Read) -> dict[str, Any]:
+    """What the page has to know once: words, tiles, who asks and what they may do."""
+    service = request.app.state.service
+    schema = service.schema
+    return {
+        "version": __version__, "entity_word": schema.entity_word, "event_word": schema.event_word,
+        "tiles": service.settings.tiles, "caller": caller.name, "roles": sorted(caller.roles),
+        "live": service.intake is not None, "run": (service.store.about("run") or {}).get("name"),
+        "has_place": any(f.kind == "place" for f in schema.features),
+        "alerts_per_day": service.settings.alerts_per_day,
+    }  # fmt: skip
+
+
+def summary(request: Request, caller: Read) -> dict[str, Any]:
+    """Totals, and the score and p-value at 1 … 200 alerts a day."""
+    service = request.app.state.service
+    kept = getattr(service, "totals", None)
+    if kept is not None and time.monotonic() - kept[0] < TOTALS_S:
+        return kept[1]
+    with service.store.reading() as connection:
+        made = queries.totals(connection)
+    service.totals = (time.monotonic(), made)
+    return made
+
+
+def lanes(
+    request: Request, caller: Read,
+    first: Annotated[date | None, Query()] = None, last: Annotated[date | None, Query()] = None,
+    search: Annotated[Text | None, Query()] = None, kind: Annotated[Text | None, Query()] = None,
+    category: Annotated[Text | None, Query()] = None, min_score: Score = None, state: State | None = None,
+    limit: Annotated[int, Query(ge=1, le=200)] = 50, offset: Offset = 0,
+) -> dict[str, Any]:  # fmt: skip
+    """Agents by days: the highest score of each day. The last four weeks where no days are given."""
+    with request.app.state.service.store.reading() as connection:
+        span = queries.span(connection)
+        if span is None:
+            return {"total": 0, "offset": offset, "first": None, "last": None, "lanes": []}
+        end = _day(last) if last else span[1]
+        begin = _day(first) if first else max(span[0], end - 27)
+        if end - begin > 366:
+            raise InvalidError("at most a year of days goes into one answer")
+        wanted = Filter(search=search, kind=kind, category=category, min_score=min_score, state=state)
+        total, found = queries.lanes(connection, wanted, begin, end, limit, offset)
+    return {
+        "total": total, "offset": offset, "first": queries.iso_day(begin), "last": queries.iso_day(end), "lanes": found
+    }  # fmt: skip
+
+
+# ------------------------------------------------------------------------------------------ agents, events
+def agents(
+    request: Request, caller: Read, search: Annotated[Text | None, Query()] = None, min_score: Score = None,
+    limit: Limit = 50, offset: Offset = 0,
+) -> dict[str, Any]:  # fmt: skip
+    """Agents, the most unusual first."""
+    with request.app.state.service.store.reading() as connection:
+        total, found = queries.agents(connection, search, min_score, limit, offset)
+    return {"total": total, "offset": offset, "agents": found}
+
+
+def agent(request: Request, agent_id: AgentName, caller: Read) -> dict[str, Any]:
+    """One agent's totals."""
+    with request.app.state.service.store.reading() as connection:
+        found = queries.agent(connection, agent_id)
+    if found is None:
+        raise NotFoundError("there is no such agent")
+    return found
+
+
+def agent_events(
+    request: Request, agent_id: AgentName, caller: Read,
+    first: Annotated[Moment | None, Query(alias="from")] = None,
+    last: Annotated[Moment | None, Query(alias="to")] = None, limit: Limit = 200, offset: Offset = 0,
+) -> dict[str, Any]:  # fmt: skip
+    """One agent's events, the latest first, scored and known."""
+    agent(request, agent_id, caller)
+    with request.app.state.service.store.reading() as connection:
+        total, found = queries.agent_events(connection, agent_id, _at(first), _at(last), limit, offset)
+    return {"total": total, "offset": offset, "events": found}
+
+
+def places(request: Request, agent_id: AgentName, caller: Read) -> dict[str, Any]:
+    """The agent's usual places by visits."""
+    agent(request, agent_id, caller)
+    with request.app.state.service.store.reading() as connection:
+        return {"places": case.usual_places(connection, agent_id)}
+
+
+def movements(
+    request: Request, agent_id: AgentName, caller: Read,
+    first: Annotated[Moment | None, Query(alias="from")] = None,
+    last: Annotated[Moment | None, Query(alias="to")] = None, limit: Limit = 500,
+) -> dict[str, Any]:  # fmt: skip
+    """The agent's trips and gaps in a span."""
+    agent(request, agent_id, caller)
+    begin, end = _at(first), _at(last)
+    with request.app.state.service.store.reading() as connection:
+        return case.movements(
+            connection, agent_id, begin if begin is not None else 0, end if end is not None else 2**62, limit
+        )
+
+
+def event(request: Request, event_id: Annotated[str, Path(max_length=20)], caller: Read) -> dict[str, Any]:
+    """One event: expected beside observed for each feature, nearest known events, what usually happens then."""
+    service = request.app.state.service
+    with service.store.reading() as connection:
+        found = case.event_detail(connection, service.schema, event_key(event_id))
+    if found is None:
+        raise NotFoundError("there is no such event")
+    return found
+
+
+# ------------------------------------------------------------------------------------------------- alerts
+def alerts(
+    request: Request, caller: Read, since: Since = 0,
+    first: Annotated[Moment | None, Query(alias="from")] = None,
+    last: Annotated[Moment | None, Query(alias="to")] = None,
+    agent: Annotated[Text | None, Query()] = None, search: Annotated[Text | None, Query()] = None,
+    kind: Annotated[Text | None, Query()] = None, category: Annotated[Text | None, Query()] = None,
+    min_score: Score = None, state: State | None = None, order: Literal["score", "time"] = "score",
+    limit: Limit = 50, offset: Offset = 0,
+) -> dict[str, Any]:  # fmt: skip
+    """Alerts, the most unusual (or the latest) first. `since` takes only what came after an earlier answer.
+
+    With `min_score` every scored event from there on counts, whether or not it was an alert when it came.
+    """
+    wanted = Filter(agent, search, _at(first), _at(last), kind, category, min_score, state)
+    with request.app.state.service.store.reading() as connection:
+        total, following, found = queries.alerts(connection, wanted, since, order, limit, offset)
+    return {"total": total, "offset": offset, "next_since": following, "alerts": found}
+
+
+async def stream_alerts(request: Request, caller: Read, since: Annotated[int, Query(ge=-1, lt=2**62)] = -1) -> Any:
+    """New alerts as server-sent events. A client that was cut off goes on with `Last-Event-ID` (or `since`)."""
+    service = request.app.state.service
+    if len(service.listeners) >= STREAMS:
+        raise BusyError("too many live streams are open", Retry_After="60")
+    last = request.headers.get("last-event-id", "")
+    start = int(last) if last.isdigit() and len(last) < 19 else since
+    if start < 0:
+        start = await asyncio.to_thread(_latest, service)
+    return StreamingResponse(_events(request, service, start), media_type="text/event-stream")
+
+
+def _latest(service: Any) -> int:
+    with service.store.reading() as connection:
+        return queries.latest_alert(connection)
+
+
+async def _events(request: Request, service: Any, since: int) -> AsyncIterator[str]:
+    changed = asyncio.Event()
+    service.listeners.add(changed)
+    try:
+        yield f"retry: 2000\nid: {since}\n\n"
+        while not service.stopping and not await request.is_disconnected():
+            changed.clear()
+            for seq, alert in await asyncio.to_thread(_after, service, since):
+                since = seq
+                yield f"id: {seq}\nevent: alert\ndata: {json.dumps(alert, ensure_ascii=False)}\n\n"
+            try:
+                await asyncio.wait_for(changed.wait(), PING_S)
+            except TimeoutError:
+                yield ": still here\n\n"
+    finally:
+        service.listeners.discard(changed)
+
+
+def _after(service: Any, since: int) -> list[tuple[int, dict[str, Any]]]:
+    with service.store.reading() as connection:
+        return queries.alerts_after(connection, since)
+
+
+# ------------------------------------------------------------------------------------------------- small
+def event_key(text: str) -> int:
+    """The number behind an event's id; what is no such number is not known."""
+    if not (text.isascii() and text.isdigit()) or int(text) >= 2**63:
+        raise NotFoundError("there is no such event")
+    return int(text)
+
+
+def _at(moment: Any) -> int | None:
+    return microseconds(moment) if moment is not None else None
+
+
+def _day(value: date) -> int:
+    return (value - EPOCH).days

@@ -1,0 +1,81 @@
+"""What people decide: verdicts on alerts, and the deletion of an agent."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Path, Request
+from sqlalchemy import insert, select, update
+
+from ustad.service import likeness, queries
+from ustad.service import records as r
+from ustad.service.errors import InvalidError, NotFoundError
+from ustad.service.keys import Caller, needs
+from ustad.service.messages import Deleted, ErrorAnswer, EventAnswer, Verdict
+from ustad.service.routes_ingest import ERRORS
+from ustad.service.routes_read import AgentName, event_key
+from ustad.service.store import Store, now
+
+DEFAULT_DAYS = 90
+MICROSECONDS_PER_DAY = 86_400_000_000
+NOT_FOUND: dict[int | str, dict[str, Any]] = {404: {"model": ErrorAnswer, "description": "not known"}}
+
+
+def verdict_routes() -> APIRouter:
+    router = APIRouter(prefix="/v1", tags=["verdicts"], responses={**ERRORS, **NOT_FOUND})
+    router.put("/alerts/{alert_id}/verdict", response_model=EventAnswer)(put_verdict)
+    router.delete("/agents/{agent_id}", response_model=Deleted)(delete_agent)
+    return router
+
+
+def put_verdict(
+    request: Request,
+    alert_id: Annotated[str, Path(max_length=20)],
+    verdict: Verdict,
+    caller: Annotated[Caller, Depends(needs("verdict"))],
+) -> Any:
+    """Confirmed, expected (with a reason, until a date; 90 days when none is given) or open again.
+
+    After `expected`, like events of the agent are marked until then, not hidden.
+    """
+    if verdict.verdict == "expected" and not verdict.reason.strip():
+        raise InvalidError("the verdict 'expected' needs a reason")
+    store: Store = request.app.state.service.store
+    return give_verdict(store, event_key(alert_id), verdict, caller.name)
+
+
+def give_verdict(store: Store, key: int, verdict: Verdict, by: str) -> dict[str, Any]:
+    """Write a verdict; the earlier ones on the same event stay in the store."""
+    until = queries.microseconds(verdict.until) if verdict.until else now() + DEFAULT_DAYS * MICROSECONDS_PER_DAY
+    with store.writing() as connection:
+        event = connection.execute(select(r.events.c.agent, r.events.c.score).where(r.events.c.key == key)).first()
+        if event is None or event.score is None:
+            raise NotFoundError("there is no such alert")
+        likeness.unmark(connection, key)
+        given = connection.execute(
+            insert(r.verdicts).values(
+                key=key, agent=event.agent, verdict=verdict.verdict, reason=verdict.reason, note=verdict.note,
+                expires_at=until if verdict.verdict == "expected" else None, given_by=by, given_at=now(),
+            )
+        ).inserted_primary_key  # fmt: skip
+        number = given[0] if given is not None else None
+        current = None if verdict.verdict == "open" else number
+        connection.execute(update(r.events).where(r.events.c.key == key).values(verdict=current))
+        likeness.mark_open(connection, number)
+        return queries.events_by_key(connection, [key])[0]
+
+
+async def delete_agent(
+    request: Request, agent_id: AgentName, caller: Annotated[Caller, Depends(needs("admin"))]
+) -> Any:
+    """Delete everything about an agent: events, scores, alerts, verdicts, trips, and what extraction remembers.
+
+    Deleting an agent that is not known is no error: nothing of it is there afterwards."""
+    service = request.app.state.service
+    if service.intake is not None:
+        work = service.intake.call(lambda: service.pipeline.delete_agent(agent_id, caller.name))
+        count = await asyncio.wrap_future(work)
+    else:
+        count = await asyncio.to_thread(service.store.delete_agent, agent_id, caller.name)
+    return {"deleted_events": count}

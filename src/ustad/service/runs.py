@@ -1,0 +1,167 @@
+"""Showing a finished run: its score tables, and what is known of the weeks before, copied into the store once.
+
+In: a directory that `ustad demo` made (`scores/`, `data/`), or one that `ustad score` wrote. An import that was
+interrupted goes on where it stopped; the store remembers which run it holds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from sqlalchemy import bindparam, update
+
+from ustad import progress
+from ustad.dataset import Dataset, load_directory
+from ustad.schema import EventSchema, mobility_schema
+from ustad.scores import Scores
+from ustad.service import records as r
+from ustad.service.ledger import add_events
+from ustad.service.movements import gap_rows, trip_rows
+from ustad.service.store import Store, insert_new
+from ustad.service.translate import Layout, keys_of, store_rows
+from ustad.tables import DataError, agent_codes
+
+CHUNK = 20_000
+MOST_CONTEXT = 400_000  # events of the weeks before, of the most unusual agents first
+MOST_TRIPS = 200_000
+_UNSCORED = ("score", "p_value", "kind", "reason", "alert")
+
+
+def scores_directory(path: Path) -> Path | None:
+    """Where the scores of a run are: in `scores/`, or the directory itself; none where it is no run."""
+    return next((p for p in (path / "scores", path) if (p / "run.json").exists()), None)
+
+
+def fingerprint(path: Path) -> str:
+    """What tells one run from another: a hash of its `run.json` and of the size of its scores."""
+    where = scores_directory(path)
+    if where is None:
+        raise DataError(f"{path}: holds no scores of a finished run (no run.json); make some with `ustad score`")
+    size = (where / "events.parquet").stat().st_size if (where / "events.parquet").exists() else 0
+    return hashlib.sha256((where / "run.json").read_bytes() + str(size).encode()).hexdigest()[:16]
+
+
+def run_schema(store: Store) -> EventSchema:
+    """The schema of the run that a store holds; stays where it holds none."""
+    run = store.about("run")
+    return EventSchema.from_dict(run["schema"]) if run and run.get("schema") else mobility_schema()
+
+
+def import_run(store: Store, path: Path) -> EventSchema:
+    """Copy a run into the store unless it is there; returns its schema."""
+    mark, held = fingerprint(path), store.about("run")
+    if held and held["fingerprint"] == mark:
+        return run_schema(store)
+    if held:
+        raise DataError("the store holds another run; choose another --store")
+    scores = Scores.load(scores_directory(path) or path)
+    if scores.events is None:
+        raise DataError(f"{path}: the run has no scores of events, only of agents; there is nothing to show")
+    schema = EventSchema.from_dict(scores.run["schema"]) if "schema" in scores.run else mobility_schema()
+    data = _data(path, scores.run)
+    layout = Layout.of(schema)
+    _add(store, scores.events, layout, "importing scores")
+    if data is not None:
+        _add_context(store, scores, data, layout)
+        _add_movements(store, scores, data)
+    if scores.agents is not None:
+        _set_agents(store, scores.agents, schema)
+    with store.writing() as connection:
+        content = {"fingerprint": mark, "name": path.resolve().name, "schema": schema.to_dict()}
+        store.remember(connection, "run", content)
+    return schema
+
+
+def _data(path: Path, run: dict[str, Any]) -> Dataset | None:
+    """The data that was scored: beside the scores, or where the run says."""
+    places = [path / "data", path.parent / "data", *([Path(run["data"])] if run.get("data") else [])]
+    for place in places:
+        if any((place / name).exists() for name in ("stays.parquet", "stays")):
+            return load_directory(place)
+    return None
+
+
+def _add(store: Store, events: pa.Table, layout: Layout, label: str) -> None:
+    with progress.track(label, events.num_rows) as advance:
+        for part in _parts(events):
+            known = store.known(keys_of(part, layout.schema))
+            fresh = np.array([key not in known for key in keys_of(part, layout.schema)], bool)
+            rows, details = store_rows(_first_of_each(part.filter(pa.array(fresh)), layout), layout)
+            with store.writing() as connection:
+                add_events(connection, [{"verdict": None, "marked_by": None, **row} for row in rows], details)
+            advance(part.num_rows)
+
+
+def _parts(table: pa.Table) -> Iterator[pa.Table]:
+    for start in range(0, table.num_rows, CHUNK):
+        yield table.slice(start, CHUNK)
+
+
+def _first_of_each(table: pa.Table, layout: Layout) -> pa.Table:
+    """Each event once, where a table holds one twice."""
+    _, first = np.unique(np.array(keys_of(table, layout.schema), np.int64), return_index=True)
+    return table if len(first) == table.num_rows else table.take(pa.array(np.sort(first)))
+
+
+def _ranked(scores: Scores, entity: str) -> pa.Array:
+    """Agents, the most unusual first."""
+    table: Any = scores.agents if scores.agents is not None else scores.events
+    ordered = table.sort_by([("score", "descending")])[entity]
+    return pc.unique(ordered)
+
+
+def _add_context(store: Store, scores: Scores, data: Dataset, layout: Layout) -> None:
+    """Events that were not scored (the training weeks), of the most unusual agents, as many as fit."""
+    schema = layout.schema
+    scored = set(keys_of(scores.events, schema))
+    fresh = np.array([key not in scored for key in keys_of(data.events, schema)], bool)
+    events = data.events.filter(pa.array(fresh)).drop_columns(
+        [n for n in _UNSCORED if n in data.events.column_names]
+    )  # fmt: skip
+    _add(store, _of_agents(events, _ranked(scores, schema.entity), schema.entity, MOST_CONTEXT), layout,
+         "importing the weeks before")  # fmt: skip
+
+
+def _of_agents(table: pa.Table, ranked: pa.Array, entity: str, most: int) -> pa.Table:
+    """Rows of the first agents of the ranking whose rows together are at most `most`."""
+    if table.num_rows == 0:
+        return table
+    codes, values = agent_codes(table[entity])
+    rank = pc.index_in(pa.array(values.tolist(), table[entity].type), ranked.cast(table[entity].type))
+    rank = pc.fill_null(rank, len(ranked)).to_numpy()
+    order = np.argsort(rank, kind="stable")
+    fits = np.cumsum(np.bincount(codes, minlength=len(values))[order]) <= most
+    chosen = np.zeros(len(values), bool)
+    chosen[order[fits]] = True
+    return table.filter(pa.array(chosen[codes]))
+
+
+def _add_movements(store: Store, scores: Scores, data: Dataset) -> None:
+    entity = data.schema.entity
+    ranked = _ranked(scores, entity)
+    for table, into, to_rows in ((data.trips, r.trips, trip_rows), (data.gaps, r.gaps, gap_rows)):
+        if table is None or not table.num_rows:
+            continue
+        for part in _parts(_of_agents(table, ranked, entity, MOST_TRIPS)):
+            with store.writing() as connection:
+                insert_new(connection, into, to_rows(part))
+
+
+def _set_agents(store: Store, agents: pa.Table, schema: EventSchema) -> None:
+    """Scores of agents as the run has them, where they differ from their highest event's."""
+    names = [str(a) for a in agents[schema.entity].to_pylist()]
+    values: dict[str, list[Any]] = {"at": names, "score": agents["score"].to_pylist()}
+    for name in ("p_value", "reason"):
+        if name in agents.column_names:
+            values[name] = agents[name].to_pylist()
+    rows = [dict(zip(values, row, strict=True)) for row in zip(*values.values(), strict=True)]
+    change = update(r.agents).where(r.agents.c.agent == bindparam("at"))
+    if rows:
+        with store.writing() as connection:
+            connection.execute(change.values({n: bindparam(n) for n in values if n != "at"}), rows)

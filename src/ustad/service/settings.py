@@ -1,0 +1,72 @@
+"""What a running service is told: where the model and the store are, where it listens, and its limits.
+
+In: options of `ustad serve`. Out: one frozen `Settings`; every limit is documented where it stands.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from ustad.config import ConfigError
+
+_UNITS = {"h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
+
+
+def setting(default: Any, about: str) -> Any:
+    return field(default=default, metadata={"about": about})
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything that decides how the service behaves."""
+
+    model: Path | None = setting(None, "a model directory; none: a finished run is shown, nothing new is scored")
+    run: Path | None = setting(None, "a directory with scores/ (and data/) of a finished run to show")
+    store: str = setting("sqlite:///ustad.db", "SQLAlchemy URL: sqlite:///FILE or postgresql://USER@HOST/NAME")
+    host: str = setting("127.0.0.1", "the address to listen on; beyond loopback only with a key")
+    port: int = setting(8350, "the port to listen on")
+    device: str = setting("auto", "auto, cpu or cuda")
+    tiles: str = setting("", "URL of raster map tiles with {z}/{x}/{y}; empty: streets from the data's own trips")
+    pois: Path | None = setting(None, "a table of POIs that names the places of stays found in live fixes")
+    timezone: str | None = setting(None, "the zone of stays that carry none; found from coordinates where not given")
+    alerts_per_day: float = setting(20.0, "live scores: about this many alerts a day")
+    keep_days: float = setting(0.0, "events that ended longer ago than this many days are deleted; 0: kept")
+    lateness_s: float = setting(0.0, "fixes may come out of order by this many seconds")
+    max_body_bytes: int = setting(4_000_000, "a larger request body is refused with 413")
+    max_batch: int = setting(2_000, "more events in one request are refused with 413")
+    max_fixes: int = setting(20_000, "more fixes in one request are refused with 413")
+    max_page: int = setting(1_000, "the most rows one answer holds")
+    max_queue: int = setting(4_000, "more events waiting to be scored are answered with 429 and Retry-After")
+    micro_batch: int = setting(128, "events scored together, across requests")
+    max_live_agents: int = setting(20_000, "agents whose window is held in memory; the others are read when they come")
+
+    def __post_init__(self) -> None:
+        for f in fields(self):
+            value = getattr(self, f.name)
+            if isinstance(value, (int, float)) and value < 0:
+                raise ConfigError(f"{f.name} must be 0 or more, got {value!r}")
+        for name in ("max_body_bytes", "max_batch", "max_fixes", "max_page", "max_queue", "micro_batch"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} must be 1 or more, got {getattr(self, name)!r}")
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether nobody but this machine can reach the service."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+
+def days_of(text: str) -> float:
+    """`90d`, `12w` or `36h` as days."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([hdw])\s*", text)
+    if not match:
+        raise ConfigError(f"--keep takes a number of hours, days or weeks such as 36h, 90d or 12w, got '{text}'")
+    return float(match[1]) * _UNITS[match[2]] / _UNITS["d"]

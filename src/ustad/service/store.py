@@ -1,0 +1,202 @@
+"""The store: SQLite (WAL) or PostgreSQL behind one class, written to in whole transactions.
+
+In go rows of scored events, verdicts, fixes and snapshots; each `add` is one transaction, so that what was
+acknowledged survives a kill and nothing is there twice. Reading is in `queries`.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from sqlalchemy import Connection, Engine, Table, create_engine, delete, event, func, insert, select, update
+from sqlalchemy.dialects.postgresql import insert as postgresql_insert
+from sqlalchemy.dialects.sqlite import insert as sqlite_insert
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError, OperationalError
+from sqlalchemy.pool import StaticPool
+
+from ustad.service import records as r
+from ustad.service.migrations import migrate
+from ustad.tables import DataError
+
+CHUNK = 500  # parameters of an IN list
+Row = dict[str, Any]
+
+
+class Store:
+    """Open it once; every method is safe to call from any thread, one writer at a time."""
+
+    def __init__(self, url: str) -> None:
+        self.engine = _engine(url)
+        self.url = self.engine.url.render_as_string(hide_password=True)
+        self._writing = threading.Lock()
+        try:
+            migrate(self.engine)
+        except OperationalError as error:
+            raise DataError(f"the store {self.url} cannot be opened ({_first_line(error)})") from error
+
+    def close(self) -> None:
+        self.engine.dispose()
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """One transaction; everything in it is committed together or not at all."""
+        with self._writing, self.engine.execution_options(writing=True).begin() as connection:
+            yield connection
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        with self.engine.connect() as connection:
+            yield connection
+
+    def ping(self) -> None:
+        """Fails when the store does not answer."""
+        with self.reading() as connection:
+            connection.execute(select(1)).scalar_one()
+
+    # ---------------------------------------------------------------------------------------- events
+    def known(self, keys: Sequence[int]) -> set[int]:
+        """Which of these events are there already."""
+        found: set[int] = set()
+        with self.reading() as connection:
+            for part in chunks(keys):
+                found.update(connection.execute(select(r.events.c.key).where(r.events.c.key.in_(part))).scalars())
+        return found
+
+    def latest(self, agents: Sequence[str]) -> dict[str, int]:
+        """When each agent's latest event ended; agents never seen are left out."""
+        found: dict[str, int] = {}
+        columns = (r.agents.c.agent, r.agents.c.last_at)
+        with self.reading() as connection:
+            for part in chunks(agents):
+                rows = connection.execute(select(*columns).where(r.agents.c.agent.in_(part)))
+                found |= {row[0]: row[1] for row in rows}
+        return found
+
+    def about(self, name: str) -> Any:
+        """Something remembered by name; none where nothing is."""
+        with self.reading() as connection:
+            text = connection.execute(select(r.about.c.content).where(r.about.c.name == name)).scalar()
+        return json.loads(text) if text is not None else None
+
+    def remember(self, connection: Connection, name: str, content: Any) -> None:
+        connection.execute(delete(r.about).where(r.about.c.name == name))
+        connection.execute(insert(r.about).values(name=name, content=json.dumps(content)))
+
+    # -------------------------------------------------------------------------------------- deletion
+    def delete_agent(self, agent: str, by: str) -> int:
+        """Everything about one agent; returns how many events there were. A count stays, no identity."""
+        with self.writing() as connection:
+            keys = select(r.events.c.key).where(r.events.c.agent == agent)
+            connection.execute(delete(r.details).where(r.details.c.key.in_(keys)))
+            connection.execute(delete(r.alerts).where(r.alerts.c.key.in_(keys)))
+            count = connection.execute(select(func.count()).select_from(keys.subquery())).scalar_one()
+            for table in r.OF_AGENTS:
+                connection.execute(delete(table).where(table.c.agent == agent))
+            connection.execute(insert(r.deletions).values(deleted_at=now(), deleted_by=by, n_events=count))
+        return int(count)
+
+    def expire(self, before: int) -> int:
+        """Delete what ended before this moment; agents without an event go too. Returns the number of events."""
+        old = select(r.events.c.key).where(r.events.c.finished_at < before)
+        with self.writing() as connection:
+            concerned = connection.execute(
+                select(r.events.c.agent, func.min(r.events.c.day)).where(r.events.c.finished_at < before)
+                .group_by(r.events.c.agent)
+            ).all()  # fmt: skip
+            for table in (r.details, r.alerts, r.verdicts):
+                connection.execute(delete(table).where(table.c.key.in_(old)))
+            count = connection.execute(delete(r.events).where(r.events.c.finished_at < before)).rowcount
+            for table in (r.trips, r.gaps):
+                connection.execute(delete(table).where(table.c.finished_at < before))
+            for agent, _ in concerned:
+                recount(connection, agent)
+        return int(count)
+
+
+def recount(connection: Connection, agent: str) -> None:
+    """Set an agent's totals and days from its events, after some were deleted."""
+    e, d = r.events.c, r.days.c
+    connection.execute(delete(r.days).where(d.agent == agent))
+    rows = connection.execute(select(e.key, e.day, e.score, e.alert, e.started_at, e.finished_at, e.p_value, e.reason)
+                              .where(e.agent == agent)).all()  # fmt: skip
+    if not rows:
+        connection.execute(delete(r.agents).where(r.agents.c.agent == agent))
+        return
+    scored = [row for row in rows if row.score is not None]
+    by_day: dict[int, list[Any]] = {}
+    for row in scored:
+        by_day.setdefault(row.day, []).append(row)
+    for day, group in by_day.items():
+        worst = max(group, key=lambda row: row.score)
+        connection.execute(insert(r.days).values(
+            agent=agent, day=day, score=worst.score, n_events=len(group), n_alerts=sum(row.alert for row in group),
+            worst=worst.key,
+        ))  # fmt: skip
+    worst = max(scored, key=lambda row: row.score, default=None)
+    connection.execute(update(r.agents).where(r.agents.c.agent == agent).values(
+        first_at=min(row.started_at for row in rows), last_at=max(row.finished_at for row in rows),
+        n_events=len(rows), n_scored=len(scored), n_alerts=sum(row.alert for row in scored),
+        score=worst.score if worst else None, p_value=worst.p_value if worst else None,
+        worst=worst.key if worst else None, reason=worst.reason if worst else None,
+    ))  # fmt: skip
+
+
+def insert_new(connection: Connection, table: Table, rows: list[Row]) -> None:
+    """Insert rows; those whose primary key is there already are left as they are."""
+    if rows:
+        of_dialect = sqlite_insert if connection.dialect.name == "sqlite" else postgresql_insert
+        connection.execute(of_dialect(table).on_conflict_do_nothing(), rows)
+
+
+def now() -> int:
+    return time.time_ns() // 1000
+
+
+def chunks(values: Sequence[Any]) -> Iterator[list[Any]]:
+    """Lists short enough for a database's limit on parameters."""
+    for start in range(0, len(values), CHUNK):
+        yield list(values[start : start + CHUNK])
+
+
+def _engine(url: str) -> Engine:
+    try:
+        parsed = make_url(url)
+    except ArgumentError as error:
+        raise DataError("--store takes a URL such as sqlite:///ustad.db or postgresql://USER@HOST/NAME") from error
+    if parsed.get_backend_name() == "postgresql":
+        parsed = parsed.set(drivername="postgresql+psycopg")
+        return create_engine(parsed, hide_parameters=True, pool_pre_ping=True, pool_size=10, max_overflow=20)
+    if parsed.get_backend_name() != "sqlite":
+        raise DataError(f"--store: '{parsed.get_backend_name()}' is not supported; use sqlite or postgresql")
+    options: dict[str, Any] = {"connect_args": {"check_same_thread": False, "timeout": 30}}
+    if parsed.database in (None, "", ":memory:"):
+        options["poolclass"] = StaticPool
+    engine = create_engine(parsed, hide_parameters=True, **options)
+    _prepare_sqlite(engine)
+    return engine
+
+
+def _prepare_sqlite(engine: Engine) -> None:
+    """Write-ahead log, a sync at every commit, deleted rows overwritten, and transactions that begin as writers."""
+
+    @event.listens_for(engine, "connect")
+    def connected(connection: Any, record: Any) -> None:
+        connection.isolation_level = None  # the begin below is ours
+        for pragma in ("journal_mode=WAL", "synchronous=FULL", "secure_delete=ON", "busy_timeout=30000",
+                       "cache_size=-65536", "temp_store=MEMORY"):  # fmt: skip
+            connection.execute(f"PRAGMA {pragma}")
+
+    @event.listens_for(engine, "begin")
+    def began(connection: Connection) -> None:
+        writing = connection.get_execution_options().get("writing", False)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
+
+
+def _first_line(error: BaseException) -> str:
+    return str(getattr(error, "orig", error)).splitlines()[0]
