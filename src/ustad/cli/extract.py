@@ -162,7 +162,7 @@ def info(
     card = path / "card.md"
     if card.exists():
         text = card.read_text()
-        print_json({"path": str(path), "card": text}) if as_json else typer.echo(text)
+        print_json({"path": str(path), "card": text}) if as_json else typer.echo(text, nl=False)
         return
     if not path.exists():
         raise DataError(f"{path}: no such file or directory")

@@ -18,7 +18,7 @@ from ustad.dataset import EPOCH, Dataset
 from ustad.mobility.columns import Reading, as_stays
 from ustad.mobility.places import read_pois, set_columns
 from ustad.mobility.timezones import can_find_zones, with_timezone
-from ustad.tables import DataError, agent_codes, event_keys, read_table, sort_events
+from ustad.tables import Complaints, DataError, agent_codes, event_keys, read_table, sort_events
 
 TRAIN, TEST, TRUTH = "stay_points_train.parquet", "stay_points_test_anomalous.parquet", "stay_points_test_truth.parquet"
 POIS = "poi.parquet"
@@ -87,11 +87,11 @@ def _is_naive(kind: pa.DataType) -> bool:
 def _place(table: pa.Table, pois: pa.Table, file: Path, reading: Reading) -> pa.Table:
     """Coordinates and category of each stay's POI."""
     rows = pc.index_in(table["poi_id"], pois["poi_id"].combine_chunks().cast(table["poi_id"].type))
-    if rows.null_count:
-        first = table["poi_id"].filter(pc.is_null(rows))[0].as_py()
-        raise DataError(
-            f"{file}: column 'poi_id': {rows.null_count:,} rows name a POI that {POIS} lacks (first: {first})"
-        )
+    lost = pc.is_null(rows).to_numpy(zero_copy_only=False)
+    complaints = Complaints(str(file), reading.on_error)
+    table = complaints.check(table, lost, "poi_id", f"name a POI that {POIS} does not have")
+    reading.count(complaints)
+    rows = rows.filter(pa.array(~lost))
     return set_columns(
         table, lat=pois["lat"].take(rows), lon=pois["lon"].take(rows), poi_category=pois["category"].take(rows)
     )

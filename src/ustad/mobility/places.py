@@ -133,7 +133,8 @@ def _cluster(starts: Any, points: Any, limit: Any) -> Any:
                 if distance <= nearest:
                     best, nearest = p, distance
             places = max(places, best + 1)
-            sums[best] += points[k]
+            for axis in range(3):
+                sums[best, axis] += points[k, axis]
             counts[best] += 1
             place[k] = best
     return place

@@ -9,6 +9,7 @@ unit sphere (for a threshold the same as great-circle distances), so neither ±1
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -198,22 +199,22 @@ def _scan(  # type: ignore[no-untyped-def]  # compiled; types are numpy arrays a
     return n_stays, n_trips, n_gaps
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@numba.njit(cache=True, nogil=True)
 def _open(s, t, x, y, z, gap):  # type: ignore[no-untyped-def]  # compiled
     s.anchor_time, s.anchor_x, s.anchor_y, s.anchor_z, s.anchor_gap = t, x, y, z, gap
     s.sum_x, s.sum_y, s.sum_z, s.count = x, y, z, 1
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@numba.njit(cache=True, nogil=True)
 def _stay(row, agent, s, stop, end_gap, unfinished):  # type: ignore[no-untyped-def]  # compiled
-    norm = np.sqrt(s.sum_x * s.sum_x + s.sum_y * s.sum_y + s.sum_z * s.sum_z)
+    norm = math.sqrt(s.sum_x * s.sum_x + s.sum_y * s.sum_y + s.sum_z * s.sum_z)
     row.agent, row.start, row.end = agent, s.anchor_time, stop
     row.x, row.y, row.z, row.count = s.sum_x / norm, s.sum_y / norm, s.sum_z / norm, s.count
     row.start_gap, row.end_gap, row.unfinished = s.anchor_gap, end_gap, unfinished
     s.has_stay, s.stay_start, s.stay_end, s.gap_since = 1, s.anchor_time, stop, 0
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@numba.njit(cache=True, nogil=True)
 def _trip(row, agent, s, origin, anchor):  # type: ignore[no-untyped-def]  # compiled
     row.agent, row.start, row.end = agent, s.stay_end, s.anchor_time
     row.origin_start, row.destination_start = s.stay_start, s.anchor_time
@@ -260,44 +261,40 @@ def _clean(offsets, time, points, state, speed, final, keep, pending, duplicates
                 duplicates[agent] += 1
                 continue
             if waiting >= 0:
-                if _too_fast(s, time[waiting], points[waiting], speed) and _leaves_too_fast(
-                    time, points, waiting, k, speed
-                ):
+                if _comes_too_fast(s, time, points, waiting, speed) and _goes_too_fast(time, points, waiting, k, speed):
                     keep[waiting] = False
                     spikes[agent] += 1
                 else:
-                    _take(s, time[waiting], points[waiting])
+                    _take(s, time, points, waiting)
             waiting = k
             if speed == 0.0:
-                _take(s, time[k], points[k])
+                _take(s, time, points, k)
                 waiting = -1
         if waiting >= 0:
             if final:
-                _take(s, time[waiting], points[waiting])
+                _take(s, time, points, waiting)
             else:
                 keep[waiting] = False
                 pending[waiting] = True
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
-def _take(s, t, point):  # type: ignore[no-untyped-def]  # compiled
-    s.kept_time, s.kept_x, s.kept_y, s.kept_z = t, point[0], point[1], point[2]
+@numba.njit(cache=True, nogil=True)
+def _take(s, time, points, k):  # type: ignore[no-untyped-def]  # compiled
+    s.kept_time, s.kept_x, s.kept_y, s.kept_z = time[k], points[k, 0], points[k, 1], points[k, 2]
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
-def _too_fast(s, t, point, speed):  # type: ignore[no-untyped-def]  # compiled
+@numba.njit(cache=True, nogil=True)
+def _comes_too_fast(s, time, points, k, speed):  # type: ignore[no-untyped-def]  # compiled
     if s.kept_time == NO_TIME:
         return False
-    chord = np.sqrt((point[0] - s.kept_x) ** 2 + (point[1] - s.kept_y) ** 2 + (point[2] - s.kept_z) ** 2)
-    return chord * EARTH_RADIUS_KM > speed * (t - s.kept_time)
+    x, y, z = points[k, 0] - s.kept_x, points[k, 1] - s.kept_y, points[k, 2] - s.kept_z
+    return math.sqrt(x * x + y * y + z * z) * EARTH_RADIUS_KM > speed * (time[k] - s.kept_time)
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
-def _leaves_too_fast(time, points, a, b, speed):  # type: ignore[no-untyped-def]  # compiled
-    chord = np.sqrt(
-        (points[a, 0] - points[b, 0]) ** 2 + (points[a, 1] - points[b, 1]) ** 2 + (points[a, 2] - points[b, 2]) ** 2
-    )
-    return chord * EARTH_RADIUS_KM > speed * (time[b] - time[a])
+@numba.njit(cache=True, nogil=True)
+def _goes_too_fast(time, points, a, b, speed):  # type: ignore[no-untyped-def]  # compiled
+    x, y, z = points[a, 0] - points[b, 0], points[a, 1] - points[b, 1], points[a, 2] - points[b, 2]
+    return math.sqrt(x * x + y * y + z * z) * EARTH_RADIUS_KM > speed * (time[b] - time[a])
 
 
 def order_fixes(codes: np.ndarray, time: np.ndarray, agents: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -333,14 +330,12 @@ def _group(codes: Any, time: Any, agents: Any) -> Any:
 def sphere_points(lat: Any, lon: Any) -> Any:
     """Points on the unit sphere [n, 3] of degrees; a fix that repeats the one before costs nothing."""
     points = np.empty((len(lat), 3))
+    x, y, z = 0.0, 0.0, 0.0
     for k in range(len(lat)):
-        if k > 0 and lat[k] == lat[k - 1] and lon[k] == lon[k - 1]:
-            points[k] = points[k - 1]
-            continue
-        phi, lam = np.radians(lat[k]), np.radians(lon[k])
-        points[k, 0] = np.cos(phi) * np.cos(lam)
-        points[k, 1] = np.cos(phi) * np.sin(lam)
-        points[k, 2] = np.sin(phi)
+        if k == 0 or lat[k] != lat[k - 1] or lon[k] != lon[k - 1]:
+            phi, lam = math.radians(lat[k]), math.radians(lon[k])
+            x, y, z = math.cos(phi) * math.cos(lam), math.cos(phi) * math.sin(lam), math.sin(phi)
+        points[k, 0], points[k, 1], points[k, 2] = x, y, z
     return points
 
 

@@ -6,6 +6,7 @@ In: trips that the stay kernel found, or a trips table. Out: the trips table (wi
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -120,13 +121,11 @@ def _speed(km: np.ndarray, minutes: np.ndarray) -> np.ndarray:
     return np.where(minutes > 0, km / np.maximum(minutes / 60.0, 1e-12), 0.0)
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@numba.njit(cache=True, nogil=True)
 def _arc_km(points, a, b):  # type: ignore[no-untyped-def]  # compiled
     """Great-circle distance of two rows of points on the unit sphere."""
-    chord = np.sqrt(
-        (points[a, 0] - points[b, 0]) ** 2 + (points[a, 1] - points[b, 1]) ** 2 + (points[a, 2] - points[b, 2]) ** 2
-    )
-    return 2.0 * EARTH_RADIUS_KM * np.arcsin(min(1.0, chord / 2.0))
+    x, y, z = points[a, 0] - points[b, 0], points[a, 1] - points[b, 1], points[a, 2] - points[b, 2]
+    return 2.0 * EARTH_RADIUS_KM * math.asin(min(1.0, math.sqrt(x * x + y * y + z * z) / 2.0))
 
 
 @numba.njit(cache=True, nogil=True)
@@ -149,45 +148,77 @@ def _summaries(offsets, time, points):  # type: ignore[no-untyped-def]  # compil
 @numba.njit(cache=True, nogil=True)
 def _resample(offsets, time, lat, lon, points, size):  # type: ignore[no-untyped-def]  # compiled
     """Normalised shapes [n, size, 2] and speeds [n, size] in km/h."""
-    n = len(offsets) - 1
+    n, longest = len(offsets) - 1, 1
+    for i in range(n):
+        longest = max(longest, offsets[i + 1] - offsets[i])
+    way, clock, plane = np.zeros(longest), np.zeros(longest), np.zeros((longest, 2))
     shapes, speeds = np.zeros((n, size, 2), np.float32), np.zeros((n, size), np.float32)
     for i in range(n):
-        a, b = offsets[i], offsets[i + 1]
-        if b - a < 2:
+        a, count = offsets[i], offsets[i + 1] - offsets[i]
+        if count < 2:
             continue
-        way = np.zeros(b - a)
-        for k in range(a + 1, b):
-            way[k - a] = way[k - a - 1] + _arc_km(points, k - 1, k)
-        clock = (time[a:b] - time[a]) / 3.6e9  # hours
-        if way[-1] > 0:
-            plane = _local_plane(points[a:b], lat[a], lon[a])
-            steps = np.linspace(0.0, way[-1], size)
-            _normalise(shapes[i], np.interp(steps, way, plane[:, 0]), np.interp(steps, way, plane[:, 1]))
-        if clock[-1] > 0:
-            at = np.interp(np.linspace(0.0, clock[-1], size + 1), clock, way)
-            speeds[i] = (at[1:] - at[:-1]) / (clock[-1] / size)
+        way[0], clock[0] = 0.0, 0.0
+        for k in range(1, count):
+            way[k] = way[k - 1] + _arc_km(points, a + k - 1, a + k)
+            clock[k] = (time[a + k] - time[a]) / 3.6e9  # hours
+        if way[count - 1] > 0:
+            _local_plane(plane, points, a, count, lat[a], lon[a])
+            _shape(shapes[i], way, plane, count)
+        if clock[count - 1] > 0:
+            _speeds(speeds[i], way, clock, count)
     return shapes, speeds
 
 
 @numba.njit(cache=True, nogil=True)
-def _local_plane(points, lat, lon):  # type: ignore[no-untyped-def]  # compiled
-    """Kilometres east and north of the first point, azimuthal equidistant: whole at ±180° and at the poles."""
-    phi, lam = np.radians(lat), np.radians(lon)
-    up = np.array([np.cos(phi) * np.cos(lam), np.cos(phi) * np.sin(lam), np.sin(phi)])
-    east = np.array([-np.sin(lam), np.cos(lam), 0.0])
-    north = np.array([-np.sin(phi) * np.cos(lam), -np.sin(phi) * np.sin(lam), np.cos(phi)])
-    plane = np.zeros((len(points), 2))
-    for k in range(len(points)):
-        x, y, z = (points[k] * east).sum(), (points[k] * north).sum(), (points[k] * up).sum()
-        sine = np.hypot(x, y)
-        stretch = np.arctan2(sine, z) / sine if sine > 1e-12 else 1.0
-        plane[k, 0], plane[k, 1] = x * stretch * EARTH_RADIUS_KM, y * stretch * EARTH_RADIUS_KM
-    return plane
-
-
-@numba.njit(cache=True, nogil=True, inline="always")
-def _normalise(shape, x, y):  # type: ignore[no-untyped-def]  # compiled
-    x, y = x - x.mean(), y - y.mean()
-    radius = np.sqrt((x * x + y * y).mean())
+def _shape(shape, way, plane, count):  # type: ignore[no-untyped-def]  # compiled
+    """Points at equal steps along the way, centred, with a root mean square radius of 1."""
+    size, k = len(shape), 1
+    x, y = np.zeros(size), np.zeros(size)
+    for step in range(size):
+        at = way[count - 1] * step / max(size - 1, 1)
+        while k < count - 1 and way[k] < at:
+            k += 1
+        length = way[k] - way[k - 1]
+        share = min(1.0, (at - way[k - 1]) / length) if length > 0 else 0.0
+        x[step] = plane[k - 1, 0] + share * (plane[k, 0] - plane[k - 1, 0])
+        y[step] = plane[k - 1, 1] + share * (plane[k, 1] - plane[k - 1, 1])
+    middle_x, middle_y, square = 0.0, 0.0, 0.0
+    for step in range(size):
+        middle_x += x[step] / size
+        middle_y += y[step] / size
+    for step in range(size):
+        square += (x[step] - middle_x) ** 2 + (y[step] - middle_y) ** 2
+    radius = math.sqrt(square / size)
     if radius > 0:
-        shape[:, 0], shape[:, 1] = x / radius, y / radius
+        for step in range(size):
+            shape[step, 0], shape[step, 1] = (x[step] - middle_x) / radius, (y[step] - middle_y) / radius
+
+
+@numba.njit(cache=True, nogil=True)
+def _speeds(speed, way, clock, count):  # type: ignore[no-untyped-def]  # compiled
+    """Kilometres covered in each of equal parts of the duration, per hour."""
+    size, k, before = len(speed), 1, 0.0
+    part = clock[count - 1] / size
+    for step in range(size):
+        at = part * (step + 1)
+        while k < count - 1 and clock[k] < at:
+            k += 1
+        length = clock[k] - clock[k - 1]
+        share = min(1.0, (at - clock[k - 1]) / length) if length > 0 else 1.0
+        here = way[k - 1] + share * (way[k] - way[k - 1])
+        speed[step] = (here - before) / part
+        before = here
+
+
+@numba.njit(cache=True, nogil=True)
+def _local_plane(plane, points, first, count, lat, lon):  # type: ignore[no-untyped-def]  # compiled
+    """Kilometres east and north of the first point, azimuthal equidistant: whole at ±180° and at the poles."""
+    phi, lam = math.radians(lat), math.radians(lon)
+    for k in range(count):
+        x, y, z = points[first + k, 0], points[first + k, 1], points[first + k, 2]
+        east = -math.sin(lam) * x + math.cos(lam) * y
+        north = -math.sin(phi) * (math.cos(lam) * x + math.sin(lam) * y) + math.cos(phi) * z
+        up = math.cos(phi) * (math.cos(lam) * x + math.sin(lam) * y) + math.sin(phi) * z
+        sine = math.hypot(east, north)
+        stretch = (math.atan2(sine, up) / sine if sine > 1e-12 else 1.0) * EARTH_RADIUS_KM
+        plane[k, 0], plane[k, 1] = east * stretch, north * stretch

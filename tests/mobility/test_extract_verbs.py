@@ -1,0 +1,99 @@
+"""The verbs extract, pois and info, run as a user would."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow.parquet as pq
+import pytest
+import typer
+from town import walks
+from typer.testing import CliRunner
+
+from ustad.cli.extract import extract, info, pois
+from ustad.cli.inspect import bar, sparkline
+from ustad.tables import DataError
+
+
+@pytest.fixture(scope="module")
+def app() -> typer.Typer:
+    app = typer.Typer(pretty_exceptions_enable=False)
+    for verb in (extract, pois, info):
+        app.command()(verb)
+    return app
+
+
+@pytest.fixture
+def fixes(tmp_path):
+    pq.write_table(walks(agents=3, hours=100, step_s=300, gaps=True), tmp_path / "fixes.parquet")
+    return tmp_path / "fixes.parquet"
+
+
+def run(app: typer.Typer, *arguments) -> str:
+    result = CliRunner().invoke(app, [str(a) for a in arguments], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_extract_then_info_tells_what_there_is(app, fixes, tmp_path):
+    said = run(
+        app, "extract", fixes, "--out", tmp_path / "d", "--timezone", "UTC", "--gap", 30, "--export", "geoparquet"
+    )
+    assert "stays" in said
+    assert "of 3 agents" in said
+    assert pq.read_metadata(tmp_path / "d" / "export" / "stays.parquet").num_rows > 0
+    shown = run(app, "info", tmp_path / "d")
+    assert "agents     3" in shown
+    assert "█" in shown
+    assert "gaps" in shown
+    content = json.loads(run(app, "info", tmp_path / "d", "--json"))
+    assert content["agents"] == 3
+    assert content["quality"]["fixes"] == content_fixes(tmp_path)
+    assert content["split"].startswith("train 2023-12-31")
+
+
+def content_fixes(tmp_path) -> int:
+    return json.loads((tmp_path / "d" / "meta.json").read_text())["counts"]["fixes"]
+
+
+def test_json_is_all_that_json_prints(app, fixes, tmp_path):
+    said = run(app, "extract", fixes, "--out", tmp_path / "d", "--timezone", "UTC", "--json")
+    assert json.loads(said)["agents"] == 3
+
+
+def test_help_shows_an_example_of_every_format(app):
+    said = run(app, "extract", "--help")
+    for word in ("parquet", "csv", "ndjson", ".plt", "gpx", "geoparquet"):
+        assert word in said
+
+
+def test_a_wrong_choice_is_a_usage_error(app, fixes, tmp_path):
+    result = CliRunner().invoke(app, ["extract", str(fixes), "--out", str(tmp_path / "d"), "--times", "martian"])
+    assert result.exit_code == 2
+
+
+def test_info_of_a_model_prints_its_card(app, tmp_path):
+    (tmp_path / "card.md").write_text("# A model\ntrained on nothing\n")
+    assert run(app, "info", tmp_path) == "# A model\ntrained on nothing\n"
+
+
+def test_info_of_nothing_is_an_error(app, tmp_path):
+    with pytest.raises(DataError, match="no such file"):
+        run(app, "info", tmp_path / "nothing")
+
+
+def test_pois_writes_a_table_and_can_show_its_categories(app, tmp_path):
+    pytest.importorskip("osmium")
+    node = '<node id="1" lat="60.0" lon="25.0" version="1"><tag k="amenity" v="cafe"/></node>'
+    (tmp_path / "t.osm").write_text(f'<osm version="0.6">{node}</osm>')
+    said = run(app, "pois", tmp_path / "t.osm", "--out", tmp_path / "pois.parquet")
+    assert "1 POIs" in said
+    assert "OpenStreetMap contributors" in said
+    assert pq.read_table(tmp_path / "pois.parquet")["category"].to_pylist() == ["EatOut"]
+    assert "EatOut:" in run(app, "pois", "--show-categories")
+
+
+def test_bars_and_sparklines_follow_their_values():
+    assert bar(0.5, 4) == "██··"
+    assert sparkline([0.0, 0.5, 1.0]) == " ▄█"
+    assert len(sparkline([1.0] * 500)) == 56

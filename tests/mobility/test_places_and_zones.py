@@ -1,0 +1,174 @@
+"""POI join, own places with home and work, categories from lists, time zones, OpenStreetMap."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from town import fixes, minutes
+
+from ustad.clock import local_time
+from ustad.geo import Projection, haversine_km
+from ustad.mobility.columns import Reading
+from ustad.mobility.extraction import extract_tables
+from ustad.mobility.osm import category_of, read_categories, read_osm
+from ustad.mobility.places import PoiIndex, join_pois, one_category, own_places, read_pois
+from ustad.mobility.timezones import with_timezone
+from ustad.tables import TIMESTAMP, DataError
+
+DATA = Path(os.environ.get("USTAD_DATA", Path(__file__).parents[2].parent / "shared" / "data"))
+
+
+def stays(agent, start_minutes, end_minutes, lat, lon, zone: str | None = "UTC") -> pa.Table:
+    n = len(lat)
+    columns = {
+        "agent_id": pa.array(agent),
+        "started_at": pa.array(minutes(start_minutes), TIMESTAMP),
+        "finished_at": pa.array(minutes(end_minutes), TIMESTAMP),
+        "lat": pa.array(np.asarray(lat, float)),
+        "lon": pa.array(np.asarray(lon, float)),
+    }
+    return pa.table({**columns, "timezone": pa.array([zone] * n)} if zone else columns)
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 9999), lat0=st.floats(-89.9, 89.9), lon0=st.floats(-180, 180))
+def test_the_nearest_poi_is_the_one_that_a_full_search_finds(seed, lat0, lon0):
+    rng = np.random.default_rng(seed)
+    centre = Projection(lat0, lon0)
+    lat, lon = centre.backward(*rng.normal(0, 0.3, (2, 30)))
+    poi_lat, poi_lon = centre.backward(*rng.normal(0, 0.3, (2, 12)))
+    pois = pa.table({"poi_id": np.arange(12), "lat": poi_lat, "lon": poi_lon, "category": ["c"] * 12})
+    metres = 1000 * haversine_km(lat[:, None], lon[:, None], poi_lat, poi_lon)
+    expected = np.where(metres.min(axis=1) <= 150, metres.argmin(axis=1), -1)
+    assert np.array_equal(PoiIndex(pois).nearest(lat, lon, 150.0), expected)
+
+
+def test_a_stay_without_a_poi_nearby_is_unknown():
+    pois = pa.table({"poi_id": ["cafe"], "lat": [50.0], "lon": [8.0], "category": ["EatOut"]})
+    joined = join_pois(stays([1, 1], [0, 60], [50, 99], [50.0005, 50.01], [8.0, 8.0]), pois, 150)
+    assert joined["poi_category"].to_pylist() == ["EatOut", "unknown"]
+    assert joined["poi_id"].to_pylist() == ["cafe", None]
+
+
+def test_of_several_categories_the_rarest_is_chosen_and_ties_go_by_the_alphabet():
+    lists = pa.chunked_array([[["Drop", "Visit", "Home"], ["Drop", "Work"], []], [["Home", "Visit", "Drop"], None]])
+    assert one_category(lists).to_pylist() == ["Home", "Work", "unknown", "Home", "unknown"]
+
+
+def test_pois_with_lists_and_other_names_are_read():
+    table = pa.table(
+        {"poi_id": [1, 2], "latitude": [1.0, 2.0], "longitude": [3.0, 4.0], "act_types": [["a", "b"], ["b"]]}
+    )
+    reading = Reading()
+    assert read_pois(table, reading)["category"].to_pylist() == ["a", "b"]
+    assert any("several categories" in note for note in reading.notes)
+
+
+def test_home_and_work_are_found_from_when_they_are_visited():
+    day = 1440
+    rows = []
+    for d in range(7):  # 2024-01-01 is a Monday
+        rows.append((d * day, d * day + 8 * 60, 50.0))
+        if d < 5:
+            rows.append((d * day + 9 * 60, d * day + 17 * 60, 50.1))
+        rows.append((d * day + 18 * 60, d * day + 19 * 60, 50.2))
+        rows.append((d * day + 20 * 60, d * day + 24 * 60, 50.0001))
+    start, end, lat = map(list, zip(*rows, strict=True))
+    found = own_places(stays([3] * len(rows), start, end, lat, [8.0] * len(rows)))
+    kinds = dict(zip(np.round(lat, 1).tolist(), found["poi_category"].to_pylist(), strict=True))
+    assert kinds == {50.0: "home", 50.1: "work", 50.2: "other"}
+    assert set(found["poi_id"].to_pylist()) == {"3:1", "3:2", "3:3"}
+
+
+def test_the_local_clock_decides_what_is_night():
+    start = np.arange(5) * 1440 + 8 * 60  # 8:00 to 18:00 UTC: the night of Honolulu (22:00 to 8:00)
+    there = stays([1] * 5, start, start + 600, [21.3] * 5, [-157.8] * 5, "Pacific/Honolulu")
+    here = stays([1] * 5, start, start + 600, [21.3] * 5, [-157.8] * 5, "UTC")
+    assert set(own_places(there)["poi_category"].to_pylist()) == {"home"}
+    assert set(own_places(here)["poi_category"].to_pylist()) == {"work"}
+
+
+def test_what_comes_after_until_does_not_say_what_a_place_is():
+    start = np.arange(10) * 1440
+    lat = [50.0] * 4 + [50.5] * 6  # moves house on the fifth day
+    table = stays([1] * 10, start, start + 480, lat, [8.0] * 10)
+    later = own_places(table, until=table["started_at"][4].as_py())["poi_category"].to_pylist()
+    assert later == ["home"] * 4 + ["other"] * 6
+    assert own_places(table)["poi_category"].to_pylist() == ["other"] * 4 + ["home"] * 6
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 9999))
+def test_an_agents_places_do_not_depend_on_other_agents(seed):
+    rng = np.random.default_rng(seed)
+    n = 30
+    agent = np.sort(rng.integers(0, 3, n))
+    start = np.arange(n) * 100
+    table = stays(agent, start, start + 90, 50 + rng.normal(0, 0.002, n), 8 + rng.normal(0, 0.002, n))
+    together = own_places(table)
+    for a in np.unique(agent):
+        rows = pa.array(agent == a)
+        alone = own_places(table.filter(rows)).combine_chunks()
+        assert alone.equals(together.filter(rows).combine_chunks())
+
+
+def test_zones_come_from_the_argument_then_the_coordinates():
+    pytest.importorskip("timezonefinder")
+    table = stays([1, 2, 3], [0, 0, 0], [9, 9, 9], [34.05, 60.17, -17.7], [-118.25, 24.94, 178.0], zone=None)
+    found = with_timezone(table, None, Reading())["timezone"].to_pylist()
+    assert found == ["America/Los_Angeles", "Europe/Helsinki", "Pacific/Fiji"]
+    assert with_timezone(table, "Asia/Tokyo", Reading())["timezone"].to_pylist() == ["Asia/Tokyo"] * 3
+    with pytest.raises(DataError, match="Mars/Base"):
+        with_timezone(table, "Mars/Base", Reading())
+
+
+def test_a_stay_keeps_its_local_clock_across_daylight_saving():
+    at_eight = [np.datetime64("2024-03-30T07:00"), np.datetime64("2024-03-31T06:00")]  # 8:00 in Berlin, both days
+    time = np.concatenate([np.array([t, t + np.timedelta64(20, "m")], "datetime64[us]") for t in at_eight])
+    table = fixes([1] * 4, time.astype(np.int64), [52.5, 52.5, 52.6, 52.6], [13.4] * 4)
+    found = extract_tables(table, timezone="Europe/Berlin").events
+    assert local_time(found["started_at"], found["timezone"]).minute.tolist() == [480.0, 480.0]
+
+
+def test_the_table_of_categories_can_be_edited(tmp_path):
+    rules = read_categories()
+    assert category_of([("amenity", "cafe"), ("building", "yes")], rules) == "EatOut"
+    assert category_of([("shop", "hairdresser")], rules) == "Services"
+    assert category_of([("shop", "toys")], rules) == "BuyGoods"
+    assert category_of([("shop", "no")], rules) is None
+    (tmp_path / "mine.yaml").write_text("Fun: [amenity=cafe]\n")
+    assert category_of([("amenity", "cafe")], read_categories(tmp_path / "mine.yaml")) == "Fun"
+    (tmp_path / "mine.yaml").write_text("Fun: [amenity]\n")
+    with pytest.raises(DataError, match="'amenity' is not KEY=VALUE"):
+        read_categories(tmp_path / "mine.yaml")
+
+
+OSM = """<?xml version='1.0' encoding='UTF-8'?><osm version="0.6">
+<node id="1" lat="60.0" lon="25.0" version="1"><tag k="amenity" v="cafe"/><tag k="name" v="Corner"/></node>
+<node id="2" lat="60.1" lon="25.0" version="1"/><node id="3" lat="60.1" lon="25.2" version="1"/>
+<node id="4" lat="60.3" lon="25.2" version="1"/><node id="5" lat="60.3" lon="25.0" version="1"/>
+<way id="7" version="1"><nd ref="2"/><nd ref="3"/><nd ref="4"/><nd ref="5"/><nd ref="2"/>
+<tag k="building" v="school"/></way>
+<way id="8" version="1"><nd ref="2"/><nd ref="3"/><tag k="highway" v="residential"/></way></osm>"""
+
+
+def test_nodes_and_areas_of_openstreetmap_become_pois(tmp_path):
+    pytest.importorskip("osmium")
+    (tmp_path / "town.osm").write_text(OSM)
+    pois = read_osm(tmp_path / "town.osm").to_pylist()
+    assert [(p["poi_id"], p["category"], p["name"]) for p in pois] == [("n1", "EatOut", "Corner"), ("w7", "School", "")]
+    assert (round(pois[1]["lat"], 6), round(pois[1]["lon"], 6)) == (60.2, 25.1)
+
+
+@pytest.mark.skipif(not (DATA / "osm" / "Helsinki.osm.pbf").exists(), reason="the extract is not here")
+def test_a_real_extract_gives_many_kinds_of_pois():
+    pytest.importorskip("osmium")
+    pois = read_pois(read_osm(DATA / "osm" / "Helsinki.osm.pbf"))
+    assert pois.num_rows > 1000
+    assert {"EatOut", "BuyGoods", "Transportation", "Home"} <= set(pois["category"].to_pylist())
