@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -17,6 +18,7 @@ from torch import Tensor, nn
 from ustad.config import setting
 from ustad.progress import track
 
+Network = TypeVar("Network", bound=nn.Module)
 #: loss(0 for training items or 1 for held-out ones, indices [B], generator) -> a scalar
 LossFunction = Callable[[int, Tensor, torch.Generator], Tensor]
 
@@ -47,7 +49,7 @@ def seeded(device: torch.device, *numbers: int) -> torch.Generator:
     return torch.Generator(device=device).manual_seed(state)
 
 
-def build(make: Callable[[], nn.Module], seed: int, device: torch.device) -> nn.Module:
+def build(make: Callable[[], Network], seed: int, device: torch.device) -> Network:
     """A network whose initial weights depend on the seed only; torch's own generator is left as it was."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -99,6 +101,18 @@ def mean_loss(
     parts = torch.arange(items, device=device).split(4 * batch_size)
     total = sum((loss(1, index, noise) * len(index) for index in parts), torch.zeros((), device=device))
     return float(total) / max(items, 1)
+
+
+def pack(network: nn.Module) -> dict[str, Tensor]:
+    """The weights, to be stored beside other tensors."""
+    return {f"network.{name}": value for name, value in network.state_dict().items()}
+
+
+def unpack(network: nn.Module, tensors: dict[str, Tensor]) -> None:
+    """Take weights over from what `pack` gave; the network is ready to score."""
+    own = {k.removeprefix("network."): v for k, v in tensors.items() if k.startswith("network.")}
+    network.load_state_dict(own)
+    network.eval()
 
 
 def _copy(network: nn.Module) -> dict[str, Tensor]:

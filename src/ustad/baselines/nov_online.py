@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from ustad.baselines.base import Baseline, State, without
-from ustad.baselines.fitting import Budget, build, fit_network
+from ustad.baselines.fitting import Budget, build, fit_network, pack, unpack
 from ustad.baselines.protocol import Abilities
 from ustad.config import setting
 from ustad.events.encoder import Encoder
@@ -64,7 +64,7 @@ class NovOnline(Baseline):
     abilities: ClassVar[Abilities] = Abilities(scores_events=True, scores_agents=True, predicts=False, causal=True)
     settings_class: ClassVar[type] = NovOnlineSettings
     encoder: Encoder
-    network: nn.Module
+    network: RealOrAltered
 
     def _learn(self, train: pa.Table, validation: pa.Table) -> None:
         self.encoder = Encoder.fit(train, without(self.schema, "vector"))
@@ -80,7 +80,7 @@ class NovOnline(Baseline):
         items = (train.num_rows, validation.num_rows)
         fit_network(self.network, loss, items, self.settings, self.seed, self.device, self.name)
 
-    def _build(self) -> nn.Module:
+    def _build(self) -> RealOrAltered:
         return build(lambda: RealOrAltered(self.encoder.fields, self.settings), self.seed, self.device)
 
     @torch.no_grad()
@@ -95,13 +95,12 @@ class NovOnline(Baseline):
         return score
 
     def _state(self) -> State:
-        return State(tensors=dict(self.network.state_dict()), facts={"encoder": self.encoder.to_dict()})
+        return State(tensors=pack(self.network), facts={"encoder": self.encoder.to_dict()})
 
     def _restore(self, state: State) -> None:
         self.encoder = Encoder.from_dict(state.facts["encoder"])
         self.network = self._build()
-        self.network.load_state_dict(state.tensors)
-        self.network.eval()
+        unpack(self.network, state.tensors)
 
 
 def feature_groups(encoder: Encoder) -> list[int]:

@@ -29,7 +29,15 @@ REGISTRY: dict[str, str] = {
     "visit-rate-category-hour": "ustad.baselines.visit_rate:CategoryHourVisitRate",
     "distance": "ustad.baselines.distance:OwnPlaceDistance",
     "ibat": "ustad.baselines.ibat:Ibat",
+    "gm-vsae": "ustad.baselines.gm_vsae:GmVsae",
+    "atrom": "ustad.baselines.atrom:Atrom",
     "nov-online": "ustad.baselines.nov_online:NovOnline",
+    "mlp": "ustad.baselines.mlp:Mlp",
+    "lstm": "ustad.baselines.lstm:Lstm",
+    "transformer": "ustad.baselines.transformer:Transformer",
+    "lightpath": "ustad.baselines.lightpath:LightPath",
+    "ctle": "ustad.baselines.ctle:Ctle",
+    "sensitive-hue": "ustad.baselines.sensitive_hue:SensitiveHue",
 }
 
 

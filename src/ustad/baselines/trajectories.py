@@ -6,21 +6,25 @@ ATROM), and `Grid`, which gives every place the code of its cell (0 for a cell t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
+import torch
+from torch import Tensor, nn
 
 from ustad.baselines.base import Baseline, State, place_feature
 from ustad.baselines.protocol import Abilities
 from ustad.clock import local_time
 from ustad.dataset import zone_of
+from ustad.events.encoder import Scale
 from ustad.geo import Projection
 from ustad.schema import EventSchema
 from ustad.tables import DataError, agent_codes, identity_hash, mix
 
-_HALF = 1 << 20  # cells to either side of the projection's centre
+HALF = 1 << 20  # cells to either side of the projection's centre
 
 
 @dataclass(frozen=True)
@@ -72,8 +76,29 @@ class Grid:
 
 def cell_keys(x: np.ndarray, y: np.ndarray, size_km: float) -> np.ndarray:
     """One integer per cell: int64 [n]."""
-    column, row = (np.clip(np.floor(v / size_km), -_HALF, _HALF - 1).astype(np.int64) + _HALF for v in (x, y))
-    return column * (2 * _HALF) + row
+    column, row = (np.clip(np.floor(v / size_km), -HALF, HALF - 1).astype(np.int64) + HALF for v in (x, y))
+    return column * (2 * HALF) + row
+
+
+class CellLookup(nn.Module):
+    """The grid on a device, for places in network units: [..., 2] -> codes [...]."""
+
+    known: Tensor
+    to_km: Tensor
+
+    def __init__(self, grid: Grid, scales: Sequence[Scale]) -> None:
+        super().__init__()
+        self.size_km = grid.size_km
+        self.register_buffer("known", torch.from_numpy(grid.known), persistent=False)
+        units = [[s.scale[0] for s in scales], [s.centre[0] for s in scales]]
+        self.register_buffer("to_km", torch.tensor(units, dtype=torch.float64), persistent=False)
+
+    def forward(self, places: Tensor) -> Tensor:
+        km = places.double() * self.to_km[0] + self.to_km[1]
+        index = torch.floor(km / self.size_km).clamp(-HALF, HALF - 1).long() + HALF
+        keys = index[..., 0] * (2 * HALF) + index[..., 1]
+        at = torch.searchsorted(self.known, keys).clamp(max=len(self.known) - 1)
+        return torch.where(self.known[at] == keys, at + 1, 0)
 
 
 def fit_projection(events: pa.Table, schema: EventSchema, name: str) -> Projection:

@@ -1,0 +1,56 @@
+"""Windows as items of the small loop, for baselines whose loss is not masked prediction alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import torch
+from torch import Tensor
+
+from ustad.config import WindowConfig
+from ustad.dataset import event_days
+from ustad.events.encoder import Encoder
+from ustad.events.windows import Batch, EventTensors, Windows, make_windows
+
+
+@dataclass(frozen=True)
+class WindowItems:
+    """Windows of one period on a device; an item is a window."""
+
+    tensors: EventTensors
+    start: Tensor  # int64 [W]
+    stop: Tensor  # int64 [W]
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def batch(self, index: Tensor) -> Batch:
+        """Some windows, padded to the longest of them."""
+        start, stop = self.start[index], self.stop[index]
+        return self.tensors.batch(start, stop, int((stop - start).max()))
+
+
+def window_items(
+    encoder: Encoder, train: pa.Table, validation: pa.Table, window: WindowConfig, device: torch.device
+) -> tuple[WindowItems, WindowItems]:
+    """Training windows, and validation windows that look back into training."""
+    arrays = encoder.encode(train)
+    both = encoder.encode(pa.concat_tables([train, validation], promote_options="default"))
+    first = int(event_days(validation, encoder.schema).min())
+    return (
+        _items(EventTensors(arrays, device), make_windows(arrays, window)),
+        _items(EventTensors(both, device), make_windows(both, window, first_day=first)),
+    )
+
+
+def random_masks(padding: Tensor, ratio: float, noise: torch.Generator) -> Tensor:
+    """Each real event with probability `ratio`, at least one per window: bool [B, L]."""
+    chance = torch.rand(padding.shape, generator=noise, device=padding.device).masked_fill(padding, 2.0)
+    return (chance < ratio) | ((chance == chance.amin(dim=1, keepdim=True)) & ~padding)
+
+
+def _items(tensors: EventTensors, windows: Windows) -> WindowItems:
+    start, stop = (torch.from_numpy(np.ascontiguousarray(a)).to(tensors.device) for a in (windows.start, windows.stop))
+    return WindowItems(tensors, start, stop)
