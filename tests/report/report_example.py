@@ -14,7 +14,20 @@ from ustad.tables import PATH_POINT, TIMESTAMP
 ZONE = "America/Los_Angeles"
 FIRST = (date(2024, 1, 1) - date(1970, 1, 1)).days
 CATEGORIES = np.array(
-    "Home Work EatOut BuyGoods Recreation Exercise Visit HealthCare Religious Errands School Services".split()
+    [
+        "Home",
+        "Work",
+        "EatOut",
+        "BuyGoods",
+        "Recreation",
+        "Exercise",
+        "Visit",
+        "HealthCare",
+        "Religious",
+        "Errands",
+        "School",
+        "Services",
+    ]
 )
 NUMBERS = ("start", "duration", "x", "y")
 TERMS = ("start", "duration", "x", "y", "poi", "weekday", "trip_shape")
@@ -79,7 +92,9 @@ def add_scores(stays: pa.Table, odd: np.ndarray, seed: int = 0) -> pa.Table:
     columns["score"], columns["p_value"], columns["alert"] = -np.log10(p), p, p < 3e-3 * (4000 / max(n, 4000))
     kinds = np.array(["predictable", "novel", "unsure", "unobserved"])
     columns["kind"] = kinds[np.where(odd, np.arange(n) // 28 % 4, g.integers(0, 3, n))]
-    said = "Unusual place and start: 21 km from the expected place, 45 min earlier than expected; not seen there before."
+    said = (
+        "Unusual place and start: 21 km from the expected place, 45 min earlier than expected; not seen there before."
+    )
     columns["reason"] = np.where(odd, said, "As expected.")
     for name, values in columns.items():
         stays = stays.append_column(name, pa.array(values))
@@ -133,7 +148,9 @@ def make_run(agents: int = 40, days: int = 28, seed: int = 0) -> tuple[pa.Table,
             "too_sparse": np.arange(agents) % 20 == 0,
         }
     )
-    trips = make_trips(stays.filter(pa.array(np.isin(stays["agent_id"].to_numpy() % 10, [4])))) if agents < 200 else None
+    trips = (
+        make_trips(stays.filter(pa.array(np.isin(stays["agent_id"].to_numpy() % 10, [4])))) if agents < 200 else None
+    )
     level = {
         "n": events.num_rows,
         "positives": int(odd.sum()),

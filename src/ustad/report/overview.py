@@ -18,6 +18,7 @@ from ustad.schema import EventSchema
 from ustad.tables import DataError, agent_codes
 
 SMALLEST_P = 1e-12
+UNSHOWN = ("loss_", "error_", "knn")  # columns of a score table that no view shows
 
 
 @dataclass(frozen=True)
@@ -172,8 +173,9 @@ def figures(run: dict[str, Any]) -> list[dict[str, Any]]:
 def groups(run: dict[str, Any]) -> list[dict[str, Any]]:
     """Recurring, non-recurring and each kind of labelled anomaly apart, for the method of the run."""
     rows = []
-    for level, found in (run.get("evaluation") or {}).items():
-        for column, values in ((found.get("by") or {}) if isinstance(found, dict) else {}).items():
+    for level in ("events", "agents"):
+        found = (run.get("evaluation") or {}).get(level) or {}
+        for column, values in (found.get("by") or {}).items():
             for value, row in values.items():
                 measured = {"auroc": _finite(row["auroc"]), "ap": _finite(row["average_precision"])}
                 rows.append({"level": level, "by": column, "value": value, "n": row["positives"], **measured})
@@ -266,9 +268,9 @@ def ranking(scored: Scored, limit: int = 50_000) -> dict[str, list[Any]]:
 
 # ------------------------------------------------------------------------------------------------- detail
 def detail_of(source: ReportInput, scored: Scored, count: int) -> pa.Table:
-    """Every column of the events of the top agents."""
+    """The events of the top agents, with every column that is shown."""
     names = [scored.names[code] for code in scored.agent_order[:count]]
-    table = rows_of(source.events, scored.schema.entity, names)
+    table = rows_of(source.events, scored.schema.entity, names, without=UNSHOWN)
     if table is None:
         raise DataError("agent scores and event scores name their agents differently")
     return table

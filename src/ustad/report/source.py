@@ -93,8 +93,13 @@ class ReportInput:
         )
 
 
-def rows_of(source: pa_dataset.Dataset | None, column: str, values: Sequence[Any]) -> pa.Table | None:
-    """The rows whose `column` is one of the values; None where there is no such table or column."""
+def rows_of(
+    source: pa_dataset.Dataset | None, column: str, values: Sequence[Any], without: tuple[str, ...] = ()
+) -> pa.Table | None:
+    """The rows whose `column` is one of the values; None where there is no such table or column.
+
+    Columns whose names begin with one of `without` are not read.
+    """
     if source is None or column not in source.schema.names:
         return None
     kind = source.schema.field(column).type
@@ -102,7 +107,8 @@ def rows_of(source: pa_dataset.Dataset | None, column: str, values: Sequence[Any
         wanted = pa.array(list(values)).cast(kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None
-    return source.to_table(filter=pc.field(column).isin(wanted))
+    columns = [name for name in source.schema.names if not (without and name.startswith(without))]
+    return source.to_table(columns=columns, filter=pc.field(column).isin(wanted))
 
 
 def _named(given: Path | str | None, said: Any, beside: Path) -> Path | None:

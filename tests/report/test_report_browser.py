@@ -1,0 +1,120 @@
+"""The report in a real browser: it draws, answers to the keyboard, asks nobody, complains of nothing."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+from report_example import card_schema, make_card_events, make_run
+
+from ustad.report import ReportInput, write_report
+
+playwright = pytest.importorskip("playwright.sync_api")
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
+FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync"]
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    events, agents, data, facts = make_run(24, 28)
+    source = ReportInput.from_tables(events, agents, facts, data)
+    return write_report(source, tmp_path_factory.mktemp("page") / "report.html", cases=5)
+
+
+@pytest.fixture
+def open_page(browser, file):
+    """A page of the report that fails the test on any complaint or request but for the file itself."""
+    troubles, pages = [], []
+
+    def opened(address: str = "", path=file, **options):
+        page = browser.new_page(**options)
+        page.on("console", lambda m: troubles.append(m.text) if m.type in ("error", "warning") else None)
+        page.on("pageerror", lambda e: troubles.append(str(e)))
+        page.on("request", lambda r: troubles.append(r.url) if not r.url.startswith(path.as_uri()) else None)
+        page.goto(f"{path.as_uri()}{address}")
+        pages.append(page)
+        return page
+
+    yield opened
+    for page in pages:
+        page.close()
+    assert troubles == []
+
+
+def test_overview_case_and_keyboard(open_page):
+    page = open_page()
+    assert page.locator(".lanes tbody tr").count() == 24
+    assert page.locator("#alerts a, #alerts .still").count() > 5
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".timeline rect.stay")
+    first = page.locator("#case h1").inner_text()
+    assert page.locator(".timeline rect.stay.alerted").count() > 0
+    assert page.locator(".map .ghost").count() == 2
+    assert page.locator(".axis .observed").count() == 3
+    page.keyboard.press("j")
+    page.wait_for_function("name => document.querySelector('#case h1').innerText !== name", arg=first)
+    page.keyboard.press("Escape")
+    page.wait_for_selector("#overview:not([hidden])")
+    page.keyboard.press("?")
+    assert page.locator("#help[open]").count() == 1
+
+
+def test_coordinates_are_shown_on_request_only(open_page):
+    page = open_page("#case=0")
+    assert not page.get_by_text("(WGS84)").is_visible()
+    page.get_by_text("Show coordinates").click()
+    assert page.get_by_text("(WGS84)").is_visible()
+
+
+def test_slider_search_and_kind_narrow_the_list_and_the_address_keeps_them(open_page):
+    page = open_page()
+    lines = page.locator("#alerts li:not(.rule-line)")
+    before = lines.count()
+    page.locator("#alerts-controls input").fill("0")
+    assert lines.count() == 1 < before
+    page.locator("#alerts-controls input").fill("1000")
+    page.locator("#alerts-controls select").select_option("novel")
+    assert set(page.locator("#alerts .kind").all_inner_texts()) == {"◆ novel"}
+    page.keyboard.press("/")
+    page.locator("#search").fill("14")
+    assert page.locator("#found li").count() == 1
+    again = open_page(page.evaluate("location.hash"))
+    assert again.locator("#search").input_value() == "14"
+    assert again.locator("#alerts-controls select").input_value() == "novel"
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+@pytest.mark.parametrize("address", ["", "#case=0", "#about"])
+def test_nothing_sticks_out_sideways(open_page, address, width):
+    page = open_page(address, viewport={"width": width, "height": 720})
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_events_without_a_place_have_no_map(open_page, tmp_path):
+    source = ReportInput.from_tables(make_card_events(), None, {"schema": card_schema().to_dict()})
+    page = open_page("#case=0", path=write_report(source, tmp_path / "cards.html"))
+    assert page.locator(".timeline rect.stay").count() == 20
+    assert page.locator(".map").count() == 0
+
+
+def test_hostile_text_runs_nothing(open_page, tmp_path):
+    bad = '</script><img src=x onerror="document.title=1"><b>"'
+    events = make_card_events()
+    for name in ("merchant", "reason", "expected_merchant", "kind"):
+        events = events.set_column(events.column_names.index(name), name, [[bad] * events.num_rows])
+    path = write_report(
+        ReportInput.from_tables(events, None, {"schema": card_schema().to_dict()}), tmp_path / "bad.html"
+    )
+    page = open_page("#case=0", path=path)
+    assert page.locator("img").count() == 0
+    assert page.get_by_text(bad).count() > 0
