@@ -105,11 +105,13 @@ class _Run:
         if not len(self.validation[1]):
             raise DataError("training: there is no event to validate on; are there events on the validation days?")
         self.optimizer = make_optimizer(self.network, training)
+        self.compiled = use_compile(training, self.device, len(self.windows))
         cut = cut_windows(self.windows, self.config.window.past_share, seed, 0)
         longest = self.windows.length.max()
-        self.lengths = tuple(sorted({*bucket_lengths(cut - self.windows.start), int(longest)}))
+        # Every length is one more shape to compile; without compiling, more of them only spare padding.
+        most, waste = (6, 0.08) if self.compiled else (16, 0.02)
+        self.lengths = tuple(sorted({*bucket_lengths(cut - self.windows.start, most, waste), int(longest)}))
         self.total_steps = training.epochs * -(-len(self.windows) // training.batch_size)
-        self.compiled = use_compile(training, self.device)
         self.step = self._make_step()
         events, queries = self.validation
         self.asked = choose_queries(queries, events.entity, training.validation_share, seed)
