@@ -36,7 +36,7 @@ CATEGORIES = (
     Category("school", (WORK, SCHOOL), 26, 0.05),
     Category("high school", (WORK, SCHOOL), 10, 0.05),
     Category("university", (WORK, UNIVERSITY), 4, 0.5),
-    Category("kindergarten", (CHILDCARE,), 24, 0.05),
+    Category("kindergarten", (CHILDCARE, WORK), 24, 0.05),
     Category("supermarket", (WORK, BUY), 34, 0.2),
     Category("convenience store", (BUY,), 52, 0.3),
     Category("mall", (WORK, BUY), 7, 0.6),
@@ -62,8 +62,8 @@ CATEGORIES = (
     Category("sports field", (EXERCISE,), 14, 0.1),
     Category("place of worship", (WORSHIP,), 24, 0.2),
     Category("hotel", (HOTEL,), 10, 0.9),
-    Category("station", (TRANSPORT,), 6, 0.6),
-    Category("airport", (TRANSPORT,), 1, 0.2),
+    Category("station", (TRANSPORT, ERRANDS), 6, 0.6),
+    Category("airport", (TRANSPORT, WORK), 1, 0.2),
 )
 BY_NAME = {category.name: code for code, category in enumerate(CATEGORIES)}
 HOUSE, APARTMENT = BY_NAME["house"], BY_NAME["apartment"]

@@ -69,6 +69,7 @@ def settle_homes(ground: Ground, households: int, seed: int) -> tuple[np.ndarray
     spread = ground.spread_km[node]
     x = ground.streets.x[node] + (2 * draws[1] - 1) * spread
     y = ground.streets.y[node] + (2 * draws[2] - 1) * spread
+    x, y = _inside(ground.streets, x, y)
     flats = draws[3] < 0.15 + 0.7 * ground.urbanity[node]
     return x, y, np.where(flats, APARTMENT, HOUSE).astype(np.int16)
 
@@ -132,7 +133,12 @@ def _scatter_places(
         x.append(streets.x[node] + shift[0])
         y.append(streets.y[node] + shift[1])
         category.append(np.full(count, code, np.int16))
-    return np.concatenate(x), np.concatenate(y), np.concatenate(category)
+    return *_inside(streets, np.concatenate(x), np.concatenate(y)), np.concatenate(category)
+
+
+def _inside(streets: Streets, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Points moved to the edge of the street network where they lie outside."""
+    return np.clip(x, streets.x.min(), streets.x.max()), np.clip(y, streets.y.min(), streets.y.max())
 
 
 def _index(x: np.ndarray, y: np.ndarray, category: np.ndarray) -> tuple[np.ndarray, ...]:

@@ -14,6 +14,7 @@ from numba import njit
 
 from ustad.simulate.catalogue import (
     BUY,
+    CHILDCARE,
     EAT,
     ERRANDS,
     EXERCISE,
@@ -157,7 +158,7 @@ def make_traits(
     traits[REGULARITY] = regular
     traits[SPREAD_S] = 60.0 * (4.0 + 62.0 * (1.0 - regular) ** 2)
     traits[ATTENDS] = 0.55 + 0.42 * regular
-    traits[CHILD_SCHOOL] = school
+    traits[CHILD_SCHOOL] = _drop_off(world, home, school, state)
     traits[LUNCH] = 0.75 * uniform(state) ** 2
     traits[REMOTE_DAY] = below(state, 5) if uniform(state) < 0.22 else -1
     traits[SHIFT_TURN] = below(state, 6)
@@ -171,6 +172,13 @@ def make_traits(
     elif role == TOURIST:
         traits[OUT_WORKDAY] = traits[OUT_FREE] = 2.6
     _make_anchor(world, role, home, school, commute_km, state, traits)
+
+
+@njit(nogil=True, cache=True)
+def _drop_off(world: World, home: int, school: int, state: np.ndarray) -> int:
+    """Where a child is taken: to its school, or a smaller one to a kindergarten."""
+    place = near_place(world, CHILDCARE, world.x[home], world.y[home], 0.4, state)
+    return place if place >= 0 and uniform(state) < 0.35 else school
 
 
 @njit(nogil=True, cache=True)

@@ -71,7 +71,7 @@ def plan_absences(role: int, shared: np.ndarray, away: np.ndarray) -> None:
             day = back
         return
     while day < days:
-        if uniform(shared) < 0.0018:
+        if uniform(shared) < 0.0011:
             length = 3 + below(shared, 7)
             away[day : day + length] = True
             day += length

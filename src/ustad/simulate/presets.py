@@ -52,7 +52,7 @@ class Preset:
     holidays: tuple[date, ...] = ()
     kinds: Mapping[str, float] = field(default_factory=lambda: {"new place": 1.0})
     recurring_share: float = 0.42
-    recurring_days: tuple[int, int] = (5, 8)
+    recurring_days: tuple[int, int] = (5, 7)
     own_share: float = 0.1  # inserted places that the agent has visited before
     within_km: float = 0.0  # inserted places lie at most this far from home; 0: anywhere
     event_labels: bool = True
@@ -79,8 +79,8 @@ PRESETS = {
         ),
         Preset(
             "simjordan", 31.95, 35.93, 11.0, 10.0, 46, 42, 5, "Asia/Amman", date(2024, 1, 7), 63, 35,
-            20_000, 370 / 20_000, COARSE_CLASSES, 6_000, commute_km=4.0, errand_km=2.0, outings=0.82,
-            tempo_min=65.0, weekend=(4, 5),
+            20_000, 370 / 20_000, COARSE_CLASSES, 6_000, commute_km=4.0, errand_km=2.0, outings=0.81,
+            tempo_min=76.0, weekend=(4, 5),
             kinds=MIXED_KINDS, event_labels=False,
         ),
         Preset(
