@@ -1,0 +1,235 @@
+"""The loops behind habits, compiled: which own place a visit is at, and how it compares with earlier visits there.
+
+Plain arrays in, plain arrays out. Places of entity e are `place_offsets[e] … place_offsets[e + 1]`, sorted by
+key; visits to place p are `visit_offsets[p] … visit_offsets[p + 1]`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+DAY_MINUTES = 1440.0
+#: Widths of the kernels around earlier visits: minutes of the day, and logarithm of minutes.
+START_WIDTH, DURATION_WIDTH = 40.0, 0.3
+#: How much an earlier visit counts on the other kind of day (weekday against weekend).
+OTHER_DAY = 0.35
+#: Visits that the population is worth where an entity's own history is thin.
+POPULATION_VISITS = 2.0
+#: Half hours of a day; how much another day of the same kind counts; how many half hours are one piece of evidence.
+SLOTS, OTHER_WEEKDAY, SLOTS_OF_EVIDENCE = 48, 0.4, 8.0
+
+
+@njit(nogil=True, cache=True)
+def find_known(
+    owner: np.ndarray, key: np.ndarray, place_offsets: np.ndarray, place_key: np.ndarray
+) -> np.ndarray:  # pragma: no cover - compiled
+    """The own place with each visit's key, -1 where there is none; owner -1 is an entity without history."""
+    found = np.full(len(owner), -1, np.int64)
+    for i in range(len(owner)):
+        if owner[i] < 0 or key[i] == 0:
+            continue
+        low, high = place_offsets[owner[i]], place_offsets[owner[i] + 1]
+        while low < high:
+            middle = (low + high) // 2
+            if place_key[middle] < key[i]:
+                low = middle + 1
+            else:
+                high = middle
+        if low < place_offsets[owner[i] + 1] and place_key[low] == key[i]:
+            found[i] = low
+    return found
+
+
+@njit(nogil=True, cache=True)
+def nearest_place(
+    owner: np.ndarray,
+    x: np.ndarray,
+    y: np.ndarray,
+    place_offsets: np.ndarray,
+    place_x: np.ndarray,
+    place_y: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:  # pragma: no cover - compiled
+    """Nearest own place of each visit and its distance in km; -1 and NaN where there is none."""
+    place, distance = np.full(len(owner), -1, np.int64), np.full(len(owner), np.nan)
+    for i in range(len(owner)):
+        if owner[i] < 0 or np.isnan(x[i]) or np.isnan(y[i]):
+            continue
+        best = np.inf
+        for p in range(place_offsets[owner[i]], place_offsets[owner[i] + 1]):
+            square = (place_x[p] - x[i]) ** 2 + (place_y[p] - y[i]) ** 2
+            if square < best:
+                best, place[i] = square, p
+        if place[i] >= 0:
+            distance[i] = np.sqrt(best)
+    return place, distance
+
+
+@njit(nogil=True, cache=True)
+def lead(
+    entity: np.ndarray, wanted: np.ndarray, x: np.ndarray, y: np.ndarray, radius: float
+) -> np.ndarray:  # pragma: no cover - compiled
+    """For each wanted visit the earlier visit of the same entity that leads its cluster, or itself: int64 [N].
+
+    A visit joins the nearest leader within `radius` km, else it becomes one. Looks backwards only, so what
+    comes later never changes it.
+    """
+    leader = np.full(len(entity), -1, np.int64)
+    first = 0
+    leaders = np.empty(len(entity), np.int64)
+    count = 0
+    for i in range(len(entity)):
+        if i > 0 and entity[i] != entity[i - 1]:
+            first, count = i, 0
+        if not wanted[i]:
+            continue
+        best, chosen = radius * radius, i
+        for k in range(count):
+            j = leaders[first + k]
+            square = (x[j] - x[i]) ** 2 + (y[j] - y[i]) ** 2
+            if square <= best:
+                best, chosen = square, j
+        leader[i] = chosen
+        if chosen == i:
+            leaders[first + count] = i
+            count += 1
+    return leader
+
+
+@njit(nogil=True, cache=True)
+def count_so_far(entity: np.ndarray, key: np.ndarray) -> np.ndarray:  # pragma: no cover - compiled
+    """How many visits of the same entity to the same place came up to each visit, itself included: int64 [N].
+
+    Visits are sorted by entity and time.
+    """
+    order = np.argsort(key, kind="mergesort")
+    counted = np.empty(len(entity), np.int64)
+    run = 0
+    for k in range(len(order)):
+        i = order[k]
+        same = k > 0 and key[order[k - 1]] == key[i] and entity[order[k - 1]] == entity[i]
+        run = run + 1 if same else 1
+        counted[i] = run
+    return counted
+
+
+@njit(nogil=True, cache=True)
+def apart(first: float, second: float) -> float:  # pragma: no cover - compiled
+    """Minutes between two times of day, the short way round."""
+    difference = abs(first - second) % DAY_MINUTES
+    return min(difference, DAY_MINUTES - difference)
+
+
+@njit(nogil=True, cache=True)
+def bell(difference: float, width: float) -> float:  # pragma: no cover - compiled
+    """A Gaussian kernel that is 1 at 0."""
+    scaled = difference / width
+    return 0.0 if scaled > 6.0 else np.exp(-0.5 * scaled * scaled)
+
+
+@njit(nogil=True, cache=True)
+def above(difference: float, width: float) -> float:  # pragma: no cover - compiled
+    """The upper tail of the logistic distribution with that width: the chance to stay longer still."""
+    return 1.0 / (1.0 + np.exp(min(max(1.7 * difference / width, -40.0), 40.0)))
+
+
+@njit(nogil=True, cache=True)
+def times_at_place(
+    place: np.ndarray,
+    minute: np.ndarray,
+    log_duration: np.ndarray,
+    weekend: np.ndarray,
+    population_start: np.ndarray,
+    population_duration: np.ndarray,
+    population_longer: np.ndarray,
+    visit_offsets: np.ndarray,
+    visit_minute: np.ndarray,
+    visit_log_duration: np.ndarray,
+    visit_weekend: np.ndarray,
+) -> np.ndarray:  # pragma: no cover - compiled
+    """-log of start density, of duration density given the start, and of staying longer: float64 [N, 3].
+
+    Kernels around the entity's own visits to the place, smoothed towards the population's values (already looked
+    up per visit). Densities are per minute of the day and per unit of log(1 + minutes).
+    """
+    result = np.empty((len(place), 3))
+    start_norm = 1.0 / (START_WIDTH * np.sqrt(2 * np.pi))
+    duration_norm = 1.0 / (DURATION_WIDTH * np.sqrt(2 * np.pi))
+    for i in range(len(place)):
+        total = begun = lasted = longer = weight_known = 0.0
+        if place[i] >= 0:
+            for v in range(visit_offsets[place[i]], visit_offsets[place[i] + 1]):
+                day = 1.0 if visit_weekend[v] == weekend[i] else OTHER_DAY
+                near = day * bell(apart(visit_minute[v], minute[i]), START_WIDTH)
+                total += day
+                begun += near
+                gap = log_duration[i] - visit_log_duration[v]
+                if near > 0.0 and not np.isnan(gap):
+                    weight_known += near
+                    lasted += near * bell(abs(gap), DURATION_WIDTH)
+                    longer += near * above(gap, DURATION_WIDTH)
+        prior = POPULATION_VISITS
+        start = (begun * start_norm + prior * population_start[i]) / (total + prior)
+        duration = (lasted * duration_norm + prior * population_duration[i]) / (weight_known + prior)
+        beyond = (longer + prior * population_longer[i]) / (weight_known + prior)
+        result[i, 0] = -np.log(max(start, 1e-12))
+        result[i, 1] = -np.log(max(duration, 1e-12))
+        result[i, 2] = -np.log(max(beyond, 1e-12))
+    return result
+
+
+@njit(nogil=True, cache=True)
+def presence(
+    place: np.ndarray,
+    minute: np.ndarray,
+    duration: np.ndarray,
+    weekday: np.ndarray,
+    days: np.ndarray,
+    visit_offsets: np.ndarray,
+    visit_minute: np.ndarray,
+    visit_duration: np.ndarray,
+    visit_weekday: np.ndarray,
+) -> np.ndarray:  # pragma: no cover - compiled
+    """How unlikely it is to be at this own place all through the visit: float64 [N], NaN somewhere new.
+
+    For each half hour of the visit, -log of the share of days on which the entity was there at that time (the same
+    weekday counts 1, other days of its kind OTHER_WEEKDAY); `days` [7] are the days of the history by weekday. Half
+    hours in a row are no separate evidence: four hours of them count as one.
+    """
+    result = np.full(len(place), np.nan)
+    there = np.zeros((7, SLOTS))
+    for i in range(len(place)):
+        if place[i] < 0 or np.isnan(duration[i]):
+            continue
+        there[:] = 0.0
+        for v in range(visit_offsets[place[i]], visit_offsets[place[i] + 1]):
+            if not np.isnan(visit_duration[v]):
+                first, last = _slots(visit_minute[v], visit_duration[v])
+                for slot in range(first, last):
+                    there[(visit_weekday[v] + slot // SLOTS) % 7, slot % SLOTS] += 1.0
+        total = 0.0
+        first, last = _slots(minute[i], duration[i])
+        for slot in range(first, last):
+            total -= np.log(_share(there, days, (weekday[i] + slot // SLOTS) % 7, slot % SLOTS))
+        result[i] = total / SLOTS_OF_EVIDENCE
+    return result
+
+
+@njit(nogil=True, cache=True)
+def _slots(minute: float, duration: float) -> tuple[int, int]:  # pragma: no cover - compiled
+    """Half hours from start to end, at most two days of them."""
+    first = int(minute * SLOTS / DAY_MINUTES)
+    last = int((minute + min(max(duration, 0.0), 2 * DAY_MINUTES)) * SLOTS / DAY_MINUTES)
+    return first, max(last, first + 1)
+
+
+@njit(nogil=True, cache=True)
+def _share(there: np.ndarray, days: np.ndarray, weekday: int, slot: int) -> float:  # pragma: no cover - compiled
+    """Smoothed share of days on which the entity was there in this half hour."""
+    seen = possible = 0.0
+    for other in range(7):
+        if (other >= 5) == (weekday >= 5):
+            weight = 1.0 if other == weekday else OTHER_WEEKDAY
+            seen += weight * min(there[other, slot], days[other])
+            possible += weight * days[other]
+    return (seen + 0.5) / (possible + 1.0)

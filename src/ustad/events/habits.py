@@ -1,0 +1,227 @@
+"""What each entity usually does: its own places, how often, when and for how long it is there.
+
+`Habits` are built from visits in one pass, kept in plain arrays, stored as one table (a row per own place), and
+can be extended with later visits or forget an entity. `Population` is what thin histories are smoothed towards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from ustad.events.habit_kernels import find_known, lead, nearest_place
+from ustad.events.visits import Visits, place_keys
+from ustad.tables import DataError, identity_hash
+
+#: Visits remembered one by one at each place, the latest ones; counts go on beyond.
+VISITS_A_PLACE = 96
+#: Stays without a named habitat within this distance of each other are one place, km.
+SAME_PLACE_KM = 0.15
+
+
+@dataclass(frozen=True)
+class Habits:
+    """P own places of E entities, and the visits to them. Places are sorted by entity and key."""
+
+    entity_ids: np.ndarray  # [E] as in the table, in the order of entity_key
+    entity_key: np.ndarray  # uint64 [E] ascending
+    place_offsets: np.ndarray  # int64 [E + 1]
+    place_key: np.ndarray  # uint64 [P] ascending within an entity
+    place_x: np.ndarray  # float64 [P] km: mean of its visits
+    place_y: np.ndarray
+    place_category: np.ndarray  # int64 [P] of its latest visit
+    place_count: np.ndarray  # int64 [P] every visit, also those no longer remembered
+    place_first: np.ndarray  # int64 [P] first and last local day seen
+    place_last: np.ndarray
+    visit_offsets: np.ndarray  # int64 [P + 1]
+    visit_time: np.ndarray  # int64 [V] microseconds UTC, ascending within a place
+    visit_minute: np.ndarray  # float64 [V] local minute of the day
+    visit_weekday: np.ndarray  # int64 [V]
+    visit_duration: np.ndarray  # float64 [V] minutes, NaN where unknown
+    visit_previous: np.ndarray  # uint64 [V] key of the place before, 0 where none: transitions
+    first_day: int
+    last_day: int
+
+    # --------------------------------------------------------------------------------------- building
+    @classmethod
+    def fit(cls, visits: Visits, most: int = VISITS_A_PLACE) -> Habits:
+        """Habits of all visits given."""
+        if not len(visits):
+            raise DataError("habits: there are no events to learn from")
+        key = own_keys(visits, None)
+        previous = np.r_[np.uint64(0), key[:-1]]
+        previous[visits.offsets[:-1]] = 0
+        rank = np.argsort(visits.entity_key, kind="stable")
+        place = np.empty(len(rank), np.int64)
+        place[rank] = np.arange(len(rank))
+        owner = place[visits.entity]
+        order = np.lexsort((visits.time, key, owner))
+        return _collect(visits, owner[order], key[order], previous[order], order, rank, most)
+
+    @property
+    def days(self) -> int:
+        """Length of the history in local days."""
+        return self.last_day - self.first_day + 1
+
+    @property
+    def days_by_weekday(self) -> np.ndarray:
+        """How many of the history's days fall on each weekday, Monday first: float64 [7]."""
+        weekdays = (np.arange(self.first_day, self.last_day + 1) + 3) % 7
+        return np.bincount(weekdays, minlength=7).astype(np.float64)
+
+    @property
+    def visit_weekend(self) -> np.ndarray:
+        return self.visit_weekday >= 5
+
+    @property
+    def visit_log_duration(self) -> np.ndarray:
+        return np.log1p(np.maximum(self.visit_duration, 0.0))
+
+    def owners(self, visits: Visits) -> np.ndarray:
+        """Index of each visit's entity here, -1 where the entity has no history: int64 [N]."""
+        at = np.searchsorted(self.entity_key, visits.entity_key)
+        at = np.minimum(at, max(len(self.entity_key) - 1, 0))
+        known = self.entity_key[at] == visits.entity_key if len(self.entity_key) else np.zeros(len(at), bool)
+        return np.where(known, at, -1)[visits.entity]
+
+    def locate(self, visits: Visits) -> tuple[np.ndarray, np.ndarray]:
+        """Own place of each visit (int64 [N], -1: not seen before) and the key of its place (uint64 [N])."""
+        key = own_keys(visits, self)
+        return find_known(self.owners(visits), key, self.place_offsets, self.place_key), key
+
+    def visits_at(self, place: np.ndarray) -> np.ndarray:
+        """Visits in the history to each own place, 0 for -1: int64 [N]."""
+        return np.append(self.place_count, 0)[place]
+
+    # --------------------------------------------------------------------------------------- changing
+    def forget(self, entities: Iterable[Any]) -> Habits:
+        """Without every trace of some entities."""
+        gone = np.isin(self.entity_key, identity_hash(entities))
+        places = np.repeat(~gone, np.diff(self.place_offsets))
+        visits = np.repeat(places, np.diff(self.visit_offsets))
+        changes = {f.name: getattr(self, f.name) for f in fields(self)}
+        for name, values in changes.items():
+            if name.startswith("entity_"):
+                changes[name] = values[~gone]
+            elif name == "place_offsets":
+                changes[name] = np.r_[0, np.cumsum(np.diff(values)[~gone])]
+            elif name == "visit_offsets":
+                changes[name] = np.r_[0, np.cumsum(np.diff(values)[places])]
+            elif name.startswith("place_"):
+                changes[name] = values[places]
+            elif name.startswith("visit_"):
+                changes[name] = values[visits]
+        return replace(self, **changes)
+
+    # ---------------------------------------------------------------------------------------- storing
+    def to_table(self, entity: str = "entity_id") -> pa.Table:
+        """One row per own place; visits are lists."""
+        owner = np.repeat(np.arange(len(self.entity_ids)), np.diff(self.place_offsets))
+        columns: dict[str, Any] = {entity: pa.array(self.entity_ids[owner])}
+        for f in fields(self):
+            values = getattr(self, f.name)
+            if f.name.startswith("place_") and f.name != "place_offsets":
+                columns[f.name] = pa.array(values)
+            elif f.name.startswith("visit_") and f.name != "visit_offsets":
+                columns[f.name] = pa.LargeListArray.from_arrays(self.visit_offsets, pa.array(values))
+        span = {"first_day": str(self.first_day), "last_day": str(self.last_day), "entity": entity}
+        return pa.table(columns).replace_schema_metadata(span)
+
+    @classmethod
+    def from_table(cls, table: pa.Table) -> Habits:
+        """The inverse of `to_table`."""
+        span = {k.decode(): v.decode() for k, v in (table.schema.metadata or {}).items()}
+        if "entity" not in span or "place_key" not in table.column_names:
+            raise DataError("habits: this table was not written as habits (no place_key, or no span of days)")
+        ids = table[span["entity"]].to_numpy()
+        change = np.r_[True, ids[1:] != ids[:-1]] if len(ids) else np.zeros(0, bool)
+        starts = np.flatnonzero(change)
+        arrays = {n: table[n].to_numpy() for n in table.column_names if n.startswith("place_")}
+        lists = {n: table[n].combine_chunks() for n in table.column_names if n.startswith("visit_")}
+        lengths = next(iter(lists.values())).value_lengths().to_numpy(zero_copy_only=False)
+        return cls(
+            entity_ids=ids[starts],
+            entity_key=identity_hash(ids[starts]),
+            place_offsets=np.r_[starts, len(ids)].astype(np.int64),
+            visit_offsets=np.r_[0, np.cumsum(lengths)].astype(np.int64),
+            first_day=int(span["first_day"]),
+            last_day=int(span["last_day"]),
+            **arrays,
+            **{n: v.flatten().to_numpy(zero_copy_only=False) for n, v in lists.items()},
+        )
+
+
+def own_keys(visits: Visits, habits: Habits | None) -> np.ndarray:
+    """The key of each visit's place, also where the habitat is missing: uint64 [N].
+
+    Such a visit belongs to the nearest own place in the history, if one is close, else to the cluster of unnamed
+    visits around the first of them.
+    """
+    key = visits.key.copy()
+    unnamed = key == 0
+    if not unnamed.any():
+        return key
+    if habits is not None:
+        place, distance = nearest_place(
+            habits.owners(visits), visits.x, visits.y, habits.place_offsets, habits.place_x, habits.place_y
+        )
+        close = unnamed & (distance <= SAME_PLACE_KM)
+        key[close] = habits.place_key[place[close]]
+        unnamed &= ~close
+    leader = lead(visits.entity, unnamed, visits.x, visits.y, SAME_PLACE_KM)[unnamed]
+    spot = np.nan_to_num(visits.x[leader]).view(np.uint64) * np.uint64(31) + np.nan_to_num(visits.y[leader]).view(
+        np.uint64
+    )
+    key[unnamed] = place_keys(visits.entity_key[visits.entity[unnamed]], spot)
+    return key
+
+
+def _collect(
+    visits: Visits,
+    owner: np.ndarray,
+    key: np.ndarray,
+    previous: np.ndarray,
+    order: np.ndarray,
+    rank: np.ndarray,
+    most: int,
+) -> Habits:
+    """Habits from visits in the order of owner, key and time."""
+    starts = np.flatnonzero(np.r_[True, (owner[1:] != owner[:-1]) | (key[1:] != key[:-1])])
+    stops = np.r_[starts[1:], len(key)]
+    count = stops - starts
+    age = np.repeat(stops, count) - np.arange(len(key))  # 1 is the latest visit to its place
+    kept = age <= most
+    day, x, y = visits.day[order], visits.x[order], visits.y[order]
+    remembered = order[kept]
+    return Habits(
+        entity_ids=visits.entity_ids[rank],
+        entity_key=visits.entity_key[rank],
+        place_offsets=np.searchsorted(owner[starts], np.arange(len(rank) + 1)).astype(np.int64),
+        place_key=key[starts],
+        place_x=_means(x, starts, count),
+        place_y=_means(y, starts, count),
+        place_category=visits.category[order][stops - 1],
+        place_count=count.astype(np.int64),
+        place_first=day[starts],
+        place_last=day[stops - 1],
+        visit_offsets=np.r_[0, np.cumsum(np.minimum(count, most))].astype(np.int64),
+        visit_time=visits.time[remembered],
+        visit_minute=visits.minute[remembered],
+        visit_weekday=visits.weekday[remembered],
+        visit_duration=visits.duration[remembered],
+        visit_previous=previous[kept],
+        first_day=int(visits.day.min()),
+        last_day=int(visits.day.max()),
+    )
+
+
+def _means(values: np.ndarray, starts: np.ndarray, count: np.ndarray) -> np.ndarray:
+    """Means of runs; NaN where every value of a run is."""
+    known = np.isfinite(values)
+    number = np.add.reduceat(known, starts, dtype=np.int64)
+    total = np.add.reduceat(np.where(known, values, 0.0), starts)
+    return np.where(number > 0, total / np.maximum(number, 1), np.nan)

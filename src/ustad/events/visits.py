@@ -1,0 +1,176 @@
+"""Tables of events to plain arrays of visits: who, which own place, when, how long, what kind of place.
+
+In goes a table that keeps a schema; out come arrays sorted by entity and time, which the habits are built from
+and compared with. A visit's place is the schema's habitat (a POI, a merchant, a screen); where that is missing,
+the stays of one entity that lie close together are one place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ustad.clock import local_time
+from ustad.dataset import zone_of
+from ustad.events.encoder import UNKNOWN
+from ustad.geo import Projection
+from ustad.schema import EventSchema, Feature
+from ustad.tables import DataError, agent_codes, identity_hash, mix
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What is fitted on training events once: the flat projection and the kinds of places."""
+
+    projection: Projection | None
+    categories: tuple[str, ...]  # code 0 is `unknown`, code k is categories[k - 1]
+
+    @classmethod
+    def fit(cls, events: pa.Table, schema: EventSchema) -> Frame:
+        place, kind = place_feature(events, schema), kind_feature(events, schema)
+        projection = None
+        if place is not None:
+            lat, lon = (_floats(events[c]) for c in place.source)
+            seen = np.isfinite(lat) & np.isfinite(lon)
+            projection = Projection.fit(lat[seen], lon[seen]) if seen.any() else None
+        words = pc.unique(_text(events[kind.columns[0]])).drop_null().to_pylist() if kind is not None else []
+        return cls(projection, tuple(sorted(set(words) - {UNKNOWN})))
+
+    def to_dict(self) -> dict[str, Any]:
+        centre = None if self.projection is None else [self.projection.lat, self.projection.lon]
+        return {"centre": centre, "categories": list(self.categories)}
+
+    @classmethod
+    def from_dict(cls, content: dict[str, Any]) -> Frame:
+        centre = content["centre"]
+        return cls(Projection(*centre) if centre else None, tuple(content["categories"]))
+
+
+@dataclass(frozen=True)
+class Visits:
+    """N events of E entities, sorted by entity and time."""
+
+    entity_ids: np.ndarray  # [E] as in the table
+    entity_key: np.ndarray  # uint64 [E] hash of the identifier, the same on every machine
+    entity: np.ndarray  # int64 [N] index into entity_ids, ascending
+    key: np.ndarray  # uint64 [N] hash of entity and habitat; 0 where the habitat is missing
+    time: np.ndarray  # int64 [N] microseconds UTC of the start
+    day: np.ndarray  # int64 [N] local date of the start
+    minute: np.ndarray  # float64 [N] local minute of the day
+    weekday: np.ndarray  # int64 [N] 0 is Monday
+    duration: np.ndarray  # float64 [N] minutes, NaN where unknown
+    x: np.ndarray  # float64 [N] km, NaN where unknown
+    y: np.ndarray
+    category: np.ndarray  # int64 [N] code in the frame, 0 where unknown
+    row: np.ndarray  # int64 [N] row of the table that each visit came from
+
+    def __len__(self) -> int:
+        return len(self.entity)
+
+    @property
+    def offsets(self) -> np.ndarray:
+        """[E + 1]: visits of entity e are offsets[e] … offsets[e + 1]."""
+        return np.searchsorted(self.entity, np.arange(len(self.entity_ids) + 1))
+
+
+def read_visits(events: pa.Table, schema: EventSchema, frame: Frame) -> Visits:
+    """The visits of all rows; `row` leads back to the table."""
+    for name in (schema.entity, schema.time):
+        if name not in events.column_names:
+            raise DataError(f"{schema.name}: missing column {name}; found {', '.join(events.column_names)}")
+    clock = local_time(events[schema.time], zone_of(events, schema))
+    entity, ids = agent_codes(events[schema.entity])
+    time = events[schema.time].cast(pa.int64()).to_numpy()
+    order = np.lexsort((time, entity))
+    owner = identity_hash(ids)
+    x, y = _flat(events, schema, frame)
+    category = _categories(events, schema, frame)
+    return Visits(
+        entity_ids=ids,
+        entity_key=owner,
+        entity=entity[order],
+        key=_keys(events, schema, category, owner[entity], bool(np.isfinite(x).any()))[order],
+        time=time[order],
+        day=clock.day.astype(np.int64)[order],
+        minute=clock.minute[order],
+        weekday=clock.weekday.astype(np.int64)[order],
+        duration=_durations(events, schema)[order],
+        x=x[order],
+        y=y[order],
+        category=category[order],
+        row=order,
+    )
+
+
+def place_feature(events: pa.Table, schema: EventSchema) -> Feature | None:
+    """The feature that says where an event is, where the table has its columns."""
+    places = [f for f in schema.features if f.kind == "place" and set(f.columns) <= set(events.column_names)]
+    return places[0] if places else None
+
+
+def kind_feature(events: pa.Table, schema: EventSchema) -> Feature | None:
+    """The first category that is read from a column: the kind of place, of merchant, of screen."""
+    kinds = [f for f in schema.features if f.kind == "categorical" and f.columns]
+    kinds = [f for f in kinds if set(f.columns) <= set(events.column_names)]
+    return kinds[0] if kinds else None
+
+
+def place_keys(owner: np.ndarray, name: np.ndarray) -> np.ndarray:
+    """One 64-bit key of an entity's hash and a place's hash; never 0."""
+    with np.errstate(over="ignore"):
+        return np.maximum(mix(owner.astype(np.uint64) * _GOLDEN + name.astype(np.uint64)), np.uint64(1))
+
+
+def _keys(
+    events: pa.Table, schema: EventSchema, category: np.ndarray, owner: np.ndarray, has_place: bool
+) -> np.ndarray:
+    """Hash of entity and habitat, 0 where it is missing. Without habitat and place, the category is the habitat."""
+    if schema.habitat in events.column_names:
+        column = events[schema.habitat]
+        codes, names = agent_codes(pc.fill_null(_text(column), ""))
+        null = pc.is_null(column).to_numpy()
+        return np.where(null, np.uint64(0), place_keys(owner, identity_hash(names)[codes]))
+    if has_place:
+        return np.zeros(len(owner), np.uint64)
+    return place_keys(owner, category.astype(np.uint64))
+
+
+def _flat(events: pa.Table, schema: EventSchema, frame: Frame) -> tuple[np.ndarray, np.ndarray]:
+    place = place_feature(events, schema)
+    if place is None or frame.projection is None:
+        nothing = np.full(events.num_rows, np.nan)
+        return nothing, nothing
+    lat, lon = (_floats(events[c]) for c in place.source)
+    return frame.projection.forward(lat, lon)
+
+
+def _categories(events: pa.Table, schema: EventSchema, frame: Frame) -> np.ndarray:
+    kind = kind_feature(events, schema)
+    if kind is None:
+        return np.zeros(events.num_rows, np.int64)
+    known = pa.array(frame.categories, pa.string())
+    codes = pc.fill_null(pc.index_in(_text(events[kind.columns[0]]), known), -1)
+    return codes.to_numpy().astype(np.int64) + 1
+
+
+def _durations(events: pa.Table, schema: EventSchema) -> np.ndarray:
+    if schema.end is None or schema.end not in events.column_names:
+        return np.full(events.num_rows, np.nan)
+    start, end = (events[c].cast(pa.int64()).cast(pa.float64()) for c in (schema.time, schema.end))
+    return pc.fill_null(pc.divide(pc.subtract(end, start), 60e6), np.nan).to_numpy()
+
+
+def _floats(column: pa.ChunkedArray) -> np.ndarray:
+    return pc.fill_null(column.cast(pa.float64()), np.nan).to_numpy()
+
+
+def _text(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    return column.cast(pa.string())

@@ -1,0 +1,208 @@
+"""Scores from each entity's own history: terms, looks, spread, entities. The core of the preset `default`.
+
+In go training events, the validation week and which entities calibrate; out comes a `HabitModel` that judges later
+events. A *term* asks one question and is calibrated to -log p on normal data. A *look* adds up terms that belong
+together, because an inserted visit shows in several; the event's score is its most unusual look. Works without a
+network; the memory network adds terms of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+
+from ustad.events.habits import Habits
+from ustad.events.population import Population
+from ustad.events.visits import Frame, Visits, read_visits
+from ustad.schema import EventSchema
+from ustad.scoring.distribution import Distribution
+from ustad.scoring.habit_agents import AgentReference, combined
+from ustad.scoring.habit_terms import Compared, Counting, compare
+from ustad.scoring.recurrence import Recurrence
+from ustad.tables import DataError
+
+Spread = Literal["none", "max3"]
+#: Terms that are added up, by look. `memory_…` are there only with the memory network.
+LOOKS: dict[str, tuple[str, ...]] = {
+    "visit": ("recurrence", "distance", "start", "duration", "memory_place", "memory_start", "memory_duration"),
+    "stay": ("duration", "leaving", "presence"),
+    "start": ("start",),
+}
+#: More terms of N visits, from elsewhere (the memory network): (history, visits, table) -> name → raw values [N].
+Extra = Callable[[Habits, Visits, pa.Table], Mapping[str, np.ndarray]]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """N scored events in the order of their table, and E entities."""
+
+    surprise: dict[str, np.ndarray]  # term → -log10 p, float64 [N]
+    looks: dict[str, np.ndarray]  # look → -log10 p, float64 [N]
+    score: np.ndarray  # float64 [N] -log10 p, with the neighbours' evidence where asked for
+    alone: np.ndarray  # float64 [N] without it
+    compared: Compared  # in the order of the table
+    entity_ids: np.ndarray
+    entity: np.ndarray  # int64 [N] index into entity_ids
+    agents: dict[str, np.ndarray]  # test → -log10 p, float64 [E]
+
+    @property
+    def agent_score(self) -> np.ndarray:
+        return combined(self.agents)
+
+
+@dataclass(frozen=True)
+class HabitModel:
+    """Everything that judging needs. `habits` are those of training and validation together."""
+
+    schema: EventSchema
+    frame: Frame
+    population: Population
+    recurrence: Recurrence
+    habits: Habits
+    tails: dict[str, Distribution]
+    looks: dict[str, Distribution]
+    final: dict[Spread, Distribution]
+    agents: AgentReference
+    counting: Counting = "past"
+    spread: Spread = "max3"
+    extra: Extra | None = field(default=None, repr=False)
+
+    # ---------------------------------------------------------------------------------------- fitting
+    @classmethod
+    def fit(
+        cls,
+        train: pa.Table,
+        validation: pa.Table,
+        schema: EventSchema,
+        calibrating: np.ndarray | None = None,
+        counting: Counting = "past",
+        spread: Spread = "max3",
+        extra: Extra | None = None,
+    ) -> HabitModel:
+        """Learn habits and calibrate. `calibrating`: bool by row of `validation`, whose entities calibrate; all
+        by default. The history that the validation week is compared with is the training weeks alone."""
+        frame = Frame.fit(train, schema)
+        before, week = (read_visits(t, schema, frame) for t in (train, validation))
+        both = read_visits(pa.concat_tables([train, validation], promote_options="permissive"), schema, frame)
+        habits, population = Habits.fit(before), Population.fit(before, len(frame.categories) + 1)
+        recurrence = Recurrence.fit_halves(both)
+        period = (int(week.day.min()), int(week.day.max()))
+        compared = compare(habits, population, recurrence, week, period, counting)
+        raw = {**compared.terms, **(extra(habits, week, validation) if extra is not None else {})}
+        normal = np.ones(len(week), bool) if calibrating is None else calibrating[week.row]
+        if normal.sum() < 2:
+            raise DataError("habits: fewer than two events of the validation week are there to calibrate on")
+        tails = {name: Distribution.fit(values[normal]) for name, values in raw.items()}
+        surprise = _surprise(tails, raw)
+        sums = {look: _sum(surprise, look) for look in LOOKS}
+        looks = {look: Distribution.fit(values[normal]) for look, values in sums.items()}
+        alone = _highest(looks, sums)
+        wide = spread_max3(alone, week.entity)
+        final: dict[Spread, Distribution] = {
+            "none": Distribution.fit(alone[normal]),
+            "max3": Distribution.fit(wide[normal]),
+        }
+        chosen = np.bincount(week.entity[normal], minlength=len(week.entity_ids)) > 0
+        agents = AgentReference.fit(_p(final["none"], alone), habits, week, chosen)
+        return cls(
+            schema,
+            frame,
+            population,
+            recurrence,
+            Habits.fit(both),
+            tails,
+            looks,
+            final,
+            agents,
+            counting,
+            spread,
+            extra,
+        )
+
+    # ---------------------------------------------------------------------------------------- judging
+    def judge(self, events: pa.Table, context: pa.Table | None = None, period: tuple[int, int] | None = None) -> Judged:
+        """Scores of every row of `events`. Rows of `context` after the history ends are counted, not scored.
+
+        `period` are the first and last local day that visits are counted in, by default those of the rows; give it
+        when entities are scored in parts, so that no part differs from the whole.
+        """
+        table, first = self._joined(events, context)
+        visits = read_visits(table, self.schema, self.frame)
+        period = period or (int(visits.day.min()), int(visits.day.max()))
+        compared = compare(self.habits, self.population, self.recurrence, visits, period, self.counting)
+        raw = {**compared.terms, **(self.extra(self.habits, visits, table) if self.extra is not None else {})}
+        surprise = _surprise(self.tails, raw)
+        sums = {look: _sum(surprise, look) for look in LOOKS}
+        looks = {look: -self.looks[look].log10_tail(sums[look]) for look in LOOKS}
+        alone = _highest(self.looks, sums)
+        single = _p(self.final["none"], alone)
+        wide = single if self.spread == "none" else _p(self.final["max3"], spread_max3(alone, visits.entity))
+        agents = self.agents.judge(single, self.habits, visits, period)
+        back = _order(visits.row, first)
+        return Judged(
+            {name: values[back] for name, values in surprise.items()},
+            {name: values[back] for name, values in looks.items()},
+            wide[back],
+            single[back],
+            _taken(compared, back),
+            visits.entity_ids,
+            visits.entity[back],
+            agents,
+        )
+
+    def _joined(self, events: pa.Table, context: pa.Table | None) -> tuple[pa.Table, int]:
+        """Counted context and events in one table, and the row where the events begin."""
+        if context is None or context.num_rows == 0:
+            return events, 0
+        day = read_visits(context, self.schema, self.frame)
+        later = np.zeros(len(day), bool)
+        later[day.row] = day.day > self.habits.last_day
+        counted = context.filter(pa.array(later))
+        return pa.concat_tables([counted, events], promote_options="permissive"), counted.num_rows
+
+    def forget(self, entities: list[object]) -> HabitModel:
+        """Without the history of some entities."""
+        return replace(self, habits=self.habits.forget(entities))
+
+
+def spread_max3(score: np.ndarray, entity: np.ndarray) -> np.ndarray:
+    """The highest of each event, the one before and the one after of the same entity: an inserted visit takes its
+    time from its neighbours. Events are sorted by entity and time."""
+    same = entity[1:] == entity[:-1]
+    wide = score.copy()
+    wide[1:] = np.where(same, np.maximum(wide[1:], score[:-1]), wide[1:])
+    wide[:-1] = np.where(same, np.maximum(wide[:-1], score[1:]), wide[:-1])
+    return wide
+
+
+def _surprise(tails: dict[str, Distribution], raw: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """-log10 p of every term; 0 where it has nothing to say."""
+    return {name: _p(tails[name], raw[name]) for name in tails}
+
+
+def _p(distribution: Distribution, values: np.ndarray) -> np.ndarray:
+    return np.nan_to_num(-distribution.log10_tail(values), nan=0.0)
+
+
+def _sum(surprise: Mapping[str, np.ndarray], look: str) -> np.ndarray:
+    return np.sum([surprise[name] for name in LOOKS[look] if name in surprise], axis=0)
+
+
+def _highest(looks: Mapping[str, Distribution], sums: Mapping[str, np.ndarray]) -> np.ndarray:
+    return np.max([-looks[look].log10_tail(sums[look]) for look in sums], axis=0)
+
+
+def _order(row: np.ndarray, first: int) -> np.ndarray:
+    """Positions that bring sorted visits back into the order of their table, without the rows before `first`."""
+    back = np.empty(len(row), np.int64)
+    back[row] = np.arange(len(row))
+    return back[first:]
+
+
+def _taken(compared: Compared, index: np.ndarray) -> Compared:
+    terms = {name: values[index] for name, values in compared.terms.items()}
+    return Compared(terms, compared.place[index], compared.key[index], compared.count[index], compared.distance[index])

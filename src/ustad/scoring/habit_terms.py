@@ -1,0 +1,112 @@
+"""History terms: how each event compares with what its entity usually does, each as a raw value to be calibrated.
+
+In go habits (fitted on an earlier period), the population and the visits of one period; out comes one array per
+term, in the order of the visits, NaN where a term has nothing to say. `past` counts use nothing later than the
+event; `whole` counts the period's visits to the place, later ones included.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from ustad.events.habit_kernels import count_so_far, nearest_place, presence, times_at_place
+from ustad.events.habits import Habits
+from ustad.events.population import Population
+from ustad.events.visits import Visits
+from ustad.scoring.recurrence import Recurrence
+
+Counting = Literal["past", "whole"]
+#: What each term asks. The order is the order of the columns.
+TERMS = {
+    "recurrence": "how often this place is visited now, against its history",
+    "distance": "how far it is to the nearest own place",
+    "start": "the start, given the place",
+    "duration": "the duration, given place and start",
+    "leaving": "staying so long, given place and start",
+    "presence": "being at this own place all through the visit",
+}
+#: Distances below this are alike: the scale of the logarithm, km.
+NEAR_KM = 0.5
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Raw terms of N visits and the facts behind them."""
+
+    terms: dict[str, np.ndarray]  # float64 [N] each
+    place: np.ndarray  # int64 [N] own place, -1 where not seen before
+    key: np.ndarray  # uint64 [N] key of the place
+    count: np.ndarray  # int64 [N] visits to it in this period, up to the event (or in all)
+    distance: np.ndarray  # float64 [N] km to the nearest own place
+
+
+def compare(
+    habits: Habits,
+    population: Population,
+    recurrence: Recurrence,
+    visits: Visits,
+    period: tuple[int, int],
+    counting: Counting = "past",
+    counts: np.ndarray | None = None,
+) -> Compared:
+    """Every term of every visit. `period`: first and last local day that visits are counted in.
+
+    `counts` are visits to each visit's place so far, itself included, where the caller keeps them (live).
+    """
+    owner = habits.owners(visits)
+    place, key = habits.locate(visits)
+    if counts is None:
+        counts = _counts(visits, key, counting)
+    since, last = period
+    exposure = np.maximum(visits.day - since + 1, 1) if counting == "past" else np.full(len(visits), last - since + 1)
+    before = habits.visits_at(place)
+    _, distance = nearest_place(owner, visits.x, visits.y, habits.place_offsets, habits.place_x, habits.place_y)
+    distance = np.where(place >= 0, 0.0, distance)
+    terms = {
+        "recurrence": recurrence.surprise(before, counts, habits.days, exposure.astype(np.float64)),
+        "distance": np.log1p(distance / NEAR_KM),
+        **_times(habits, population, visits, place),
+    }
+    terms["presence"] = presence(
+        place,
+        visits.minute,
+        visits.duration,
+        visits.weekday,
+        habits.days_by_weekday,
+        habits.visit_offsets,
+        habits.visit_minute,
+        habits.visit_duration,
+        habits.visit_weekday,
+    )
+    terms["recurrence"][owner < 0] = np.nan
+    return Compared({name: terms[name] for name in TERMS}, place, key, counts, distance)
+
+
+def _counts(visits: Visits, key: np.ndarray, counting: Counting) -> np.ndarray:
+    if counting == "past":
+        return count_so_far(visits.entity, key)
+    _, place, number = np.unique(key, return_inverse=True, return_counts=True)
+    return number[place]
+
+
+def _times(habits: Habits, population: Population, visits: Visits, place: np.ndarray) -> dict[str, np.ndarray]:
+    density, longer = population.durations(visits)
+    values = times_at_place(
+        place,
+        visits.minute,
+        np.log1p(np.maximum(visits.duration, 0.0)),
+        visits.weekday >= 5,
+        population.starts(visits),
+        density,
+        longer,
+        habits.visit_offsets,
+        habits.visit_minute,
+        habits.visit_log_duration,
+        habits.visit_weekend,
+    )
+    unknown = ~np.isfinite(visits.duration)
+    values[unknown, 1:] = np.nan
+    return {"start": values[:, 0], "duration": values[:, 1], "leaving": values[:, 2]}

@@ -1,0 +1,201 @@
+"""Habits: what is counted, what is remembered, what is forgotten, against plain loops."""
+
+import math
+from collections import Counter
+from dataclasses import fields
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from routine_stays import between, insert_visit, make_routine
+
+from ustad.events import habit_kernels as kernels
+from ustad.events.habits import Habits, own_keys
+from ustad.events.population import Population
+from ustad.events.visits import Frame, read_visits
+from ustad.schema import mobility_schema
+from ustad.tables import DataError
+
+SCHEMA = mobility_schema()
+
+
+def visits_of(table, frame=None):
+    return read_visits(table, SCHEMA, frame or Frame.fit(table, SCHEMA))
+
+
+def same(first, second):
+    for f in fields(first):
+        a, b = getattr(first, f.name), getattr(second, f.name)
+        if isinstance(a, np.ndarray) and a.dtype.kind == "f":
+            np.testing.assert_allclose(a, b, rtol=1e-12, err_msg=f.name)
+        else:
+            np.testing.assert_array_equal(a, b, err_msg=f.name)
+
+
+def test_counts_are_those_of_a_plain_counter():
+    table = make_routine(seed=1)
+    habits = Habits.fit(visits_of(table))
+    plain = Counter(zip(table["agent_id"].to_pylist(), table["poi_id"].to_pylist(), strict=True))
+    assert sorted(habits.place_count.tolist()) == sorted(plain.values())
+    assert habits.place_count.sum() == table.num_rows
+    for agent, first, last in zip(habits.entity_ids, habits.place_offsets[:-1], habits.place_offsets[1:], strict=True):
+        assert sorted(habits.place_count[first:last]) == sorted(c for (a, _), c in plain.items() if a == agent)
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 1000))
+def test_the_order_of_rows_changes_nothing(seed):
+    table = make_routine(seed=2, agents=3, days=8)
+    shuffled = table.take(pa.array(np.random.default_rng(seed).permutation(table.num_rows)))
+    frame = Frame.fit(table, SCHEMA)
+    same(Habits.fit(visits_of(table, frame)), Habits.fit(visits_of(shuffled, frame)))
+
+
+def test_stored_habits_come_back_as_they_were():
+    habits = Habits.fit(visits_of(make_routine(seed=3, agents=4, days=9)))
+    same(Habits.from_table(habits.to_table("agent_id")), habits)
+
+
+def test_a_table_that_is_no_habits_is_refused():
+    with pytest.raises(DataError, match="not written as habits"):
+        Habits.from_table(pa.table({"a": [1]}))
+
+
+def test_a_forgotten_agent_leaves_no_trace_and_the_others_are_untouched():
+    table = make_routine(seed=4, agents=5, days=9)
+    habits = Habits.fit(visits_of(table))
+    without = Habits.fit(visits_of(table.filter(pa.array(table["agent_id"].to_numpy() != 2)), Frame.fit(table, SCHEMA)))
+    same(habits.forget([2]), without)
+    assert len(habits.forget(range(5)).place_key) == 0
+
+
+def test_memory_is_bounded_and_keeps_the_latest_visits():
+    visits = visits_of(make_routine(seed=5, agents=2, days=30))
+    habits = Habits.fit(visits, most=4)
+    assert np.diff(habits.visit_offsets).max() == 4
+    whole = Habits.fit(visits)
+    np.testing.assert_array_equal(habits.place_count, whole.place_count)
+    for p in range(len(habits.place_key)):
+        kept = habits.visit_time[habits.visit_offsets[p] : habits.visit_offsets[p + 1]]
+        every = whole.visit_time[whole.visit_offsets[p] : whole.visit_offsets[p + 1]]
+        np.testing.assert_array_equal(kept, every[-4:])
+
+
+def test_stays_without_a_name_become_the_same_places():
+    named, unnamed = make_routine(seed=6), make_routine(seed=6, named=False)
+    a, b = Habits.fit(visits_of(named)), Habits.fit(visits_of(unnamed))
+    for first, second in zip(_counts(a), _counts(b), strict=True):
+        assert first == second
+
+
+def _counts(habits):
+    return [
+        sorted(habits.place_count[i:j]) for i, j in zip(habits.place_offsets, habits.place_offsets[1:], strict=False)
+    ]
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_known_places_are_found_again_and_new_ones_are_new(named):
+    table = make_routine(seed=7, named=named)
+    frame = Frame.fit(table, SCHEMA)
+    habits = Habits.fit(read_visits(between(table, 0, 28), SCHEMA, frame))
+    later = insert_visit(between(table, 28, 35), agent=3, day=30, minute=700)
+    visits = read_visits(later, SCHEMA, frame)
+    place, key = habits.locate(visits)
+    new = visits.row == later.num_rows - 1
+    assert place[new] == -1
+    assert (place[~new] >= 0).all()
+    assert len(np.unique(key[new])) == 1
+    assert key[new][0] not in habits.place_key
+
+
+def test_what_comes_later_never_changes_the_place_of_a_visit():
+    table = make_routine(seed=8, named=False, agents=2, days=12)
+    frame = Frame.fit(table, SCHEMA)
+    whole, early = visits_of(table, frame), visits_of(between(table, 0, 6), frame)
+    keys = own_keys(whole, None)
+    np.testing.assert_array_equal(keys[whole.time < early.time.max() + 1], own_keys(early, None))
+
+
+def test_an_empty_history_is_refused():
+    visits = visits_of(make_routine(agents=1, days=3))
+    with pytest.raises(DataError, match="no events"):
+        Habits.fit(type(visits)(*(getattr(visits, f.name)[:0] for f in fields(visits))))
+
+
+def test_counts_so_far_are_those_of_a_loop():
+    rng = np.random.default_rng(9)
+    entity = np.sort(rng.integers(0, 5, 300))
+    key = (entity * 7 + rng.integers(0, 4, 300)).astype(np.uint64)
+    seen: Counter = Counter()
+    expected = []
+    for k in key:
+        seen[k] += 1
+        expected.append(seen[k])
+    np.testing.assert_array_equal(kernels.count_so_far(entity, key), expected)
+
+
+def test_start_and_duration_terms_are_those_of_a_loop():
+    table = make_routine(seed=10, agents=3, days=20)
+    frame = Frame.fit(table, SCHEMA)
+    habits = Habits.fit(read_visits(between(table, 0, 14), SCHEMA, frame))
+    visits = read_visits(between(table, 14, 20), SCHEMA, frame)
+    population = Population.fit(visits, len(frame.categories) + 1)
+    place, _ = habits.locate(visits)
+    density, longer = population.durations(visits)
+    got = kernels.times_at_place(
+        place, visits.minute, np.log1p(visits.duration), visits.weekday >= 5, population.starts(visits), density,
+        longer, habits.visit_offsets, habits.visit_minute, habits.visit_log_duration, habits.visit_weekend,
+    )  # fmt: skip
+    for i in range(0, len(visits), 5):
+        assert got[i] == pytest.approx(
+            _naive_times(i, habits, visits, population.starts(visits), density, longer, place)
+        )
+
+
+def _naive_times(i, habits, visits, starts, density, longer, place):
+    total = begun = lasted = beyond = known = 0.0
+    norm = math.sqrt(2 * math.pi)
+    own = range(habits.visit_offsets[place[i]], habits.visit_offsets[place[i] + 1]) if place[i] >= 0 else ()
+    for v in own:
+        weight = 1.0 if (habits.visit_weekday[v] >= 5) == (visits.weekday[i] >= 5) else kernels.OTHER_DAY
+        gap = abs(habits.visit_minute[v] - visits.minute[i])
+        gap = min(gap, 1440 - gap) / kernels.START_WIDTH
+        near = weight * math.exp(-0.5 * gap * gap) if gap <= 6 else 0.0
+        total, begun = total + weight, begun + near
+        if near:
+            known += near
+            step = (math.log1p(visits.duration[i]) - math.log1p(habits.visit_duration[v])) / kernels.DURATION_WIDTH
+            lasted += near * math.exp(-0.5 * step * step) if abs(step) <= 6 else 0.0
+            beyond += near / (1 + math.exp(min(max(1.7 * step, -40), 40)))
+    k = kernels.POPULATION_VISITS
+    return [
+        -math.log((begun / kernels.START_WIDTH / norm + k * starts[i]) / (total + k)),
+        -math.log((lasted / kernels.DURATION_WIDTH / norm + k * density[i]) / (known + k)),
+        -math.log(max((beyond + k * longer[i]) / (known + k), 1e-12)),
+    ]
+
+
+def test_being_home_all_through_a_working_day_is_unlikely_and_at_night_is_not():
+    table = make_routine(seed=11, agents=1, days=28)
+    frame = Frame.fit(table, SCHEMA)
+    habits = Habits.fit(visits_of(table, frame))
+    home = np.array([np.argmax(habits.place_count)] * 3)
+    got = kernels.presence(
+        home, np.array([0.0, 600.0, 600.0]), np.array([300.0, 300.0, 300.0]), np.array([1, 1, 5]),
+        habits.days_by_weekday, habits.visit_offsets, habits.visit_minute, habits.visit_duration, habits.visit_weekday,
+    )  # fmt: skip
+    night, working, saturday = got
+    assert working > 5 * night
+    assert working > 5 * saturday
+
+
+def test_population_densities_sum_to_one():
+    visits = visits_of(make_routine(seed=12))
+    population = Population.fit(visits, 4)
+    np.testing.assert_allclose(population.start.sum(axis=-1) * 1440 / population.start.shape[-1], 1.0)
+    assert (np.diff(population.longer, axis=-1) <= 1e-12).all()
+    assert population.longer[..., 0] == pytest.approx(1.0)
+    assert population.longer[..., -1] == pytest.approx(0.0)

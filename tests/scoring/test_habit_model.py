@@ -1,0 +1,201 @@
+"""Scores from history: what they find, what they must not see, and that they do not depend on how they are asked."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import nbinom
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "events"))
+from routine_stays import FIRST_DAY, between, insert_visit, make_routine
+
+from ustad.events.habits import Habits
+from ustad.events.visits import read_visits
+from ustad.schema import mobility_schema
+from ustad.scoring.distribution import Distribution
+from ustad.scoring.habit_agents import AgentReference, top_mean
+from ustad.scoring.habit_model import HabitModel, spread_max3
+from ustad.scoring.habit_terms import TERMS, compare
+from ustad.scoring.recurrence import Recurrence
+from ustad.tables import DataError
+
+SCHEMA = mobility_schema()
+PERIOD = (FIRST_DAY + 28, FIRST_DAY + 34)
+
+
+@pytest.fixture(scope="module")
+def life():
+    return make_routine(seed=1, agents=12, days=35)
+
+
+@pytest.fixture(scope="module")
+def model(life):
+    return HabitModel.fit(between(life, 0, 21), between(life, 21, 28), SCHEMA)
+
+
+@pytest.fixture(scope="module")
+def odd(life):
+    """The last week, in which agent 4 goes far away on three evenings."""
+    week = between(life, 28, 35)
+    for day in (29, 30, 32):
+        week = insert_visit(week, 4, day, 1350, minutes=40)
+    return week
+
+
+def test_a_far_place_visited_again_and_again_is_the_most_unusual_event_and_its_agent_leads(model, odd):
+    judged = model.judge(odd, period=PERIOD)
+    inserted = odd["poi_id"].to_numpy() == 999
+    assert judged.alone[inserted].min() > judged.alone[~inserted].max()
+    assert judged.entity_ids[np.argmax(judged.agent_score)] == 4
+    assert judged.compared.distance[inserted].min() > 10
+    assert sorted(judged.compared.count[inserted]) == [1, 2, 3]
+
+
+def test_recurrence_rises_with_every_visit_to_a_new_place(model, odd):
+    inserted = odd["poi_id"].to_numpy() == 999
+    terms = model.judge(odd, period=PERIOD).compared.terms["recurrence"][inserted]
+    assert (np.diff(terms) > 0).all()
+    assert terms[0] == pytest.approx(0.0, abs=1e-9)
+
+
+def test_neighbours_take_the_highest_of_three_and_stay_within_their_agent():
+    score = np.array([0.0, 5.0, 1.0, 2.0, 9.0, 3.0])
+    entity = np.array([0, 0, 0, 0, 1, 1])
+    np.testing.assert_array_equal(spread_max3(score, entity), [5, 5, 5, 2, 9, 9])
+
+
+# ------------------------------------------------------------------------------------------- no leakage
+def test_labels_beside_the_events_change_nothing(model, odd):
+    labels = np.random.default_rng(0).permutation(odd.num_rows) < 5
+    told = odd.append_column("anomaly", pa.array(labels))
+    np.testing.assert_array_equal(model.judge(told).score, model.judge(odd).score)
+
+
+@settings(max_examples=12, deadline=None)
+@given(cut=st.integers(1, 6), seed=st.integers(0, 99))
+def test_later_events_never_change_an_earlier_score(model, odd, cut, seed):
+    """Past counting: whatever happens after a day, the unspread scores up to it stay as they are."""
+    early = between(odd, 28, 28 + cut)
+    later = between(odd, 28 + cut, 35)
+    moved = later.set_column(
+        later.column_names.index("lat"), "lat", pa.array(later["lat"].to_numpy() + np.random.default_rng(seed).normal())
+    )
+    whole = model.judge(pa.concat_tables([early, moved]), period=PERIOD)
+    np.testing.assert_allclose(whole.alone[: early.num_rows], model.judge(early, period=PERIOD).alone, rtol=1e-12)
+
+
+def test_the_calibration_week_is_compared_with_the_training_weeks_alone(life, model):
+    train, week = between(life, 0, 21), between(life, 21, 28)
+    visits = read_visits(week, SCHEMA, model.frame)
+    alone = Habits.fit(read_visits(train, SCHEMA, model.frame))
+    period = (FIRST_DAY + 21, FIRST_DAY + 27)
+    raw = compare(alone, model.population, model.recurrence, visits, period).terms
+    for name in TERMS:
+        np.testing.assert_array_equal(model.tails[name].values, Distribution.fit(raw[name]).values)
+    assert model.habits.last_day == FIRST_DAY + 27  # later events are compared with both
+
+
+def test_whole_counting_sees_the_later_visits(life, odd):
+    model = HabitModel.fit(between(life, 0, 21), between(life, 21, 28), SCHEMA, counting="whole")
+    inserted = odd["poi_id"].to_numpy() == 999
+    assert model.judge(odd, period=PERIOD).compared.count[inserted].tolist() == [3, 3, 3]
+
+
+# ------------------------------------------------------------------------------ the same however asked
+@settings(max_examples=8, deadline=None)
+@given(st.integers(0, 1000))
+def test_scores_do_not_depend_on_the_order_of_rows(model, odd, seed):
+    order = np.random.default_rng(seed).permutation(odd.num_rows)
+    shuffled = model.judge(odd.take(pa.array(order)), period=PERIOD)
+    np.testing.assert_allclose(shuffled.score, model.judge(odd, period=PERIOD).score[order], rtol=1e-12)
+
+
+def test_agents_scored_in_parts_score_as_in_one(model, odd):
+    whole = model.judge(odd, period=PERIOD)
+    agents = odd["agent_id"].to_numpy()
+    for part in (agents < 5, agents >= 5):
+        judged = model.judge(odd.filter(pa.array(part)), period=PERIOD)
+        np.testing.assert_allclose(judged.score, whole.score[part], rtol=1e-12)
+        same = np.isin(whole.entity_ids, judged.entity_ids)
+        np.testing.assert_allclose(judged.agent_score, whole.agent_score[same], rtol=1e-12)
+
+
+def test_context_is_counted_and_not_scored(model, odd):
+    early, late = between(odd, 28, 31), between(odd, 31, 35)
+    judged = model.judge(late, context=pa.concat_tables([between(odd, 0, 28), early]), period=PERIOD)
+    whole = model.judge(pa.concat_tables([early, late]), period=PERIOD)
+    assert len(judged.score) == late.num_rows
+    np.testing.assert_allclose(judged.alone, whole.alone[early.num_rows :], rtol=1e-12)
+
+
+def test_an_agent_without_history_is_scored_by_the_population(model, odd):
+    stranger = odd.set_column(1, "agent_id", pa.array(odd["agent_id"].to_numpy() + 1000))
+    judged = model.judge(stranger, period=PERIOD)
+    assert np.isfinite(judged.score).all()
+    assert (judged.surprise["recurrence"] == 0).all()
+
+
+def test_forgetting_every_agent_leaves_a_model_that_still_scores(model, odd):
+    assert np.isfinite(model.forget(list(range(12))).judge(odd, period=PERIOD).score).all()
+
+
+def test_too_few_calibration_events_are_refused(life):
+    nobody = np.zeros(between(life, 21, 28).num_rows, bool)
+    with pytest.raises(DataError, match="fewer than two events"):
+        HabitModel.fit(between(life, 0, 21), between(life, 21, 28), SCHEMA, calibrating=nobody)
+
+
+# ------------------------------------------------------------------------------------------ recurrence
+def test_recurrence_is_the_tail_of_the_negative_binomial():
+    prior = Recurrence(0.4, 10.0, 0.7)
+    before, count, exposure = np.array([0, 3, 20]), np.array([2, 5, 1]), np.array([3.0, 7.0, 28.0])
+    shape, p = 0.4 + 0.7 * before, (10 + 0.7 * 21) / (10 + 0.7 * 21 + exposure)
+    expected = -np.log(nbinom.sf(count - 1, shape, p) / nbinom.sf(0, shape, p))
+    np.testing.assert_allclose(prior.surprise(before, count, 21, exposure), expected, rtol=1e-9, atol=1e-12)
+
+
+def test_recurrence_recovers_how_spread_the_counts_are():
+    rng = np.random.default_rng(3)
+    rate = rng.gamma(0.8, 1 / 6.0, 40_000)
+    before, after = rng.poisson(rate * 14), rng.poisson(rate * 14)
+    found = Recurrence.fit(before, after, 14, 14)
+    assert (found.a, found.b) == (pytest.approx(0.8, rel=0.3), pytest.approx(6.0, rel=0.3))
+    assert found.c > 0.85
+
+
+# ---------------------------------------------------------------------------------------------- agents
+def test_the_mean_of_the_top_three_is_that_of_a_sort():
+    rng = np.random.default_rng(4)
+    score, entity = rng.normal(size=200), np.sort(rng.integers(0, 9, 200))
+    expected = [np.sort(score[entity == e])[-3:].mean() for e in range(9)]
+    np.testing.assert_allclose(top_mean(score, entity, 9), expected)
+
+
+def test_a_diffuse_change_shows_in_the_shift_and_not_in_the_top(life, model):
+    visits = read_visits(between(life, 28, 35), SCHEMA, model.frame)
+    rng = np.random.default_rng(5)
+    normal = rng.exponential(0.3, len(visits))
+    raised = np.where(visits.entity == 7, 0.7, normal)  # higher than usual on the whole, without a peak
+    reference = AgentReference.fit(normal, model.habits, visits, np.ones(12, bool))
+    tests = reference.judge(raised, model.habits, visits, PERIOD)
+    assert np.argmax(tests["shift"]) == 7
+    assert np.argmax(tests["top"]) != 7
+
+
+def test_a_changed_profile_of_visits_shows_in_the_g_test(life, model):
+    week = between(life, 28, 35)
+    shops = week["poi_id"].to_numpy() % 10
+    moved = np.where((week["agent_id"].to_numpy() == 2) & (shops == 0), 20 + 3, week["poi_id"].to_numpy())
+    visits = read_visits(
+        week.set_column(week.column_names.index("poi_id"), "poi_id", pa.array(moved)), SCHEMA, model.frame
+    )
+    tests = model.agents.judge(np.zeros(len(visits)), model.habits, visits, PERIOD)
+    assert np.argmax(tests["profile"]) == 2
+
+
+def test_the_period_of_one_day_is_enough(model, odd):
+    assert np.isfinite(model.judge(between(odd, 29, 30)).agent_score).all()
