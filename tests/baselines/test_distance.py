@@ -6,8 +6,10 @@ from example_towns import changed, town
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ustad.baselines.distance import OwnPlaceDistance, neighbours_maximum
+from ustad.baselines.distance import OwnPlaceDistance
+from ustad.baselines.protocol import neighbours_maximum
 from ustad.geo import haversine_km
+from ustad.schema import mobility_schema
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +44,7 @@ def test_an_agent_nobody_knows_is_measured_against_everybodys_places(fitted):
 def test_the_neighbours_maximum_stays_within_an_agent(values):
     events = town(agents=3, days=1)
     score = np.array(values)
-    spread = neighbours_maximum(score, events, "agent_id", "started_at")
+    spread = neighbours_maximum(score, events, mobility_schema())
     for agent in range(3):
         own = score[4 * agent : 4 * agent + 4]
         slow = [max(own[max(0, i - 1) : i + 2]) for i in range(4)]

@@ -44,6 +44,7 @@ class Baseline:
     name: ClassVar[str]
     abilities: ClassVar[Abilities]
     settings_class: ClassVar[type] = NoSettings
+    needs_validation: ClassVar[bool] = True  # False: a lone table is learned from whole
 
     def __init__(self, schema: EventSchema | None = None, seed: int = 7, device: str = "auto", **settings: Any) -> None:
         self.schema = schema or mobility_schema()
@@ -59,7 +60,7 @@ class Baseline:
         A data set (or its directory) alone is divided by its dates; a table alone keeps its last quarter of days
         for validation.
         """
-        self._learn(*fitting_parts(train, validation, self.schema))
+        self._learn(*fitting_parts(train, validation, self.schema, self.needs_validation))
         self.fitted = True
         return self
 
@@ -82,8 +83,7 @@ class Baseline:
 
     # ---------------------------------------------------------------------------------------- the idea
     def _learn(self, train: pa.Table, validation: pa.Table) -> None:
-        """Fit on the two tables."""
-        raise TypeError(f"{type(self).__name__} does not say how it learns")
+        """Fit on the two tables (nothing, where there is nothing to learn)."""
 
     def _rate(self, events: pa.Table, context: pa.Table | None) -> np.ndarray:
         """A score per row, in the order of the rows: float64 [n]."""
@@ -133,7 +133,7 @@ def read_settings(kind: type, content: dict[str, Any], name: str) -> Any:
     return kind(**content)
 
 
-def fitting_parts(train: Any, validation: Any, schema: EventSchema) -> tuple[pa.Table, pa.Table]:
+def fitting_parts(train: Any, validation: Any, schema: EventSchema, divide: bool) -> tuple[pa.Table, pa.Table]:
     """Training and validation events, from two sources or from one that is divided by date."""
     if validation is not None:
         return events_of(train, schema, "training"), events_of(validation, schema, "validation")
@@ -145,6 +145,8 @@ def fitting_parts(train: Any, validation: Any, schema: EventSchema) -> tuple[pa.
             data.between(split.validation_first, split.test_first - 1),
         )
     table = events_of(data, schema, "training")
+    if not divide:
+        return table, table.slice(0, 0)
     days = event_days(table, schema)
     first, last = int(days.min()), int(days.max())
     if first == last:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from numba import njit
 
 from ustad.baselines.base import Baseline, State, place_feature
-from ustad.baselines.protocol import Abilities
+from ustad.baselines.protocol import Abilities, neighbours_maximum
 from ustad.config import setting
 from ustad.geo import EARTH_RADIUS_KM
 from ustad.tables import agent_codes
@@ -36,6 +36,7 @@ class OwnPlaceDistance(Baseline):
     name: ClassVar[str] = "distance"
     abilities: ClassVar[Abilities] = Abilities(scores_events=True, scores_agents=True, predicts=False, causal=False)
     settings_class: ClassVar[type] = DistanceSettings
+    needs_validation: ClassVar[bool] = False
     places: pa.Table  # entity, lat, lon: each agent's distinct places
 
     def _learn(self, train: pa.Table, validation: pa.Table) -> None:
@@ -60,27 +61,13 @@ class OwnPlaceDistance(Baseline):
         agent = pc.fill_null(pc.index_in(events[entity].cast(known.type), known), -1).to_numpy().astype(np.int64)
         score = _nearest(lat, lon, agent, place_lat, place_lon, offsets) * EARTH_RADIUS_KM
         score = np.where(np.isfinite(score), score, 0.0)  # an event without a place is no distance away
-        return neighbours_maximum(score, events, entity, self.schema.time) if self.settings.spread else score
+        return neighbours_maximum(score, events, self.schema) if self.settings.spread else score
 
     def _state(self) -> State:
         return State(tables={"places": self.places})
 
     def _restore(self, state: State) -> None:
         self.places = state.tables["places"]
-
-
-def neighbours_maximum(score: np.ndarray, events: pa.Table, entity: str, time: str) -> np.ndarray:
-    """The maximum of each event and the same agent's events before and after it: float64 [n]."""
-    agent = agent_codes(events[entity])[0]
-    order = np.lexsort((events[time].cast(pa.int64()).to_numpy(), agent))
-    ranked, owner = score[order], agent[order]
-    same = owner[1:] == owner[:-1]
-    widest = ranked.copy()
-    widest[1:] = np.where(same, np.maximum(widest[1:], ranked[:-1]), widest[1:])
-    widest[:-1] = np.where(same, np.maximum(widest[:-1], ranked[1:]), widest[:-1])
-    result = np.empty_like(score)
-    result[order] = widest
-    return result
 
 
 @njit(cache=True)

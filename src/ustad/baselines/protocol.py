@@ -121,3 +121,17 @@ def agents_by_worst(events: pa.Table, schema: EventSchema, score: np.ndarray) ->
     if schema.event_id is not None and schema.event_id in events.column_names:
         columns[f"worst_{schema.event_id}"] = events[schema.event_id].take(pa.array(first)).combine_chunks()
     return pa.table(columns)
+
+
+def neighbours_maximum(score: np.ndarray, events: pa.Table, schema: EventSchema, later: bool = True) -> np.ndarray:
+    """The maximum of each event, the same agent's event before it and (`later`) the one after it: float64 [n]."""
+    agents = agent_codes(events[schema.entity])[0]
+    order = np.lexsort((events[schema.time].cast(pa.int64()).to_numpy(), agents))
+    ranked, same = score[order], agents[order][1:] == agents[order][:-1]
+    widest = ranked.copy()
+    widest[1:] = np.where(same, np.maximum(widest[1:], ranked[:-1]), widest[1:])
+    if later:
+        widest[:-1] = np.where(same, np.maximum(widest[:-1], ranked[1:]), widest[:-1])
+    result = np.empty_like(score)
+    result[order] = widest
+    return result

@@ -7,26 +7,23 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from ustad.baselines.protocol import Abilities, Scores, event_table, events_of
-from ustad.schema import EventSchema, mobility_schema
+from ustad.baselines.base import Baseline
+from ustad.baselines.protocol import Abilities, Scores, event_table
 from ustad.tables import agent_codes, event_keys, identity_hash, mix
 
 
-class Random:
+class Random(Baseline):
     """Uniform scores from a hash of the seed and the event (or the agent)."""
 
+    name: ClassVar[str] = "random"
     abilities: ClassVar[Abilities] = Abilities(scores_events=True, scores_agents=True, predicts=False, causal=True)
 
-    def __init__(self, schema: EventSchema | None = None, seed: int = 7) -> None:
-        self.schema = schema or mobility_schema()
-        self.seed = seed
-
-    def fit(self, train: Any, validation: Any = None) -> Random:
-        """Learns nothing."""
-        return self
+    needs_validation: ClassVar[bool] = False
 
     def score(self, events: Any, context: Any = None) -> Scores:
-        table = events_of(events, self.schema)
+        """Learns nothing, so it scores without being fitted too."""
+        self.fitted = True
+        table, _ = self._scored(events, context)
         score = self._uniform(event_keys(table[self.schema.entity], table[self.schema.time]).astype(np.uint64))
         codes, values = agent_codes(table[self.schema.entity])
         agents = pa.table(
@@ -36,7 +33,7 @@ class Random:
                 "n_events": np.bincount(codes, minlength=len(values)),
             }
         )
-        return Scores(event_table(table, self.schema, score), agents)
+        return self._scores(event_table(table, self.schema, score), agents)
 
     def _uniform(self, keys: np.ndarray) -> np.ndarray:
         """float64 in [0, 1) of each 64-bit key."""

@@ -14,11 +14,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ustad.baselines.protocol import Abilities, Scores, agents_by_worst, event_table, events_of
+from ustad.baselines.base import Baseline, State
+from ustad.baselines.protocol import Abilities, neighbours_maximum
 from ustad.clock import LocalTime, local_time
-from ustad.config import ConfigError
+from ustad.config import ConfigError, setting
 from ustad.dataset import zone_of
-from ustad.schema import EventSchema, mobility_schema
+from ustad.schema import EventSchema
 from ustad.tables import DataError, agent_codes
 
 By = Literal["place", "category", "category-hour"]
@@ -36,75 +37,70 @@ class _Visits:
     days: np.ndarray  # local days
 
 
-class VisitRate:
+@dataclass(frozen=True)
+class VisitRateSettings:
+    """What can be chosen."""
+
+    by: By | None = setting(None, "count by place, category or category-hour; none: what the method's name says")
+    spread: bool = setting(True, "a stay takes the maximum of itself and its neighbours, which an insertion shortens")
+    span_days: float | None = setting(None, "length of the scored period where the table alone does not tell it")
+
+
+class VisitRate(Baseline):
     """NUMOSIM's visit rate: visits to each place now against visits in training, neighbours' maximum."""
 
+    name: ClassVar[str] = "visit-rate"
     abilities: ClassVar[Abilities] = Abilities(scores_events=True, scores_agents=True, predicts=False, causal=False)
+    settings_class: ClassVar[type] = VisitRateSettings
+    needs_validation: ClassVar[bool] = False
     default_by: ClassVar[By] = "place"
+    visits: _Visits
 
-    def __init__(
-        self,
-        schema: EventSchema | None = None,
-        seed: int = 7,
-        by: By | None = None,
-        spread: bool = True,
-        span_days: float | None = None,
-    ) -> None:
-        """`spread`: a stay takes the maximum of itself and its neighbours, because an inserted visit shortens
-        them. `span_days`: length of the scored period where the table alone does not tell it."""
-        self.schema = schema or mobility_schema()
-        self.by = by or self.default_by
+    def __init__(self, schema: EventSchema | None = None, seed: int = 7, device: str = "auto", **settings: Any) -> None:
+        super().__init__(schema, seed, device, **settings)
+        self.by = self.settings.by or self.default_by
         if self.by not in By.__args__:  # type: ignore[attr-defined]  # Literal keeps its members there
-            raise ConfigError(f"visit rate: by must be one of place, category, category-hour, got {by!r}")
-        self.spread, self.span_days = spread, span_days
-        self._train: _Visits | None = None
+            raise ConfigError(f"visit rate: by must be one of place, category, category-hour, got {self.by!r}")
 
-    def fit(self, train: Any, validation: Any = None) -> VisitRate:
+    def _learn(self, train: pa.Table, validation: pa.Table) -> None:
         """Counts over train and, where given, validation: the two together are the span compared with."""
-        parts = [self._visits(events_of(part, self.schema)) for part in (train, validation) if part is not None]
-        self._train = _Visits(
+        parts = [self._visits(part) for part in (train, validation) if part.num_rows]
+        self.visits = _Visits(
             agents=pa.chunked_array([chunk for part in parts for chunk in part.agents.chunks]),
             places=pa.chunked_array([chunk for part in parts for chunk in part.places.chunks]),
             hours=np.concatenate([part.hours for part in parts]),
             days=np.concatenate([part.days for part in parts]),
         )
-        return self
 
-    def score(self, events: Any, context: Any = None) -> Scores:
+    def _rate(self, events: pa.Table, context: pa.Table | None) -> np.ndarray:
         """Every event against the training counts; `context` is not needed."""
-        if self._train is None:
-            raise DataError("visit rate: fit it on training events before scoring")
-        table = events_of(events, self.schema)
-        visits = self._visits(table)
-        key, trained = self._joint(self._train, visits)
-        ratio = self._span(visits.days) / _span(self._train.days)
-        time = table[self.schema.time].cast(pa.int64()).to_numpy()
-        agents = agent_codes(table[self.schema.entity])[0]
-        order = np.lexsort((time, agents))
-        score = self._rate(key, trained, ratio, visits.days, order)
-        if self.spread:
-            score = self._spread(score, agents, order)
-        return Scores(event_table(table, self.schema, score), agents_by_worst(table, self.schema, score))
+        visits = self._visits(events)
+        key, trained = self._joint(self.visits, visits)
+        ratio = self._span(visits.days) / _span(self.visits.days)
+        time = events[self.schema.time].cast(pa.int64()).to_numpy()
+        order = np.lexsort((time, agent_codes(events[self.schema.entity])[0]))
+        score = self._deviations(key, trained, ratio, visits.days, order)
+        if not self.settings.spread:
+            return score
+        return neighbours_maximum(score, events, self.schema, later=not self.abilities.causal)
+
+    def _state(self) -> State:
+        kept = self.visits
+        table = pa.table({"agent": kept.agents, "place": kept.places, "hour": kept.hours, "day": kept.days})
+        return State(tables={"visits": table})
+
+    def _restore(self, state: State) -> None:
+        table = state.tables["visits"]
+        hours, days = (table[name].to_numpy() for name in ("hour", "day"))
+        self.visits = _Visits(table["agent"], table["place"], hours, days)
 
     # ----------------------------------------------------------------------------------------- the formula
-    def _rate(
+    def _deviations(
         self, key: np.ndarray, trained: np.ndarray, ratio: float, days: np.ndarray, order: np.ndarray
     ) -> np.ndarray:
         """|n_train − n_test| / √n_train of each event's (agent, place) `key`; `trained` counts by key."""
         n_test = np.bincount(key, minlength=len(trained))[key]
         return _deviation(trained[key] * ratio, n_test)
-
-    def _spread(self, score: np.ndarray, agents: np.ndarray, order: np.ndarray) -> np.ndarray:
-        """The maximum of each event, the one before and the one after of the same agent."""
-        ranked, owner = score[order], agents[order]
-        same = owner[1:] == owner[:-1]
-        widest = ranked.copy()
-        widest[1:] = np.where(same, np.maximum(widest[1:], ranked[:-1]), widest[1:])
-        if not self.abilities.causal:
-            widest[:-1] = np.where(same, np.maximum(widest[:-1], ranked[1:]), widest[:-1])
-        result = np.empty_like(score)
-        result[order] = widest
-        return result
 
     # ------------------------------------------------------------------------------------------- counting
     def _visits(self, table: pa.Table) -> _Visits:
@@ -151,15 +147,16 @@ class VisitRate:
         return inverse[split:], np.bincount(inverse[:split], minlength=len(codes)).astype(np.float64)
 
     def _span(self, days: np.ndarray) -> float:
-        return _span(days) if self.span_days is None else float(self.span_days)
+        return _span(days) if self.settings.span_days is None else float(self.settings.span_days)
 
 
 class CausalVisitRate(VisitRate):
     """Visit rate with counts up to the event: usable live."""
 
+    name: ClassVar[str] = "visit-rate-causal"
     abilities: ClassVar[Abilities] = Abilities(scores_events=True, scores_agents=True, predicts=False, causal=True)
 
-    def _rate(
+    def _deviations(
         self, key: np.ndarray, trained: np.ndarray, ratio: float, days: np.ndarray, order: np.ndarray
     ) -> np.ndarray:
         """Visits so far, this one included, against what training expects of the days so far."""
@@ -177,12 +174,14 @@ class CausalVisitRate(VisitRate):
 class CategoryVisitRate(VisitRate):
     """Visit rate by kind of place instead of by place."""
 
+    name: ClassVar[str] = "visit-rate-category"
     default_by: ClassVar[By] = "category"
 
 
 class CategoryHourVisitRate(VisitRate):
     """Visit rate by kind of place and hour of the week."""
 
+    name: ClassVar[str] = "visit-rate-category-hour"
     default_by: ClassVar[By] = "category-hour"
 
 
