@@ -102,9 +102,13 @@ class ModelConfig:
     trips: Literal["none", "summary", "embedding"] = setting("none", "how the trip to a stay enters the model")
     trip_size: int = setting(16, "length of each trip vector (shape, speed)")
     log_duration: bool = setting(False, "model log(1 + duration); the paper models plain minutes")
+    network: Literal["dual", "memory"] = setting(
+        "dual", "dual: the paper's; memory: beside it a network that attends to the entity's own places"
+    )
+    places: int = setting(24, "own places that the memory network attends to, the most visited ones")
 
     def __post_init__(self) -> None:
-        for name in ("width", "feature_blocks", "event_blocks", "heads", "trip_size"):
+        for name in ("width", "feature_blocks", "event_blocks", "heads", "trip_size", "places"):
             _require(getattr(self, name) >= 1, f"model.{name}", getattr(self, name), "1 or more")
         _require(self.width % self.heads == 0, "model.width", self.width, f"a multiple of heads ({self.heads})")
         _require(0 <= self.dropout < 1, "model.dropout", self.dropout, "at least 0 and below 1")
@@ -161,6 +165,15 @@ class ScoringConfig:
     agent_score: Literal["max", "corrected"] = setting(
         "max",
         "an entity's score: its highest event (the paper), or that corrected for how many events it has",
+    )
+    method: Literal["paper", "habits"] = setting(
+        "paper", "paper: losses and neighbours; habits: against what the entity itself usually does"
+    )
+    spread: Literal["none", "max3"] = setting(
+        "none", "habits: max3 lets an event take the highest score of itself and its two neighbours"
+    )
+    counting: Literal["past", "whole"] = setting(
+        "past", "habits: visits to a place are counted up to the event, or over the whole scored period"
     )
 
     def __post_init__(self) -> None:
@@ -235,6 +248,25 @@ class Config:
 #: What each preset changes against the defaults above. `paper` is the paper to the letter.
 PRESETS: dict[str, dict[str, Any]] = {
     "paper": {"model.trips": "embedding", "window.past_share": 0.0},
+    "default": {
+        "model.network": "memory",
+        "model.width": 64,
+        "model.event_blocks": 3,
+        "model.log_duration": True,
+        "training.mask_ratio": 0.15,
+        "training.noise_samples": 10,
+        "training.batch_size": 256,
+        "training.learning_rate": 2e-3,
+        "training.schedule": "cosine",
+        "training.warmup_steps": 100,
+        "training.optimizer": "adamw",
+        "training.epochs": 20,
+        "training.patience": 5,
+        "scoring.samples": 16,
+        "scoring.percentiles": "calibrated",
+        "scoring.method": "habits",
+        "scoring.spread": "max3",
+    },
     "fast": {
         "extraction.max_accuracy_m": 50.0,
         "model.width": 32,
