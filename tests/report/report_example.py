@@ -155,16 +155,17 @@ def make_run(agents: int = 40, days: int = 28, seed: int = 0) -> tuple[pa.Table,
         "n": events.num_rows,
         "positives": int(odd.sum()),
         "auroc": 0.912,
-        "average_precision": 0.412,
-        "interval_95": {"auroc": [0.88, 0.94], "average_precision": [0.33, 0.49]},
-        "by": {"recurring": {"recurring": {"positives": 12, "auroc": 0.93, "average_precision": 0.44}}},
+        "ap": 0.412,
+        "interval_95": {"auroc": [0.88, 0.94], "ap": [0.33, 0.49]},
+        "by": {"recurring": {"recurring": {"positives": 12, "auroc": 0.93, "ap": 0.44}}},
     }
-    chance = {k: {**level, "auroc": 0.5, "average_precision": 0.01, "interval_95": {}} for k in ("events", "agents")}
+    chance = {k: {**level, "auroc": 0.5, "ap": 0.01, "interval_95": {}} for k in ("events", "agents")}
     run = {
         "name": "Small town",
         "method": "ustad",
-        "rule": {"alerts_per_day": 5},
-        "threshold": 2.53,
+        "rule": "alerts_per_day",
+        "value": 5.0,
+        "threshold": 0.0025,
         "seed": 7,
         "split": "train 2024-01-01 … 2024-01-10, validation … 2024-01-14, test … 2024-01-28",
         "evaluation": {"events": level, "agents": level},

@@ -95,7 +95,7 @@ def test_summary_counts_what_the_table_holds(page, run):
     assert summary["agents"] == 24
     assert summary["alerts"] == int(pc.sum(events["alert"]).as_py())
     assert summary["days"] == 14
-    assert summary["rule"] == "alerts per day 5 · score ≥ 2.53"
+    assert summary["rule"] == "5 a day if nothing happens, p ≤ 0.0025"
     assert [row["method"] for row in summary["evaluation"]] == ["ustad", "random", "visit-rate"]
 
 
@@ -169,10 +169,12 @@ def test_embedded_json_survives_any_text(text):
 def test_zero_alerts_say_why_and_what_to_do(tmp_path, run):
     events, agents, _, facts = run
     quiet = events.set_column(events.column_names.index("alert"), "alert", pa.array(np.zeros(events.num_rows, bool)))
-    summary = write(tmp_path, quiet, agents, facts).content["summary"]
+    told = {**facts, "warnings": ["the reference is small"]}
+    summary = write(tmp_path, quiet, agents, told).content["summary"]
     assert summary["alerts"] == 0
-    assert "No stay passed the alert rule (alerts per day 5" in summary["why"]
-    assert "--alerts-per-day" in summary["why"]
+    assert "No stay passed the alert rule (5 a day" in summary["notes"][0]
+    assert "--alerts-per-day" in summary["notes"][0]
+    assert summary["notes"][1:] == ["the reference is small"]
 
 
 def test_events_without_place_end_labels_history_or_p_values_make_a_report(tmp_path):

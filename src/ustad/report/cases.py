@@ -211,7 +211,9 @@ class CaseMaker:
         }
 
     def _observed(self, scored: pa.Table, feature: Feature) -> np.ndarray:
-        source = feature.source[0]
+        source, given = feature.source[0], f"observed_{feature.name}"
+        if given in self.columns:
+            return numbers(scored, given)
         if source == "@minute_of_day":
             return wall_clock(scored, self.schema, self.schema.time)[1]
         if source == "@duration" and self.schema.end is not None:
@@ -220,6 +222,8 @@ class CaseMaker:
         return numbers(scored, source)
 
     def _observed_words(self, scored: pa.Table, feature: Feature) -> list[str]:
+        if f"observed_{feature.name}" in self.columns:
+            return texts(scored, f"observed_{feature.name}", "unknown")
         if feature.source[0] == "@weekday":
             day = wall_clock(scored, self.schema, self.schema.time)[0]
             return [DAY_NAMES[int(d + 3) % 7] for d in day]

@@ -18,6 +18,11 @@ from ustad.schema import EventSchema
 from ustad.tables import DataError, agent_codes
 
 SMALLEST_P = 1e-12
+RULES = {
+    "alerts_per_day": "{:g} a day if nothing happens",
+    "fdr": "at most {:.0%} false alarms",
+    "top": "the first {:g}",
+}
 UNSHOWN = ("loss_", "error_", "knn")  # columns of a score table that no view shows
 
 
@@ -25,7 +30,7 @@ UNSHOWN = ("loss_", "error_", "knn")  # columns of a score table that no view sh
 class Scored:
     """All scored events by column, in the table's order, and agents in order of rank."""
 
-    table: pa.Table  # identifying columns and uncertainties
+    table: pa.Table  # identifying columns, uncertainties and percentiles
     schema: EventSchema
     codes: np.ndarray  # agent code of each event
     names: np.ndarray  # agents by code
@@ -46,7 +51,7 @@ def read_scored(source: ReportInput) -> Scored:
         if name not in present:
             raise DataError(f"event scores: missing column {name}; found {', '.join(present) or 'no columns'}")
     wanted = [schema.entity, schema.time, schema.event_id, schema.timezone, *IDENTIFYING]
-    wanted += [name for name in present if name.startswith(("eu_", "au_"))]
+    wanted += [name for name in present if name.startswith(("eu_", "au_", "pct_"))]
     table = source.events.to_table(columns=[name for name in dict.fromkeys(wanted) if name in present])
     if table.num_rows == 0:
         raise DataError("event scores: the table is empty; nothing was scored")
@@ -113,7 +118,7 @@ def summary(scored: Scored, source: ReportInput) -> dict[str, Any]:
         "kinds": {kind: kinds.count(kind) for kind in sorted(set(kinds))},
         "byChance": _by_chance(scored),
         "rule": rule_in_words(run),
-        "why": _why_none(scored, run),
+        "notes": [*_why_none(scored, run), *map(str, run.get("warnings") or [])],
         "evaluation": figures(run),
         "groups": groups(run),
     }
@@ -125,25 +130,29 @@ def _by_chance(scored: Scored) -> float | None:
 
 
 def rule_in_words(run: dict[str, Any]) -> str:
-    rule, threshold = run.get("rule"), run.get("threshold")
-    if isinstance(rule, dict):
-        rule = ", ".join(f"{k.replace('_', ' ')} {v}" for k, v in rule.items() if v not in (None, "", False))
-    parts = [str(rule)] if rule else []
+    """The alert rule as people say it; empty where the run names none."""
+    rule, value, threshold = run.get("rule"), run.get("value"), run.get("threshold")
+    said = []
+    if rule in RULES and isinstance(value, (int, float)):
+        said.append(RULES[rule].format(value))
+    elif rule and rule != "p_value":
+        said.append(str(rule))
     if isinstance(threshold, (int, float)):
-        parts.append(f"score ≥ {threshold:.4g}")
-    return " · ".join(parts)
+        said.append(f"p ≤ {threshold:.2g}")
+    return ", ".join(said)
 
 
-def _why_none(scored: Scored, run: dict[str, Any]) -> str:
+def _why_none(scored: Scored, run: dict[str, Any]) -> list[str]:
+    """Why there is no alert, and what to do about it; nothing where there are some."""
     if scored.alert.any():
-        return ""
+        return []
     best = scored.p[scored.ranked[0]]
     rule = rule_in_words(run)
-    return (
+    return [
         f"No {scored.schema.event_word} passed the alert rule{f' ({rule})' if rule else ''}. "
         f"The most unusual one has p = {best:.2g} among {len(scored.p):,}. The list below ranks the most unusual ones "
         "all the same; to be alerted more often, score again with a higher --alerts-per-day, a larger --fdr or --top."
-    )
+    ]
 
 
 def figures(run: dict[str, Any]) -> list[dict[str, Any]]:
@@ -159,9 +168,9 @@ def figures(run: dict[str, Any]) -> list[dict[str, Any]]:
             interval = found.get("interval_95") or {}
             row[level] = {
                 "auroc": _finite(found.get("auroc")),
-                "ap": _finite(found.get("average_precision")),
+                "ap": _finite(found.get("ap")),
                 "aurocRange": [_finite(v) for v in interval.get("auroc", [])],
-                "apRange": [_finite(v) for v in interval.get("average_precision", [])],
+                "apRange": [_finite(v) for v in interval.get("ap", [])],
                 "positives": found.get("positives"),
                 "n": found.get("n"),
                 "reason": found.get("reason", ""),
@@ -177,8 +186,8 @@ def groups(run: dict[str, Any]) -> list[dict[str, Any]]:
         found = (run.get("evaluation") or {}).get(level) or {}
         for column, values in (found.get("by") or {}).items():
             for value, row in values.items():
-                measured = {"auroc": _finite(row["auroc"]), "ap": _finite(row["average_precision"])}
-                rows.append({"level": level, "by": column, "value": value, "n": row["positives"], **measured})
+                measured = {"auroc": _finite(row.get("auroc")), "ap": _finite(row.get("ap"))}
+                rows.append({"level": level, "by": column, "value": value, "n": row.get("positives"), **measured})
     return rows
 
 

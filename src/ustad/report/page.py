@@ -71,7 +71,7 @@ def collect(source: ReportInput, cases: int, lanes: int, alerts: int) -> dict[st
         "lanes": overview.lanes(scored, detail, lanes),
         "top": overview.top_events(scored, source, alerts),
         "agents": overview.ranking(scored),
-        "scatter": scatter(scored, epistemic),
+        "scatter": scatter(scored),
         "calibration": calibration(scored),
         "features": described(schema, detail.column_names),
         "quality": quality_rows(source),

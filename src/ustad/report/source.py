@@ -98,7 +98,7 @@ def rows_of(
 ) -> pa.Table | None:
     """The rows whose `column` is one of the values; None where there is no such table or column.
 
-    Columns whose names begin with one of `without` are not read.
+    With `without`, columns whose names begin with one of these, and vectors, are not read.
     """
     if source is None or column not in source.schema.names:
         return None
@@ -107,7 +107,8 @@ def rows_of(
         wanted = pa.array(list(values)).cast(kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None
-    columns = [name for name in source.schema.names if not (without and name.startswith(without))]
+    skipped = {f.name for f in source.schema if without and (f.name.startswith(without) or pa.types.is_list(f.type))}
+    columns = [name for name in source.schema.names if name not in skipped]
     return source.to_table(columns=columns, filter=pc.field(column).isin(wanted))
 
 

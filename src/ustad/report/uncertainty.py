@@ -58,24 +58,44 @@ class Uncertainty:
         return np.where(np.isnan(means), np.nan, np.searchsorted(self.means, means) / len(self.means))
 
 
-def scatter(scored: Scored, epistemic: Uncertainty, seed: int = 7) -> dict[str, Any] | None:
-    """Dots (uncertainty rank, surprise, kind, alert): every top event, and a sample of the rest."""
-    if not epistemic.columns:
+def doubt(table: pa.Table, rows: np.ndarray) -> np.ndarray | None:
+    """How rare the uncertainty (AU and EU) of what drove each event's score is: −log10 of the share of events that
+    are at least as uncertain about that term, for these rows. None where the run knows no uncertainty."""
+    names = [n[4:] for n in table.column_names if n.startswith("pct_") and f"eu_{n[4:]}" in table.column_names]
+    chosen = table.take(pa.array(rows))
+    step = max(1, table.num_rows // SAMPLE)
+    rarity, loud = [], []
+    for name in names:
+        total = numbers(table, f"au_{name}") + numbers(table, f"eu_{name}")
+        sample = np.sort(total[::step][np.isfinite(total[::step])])
+        if not len(sample) or sample[0] == sample[-1]:
+            continue
+        above = len(sample) - np.searchsorted(sample, total[rows])
+        rarity.append(np.where(np.isnan(total[rows]), np.nan, -np.log10((above + 1) / (len(sample) + 1))))
+        loud.append(np.nan_to_num(numbers(chosen, f"pct_{name}"), nan=-1.0))
+    if not rarity:
         return None
+    return np.take_along_axis(np.array(rarity), np.argmax(loud, axis=0)[None], axis=0)[0]
+
+
+def scatter(scored: Scored, seed: int = 7) -> dict[str, Any] | None:
+    """Dots (rarity of the uncertainty, surprise, kind, alert): every top event, and a sample of the rest."""
     top = scored.ranked[: DOTS // 5]
     rest = scored.ranked[DOTS // 5 :]
     chosen = np.random.default_rng(seed).permutation(len(rest))[: DOTS - len(top)]
     rows = np.concatenate([rest[np.sort(chosen)], top[::-1]])
-    table = scored.table.take(pa.array(rows))
-    kinds = texts(table, "kind")
+    x = doubt(scored.table, rows)
+    if x is None:
+        return None
+    kinds = texts(scored.table.take(pa.array(rows)), "kind")
     words = sorted(set(kinds))
-    x, kind, alert = epistemic.rank(table), np.array([words.index(k) for k in kinds]), scored.alert[rows]
+    kind = np.array([words.index(k) for k in kinds])
     return {
         "kinds": words,
-        "x": rounded(x, 3),
+        "x": rounded(x, 2),
         "y": rounded(scored.surprise[rows], 2),
         "kind": kind.tolist(),
-        "alert": alert.astype(int).tolist(),
+        "alert": scored.alert[rows].astype(int).tolist(),
         "line": round(float(scored.surprise[scored.alert].min()), 3) if scored.alert.any() else None,
         "border": _border(x, kind, words),
         "of": len(scored.score),
@@ -83,12 +103,12 @@ def scatter(scored: Scored, epistemic: Uncertainty, seed: int = 7) -> dict[str, 
 
 
 def _border(x: np.ndarray, kind: np.ndarray, words: list[str]) -> float:
-    """The uncertainty that best parts `unsure` events from `predictable` ones; the middle where it cannot be told."""
+    """Where `unsure` best parts from `predictable`; one in twenty where it cannot be told."""
     if not {"unsure", "predictable"} <= set(words):
-        return 0.5
+        return 1.3
     sure, unsure = x[kind == words.index("predictable")], x[kind == words.index("unsure")]
-    grid = np.linspace(0.02, 0.98, 49)
-    wrong = [(sure > g).mean() + (unsure <= g).mean() for g in grid]
+    grid = np.linspace(0.1, 2.5, 49)
+    wrong = [np.mean(sure > g) + np.mean(unsure <= g) for g in grid]
     return round(float(grid[int(np.argmin(wrong))]), 2)
 
 
