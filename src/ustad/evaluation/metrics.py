@@ -87,7 +87,7 @@ def bootstrap_interval(
         counts = np.bincount(generator.integers(0, n, n), minlength=n)
         draws.append(ranking.measure(counts[agents]))
     values = np.array(draws)
-    names = ("auroc", "average_precision")
+    names = ("auroc", "ap")
     return {name: _interval(values[:, column]) for column, name in enumerate(names)}
 
 
@@ -124,7 +124,8 @@ def evaluate(
     bootstrap: int = 200,
     seed: int = 7,
 ) -> dict[str, Any]:
-    """Figures at both levels: `{"events": {...}, "agents": {...}}`, whichever the tables allow.
+    """Figures at both levels: `{"events": {...}, "agents": {...}}`, whichever the tables allow (`ap` is average
+    precision).
 
     Tables are paths or anything with an Arrow C stream. Without agent labels, an agent is labelled when one of
     its stays is. Excluded agents (and their events) count neither as found nor as missed.
@@ -261,7 +262,7 @@ def _measure(level: _Level, replicates: int, seed: int) -> dict[str, Any]:
         "positives": positives,
         "prevalence": positives / len(truth) if len(truth) else float("nan"),
         "auroc": area,
-        "average_precision": precision,
+        "ap": precision,
         "precision_at": {str(k): precision_at(truth, score, k) for k in PRECISION_AT if k <= len(truth)},
         "not_scored": level.not_scored,
         "excluded": level.excluded,
@@ -282,5 +283,5 @@ def _by_value(level: _Level, values: Mapping[str, np.ndarray]) -> dict[str, dict
     for value, mask in values.items():
         rows = mask | ~level.truth
         area, precision = Ranking(mask[rows], level.score[rows]).measure()
-        result[value] = {"positives": int(mask.sum()), "auroc": area, "average_precision": precision}
+        result[value] = {"positives": int(mask.sum()), "auroc": area, "ap": precision}
     return result
