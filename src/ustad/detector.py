@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import platform
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,34 +15,32 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import torch
+from safetensors.numpy import load_file as load_arrays
+from safetensors.numpy import save_file as save_arrays
 from safetensors.torch import load_file, save_file
 
 import ustad
 from ustad import artefact, progress
+from ustad.card import area, card
 from ustad.config import Config
 from ustad.dataset import Dataset, event_days, zone_of
 from ustad.events.encoder import Encoder
-from ustad.events.windows import EventTensors, make_queries, make_windows
+from ustad.events.history import History
+from ustad.events.windows import EventTensors, make_windows
 from ustad.mobility.trips import trip_arrays
 from ustad.model.network import DualTransformer
 from ustad.model.paths import PathEncoder, fit_paths
+from ustad.periods import Periods, as_data, query_period, split_entities, training_periods, trips_to
 from ustad.schema import EventSchema, mobility_schema
 from ustad.scores import Scores
-from ustad.scoring.calibration import AlertRule
+from ustad.scoring.alerts import AlertRule
 from ustad.scoring.model import ScoringModel, fit_reference
-from ustad.scoring.score import score_events
-from ustad.tables import DataError, agent_codes, as_table, identity_hash
+from ustad.scoring.score import notes, score_events
+from ustad.tables import DataError, as_table
 from ustad.training.loop import FitResult, fit
 
-
-@dataclass(frozen=True)
-class Periods:
-    """Training and validation events with their trips; what `fit` learns from."""
-
-    train: pa.Table
-    validation: pa.Table
-    trips: pa.Table | None
-    schema: EventSchema
+#: Columns that trips bring into the events; they are no part of the score table.
+TRIP_COLUMNS = ("trip_summary", "trip_shape", "trip_speed")
 
 
 class Detector:
@@ -89,7 +86,10 @@ class Detector:
         network = self._new_network(encoder, start)
         result = self._train(network, encoder, train, stopping, directory, resume)
         progress.say("building the reference and calibrating")
-        self.model = fit_reference(network, encoder, self.config, train, calibration, self.device)
+        known = train.filter(pc.is_in(train[schema.entity], pc.unique(calibration[schema.entity])))
+        week = pa.concat_tables([known, calibration], promote_options="permissive")
+        first = int(event_days(calibration, schema).min())
+        self.model = fit_reference(network, encoder, self.config, train, week, first, self.device)
         self.facts = self._facts(train, validation, result)
         return self
 
@@ -170,8 +170,9 @@ class Detector:
         events, before, trips = self._scored_part(data, context, everything)
         prepared = self._prepare(events, trips)
         earlier = self._prepare(before, trips) if before is not None and before.num_rows else None
-        tables = score_events(model, prepared, earlier, rule=rule, device=self.device)
-        return Scores(tables.events, tables.agents, {**tables.run, **self._run_facts(events)})
+        scored, agents = score_events(model, prepared, earlier, rule=rule, device=self.device)
+        scored = scored.drop_columns([c for c in TRIP_COLUMNS if c in scored.column_names])
+        return Scores(scored, agents, {**notes(scored), **self._run_facts(events)})
 
     def _scored_part(
         self, data: Any, context: Any, everything: bool
@@ -216,8 +217,12 @@ class Detector:
                 {k: v.cpu().contiguous() for k, v in model.network.state_dict().items()}, place / "model.safetensors"
             )
             if self.paths is not None:
-                save_file(self.paths.to_tensors(), place / "trips.safetensors")
-            model.save_reference(place)
+                save_file(self.paths.state_dict(), place / "trips.safetensors")
+            save_arrays(
+                {k: np.ascontiguousarray(v) for k, v in model.to_tensors().items()}, place / "reference.safetensors"
+            )
+            if model.history is not None:
+                model.history.save(place / "history.parquet")
             (place / "facts.json").write_text(json.dumps(self.facts, indent=2))
             (place / "card.md").write_text(card(self.facts, self.config))
 
@@ -231,9 +236,11 @@ class Detector:
         network = DualTransformer(encoder.fields, detector.config.model, detector.config.window.max_events)
         network.load_state_dict(load_file(path / "model.safetensors"))
         network.to(detector.device).eval()
-        detector.model = ScoringModel.load_reference(path, network, encoder, detector.config)
+        history = History.load(path / "history.parquet", encoder.schema) if "history.parquet" in files else None
+        tensors = load_arrays(path / "reference.safetensors")
+        detector.model = ScoringModel.from_tensors(network, encoder, detector.config, tensors, history)
         if "trips.safetensors" in files:
-            detector.paths = PathEncoder.from_tensors(load_file(path / "trips.safetensors"))
+            detector.paths = PathEncoder.from_state_dict(load_file(path / "trips.safetensors"))
         detector.facts = json.loads((path / "facts.json").read_text())
         return detector
 
@@ -254,7 +261,7 @@ class Detector:
             "first_day": str(np.datetime64(int(days.min()), "D")),
             "last_day": str(np.datetime64(int(days.max()), "D")),
             "timezones": zones,
-            "area": _area(train) if {"lat", "lon"} <= set(train.column_names) else None,
+            "area": area(train) if {"lat", "lon"} <= set(train.column_names) else None,
             "validation_loss": result.best_loss,
             "epochs": result.epochs,
             "seconds": round(result.seconds, 1),
@@ -264,7 +271,6 @@ class Detector:
         }
 
 
-# -------------------------------------------------------------------------------------------- the parts
 def choose_device(name: str) -> torch.device:
     """auto: CUDA where there is one, else the CPU."""
     if name == "auto":
@@ -274,102 +280,3 @@ def choose_device(name: str) -> torch.device:
     if name == "cuda" and not torch.cuda.is_available():
         raise DataError("no CUDA device is available here; use --device cpu")
     return torch.device(name)
-
-
-def as_data(data: Any) -> Any:
-    """A Dataset from a path, a Dataset as it is, else a table."""
-    if isinstance(data, Dataset):
-        return data
-    if isinstance(data, (str, Path)):
-        from ustad.mobility.readers import open_data
-
-        return open_data(Path(data))
-    return as_table(data)
-
-
-def training_periods(data: Any, config: Config) -> Periods:
-    """Training and validation events by date."""
-    data = as_data(data)
-    if isinstance(data, Dataset):
-        split = data.split(config.split)
-        train = data.between(split.train_first, split.validation_first - 1)
-        validation = data.between(split.validation_first, split.test_first - 1)
-        trips, schema = data.trips, data.schema
-    else:
-        schema, trips = mobility_schema(), None
-        days = event_days(data, schema)
-        boundary = _last_quarter(days)
-        train, validation = data.filter(pa.array(days < boundary)), data.filter(pa.array(days >= boundary))
-    for table, what in ((train, "training"), (validation, "validation")):
-        if table.num_rows == 0:
-            raise DataError(f"the {what} part holds no events; choose other dates (split.train_weeks, …)")
-    return Periods(train, validation, trips, schema)
-
-
-def _last_quarter(days: np.ndarray) -> int:
-    first, last = int(days.min()), int(days.max())
-    if first == last:
-        raise DataError("all events lie on one day; at least two days are needed to learn from, weeks are better")
-    return last + 1 - max(1, round((last - first + 1) / 4))
-
-
-def split_entities(validation: pa.Table, entity: str) -> tuple[pa.Table, pa.Table]:
-    """Validation events by a hash of the entity: half for early stopping, half for calibration.
-
-    With so few entities that a half would be empty, both use all of them.
-    """
-    codes, values = agent_codes(validation[entity])
-    half = (identity_hash(values) & np.uint64(1)).astype(bool)[codes]
-    if half.all() or not half.any():
-        return validation, validation
-    return validation.filter(pa.array(~half)), validation.filter(pa.array(half))
-
-
-def query_period(encoder: Encoder, before: pa.Table, period: pa.Table, config: Config) -> tuple[Any, Any]:
-    """Arrays of `period` with what its entities did before, and one query for each event of `period`."""
-    schema = encoder.schema
-    known = pc.is_in(before[schema.entity], pc.unique(period[schema.entity]))
-    arrays = encoder.encode(pa.concat_tables([before.filter(known), period], promote_options="default"))
-    first = int(event_days(period, schema).min())
-    windows = make_windows(arrays, config.window, first_day=first)
-    return arrays, make_queries(arrays, windows, config.window)
-
-
-def trips_to(trips: pa.Table | None, events: pa.Table) -> pa.Table:
-    """The trips that lead to these stays."""
-    if trips is None:
-        raise DataError("the model knows trips, but the data has none; extract them with `ustad extract`")
-    column = trips["destination_stay_id"]
-    return trips.filter(pc.is_in(column, pc.unique(events["stay_id"]).cast(column.type)))
-
-
-def _area(events: pa.Table) -> dict[str, float]:
-    bounds = {}
-    for name in ("lat", "lon"):
-        low, high = np.nanquantile(events[name].to_numpy(), [0.001, 0.999])
-        bounds[f"{name}_min"], bounds[f"{name}_max"] = round(float(low), 2), round(float(high), 2)
-    return bounds
-
-
-def card(facts: dict[str, Any], config: Config) -> str:
-    """The model card: what it was trained on, how well it predicts, what its scores are not for."""
-    area = facts.get("area")
-    where = (
-        f"- Area: latitude {area['lat_min']} … {area['lat_max']}, longitude {area['lon_min']} … {area['lon_max']}\n"
-        if area
-        else ""
-    )
-    versions = ", ".join(f"{k} {v}" for k, v in facts["versions"].items())
-    return (
-        "# Model card\n\n## Trained on\n"
-        f"- {facts['entities']:,} entities, {facts['events']:,} events, {facts['first_day']} to {facts['last_day']}\n"
-        f"{where}- Time zones: {', '.join(facts['timezones'])}\n"
-        f"- Validation: {facts['validation_events']:,} events of the week after, half of the entities for early "
-        "stopping, half for calibration\n\n## Fit\n"
-        f"- Masked validation loss {facts['validation_loss']:.4f} after {facts['epochs']} epochs "
-        f"({facts['seconds']} s on {facts['device']})\n"
-        f"- Width {config.model.width}, {config.model.event_blocks} event blocks, "
-        f"{config.scoring.samples} samples, seed {facts['seed']}\n- {versions}\n\n## Use\n"
-        "Scores say what is unusual for an entity, not why, and nothing about intent. They are leads for a person "
-        "to look at. They must not decide about anybody on their own.\n"
-    )

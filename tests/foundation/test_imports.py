@@ -16,7 +16,7 @@ TIERS = [
     {"mobility", "simulate", "events"},
     {"model"},
     {"training", "scoring"},
-    {"artefact", "detector"},
+    {"artefact", "card", "periods", "detector"},
     {"baselines", "evaluation", "engine"},
     {"report", "service"},
     {"cli"},
@@ -24,6 +24,8 @@ TIERS = [
 #: The few imports between rooms of one tier that are meant.
 BESIDE = {
     ("detector", "artefact"),
+    ("detector", "card"),
+    ("detector", "periods"),
     ("simulate", "mobility"),
     ("scoring", "training"),
     ("evaluation", "baselines"),

@@ -56,7 +56,7 @@ for verb in (
     extract.pois,
     simulate.inject,
     train.train,
-    train.tune,
+    # train.tune,
     score.score,
     evaluate.evaluate,
     evaluate.methods,

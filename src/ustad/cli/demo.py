@@ -47,7 +47,7 @@ def make_town(place: Path, agents: int, days: int, seed: int) -> Path:
     from ustad.mobility.extraction import extract
     from ustad.simulate import simulate
     from ustad.simulate.labels import match_labels
-    from ustad.tables import read_table, write_json, write_table
+    from ustad.tables import write_json, write_table
 
     town, data = place / "town", place / "data"
     _step(1, f"simulating a town of {agents} people over {days} days, a fix a minute")
@@ -55,11 +55,10 @@ def make_town(place: Path, agents: int, days: int, seed: int) -> Path:
     _step(2, "extracting stays and trips from the GPS")
     truth = load_directory(town)
     extract([town / "fixes"], data, Config.preset("fast").extraction, pois=truth.pois, timezone=truth.meta["timezone"])
-    labels = match_labels(truth.labels, read_table(data / "stays.parquet"))
-    write_table(labels, data / "labels.parquet")
+    extracted = load_directory(data)
+    write_table(match_labels(truth.labels, extracted.events), data / "labels.parquet")
     write_table(truth.agent_labels, data / "agent_labels.parquet")
-    meta = load_directory(data).meta
-    write_json({**meta, "name": "demo town", "split": truth.meta["split"]}, data / "meta.json")
+    write_json({**extracted.meta, "name": "demo town", "split": truth.meta["split"]}, data / "meta.json")
     return data
 
 
@@ -67,7 +66,7 @@ def train_and_score(data: Path, place: Path, seed: int, device: str) -> Any:
     """Train the fast preset and score the second half."""
     from ustad.config import Config
     from ustad.detector import Detector
-    from ustad.scoring.export import write_alerts
+    from ustad.scoring.export import write_alerts_csv, write_alerts_geojson
 
     _step(3, "learning what is usual (preset: fast)")
     detector = Detector(Config.preset("fast", seed=seed), device=device).fit(data, directory=place / "model")
@@ -76,16 +75,17 @@ def train_and_score(data: Path, place: Path, seed: int, device: str) -> Any:
     scores = detector.score(data)
     scores.run.update({"model": str((place / "model").resolve()), "data": str(data.resolve())})
     scores.save(place / "scores")
-    write_alerts(scores.events, detector.schema, place / "scores")
+    write_alerts_csv(scores.events, place / "scores" / "alerts.csv")
+    write_alerts_geojson(scores.events, detector.schema, place / "scores" / "alerts.geojson")
     return scores
 
 
 def judge(scores: Any, place: Path) -> dict[str, Any]:
-    from ustad.cli.evaluate import evaluate_scores
+    from ustad.cli.evaluate import evaluate_scores, with_figures
     from ustad.tables import write_json
 
     figures = evaluate_scores(scores, None, baselines=True)
-    write_json(figures, place / "scores" / "evaluation.json")
+    write_json(with_figures(scores.run, figures), place / "scores" / "run.json")
     return figures
 
 

@@ -27,8 +27,9 @@ def evaluate(
     from ustad.scores import Scores
     from ustad.tables import write_json
 
-    figures = evaluate_scores(Scores.load(scores), labels, baselines)
-    write_json(figures, scores / "evaluation.json")
+    found = Scores.load(scores)
+    figures = evaluate_scores(found, labels, baselines)
+    write_json(with_figures(found.run, figures), scores / "run.json")
     if json:
         print_json(figures)
     else:
@@ -73,6 +74,12 @@ def evaluate_scores(scores: Any, labels: Path | None, baselines: bool) -> dict[s
     if baselines and data is not None:
         methods |= trivial_scores(data, scores)
     return {name: figures_of(s.events, s.agents, by_event, by_agent) for name, s in methods.items()}
+
+
+def with_figures(run: dict[str, Any], figures: dict[str, Any]) -> dict[str, Any]:
+    """What is known of a run, with its own figures and those of the trivial methods: the report shows both."""
+    own = run.get("method", "ustad")
+    return {**run, "evaluation": figures[own], "baselines": {k: v for k, v in figures.items() if k != own}}
 
 
 def trivial_scores(data: Any, scores: Any) -> dict[str, Any]:

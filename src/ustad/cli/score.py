@@ -36,32 +36,28 @@ def score(
     from ustad.detector import Detector
     from ustad.mobility.readers import open_data
     from ustad.schema import EventSchema
-    from ustad.scoring.calibration import AlertRule
-    from ustad.scoring.export import write_alerts
+    from ustad.scoring.alerts import AlertRule
+    from ustad.scoring.export import write_alerts_csv, write_alerts_geojson
 
-    given = [o for o in (alerts_per_day, fdr, top) if o is not None]
-    if len(given) > 1:
-        raise typer.BadParameter("choose one of --alerts-per-day, --fdr and --top")
-    dataset = open_data(
-        data, schema=EventSchema.from_yaml(schema) if schema else None, timezone=timezone, on_error=on_error
-    )
-    rule = AlertRule.of(alerts_per_day=alerts_per_day, fdr=fdr, top=top)
+    rule = AlertRule.choose(alerts_per_day, fdr, top)
+    described = EventSchema.from_yaml(schema) if schema else None
+    dataset = open_data(data, schema=described, timezone=timezone, on_error=on_error)
     detector = Detector.load(model, device=device)
     scores = detector.score(dataset, rule=rule, everything=everything)
     scores.run.update({"model": str(model.resolve()), "data": str(data.resolve())})
     scores.save(out_)
-    written = write_alerts(scores.events, detector.schema, out_)
-    alerts = int(sum(scores.events["alert"].to_pylist()))
-    facts = {"events": scores.events.num_rows, "agents": scores.agents.num_rows, "alerts": alerts, "out": str(out_)}
+    write_alerts_csv(scores.events, out_ / "alerts.csv")
+    if any(f.kind == "place" for f in detector.schema.features):
+        write_alerts_geojson(scores.events, detector.schema, out_ / "alerts.geojson")
+    facts = {k: scores.run[k] for k in ("alerts", "threshold", "warnings")}
+    facts |= {"events": scores.events.num_rows, "agents": scores.agents.num_rows, "out": str(out_)}
     if json:
         print_json(facts)
         return
-    for warning in scores.run.get("warnings", []):
-        out.print(f"note: {warning}", highlight=False)
     words = detector.schema
     out.print(
-        f"{facts['events']:,} {words.event_word}s of {facts['agents']:,} {words.entity_word}s, {alerts:,} alerts: {out_}",
+        f"{facts['events']:,} {words.event_word}s of {facts['agents']:,} {words.entity_word}s, "
+        f"{facts['alerts']:,} alerts: {out_} (alerts.csv to read on)",
         highlight=False,
     )
-    out.print(f"alerts: {', '.join(str(p) for p in written)}", highlight=False)
-    out.print(f"next:   ustad report {out_} --out report.html   or   ustad evaluate {out_}", highlight=False)
+    out.print(f"next:  ustad report {out_} --out report.html   or   ustad evaluate {out_}", highlight=False)

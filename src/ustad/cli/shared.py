@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, Literal, NoReturn
 
 import typer
 from rich.console import Console
@@ -16,9 +16,11 @@ err = Console(stderr=True)
 
 OutOption = Annotated[Path, typer.Option("--out", "-o", help="Where the results go.")]
 SeedOption = Annotated[int, typer.Option("--seed", help="Every random choice follows from it.")]
-DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
+DeviceOption = Annotated[Literal["auto", "cpu", "cuda"], typer.Option("--device", help="auto, cpu or cuda.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
-OnErrorOption = Annotated[str, typer.Option("--on-error", help="fail: stop at bad rows; skip: drop and count them.")]
+OnErrorOption = Annotated[
+    Literal["fail", "skip"], typer.Option("--on-error", help="fail: stop at bad rows; skip: drop and count them.")
+]
 PresetOption = Annotated[str, typer.Option("--preset", help="A named configuration: paper, fast.")]
 ConfigOption = Annotated[Path | None, typer.Option("--config", help="A YAML file of settings.")]
 SetOption = Annotated[

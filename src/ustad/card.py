@@ -1,0 +1,42 @@
+"""The model card: what a model was trained on, how well it predicts, what its scores are not for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from ustad.config import Config
+
+
+def area(events: pa.Table) -> dict[str, float]:
+    bounds = {}
+    for name in ("lat", "lon"):
+        low, high = np.nanquantile(events[name].to_numpy(), [0.001, 0.999])
+        bounds[f"{name}_min"], bounds[f"{name}_max"] = round(float(low), 2), round(float(high), 2)
+    return bounds
+
+
+def card(facts: dict[str, Any], config: Config) -> str:
+    """The model card: what it was trained on, how well it predicts, what its scores are not for."""
+    area = facts.get("area")
+    where = (
+        f"- Area: latitude {area['lat_min']} … {area['lat_max']}, longitude {area['lon_min']} … {area['lon_max']}\n"
+        if area
+        else ""
+    )
+    versions = ", ".join(f"{k} {v}" for k, v in facts["versions"].items())
+    return (
+        "# Model card\n\n## Trained on\n"
+        f"- {facts['entities']:,} entities, {facts['events']:,} events, {facts['first_day']} to {facts['last_day']}\n"
+        f"{where}- Time zones: {', '.join(facts['timezones'])}\n"
+        f"- Validation: {facts['validation_events']:,} events of the week after, half of the entities for early "
+        "stopping, half for calibration\n\n## Fit\n"
+        f"- Masked validation loss {facts['validation_loss']:.4f} after {facts['epochs']} epochs "
+        f"({facts['seconds']} s on {facts['device']})\n"
+        f"- Width {config.model.width}, {config.model.event_blocks} event blocks, "
+        f"{config.scoring.samples} samples, seed {facts['seed']}\n- {versions}\n\n## Use\n"
+        "Scores say what is unusual for an entity, not why, and nothing about intent. They are leads for a person "
+        "to look at. They must not decide about anybody on their own.\n"
+    )

@@ -1,0 +1,94 @@
+"""Which events a detector learns from: the training and validation parts of a data set, by date and by entity."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ustad.config import Config
+from ustad.dataset import Dataset, event_days
+from ustad.events.encoder import Encoder, EventArrays
+from ustad.events.windows import Queries, make_queries, make_windows
+from ustad.mobility.readers import open_data
+from ustad.schema import EventSchema, mobility_schema
+from ustad.tables import DataError, agent_codes, as_table, identity_hash
+
+
+@dataclass(frozen=True)
+class Periods:
+    """Training and validation events with their trips; what `fit` learns from."""
+
+    train: pa.Table
+    validation: pa.Table
+    trips: pa.Table | None
+    schema: EventSchema
+
+
+def as_data(data: Any) -> Any:
+    """A Dataset from a path, a Dataset as it is, else a table."""
+    if isinstance(data, Dataset):
+        return data
+    if isinstance(data, (str, Path)):
+        return open_data(Path(data))
+    return as_table(data)
+
+
+def training_periods(data: Any, config: Config) -> Periods:
+    """Training and validation events by date."""
+    data = as_data(data)
+    if isinstance(data, Dataset):
+        split = data.split(config.split)
+        train = data.between(split.train_first, split.validation_first - 1)
+        validation = data.between(split.validation_first, split.test_first - 1)
+        trips, schema = data.trips, data.schema
+    else:
+        schema, trips = mobility_schema(), None
+        days = event_days(data, schema)
+        boundary = _last_quarter(days)
+        train, validation = data.filter(pa.array(days < boundary)), data.filter(pa.array(days >= boundary))
+    for table, what in ((train, "training"), (validation, "validation")):
+        if table.num_rows == 0:
+            raise DataError(f"the {what} part holds no events; choose other dates (split.train_weeks, …)")
+    return Periods(train, validation, trips, schema)
+
+
+def _last_quarter(days: np.ndarray) -> int:
+    first, last = int(days.min()), int(days.max())
+    if first == last:
+        raise DataError("all events lie on one day; at least two days are needed to learn from, weeks are better")
+    return last + 1 - max(1, round((last - first + 1) / 4))
+
+
+def split_entities(validation: pa.Table, entity: str) -> tuple[pa.Table, pa.Table]:
+    """Validation events by a hash of the entity: half for early stopping, half for calibration.
+
+    With so few entities that a half would be empty, both use all of them.
+    """
+    codes, values = agent_codes(validation[entity])
+    half = (identity_hash(values) & np.uint64(1)).astype(bool)[codes]
+    if half.all() or not half.any():
+        return validation, validation
+    return validation.filter(pa.array(~half)), validation.filter(pa.array(half))
+
+
+def query_period(encoder: Encoder, before: pa.Table, period: pa.Table, config: Config) -> tuple[EventArrays, Queries]:
+    """Arrays of `period` with what its entities did before, and one query for each event of `period`."""
+    schema = encoder.schema
+    known = pc.is_in(before[schema.entity], pc.unique(period[schema.entity]))
+    arrays = encoder.encode(pa.concat_tables([before.filter(known), period], promote_options="default"))
+    first = int(event_days(period, schema).min())
+    windows = make_windows(arrays, config.window, first_day=first)
+    return arrays, make_queries(arrays, windows, config.window)
+
+
+def trips_to(trips: pa.Table | None, events: pa.Table) -> pa.Table:
+    """The trips that lead to these stays."""
+    if trips is None:
+        raise DataError("the model knows trips, but the data has none; extract them with `ustad extract`")
+    column = trips["destination_stay_id"]
+    return trips.filter(pc.is_in(column, pc.unique(events["stay_id"]).cast(column.type)))
