@@ -7,6 +7,7 @@ against the exact search on a sample, stays below a stated one. Works without FA
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numba
@@ -147,14 +148,24 @@ def _smallest(values: np.ndarray, k: int, heap: np.ndarray) -> None:
         heap[at] = value
 
 
-@numba.njit(parallel=True, cache=True)
+@numba.njit(nogil=True, cache=True)
 def _search_many(
     queries: np.ndarray, order: np.ndarray, used: np.ndarray, points: np.ndarray, offsets: np.ndarray, k: int
 ) -> np.ndarray:
     result = np.empty((len(queries), k), np.float32)
-    for q in numba.prange(len(queries)):
+    for q in range(len(queries)):
         _smallest(_gather(queries[q], order[q, : used[q]], points, offsets), k, result[q])
     return result
+
+
+def _in_threads(
+    queries: np.ndarray, order: np.ndarray, used: np.ndarray, points: np.ndarray, offsets: np.ndarray, k: int
+) -> np.ndarray:
+    """Plain threads, because numba's own would change how many threads torch uses."""
+    pieces = np.array_split(np.arange(len(queries)), min(len(queries), torch.get_num_threads()))
+    with ThreadPoolExecutor(len(pieces)) as pool:
+        jobs = [pool.submit(_search_many, queries[i], order[i], used[i], points, offsets, k) for i in pieces]
+        return np.concatenate([job.result() for job in jobs])
 
 
 def _search(
@@ -166,6 +177,6 @@ def _search(
     reached = np.cumsum(np.diff(offsets)[order], axis=1)
     used = np.maximum(probes, (reached < k).sum(axis=1) + 1)
     if len(queries) > 1:
-        return np.sqrt(np.sort(_search_many(queries, order, used, points, offsets, k), axis=1))
+        return np.sqrt(np.sort(_in_threads(queries, order, used, points, offsets, k), axis=1))
     found = _gather(queries[0], order[0, : used[0]], points, offsets)  # one event, live: no threads to wake
     return np.sqrt(np.sort(np.partition(found, k - 1)[:k]))[None]

@@ -92,7 +92,7 @@ class LiveScorer:
         """Score one event and remember it. Events of one entity must arrive in the order of their times."""
         table = self._table(event)
         state = self._remember(table, event)
-        return self._score(state, table.slice(len(table) - 1))
+        return dict(event) | self._score(state, table.slice(len(table) - 1))
 
     def warm(self, events: Any) -> int:
         """Remember events without scoring them (what came before going live); returns how many entities."""
@@ -190,7 +190,7 @@ class LiveScorer:
         window = model.config.window
         known = state.seen - 1 if window.unit == "events" else int(state.arrays.day[-1]) - state.first_day
         columns["history_days"] = np.array([min(known, window.length)], np.int32)
-        row = shown.to_pylist()[0] | {k: _plain(v) for k, v in columns.items()}
+        row = {k: _plain(v) for k, v in columns.items()}
         row["reason"] = None
         if self.reasons == "all" or (self.reasons == "flagged" and bool(flags.flagged[0])):
             facts = model.history.facts(shown) if model.history is not None else None
@@ -204,18 +204,17 @@ class LiveScorer:
         """Samples and neighbour distance of the newest event of one window."""
         model, T = self.model, self._samples
         network = model.network
-        visible = model.config.scoring.knn_target == "visible"
+        masked = T if model.config.scoring.knn_target == "visible" else T + 1
         numbers = [torch.from_numpy(v).to(self.device) for v in (queries.start, *_columns_of(queries))]
         slices = Slices(*numbers)
         out = empty_samples(self._layout, 1, network, keep_probabilities=False)
         knn = np.full(1, np.nan, np.float32)
         with inference(network, "auto", self.device):
             shared = self._shared(tensors, arrays)  # [T + 1, L, D]
-            hidden = hidden_at(network, tensors, shared[:T], slices, True, self._passes)
-            store(out, np.array([0]), self._layout, network, tensors, hidden, slices.target, model.config.seed)
+            hidden = hidden_at(network, tensors, shared, slices, masked, self._passes)  # the last one is for kNN
+            store(out, np.array([0]), self._layout, network, tensors, hidden[:T], slices.target, model.config.seed)
             if model.neighbours is not None:
-                plain = hidden_at(network, tensors, shared[T:], slices, not visible, self._passes)
-                knn = self._distance(plain[0].float().cpu().numpy(), arrays)
+                knn = self._distance(hidden[T].float().cpu().numpy(), arrays)
         return out, knn
 
     def _distance(self, embedding: np.ndarray, arrays: EventArrays) -> np.ndarray:

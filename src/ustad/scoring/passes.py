@@ -137,18 +137,18 @@ class Passes:
             x = block(x, F)
         return last.summed(x, F).view(*leading, D)
 
-    def at(self, shared: Tensor, row: Tensor, hide: bool, day_position: Tensor, at: Tensor) -> Tensor:
+    def at(self, shared: Tensor, row: Tensor, hide: int, day_position: Tensor, at: Tensor) -> Tensor:
         """As `network.contextualise_at` for T samples at once, without padding: [T, B, D].
 
-        shared [T, n, D]; row, day_position [B, L] index `shared` and the order within the day; at [B].
+        shared [T, n, D]; row, day_position [B, L] index `shared` and the order within the day; at [B]. The target
+        is hidden in the first `hide` samples.
         """
         (T, D), (B, L) = (len(shared), shared.shape[-1]), row.shape
         network, device = self.network, shared.device
         x = self.work.get("x", T, B * L, D)
         torch.index_select(shared, 1, row.flatten(), out=x)
         x = x.view(T, B, L, D)
-        if hide:
-            x[:, torch.arange(B, device=device), at] = network.masked_token
+        x[:hide, torch.arange(B, device=device), at] = network.masked_token
         limit = network.position.num_embeddings - 1
         order = torch.arange(L, device=device).clamp(max=limit)
         x += network.position(order) + network.day_position(day_position.clamp(max=limit))

@@ -94,7 +94,7 @@ def sample(
         for part in _partitions(queries, T * network.config.width * 4, budget.embedding_bytes):
             shared = embed_samples(network, tensors, part.events, T, seed, budget.tokens, passes)
             for chosen, slices in part.batches(budget.tokens // T, tensors.device):
-                hidden = hidden_at(network, tensors, shared, slices, masked=True, passes=passes)  # [T, B, D]
+                hidden = hidden_at(network, tensors, shared, slices, T, passes)  # [T, B, D]
                 store(out, chosen, layout, network, tensors, hidden, slices.target, seed)
                 advance(len(chosen))
     return out
@@ -124,7 +124,7 @@ def embed_events(
                 if together:
                     hidden = _hidden_shared(network, tensors, shared, slices)
                 else:
-                    hidden = hidden_at(network, tensors, shared, slices, masked=not visible, passes=passes)
+                    hidden = hidden_at(network, tensors, shared, slices, int(not visible), passes)
                 out[chosen] = hidden[0].float().cpu().numpy()
                 advance(len(chosen))
     return out
@@ -176,10 +176,13 @@ def hidden_at(
     tensors: EventTensors,
     shared: Tensor,
     slices: Slices,
-    masked: bool,
+    masked: int,
     passes: Passes | None = None,
 ) -> Tensor:
-    """Event level: hidden states [T, B, D] of the targets, each in its slice."""
+    """Event level: hidden states [T, B, D] of the targets, each in its slice.
+
+    In the first `masked` samples the target is hidden behind the learned token, in the others it is seen.
+    """
     T, B, L = len(shared), len(slices.start), slices.length
     offset = torch.arange(L, device=shared.device)
     row = slices.where[:, None] + offset  # [B, L]
@@ -187,11 +190,12 @@ def hidden_at(
     at = slices.target - slices.start
     if passes is not None:
         return passes.at(shared, row, masked, day_position, at)
-    hide = (offset == at[:, None]) & masked
+    hide = (offset == at[:, None]).repeat(T, 1)
+    hide[masked * B :] = False
     hidden = network.contextualise_at(
         shared[:, row.flatten()].view(T * B, L, -1),
-        hide.repeat(T, 1),
-        torch.zeros_like(hide).repeat(T, 1),
+        hide,
+        torch.zeros_like(hide),
         offset.expand(T * B, L),
         day_position.repeat(T, 1),
         at.repeat(T),
@@ -220,7 +224,8 @@ def _hidden_shared(network: DualTransformer, tensors: EventTensors, shared: Tens
 def inference(network: DualTransformer, precision: Precision, device: torch.device) -> Iterator[None]:
     """Evaluation mode, no gradients, and bf16 blocks where a GPU has them (heads stay fp32)."""
     wanted = precision == "bf16" or (precision == "auto" and device.type == "cuda" and torch.cuda.is_bf16_supported())
-    network.eval()
+    if network.training:
+        network.eval()
     with torch.inference_mode(), torch.autocast(device.type, torch.bfloat16, enabled=wanted):
         yield
 

@@ -1,0 +1,222 @@
+"""Sampling against slow, obvious versions: one event, one sample, one pass of the whole network at a time."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+
+from ustad.config import Config
+from ustad.events.encoder import Encoder, EventArrays
+from ustad.events.windows import EventTensors, Features, Queries, make_queries, make_windows
+from ustad.model.network import DualTransformer
+from ustad.scoring import sampling
+from ustad.scoring.counter import keep_masks, normal_noise
+from ustad.scoring.sampling import Budget, Samples, embed_events, sample
+
+T = 5
+SEED = 3
+COLUMNS = ("expected", "error", "loss", "au", "eu")
+
+
+@pytest.fixture(scope="module")
+def arrays(encoder: Encoder, stays: pa.Table) -> EventArrays:
+    return encoder.encode(stays.slice(0, 100))
+
+
+@pytest.fixture(scope="module")
+def queries(arrays: EventArrays, config: Config) -> Queries:
+    return make_queries(arrays, make_windows(arrays, config.window), config.window).take(np.arange(30, 70))
+
+
+@pytest.fixture(scope="module")
+def samples(network: DualTransformer, arrays: EventArrays, queries: Queries, encoder: Encoder) -> Samples:
+    return sample(network, EventTensors(arrays), queries, encoder, T, SEED)
+
+
+def _close(a: Samples, b: Samples, rel: float = 1e-4, absolute: float = 1e-5) -> None:
+    for name in a.terms:
+        for column in COLUMNS:
+            x, y = getattr(a.terms[name], column), getattr(b.terms[name], column)
+            np.testing.assert_allclose(x, y, rtol=rel, atol=absolute, err_msg=f"{name} {column}")
+
+
+def _slow_predictions(
+    network: DualTransformer, tensors: EventTensors, query: tuple[int, int, int]
+) -> list[dict[str, np.ndarray]]:
+    """The plain way: for each t embed the slice under its masks, mask the target, run every block, decode."""
+    start, stop, target = query
+    L = stop - start
+    index = torch.arange(start, stop)
+    results = []
+    with torch.no_grad():
+        for t in range(T):
+            keep = keep_masks(tensors.key[index], SEED, T, len(network.fields), network.config.width, 0.05)[:, t]
+            events = network.embed(tensors.features[index], keep)[None]
+            hidden = network.contextualise(
+                events,
+                (index == target)[None],
+                torch.zeros(1, L, dtype=torch.bool),
+                torch.arange(L)[None],
+                tensors.day_position[index][None],
+            )[0, target - start]
+            made = network.decode(hidden)
+            results.append(
+                {
+                    "mean": made.mean.numpy().astype(np.float64),
+                    "log_variance": made.log_variance.numpy().astype(np.float64),
+                    "logits": made.logits[0].numpy().astype(np.float64),
+                    "log_sigma": made.log_sigma[0].numpy().astype(np.float64),
+                }
+            )
+    return results
+
+
+def test_samples_equal_t_sequential_passes(
+    network: DualTransformer, arrays: EventArrays, queries: Queries, encoder: Encoder, samples: Samples
+) -> None:
+    tensors = EventTensors(arrays)
+    numbers = [f.name for f in encoder.fields if f.kind == "number"]
+    poi = [f.name for f in encoder.fields].index("poi")
+    for i in range(0, len(queries), 9):
+        start, stop, target = (int(v[i]) for v in (queries.start, queries.stop, queries.target))
+        passes = _slow_predictions(network, tensors, (start, stop, target))
+        mean = np.array([p["mean"] for p in passes])
+        variance = np.exp(np.array([p["log_variance"] for p in passes])).mean(0)
+        truth = arrays.numbers[target].astype(np.float64)
+
+        column = numbers.index("duration")
+        made = samples.terms["duration"]
+        assert made.expected[i] == pytest.approx(mean[:, column].mean(), rel=1e-4, abs=1e-5)
+        assert made.au[i] == pytest.approx(variance[column], rel=1e-4)
+        assert made.eu[i] == pytest.approx(mean[:, column].var(), rel=1e-3, abs=1e-8)
+        square = (truth[column] - mean[:, column].mean()) ** 2
+        assert made.loss[i] == pytest.approx(square / (2 * variance[column]), rel=1e-3, abs=1e-5)
+
+        x, y = numbers.index("start_x"), numbers.index("start_y")
+        angles = np.arctan2(mean[:, y], mean[:, x])
+        centre = np.angle(np.exp(1j * angles).mean())
+        delta = np.angle(np.exp(1j * (np.arctan2(truth[y], truth[x]) - centre)))
+        beta = (variance[x] + variance[y]) / 2
+        start_term = samples.terms["start"]
+        assert start_term.loss[i] == pytest.approx(delta**2 / (2 * beta), rel=1e-3, abs=1e-5)
+        assert start_term.eu[i] == pytest.approx((np.angle(np.exp(1j * (angles - centre))) ** 2).mean(), rel=1e-3)
+
+        code = int(arrays.categories[target, 0])
+        if code == 0:
+            assert np.isnan(samples.terms["poi"].loss[i])
+            continue
+        noise = normal_noise(tensors.key[[target]], SEED, T, poi, len(passes[0]["logits"])).numpy()[:, 0]
+        noisy = np.array([p["logits"] + np.exp(p["log_sigma"]) * z for p, z in zip(passes, noise, strict=True)])
+        chosen = np.exp(noisy[:, code]) / np.exp(noisy).sum(1)
+        plain = np.mean([np.exp(p["logits"]) / np.exp(p["logits"]).sum() for p in passes], axis=0)
+        term = samples.terms["poi"]
+        assert term.loss[i] == pytest.approx(-np.log(chosen.mean()), rel=1e-3)
+        assert term.eu[i] == pytest.approx(-sum(p * np.log(p) for p in plain if p > 0), rel=1e-4)
+        assert term.au[i] == pytest.approx(np.mean([np.exp(2 * p["log_sigma"][code]) for p in passes]), rel=1e-4)
+        assert term.error[i] == pytest.approx(1 - plain[code], rel=1e-4)
+
+
+def test_samples_do_not_depend_on_batches_order_or_partitions(
+    network: DualTransformer, arrays: EventArrays, queries: Queries, encoder: Encoder, samples: Samples
+) -> None:
+    tensors = EventTensors(arrays)
+    order = np.random.default_rng(0).permutation(len(queries))
+    tight = Budget(tokens=40, embedding_bytes=12 * T * network.config.width * 4)
+    shuffled = sample(network, tensors, queries.take(order), encoder, T, SEED, budget=tight)
+    back = Samples(
+        {
+            n: dataclasses.replace(v, **{c: getattr(v, c)[np.argsort(order)] for c in COLUMNS})
+            for n, v in shuffled.terms.items()
+        }
+    )
+    _close(samples, back)
+
+
+def test_the_fast_passes_equal_the_network(
+    network: DualTransformer,
+    arrays: EventArrays,
+    queries: Queries,
+    encoder: Encoder,
+    samples: Samples,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sampling, "passes_for", lambda network, device: None)
+    _close(samples, sample(network, EventTensors(arrays), queries, encoder, T, SEED), rel=1e-3)
+
+
+def _double(arrays: EventArrays) -> EventTensors:
+    tensors = EventTensors(arrays)
+    f = tensors.features
+    tensors.features = Features(f.numbers.double(), f.categories, f.vectors.double(), f.missing)
+    return tensors
+
+
+def test_epistemic_uncertainty_agrees_with_double_precision(
+    network: DualTransformer, arrays: EventArrays, queries: Queries, encoder: Encoder, samples: Samples
+) -> None:
+    exact = sample(copy.deepcopy(network).double(), _double(arrays), queries, encoder, T, SEED)
+    for name in ("start", "duration", "x", "y"):
+        np.testing.assert_allclose(samples.terms[name].eu, exact.terms[name].eu, rtol=1e-3, atol=1e-9)
+    for name in ("poi", "weekday"):
+        np.testing.assert_allclose(samples.terms[name].eu, exact.terms[name].eu, rtol=1e-5)
+
+
+def test_more_samples_change_nothing_but_the_average(
+    network: DualTransformer, arrays: EventArrays, queries: Queries, encoder: Encoder
+) -> None:
+    few, many = (sample(network, EventTensors(arrays), queries, encoder, t, SEED) for t in (40, 80))
+    difference = np.abs(few.terms["x"].expected - many.terms["x"].expected)
+    error = np.sqrt(many.terms["x"].eu / 40)
+    assert (difference < 5 * error + 1e-6).all()
+
+
+@pytest.mark.parametrize(("aleatoric", "epistemic"), [(True, False), (False, True), (False, False)])
+def test_uncertainties_can_be_switched_off(
+    arrays: EventArrays, queries: Queries, encoder: Encoder, config: Config, aleatoric: bool, epistemic: bool
+) -> None:
+    changed = config.replace({"model.aleatoric": aleatoric, "model.epistemic": epistemic})
+    torch.manual_seed(1)
+    network = DualTransformer(encoder.fields, changed.model, changed.window.max_events)
+    made = sample(network, EventTensors(arrays), queries, encoder, T, SEED)
+    duration, poi = made.terms["duration"], made.terms["poi"]
+    assert (duration.eu == 0).all() == (not epistemic)
+    assert (duration.au == 0).all() == (not aleatoric)
+    assert (poi.eu > 0).all()
+    if not aleatoric:
+        np.testing.assert_allclose(duration.loss, duration.error**2 / 2, rtol=1e-5, atol=1e-7)
+        seen = np.isfinite(poi.loss)
+        assert (np.nan_to_num(poi.au) == 0).all()
+        if not epistemic:
+            np.testing.assert_allclose(poi.loss[seen], -np.log(1 - poi.error[seen]), rtol=1e-3, atol=1e-4)
+
+
+def test_embeddings_of_a_shared_slice_equal_one_pass_each(
+    network: DualTransformer, arrays: EventArrays, queries: Queries
+) -> None:
+    tensors = EventTensors(arrays)
+    together = embed_events(network, tensors, queries, visible=True)
+    alone = np.concatenate([embed_events(network, tensors, queries.take(np.array([i]))) for i in range(len(queries))])
+    np.testing.assert_allclose(together, alone, atol=2e-5)
+    masked = embed_events(network, tensors, queries, visible=False)
+    assert np.abs(masked - together).max() > 1e-2
+
+
+def test_an_event_cannot_see_itself_when_masked(
+    network: DualTransformer, arrays: EventArrays, queries: Queries, encoder: Encoder, samples: Samples
+) -> None:
+    changed = dataclasses.replace(arrays, numbers=arrays.numbers.copy())
+    one = queries.take(np.array([5]))
+    changed.numbers[one.target] += 3.0
+    other = sample(network, EventTensors(changed), one, encoder, T, SEED)
+    assert other.terms["x"].expected[0] == pytest.approx(samples.terms["x"].expected[5], rel=1e-5)
+    assert other.terms["x"].error[0] != pytest.approx(samples.terms["x"].error[5], rel=1e-2)
+
+
+def test_nothing_to_sample_is_no_error(network: DualTransformer, arrays: EventArrays, encoder: Encoder) -> None:
+    nothing = Queries(*(np.zeros(0, np.int64) for _ in range(3)))
+    assert len(sample(network, EventTensors(arrays), nothing, encoder, T, SEED).terms["x"].loss) == 0
