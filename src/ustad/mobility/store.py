@@ -63,7 +63,7 @@ class Store(Protocol):
 
     def add(self, fixes: Fixes) -> None: ...
 
-    def partitions(self, agents: AgentNumbers, rows: int) -> Iterator[Partition]: ...
+    def partitions(self, agents: AgentNumbers, size: int) -> Iterator[Partition]: ...
 
 
 class MemoryStore:
@@ -75,16 +75,18 @@ class MemoryStore:
     def add(self, fixes: Fixes) -> None:
         self._parts.append(fixes)
 
-    def partitions(self, agents: AgentNumbers, rows: int) -> Iterator[Partition]:
-        """Each of about `rows` fixes."""
+    def partitions(self, agents: AgentNumbers, size: int) -> Iterator[Partition]:
+        """Each of about `size` fixes."""
         fixes = _concatenate(self._parts)
         self._parts = []
         identifiers, codes, inaccurate = _in_order(agents, fixes.agent)
         order, offsets, disorder = order_fixes(codes, fixes.time, len(identifiers))
+        in_place = bool((order[1:] > order[:-1]).all())  # a common case that needs no copy
         first = 0
         while first < len(identifiers):
-            last = max(first + 1, int(np.searchsorted(offsets, offsets[first] + rows, side="right")) - 1)
-            own = order[offsets[first] : offsets[last]]
+            last = max(first + 1, int(np.searchsorted(offsets, offsets[first] + size, side="right")) - 1)
+            rows = slice(offsets[first], offsets[last])
+            own = rows if in_place else order[rows]
             part = Fixes(codes[own] - first, fixes.time[own], fixes.lat[own], fixes.lon[own])
             yield Partition(identifiers[first:last], part, disorder[first:last], inaccurate[first:last])
             first = last
@@ -109,7 +111,7 @@ class DiskStore:
                 with path.open("ab") as file:
                     rows[begin:end].tofile(file)
 
-    def partitions(self, agents: AgentNumbers, rows: int) -> Iterator[Partition]:
+    def partitions(self, agents: AgentNumbers, size: int) -> Iterator[Partition]:
         """One per bucket; the bucket's file is removed once it is read."""
         identifiers = agents.identifiers()
         for number, path in enumerate(self._paths):
