@@ -27,7 +27,9 @@ from ustad.events.encoder import Encoder, EventArrays
 from ustad.events.windows import EventTensors, Features, Queries, make_queries, make_windows
 from ustad.model.heads import Predictions
 from ustad.progress import track
-from ustad.schema import EventSchema, Term
+from ustad.schema import EventSchema
+from ustad.scoring.columns import term_columns, to_arrow
+from ustad.scoring.sampling import Samples, TermSamples
 from ustad.scoring.terms import Layout, Reduced, reduce_term
 from ustad.training.loop import fit
 
@@ -84,9 +86,9 @@ class MaskedPredictor(Baseline):
     def _rate(self, events: pa.Table, context: pa.Table | None) -> np.ndarray:
         """Maximum over the scored terms of the percentile of the term's error: float64 [n] in (0, 1]."""
         asked = self._ask(events, context)
-        errors = self._reduce(asked)
-        terms = [t.name for t in self.encoder.terms if t.scored]
-        ranks = np.stack([percentiles(errors[name].error.cpu().numpy()) for name in terms])
+        terms = tuple(t.name for t in self.encoder.terms if t.scored)
+        errors = self._reduce(asked).matrix("error", terms)  # [Q, terms]
+        ranks = np.stack([percentiles(column) for column in errors.T])
         return in_rows(ranks.max(axis=0), asked.row)
 
     def predict(self, events: Any, context: Any = None) -> pa.Table:
@@ -96,18 +98,17 @@ class MaskedPredictor(Baseline):
         """
         table, before = self._scored(events, context)
         asked = self._ask(table, before)
-        reduced = self._reduce(asked)
+        columns = term_columns(self.encoder, asked.arrays, asked.queries.target, self._reduce(asked))
+        told = {k: in_rows(v, asked.row) for k, v in columns.items() if k.startswith(("expected_", "observed_"))}
         result = event_table(table, self.schema, np.zeros(table.num_rows)).drop_columns(["score"])
-        for term in self.encoder.terms:
-            expected, observed = in_units(self.encoder, term, reduced[term.name].expected, asked)
-            result = result.append_column(f"expected_{term.name}", pa.array(in_rows(expected, asked.row)))
-            result = result.append_column(f"observed_{term.name}", pa.array(in_rows(observed, asked.row)))
+        for name, values in to_arrow(told).items():
+            result = result.append_column(name, values)
         return result
 
     def _ask(self, events: pa.Table, context: pa.Table | None) -> Questions:
         return ask(self.encoder, events, context, loop_config(self.settings, self.seed).window)
 
-    def _reduce(self, asked: Questions) -> dict[str, Reduced]:
+    def _reduce(self, asked: Questions) -> Samples:
         """Each term's expectation and error, one value per question."""
         layout = Layout.of(self.encoder.fields, self.encoder.terms, self.network.config.aleatoric)
         found: dict[str, list[Reduced]] = {t.name: [] for t in self.encoder.terms}
@@ -116,7 +117,7 @@ class MaskedPredictor(Baseline):
             one = predictions.map(lambda value: value[None])  # T = 1
             for term in self.encoder.terms:
                 found[term.name].append(reduce_term(term, layout, one, truth, key, self.seed))
-        return {name: _joined(parts) for name, parts in found.items()}
+        return Samples({name: _joined(parts) for name, parts in found.items()})
 
     # ----------------------------------------------------------------------------------------- storing
     def _state(self) -> State:
@@ -213,26 +214,6 @@ def in_rows(values: np.ndarray, row: np.ndarray) -> np.ndarray:
     return result
 
 
-def in_units(encoder: Encoder, term: Term, expected: Tensor, asked: Questions) -> tuple[np.ndarray, np.ndarray]:
-    """Expected and observed values of one term in its own unit; NaN (or `unknown`) where nothing was observed."""
-    values, target = expected.double().cpu().numpy(), asked.queries.target
-    at = [i for i, f in enumerate(encoder.fields) if f.name in term.fields]
-    missing = asked.arrays.missing[target][:, at].any(axis=1)
-    if term.kind == "category":
-        column = at[0] - sum(f.kind == "number" for f in encoder.fields)
-        observed = asked.arrays.categories[target, column]
-        return tuple(encoder.decode_category(term.name, c) for c in (values.astype(int), observed))  # type: ignore[return-value]  # two of them
-    truth = asked.arrays.numbers[target][:, at].astype(np.float64)
-    if term.kind == "angle":
-        told, seen = (
-            encoder.decode_angle(term.feature, np.cos(values), np.sin(values)),
-            encoder.decode_angle(term.feature, truth[:, 0], truth[:, 1]),
-        )
-    else:
-        told, seen = (encoder.decode_number(term.name, v) for v in (values, truth[:, 0]))
-    return told, np.where(missing, np.nan, seen)
-
-
-def _joined(parts: list[Reduced]) -> Reduced:
+def _joined(parts: list[Reduced]) -> TermSamples:
     names = ("expected", "error", "loss", "au", "eu")
-    return Reduced(**{name: torch.cat([getattr(p, name) for p in parts]) for name in names})
+    return TermSamples(**{name: torch.cat([getattr(p, name) for p in parts]).cpu().numpy() for name in names})

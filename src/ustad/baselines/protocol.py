@@ -38,6 +38,14 @@ REGISTRY: dict[str, str] = {
     "lightpath": "ustad.baselines.lightpath:LightPath",
     "ctle": "ustad.baselines.ctle:Ctle",
     "sensitive-hue": "ustad.baselines.sensitive_hue:SensitiveHue",
+    "dual-tr": "ustad.baselines.ablations:DualTransformerOnly",
+    "ustad-plain": "ustad.baselines.ablations:Ustad",
+    "ustad-au": "ustad.baselines.ablations:UstadAu",
+    "ustad-eu": "ustad.baselines.ablations:UstadEu",
+    "ustad-none": "ustad.baselines.ablations:UstadNone",
+    "pyod": "ustad.baselines.pyod_adapter:Pyod",
+    "pyod-ecod": "ustad.baselines.pyod_adapter:PyodEcod",
+    "pyod-knn": "ustad.baselines.pyod_adapter:PyodKnn",
 }
 
 

@@ -1,0 +1,74 @@
+"""Fitted baselines on disk: `save(detector, path)` and `load(path)`.
+
+A directory with `method.json` (name, seed, schema, settings, facts), `state.safetensors` and tables, under the same
+manifest and checksums as the detector's own. Loading executes nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import load_file, save_file
+
+from ustad import __version__, artefact
+from ustad.baselines.base import Baseline, State
+from ustad.baselines.protocol import find
+from ustad.schema import EventSchema
+from ustad.tables import DataError, read_table, write_json, write_table
+
+METHOD = "method.json"
+TENSORS = "state.safetensors"
+
+
+def is_baseline(path: Path | str) -> bool:
+    """Whether a model directory holds a baseline (and not the detector)."""
+    return (Path(path) / METHOD).exists()
+
+
+def save(detector: Baseline, path: Path | str) -> None:
+    """Write a fitted baseline; the directory appears whole or not at all."""
+    path = Path(path)
+    if hasattr(detector, "detector"):  # an ablation is kept as the detector that it is
+        detector.detector.save(path)
+        write_json(_method(detector, State()), path / METHOD)
+        return
+    state = detector.state()
+    with artefact.writing(path) as place:
+        write_json(_method(detector, state), place / METHOD)
+        if state.tensors:
+            save_file({k: v.detach().cpu().contiguous() for k, v in state.tensors.items()}, place / TENSORS)
+        for name, table in state.tables.items():
+            write_table(table, place / f"{name}.parquet")
+
+
+def load(path: Path | str, device: str = "auto") -> Baseline:
+    """Read what `save` wrote, after checking it."""
+    path = Path(path)
+    files = artefact.check(path)
+    if not is_baseline(path):
+        raise DataError(f"{path}: holds no baseline (no {METHOD}); make one with `ustad train --method NAME`")
+    content = json.loads((path / METHOD).read_text())
+    schema = EventSchema.from_dict(content["schema"])
+    detector = find(content["method"])(schema, content["seed"], device, **content["settings"])
+    if hasattr(detector, "detector"):
+        detector.detector = type(detector.detector).load(path, device)
+        detector.fitted = True
+        return detector
+    tensors = load_file(path / TENSORS) if TENSORS in files else {}
+    tables = {n.removesuffix(".parquet"): read_table(path / n) for n in files if n.endswith(".parquet")}
+    detector.restore(State(tensors, tables, content["facts"]))
+    return detector
+
+
+def _method(detector: Baseline, state: State) -> dict[str, Any]:
+    return {
+        "method": detector.name,
+        "version": __version__,
+        "seed": detector.seed,
+        "schema": detector.schema.to_dict(),
+        "settings": dataclasses.asdict(detector.settings),
+        "facts": state.facts,
+    }
