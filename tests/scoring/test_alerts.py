@@ -1,0 +1,146 @@
+"""Alert rules, rejection and export."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pytest
+
+from ustad.config import ConfigError
+from ustad.schema import EventSchema, Feature, mobility_schema
+from ustad.scoring.alerts import AlertRule, alerts, drift
+from ustad.scoring.calibration import Parts
+from ustad.scoring.export import write_alerts_csv, write_alerts_geojson
+from ustad.scoring.rejection import kept, rejection_curve, uncertainty, withhold
+from ustad.tables import DataError
+
+NORMAL = np.random.default_rng(0).uniform(size=20_000)
+
+
+def test_alerts_per_day_is_the_expected_number_on_normal_days() -> None:
+    found = alerts(NORMAL, -np.log10(NORMAL), AlertRule("alerts_per_day", 20), days=10, reference=50_000)
+    assert found.flagged.sum() == pytest.approx(200, abs=45)
+    assert not found.warnings
+
+
+def test_top_flags_exactly_so_many_and_the_smallest_p_values() -> None:
+    found = alerts(NORMAL, -np.log10(NORMAL), AlertRule("top", 7))
+    assert found.flagged.sum() == 7
+    assert NORMAL[found.flagged].max() == np.sort(NORMAL)[6] == found.threshold
+
+
+def test_false_discoveries_stay_below_the_rate_asked() -> None:
+    rng = np.random.default_rng(1)
+    shares = []
+    for _ in range(40):
+        p = np.r_[rng.uniform(size=2000), rng.uniform(0, 1e-4, size=100)]
+        flagged = alerts(p, -np.log10(p), AlertRule("fdr", 0.1)).flagged
+        shares.append(flagged[:2000].sum() / max(1, flagged.sum()))
+        assert flagged[2000:].mean() > 0.9
+    assert np.mean(shares) < 0.12
+    assert not alerts(np.full(50, 0.5), np.zeros(50), AlertRule("fdr", 0.05)).flagged.any()
+
+
+def test_a_reference_too_small_for_the_rate_is_warned_about() -> None:
+    found = alerts(NORMAL, -np.log10(NORMAL), AlertRule("alerts_per_day", 1), days=1, reference=300)
+    assert "rarer than one in the 300 reference events" in found.warnings[0]
+
+
+def test_drift_is_noticed_and_its_absence_too() -> None:
+    assert drift(NORMAL) < 0.02
+    shifted = NORMAL**2
+    found = alerts(shifted, -np.log10(shifted), reference=10_000)
+    assert any("differ from the reference period" in w for w in found.warnings)
+
+
+def test_rules_are_checked() -> None:
+    assert AlertRule.choose(top=5) == AlertRule("top", 5)
+    assert AlertRule.choose() == AlertRule()
+    with pytest.raises(ConfigError, match="choose one"):
+        AlertRule.choose(fdr=0.1, top=3)
+    with pytest.raises(ConfigError, match="above 0"):
+        AlertRule("alerts_per_day", 0)
+    with pytest.raises(ConfigError, match="below 1"):
+        AlertRule("fdr", 1.5)
+
+
+def test_nothing_scored_means_nothing_flagged() -> None:
+    assert len(alerts(np.zeros(0), np.zeros(0)).flagged) == 0
+
+
+# ---------------------------------------------------------------------------------------------- rejection
+def _parts() -> Parts:
+    rng = np.random.default_rng(2)
+    au = rng.uniform(0.1, 4, (3000, 2)) * [1, 50]  # the second term swamps the first
+    error = np.abs(rng.normal(size=(3000, 2))) * np.sqrt(au)
+    return Parts(("a", "b"), error, error, au, np.zeros_like(au), np.zeros(3000))
+
+
+def test_error_falls_as_the_unsure_are_rejected() -> None:
+    parts = _parts()
+    curve = rejection_curve(parts.error[:, 0], uncertainty(parts, "standardised"), np.array([0.2, 0.5, 1.0]))
+    errors = curve["error"].to_pylist()
+    assert errors[0] < errors[1] < errors[2]
+    assert errors[2] == pytest.approx(parts.error[:, 0].mean())
+    assert curve["n"].to_pylist() == [600, 1500, 3000]
+
+
+def test_standardising_stops_one_term_from_swamping_the_rest() -> None:
+    parts = _parts()
+    plain, fair = (np.corrcoef(uncertainty(parts, how), parts.au[:, 0])[0, 1] for how in ("sum", "standardised"))
+    assert fair > 5 * abs(plain)
+
+
+def test_withheld_predictions_are_empty() -> None:
+    table = pa.table({"expected_x": [1.0, 2.0, 3.0], "score": [0.1, 0.2, 0.3], "expected_w": ["a", "b", "c"]})
+    keep = kept(np.array([0.1, 5.0, 0.2]), 0.67)
+    shown = withhold(table, keep)
+    assert shown["expected_x"].to_pylist() == [1.0, None, 3.0]
+    assert shown["expected_w"].to_pylist() == ["a", None, "c"]
+    assert shown["withheld"].to_pylist() == [False, True, False]
+    assert shown["score"].to_pylist() == [0.1, 0.2, 0.3]
+    with pytest.raises(ValueError, match="share must be"):
+        kept(np.array([1.0]), 0.0)
+
+
+# ------------------------------------------------------------------------------------------------- export
+def _scored() -> pa.Table:
+    time = pa.array([0, 60_000_000, 120_000_000], pa.timestamp("us", tz="UTC"))
+    return pa.table(
+        {
+            "agent_id": [1, 2, 3],
+            "started_at": time,
+            "lat": [1.5, None, 3.5],
+            "lon": [2.5, 2.0, 4.5],
+            "score": [1.0, 3.0, 2.0],
+            "alert": [False, True, True],
+            "set_poi": [["a"], ["b"], []],
+            "reason": [None, "Not seen before.", "Far away."],
+        }
+    )
+
+
+def test_alerts_export_as_csv_worst_first(tmp_path: Path) -> None:
+    assert write_alerts_csv(_scored(), tmp_path / "alerts.csv") == 2
+    back = pa_csv.read_csv(tmp_path / "alerts.csv")
+    assert back["agent_id"].to_pylist() == [2, 3]
+    assert "set_poi" not in back.column_names
+
+
+def test_alerts_export_as_geojson(tmp_path: Path) -> None:
+    assert write_alerts_geojson(_scored(), mobility_schema(), tmp_path / "alerts.geojson") == 2
+    content = json.loads((tmp_path / "alerts.geojson").read_text())
+    missing, present = content["features"]
+    assert missing["geometry"] is None
+    assert present["geometry"] == {"type": "Point", "coordinates": [4.5, 3.5]}
+    assert present["properties"]["started_at"].startswith("1970-01-01T00:02:00")
+
+
+def test_events_without_a_place_have_no_geojson(tmp_path: Path) -> None:
+    cards = EventSchema("cards", (Feature("amount", "numeric"),))
+    with pytest.raises(DataError, match="no place"):
+        write_alerts_geojson(_scored(), cards, tmp_path / "x.geojson")

@@ -1,0 +1,269 @@
+"""The score tables, end to end on a small town with an untrained network."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from ustad.config import Config
+from ustad.events.encoder import Encoder
+from ustad.events.history import History
+from ustad.model.network import DualTransformer
+from ustad.scoring.alerts import AlertRule
+from ustad.scoring.explain import Explainer, kinds, shares
+from ustad.scoring.model import ScoringModel
+from ustad.scoring.score import notes, score_events
+from ustad.scoring.words import clock_words, distance_words, minutes_words
+from ustad.tables import DataError
+
+FIRST_DAY = 19723
+NUMBERS = ("score", "p_value", "knn", "loss_start", "loss_poi", "eu_x", "expected_duration")
+
+
+def _split(stays: pa.Table, day: int = FIRST_DAY + 10) -> tuple[pa.Table, pa.Table]:
+    early = stays["started_at"].cast(pa.int64()).to_numpy() < day * 86_400_000_000
+    return stays.filter(pa.array(early)), stays.filter(pa.array(~early))
+
+
+@pytest.fixture(scope="module")
+def scored(model: ScoringModel, stays: pa.Table) -> tuple[pa.Table, pa.Table]:
+    context, events = _split(stays)
+    return score_events(model, events, context)
+
+
+def _same(a: pa.Table, b: pa.Table) -> None:
+    for name in NUMBERS:
+        x, y = (t[name].to_numpy(zero_copy_only=False).astype(float) for t in (a, b))
+        np.testing.assert_allclose(x, y, rtol=1e-3, atol=1e-3, err_msg=name)
+
+
+def test_the_tables_have_the_columns_of_the_design(scored: tuple[pa.Table, pa.Table], stays: pa.Table) -> None:
+    events, agents = scored
+    for term in ("start", "duration", "x", "y", "poi", "weekday"):
+        for what in ("expected", "loss", "error", "au", "eu", "pct"):
+            assert f"{what}_{term}" in events.column_names
+    assert {*stays.column_names, "knn", "pct_knn", "score", "p_value", "alert", "kind", "reason"} <= set(
+        events.column_names
+    )
+    assert agents.column_names == ["agent_id", "score", "p_value", "n_events", "worst_stay_id", "reason"]
+    assert len(events) == len(_split(stays)[1])
+    assert events["stay_id"].equals(_split(stays)[1]["stay_id"])
+
+
+def test_agents_take_the_score_of_their_most_unusual_event(scored: tuple[pa.Table, pa.Table]) -> None:
+    events, agents = scored
+    score, agent, stay = (events[c].to_numpy() for c in ("score", "agent_id", "stay_id"))
+    for row in agents.to_pylist():
+        mine = agent == row["agent_id"]
+        assert row["score"] == score[mine].max()
+        assert row["n_events"] == mine.sum()
+        assert row["worst_stay_id"] == stay[mine][score[mine].argmax()]
+        assert row["reason"]
+        assert 0 < row["p_value"] <= 1
+
+
+def test_scores_do_not_depend_on_the_order_of_rows(
+    model: ScoringModel, stays: pa.Table, scored: tuple[pa.Table, pa.Table]
+) -> None:
+    context, events = _split(stays)
+    order = np.random.default_rng(0).permutation(len(events))
+    shuffled, _ = score_events(model, events.take(pa.array(order)), context)
+    assert shuffled["stay_id"].to_pylist() == events["stay_id"].to_numpy()[order].tolist()
+    _same(shuffled.take(pa.array(np.argsort(order))), scored[0])
+
+
+def test_calibrated_scores_do_not_depend_on_who_else_is_scored(
+    model: ScoringModel, stays: pa.Table, scored: tuple[pa.Table, pa.Table]
+) -> None:
+    mine = stays.filter(pa.array(stays["agent_id"].to_numpy() == 2))
+    context, events = _split(mine)
+    alone, _ = score_events(model, events, context)
+    _same(alone, scored[0].filter(pa.array(scored[0]["agent_id"].to_numpy() == 2)))
+
+
+def test_context_can_be_a_first_day_instead(
+    model: ScoringModel, stays: pa.Table, scored: tuple[pa.Table, pa.Table]
+) -> None:
+    together, _ = score_events(model, stays, first_day=FIRST_DAY + 10)
+    _same(together, scored[0])
+    overlapping, _ = score_events(model, _split(stays)[1], stays)
+    _same(overlapping, scored[0])
+
+
+def test_an_event_with_a_short_history_says_so(model: ScoringModel, stays: pa.Table) -> None:
+    events, _ = score_events(model, _split(stays)[1])
+    days = events["history_days"].to_numpy()
+    first = events["started_at"].cast(pa.int64()).to_numpy() // 86_400_000_000 == FIRST_DAY + 10
+    assert (days[first] == 0).all()
+    assert days.max() == model.config.window.length
+
+
+def test_batch_percentiles_rank_within_the_scored_events(model: ScoringModel, stays: pa.Table) -> None:
+    paper = dataclasses.replace(model, config=model.config.replace({"scoring.percentiles": "batch"}))
+    context, events = _split(stays)
+    scored, _ = score_events(paper, events, context)
+    loss, share = (scored[c].to_numpy(zero_copy_only=False).astype(float) for c in ("loss_x", "pct_x"))
+    ranks = (loss[:, None] > loss).mean(axis=1)
+    np.testing.assert_allclose(share, ranks, atol=0.01)
+    order = np.argsort(scored["score"].to_numpy())
+    assert (np.diff(scored["p_value"].to_numpy()[order]) <= 1e-12).all()
+
+
+def test_alert_rules_flag_and_note(model: ScoringModel, stays: pa.Table) -> None:
+    context, events = _split(stays)
+    scored, _ = score_events(model, events, context, rule=AlertRule("top", 5))
+    flagged = scored.filter(scored["alert"])
+    assert len(flagged) == 5
+    assert flagged["reason"].null_count == 0
+    said = notes(scored)
+    assert (said["rule"], said["alerts"], said["warnings"]) == ("top", 5, [])
+
+
+def test_intervals_and_sets_cover_their_own_reference(model: ScoringModel, stays: pa.Table) -> None:
+    week, _ = _split(stays, FIRST_DAY + 9)
+    scored, _ = score_events(model, week, first_day=FIRST_DAY + 5, coverage=0.8)
+    rows = scored.to_pylist()
+    assert notes(scored)["coverage"] == 0.8
+    for name in ("x", "duration"):
+        inside = [r[f"low_{name}"] <= r[f"observed_{name}"] <= r[f"high_{name}"] for r in rows]
+        assert np.mean(inside) == pytest.approx(0.8, abs=0.03)
+    known = [r["observed_poi"] in r["set_poi"] for r in rows if r["observed_poi"] != "unknown"]
+    assert np.mean(known) == pytest.approx(0.8, abs=0.03)
+
+
+def test_a_model_survives_storing(
+    model: ScoringModel, stays: pa.Table, scored: tuple[pa.Table, pa.Table], tmp_path: object
+) -> None:
+    again = ScoringModel.from_tensors(model.network, model.encoder, model.config, model.to_tensors(), model.history)
+    context, events = _split(stays)
+    _same(score_events(again, events, context)[0], scored[0])
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"scoring.neighbours": 0}, {"scoring.knn_scope": "own"}, {"scoring.knn_target": "masked"}],
+    ids=["none", "own", "masked"],
+)
+def test_neighbours_can_be_off_own_or_masked(
+    network: DualTransformer, encoder: Encoder, config: Config, stays: pa.Table, changes: dict[str, object]
+) -> None:
+    from ustad.scoring.model import fit_reference
+
+    context, events = _split(stays)
+    changed = config.replace(changes)
+    made = fit_reference(network, encoder, changed, context, context, FIRST_DAY + 8)
+    scored, _ = score_events(made, events, context)
+    assert np.isfinite(scored["score"].to_numpy()).all()
+    assert (scored["knn"].null_count == len(scored)) == (changes == {"scoring.neighbours": 0})
+
+
+def test_missing_values_are_left_out_and_never_break_a_score(model: ScoringModel, stays: pa.Table) -> None:
+    context, events = _split(stays)
+    words = pa.array([None if i % 2 else "never heard of" for i in range(len(events))], pa.string())
+    holes = events.set_column(events.column_names.index("poi_category"), "poi_category", words)
+    lat = pa.array([None if i % 3 == 0 else v for i, v in enumerate(events["lat"].to_pylist())], pa.float64())
+    holes = holes.set_column(holes.column_names.index("lat"), "lat", lat)
+    scored, agents = score_events(model, holes, context)
+    assert np.isfinite(scored["score"].to_numpy()).all()
+    assert scored["loss_poi"].null_count == len(scored)
+    assert scored["pct_poi"].null_count == len(scored)
+    assert scored["loss_x"].null_count == len(range(0, len(events), 3))
+    assert np.isfinite(agents["p_value"].to_numpy()).all()
+
+
+def test_nothing_to_score_is_a_clear_error(model: ScoringModel, stays: pa.Table) -> None:
+    with pytest.raises(DataError, match="no event to score"):
+        score_events(model, stays, first_day=FIRST_DAY + 1000)
+
+
+def test_the_corrected_agent_score_is_another_order_only_by_counts(model: ScoringModel, stays: pa.Table) -> None:
+    changed = dataclasses.replace(model, config=model.config.replace({"scoring.agent_score": "corrected"}))
+    context, events = _split(stays)
+    scored, agents = score_events(changed, events, context)
+    p = scored["p_value"].to_numpy()
+    for row in agents.to_pylist():
+        mine = scored["agent_id"].to_numpy() == row["agent_id"]
+        assert row["score"] == pytest.approx(-np.log10(-np.expm1(mine.sum() * np.log1p(-p[mine].min()))), rel=1e-6)
+
+
+# ------------------------------------------------------------------------------------------------ reasons
+def test_the_sentence_says_what_was_expected_and_what_was_seen(encoder: Encoder) -> None:
+    row = {
+        "expected_poi": "home", "observed_poi": "gym", "expected_start": 1090.0, "spread_start": 25.0,
+        "observed_start": 160.0, "lat": 34.05, "lon": -118.25, "expected_lat": 34.05, "expected_lon": -118.70,
+    }  # fmt: skip
+    text = Explainer(encoder).sentence(row, "poi", {"seen": 0, "hour_seen": False, "weekday_seen": False, "days": 28})
+    assert text == (
+        "Expected home at 18:10 ± 25 min; was at gym 41 km away at 02:40; not seen there before in 28 days."
+    )
+
+
+def test_the_driver_of_the_score_is_named(encoder: Encoder) -> None:
+    row = {"expected_duration": 45.0, "observed_duration": 665.0, "spread_duration": 20.0}
+    text = Explainer(encoder).sentence(row, "duration", None)
+    assert text == "Stay 11 h 5 min, expected 45 min ± 20 min."
+    assert "unlike any stay seen in training" in Explainer(encoder).sentence(row, None, None).lower()
+    known = {"seen": 4, "hour_seen": False, "weekday_seen": True, "days": 21}
+    assert "seen there 4 times in 21 days, not at this hour" in Explainer(encoder).sentence(row, "duration", known)
+
+
+def test_kinds_follow_what_drives_the_score(encoder: Encoder) -> None:
+    terms = sum(t.scored for t in encoder.terms)
+    tails = np.full((5, terms + 1), -0.1)
+    tails[0, 1], tails[1, -1], tails[2, 1], tails[3, 1], tails[4, 1] = -4, -4, -4, -4, -4
+    doubts = np.full((5, terms), -0.3)
+    doubts[2, 1] = -3
+    missing = np.zeros((5, terms), bool)
+    missing[3, : terms // 2 + 1] = True
+    table = pa.table({"end_gap_s": [0.0, 0.0, 0.0, 0.0, 7200.0]})  # term 1 is the duration
+    found = kinds(encoder, tails, doubts, missing, table)
+    assert found.tolist() == ["predictable", "novel", "unsure", "unobserved", "unobserved"]
+
+
+def test_shares_of_the_score_sum_to_one() -> None:
+    tails = np.array([[-1.0, np.nan, -3.0], [np.nan, np.nan, np.nan]])
+    np.testing.assert_allclose(shares(tails), [[0.25, 0, 0.75], [0, 0, 0]])
+
+
+def test_words_are_those_of_people() -> None:
+    assert clock_words(1439.9) == "00:00"
+    assert minutes_words(60) == "1 h"
+    assert distance_words(0.204) == "200 m"
+
+
+# ------------------------------------------------------------------------------------------------ history
+def test_history_counts_what_each_agent_did(encoder: Encoder, stays: pa.Table, tmp_path: object) -> None:
+    context, events = _split(stays)
+    history = History.fit(context, encoder.schema)
+    facts = history.facts(events)
+    agent, place = context["agent_id"].to_numpy(), np.array(context["poi_id"].to_pylist())
+    for i, row in enumerate(events.to_pylist()[:40]):
+        assert facts.seen[i] == ((agent == row["agent_id"]) & (place == row["poi_id"])).sum()
+        assert facts.days[i] == 10
+        assert facts.hour_seen[i] or facts.seen[i] < 3
+    stranger = events.set_column(1, "agent_id", pa.array(np.full(len(events), 999)))
+    assert (history.facts(stranger).seen == 0).all()
+    assert (history.facts(stranger).days == 0).all()
+
+
+def test_history_survives_storing(encoder: Encoder, stays: pa.Table, tmp_path: object) -> None:
+    from pathlib import Path
+
+    path = Path(str(tmp_path)) / "history.parquet"
+    history = History.fit(stays, encoder.schema)
+    history.save(path)
+    again = History.load(path, encoder.schema)
+    assert np.array_equal(again.facts(stays).seen, history.facts(stays).seen)
+
+
+def test_history_without_a_habitat_column_uses_the_category(encoder: Encoder, stays: pa.Table) -> None:
+    plain = stays.drop_columns(["poi_id"])
+    facts = History.fit(plain, encoder.schema).facts(plain)
+    words = np.array([str(w) for w in plain["poi_category"].to_pylist()])
+    known = words != "None"
+    mine = plain["agent_id"].to_numpy() == 0
+    assert facts.seen[known & mine & (words == "home")][0] == (mine & (words == "home")).sum()
+    assert (facts.seen[~known] == 0).all()
