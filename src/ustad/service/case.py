@@ -118,7 +118,7 @@ def _columns(events: list[Any]) -> dict[str, np.ndarray]:
     clock = local_time(pa.array(start).cast(TIMESTAMP), zones)
     numbers = {n: np.array([np.nan if e[n] is None else e[n] for e in events], float) for n in ("lat", "lon")}
     minutes = (np.array([e["finished_at"] for e in events], np.int64) - start) / 60e6
-    return {"minute": clock.minute, "weekday": clock.weekday, "duration": minutes, **numbers}
+    return {"minute": clock.minute, "weekday": clock.weekday.astype(np.int64), "duration": minutes, **numbers}
 
 
 def _nearest(row: Any, past: list[Any], wanted: int = 3) -> list[dict[str, Any]]:

@@ -97,11 +97,6 @@ def install(app: FastAPI) -> None:
     async def of_http(request: Request, error: HTTPException) -> JSONResponse:
         return response(error.status_code, str(error.detail), None, dict(error.headers or {}))
 
-    @app.exception_handler(Exception)
-    async def unexpected(request: Request, error: Exception) -> JSONResponse:
-        log.error("unexpected %s at %s", type(error).__name__, where(error))
-        return response(500, "an unexpected error; the service's log says where")
-
 
 def where(error: BaseException) -> str:
     """File and line of an error, without its message: messages can hold what a client sent."""

@@ -12,6 +12,7 @@ import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
+from ustad.service import errors
 from ustad.service.errors import UnauthorizedError, content
 from ustad.service.keys import Keys, key_in
 from ustad.service.login import login_page
@@ -75,6 +76,11 @@ class Guard:
 
         try:
             await self._checked(scope, receive, answer)
+        except Exception as error:  # a traceback of the server would show values; ours shows places in the code
+            errors.log.error("unexpected %s at %s", type(error).__name__, errors.where(error))
+            if status:
+                raise ConnectionError("the answer broke off") from None
+            await _refuse(answer, 500, "an unexpected error; the service's log says where")
         finally:
             self._note(scope, status, time.perf_counter() - began)
 

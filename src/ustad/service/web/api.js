@@ -1,0 +1,42 @@
+// Talking to the service: JSON in and out, errors as sentences, and the stream of new alerts.
+export class ServiceError extends Error {
+  constructor(status, message) { super(message); this.status = status; }
+}
+
+async function ask(path, options = {}) {
+  let answer;
+  try { answer = await fetch(path, { headers: { Accept: "application/json", ...(options.body ? { "Content-Type": "application/json" } : {}) }, ...options }); }
+  catch (error) { if (error.name === "AbortError") throw error; throw new ServiceError(0, "The service does not answer. Is it running?"); }
+  if (answer.status === 401) { location.reload(); throw new ServiceError(401, "A key is needed."); }
+  const content = await answer.json().catch(() => null);
+  if (!answer.ok) throw new ServiceError(answer.status, content?.error?.message || `The service answered with ${answer.status}.`);
+  return content;
+}
+
+export function query(values) {
+  const text = new URLSearchParams(Object.entries(values).filter(([, v]) => v !== null && v !== undefined && v !== "")).toString();
+  return text ? `?${text}` : "";
+}
+
+const agentPath = (id) => `/v1/agents/${encodeURIComponent(id)}`;
+export const about = () => ask("/v1/about");
+export const summary = () => ask("/v1/summary");
+export const lanes = (wanted) => ask("/v1/lanes" + query(wanted));
+export const alerts = (wanted) => ask("/v1/alerts" + query(wanted));
+export const agents = (wanted) => ask("/v1/agents" + query(wanted));
+export const agent = (id) => ask(agentPath(id));
+export const agentEvents = (id, wanted) => ask(agentPath(id) + "/events" + query(wanted));
+export const places = (id) => ask(agentPath(id) + "/places");
+export const movements = (id, wanted) => ask(agentPath(id) + "/movements" + query(wanted));
+export const event = (id) => ask(`/v1/events/${id}`);
+export const giveVerdict = (id, verdict) => ask(`/v1/alerts/${id}/verdict`, { method: "PUT", body: JSON.stringify(verdict) });
+
+// Calls `found(alert)` for every new alert and `state(connected)` when the connection comes or goes.
+export function listen(found, state) {
+  const stream = new EventSource("/v1/alerts/stream");
+  stream.addEventListener("open", () => state(true));
+  stream.addEventListener("error", () => state(false));
+  stream.addEventListener("alert", (message) => found(JSON.parse(message.data)));
+  addEventListener("pagehide", () => stream.close());
+  return stream;
+}

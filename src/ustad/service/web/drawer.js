@@ -1,0 +1,121 @@
+// One event: what was expected beside what was observed, how sure the model is, what is near it, and the verdict.
+import { h, s } from "./dom.js";
+import * as say from "./words.js";
+
+const WIDTH = 240, HEIGHT = 30;
+
+export function drawer(detail, about, act) {
+  const event = detail.event, [kind, meaning] = say.kind(event.kind);
+  const scored = event.score !== null;
+  return h("section", { class: "panel drawer", "aria-label": "Event" },
+    h("div", { class: "drawer-head" }, h("div", {}, h("h2", {}, say.span(event)), h("p", { class: "hint" }, `${event.category || "unknown place"}, ${say.duration(say.minutesOf(event))}, ${say.zoneName(event.timezone)} time`, act.position ? ` · ${act.position}` : "")),
+      h("button", { type: "button", class: "round", "aria-label": "Close", on: { click: act.close } }, "×")),
+    scored ? h("p", { class: "sentence" }, event.reason || "Nothing stands out enough for a sentence.") : h("p", { class: "sentence" }, "Known, not scored: this is what was learnt from."),
+    scored ? h("p", { class: "facts" }, h("b", {}, `Score ${say.number(event.score)}`), ` ${say.rare(event.p_value)} usual events are as unusual. `, h("span", { class: `kind ${event.kind || ""}` }, kind), " ", meaning) : null,
+    scored ? verdictForm(event, about, act.give) : null,
+    detail.features.length ? features(detail) : null,
+    scored ? sureness(detail) : null,
+    usually(detail.usually, about),
+    nearest(detail.nearest, act.open),
+    history(detail.verdicts),
+    event.lat !== null ? coordinates(event) : null);
+}
+
+// ------------------------------------------------------------------------------------------- features
+function features(detail) {
+  return h("div", {}, h("h3", {}, "Expected and observed"), h("table", { class: "features" },
+    h("thead", {}, h("tr", {}, ["", "expected ± spread, ◆ observed", "share"].map((t) => h("th", { scope: "col" }, t)))),
+    h("tbody", {}, detail.features.map(featureRow))));
+}
+
+function featureRow(f) {
+  const [expected, observed] = texts(f);
+  return h("tr", { class: f.scored ? null : "unscored" },
+    h("th", { scope: "row" }, f.label),
+    h("td", {}, axis(f), h("span", { class: "values" }, h("span", {}, expected), h("b", {}, observed))),
+    h("td", { class: "share", "data-tip": f.scored ? `${Math.round(100 * f.share)} % of what makes it unusual; more unusual than ${(100 * (f.pct ?? 0)).toFixed(1)} % of usual events` : "Not part of the score" }, h("span", { class: "meter" }, h("i", { vars: { width: `${Math.round(100 * f.share)}%` } })), f.scored ? `${Math.round(100 * f.share)} %` : "–"));
+}
+
+function texts(f) {
+  if (f.kind === "place") return [f.spread ? `within ${say.distance(Math.max(...f.spread))}` : "–", f.error === null ? "–" : `${say.distance(f.error)} away`];
+  if (f.kind === "vector") return ["", f.pct === null ? "not observed" : f.pct > 0.99 ? "very different from usual" : f.pct > 0.9 ? "different from usual" : "much as usual"];
+  const spread = f.spread === null || f.spread === undefined ? "" : ` ± ${f.display === "clock" || f.display === "duration" ? say.duration(f.spread) : say.number(f.spread)}`;
+  return [f.expected === null || f.expected === undefined ? "–" : say.featureText(f, f.expected) + (typeof f.expected === "number" ? spread : ""), say.featureText(f, f.observed)];
+}
+
+// A small axis: the band of what was expected, a tick in its middle, a diamond where it was observed.
+function axis(f) {
+  const middle = f.kind === "place" ? 0 : f.expected, seen = f.kind === "place" ? f.error : f.observed;
+  const spread = f.kind === "place" ? (f.spread ? Math.max(...f.spread) : 0) : f.spread || 0;
+  if (typeof middle !== "number" || typeof seen !== "number") return null;
+  const low = f.display === "clock" ? 0 : Math.min(0, middle, seen), high = f.display === "clock" ? 1440 : Math.max(middle + 2 * spread, seen, 1e-6) * 1.08;
+  const x = (v) => 6 + (Math.max(low, Math.min(high, v)) - low) / (high - low) * (WIDTH - 12);
+  const svg = s("svg", { class: "axis", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, "aria-hidden": "true" });
+  svg.append(s("line", { class: "base", x1: 6, x2: WIDTH - 6, y1: 16, y2: 16 }));
+  const bands = f.display === "clock" ? wrapped(middle - spread, middle + spread) : [[middle - spread, middle + spread]];
+  for (const [from, to] of bands) svg.append(s("rect", { class: "band", x: x(from), y: 10, width: Math.max(2, x(to) - x(from)), height: 12, rx: 3 }));
+  svg.append(s("line", { class: "middle", x1: x(middle), x2: x(middle), y1: 8, y2: 24 }));
+  svg.append(s("path", { class: "seen", d: `M${x(seen)} 9l7 7-7 7-7-7z` }));
+  if (f.display === "clock") for (const hour of [0, 6, 12, 18, 24]) svg.append(s("text", { x: x(hour * 60), y: 30, "text-anchor": hour === 0 ? "start" : hour === 24 ? "end" : "middle" }, hour));
+  return svg;
+}
+
+function wrapped(from, to) {
+  if (to - from >= 1440) return [[0, 1440]];
+  const a = ((from % 1440) + 1440) % 1440, b = ((to % 1440) + 1440) % 1440;
+  return a <= b ? [[a, b]] : [[a, 1440], [0, b]];
+}
+
+// Epistemic and aleatoric apart, in words, for the feature that drives the score.
+function sureness(detail) {
+  const main = detail.features.filter((f) => f.scored && f.au !== null && f.eu !== null).sort((a, b) => b.share - a.share)[0];
+  const few = detail.history_days !== null && detail.history_days !== undefined && detail.history_days < 3 ? " Little is known of the days before, so the expectation is vague." : "";
+  if (!main) return few ? h("p", { class: "sure" }, few) : null;
+  const sentence = main.eu > main.au ? `For the ${main.label} the model has seen few cases like this: most of the doubt is its own.` : main.eu > 0.3 * main.au ? `The ${main.label} varies from day to day, and the model has not seen many cases like this.` : `The model has seen many cases like this; what doubt there is comes from days that differ.`;
+  return h("div", {}, h("h3", {}, "How sure the model is"), h("p", { class: "sure" }, sentence + few, h("span", { class: "hint block" }, `days that differ (aleatoric) ${say.number(main.au)} · few examples (epistemic) ${say.number(main.eu)}`)));
+}
+
+function usually(usual, about) {
+  if (!usual.weekday) return null;
+  const what = usual.what.length ? h("ul", { class: "usually" }, usual.what.map((w) => h("li", {}, h("span", { class: "meter" }, h("i", { vars: { width: `${Math.round(100 * w.share)}%` } })), `${w.category}: ${w.days} of ${usual.days}`))) : h("p", { class: "sure" }, "Never observed at this hour of this weekday before.");
+  return h("div", {}, h("h3", {}, `Usually on a ${usual.weekday} at ${say.clock(usual.minute)}`), what);
+}
+
+function nearest(items, open) {
+  if (!items.length) return null;
+  return h("div", {}, h("h3", {}, "Nearest known events"), h("ul", { class: "nearest" }, items.map((n) => h("li", {}, h("button", { type: "button", class: "plain", on: { click: () => open(n.id) } }, `${say.span(n)}: ${n.category || "unknown place"}`), h("span", { class: "hint" }, [n.km === null ? "" : `${say.distance(n.km)} away`, `${n.hours} h apart in the day`].filter(Boolean).join(", "))))));
+}
+
+function history(verdicts) {
+  if (!verdicts.length) return null;
+  return h("div", {}, h("h3", {}, "Verdicts so far"), h("ul", { class: "nearest" }, verdicts.map((v) => h("li", {}, `${v.verdict}${v.reason ? `: ${v.reason}` : ""}${v.note ? ` (${v.note})` : ""}`, h("span", { class: "hint" }, `by ${v.by}, ${say.date(v.at, "UTC")} ${say.time(v.at, "UTC")} UTC${v.until ? `, until ${v.until.slice(0, 10)}` : ""}`)))));
+}
+
+function coordinates(event) {
+  const place = h("span");
+  return h("p", { class: "hint" }, h("button", { type: "button", class: "plain", on: { click: () => { place.textContent = ` ${event.lat.toFixed(5)}, ${event.lon.toFixed(5)}`; } } }, "Show coordinates"), place);
+}
+
+// -------------------------------------------------------------------------------------------- verdict
+function verdictForm(event, about, give) {
+  if (!about.roles.includes("verdict")) return h("p", { class: "hint" }, "This key may look, not decide.");
+  const problem = h("p", { class: "problem", role: "alert", hidden: true });
+  const until = new Date(Date.now() + 90 * 864e5).toISOString().slice(0, 10);
+  const note = h("textarea", { rows: 2, id: "note", placeholder: "Note (optional)" });
+  const reason = h("input", { id: "reason", list: "reasons", required: true, maxlength: 500, placeholder: "because …" });
+  const ends = h("input", { type: "date", id: "until", value: until });
+  const more = h("div", { class: "because", hidden: true }, h("label", { for: "reason" }, "Expected, because"), reason,
+    h("datalist", { id: "reasons" }, ["new place of work", "moved house", "travel", "holiday", "sickness", "a known appointment", "a fault in the data"].map((r) => h("option", { value: r }))),
+    h("label", { for: "until" }, "until"), ends, h("button", { type: "submit", class: "main" }, "Save"));
+  const send = async (verdict) => {
+    try { await give({ note: note.value, ...verdict }); }
+    catch (error) { problem.hidden = false; problem.textContent = `${error.message} What you typed is still here.`; }
+  };
+  const judged = say.state(event);
+  return h("form", { class: "verdict", "aria-label": "Verdict", on: { submit: (e) => { e.preventDefault(); send({ verdict: "expected", reason: reason.value, until: `${ends.value}T00:00:00Z` }); } } },
+    judged ? h("p", { class: `state ${judged[1]}` }, judged[0], event.verdict?.reason ? `: ${event.verdict.reason}` : "", event.verdict ? h("button", { type: "button", class: "plain", on: { click: () => send({ verdict: "open" }) } }, "take back") : null) : null,
+    h("div", { class: "buttons" },
+      h("button", { type: "button", "data-act": "confirm", on: { click: () => send({ verdict: "confirmed" }) } }, "Confirmed ", h("kbd", {}, "c")),
+      h("button", { type: "button", "data-act": "expect", "aria-expanded": "false", on: { click: (e) => { more.hidden = false; e.currentTarget.setAttribute("aria-expanded", "true"); reason.focus(); } } }, "Expected … ", h("kbd", {}, "e"))),
+    more, h("label", { class: "quiet", for: "note" }, "Note"), note, problem);
+}

@@ -1,0 +1,38 @@
+// Swim lanes: one row an agent, one cell a day. Score by one hue, alerts by a dot, weekends by a frame.
+import { h } from "./dom.js";
+import { address } from "./main.js";
+import * as say from "./words.js";
+
+// A score is −log₁₀ of how rare the event is; from 1 (one in ten) to 5 (one in a hundred thousand) it darkens.
+const shade = (score) => `${Math.round(100 * Math.max(0.04, Math.min(1, (score - 1) / 4)))}%`;
+
+export function laneTable(found, threshold, filters) {
+  const first = say.dayNumber(found.first), last = say.dayNumber(found.last);
+  const days = Array.from({ length: last - first + 1 }, (_, i) => first + i);
+  const labels = weeks(days).map(([d, length]) => h("th", { scope: "colgroup", colspan: length }, length > 2 || days.length < 10 ? say.shortDay(d) : null));
+  return h("div", { class: "scroll" }, h("table", { class: "lanes" },
+    h("thead", {}, h("tr", {}, h("th", { scope: "col" }, h("span", { class: "quiet" }, "Who")), labels)),
+    h("tbody", {}, found.lanes.map((lane) => row(lane, days, threshold, filters)))));
+}
+
+// First day and length of each week that the days touch.
+function weeks(days) {
+  const found = [];
+  for (const d of days) if (!found.length || say.weekday(d) === 0) found.push([d, 1]); else found.at(-1)[1] += 1;
+  return found;
+}
+
+function row(lane, days, threshold, filters) {
+  const cells = new Map(lane.cells.map((c) => [say.dayNumber(c.day), c]));
+  const top = Math.max(...lane.cells.map((c) => c.score));
+  return h("tr", {},
+    h("th", { scope: "row" }, h("a", { href: address.agent(lane.agent_id, filters), "data-link": true }, h("span", { class: "who" }, lane.agent_id), h("small", {}, say.number(top)))),
+    days.map((d) => h("td", { class: say.isWeekend(d) ? "weekend" : null }, cells.has(d) ? cell(lane.agent_id, cells.get(d), threshold, filters) : h("span", { class: "cell none" }))));
+}
+
+function cell(agent, c, threshold, filters) {
+  const alert = threshold === null || threshold === undefined ? c.alerts > 0 : c.score >= threshold;
+  const tip = `${agent}, ${say.dayText(c.day)}\nscore ${say.number(c.score)}, ${c.events} scored${c.alerts ? `, ${c.alerts} alert${c.alerts > 1 ? "s" : ""}` : ""}\n${c.reason || "nothing stands out"}`;
+  const to = address.agent(agent, filters, alert ? { event: c.worst } : { day: c.day });
+  return h("a", { class: `cell${alert ? " alert" : ""}`, href: to, "data-link": true, tabindex: -1, vars: { "--v": shade(c.score) }, "data-tip": tip, "aria-label": tip.replaceAll("\n", ", ") });
+}

@@ -1,0 +1,131 @@
+// The page: which view an address means, the keyboard, the case list one works through, and live alerts.
+import * as api from "./api.js";
+import { agentView } from "./agent.js";
+import { byId, h, show, toast, tooltips } from "./dom.js";
+import { overview } from "./overview.js";
+
+const FILTERS = ["per_day", "first", "last", "kind", "category", "state", "search", "order"];
+const page = { about: null, view: null, cases: [], filters: {}, refresh: null };
+
+// ------------------------------------------------------------------------------------------ addresses
+export function filtersOf(parameters) {
+  return Object.fromEntries(FILTERS.map((name) => [name, parameters.get(name)]).filter(([, v]) => v));
+}
+
+export const address = {
+  overview: (filters, more = {}) => "/" + api.query({ ...filters, ...more }),
+  agent: (id, filters, more = {}) => `/agent/${encodeURIComponent(id)}` + api.query({ ...filters, ...more }),
+};
+
+export function go(to, replace = false) {
+  if (to === location.pathname + location.search) return;
+  history[replace ? "replaceState" : "pushState"](null, "", to);
+  route();
+}
+
+async function route() {
+  const parameters = new URLSearchParams(location.search);
+  page.filters = filtersOf(parameters);
+  byId("search").value = page.filters.search || "";
+  byId("tip").hidden = true;
+  const match = location.pathname.match(/^\/agent\/(.+)$/);
+  if (match) {
+    const id = decodeURIComponent(match[1]);
+    trail(h("a", { href: address.overview(page.filters), "data-link": true }, "Overview"), h("a", { "aria-current": "page" }, id));
+    document.title = `${id} · ustad`;
+    page.view = await agentView(page, id, parameters);
+  } else {
+    trail(h("a", { "aria-current": "page" }, "Overview"));
+    document.title = "Overview · ustad";
+    page.view = await overview(page, parameters);
+  }
+}
+
+const trail = (...links) => show(byId("trail"), ...links);
+
+// ---------------------------------------------------------------------------------------------- cases
+// The list that j, k and a verdict walk through: the alerts of the present filters.
+export async function loadCases(wanted) {
+  const found = await api.alerts({ ...wanted, limit: 200 });
+  page.cases = found.alerts;
+  return found;
+}
+
+export async function casesFor(filters) {
+  if (!page.cases.length) {
+    const minimum = filters.per_day ? (await api.summary()).curve[Number(filters.per_day) - 1]?.score : null;
+    await loadCases(alertFilter(filters, minimum));
+  }
+  return page.cases;
+}
+
+export function alertFilter(filters, minimum) {
+  return {
+    from: filters.first ? `${filters.first}T00:00:00Z` : null, to: filters.last ? `${filters.last}T23:59:59Z` : null,
+    kind: filters.kind, category: filters.category, state: filters.state, search: filters.search, order: filters.order, min_score: minimum ?? null,
+  };
+}
+
+export const openCase = (item, replace = false) => go(address.agent(item.agent_id, page.filters, { event: item.id }), replace);
+
+export function nextCase(id, step = 1, onlyOpen = false) {
+  const at = page.cases.findIndex((c) => c.id === id);
+  for (let i = at + step; i >= 0 && i < page.cases.length; i += step) if (!onlyOpen || (!page.cases[i].verdict && page.cases[i].id !== id)) return page.cases[i];
+  return null;
+}
+
+export function judged(item) {
+  const at = page.cases.findIndex((c) => c.id === item.id);
+  if (at >= 0) page.cases[at] = item;
+}
+
+// ------------------------------------------------------------------------------------------- keyboard
+function keyboard(e) {
+  if (e.ctrlKey || e.metaKey || e.altKey) return;
+  const typing = e.target.closest("input, select, textarea, dialog");
+  if (e.key === "Escape") { if (typing) e.target.blur(); else page.view?.escape?.(); return; }
+  if (typing) return;
+  const run = {
+    j: () => page.view?.next?.(1), k: () => page.view?.next?.(-1), ArrowDown: null,
+    Enter: () => e.target.closest("a, button") ? false : page.view?.open?.(),
+    c: () => page.view?.confirm?.(), e: () => page.view?.expect?.(), o: () => go(address.overview(page.filters)),
+    "/": () => byId("search").focus(), "?": () => byId("help").showModal(),
+  }[e.key];
+  if (run && run() !== false) e.preventDefault();
+}
+
+function links(e) {
+  const link = e.target.closest("a[data-link]");
+  if (!link || e.ctrlKey || e.metaKey || e.shiftKey || e.button) return;
+  e.preventDefault();
+  go(link.getAttribute("href"));
+}
+
+// ----------------------------------------------------------------------------------------------- live
+function live() {
+  const sign = byId("live");
+  api.listen(
+    (alert) => {
+      page.cases = page.view?.cases ? page.cases : [];
+      toast(`New: ${alert.agent_id}. ${alert.reason || "An unusual event."}`, () => openCase(alert));
+      page.view?.arrived?.(alert);
+    },
+    (connected) => { sign.textContent = connected ? "● live" : "○ not connected"; sign.classList.toggle("off", !connected); },
+  );
+}
+
+async function start() {
+  tooltips();
+  document.addEventListener("keydown", keyboard);
+  document.addEventListener("click", links);
+  addEventListener("popstate", route);
+  byId("help-button").addEventListener("click", () => byId("help").showModal());
+  byId("finder").addEventListener("submit", (e) => { e.preventDefault(); go(address.overview({ ...page.filters, search: byId("search").value.trim() })); byId("search").blur(); });
+  try { page.about = await api.about(); }
+  catch (error) { show(byId("main"), h("p", { role: "alert" }, error.message)); return; }
+  if (page.about.run) byId("name").textContent = `ustad · ${page.about.run}`;
+  await route();
+  live();
+}
+
+start();

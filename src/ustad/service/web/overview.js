@@ -1,0 +1,146 @@
+// The overview: totals and the slider, swim lanes of agents by days, and alerts in order.
+import * as api from "./api.js";
+import { byId, empty, failure, h, show, skeleton } from "./dom.js";
+import { laneTable } from "./lanes.js";
+import { address, alertFilter, go, loadCases, openCase } from "./main.js";
+import * as say from "./words.js";
+
+const ROWS = 50, LINES = 50;
+
+export async function overview(page, parameters) {
+  const filters = page.filters;
+  const places = { tiles: h("section", { class: "tiles", "aria-label": "Totals" }), lanes: h("div"), alerts: h("div") };
+  const pages = { lanes: Number(parameters.get("lanes_from")) || 0, alerts: Number(parameters.get("alerts_from")) || 0 };
+  show(byId("main"), places.tiles, filterBar(page), h("div", { class: "columns" },
+    h("section", { class: "panel", "aria-labelledby": "lanes-title" }, h("h2", { id: "lanes-title" }, "Who stands out, by day"), h("p", { class: "hint" }, `One row for each ${page.about.entity_word}, one cell a day; the stronger the more unusual, a dot marks an alert, framed days are weekends.`), places.lanes),
+    h("section", { class: "panel", "aria-labelledby": "alerts-title" }, h("h2", { id: "alerts-title" }, "Alerts"), places.alerts)));
+  show(places.tiles, skeleton(4, "tile"));
+  show(places.lanes, skeleton(14, "lane"));
+  show(places.alerts, skeleton(8, "item"));
+  const view = { chosen: -1, cases: true };
+  let totals = null;
+
+  async function load() {
+    try { totals = await api.summary(); }
+    catch (error) { show(places.tiles, failure(error, load)); return; }
+    drawTiles(places.tiles, totals, page, load);
+    choices(page, totals);
+    await Promise.all([loadLanes(), loadAlerts()]);
+  }
+
+  const minimum = () => page.filters.per_day ? totals.curve[Math.min(Number(page.filters.per_day), totals.curve.length) - 1]?.score : null;
+
+  async function loadLanes() {
+    const narrowed = filters.kind || filters.category || filters.state;
+    const wanted = { first: filters.first, last: filters.last, search: filters.search, kind: filters.kind, category: filters.category, state: filters.state, min_score: narrowed ? minimum() : null, limit: ROWS, offset: pages.lanes };
+    try {
+      const found = await api.lanes(wanted);
+      if (!found.lanes.length) { show(places.lanes, nothing(totals, filters)); return; }
+      const threshold = minimum();
+      show(places.lanes, laneTable(found, threshold, filters), pager("lanes_from", found.total, pages.lanes, ROWS, found.lanes.length, page.about.entity_word));
+    } catch (error) { show(places.lanes, failure(error, loadLanes)); }
+  }
+
+  async function loadAlerts() {
+    try {
+      const found = await loadCases({ ...alertFilter(page.filters, minimum()), offset: pages.alerts });
+      if (!found.alerts.length) { show(places.alerts, nothing(totals, filters)); return; }
+      view.chosen = Math.min(view.chosen, found.alerts.length - 1);
+      show(places.alerts, h("ol", { class: "alerts" }, found.alerts.slice(0, LINES).map((item, i) => alertLine(item, i === view.chosen))), pager("alerts_from", found.total, pages.alerts, LINES, Math.min(LINES, found.alerts.length), "alert"));
+    } catch (error) { show(places.alerts, failure(error, loadAlerts)); }
+  }
+
+  view.next = (step) => {
+    const lines = [...places.alerts.querySelectorAll(".alerts > li")];
+    if (!lines.length) return;
+    view.chosen = Math.max(0, Math.min(lines.length - 1, view.chosen + step));
+    lines.forEach((line, i) => line.classList.toggle("chosen", i === view.chosen));
+    lines[view.chosen].querySelector("a").focus();
+  };
+  const chosen = () => page.cases[view.chosen];
+  view.open = () => chosen() && openCase(chosen());
+  view.confirm = view.expect = () => view.open();
+  view.escape = () => document.activeElement?.blur();
+  let due = 0;
+  view.arrived = () => { clearTimeout(due); due = setTimeout(load, 400); };
+  await load();
+  return view;
+}
+
+// --------------------------------------------------------------------------------------------- totals
+function drawTiles(place, totals, page) {
+  const tile = (value, text, tip) => h("div", { class: "tile", "data-tip": tip }, h("b", {}, value), h("span", {}, text));
+  const most = totals.curve.length;
+  const perDay = Number(page.filters.per_day) || null;
+  const alarms = h("b"), alarmsText = h("span"), flagged = h("b"), flaggedText = h("span");
+  const slider = h("input", { type: "range", id: "per-day", min: 1, max: Math.max(1, most), value: perDay || Math.max(1, Math.min(most, Math.round(totals.alerts / Math.max(1, totals.days)))), disabled: most < 2, "aria-label": "Alerts a day" });
+  const recount = (n) => {
+    const point = totals.curve[Math.min(n ?? Math.max(1, Math.round(totals.alerts / Math.max(1, totals.days))), most) - 1];
+    const shown = n === null ? totals.alerts : n * totals.days;
+    flagged.textContent = say.count(shown);
+    flaggedText.textContent = n === null ? "alerts, as they were raised" : `alerts: ${n} a day`;
+    const share = point?.p_value;
+    const usual = share === null || share === undefined ? null : share * totals.events / Math.max(1, totals.days);
+    alarms.textContent = usual === null ? "–" : usual < 0.1 ? "< 0.1" : usual < 10 ? usual.toFixed(1) : say.count(usual);
+    alarmsText.textContent = usual === null ? "false alarms a day: unknown" : "expected false alarms a day at this threshold";
+  };
+  recount(perDay);
+  slider.addEventListener("input", () => recount(Number(slider.value)));
+  slider.addEventListener("change", () => go(address.overview({ ...page.filters, per_day: slider.value }), true));
+  const reset = perDay ? h("a", { href: address.overview({ ...page.filters, per_day: null }), "data-link": true }, "as raised") : null;
+  show(place,
+    tile(say.count(totals.events), `${page.about.event_word}s scored${totals.first_day ? `, ${say.shortDay(say.dayNumber(totals.first_day))} – ${say.dayText(totals.last_day)}` : ""}`),
+    tile(say.count(totals.agents), `${page.about.entity_word}s`),
+    h("div", { class: "tile" }, flagged, flaggedText), h("div", { class: "tile" }, alarms, alarmsText),
+    h("div", { class: "tile wide" }, h("label", { for: "per-day" }, "Alerts a day ", h("output", { for: "per-day", id: "per-day-value" }, perDay || "as raised"), " ", reset), slider));
+  slider.addEventListener("input", () => { byId("per-day-value").textContent = slider.value; });
+}
+
+// -------------------------------------------------------------------------------------------- filters
+function filterBar(page) {
+  const filters = page.filters;
+  const set = (name) => (e) => go(address.overview({ ...page.filters, [name]: e.target.value }), true);
+  const select = (name, label, options) => h("label", {}, label, h("select", { id: `filter-${name}`, on: { change: set(name) } }, h("option", { value: "" }, "all"), options.map(([v, text]) => h("option", { value: v, selected: filters[name] === v }, text))));
+  const day = (name, label) => h("label", {}, label, h("input", { type: "date", value: filters[name] || "", on: { change: set(name) } }));
+  return h("form", { class: "filters", "aria-label": "Filters", on: { submit: (e) => e.preventDefault() } },
+    day("first", "From"), day("last", "to"),
+    select("kind", "Kind", Object.entries(say.KINDS).map(([v, [text]]) => [v, text])), select("category", "Category", filters.category ? [[filters.category, filters.category]] : []),
+    select("state", "Verdict", [["open", "open"], ["confirmed", "confirmed"], ["expected", "expected"], ["marked", "like expected"]]),
+    h("label", {}, "Order", h("select", { id: "filter-order", on: { change: set("order") } }, [["score", "most unusual"], ["time", "latest"]].map(([v, text]) => h("option", { value: v, selected: filters.order === v }, text)))),
+    Object.keys(filters).length ? h("a", { href: "/", "data-link": true, class: "clear" }, "Clear all") : null,
+    filters.search ? h("span", { class: "hint" }, `search: “${filters.search}”`) : null);
+}
+
+function choices(page, totals) {
+  const select = byId("filter-category");
+  if (!select || select.options.length > 2) return;
+  show(select, h("option", { value: "" }, "all"), totals.categories.map((name) => h("option", { value: name, selected: page.filters.category === name }, name)));
+}
+
+function nothing(totals, filters) {
+  if (!totals.events) return empty("Nothing was scored yet", "Send events to /v1/events or fixes to /v1/fixes, or show a finished run with `ustad serve runs/demo`.");
+  return empty("Nothing matches", "No alert fits these filters.", Object.keys(filters).length ? h("a", { href: "/", "data-link": true }, "Clear the filters") : null);
+}
+
+// --------------------------------------------------------------------------------------------- alerts
+export function alertLine(item, chosen) {
+  const verdict = say.state(item);
+  const [kind, about] = say.kind(item.kind);
+  return h("li", { class: [chosen ? "chosen" : "", verdict ? "judged" : ""].join(" ").trim() || null },
+    h("a", { href: address.agent(item.agent_id, filtersNow(), { event: item.id }), "data-link": true },
+      h("span", { class: "when" }, say.date(item.started_at, item.timezone), " ", h("b", {}, say.time(item.started_at, item.timezone))),
+      h("span", { class: "who" }, item.agent_id),
+      h("span", { class: `kind ${item.kind || ""}`, "data-tip": about }, kind),
+      verdict ? h("span", { class: `state ${verdict[1]}` }, verdict[0]) : h("span", { class: "score", "data-tip": `Score ${say.number(item.score)}: ${say.rare(item.p_value)} usual events are as unusual` }, say.number(item.score)),
+      h("span", { class: "reason" }, item.reason || `${item.category || "unknown place"}, ${say.duration(say.minutesOf(item))}`)));
+}
+
+const filtersNow = () => Object.fromEntries([...new URLSearchParams(location.search)].filter(([k]) => !["lanes_from", "alerts_from", "event", "day"].includes(k)));
+
+function pager(name, total, from, size, shown, word) {
+  const to = (offset) => { const p = Object.fromEntries(new URLSearchParams(location.search)); return "/" + api.query({ ...p, [name]: offset || null }); };
+  return h("nav", { class: "pager", "aria-label": "Pages" },
+    h("span", {}, `${say.count(from + 1)}–${say.count(from + shown)} of ${say.count(total)} ${word}s`),
+    from > 0 ? h("a", { href: to(Math.max(0, from - size)), "data-link": true }, "← before") : null,
+    from + shown < total ? h("a", { href: to(from + size), "data-link": true }, "next →") : null);
+}

@@ -1,0 +1,67 @@
+// How things are said: times in the agent's own zone, durations as people say them, distances in km.
+const formats = new Map();
+
+function format(zone, options) {
+  const name = zone + JSON.stringify(options);
+  if (!formats.has(name)) {
+    try { formats.set(name, new Intl.DateTimeFormat("en-GB", { timeZone: zone, hourCycle: "h23", ...options })); }
+    catch { formats.set(name, new Intl.DateTimeFormat("en-GB", { timeZone: "UTC", hourCycle: "h23", ...options })); }
+  }
+  return formats.get(name);
+}
+
+// Local date as days since 1970-01-01 and minutes since local midnight.
+export function local(moment, zone) {
+  const at = new Date(moment);
+  const parts = {};
+  for (const p of format(zone, { year: "numeric", month: "numeric", day: "numeric", hour: "numeric", minute: "numeric", second: "numeric" }).formatToParts(at)) parts[p.type] = Number(p.value);
+  return { day: Date.UTC(parts.year, parts.month - 1, parts.day) / 864e5, minute: parts.hour * 60 + parts.minute + parts.second / 60 };
+}
+
+export const clock = (minute) => { const m = Math.round(minute) % 1440; return `${String(Math.floor(m / 60)).padStart(2, "0")}:${String(m % 60).padStart(2, "0")}`; };
+export const time = (moment, zone) => format(zone, { hour: "2-digit", minute: "2-digit" }).format(new Date(moment));
+export const date = (moment, zone) => format(zone, { weekday: "short", day: "numeric", month: "short" }).format(new Date(moment));
+export const zoneName = (zone) => zone.split("/").pop().replaceAll("_", " ");
+export const span = (event) => `${date(event.started_at, event.timezone)}, ${time(event.started_at, event.timezone)}–${time(event.finished_at, event.timezone)}`;
+export const minutesOf = (event) => (new Date(event.finished_at) - new Date(event.started_at)) / 6e4;
+export const dayText = (day) => new Date(day + "T12:00:00Z").toLocaleDateString("en-GB", { timeZone: "UTC", weekday: "short", day: "numeric", month: "short", year: "numeric" });
+export const shortDay = (number) => new Date(number * 864e5).toLocaleDateString("en-GB", { timeZone: "UTC", day: "numeric", month: "short" });
+export const isoDay = (number) => new Date(number * 864e5).toISOString().slice(0, 10);
+export const dayNumber = (iso) => Date.parse(iso + "T00:00:00Z") / 864e5;
+export const weekday = (number) => (((number + 3) % 7) + 7) % 7; // 0 is Monday
+export const isWeekend = (number) => weekday(number) > 4;
+export const DAYS = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
+
+export function duration(minutes) {
+  const m = Math.max(0, Math.round(minutes));
+  if (m < 60) return `${m} min`;
+  if (m < 48 * 60) { const hours = Math.floor(m / 60), rest = m % 60; return rest && hours < 10 ? `${hours} h ${rest} min` : `${Math.round(m / 60)} h`; }
+  return `${Math.round(m / 1440)} days`;
+}
+
+export const distance = (km) => km < 1 ? `${Math.round(km * 1000)} m` : `${km < 10 ? km.toFixed(1) : Math.round(km)} km`;
+export const count = (n) => Math.round(n).toLocaleString("en-GB");
+export const number = (v) => v === null || v === undefined ? "–" : Math.abs(v) >= 100 ? v.toFixed(0) : Math.abs(v) >= 1 ? v.toFixed(1) : v.toPrecision(2);
+export const rare = (p) => p === null || p === undefined ? "" : p >= 0.01 ? `about ${Math.max(1, Math.round(p * 100))} in 100` : `about 1 in ${count(roundNice(1 / p))}`;
+const roundNice = (n) => { const power = 10 ** Math.max(0, Math.floor(Math.log10(n)) - 1); return Math.round(n / power) * power; };
+
+export const KINDS = {
+  predictable: ["predictable", "The model was sure what would happen, and something else did."],
+  novel: ["not seen before", "Nothing like it was seen before."],
+  unsure: ["unsure", "Unusual, but the model is unsure what to expect here."],
+  unobserved: ["not fully observed", "Driven by missing data: part of it was not observed."],
+};
+export const kind = (name) => KINDS[name] || [name || "", ""];
+
+export function state(event) {
+  if (event.verdict) return event.verdict.verdict === "confirmed" ? ["✓ confirmed", "confirmed"] : ["○ expected", "expected"];
+  return event.marked_by ? ["◌ like one called expected", "marked"] : null;
+}
+
+export function featureText(feature, value) {
+  if (value === null || value === undefined) return "–";
+  if (feature.display === "clock") return clock(value);
+  if (feature.display === "duration") return duration(value);
+  if (typeof value === "number") return `${number(value)}${feature.unit ? " " + feature.unit : ""}`;
+  return String(value);
+}
