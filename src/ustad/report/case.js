@@ -9,18 +9,16 @@ function caseParts(item, index, chosen, width) {
   const event = chosen !== undefined && chosen >= 0 && chosen < item.events.day.length ? chosen : worstEvent(index);
   item.key = index;
   const wide = width > 900, lineWidth = Math.max(300, Math.floor(wide ? (width - 16) * 1.3 / 2.3 - 36 : width - 28));
-  const side = h("div", { class: "case-side" });
-  side.append(eventPanel(item, event));
-  if (item.places) { const panel = h("section", { class: "panel", "aria-label": "Map" }); drawMap(panel, item, event); side.append(panel); }
-  return [
-    caseHead(item, index),
-    caseChips(item, index, event),
-    h("div", { class: "case-grid" },
-      h("section", { class: "panel", "aria-label": "Timeline" }, h("h2", {}, "When"), h("p", { class: "hint" }, `Local time, ${item.zones.join(", ")}. A row a day; weekends shaded.`), timelineLegend(item), h("div", { style: { "margin-top": "10px" } }, timeline(item, event, lineWidth, choose))),
-      side),
-  ];
+  const when = h("section", { class: "panel", "aria-label": "Timeline" }, h("h2", {}, "When"), h("p", { class: "hint" }, `Local time, ${item.zones.join(", ")}. A row a day; weekends shaded.`), timelineLegend(item), h("div", { style: { "margin-top": "10px" } }, timeline(item, event, lineWidth, choose)));
+  const left = h("div", {}, when), side = h("div", { class: "case-side" }, eventPanel(item, event));
+  if (item.places) {
+    const panel = h("section", { class: "panel", "aria-label": "Map" });
+    drawMap(panel, item, event);
+    (Number(when.querySelector("svg").getAttribute("height")) < 300 ? left : side).append(panel); // under a short timeline
+  }
+  return [caseHead(item, index, event), caseChips(item, index, event), h("div", { class: "case-grid" }, left, side)];
 }
-function caseHead(item, index) {
+function caseHead(item, index, event) {
   const lane = DATA.lanes.find((l) => l.id === item.id), rank = rankOfAgent.get(item.id);
   const alerts = item.events.alert.reduce((a, b) => a + b, 0);
   const link = (to, words, name) => h("a", { class: "button", href: caseLink(to), "aria-label": name }, words);
@@ -28,7 +26,7 @@ function caseHead(item, index) {
   return h("div", {},
     h("div", { class: "case-head" }, h("h1", {}, capital(named(item.id))), h("span", { class: "hint" }, facts.join(" · ")),
       h("div", { class: "move" }, h("a", { class: "button", href: "#" }, "Overview"), index > 0 && link(index - 1, "‹ k", "Previous case"), index + 1 < DATA.cases.length && link(index + 1, "j ›", "Next case"))),
-    lane && lane.reason ? h("p", { class: "sentence" }, lane.reason) : null);
+    lane && lane.reason && lane.reason !== item.events.reason[event] ? h("p", { class: "sentence" }, lane.reason) : null);
 }
 function orderedEvents(item) {
   return item.events.score.map((_, i) => i).sort((a, b) => item.events.alert[b] - item.events.alert[a] || item.events.score[b] - item.events.score[a]);

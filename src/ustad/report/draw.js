@@ -60,7 +60,7 @@ function when(day, minute, length) {
   return `${shortDate(day)}, ${clock(minute)}–${clock(end)}${later ? ` (+${later} d)` : ""}`;
 }
 const named = (id) => (id.toLowerCase().startsWith(DATA.words.entity) ? id : `${DATA.words.entity} ${id}`);
-const capital = (word) => word.charAt(0).toUpperCase() + word.slice(1);
+const capital = (word) => (/^\w*_/.test(word) ? word : word.charAt(0).toUpperCase() + word.slice(1));
 
 const KINDS = {
   predictable: ["▲", "expected otherwise", "The model was sure of something else."],

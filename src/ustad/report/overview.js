@@ -13,7 +13,7 @@ function drawTiles() {
   ];
   clear(byId("tiles")).append(...tiles.map(([value, words]) => h("div", { class: "tile" }, h("b", {}, value), h("span", {}, words))));
   if (SUMMARY.rule) byId("tiles").append(h("div", { class: "tile" }, h("b", { class: "wordy" }, SUMMARY.rule), h("span", {}, "alert rule")));
-  clear(byId("notes")).append(...SUMMARY.notes.map((text) => h("p", { class: "note" }, text)));
+  clear(byId("notes")).append(...(SUMMARY.notes.length ? [h("div", { class: "note" }, SUMMARY.notes.map((text) => h("p", {}, capital(text))))] : []));
 }
 
 // ------------------------------------------------------------------------------------------------- lanes
@@ -116,9 +116,9 @@ function drawFigures() {
     h("table", { class: "plain" },
       h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Method"), levels.map((l) => { const word = l === "events" ? DATA.words.event : DATA.words.entity; return [h("th", { scope: "col" }, `${word} AUROC`), h("th", { scope: "col" }, `${word} AP`)]; }))),
       h("tbody", {}, rows.map((r, i) => h("tr", { class: i ? null : "own" }, h("th", { scope: "row" }, r.method), levels.map((l) => [cell(r[l].auroc, r[l].aurocRange), cell(r[l].ap, r[l].apRange)]))))));
-  if (SUMMARY.groups.length) byId("figures").append(h("h3", {}, "By what was labelled"), h("table", { class: "plain" },
+  if (SUMMARY.groups.length) byId("figures").append(h("details", {}, h("summary", {}, "By what was labelled"), h("table", { class: "plain" },
     h("thead", {}, h("tr", {}, ["Labelled as", "Level", "Count", "AUROC", "AP"].map((t) => h("th", { scope: "col" }, t)))),
-    h("tbody", {}, SUMMARY.groups.map((g) => h("tr", {}, h("th", { scope: "row" }, g.value), h("td", {}, g.level), h("td", {}, count(g.n)), cell(g.auroc), cell(g.ap))))));
+    h("tbody", {}, SUMMARY.groups.map((g) => h("tr", {}, h("th", { scope: "row" }, g.value), h("td", {}, g.level), h("td", {}, count(g.n)), cell(g.auroc), cell(g.ap)))))));
 }
 
 // ------------------------------------------------------------------------------------ scatter, calibration
@@ -128,8 +128,7 @@ function drawScatter() {
   if (!dots) { place.append(h("p", { class: "hint" }, "The scores came without uncertainties (the method has none, or they were switched off).")); return; }
   const W = 620, H = 340, left = 44, right = 12, upper = 14, lower = 40;
   const highest = Math.max(4, Math.ceil(Math.max(...dots.y)));
-  const widest = Math.max(2, Math.ceil(2 * Math.max(...dots.x)) / 2);
-  const x = linear(0, widest, left, W - right), y = linear(0, highest, H - lower, upper);
+  const x = linear(0, 1, left, W - right), y = linear(0, highest, H - lower, upper);
   const rarity = (v) => (v === 0 ? "1" : v < 3 ? `1/${10 ** v}` : `1/10${small(v)}`);
   const line = dots.line === null ? highest * 0.6 : dots.line;
   const svg = s("svg", { viewBox: `0 0 ${W} ${H}`, class: "chart", role: "img", "aria-label": "Uncertainty of the model against surprise of each event" });
@@ -137,11 +136,11 @@ function drawScatter() {
     s("rect", { x: left, y: upper, width: x(dots.border) - left, height: Math.max(0, y(line) - upper), fill: "color-mix(in srgb, var(--score) 9%, transparent)" }),
     s("rect", { x: x(dots.border), y: upper, width: W - right - x(dots.border), height: Math.max(0, y(line) - upper), fill: "color-mix(in srgb, var(--soft) 9%, transparent)" }));
   for (let v = 0; v <= highest; v += highest > 6 ? 2 : 1) svg.append(s("line", { x1: left, x2: W - right, y1: y(v), y2: y(v), stroke: "var(--line)" }), s("text", { x: left - 6, y: y(v) + 4, "text-anchor": "end" }, rarity(v)));
-  for (let v = 0; v <= widest; v++) svg.append(s("text", { x: x(v), y: H - lower + 16, "text-anchor": "middle" }, rarity(v)));
+  for (const v of [0, 0.25, 0.5, 0.75, 1]) svg.append(s("text", { x: x(v), y: H - lower + 16, "text-anchor": v === 0 ? "start" : v === 1 ? "end" : "middle" }, v === 0 ? "surest" : v === 1 ? "least sure" : `${v * 100} %`));
   if (dots.line !== null) svg.append(s("line", { x1: left, x2: W - right, y1: y(line), y2: y(line), stroke: "var(--soft)", "stroke-dasharray": "4 3" }));
   for (let i = 0; i < dots.x.length; i++) if (dots.x[i] !== null) svg.append(scatterDot(dots, i, x(dots.x[i]), y(dots.y[i])));
   svg.append(s("text", { x: left + 8, y: upper + 16, class: "strong" }, "predictable: sure of something else"), s("text", { x: W - right - 8, y: upper + 16, class: "strong", "text-anchor": "end" }, "unsure: nothing to rely on"),
-    s("text", { x: (left + W - right) / 2, y: H - 6, "text-anchor": "middle" }, "uncertainty about what drove the score: share of events at least as uncertain"));
+    s("text", { x: (left + W - right) / 2, y: H - 6, "text-anchor": "middle" }, "uncertainty about what drove the score, rank among all"));
   place.append(h("p", { class: "hint" }, `${count(dots.x.length)} of ${count(dots.of)} ${plurals(DATA.words.event)}: all of the most unusual and a sample of the rest. Up: rarer. Above the dashed line: alerts.`), svg,
     h("div", { class: "legend" }, dots.kinds.filter(Boolean).map((k) => h("span", {}, h("b", { style: { color: k === "novel" ? "var(--c2)" : "var(--score-text)" } }, kindMark(k)[0]), `${k}: ${kindMark(k)[1]}`))));
 }

@@ -185,6 +185,8 @@ def groups(run: dict[str, Any]) -> list[dict[str, Any]]:
     for level in ("events", "agents"):
         found = (run.get("evaluation") or {}).get(level) or {}
         for column, values in (found.get("by") or {}).items():
+            if level == "agents" and column == "role":  # an agent has events of every role
+                continue
             for value, row in values.items():
                 measured = {"auroc": _finite(row.get("auroc")), "ap": _finite(row.get("ap"))}
                 rows.append({"level": level, "by": column, "value": value, "n": row.get("positives"), **measured})

@@ -47,7 +47,7 @@ def write_report(
             raise DataError(f"report: {name} must be 1 or more, got {value}")
     source = run if isinstance(run, ReportInput) else ReportInput.from_directory(run, data)
     content = collect(source, cases, lanes, alerts)
-    content["title"] = title or str(source.run.get("name") or "Unusual events")
+    content["title"] = title or _title(source)
     out = Path(out)
     out.parent.mkdir(parents=True, exist_ok=True)
     temporary = out.with_name(f".{out.name}.part")
@@ -137,6 +137,11 @@ def _of(table: pa.Table | None, entity: str, name: Any) -> Any:
     column = table[entity]
     wanted = np.asarray(column.to_numpy(zero_copy_only=False) == name) if len(column) else np.empty(0, bool)
     return table.filter(pa.array(wanted))
+
+
+def _title(source: ReportInput) -> str:
+    name, word = str(source.run.get("name") or ""), source.schema.event_word
+    return f"{name[:1].upper()}{name[1:]}: unusual {word}s" if name else f"Unusual {word}s"
 
 
 def _facts(run: dict[str, Any]) -> list[list[str]]:

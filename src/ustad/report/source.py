@@ -80,6 +80,7 @@ class ReportInput:
         model = _named(None, run.get("model"), scores)
         if card is None:
             card = (model / "card.md").read_text() if model and (model / "card.md").exists() else ""
+        run.setdefault("name", _name_of(around))
         quality = find_table(around, "quality") if around and around.is_dir() else None
         return cls(
             events=_open(events),
@@ -121,6 +122,12 @@ def _named(given: Path | str | None, said: Any, beside: Path) -> Path | None:
     if not isinstance(said, str) or not said:
         return None
     return next((p for p in (Path(said), beside / said, beside.parent / Path(said).name) if p.exists()), None)
+
+
+def _name_of(directory: Path | None) -> str:
+    """What the data directory calls itself, empty where it does not."""
+    meta = directory / "meta.json" if directory is not None else None
+    return str(json.loads(meta.read_text()).get("name") or "") if meta is not None and meta.is_file() else ""
 
 
 def _companion(directory: Path | None, name: str) -> pa_dataset.Dataset | None:

@@ -52,7 +52,7 @@ function pieces(day, minute, length, rows, draw) {
 function drawStay(svg, item, x, rows, stays, i, chosen, choose) {
   const scored = chosen !== null, alert = scored && stays.alert[i], category = stays.category[i];
   const words = `${when(stays.day[i], stays.minute[i], stays.length[i])}\n${category}${DATA.words.point ? "" : `, ${duration(stays.length[i])}`}${alert ? "\n" + stays.reason[i] : ""}`;
-  const kind = ["stay", alert ? "alerted" : "", i === chosen ? "chosen" : ""].join(" ").trim();
+  const kind = alert ? "stay alerted" : "stay";
   let firstPiece = true;
   pieces(stays.day[i], stays.minute[i], stays.length[i], rows, (y, a, b) => {
     const wide = Math.max(DATA.words.point ? 4 : 1.5, x(b) - x(a) - 0.6);
@@ -61,6 +61,7 @@ function drawStay(svg, item, x, rows, stays, i, chosen, choose) {
     if (scored && alert && firstPiece) Object.assign(attributes, { tabindex: "0", role: "button", "aria-label": `Alert: ${words}` });
     if (scored && alert && firstPiece) attributes.on.keydown = (event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); event.stopPropagation(); choose(i); } };
     svg.append(s("rect", attributes));
+    if (i === chosen) svg.append(s("rect", { class: "chosen", x: x(a) - 1.7, y: y - 0.5, width: wide + 4, height: ROW + 1, rx: 3, fill: "none", "pointer-events": "none" }));
     if (firstPiece && wide > 7 * Math.min(category.length, 4) + 8 && rankOfCategory.get(category) > 0) svg.append(s("text", { class: "abbr", x: x(a) + 4, y: y + ROW - 4, style: { fill: inkOn(category) } }, category.slice(0, Math.max(2, Math.floor((wide - 6) / 5.6)))));
     firstPiece = false;
   });

@@ -59,27 +59,27 @@ class Uncertainty:
 
 
 def doubt(table: pa.Table, rows: np.ndarray) -> np.ndarray | None:
-    """How rare the uncertainty (AU and EU) of what drove each event's score is: −log10 of the share of events that
-    are at least as uncertain about that term, for these rows. None where the run knows no uncertainty."""
+    """How uncertain (AU and EU) the model was about what drove each event's score: the share of events that are
+    surer about that term, for these rows. None where the run knows no uncertainty."""
     names = [n[4:] for n in table.column_names if n.startswith("pct_") and f"eu_{n[4:]}" in table.column_names]
     chosen = table.take(pa.array(rows))
     step = max(1, table.num_rows // SAMPLE)
-    rarity, loud = [], []
+    ranks, loud = [], []
     for name in names:
         total = numbers(table, f"au_{name}") + numbers(table, f"eu_{name}")
         sample = np.sort(total[::step][np.isfinite(total[::step])])
         if not len(sample) or sample[0] == sample[-1]:
             continue
-        above = len(sample) - np.searchsorted(sample, total[rows])
-        rarity.append(np.where(np.isnan(total[rows]), np.nan, -np.log10((above + 1) / (len(sample) + 1))))
+        rank = np.searchsorted(sample, total[rows]) / len(sample)
+        ranks.append(np.where(np.isnan(total[rows]), np.nan, rank))
         loud.append(np.nan_to_num(numbers(chosen, f"pct_{name}"), nan=-1.0))
-    if not rarity:
+    if not ranks:
         return None
-    return np.take_along_axis(np.array(rarity), np.argmax(loud, axis=0)[None], axis=0)[0]
+    return np.take_along_axis(np.array(ranks), np.argmax(loud, axis=0)[None], axis=0)[0]
 
 
 def scatter(scored: Scored, seed: int = 7) -> dict[str, Any] | None:
-    """Dots (rarity of the uncertainty, surprise, kind, alert): every top event, and a sample of the rest."""
+    """Dots (rank of the uncertainty, surprise, kind, alert): every top event, and a sample of the rest."""
     top = scored.ranked[: DOTS // 5]
     rest = scored.ranked[DOTS // 5 :]
     chosen = np.random.default_rng(seed).permutation(len(rest))[: DOTS - len(top)]
@@ -92,7 +92,7 @@ def scatter(scored: Scored, seed: int = 7) -> dict[str, Any] | None:
     kind = np.array([words.index(k) for k in kinds])
     return {
         "kinds": words,
-        "x": rounded(x, 2),
+        "x": rounded(x, 3),
         "y": rounded(scored.surprise[rows], 2),
         "kind": kind.tolist(),
         "alert": scored.alert[rows].astype(int).tolist(),
@@ -103,11 +103,11 @@ def scatter(scored: Scored, seed: int = 7) -> dict[str, Any] | None:
 
 
 def _border(x: np.ndarray, kind: np.ndarray, words: list[str]) -> float:
-    """Where `unsure` best parts from `predictable`; one in twenty where it cannot be told."""
+    """Where `unsure` best parts from `predictable`; the surest 95 % where it cannot be told."""
     if not {"unsure", "predictable"} <= set(words):
-        return 1.3
+        return 0.95
     sure, unsure = x[kind == words.index("predictable")], x[kind == words.index("unsure")]
-    grid = np.linspace(0.1, 2.5, 49)
+    grid = np.linspace(0.5, 0.98, 49)
     wrong = [np.mean(sure > g) + np.mean(unsure <= g) for g in grid]
     return round(float(grid[int(np.argmin(wrong))]), 2)
 
