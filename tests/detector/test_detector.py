@@ -1,0 +1,158 @@
+"""The facade: fit, score, save, load; no labels, no dependence on order; odd data gets a result or a clear line."""
+
+import dataclasses
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from ustad.detector import Detector, choose_device
+from ustad.periods import split_entities, training_periods
+from ustad.tables import TIMESTAMP, DataError
+
+SCORE = "score"
+
+
+def by_id(scores):
+    table = scores.events.sort_by("stay_id")
+    return table["stay_id"].to_numpy(), table[SCORE].to_numpy()
+
+
+def test_the_test_part_is_scored_and_every_score_is_finite(town, fitted):
+    scores = fitted.score(town)
+    split = town.split(fitted.config.split)
+    assert scores.events.num_rows == town.between(split.test_first, split.test_last).num_rows
+    assert np.isfinite(scores.events[SCORE].to_numpy()).all()
+    assert set(scores.agents["agent_id"].to_pylist()) == set(scores.events["agent_id"].to_pylist())
+    p = scores.events["p_value"].to_numpy()
+    assert ((p > 0) & (p <= 1)).all()
+
+
+def test_an_agents_score_is_its_most_unusual_stay(town, fitted):
+    scores = fitted.score(town)
+    highest = scores.events.group_by("agent_id").aggregate([(SCORE, "max")]).sort_by("agent_id")
+    agents = scores.agents.sort_by("agent_id")
+    assert np.allclose(agents[SCORE].to_numpy(), highest["score_max"].to_numpy())
+
+
+def test_labels_change_nothing(town, fitted):
+    without = dataclasses.replace(town, labels=None, agent_labels=None)
+    assert np.array_equal(by_id(fitted.score(town))[1], by_id(fitted.score(without))[1])
+
+
+def test_scores_do_not_depend_on_the_order_of_rows_or_on_other_agents(town, fitted):
+    shuffled = town.events.take(np.random.default_rng(0).permutation(town.events.num_rows))
+    ids, scores = by_id(fitted.score(town))
+    again_ids, again = by_id(fitted.score(dataclasses.replace(town, events=shuffled)))
+    assert np.array_equal(ids, again_ids)
+    assert np.allclose(scores, again, atol=1e-4)
+    some = sorted(set(town.events["agent_id"].to_pylist()))[:3]
+    few_ids, few = by_id(fitted.score(town.only(some)))
+    assert np.allclose(scores[np.isin(ids, few_ids)], few, atol=1e-4)
+
+
+def test_a_saved_model_scores_the_same(town, fitted, model_directory):
+    loaded = Detector.load(model_directory, device="cpu")
+    assert np.allclose(by_id(fitted.score(town))[1], by_id(loaded.score(town))[1], atol=1e-5)
+    assert loaded.config == fitted.config
+    assert "24 entities" in (model_directory / "card.md").read_text()
+
+
+def test_the_same_seed_gives_the_same_scores(town, tiny_config):
+    few = town.only(sorted(set(town.events["agent_id"].to_pylist()))[:8])
+    a, b = (Detector(tiny_config, device="cpu").fit(few).score(few) for _ in range(2))
+    assert np.array_equal(by_id(a)[1], by_id(b)[1])
+    other = Detector(tiny_config.replace({"seed": 8}), device="cpu").fit(few).score(few)
+    assert not np.allclose(by_id(a)[1], by_id(other)[1])
+
+
+def test_a_plain_table_can_be_fitted_and_scored_with_context(town, tiny_config):
+    split = town.split(tiny_config.split)
+    train = town.between(split.train_first, split.test_first - 1)
+    test = town.between(split.test_first, split.test_last)
+    detector = Detector(tiny_config.replace({"model.trips": "none"}), device="cpu").fit(train)
+    scores = detector.score(test, context=train)
+    assert scores.events["stay_id"].to_pylist() == test["stay_id"].to_pylist()
+    alone = detector.score(test)
+    assert (alone.events["history_days"].to_numpy() <= scores.events["history_days"].to_numpy()).all()
+    assert alone.events["history_days"].to_numpy().min() == 0
+
+
+def test_calibration_and_early_stopping_never_share_an_agent(town, tiny_config):
+    validation = training_periods(town, tiny_config).validation
+    stopping, calibration = split_entities(validation, "agent_id")
+    assert stopping.num_rows + calibration.num_rows == validation.num_rows
+    assert not set(stopping["agent_id"].to_pylist()) & set(calibration["agent_id"].to_pylist())
+
+
+def test_trips_can_enter_as_vectors(town, tiny_config):
+    few = town.only(sorted(set(town.events["agent_id"].to_pylist()))[:6])
+    detector = Detector(tiny_config.replace({"model.trips": "embedding", "training.epochs": 1}), device="cpu").fit(few)
+    scores = detector.score(few)
+    assert {"loss_trip_shape", "loss_trip_speed"} <= set(scores.events.column_names)
+    assert "trip_shape" not in scores.events.column_names
+
+
+def test_carrying_on_from_a_model_begins_at_its_weights(town, fitted, tiny_config):
+    once = tiny_config.replace({"training.epochs": 1})
+    later = Detector(once, device="cpu").fit(town, start=fitted)
+    fresh = Detector(once, device="cpu").fit(town)
+    assert later.facts["validation_loss"] < fresh.facts["validation_loss"]
+
+
+def test_one_agent_alone_works(town, tiny_config):
+    one = town.only([town.events["agent_id"][0].as_py()])
+    scores = Detector(tiny_config, device="cpu").fit(one).score(one)
+    assert scores.agents.num_rows == 1
+    assert np.isfinite(scores.events[SCORE].to_numpy()).all()
+
+
+def test_events_that_are_all_the_same_get_finite_scores(tiny_config):
+    day = 86_400_000_000
+    starts = [(19_700 + d) * day + 8 * 3_600_000_000 for d in range(12)] * 4
+    n = len(starts)
+    table = pa.table(
+        {
+            "stay_id": list(range(n)),
+            "agent_id": np.repeat(range(4), 12),
+            "started_at": pa.array(starts, TIMESTAMP),
+            "finished_at": pa.array([s + 3_600_000_000 for s in starts], TIMESTAMP),
+            "lat": [1.0] * n,
+            "lon": [2.0] * n,
+            "poi_category": ["home"] * n,
+            "timezone": ["UTC"] * n,
+        }
+    )
+    scores = Detector(tiny_config, device="cpu").fit(table).score(table)
+    assert np.isfinite(scores.events[SCORE].to_numpy()).all()
+
+
+def test_one_event_or_one_day_is_refused_with_a_reason(town, tiny_config):
+    with pytest.raises(DataError, match="one day"):
+        Detector(tiny_config).fit(town.events.slice(0, 1))
+
+
+def test_what_is_not_fitted_says_so():
+    with pytest.raises(DataError, match="not fitted"):
+        Detector("fast").score(pa.table({"a": [1]}))
+
+
+def test_unknown_devices_are_refused():
+    with pytest.raises(DataError, match="not one of"):
+        choose_device("tpu")
+
+
+def test_agents_never_seen_in_training_are_scored_too(town, tiny_config):
+    agents = sorted(set(town.events["agent_id"].to_pylist()))
+    detector = Detector(tiny_config, device="cpu").fit(town.only(agents[:16]))
+    scores = detector.score(town.only(agents[16:]))
+    assert set(scores.agents["agent_id"].to_pylist()) <= set(agents[16:])
+    assert np.isfinite(scores.events[SCORE].to_numpy()).all()
+
+
+def test_reasons_are_given_for_alerts_and_for_each_agents_worst_stay(town, fitted):
+    scores = fitted.score(town)
+    flagged = scores.events.filter(scores.events["alert"])
+    assert pc.all(pc.is_valid(flagged["reason"])).as_py() in (True, None)
+    assert pc.all(pc.is_valid(scores.agents["reason"])).as_py()
