@@ -219,6 +219,19 @@ def test_from_directories_equals_from_tables(tmp_path, run, page):
     assert "<li>one</li>" in out.read_text()
 
 
+def test_a_file_of_stays_gives_the_history_and_missing_data_is_said(tmp_path, run):
+    events, agents, data, facts = run
+    write_table(data.events, tmp_path / "stays.parquet")
+    Scores(events, agents, {**facts, "data": str(tmp_path / "stays.parquet")}).save(tmp_path / "scores")
+    content = Parsed(write_report(tmp_path / "scores", tmp_path / "r.html").read_text()).content
+    assert len(content["cases"][0]["before"]["day"]) == 14 * 4
+    assert content["summary"]["notes"] == []
+    (tmp_path / "stays.parquet").unlink()
+    content = Parsed(write_report(tmp_path / "scores", tmp_path / "r.html").read_text()).content
+    assert content["cases"][0]["before"] is None
+    assert "scored period only" in content["summary"]["notes"][0]
+
+
 def test_the_same_run_gives_the_same_file(tmp_path, run):
     events, agents, data, facts = run
     source = ReportInput.from_tables(events, agents, {**facts, "created": "2024-03-01"}, data)

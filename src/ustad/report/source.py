@@ -19,6 +19,8 @@ from ustad.dataset import Dataset
 from ustad.schema import EventSchema, mobility_schema
 from ustad.tables import DataError, as_table, find_table, read_table
 
+#: Field of the input → table of the data directory.
+COMPANIONS = {"history": "stays", "trips": "trips", "gaps": "gaps"}
 IDENTIFYING = ("score", "p_value", "alert", "kind")
 
 
@@ -76,22 +78,34 @@ class ReportInput:
             raise DataError(f"{scores}: holds no events.parquet; the report needs event scores")
         run = json.loads((scores / "run.json").read_text())
         agents = find_table(scores, "agents")
-        around = _named(data, run.get("data"), scores)
-        model = _named(None, run.get("model"), scores)
+        around, model = _named(data, run.get("data"), scores), _named(None, run.get("model"), scores)
         if card is None:
             card = (model / "card.md").read_text() if model and (model / "card.md").exists() else ""
-        run.setdefault("name", _name_of(around))
-        quality = find_table(around, "quality") if around and around.is_dir() else None
+        tables, notes = _around(around, run)
+        run["name"] = run.get("name") or _name_of(around)
+        run["warnings"] = [*(run.get("warnings") or []), *notes]
         return cls(
-            events=_open(events),
-            agents=None if agents is None else read_table(agents),
-            run=run,
-            history=_companion(around, "stays"),
-            trips=_companion(around, "trips"),
-            gaps=_companion(around, "gaps"),
-            quality=None if quality is None else read_table(quality),
-            card=card,
+            events=_open(events), agents=None if agents is None else read_table(agents), run=run, card=card, **tables
         )
+
+
+def _around(path: Path | None, run: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """History, trips, gaps and quality of the data that was scored, and what a reader should know about them."""
+    if path is None:
+        return {}, ["The data that was scored was not found, so cases show the scored period only."]
+    if path.is_dir() and find_table(path, "stays") is not None:
+        found = {key: find_table(path, name) for key, name in COMPANIONS.items()}
+        quality = find_table(path, "quality")
+        tables: dict[str, Any] = {key: _open(where) for key, where in found.items() if where is not None}
+        return {**tables, "quality": None if quality is None else read_table(quality)}, []
+    from ustad.mobility.readers import open_data
+
+    schema = EventSchema.from_dict(run["schema"]) if run.get("schema") else None
+    try:
+        data = open_data(path, schema=schema, timezone=run.get("timezone"), on_error="skip")
+    except DataError as error:
+        return {}, [f"The data that was scored could not be opened, so cases show the scored period only ({error})."]
+    return {"history": pa_dataset.dataset(data.events), "quality": data.quality}, []
 
 
 def rows_of(
@@ -128,15 +142,6 @@ def _name_of(directory: Path | None) -> str:
     """What the data directory calls itself, empty where it does not."""
     meta = directory / "meta.json" if directory is not None else None
     return str(json.loads(meta.read_text()).get("name") or "") if meta is not None and meta.is_file() else ""
-
-
-def _companion(directory: Path | None, name: str) -> pa_dataset.Dataset | None:
-    if directory is None:
-        return None
-    if directory.is_file():
-        return _open(directory) if name == "stays" and directory.suffix in {".parquet", ".pq"} else None
-    path = find_table(directory, name)
-    return None if path is None else _open(path)
 
 
 def _open(path: Path) -> pa_dataset.Dataset:
