@@ -321,6 +321,8 @@ def _vector(events: pa.Table, feature: Feature) -> np.ndarray:
     column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if isinstance(column, pa.ChunkedArray):
         column = pa.concat_arrays(column.chunks)
+    if pa.types.is_null(column.type):  # a table of rows that all lack it
+        return np.full((len(column), feature.size), np.nan)
     present = ~pc.is_null(column).to_numpy(zero_copy_only=False)
     lengths = pc.fill_null(pc.list_value_length(column), feature.size).to_numpy(zero_copy_only=False)
     if (lengths != feature.size).any():
