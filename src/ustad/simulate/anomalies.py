@@ -202,7 +202,7 @@ def _odd_hour(
     """An own place in the middle of the night."""
     past = normal.place[(normal.place != home) & (normal.arrival < window[0])]
     past = past if len(past) else normal.place[normal.place != home]
-    if not len(past):
+    if not len(past) or window[1] - window[0] < 2 * DAY:
         return None
     place, second = int(rng.choice(np.unique(past))), int(rng.uniform(-1.0, 4.0) * 3600)
     length = int(rng.uniform(0.7, 2.5) * 3600)

@@ -87,6 +87,11 @@ def simulate_tables(
 ) -> Dataset:
     """The same data set in memory, without fixes."""
     simulation = _prepare(preset, agents, seed, days, variant, dirty, anomalous_share, None, None)
+    return in_memory(simulation, variant, paths, dirty)
+
+
+def in_memory(simulation: Simulation, variant: str = "standard", paths: bool = False, dirty: float = 0.0) -> Dataset:
+    """The data set of a simulation that was prepared already."""
     part = make_part(simulation, 0, simulation.agents, paths)
     return Dataset(
         events=part.stays,
