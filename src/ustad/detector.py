@@ -113,9 +113,12 @@ class Detector:
         )
 
     def _prepare(self, events: pa.Table, trips: pa.Table | None) -> pa.Table:
-        """Events with the vector columns of the trips that led to them."""
-        if self.config.model.trips == "none" or trips is None:
+        """Events with the vector columns of the trips that led to them, null where there was none."""
+        if self.config.model.trips == "none":
             return events
+        if trips is None:
+            progress.say("the data has no trips; what the model expects of them is left out of the scores")
+            return _without_trips(events)
         arrays = trip_arrays(trips_to(trips, events))
         if self.config.model.trips == "summary":
             vectors = {"trip_summary": arrays.summary}
@@ -269,6 +272,12 @@ class Detector:
             "device": str(self.device),
             "versions": {"ustad": ustad.__version__, "torch": torch.__version__, "python": platform.python_version()},
         }
+
+
+def _without_trips(events: pa.Table) -> pa.Table:
+    for name in TRIP_COLUMNS:
+        events = events.append_column(name, pa.nulls(events.num_rows, pa.list_(pa.float32())))
+    return events
 
 
 def choose_device(name: str) -> torch.device:

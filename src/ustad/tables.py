@@ -17,7 +17,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
-import pyarrow.dataset as pa_dataset
 import pyarrow.parquet as pq
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
@@ -114,6 +113,8 @@ def read_table(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
             parts = sorted(path.glob("*.parquet"))
             if not parts:
                 raise DataError(f"{path}: the directory holds no .parquet files")
+            import pyarrow.dataset as pa_dataset  # here, because it imports pandas where there is one
+
             return pa_dataset.dataset([str(p) for p in parts], format="parquet").to_table(columns=columns)
         if path.suffix in {".parquet", ".pq"}:
             return pq.read_table(path, columns=columns)

@@ -1,0 +1,5 @@
+"""`python -m ustad`."""
+
+from ustad.cli import main
+
+main()
