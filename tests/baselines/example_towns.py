@@ -50,7 +50,7 @@ def town(agents: int = 20, days: int = 8, seed: int = 0, first_day: int = 0) -> 
     return stays(*zip(*rows, strict=True), first_id=first_day * 100_000)
 
 
-def changed(table: pa.Table, row: int, **values: float | str) -> pa.Table:
+def changed(table: pa.Table, row: int, **values: object) -> pa.Table:
     """The table with some values of one row replaced."""
     for name, value in values.items():
         column = table[name].to_pylist()
