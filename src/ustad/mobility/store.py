@@ -81,7 +81,7 @@ class MemoryStore:
         self._parts = []
         identifiers, codes, inaccurate = _in_order(agents, fixes.agent)
         order, offsets, disorder = order_fixes(codes, fixes.time, len(identifiers))
-        in_place = bool((order[1:] > order[:-1]).all())  # a common case that needs no copy
+        in_place = _is_identity(order)
         first = 0
         while first < len(identifiers):
             last = max(first + 1, int(np.searchsorted(offsets, offsets[first] + size, side="right")) - 1)
@@ -102,7 +102,7 @@ class DiskStore:
     def add(self, fixes: Fixes) -> None:
         rows = np.empty(len(fixes), ROW)
         rows["agent"], rows["time"], rows["lat"], rows["lon"] = fixes.agent, fixes.time, fixes.lat, fixes.lon
-        bucket = fixes.agent % len(self._paths)
+        bucket = (fixes.agent % len(self._paths)).astype(np.uint16)  # small integers are sorted by radix
         order = np.argsort(bucket, kind="stable")
         edges = bounds(bucket[order], len(self._paths))
         rows = rows[order]
@@ -129,7 +129,9 @@ def _partition(identifiers: pa.Array, fixes: Fixes, inaccurate: np.ndarray) -> P
     rank, values = agent_codes(identifiers)
     codes = rank[fixes.agent]
     order, _, disorder = order_fixes(codes, fixes.time, len(rank))
-    ordered = Fixes(codes[order], fixes.time[order], fixes.lat[order], fixes.lon[order])
+    ordered = Fixes(codes, fixes.time, fixes.lat, fixes.lon)
+    if not _is_identity(order):
+        ordered = ordered.take(order)
     back = np.argsort(rank)
     return Partition(pa.array(values.tolist(), identifiers.type), ordered, disorder, inaccurate[back])
 
@@ -139,6 +141,11 @@ def _in_order(agents: AgentNumbers, numbers: np.ndarray) -> tuple[pa.Array, np.n
     identifiers = agents.identifiers()
     rank, values = agent_codes(identifiers)
     return pa.array(values.tolist(), identifiers.type), rank[numbers], agents.inaccurate[np.argsort(rank)]
+
+
+def _is_identity(order: np.ndarray) -> bool:
+    """Whether fixes came in order already: a common case that needs no copy."""
+    return bool((order[1:] > order[:-1]).all())
 
 
 def _concatenate(parts: list[Fixes]) -> Fixes:
