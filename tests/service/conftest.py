@@ -45,7 +45,7 @@ class PlainScorer:
         for agent in agents:
             self.held.pop(agent, None)
 
-    def score(self, events: pa.Table) -> pa.Table:
+    def score(self, events: pa.Table) -> tuple[pa.Table, list[dict[str, Any]]]:
         self.fail(events)
         self.batches.append(events.num_rows)
         zones = pa.array([z or "UTC" for z in events["timezone"].to_pylist()])
@@ -64,9 +64,7 @@ class PlainScorer:
             "kind": np.where(hours >= 6, "novel", "predictable"),
             "reason": [f"stayed {h:.0f} hours; expected about one" for h in hours],
         }  # fmt: skip
-        for name, values in more.items():
-            events = events.append_column(name, pa.array(values))
-        return events
+        return events, pa.table({name: pa.array(values) for name, values in more.items()}).to_pylist()
 
     def locate(self, stays: pa.Table, trips: pa.Table) -> pa.Table:
         wanted = event_table([], Layout.of(self.schema)).schema

@@ -21,7 +21,7 @@ def serve(
     host: Annotated[str, typer.Option("--host", help="Beyond loopback only with a key.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", help="Where to listen.")] = 8350,
     keep: Annotated[str | None, typer.Option("--keep", help="Delete events older than this: 90d, 12w, 36h.")] = None,
-    alerts_per_day: Annotated[float, typer.Option("--alerts-per-day", help="Live: about this many alerts a day.")] = 20,
+    alerts_per_day: Annotated[float, typer.Option("--alerts-per-day", help="Live: about this many alerts a day.")] = 0,
     tiles: Annotated[str, typer.Option("--tiles", help="URL of raster map tiles with {z}/{x}/{y}.")] = "",
     pois: Annotated[Path | None, typer.Option("--pois", help="POIs that name the places of live fixes.")] = None,
     timezone: Annotated[str | None, typer.Option("--timezone", help="The zone of stays that carry none.")] = None,

@@ -60,7 +60,9 @@ def _features(schema: EventSchema, row: Any, content: dict[str, Any]) -> list[di
     for feature in schema.features:
         parts = [terms[t.name] for t in feature.terms() if t.name in terms]
         if parts:
-            made.append({**_feature(feature, parts, content), "observed": _observed(feature, row, content)})
+            seen = parts[0].get("observed") if feature.kind != "place" else None
+            observed = seen if seen is not None else _observed(feature, row, content)
+            made.append({**_feature(feature, parts, content), "observed": observed})
     total = sum(f["surprise"] for f in made if f["scored"]) or 1.0
     for f in made:
         f["share"] = f["surprise"] / total if f["scored"] else 0.0

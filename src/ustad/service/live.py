@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Any
 
@@ -23,7 +23,7 @@ from ustad.mobility.columns import Reading
 from ustad.mobility.places import PoiIndex, join_pois, read_pois
 from ustad.mobility.timezones import with_timezone
 from ustad.schema import EventSchema
-from ustad.scoring.alerts import AlertRule
+from ustad.scoring.alerts import DEFAULT_P_VALUE, AlertRule
 from ustad.scoring.live import LiveScorer
 from ustad.scoring.model import ScoringModel
 from ustad.scoring.score import score_events
@@ -91,12 +91,12 @@ class ModelScorer:
             self._in_live.discard(agent)
 
     # ----------------------------------------------------------------------------------------- scoring
-    def score(self, events: pa.Table) -> pa.Table:
-        """Rows of the score table of the same events, in the same order."""
+    def score(self, events: pa.Table) -> tuple[pa.Table, Sequence[Mapping[str, Any]]]:
+        """The events with a zone for each, and the columns of scores for each, in the same order."""
         events = self._complete(events)
         scored = self._one_by_one(events) if events.num_rows <= ONE_BY_ONE else self._together(events)
         self._hold(events)
-        return scored
+        return events, scored
 
     def _complete(self, events: pa.Table) -> pa.Table:
         """Events with a zone for each, where the schema has them by row."""
@@ -108,7 +108,7 @@ class ModelScorer:
         filled = pc.fill_null(events[zone], self._zone or "UTC")
         return events.set_column(events.column_names.index(zone), zone, filled)
 
-    def _one_by_one(self, events: pa.Table) -> pa.Table:
+    def _one_by_one(self, events: pa.Table) -> list[dict[str, Any]]:
         rows = []
         for row in events.to_pylist():
             agent = row[self.schema.entity]
@@ -117,9 +117,9 @@ class ModelScorer:
                     self._live.warm(self._recent[agent])
                 self._in_live.add(agent)
             rows.append(self._live.update(row))
-        return _with_types(pa.Table.from_pylist(rows), events)
+        return [{name: value for name, value in row.items() if name not in events.column_names} for row in rows]
 
-    def _together(self, events: pa.Table) -> pa.Table:
+    def _together(self, events: pa.Table) -> list[dict[str, Any]]:
         agents = pc.unique(events[self.schema.entity]).to_pylist()
         for agent in agents:
             self._leave_live(agent)
@@ -127,7 +127,7 @@ class ModelScorer:
         rule = AlertRule("p_value", self._p_value)
         before = context if context.num_rows else None
         scored, _ = score_events(self._model, events, before, device=self._detector.device, rule=rule)
-        return scored
+        return scored.drop_columns(events.column_names).to_pylist()
 
     # -------------------------------------------------------------------------------------- extraction
     def locate(self, stays: pa.Table, trips: pa.Table) -> pa.Table:
@@ -162,11 +162,13 @@ def causal(model: ScoringModel) -> ScoringModel:
 
 def alert_share(facts: dict[str, Any], alerts_per_day: float) -> float:
     """The p-value that gives about so many alerts a day, if as many events come a day as in training."""
+    if not alerts_per_day:
+        return DEFAULT_P_VALUE
     try:
         days = (date.fromisoformat(facts["last_day"]) - date.fromisoformat(facts["first_day"])).days + 1
         share = alerts_per_day * days / facts["events"]
     except (KeyError, ValueError, ZeroDivisionError):
-        share = 0.001
+        share = DEFAULT_P_VALUE
     return min(max(share, RAREST), 0.5)
 
 
@@ -174,12 +176,3 @@ def only_zone(facts: dict[str, Any]) -> str | None:
     """The zone of the training data, where it had one only."""
     zones = facts.get("timezones") or []
     return zones[0] if len(zones) == 1 else None
-
-
-def _with_types(scored: pa.Table, events: pa.Table) -> pa.Table:
-    """Columns made of single values back in the types of the events they came from."""
-    for name in events.column_names:
-        if name in scored.column_names and scored[name].type != events[name].type:
-            position = scored.column_names.index(name)
-            scored = scored.set_column(position, name, events[name])
-    return scored

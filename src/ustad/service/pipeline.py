@@ -6,7 +6,7 @@ changes is one transaction; when it fails, what is in memory goes back to what t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -19,7 +19,7 @@ from ustad.service.errors import InvalidError, OutOfOrderError, ServiceError
 from ustad.service.extraction import Extraction
 from ustad.service.ledger import add_events
 from ustad.service.movements import gap_rows, trip_rows
-from ustad.service.store import Store, chunks, insert_new
+from ustad.service.store import Row, Store, chunks, insert_new
 from ustad.service.translate import Layout, event_table, keys_of, store_rows
 from ustad.tables import DataError
 
@@ -35,8 +35,8 @@ class Scorer(Protocol):
     def remember(self, agents: Sequence[str], context: pa.Table) -> None:
         """Take over the recent events of these agents, read from the store."""
 
-    def score(self, events: pa.Table) -> pa.Table:
-        """Score rows of the same events, in the same order."""
+    def score(self, events: pa.Table) -> tuple[pa.Table, Sequence[Mapping[str, Any]]]:
+        """The events with a zone for each, and the columns of scores for each, in the same order."""
 
     def forget(self, agents: Sequence[str]) -> None:
         """Drop what it holds of these agents."""
@@ -101,8 +101,8 @@ class Pipeline:
             if table.num_rows:
                 tables.append((number, table))
         new = self._new_events(jobs, tables, wanted)
-        scores = self._score(new)
-        alerts = self._write(scores, found)
+        rows, details = self._score(new)
+        alerts = self._write(rows, details, found)
         self._answer(jobs, wanted, set(keys_of(new, self.layout.schema)) if new is not None else set())
         return alerts
 
@@ -182,19 +182,20 @@ class Pipeline:
             ended[agent] = max(end, ended.get(agent, end))
 
     # -------------------------------------------------------------------------------------- going through
-    def _score(self, new: pa.Table | None) -> pa.Table | None:
+    def _score(self, new: pa.Table | None) -> tuple[list[Row], dict[int, str]]:
+        """Rows for the store with their details."""
         if new is None:
-            return None
+            return [], {}
         agents = [str(a) for a in new[self.layout.schema.entity].unique().to_pylist()]
         absent = self.scorer.missing(agents)
         if absent:
             with self.store.reading() as connection:
                 rows = [row for part in chunks(absent) for row in queries.recent_events(connection, part)]
             self.scorer.remember(absent, event_table(rows, self.layout))
-        return self.scorer.score(new)
+        complete, scored = self.scorer.score(new)
+        return store_rows(complete, self.layout, scored)
 
-    def _write(self, scores: pa.Table | None, found: _Found) -> list[int]:
-        rows, details = store_rows(scores, self.layout) if scores is not None else ([], {})
+    def _write(self, rows: list[Row], details: dict[int, str], found: _Found) -> list[int]:
         if not rows and not found.fixes:
             return []
         with self.store.writing() as connection:

@@ -8,22 +8,24 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ustad.dataset import event_days, zone_of
 from ustad.schema import EventSchema
+from ustad.service import records
 from ustad.service.store import Row
 from ustad.tables import TIMESTAMP, event_keys
 
-PARTS = ("expected", "loss", "error", "au", "eu", "pct", "spread")
+PARTS = ("expected", "observed", "loss", "error", "au", "eu", "pct", "spread")
 #: Columns of the score table that belong to the event as a whole.
 WHOLE = ("knn", "pct_knn", "history_days", "expected_lat", "expected_lon")
+_TEXTS = ("event_id", "poi_id", "category")
+_SCORES = ("score", "p_value", "kind", "reason")
+_COLUMNS = tuple(c.name for c in records.events.columns if c.name not in ("verdict", "marked_by"))
 
 
 @dataclass(frozen=True)
@@ -62,9 +64,33 @@ def keys_of(events: pa.Table, schema: EventSchema) -> list[int]:
     return event_keys(events[schema.entity], events[schema.time]).tolist()
 
 
-def store_rows(events: pa.Table, layout: Layout) -> tuple[list[Row], dict[int, str]]:
-    """Rows for the store and, by key, details as JSON. Works with and without the columns of scores."""
-    schema, names = layout.schema, events.column_names
+def store_rows(
+    events: pa.Table, layout: Layout, scored: Sequence[Mapping[str, Any]] | None = None
+) -> tuple[list[Row], dict[int, str]]:
+    """Rows for the store and, by key, details as JSON.
+
+    `scored` holds the columns of scores for each event; without it they are looked for in `events` itself.
+    """
+    schema, own = layout.schema, set(events.column_names)
+    found = events.drop_columns([n for n in (schema.time, schema.end) if n]).to_pylist()
+    values: Sequence[Mapping[str, Any]] = [{**e, **s} for e, s in zip(found, scored, strict=True)] if scored else found
+    parts = _parts_of({*own, *(scored[0] if scored else ())}, schema)
+    rows, details = [], {}
+    for value, fixed in zip(values, _fixed(events, schema), strict=True):
+        row = {**fixed, "term": _driver(value, parts), "alert": bool(value.get("alert"))}
+        for ours, theirs in layout.columns.items():
+            row[ours] = _finite(value.get(theirs))
+        for name in _TEXTS:
+            row[name] = None if row.get(name) is None else str(row[name])
+        for name in _SCORES:
+            row[name] = _finite(value.get(name))
+        rows.append({name: row.get(name) for name in _COLUMNS})
+        details[row["key"]] = _detail(value, parts, layout)
+    return rows, details
+
+
+def _fixed(events: pa.Table, schema: EventSchema) -> Iterator[Row]:
+    """What follows from an event's agent, times and zone."""
     zones = zone_of(events, schema)
     finished = events[schema.end] if schema.end else events[schema.time]
     columns: dict[str, list[Any]] = {
@@ -74,43 +100,32 @@ def store_rows(events: pa.Table, layout: Layout) -> tuple[list[Row], dict[int, s
         "finished_at": finished.cast(pa.int64()).to_pylist(),
         "day": event_days(events, schema).tolist(),
         "timezone": [zones] * events.num_rows if isinstance(zones, str) else zones.to_pylist(),
-        "term": _drivers(events),
-        "alert": pc.fill_null(events["alert"], False).to_pylist() if "alert" in names else [False] * events.num_rows,
     }
-    for ours, theirs in {**layout.columns, **{n: n for n in ("score", "p_value", "kind", "reason")}}.items():
-        columns[ours] = events[theirs].to_pylist() if theirs in names else [None] * events.num_rows
-    for ours in ("event_id", "poi_id", "category"):
-        columns[ours] = [None if v is None else str(v) for v in columns.get(ours, [None] * events.num_rows)]
-    for ours in ("lat", "lon", "score", "p_value", "start_gap_s", "end_gap_s"):
-        columns[ours] = [_finite(v) for v in columns.get(ours, [None] * events.num_rows)]
-    rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
-    return rows, dict(zip(columns["key"], _details(events, layout), strict=True))
+    for values in zip(*columns.values(), strict=True):
+        yield dict(zip(columns, values, strict=True))
 
 
-def _drivers(events: pa.Table) -> list[str | None]:
-    """The term with the highest percentile of each event."""
-    names = [n for n in events.column_names if n.startswith("pct_")]
-    if not names:
-        return [None] * events.num_rows
-    values = np.stack([np.nan_to_num(events[n].cast(pa.float64()).to_numpy(), nan=-1.0) for n in names], axis=1)
-    return [names[i].removeprefix("pct_") for i in values.argmax(axis=1)]
+def _parts_of(names: set[str], schema: EventSchema) -> dict[str, list[str]]:
+    """Which parts the score table has of each term; the expected value of a vector says nobody anything."""
+    parts = {t.name: [p for p in PARTS if f"{p}_{t.name}" in names] for t in schema.terms()}
+    vectors = {t.name for t in schema.terms() if t.kind == "vector"}
+    return {t: [p for p in found if p != "expected" or t not in vectors] for t, found in parts.items() if found}
 
 
-def _details(events: pa.Table, layout: Layout) -> Iterable[str]:
-    names = set(events.column_names)
-    terms = {
-        term.name: [p for p in PARTS if f"{p}_{term.name}" in names and not (p == "expected" and term.kind == "vector")]
-        for term in layout.schema.terms()
+def _driver(value: Mapping[str, Any], parts: dict[str, list[str]]) -> str | None:
+    """The term with the highest percentile; `knn` where that is the distance to known events."""
+    shares = [(value.get(f"pct_{term}"), term) for term in (*parts, "knn")]
+    known = [(share, term) for share, term in shares if share is not None and share == share]
+    return max(known, key=lambda pair: pair[0])[1] if known else None
+
+
+def _detail(value: Mapping[str, Any], parts: dict[str, list[str]], layout: Layout) -> str:
+    content = {
+        "terms": {t: {p: _finite(value.get(f"{p}_{t}")) for p in found} for t, found in parts.items()},
+        "given": {n: _plain(value[n]) for n in layout.given if n in value},
+        **{n: _finite(value[n]) for n in WHOLE if n in value},
     }
-    wanted = [f"{p}_{t}" for t, parts in terms.items() for p in parts]
-    wanted += [n for n in WHOLE if n in names] + [n for n in layout.given if n in names]
-    for row in events.select(wanted).to_pylist():
-        content = {
-            "terms": {t: {p: _finite(row[f"{p}_{t}"]) for p in parts} for t, parts in terms.items() if parts},
-            "given": {n: _plain(row[n]) for n in layout.given if n in row},
-            **{n: _finite(row[n]) for n in WHOLE if n in row},
-        }
-        yield json.dumps(content, separators=(",", ":"), ensure_ascii=False)
+    return json.dumps(content, separators=(",", ":"), ensure_ascii=False)
 
 
 def event_table(rows: Sequence[Mapping[str, Any]], layout: Layout) -> pa.Table:
