@@ -172,6 +172,22 @@ def test_debug_shows_where_it_failed(tmp_path):
     assert "Traceback" in done.stderr
 
 
+@pytest.mark.parametrize("method", ["visit-rate", "ibat"])
+def test_other_methods_train_score_and_evaluate_the_same_way(capsys, town_directory, tmp_path, method):
+    model, scores = tmp_path / "model", tmp_path / "scores"
+    assert run(capsys, "train", town_directory, "--method", method, "--out", model)[0] == 0
+    assert run(capsys, "score", model, town_directory, "--out", scores)[0] == 0
+    code, out, err = run(capsys, "evaluate", scores, "--json")
+    assert code == 0, err
+    assert "agents" in json.loads(out)[method]
+
+
+def test_unknown_methods_are_refused_with_a_suggestion(capsys, town_directory, tmp_path):
+    code, _, err = run(capsys, "train", town_directory, "--method", "visit-rat", "--out", tmp_path / "m")
+    assert code == 1
+    assert "visit-rate" in err
+
+
 def test_methods_lists_what_each_can_do(capsys):
     code, out, _ = run(capsys, "methods", "--json")
     assert code == 0

@@ -72,7 +72,7 @@ def evaluate_scores(scores: Any, labels: Path | None, baselines: bool) -> dict[s
         )
     methods = {scores.run.get("method", "ustad"): scores}
     if baselines and data is not None:
-        methods |= trivial_scores(data, scores)
+        methods = {**methods, **trivial_scores(data, scores), **methods}
     return {name: figures_of(s.events, s.agents, by_event, by_agent) for name, s in methods.items()}
 
 
@@ -84,21 +84,15 @@ def with_figures(run: dict[str, Any], figures: dict[str, Any]) -> dict[str, Any]
 
 def trivial_scores(data: Any, scores: Any) -> dict[str, Any]:
     """Random and visit rate on exactly the events that were scored."""
-    import pyarrow.compute as pc
-
     from ustad.baselines.protocol import make
 
-    entity, time = data.schema.entity, data.schema.time
-    known = data.events.filter(pc.is_in(data.events["stay_id"], scores.events["stay_id"]))
-    first = pc.min(known[time])
-    before = data.events.filter(pc.less(data.events[time], first))
-    before = before.filter(pc.invert(pc.is_in(before["stay_id"], known["stay_id"])))
-    made = {}
-    for name in ("random", "visit-rate"):
-        detector = make(name, seed=int(scores.run.get("seed", 7)))
-        detector.fit(before)
-        made[name] = detector.score(known.sort_by([(entity, "ascending"), (time, "ascending")]), context=before)
-    return made
+    first, last = scores.run["first_day"], scores.run["last_day"]
+    known, before = data.between(first, last), data.between(-(2**31), first - 1)
+    if before.num_rows == 0:
+        return {}
+    seed = int(scores.run.get("seed", 7))
+    detectors = {name: make(name, data.schema, seed).fit(before) for name in ("random", "visit-rate")}
+    return {name: detector.score(known, context=before) for name, detector in detectors.items()}
 
 
 def figures_table(figures: dict[str, Any]) -> Table:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -33,31 +33,55 @@ def score(
 
     Example: `ustad score runs/demo/model runs/demo/data --alerts-per-day 5 --out runs/demo/scores`
     """
-    from ustad.detector import Detector
+    from ustad.baselines.storage import is_baseline
     from ustad.mobility.readers import open_data
     from ustad.schema import EventSchema
     from ustad.scoring.alerts import AlertRule
-    from ustad.scoring.export import write_alerts_csv, write_alerts_geojson
 
     rule = AlertRule.choose(alerts_per_day, fdr, top)
     described = EventSchema.from_yaml(schema) if schema else None
     dataset = open_data(data, schema=described, timezone=timezone, on_error=on_error)
-    detector = Detector.load(model, device=device)
-    scores = detector.score(dataset, rule=rule, everything=everything)
+    scorer = _baseline_scores if is_baseline(model) else _detector_scores
+    scores = scorer(model, dataset, device, rule, everything, out_)
     scores.run.update({"model": str(model.resolve()), "data": str(data.resolve())})
     scores.save(out_)
-    write_alerts_csv(scores.events, out_ / "alerts.csv")
-    if any(f.kind == "place" for f in detector.schema.features):
-        write_alerts_geojson(scores.events, detector.schema, out_ / "alerts.geojson")
-    facts = {k: scores.run[k] for k in ("alerts", "threshold", "warnings")}
-    facts |= {"events": scores.events.num_rows, "agents": scores.agents.num_rows, "out": str(out_)}
+    facts = {k: scores.run.get(k) for k in ("alerts", "threshold", "warnings")}
+    facts |= {"events": _rows(scores.events), "agents": _rows(scores.agents), "out": str(out_)}
     if json:
         print_json(facts)
         return
-    words = detector.schema
+    words = dataset.schema
+    found = f", {facts['alerts']:,} alerts (alerts.csv)" if facts["alerts"] is not None else ""
     out.print(
-        f"{facts['events']:,} {words.event_word}s of {facts['agents']:,} {words.entity_word}s, "
-        f"{facts['alerts']:,} alerts: {out_} (alerts.csv to read on)",
+        f"{facts['events']:,} {words.event_word}s, {facts['agents']:,} {words.entity_word}s{found}: {out_}",
         highlight=False,
     )
     out.print(f"next:  ustad report {out_} --out report.html   or   ustad evaluate {out_}", highlight=False)
+
+
+def _detector_scores(model: Path, data: Any, device: str, rule: Any, everything: bool, place: Path) -> Any:
+    from ustad.detector import Detector
+    from ustad.scoring.export import write_alerts_csv, write_alerts_geojson
+
+    detector = Detector.load(model, device=device)
+    scores = detector.score(data, rule=rule, everything=everything)
+    write_alerts_csv(scores.events, place / "alerts.csv")
+    if any(f.kind == "place" for f in detector.schema.features):
+        write_alerts_geojson(scores.events, detector.schema, place / "alerts.geojson")
+    return scores
+
+
+def _baseline_scores(model: Path, data: Any, device: str, rule: Any, everything: bool, place: Path) -> Any:
+    """Scores alone: the other methods have no uncertainty, no p-values and no reasons."""
+    from ustad.baselines.storage import load
+    from ustad.config import SplitConfig
+
+    split = data.split(SplitConfig())
+    scores = load(model, device).score(data.events if everything else data)
+    first = split.train_first if everything else split.test_first
+    scores.run.update({"first_day": first, "last_day": split.test_last, "schema": data.schema.to_dict()})
+    return scores
+
+
+def _rows(table: Any) -> int:
+    return 0 if table is None else int(table.num_rows)

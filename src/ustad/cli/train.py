@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -49,21 +49,31 @@ def train(
     from ustad.mobility.readers import open_data
     from ustad.schema import EventSchema
 
-    if method != "ustad":
-        raise typer.BadParameter(f"'{method}' needs no training; see `ustad methods`", param_hint="--method")
     settings = resolve_config(preset, config, set_, seed)
-    dataset = open_data(
-        data, schema=EventSchema.from_yaml(schema) if schema else None, timezone=timezone, on_error=on_error
-    )
-    start = Detector.load(base, device=device) if base else None
-    detector = Detector(settings, device=device)
-    detector.fit(dataset, directory=out_, resume=resume, start=start)
-    detector.save(out_)
-    if json:
-        print_json(detector.facts)
+    described = EventSchema.from_yaml(schema) if schema else None
+    dataset = open_data(data, schema=described, timezone=timezone, on_error=on_error)
+    if method == "ustad":
+        start = Detector.load(base, device=device) if base else None
+        detector = Detector(settings, device=device)
+        detector.fit(dataset, directory=out_, resume=resume, start=start)
+        detector.save(out_)
+        facts = detector.facts
     else:
-        out.print(f"model: {out_}  (what it was trained on: {out_ / 'card.md'})", highlight=False)
+        facts = train_baseline(method, dataset, settings.seed, device, out_)
+    if json:
+        print_json(facts)
+    else:
+        out.print(f"model: {out_}", highlight=False)
         out.print(f"next:  ustad score {out_} {data} --out runs/scores", highlight=False)
+
+
+def train_baseline(method: str, dataset: Any, seed: int, device: str, place: Path) -> dict[str, Any]:
+    """Fit and save another detector of `ustad methods`."""
+    from ustad.baselines.protocol import find
+    from ustad.baselines.storage import save
+
+    save(find(method)(dataset.schema, seed, device).fit(dataset), place)
+    return {"method": method, "seed": seed}
 
 
 def tune(

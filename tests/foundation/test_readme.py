@@ -1,0 +1,40 @@
+"""The README tells the truth: its links lead somewhere, its verbs exist, its quick start runs."""
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from ustad.cli import app
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_links_lead_somewhere(page):
+    for link in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", page.read_text()):
+        if not link.startswith(("http://", "https://", "mailto:")):
+            assert (page.parent / link).exists(), f"{page.name}: {link}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_verbs_that_are_named_exist(page):
+    verbs = {c.name or c.callback.__name__ for c in app.registered_commands}
+    named = set(re.findall(r"(?:^|`)ustad ([a-z]+)", page.read_text(), re.M))
+    assert named <= verbs, named - verbs
+
+
+def test_make_targets_that_are_named_exist():
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
+    assert set(re.findall(r"^make ([a-z-]+)", (ROOT / "README.md").read_text(), re.M)) <= targets
+
+
+def test_the_quick_start_runs(tmp_path, monkeypatch, capsys):
+    code = re.search(r"## Quick start\n```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
+    assert code is not None
+    monkeypatch.chdir(tmp_path)
+    exec(compile(code.group(1), "README.md", "exec"), {})
+    assert "Expected" in capsys.readouterr().out
+    assert os.path.exists("runs/model/model.safetensors")
