@@ -97,11 +97,19 @@ def as_table(source: Any, where: str = "data") -> pa.Table:
     if isinstance(source, (str, Path)):
         return read_table(Path(source))
     if hasattr(source, "__arrow_c_stream__"):
-        return pa.table(source)
+        return _plain_text(pa.table(source))
     raise DataError(
         f"{where}: expected a path or a table with an Arrow C stream (pyarrow, polars, pandas), "
         f"got {type(source).__name__}"
     )
+
+
+def _plain_text(table: pa.Table) -> pa.Table:
+    """Text as polars hands it over (string views) as strings, which every function here takes."""
+    views = [i for i, kind in enumerate(table.schema.types) if kind == pa.string_view()]
+    for i in views:
+        table = table.set_column(i, table.column_names[i], table.column(i).cast(pa.string()))
+    return table
 
 
 def read_table(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
