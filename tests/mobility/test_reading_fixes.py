@@ -204,3 +204,23 @@ def test_points_survive_wkb(points):
     back = point_degrees(pa.chunked_array([points_to_wkb(lat, lon)]))
     assert np.array_equal(back[0], lat)
     assert np.array_equal(back[1], lon)
+
+
+def test_tables_of_polars_and_pandas_are_taken(table):
+    polars = pytest.importorskip("polars")
+    named = table.set_column(0, "agent_id", pa.array(["zoe", "abe"]).take(table["agent_id"].combine_chunks()))
+    for source in (polars.from_arrow(named), named.to_pandas()):
+        assert as_fixes(source).select(COLUMNS).equals(as_fixes(named).select(COLUMNS))
+
+
+def test_a_piece_without_one_good_row_does_not_lose_the_rest_of_its_file(tmp_path, monkeypatch):
+    from ustad.mobility import formats
+    from ustad.mobility.extraction import extract
+
+    good = walks(agents=1, hours=6, step_s=60)
+    bad = good.set_column(2, "lat", pa.array([99.0] * good.num_rows))
+    pq.write_table(pa.concat_tables([bad, good]), tmp_path / "f.parquet")
+    monkeypatch.setattr(formats, "PIECE_ROWS", good.num_rows)
+    summary = extract(tmp_path / "f.parquet", tmp_path / "out", timezone="UTC", on_error="skip")
+    assert summary.fixes == good.num_rows
+    assert summary.dropped["bad rows"] == good.num_rows

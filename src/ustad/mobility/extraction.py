@@ -25,7 +25,7 @@ from ustad.config import ExtractionConfig
 from ustad.dataset import Dataset
 from ustad.mobility.columns import Reading, Times, as_fixes
 from ustad.mobility.core import Fixes, advance, no_fixes, to_tables
-from ustad.mobility.formats import estimate_rows, expand, pieces
+from ustad.mobility.formats import Piece, estimate_rows, expand, pieces
 from ustad.mobility.places import PoiIndex, join_pois, own_places, read_pois
 from ustad.mobility.publish import publish, source_meta, source_pois, write_part
 from ustad.mobility.quality import Dropped, quality_table
@@ -197,12 +197,26 @@ def _valid_pieces(files: list[Path], reading: Reading, summary: ExtractionSummar
     for file in files:
         try:
             for piece in pieces(file, reading):
-                yield as_fixes(piece.table, piece.where, reading)
+                table = _valid_piece(piece, reading)
+                if table is not None:
+                    yield table
         except DataError as error:
             if reading.on_error == "fail":
                 raise
             _add_dropped(summary, "unreadable files", 1)
             reading.say(f"skipped: {error}")
+
+
+def _valid_piece(piece: Piece, reading: Reading) -> pa.Table | None:
+    """The piece's valid fixes; with `skip`, None where not one is left."""
+    try:
+        return as_fixes(piece.table, piece.where, reading)
+    except DataError as error:
+        if reading.on_error == "fail":
+            raise
+        reading.dropped += piece.table.num_rows
+        reading.say(f"dropped: {error}")
+        return None
 
 
 @dataclass(frozen=True)

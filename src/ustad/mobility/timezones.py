@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -45,7 +46,7 @@ def zones_of(lat: np.ndarray, lon: np.ndarray, reading: Reading) -> pa.Array:
     column = np.floor((np.asarray(lon) + 180.0) / CELL_DEGREES).astype(np.int64)
     cells, which = np.unique(row * 1_000_000 + column, return_inverse=True)
     names = [_zone(finder, int(cell)) for cell in cells]
-    reading.say(f"time zone: found from the coordinates ({_listing(names)})")
+    reading.say("time zone: found from the coordinates")
     return pa.array(names, pa.string()).take(pa.array(which.astype(np.int64)))
 
 
@@ -68,16 +69,11 @@ def _finder() -> Any:
         from timezonefinder import TimezoneFinder
     except ImportError:
         return None
-    finder = TimezoneFinder()
+    finder, lock = TimezoneFinder(), Lock()
 
     @lru_cache(maxsize=1_000_000)
     def look_up(lat: float, lon: float) -> str:
-        return finder.timezone_at(lat=lat, lng=lon) or "UTC"
+        with lock:  # the library reads its files from one position at a time
+            return finder.timezone_at(lat=lat, lng=lon) or "UTC"
 
     return look_up
-
-
-def _listing(names: list[str]) -> str:
-    different = sorted(set(names))
-    more = f" and {len(different) - 3} more" if len(different) > 3 else ""
-    return ", ".join(different[:3]) + more
