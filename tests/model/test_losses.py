@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 import torch
-from conftest import FIELDS, make_features
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from random_batches import FIELDS, make_features
 from scipy.stats import norm
 
 from ustad.config import TrainingConfig

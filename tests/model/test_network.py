@@ -7,9 +7,9 @@ import math
 
 import pytest
 import torch
-from conftest import FIELDS, make_batch, make_features
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from random_batches import FIELDS, make_batch, make_features
 from torch import Tensor
 
 from ustad.config import Config, ModelConfig, TrainingConfig

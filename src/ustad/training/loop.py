@@ -161,8 +161,8 @@ class _Run:
         self.network.train()
         start, stop = (torch.from_numpy(a).to(self.device) for a in (plan.start, plan.stop))
         n_fields = len(self.network.fields)
-        sums = torch.zeros(1 + n_fields, dtype=torch.float64, device=self.device)
-        sums += torch.tensor([progress.loss_sum, *(progress.field_sums or [0.0] * n_fields)], device=self.device)
+        so_far = [progress.loss_sum, *(progress.field_sums or [0.0] * n_fields)]
+        sums = torch.tensor(so_far, dtype=torch.float64, device=self.device)
         for i in range(progress.done, len(plan)):
             torch.manual_seed(step_seed(self.config.seed, progress.step))
             rows = slice(int(plan.first[i]), int(plan.last[i]))
