@@ -2,88 +2,25 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
+import shutil
+import subprocess
+import tempfile
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
 import pytest
 
 pytest.importorskip("fastapi", reason="the service's libraries are not installed: pip install 'ustad[service]'")
 
 from fastapi.testclient import TestClient
+from service_example import TINY, PlainScorer, Server, a_stay, free_port, tiny_stays
 
-from ustad.config import ExtractionConfig
-from ustad.schema import EventSchema, mobility_schema
 from ustad.service.app import create_app
 from ustad.service.settings import Settings
-from ustad.service.translate import Layout, event_table
-
-DAY = 86_400
-
-
-class PlainScorer:
-    """Scores by duration alone: an hour scores 1, and three hours or more are an alert. Remembers what it was shown."""
-
-    def __init__(self, schema: EventSchema | None = None) -> None:
-        self.schema = schema or mobility_schema()
-        self.extraction = ExtractionConfig()
-        self.held: dict[str, int] = {}
-        self.scored: list[tuple[str, int]] = []
-        self.batches: list[int] = []
-        self.fail: Callable[[pa.Table], None] = lambda events: None
-
-    def missing(self, agents: Sequence[str]) -> list[str]:
-        return [a for a in agents if a not in self.held]
-
-    def remember(self, agents: Sequence[str], context: pa.Table) -> None:
-        for agent in agents:
-            self.held[agent] = context["agent_id"].to_pylist().count(agent)
-
-    def forget(self, agents: Sequence[str]) -> None:
-        for agent in agents:
-            self.held.pop(agent, None)
-
-    def score(self, events: pa.Table) -> tuple[pa.Table, list[dict[str, Any]]]:
-        self.fail(events)
-        self.batches.append(events.num_rows)
-        zones = pa.array([z or "UTC" for z in events["timezone"].to_pylist()])
-        events = events.set_column(events.column_names.index("timezone"), "timezone", zones)
-        start = events["started_at"].cast(pa.int64()).to_numpy()
-        hours = (events["finished_at"].cast(pa.int64()).to_numpy() - start) / 3.6e9
-        for agent, moment in zip(events["agent_id"].to_pylist(), start.tolist(), strict=True):
-            self.scored.append((agent, moment))
-            self.held[agent] = self.held.get(agent, 0) + 1
-        n = len(hours)
-        more = {
-            "expected_duration": np.full(n, 60.0), "spread_duration": np.full(n, 20.0),
-            "error_duration": np.abs(hours * 60 - 60), "loss_duration": hours, "au_duration": np.full(n, 0.1),
-            "eu_duration": np.full(n, 0.01), "pct_duration": np.minimum(hours / 10, 0.999),
-            "pct_start": np.full(n, 0.2), "score": hours, "p_value": np.power(10.0, -hours), "alert": hours >= 3,
-            "kind": np.where(hours >= 6, "novel", "predictable"),
-            "reason": [f"stayed {h:.0f} hours; expected about one" for h in hours],
-        }  # fmt: skip
-        return events, pa.table({name: pa.array(values) for name, values in more.items()}).to_pylist()
-
-    def locate(self, stays: pa.Table, trips: pa.Table) -> pa.Table:
-        wanted = event_table([], Layout.of(self.schema)).schema
-        columns = [
-            stays[f.name].cast(f.type) if f.name in stays.column_names else pa.nulls(stays.num_rows, f.type)
-            for f in wanted
-        ]
-        return pa.table(columns, schema=wanted)
-
-
-def a_stay(agent: str = "a", hour: float = 0.0, hours: float = 1.0, **more: Any) -> dict[str, Any]:
-    """One stay that begins so many hours after 2024-03-01 in UTC."""
-    moment = np.datetime64("2024-03-01T00:00:00", "ms")
-    start = moment + np.timedelta64(round(hour * 3_600_000), "ms")
-    end = start + np.timedelta64(round(hours * 3_600_000), "ms")
-    return {
-        "agent_id": agent, "started_at": f"{start}Z", "finished_at": f"{end}Z", "lat": 60.17, "lon": 24.94,
-        "poi_category": "work", "timezone": "Europe/Helsinki", **more,
-    }  # fmt: skip
 
 
 @pytest.fixture
@@ -123,3 +60,103 @@ def open_client(store_url: str) -> Iterator[Callable[..., TestClient]]:
 @pytest.fixture
 def client(open_client: Callable[..., TestClient], scorer: PlainScorer) -> TestClient:
     return open_client(scorer)
+
+
+@pytest.fixture(scope="session")
+def tiny_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run with data/, model/ and scores/, small enough to train in a few seconds."""
+    from ustad.config import Config
+    from ustad.dataset import Dataset, save_directory
+    from ustad.detector import Detector
+    from ustad.scoring.alerts import AlertRule
+
+    place = tmp_path_factory.mktemp("run")
+    stays = tiny_stays()
+    data = Dataset(stays, meta={"name": "tiny", "split": {"test_first": "2024-03-15"}})
+    save_directory(data, place / "data")
+    detector = Detector(Config.preset("fast", **TINY), device="cpu").fit(data)
+    detector.save(place / "model")
+    scores = detector.score(data, rule=AlertRule("top", 12))
+    scores.save(place / "scores")
+    return place
+
+
+@pytest.fixture
+def start_server() -> Iterator[Callable[..., Server]]:
+    started: list[Server] = []
+
+    def start(*arguments: str) -> Server:
+        started.append(Server(*arguments))
+        return started[-1]
+
+    yield start
+    for server in started:
+        server.stop()
+
+
+def install_once() -> None:
+    """Run requirements.sh, one worker at a time, at most once; skip the test where that is impossible."""
+    mark = Path(tempfile.gettempdir()) / "ustad-service-requirements"
+    with open(f"{mark}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not mark.exists() and os.geteuid() == 0 and shutil.which("apt-get"):
+            mark.write_text("tried")
+            subprocess.run(["sh", str(Path(__file__).parent / "requirements.sh")], timeout=300, check=False)
+
+
+def find_program(names: Sequence[str], places: Sequence[str] = ()) -> str | None:
+    for place in places:
+        found = sorted(Path("/").glob(place.lstrip("/")))
+        if found:
+            return str(found[-1])
+    return next((path for name in names if (path := shutil.which(name))), None)
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    """A Chromium that is installed, or that could be."""
+    names = ("chromium", "chromium-browser", "google-chrome")
+    if find_program(names) is None:
+        install_once()
+    path = find_program(names)
+    if path is None:
+        pytest.skip("no Chromium, and no root or apt to install one (tests/service/requirements.sh)")
+    return path
+
+
+@pytest.fixture(scope="session")
+def postgresql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """URL of a PostgreSQL server of our own, started for these tests and stopped after them."""
+    places = ("/usr/lib/postgresql/*/bin/pg_ctl",)
+    if find_program(("pg_ctl",), places) is None:
+        install_once()
+    control = find_program(("pg_ctl",), places)
+    if control is None:
+        pytest.skip("no PostgreSQL, and no root or apt to install one (tests/service/requirements.sh)")
+    place = Path(tempfile.mkdtemp(prefix="ustad-pg-"))
+    as_user: list[str] = []
+    if os.geteuid() == 0:  # the server refuses to run as root
+        shutil.chown(place, "postgres")
+        as_user = ["runuser", "-u", "postgres", "--"]
+    port, data = free_port(), place / "data"
+    options = f"-p {port} -k {place} -c listen_addresses=127.0.0.1 -c fsync=off"
+    run = lambda *command: subprocess.run([*as_user, *command], check=True, capture_output=True, timeout=60)  # noqa: E731  # a name for one line
+    run(str(Path(control).parent / "initdb"), "-D", str(data), "-U", "ustad", "-A", "trust", "-E", "UTF8")
+    run(control, "-D", str(data), "-w", "-o", options, "-l", str(place / "log"), "start")
+    yield f"postgresql://ustad@127.0.0.1:{port}/postgres"
+    run(control, "-D", str(data), "-w", "-m", "immediate", "stop")
+    shutil.rmtree(place, ignore_errors=True)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def any_store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A fresh store of each kind."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'any.db'}"
+    import psycopg
+
+    url = request.getfixturevalue("postgresql")
+    name = f"test_{uuid.uuid4().hex}"
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+    return url.rsplit("/", 1)[0] + f"/{name}"

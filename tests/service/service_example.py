@@ -1,0 +1,173 @@
+"""What the service's tests are made of: a scorer that needs no model, stays, and a server in its own process."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import httpx
+import numpy as np
+import pyarrow as pa
+
+from ustad.config import ExtractionConfig
+from ustad.schema import EventSchema, mobility_schema
+from ustad.service.translate import Layout, event_table
+
+
+class PlainScorer:
+    """Scores by duration alone: an hour scores 1, and three hours or more are an alert. Remembers what it was shown."""
+
+    def __init__(self, schema: EventSchema | None = None) -> None:
+        self.schema = schema or mobility_schema()
+        self.extraction = ExtractionConfig()
+        self.held: dict[str, int] = {}
+        self.scored: list[tuple[str, int]] = []
+        self.batches: list[int] = []
+        self.fail: Callable[[pa.Table], None] = lambda events: None
+
+    def missing(self, agents: Sequence[str]) -> list[str]:
+        return [a for a in agents if a not in self.held]
+
+    def remember(self, agents: Sequence[str], context: pa.Table) -> None:
+        for agent in agents:
+            self.held[agent] = context["agent_id"].to_pylist().count(agent)
+
+    def forget(self, agents: Sequence[str]) -> None:
+        for agent in agents:
+            self.held.pop(agent, None)
+
+    def score(self, events: pa.Table) -> tuple[pa.Table, list[dict[str, Any]]]:
+        self.fail(events)
+        self.batches.append(events.num_rows)
+        zones = pa.array([z or "UTC" for z in events["timezone"].to_pylist()])
+        events = events.set_column(events.column_names.index("timezone"), "timezone", zones)
+        start = events["started_at"].cast(pa.int64()).to_numpy()
+        hours = (events["finished_at"].cast(pa.int64()).to_numpy() - start) / 3.6e9
+        for agent, moment in zip(events["agent_id"].to_pylist(), start.tolist(), strict=True):
+            self.scored.append((agent, moment))
+            self.held[agent] = self.held.get(agent, 0) + 1
+        n = len(hours)
+        more = {
+            "expected_duration": np.full(n, 60.0), "spread_duration": np.full(n, 20.0),
+            "error_duration": np.abs(hours * 60 - 60), "loss_duration": hours, "au_duration": np.full(n, 0.1),
+            "eu_duration": np.full(n, 0.01), "pct_duration": np.minimum(hours / 10, 0.999),
+            "pct_start": np.full(n, 0.2), "score": hours, "p_value": np.power(10.0, -hours), "alert": hours >= 3,
+            "kind": np.where(hours >= 6, "novel", "predictable"),
+            "reason": [f"stayed {h:.0f} hours; expected about one" for h in hours],
+        }  # fmt: skip
+        return events, pa.table({name: pa.array(values) for name, values in more.items()}).to_pylist()
+
+    def locate(self, stays: pa.Table, trips: pa.Table) -> pa.Table:
+        wanted = event_table([], Layout.of(self.schema)).schema
+        columns = [
+            stays[f.name].cast(f.type) if f.name in stays.column_names else pa.nulls(stays.num_rows, f.type)
+            for f in wanted
+        ]
+        return pa.table(columns, schema=wanted)
+
+
+def a_stay(agent: str = "a", hour: float = 0.0, hours: float = 1.0, **more: Any) -> dict[str, Any]:
+    """One stay that begins so many hours after 2024-03-01 in UTC."""
+    moment = np.datetime64("2024-03-01T00:00:00", "ms")
+    start = moment + np.timedelta64(round(hour * 3_600_000), "ms")
+    end = start + np.timedelta64(round(hours * 3_600_000), "ms")
+    return {
+        "agent_id": agent, "started_at": f"{start}Z", "finished_at": f"{end}Z", "lat": 60.17, "lon": 24.94,
+        "poi_category": "work", "timezone": "Europe/Helsinki", **more,
+    }  # fmt: skip
+
+
+# ------------------------------------------------------------------------------------- a small real model
+ZONE = "Europe/Helsinki"
+TINY = {
+    "model.width": 8, "model.heads": 2, "model.event_blocks": 1, "model.trips": "none", "training.epochs": 2,
+    "scoring.samples": 4, "scoring.neighbours": 5, "training.noise_samples": 4,
+}  # fmt: skip
+
+
+def tiny_stays(agents: int = 6, days: int = 24, seed: int = 3) -> pa.Table:
+    """Home, work, somewhere, home: four stays a day in local time, with a little chance in each."""
+    g = np.random.default_rng(seed)
+    agent, day, slot = (v.ravel() for v in np.meshgrid(range(agents), range(days), range(4), indexing="ij"))
+    first = np.datetime64("2024-02-29T22:00", "m").astype(np.int64)  # midnight of 1 March in Helsinki
+    start = np.array([0, 510, 1030, 1150])[slot] + g.integers(0, 20, len(slot)) * (slot > 0)
+    end = np.array([480, 1000, 1120, 1435])[slot] + g.integers(0, 15, len(slot)) * (slot < 3)
+    where = np.where(slot == 2, 2 + g.integers(0, 3, len(slot)), (slot == 1).astype(int))
+    minutes = first + day * 1440 + np.stack([start, end])
+    return pa.table({
+        "agent_id": pa.array([f"agent {a}" for a in agent]),
+        "started_at": pa.array(minutes[0] * 60_000_000).cast(pa.timestamp("us", tz="UTC")),
+        "finished_at": pa.array(minutes[1] * 60_000_000).cast(pa.timestamp("us", tz="UTC")),
+        "lat": 60.17 + 0.01 * agent + 0.004 * where, "lon": 24.94 + 0.006 * where,
+        "poi_id": pa.array([f"{a}/{w}" for a, w in zip(agent, where, strict=True)]),
+        "poi_category": pa.array(np.array(["home", "work", "shop", "gym", "cafe"])[where]),
+        "timezone": pa.array([ZONE] * len(slot)),
+        "stay_id": pa.array(np.arange(len(slot))),
+    })  # fmt: skip
+
+
+def as_events(stays: pa.Table) -> list[dict[str, Any]]:
+    """Stays as the service takes them, in order of time."""
+    rows = stays.sort_by([("started_at", "ascending"), ("agent_id", "ascending")]).to_pylist()
+    return [{**r, "started_at": r["started_at"].isoformat(), "finished_at": r["finished_at"].isoformat()} for r in rows]
+
+
+# --------------------------------------------------------------------------------------- real servers
+class Server:
+    """`ustad serve` in a process of its own, ended by its own id."""
+
+    def __init__(self, *arguments: str) -> None:
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        command = "import typer; from ustad.cli.serve import serve; typer.run(serve)"
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        began = time.monotonic()
+        self.log = tempfile.TemporaryFile()  # noqa: SIM115  # lives as long as the server
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", command, *arguments, "--port", str(self.port), "--device", "cpu"],
+            env=environment, stdout=self.log, stderr=self.log,
+        )  # fmt: skip
+        self._wait()
+        self.seconds_to_start = time.monotonic() - began
+
+    def _wait(self) -> None:
+        for _ in range(600):
+            if self.process.poll() is not None:
+                raise RuntimeError(f"the server ended: {self.said()[-2000:]}")
+            try:
+                if httpx.get(self.url + "/readyz").status_code == 200:
+                    return
+            except httpx.HTTPError:
+                time.sleep(0.1)
+        raise RuntimeError("the server was not ready within a minute")
+
+    def said(self) -> str:
+        """Everything it has written to its log."""
+        self.log.seek(0)
+        return self.log.read().decode()
+
+    def kill(self) -> None:
+        """SIGKILL: no chance to put anything in order."""
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> None:
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(15)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
