@@ -6,7 +6,7 @@ number of workers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -14,11 +14,12 @@ import pyarrow as pa
 from ustad.simulate.anomalies import Incident, RedTeam, make_incident
 from ustad.simulate.days import DAY, Lives
 from ustad.simulate.rows import (
+    Recorder,
     agent_label_table,
     counterfactual,
-    fix_tables,
     gap_table,
     label_table,
+    record_fixes,
     stay_table,
     trip_table,
 )
@@ -36,7 +37,6 @@ class Part:
     agent_labels: pa.Table
     counterfactual: pa.Table
     dirty_labels: pa.Table
-    fixes: list[pa.Table] = field(default_factory=list)
 
 
 def make_part(
@@ -44,18 +44,17 @@ def make_part(
     first: int,
     last: int,
     paths: bool = False,
-    interval: float | None = None,
-    fix_agents: int = 100,
+    recorder: Recorder | None = None,
 ) -> Part:
-    """Tables of agents first … last - 1. `interval`: seconds between fixes, or None for no fixes."""
+    """Tables of agents first … last - 1. `recorder`: where fixes go, if any are wanted."""
     lives = simulation.normal_lives(first, last)
     test = int(simulation.preset.test_day * DAY)
     end = int(simulation.days * DAY)
     lives, incidents = _apply(simulation, lives, simulation.anomalous, (test, end), dirty=False)
     lives, dirt = _apply(simulation, lives, simulation.dirty, (0, test), dirty=True)
     stays = stay_table(simulation, lives)
-    routes, trip_after, trips = trip_table(simulation, lives, stays, paths or interval is not None)
-    fixes, off = fix_tables(simulation, lives, trip_after, routes, interval, fix_agents)
+    routes, trip_after, trips = trip_table(simulation, lives, stays, paths or recorder is not None)
+    off = record_fixes(simulation, lives, trip_after, routes, recorder)
     return Part(
         stays=stays,
         trips=trips,
@@ -64,7 +63,6 @@ def make_part(
         agent_labels=agent_label_table(incidents),
         counterfactual=counterfactual(simulation, incidents),
         dirty_labels=label_table(simulation, dirt),
-        fixes=fixes,
     )
 
 

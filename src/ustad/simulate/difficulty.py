@@ -31,8 +31,7 @@ class Difficulty:
 
 def visit_rate(agent: np.ndarray, place: np.ndarray, test: np.ndarray, span_ratio: float = 1.0) -> np.ndarray:
     """Scores of all rows; rows in order of agent and time. `span_ratio`: length of test over length of train."""
-    _, pair = np.unique(np.stack([agent, place]), axis=1, return_inverse=True)
-    pair = pair.ravel()
+    _, pair = np.unique(agent * (place.max() + 1) + place, return_inverse=True)
     before = np.bincount(pair[~test], minlength=pair.max() + 1) * span_ratio
     after = np.bincount(pair[test], minlength=pair.max() + 1)
     before = np.where(before == 0, 0.5, before)

@@ -114,8 +114,8 @@ def _main_places(
     agent: np.ndarray, place: np.ndarray, minutes: np.ndarray, agents: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """The two places where each agent spends most time: int64 [agents] each, -1 where there is no second."""
-    pairs, which = np.unique(np.stack([agent, place]), axis=1, return_inverse=True)
-    spent = np.bincount(which.ravel(), minutes)
+    keys, which = np.unique(agent * (place.max() + 1) + place, return_inverse=True)
+    pairs, spent = np.divmod(keys, place.max() + 1), np.bincount(which, minutes)
     order = np.lexsort((-spent, pairs[0]))
     first = np.searchsorted(pairs[0][order], np.arange(agents))
     last = np.searchsorted(pairs[0][order], np.arange(agents), side="right")
@@ -126,7 +126,8 @@ def _main_places(
 
 def _visit_ranks(agent: np.ndarray, place: np.ndarray, agents: int) -> tuple[np.ndarray, float]:
     """Mean share of visits at each agent's k-th place, and the slope of its fall from the first to the 15th."""
-    pairs, visits = np.unique(np.stack([agent, place]), axis=1, return_counts=True)
+    keys, visits = np.unique(agent * (place.max() + 1) + place, return_counts=True)
+    pairs = np.divmod(keys, place.max() + 1)
     order = np.lexsort((-visits, pairs[0]))
     who = pairs[0][order]
     rank = np.arange(len(order)) - np.searchsorted(who, who)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -118,26 +119,32 @@ def _path_column(simulation: Simulation, routes: Paths, departure: np.ndarray) -
     return pa.ListArray.from_arrays(pa.array(routes.offsets.astype(np.int32)), points)
 
 
-def fix_tables(
-    simulation: Simulation, lives: Lives, trip_after: np.ndarray, routes: Paths, interval: float | None, at_once: int
-) -> tuple[list[pa.Table], np.ndarray]:
-    tables, off = [], [np.empty((0, 3), np.int64)]
-    agents = len(lives.offsets) - 1
-    for first in range(0, agents if interval is not None else 0, at_once):
-        some = _slice(lives, first, min(agents, first + at_once))
-        rows = slice(lives.offsets[first], lives.offsets[min(agents, first + at_once)])
+@dataclass(frozen=True)
+class Recorder:
+    """Raw GPS on request: seconds between fixes, and what to do with the fixes of some agents once they are made."""
+
+    interval: float
+    write: Callable[[int, pa.Table], None]  # first agent, fixes
+    at_once: int = 100  # agents
+
+
+def record_fixes(
+    simulation: Simulation, lives: Lives, trip_after: np.ndarray, routes: Paths, recorder: Recorder | None
+) -> np.ndarray:
+    """Hand the fixes to the recorder, some agents at a time; returns when phones were off [n, 3]."""
+    off, agents = [np.empty((0, 3), np.int64)], len(lives.offsets) - 1
+    if recorder is None:
+        return off[0]
+    for first in range(0, agents, recorder.at_once):
+        last = min(agents, first + recorder.at_once)
+        after = trip_after[lives.offsets[first] : lives.offsets[last]]
         fixes = record(
-            some,
-            simulation.city.place,
-            trip_after[rows],
-            routes,
-            float(interval or 0),
-            simulation.days,
+            _slice(lives, first, last), simulation.city.place, after, routes, recorder.interval, simulation.days,
             simulation.seed,
-        )
-        tables.append(_fix_table(simulation, fixes))
+        )  # fmt: skip
+        recorder.write(lives.first + first, _fix_table(simulation, fixes))
         off.append(fixes.off)
-    return tables, np.concatenate(off)
+    return np.concatenate(off)
 
 
 def _slice(lives: Lives, first: int, last: int) -> Lives:

@@ -19,7 +19,7 @@ from ustad.simulate.assembly import make_part
 from ustad.simulate.city import Ground
 from ustad.simulate.fixes import parse_interval
 from ustad.simulate.presets import Preset, get_preset
-from ustad.simulate.rows import poi_table
+from ustad.simulate.rows import Recorder, poi_table
 from ustad.simulate.setting import Simulation, prepare
 from ustad.tables import write_json, write_table
 
@@ -139,13 +139,16 @@ def _write_part(
     simulation: Simulation, first: int, last: int, paths: bool, interval: float | None, out: Path, alone: bool
 ) -> tuple[int, dict[str, pa.Table]]:
     """Write the large tables of one part; return the number of stays and the small tables."""
-    part = make_part(simulation, first, last, paths, interval, FIX_AGENTS)
+    recorder = Recorder(interval, _fix_writer(out), FIX_AGENTS) if interval is not None else None
+    part = make_part(simulation, first, last, paths, recorder)
     for name in ("stays", "trips"):
         file = out / f"{name}.parquet" if alone else out / name / f"part-{first:08d}.parquet"
         write_table(getattr(part, name), file)
-    for k, table in enumerate(part.fixes):
-        write_table(table, out / "fixes" / f"part-{first + k * FIX_AGENTS:08d}.parquet")
     return part.stays.num_rows, {name: getattr(part, name) for name in _WHOLE}
+
+
+def _fix_writer(out: Path) -> Callable[[int, pa.Table], None]:
+    return lambda first, table: write_table(table, out / "fixes" / f"part-{first:08d}.parquet")
 
 
 def _gather(
