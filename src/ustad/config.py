@@ -47,6 +47,9 @@ class ExtractionConfig:
     include_last: bool = setting(True, "keep each agent's last stay although its end was not seen")
     max_accuracy_m: float = setting(0.0, "drop fixes that claim to be worse than this, metres; 0: keep all")
     max_speed_kmh: float = setting(0.0, "drop fixes that need more than this speed to reach and leave; 0: keep all")
+    drop_outliers: bool = setting(
+        True, "drop a single fix half distance_m or more off its two neighbours, if too short-lived for a stay"
+    )
     poi_radius_m: float = setting(150.0, "the nearest POI within this distance names a stay's category")
 
     def __post_init__(self) -> None:
@@ -135,7 +138,9 @@ class TrainingConfig:
     max_minutes: float = setting(0.0, "stop after this much wall time; 0: no limit")
     validation_share: float = setting(0.1, "share of the early-stopping agents that each epoch is validated on")
     precision: Literal["auto", "fp32", "bf16"] = setting("auto", "auto: bf16 on a GPU that has it, else fp32")
-    compile: Literal["auto", "on", "off"] = setting("auto", "torch.compile; auto: on a GPU, where the run is long enough to pay for it")
+    compile: Literal["auto", "on", "off"] = setting(
+        "auto", "torch.compile; auto: on a GPU, where the run is long enough to pay for it"
+    )
     robust: float = setting(0.0, "share of the worst-fitting windows left out of each step, against dirty data")
     checkpoint_minutes: float = setting(1.0, "write a checkpoint at least this often when a directory is given")
 
