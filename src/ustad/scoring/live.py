@@ -209,7 +209,7 @@ class LiveScorer:
         slices = Slices(*numbers)
         out = empty_samples(self._layout, 1, network, keep_probabilities=False)
         knn = np.full(1, np.nan, np.float32)
-        with inference(network, "auto", self.device):
+        with inference(network):
             shared = self._shared(tensors, arrays)  # [T + 1, L, D]
             hidden = hidden_at(network, tensors, shared, slices, masked, self._passes)  # the last one is for kNN
             store(out, np.array([0]), self._layout, network, tensors, hidden[:T], slices.target, model.config.seed)

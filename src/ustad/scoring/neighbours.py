@@ -23,6 +23,25 @@ EXACT_LIMIT = {"cpu": 4_000_000, "cuda": 60_000_000}
 _GROUP = 64
 
 
+@dataclass(frozen=True)
+class Prepared:
+    """Reference points on a device, moved to their centre and padded to whole groups; padding has infinite norm."""
+
+    centre: np.ndarray
+    points: Tensor  # [M', D]
+    norms: Tensor  # [M'] squared
+
+    @classmethod
+    def of(cls, reference: np.ndarray, device: torch.device) -> Prepared:
+        centre = reference.mean(axis=0, dtype=np.float64).astype(np.float32)
+        points = torch.from_numpy(reference - centre).to(device)
+        spare = -len(points) % _GROUP
+        padded = torch.cat([points, points.new_zeros(spare, points.shape[1])])
+        norms = padded.square().sum(1)
+        norms[len(points) :] = torch.inf
+        return cls(centre, padded, norms)
+
+
 @dataclass
 class Reference:
     """M training events in the embedding space; `owner` is a hash of each one's entity."""
@@ -30,6 +49,7 @@ class Reference:
     embeddings: np.ndarray  # float32 [M, D]
     owner: np.ndarray  # int64 [M]
     lists: InvertedLists | None = field(default=None, repr=False)
+    _prepared: dict[str, Prepared] = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
         return len(self.embeddings)
@@ -53,7 +73,9 @@ class Reference:
             return self.approximate().distances(queries, k).mean(axis=1)
         if device.type == "cpu" and importlib.util.find_spec("faiss") is not None:
             return _faiss_distances(self.embeddings, queries, k).mean(axis=1)
-        return exact_distances(self.embeddings, queries, k, device).mean(axis=1)
+        if str(device) not in self._prepared:  # kept on the device: live scoring asks again and again
+            self._prepared[str(device)] = Prepared.of(self.embeddings, device)
+        return nearest_distances(self._prepared[str(device)], queries, k).mean(axis=1)
 
     def approximate(self) -> InvertedLists:
         """The inverted lists, built on first use; says the recall it measured."""
@@ -85,25 +107,25 @@ class Reference:
 
 
 def exact_distances(reference: np.ndarray, queries: np.ndarray, k: int, device: torch.device) -> np.ndarray:
-    """Distances to the k nearest of M reference points, ascending: float32 [Q, k].
+    """Distances to the k nearest of M reference points, ascending: float32 [Q, k]."""
+    return nearest_distances(Prepared.of(reference, device), queries, k)
+
+
+def nearest_distances(prepared: Prepared, queries: np.ndarray, k: int) -> np.ndarray:
+    """The same against points that are already on their device.
 
     The matrix of squared distances is made in blocks. Its columns are compared in groups of 64 first: the k
     nearest points lie in the k groups with the smallest minima, so only those are searched. The distances of the
     chosen are then computed again from the differences, free of cancellation.
     """
-    centre = reference.mean(axis=0, dtype=np.float64).astype(np.float32)
-    points = torch.from_numpy(reference - centre).to(device)
-    spare = -len(points) % _GROUP
-    padded = torch.cat([points, points.new_zeros(spare, points.shape[1])])
-    norms = padded.square().sum(1)
-    norms[len(points) :] = torch.inf
+    device = prepared.points.device
     room = (4 << 30) if device.type == "cuda" else (256 << 20)
-    size = max(1, min(len(queries), room // (4 * len(padded))))
+    size = max(1, min(len(queries), room // (4 * len(prepared.points))))
     found = []
     with torch.inference_mode(), track("neighbours", len(queries)) as advance:
         for begin in range(0, len(queries), size):
-            block = torch.from_numpy(queries[begin : begin + size] - centre).to(device)
-            found.append(_nearest(block, padded, norms, k).cpu().numpy())
+            block = torch.from_numpy(queries[begin : begin + size] - prepared.centre).to(device)
+            found.append(_nearest(block, prepared.points, prepared.norms, k).cpu().numpy())
             advance(len(block))
     return np.concatenate(found) if found else np.zeros((0, k), np.float32)
 

@@ -1,10 +1,11 @@
-"""The network's forward pass as inference on a CPU wants it: the same numbers, fewer of the steps.
+"""The network's forward pass as inference wants it: the same numbers, fewer of the steps.
 
 In go feature fields or event embeddings, out come the tensors that `DualTransformer.embed` and `contextualise_at`
 give, to float rounding (a test compares them). What is saved: normalisation weights and the attention scale are
 folded into the linear maps; results go into buffers that are kept between calls, because on a CPU fresh memory
 costs as much as the arithmetic on it; nothing is padded, so nothing is hidden; the sum over fields is taken
-before the last linear map of the feature level instead of after it.
+before the last linear map of the feature level instead of after it. On a GPU the blocks may compute in half
+precision (fp16, whose rounding is an eighth of bf16's, since EU is small); the stream between them stays fp32.
 """
 
 from __future__ import annotations
@@ -22,27 +23,27 @@ from ustad.model.network import DualTransformer
 class Workspace:
     """Named buffers that grow to the largest size asked for and are then reused."""
 
-    def __init__(self, like: Tensor) -> None:
-        self._like = like
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
         self._buffers: dict[str, Tensor] = {}
 
-    def get(self, name: str, *shape: int) -> Tensor:
+    def get(self, name: str, dtype: torch.dtype, *shape: int) -> Tensor:
         """An uninitialised tensor of this shape; it is overwritten by the next one of the same name."""
         size = math.prod(shape)
         held = self._buffers.get(name)
         if held is None or len(held) < size:
-            held = self._buffers[name] = torch.empty(size, dtype=self._like.dtype, device=self._like.device)
+            held = self._buffers[name] = torch.empty(size, dtype=dtype, device=self._device)
         return held[:size].view(shape)
 
 
 class _Linear:
     """x ↦ x Wᵀ + b, where a normalisation before it has been folded into W and b."""
 
-    def __init__(self, weight: Tensor, bias: Tensor, norm: nn.LayerNorm | None = None) -> None:
+    def __init__(self, weight: Tensor, bias: Tensor, dtype: torch.dtype, norm: nn.LayerNorm | None = None) -> None:
         if norm is not None:
             bias = bias + weight @ norm.bias
             weight = weight * norm.weight
-        self.weight, self.bias = weight.detach().t().contiguous(), bias.detach().contiguous()
+        self.weight, self.bias = weight.detach().t().to(dtype).contiguous(), bias.detach().to(dtype)
 
     def __call__(self, x: Tensor, out: Tensor) -> Tensor:
         return torch.addmm(self.bias, x, self.weight, out=out)
@@ -51,25 +52,25 @@ class _Linear:
 class _FastBlock:
     """One pre-norm block over tokens [N·L, D], in place."""
 
-    def __init__(self, block: Block, work: Workspace) -> None:
-        self.heads, self.work = block.attention.heads, work
+    def __init__(self, block: Block, work: Workspace, dtype: torch.dtype) -> None:
+        self.heads, self.work, self.dtype = block.attention.heads, work, dtype
         self.epsilon = block.norm_attention.eps
-        D = block.attention.out.in_features
-        scale = torch.ones(3 * D, 1, dtype=block.attention.qkv.weight.dtype)
+        attention, D = block.attention, block.attention.out.in_features
+        scale = torch.ones_like(attention.qkv.bias)
         scale[:D] = 1 / math.sqrt(D // self.heads)
-        weight, bias = block.attention.qkv.weight.detach() * scale, block.attention.qkv.bias.detach() * scale[:, 0]
-        self.qkv = _Linear(weight, bias, block.norm_attention)
-        self.query = _Linear(weight[:D], bias[:D], block.norm_attention)
-        self.key_value = _Linear(weight[D:], bias[D:], block.norm_attention)
-        self.out = _Linear(block.attention.out.weight, block.attention.out.bias)
-        self.up = _Linear(block.forward_in.weight, block.forward_in.bias, block.norm_forward)
-        self.down = _Linear(block.forward_out.weight, block.forward_out.bias)
+        weight, bias = attention.qkv.weight.detach() * scale[:, None], attention.qkv.bias.detach() * scale
+        self.qkv = _Linear(weight, bias, dtype, block.norm_attention)
+        self.query = _Linear(weight[:D], bias[:D], dtype, block.norm_attention)
+        self.key_value = _Linear(weight[D:], bias[D:], dtype, block.norm_attention)
+        self.out = _Linear(attention.out.weight, attention.out.bias, dtype)
+        self.up = _Linear(block.forward_in.weight, block.forward_in.bias, dtype, block.norm_forward)
+        self.down = _Linear(block.forward_out.weight, block.forward_out.bias, dtype)
 
     def __call__(self, x: Tensor, length: int) -> Tensor:
         """All tokens; x is changed and returned."""
         x = self._attended(x, length)
         hidden = self._hidden(x)
-        return x.add_(self.down(hidden, self.work.get("down", *x.shape)))
+        return x.add_(self.down(hidden, self._buffer("down", *x.shape)))
 
     def summed(self, x: Tensor, length: int) -> Tensor:
         """All tokens, then the sum over each sequence: [N·L, D] -> [N, D]."""
@@ -77,54 +78,59 @@ class _FastBlock:
         hidden = self._hidden(x)
         total = hidden.view(-1, length, hidden.shape[-1]).sum(1)
         linear = torch.addmm(self.down.bias * length, total, self.down.weight)
-        return linear.add_(x.view(-1, length, x.shape[-1]).sum(1))
+        return x.view(-1, length, x.shape[-1]).sum(1).add_(linear)
 
     def at(self, x: Tensor, length: int, flat: Tensor) -> Tensor:
         """The tokens at rows `flat` [N], one of each sequence: [N·L, D] -> [N, D]."""
         N, D = len(flat), x.shape[-1]
         normed = self._norm(x)
-        query = self.query(normed[flat], self.work.get("query", N, D))
-        pair = self.key_value(normed, self.work.get("qkv", len(x), 2 * D))
+        query = self.query(normed[flat], self._buffer("query", N, D))
+        pair = self.key_value(normed, self._buffer("qkv", len(x), 2 * D))
         width = D // self.heads
-        split = self.work.get("split", 2 * self.heads, N, length, width)
+        split = self._buffer("split", 2 * self.heads, N, length, width)
         split.copy_(pair.view(N, length, 2 * self.heads, width).permute(2, 0, 1, 3))
         key, value = split.view(2, self.heads * N, length, width)
         query = query.view(N, self.heads, width).transpose(0, 1).reshape(self.heads * N, 1, width)
         weights = torch.softmax(torch.bmm(query, key.transpose(1, 2)), -1)
         mixed = torch.bmm(weights, value).view(self.heads, N, width).transpose(0, 1).reshape(N, D)
-        chosen = torch.addmm(self.out.bias, mixed, self.out.weight).add_(x[flat])
+        chosen = x[flat].add_(torch.addmm(self.out.bias, mixed, self.out.weight))
         hidden = nn.functional.gelu(torch.addmm(self.up.bias, self._norm(chosen), self.up.weight))
         return chosen.add_(torch.addmm(self.down.bias, hidden, self.down.weight))
 
     def _norm(self, x: Tensor) -> Tensor:
-        return nn.functional.layer_norm(x, x.shape[-1:], eps=self.epsilon)
+        return nn.functional.layer_norm(x, x.shape[-1:], eps=self.epsilon).to(self.dtype)
 
     def _attended(self, x: Tensor, length: int) -> Tensor:
         tokens, D = x.shape
-        N, width = tokens // length, D // self.heads
-        qkv = self.qkv(self._norm(x), self.work.get("qkv", tokens, 3 * D))
-        split = self.work.get("split", 3 * self.heads, N, length, width)
-        split.copy_(qkv.view(N, length, 3 * self.heads, width).permute(2, 0, 1, 3))
-        query, key, value = split.view(3, self.heads * N, length, width)
-        logits = torch.bmm(query, key.transpose(1, 2), out=self.work.get("logits", self.heads * N, length, length))
-        mixed = torch.bmm(torch.softmax(logits, -1), value, out=self.work.get("mixed", self.heads * N, length, width))
-        merged = self.work.get("merged", N, length, self.heads, width)
-        merged.copy_(mixed.view(self.heads, N, length, width).permute(1, 2, 0, 3))
-        return x.add_(self.out(merged.view(tokens, D), self.work.get("down", tokens, D)))
+        N, H, width = tokens // length, self.heads, D // self.heads
+        qkv = self.qkv(self._norm(x), self._buffer("qkv", tokens, 3 * D))
+        split = self._buffer("split", 3 * H, N, length, width)
+        split.copy_(qkv.view(N, length, 3 * H, width).permute(2, 0, 1, 3))
+        query, key, value = split.view(3, H * N, length, width)
+        logits = torch.bmm(query, key.transpose(1, 2), out=self._buffer("logits", H * N, length, length))
+        mixed = torch.bmm(torch.softmax(logits, -1), value, out=self._buffer("mixed", H * N, length, width))
+        merged = self._buffer("merged", N, length, H, width)
+        merged.copy_(mixed.view(H, N, length, width).permute(1, 2, 0, 3))
+        return x.add_(self.out(merged.view(tokens, D), self._buffer("down", tokens, D)))
+
+    def _buffer(self, name: str, *shape: int) -> Tensor:
+        return self.work.get(name, self.dtype, *shape)
 
     def _hidden(self, x: Tensor) -> Tensor:
-        wide = self.up(self._norm(x), self.work.get("wide", len(x), 4 * x.shape[-1]))
+        wide = self.up(self._norm(x), self._buffer("wide", len(x), 4 * x.shape[-1]))
         return nn.functional.gelu(wide)
 
 
 class Passes:
     """Feature-level and event-level passes of one network, with its weights as they are now."""
 
-    def __init__(self, network: DualTransformer) -> None:
+    def __init__(self, network: DualTransformer, dtype: torch.dtype | None = None) -> None:
         self.network = network
-        self.work = Workspace(network.masked_token)
-        self.feature_blocks = [_FastBlock(b, self.work) for b in network.feature_blocks]  # type: ignore[arg-type]  # ModuleList forgets that they are Blocks
-        self.event_blocks = [_FastBlock(b, self.work) for b in network.event_blocks]  # type: ignore[arg-type]  # likewise
+        token = network.masked_token
+        self.work = Workspace(token.device)
+        with torch.no_grad():
+            self.feature_blocks = [_FastBlock(b, self.work, dtype or token.dtype) for b in _blocks(network, "feature")]
+            self.event_blocks = [_FastBlock(b, self.work, dtype or token.dtype) for b in _blocks(network, "event")]
 
     def embed(self, features: Features, keep: Tensor | None) -> Tensor:
         """As `network.embed`; keep [..., F, D] may have more leading dimensions than the features."""
@@ -145,7 +151,7 @@ class Passes:
         """
         (T, D), (B, L) = (len(shared), shared.shape[-1]), row.shape
         network, device = self.network, shared.device
-        x = self.work.get("x", T, B * L, D)
+        x = self.work.get("x", shared.dtype, T, B * L, D)
         torch.index_select(shared, 1, row.flatten(), out=x)
         x = x.view(T, B, L, D)
         x[:hide, torch.arange(B, device=device), at] = network.masked_token
@@ -158,3 +164,7 @@ class Passes:
         for block in blocks:
             x = block(x, L)
         return network.norm(last.at(x, L, flat.flatten())).view(T, B, D)
+
+
+def _blocks(network: DualTransformer, level: str) -> list[Block]:
+    return [b for b in getattr(network, f"{level}_blocks") if isinstance(b, Block)]

@@ -26,7 +26,7 @@ from ustad.scoring.counter import keep_masks
 from ustad.scoring.passes import Passes
 from ustad.scoring.terms import Layout, reduce_term
 
-Precision = Literal["auto", "fp32", "bf16"]
+Precision = Literal["auto", "fp32", "half"]
 _SCALARS = ("expected", "error", "loss", "au", "eu")
 
 
@@ -89,14 +89,17 @@ def sample(
     T = samples if network.config.epistemic else 1
     layout = Layout.of(network.fields, encoder.terms, network.config.aleatoric)
     out = empty_samples(layout, len(queries), network, keep_probabilities)
-    with inference(network, precision, tensors.device), track("sampling", len(queries)) as advance:
-        passes = passes_for(network, tensors.device)
+    with inference(network), track("sampling", len(queries)) as advance:
+        passes = passes_for(network, tensors.device, precision)
         for part in _partitions(queries, T * network.config.width * 4, budget.embedding_bytes):
             shared = embed_samples(network, tensors, part.events, T, seed, budget.tokens, passes)
             for chosen, slices in part.batches(budget.tokens // T, tensors.device):
                 hidden = hidden_at(network, tensors, shared, slices, T, passes)  # [T, B, D]
                 store(out, chosen, layout, network, tensors, hidden, slices.target, seed)
                 advance(len(chosen))
+    if precision == "auto" and not all(np.isfinite(t.eu).all() for t in out.terms.values()):
+        # Half precision overflowed somewhere (EU is never missing): the whole of it again, in full precision.
+        return sample(network, tensors, queries, encoder, samples, seed, "fp32", budget, keep_probabilities)
     return out
 
 
@@ -105,7 +108,7 @@ def embed_events(
     tensors: EventTensors,
     queries: Queries,
     visible: bool = True,
-    precision: Precision = "auto",
+    precision: Precision = "fp32",
     budget: Budget | None = None,
 ) -> np.ndarray:
     """The event-level hidden state of every query's event, for the neighbours: float32 [Q, D].
@@ -115,8 +118,8 @@ def embed_events(
     """
     budget = budget or Budget.of(tensors.device)
     out = np.zeros((len(queries), network.config.width), np.float32)
-    with inference(network, precision, tensors.device), track("embedding", len(queries)) as advance:
-        passes = passes_for(network, tensors.device)
+    with inference(network), track("embedding", len(queries)) as advance:
+        passes = passes_for(network, tensors.device, precision)
         for part in _partitions(queries, network.config.width * 4, budget.embedding_bytes):
             shared = embed_samples(network, tensors, part.events, 0, 0, budget.tokens, passes)
             together = visible and part.shares_slices
@@ -221,18 +224,18 @@ def _hidden_shared(network: DualTransformer, tensors: EventTensors, shared: Tens
 
 
 @contextmanager
-def inference(network: DualTransformer, precision: Precision, device: torch.device) -> Iterator[None]:
-    """Evaluation mode, no gradients, and bf16 blocks where a GPU has them (heads stay fp32)."""
-    wanted = precision == "bf16" or (precision == "auto" and device.type == "cuda" and torch.cuda.is_bf16_supported())
+def inference(network: DualTransformer) -> Iterator[None]:
+    """Evaluation mode and no gradients."""
     if network.training:
         network.eval()
-    with torch.inference_mode(), torch.autocast(device.type, torch.bfloat16, enabled=wanted):
+    with torch.inference_mode():
         yield
 
 
-def passes_for(network: DualTransformer, device: torch.device) -> Passes | None:
-    """The CPU's own way through the network; a GPU takes the network as it is."""
-    return Passes(network) if device.type == "cpu" and not torch.is_autocast_enabled("cpu") else None
+def passes_for(network: DualTransformer, device: torch.device, precision: Precision = "auto") -> Passes | None:
+    """The way through the network: blocks in half precision on a GPU unless told otherwise (heads stay fp32)."""
+    half = precision == "half" or (precision == "auto" and device.type == "cuda")
+    return Passes(network, torch.float16 if half else None)
 
 
 # ------------------------------------------------------------------------------------------- partitions
@@ -319,8 +322,7 @@ def store(
     """Decode hidden [T, B, D], reduce every term and put the results where their queries stand."""
     predictions = network.decode(hidden)
     truth: Features = tensors.features[target]
-    with torch.autocast(hidden.device.type, enabled=False):
-        reduced = [reduce_term(t, layout, predictions, truth, tensors.key[target], seed) for t in layout.terms]
+    reduced = [reduce_term(t, layout, predictions, truth, tensors.key[target], seed) for t in layout.terms]
     scalars = torch.stack([getattr(r, name) for r in reduced for name in _SCALARS])  # one transfer for all
     lines = iter(scalars.float().cpu().numpy())
     for term, result in zip(layout.terms, reduced, strict=True):
