@@ -74,6 +74,11 @@ class Habits:
         return np.bincount(weekdays, minlength=7).astype(np.float64)
 
     @property
+    def visit_day(self) -> np.ndarray:
+        """Local day of each remembered visit, from the moment of its local midnight: int64 [V]."""
+        return np.round((self.visit_time / 60e6 - self.visit_minute) / 1440.0).astype(np.int64)
+
+    @property
     def visit_weekend(self) -> np.ndarray:
         return self.visit_weekday >= 5
 
@@ -100,7 +105,13 @@ class Habits:
     # --------------------------------------------------------------------------------------- changing
     def forget(self, entities: Iterable[Any]) -> Habits:
         """Without every trace of some entities."""
-        gone = np.isin(self.entity_key, identity_hash(entities))
+        return self._without(np.isin(self.entity_key, identity_hash(entities)))
+
+    def only(self, entities: Iterable[Any]) -> Habits:
+        """Of some entities alone."""
+        return self._without(~np.isin(self.entity_key, identity_hash(entities)))
+
+    def _without(self, gone: np.ndarray) -> Habits:
         places = np.repeat(~gone, np.diff(self.place_offsets))
         visits = np.repeat(places, np.diff(self.visit_offsets))
         changes = {f.name: getattr(self, f.name) for f in fields(self)}

@@ -32,8 +32,8 @@ LOOKS: dict[str, tuple[str, ...]] = {
     "stay": ("duration", "leaving", "presence"),
     "start": ("start",),
 }
-#: More terms of N visits, from elsewhere (the memory network): (history, visits, table) -> name → raw values [N].
-Extra = Callable[[Habits, Visits, pa.Table], Mapping[str, np.ndarray]]
+#: More terms from elsewhere (the memory network): (history, events, what came before) -> name → raw values by row.
+Extra = Callable[[Habits, pa.Table, pa.Table | None], Mapping[str, np.ndarray]]
 
 
 @dataclass(frozen=True)
@@ -70,6 +70,7 @@ class HabitModel:
     counting: Counting = "past"
     spread: Spread = "max3"
     extra: Extra | None = field(default=None, repr=False)
+    without: tuple[str, ...] = ()  # terms that are left out
 
     # ---------------------------------------------------------------------------------------- fitting
     @classmethod
@@ -82,6 +83,7 @@ class HabitModel:
         counting: Counting = "past",
         spread: Spread = "max3",
         extra: Extra | None = None,
+        without: tuple[str, ...] = (),
     ) -> HabitModel:
         """Learn habits and calibrate. `calibrating`: bool by row of `validation`, whose entities calibrate; all
         by default. The history that the validation week is compared with is the training weeks alone."""
@@ -92,11 +94,11 @@ class HabitModel:
         recurrence = Recurrence.fit_halves(both)
         period = (int(week.day.min()), int(week.day.max()))
         compared = compare(habits, population, recurrence, week, period, counting)
-        raw = {**compared.terms, **(extra(habits, week, validation) if extra is not None else {})}
+        raw = {**compared.terms, **_more(extra, habits, week, validation, train)}
         normal = np.ones(len(week), bool) if calibrating is None else calibrating[week.row]
         if normal.sum() < 2:
             raise DataError("habits: fewer than two events of the validation week are there to calibrate on")
-        tails = {name: Distribution.fit(values[normal]) for name, values in raw.items()}
+        tails = {name: Distribution.fit(values[normal]) for name, values in raw.items() if name not in without}
         surprise = _surprise(tails, raw)
         sums = {look: _sum(surprise, look) for look in LOOKS}
         looks = {look: Distribution.fit(values[normal]) for look, values in sums.items()}
@@ -121,6 +123,7 @@ class HabitModel:
             counting,
             spread,
             extra,
+            without,
         )
 
     # ---------------------------------------------------------------------------------------- judging
@@ -130,11 +133,11 @@ class HabitModel:
         `period` are the first and last local day that visits are counted in, by default those of the rows; give it
         when entities are scored in parts, so that no part differs from the whole.
         """
-        table, first = self._joined(events, context)
+        table, first, earlier = self._joined(events, context)
         visits = read_visits(table, self.schema, self.frame)
         period = period or (int(visits.day.min()), int(visits.day.max()))
         compared = compare(self.habits, self.population, self.recurrence, visits, period, self.counting)
-        raw = {**compared.terms, **(self.extra(self.habits, visits, table) if self.extra is not None else {})}
+        raw = {**compared.terms, **_more(self.extra, self.habits, visits, table, earlier)}
         surprise = _surprise(self.tails, raw)
         sums = {look: _sum(surprise, look) for look in LOOKS}
         looks = {look: -self.looks[look].log10_tail(sums[look]) for look in LOOKS}
@@ -154,15 +157,16 @@ class HabitModel:
             agents,
         )
 
-    def _joined(self, events: pa.Table, context: pa.Table | None) -> tuple[pa.Table, int]:
-        """Counted context and events in one table, and the row where the events begin."""
+    def _joined(self, events: pa.Table, context: pa.Table | None) -> tuple[pa.Table, int, pa.Table | None]:
+        """Counted context and events in one table, the row where the events begin, and the context before that."""
         if context is None or context.num_rows == 0:
-            return events, 0
-        day = read_visits(context, self.schema, self.frame)
-        later = np.zeros(len(day), bool)
-        later[day.row] = day.day > self.habits.last_day
+            return events, 0, None
+        visits = read_visits(context, self.schema, self.frame)
+        later = np.zeros(len(visits), bool)
+        later[visits.row] = visits.day > self.habits.last_day
         counted = context.filter(pa.array(later))
-        return pa.concat_tables([counted, events], promote_options="permissive"), counted.num_rows
+        joined = pa.concat_tables([counted, events], promote_options="permissive")
+        return joined, counted.num_rows, context.filter(pa.array(~later))
 
     def forget(self, entities: list[object]) -> HabitModel:
         """Without the history of some entities."""
@@ -179,6 +183,15 @@ def spread_max3(score: np.ndarray, entity: np.ndarray) -> np.ndarray:
     return wide
 
 
+def _more(
+    extra: Extra | None, habits: Habits, visits: Visits, table: pa.Table, before: pa.Table | None
+) -> dict[str, np.ndarray]:
+    """The extra terms in the order of the visits."""
+    if extra is None:
+        return {}
+    return {name: values[visits.row] for name, values in extra(habits, table, before).items()}
+
+
 def _surprise(tails: dict[str, Distribution], raw: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """-log10 p of every term; 0 where it has nothing to say."""
     return {name: _p(tails[name], raw[name]) for name in tails}
@@ -189,7 +202,8 @@ def _p(distribution: Distribution, values: np.ndarray) -> np.ndarray:
 
 
 def _sum(surprise: Mapping[str, np.ndarray], look: str) -> np.ndarray:
-    return np.sum([surprise[name] for name in LOOKS[look] if name in surprise], axis=0)
+    parts = [surprise[name] for name in LOOKS[look] if name in surprise]
+    return np.sum(parts, axis=0) if parts else np.zeros(len(next(iter(surprise.values()))))
 
 
 def _highest(looks: Mapping[str, Distribution], sums: Mapping[str, np.ndarray]) -> np.ndarray:

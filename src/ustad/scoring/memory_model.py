@@ -1,0 +1,105 @@
+"""The memory network with what it needs to be asked: fitted on training events, it gives terms for any events.
+
+In go training and validation tables; out comes a `MemoryModel` whose `terms` fit `HabitModel`'s extra terms. The
+own places it reads always come from the habits it is given, so what is not in them cannot leak in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import torch
+
+from ustad.config import Config
+from ustad.dataset import event_days
+from ustad.events.encoder import Encoder, EventArrays
+from ustad.events.habits import Habits
+from ustad.events.own_places import MemoryTensors, OwnPlaces
+from ustad.events.visits import Frame, read_visits
+from ustad.events.windows import EventTensors, Queries, make_queries, make_windows
+from ustad.model.memory import MemoryTransformer
+from ustad.scoring.memory_terms import MemorySamples, sample_memory
+from ustad.training.memory import Data, MemoryFit, fit_memory
+
+
+@dataclass
+class MemoryModel:
+    """A memory network, its encoder and frame."""
+
+    network: MemoryTransformer
+    encoder: Encoder
+    frame: Frame
+    config: Config
+    device: torch.device
+    result: MemoryFit | None = None
+    samples: MemorySamples | None = field(default=None, repr=False)  # of the latest question, by row
+    _known: tuple[Habits, OwnPlaces] | None = field(default=None, repr=False)
+
+    @classmethod
+    def fit(
+        cls, train: pa.Table, stopping: pa.Table, encoder: Encoder, config: Config, device: torch.device
+    ) -> MemoryModel:
+        """Train on `train`; the early-stopping entities' validation week `stopping` says when to stop."""
+        frame = Frame.fit(train, encoder.schema)
+        model = cls(new_network(encoder, frame, config).to(device), encoder, frame, config, device)
+        habits = Habits.fit(read_visits(train, encoder.schema, frame))
+        arrays, data = model._data(train, habits)
+        held, questions, _ = model._questions(stopping, train, habits)
+        model.result = fit_memory(model.network, data, make_windows(arrays, config.window), (held, questions), config)
+        return model
+
+    def terms(self, habits: Habits, events: pa.Table, before: pa.Table | None) -> dict[str, np.ndarray]:
+        """Raw terms of every event, by row, with the own places of `habits`; `before` is context."""
+        data, questions, row = self._questions(events, before, habits)
+        found = sample_memory(
+            self.network, data, questions, self.config.scoring.samples, self.config.seed, self.config.training.precision
+        )
+        self.samples = found.by_row(row, events.num_rows)
+        return self.samples.terms
+
+    # ------------------------------------------------------------------------------------------ steps
+    def _data(self, table: pa.Table, habits: Habits) -> tuple[EventArrays, Data]:
+        arrays = self.encoder.encode(table)
+        visits = read_visits(table, self.encoder.schema, self.frame)
+        memory = MemoryTensors(self._own_places(habits), habits, visits, self.device)
+        return arrays, Data(EventTensors(arrays, self.device), memory)
+
+    def _questions(self, events: pa.Table, before: pa.Table | None, habits: Habits) -> tuple[Data, Queries, np.ndarray]:
+        """Data with context, a question for each row of `events`, and that row."""
+        schema, first = self.encoder.schema, 0
+        table = events
+        if before is not None and before.num_rows:
+            context = self._recent(before, events)
+            first, table = context.num_rows, pa.concat_tables([context, events], promote_options="permissive")
+        arrays, data = self._data(table, habits)
+        first_day = int(event_days(events, schema).min())
+        windows = make_windows(arrays, self.config.window, first_day=first_day)
+        questions = make_queries(arrays, windows, self.config.window)
+        questions = questions.take(np.flatnonzero(arrays.row[questions.target] >= first))
+        return data, questions, arrays.row[questions.target] - first
+
+    def _recent(self, before: pa.Table, events: pa.Table) -> pa.Table:
+        """Context of the events' own entities, no older than a window can show."""
+        schema, window = self.encoder.schema, self.config.window
+        mine = pc.is_in(before[schema.entity], pc.unique(events[schema.entity]))
+        before = before.filter(mine)
+        if window.unit == "events" or not before.num_rows:
+            return before
+        oldest = int(event_days(events, schema).min()) - window.length
+        return before.filter(pa.array(event_days(before, schema) >= oldest))
+
+    def _own_places(self, habits: Habits) -> OwnPlaces:
+        """Kept for the habits of the latest question: live scoring asks again and again."""
+        if self._known is None or self._known[0] is not habits:
+            self._known = (habits, OwnPlaces.fit(habits, self.config.model.places))
+        return self._known[1]
+
+
+def new_network(encoder: Encoder, frame: Frame, config: Config) -> MemoryTransformer:
+    """A network whose first weights follow from the seed; torch's own generator is left as it was."""
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(config.seed)
+        return MemoryTransformer(encoder.fields, config.model, config.window.max_events, len(frame.categories) + 1)
