@@ -55,7 +55,7 @@ def test_trackintel_finds_the_same_stays_in_atlanta(fixes):
     from test_staypoints import by_agent, iou_share
 
     few = fixes.filter(pc.less(fixes["agent"], 3))
-    stays = extract_tables(few, ExtractionConfig(gap_minutes=0), timezone="UTC").events
+    stays = extract_tables(few, ExtractionConfig(gap_minutes=0, drop_outliers=False), timezone="UTC").events
     frame = few.to_pandas()
     points = gpd.GeoDataFrame(
         {"user_id": frame.agent, "tracked_at": frame.t.astype("datetime64[s]").dt.tz_localize("UTC")},

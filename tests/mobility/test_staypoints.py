@@ -61,7 +61,9 @@ def naive_stays(table: pa.Table, config: ExtractionConfig) -> list[tuple[int, in
 @pytest.mark.parametrize("gap_minutes", [0.0, 30.0])
 def test_stays_equal_the_slow_obvious_version(end_rule, gap_minutes):
     table = walks(agents=3, gaps=True, noise_m=25.0)
-    config = ExtractionConfig(end_rule=end_rule, gap_minutes=gap_minutes, include_last=gap_minutes == 0)
+    config = ExtractionConfig(
+        end_rule=end_rule, gap_minutes=gap_minutes, include_last=gap_minutes == 0, drop_outliers=False
+    )
     stays = extract_tables(table, config, timezone="UTC").events
     ours = list(
         zip(
@@ -140,15 +142,37 @@ def test_the_last_stay_is_kept_only_on_request_and_reported_as_unfinished():
 
 def test_a_spike_is_dropped_and_counted():
     table = at([HERE, HERE, FAR, HERE, HERE], [0, 3, 3.1, 3.2, 10])
-    assert run(table).events.num_rows == 1  # the last one; the first was cut short by the spike
-    spared = run(table, max_speed_kmh=200)
+    assert run(table, drop_outliers=False).events.num_rows == 1  # the last one; the spike cut the first short
+    spared = run(table, max_speed_kmh=200, drop_outliers=False)
     assert spared.quality["n_spikes"].to_pylist() == [1]
     assert spared.events["n_fixes"].to_pylist() == [4]
 
 
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 9999))
+def test_single_outliers_do_not_cut_a_stay(seed):
+    rng = np.random.default_rng(seed)
+    lat, lon = _offset(*HERE, rng.normal(0, 8, (120, 2)))
+    off = np.arange(3, 117)[rng.random(114) < 0.1]
+    off = off[np.r_[True, np.diff(off) > 2]] if len(off) else off  # single ones
+    lat[off] += rng.choice([-1, 1], len(off)) * rng.uniform(0.0015, 0.02, len(off))
+    table = fixes(np.zeros(120, int), minutes(np.arange(120)), lat, lon)
+    data = run(table)
+    assert data.events.num_rows == 1
+    assert data.events["n_fixes"].to_pylist() == [120 - len(off)]
+    assert data.quality["n_spikes"].to_pylist() == [len(off)]
+    assert run(table, drop_outliers=False).events.num_rows >= data.events.num_rows
+
+
+def test_a_short_visit_that_could_be_a_stay_is_no_outlier():
+    table = at([HERE, HERE, FAR, HERE, HERE], [0, 5, 10, 15, 20])  # five minutes there: a stay of its own
+    assert run(table).events.num_rows == 3
+    assert run(table).quality["n_spikes"].to_pylist() == [0]
+
+
 def test_inaccurate_fixes_are_dropped_and_counted_and_unknown_accuracy_is_kept():
     table = at([HERE, FAR, HERE, HERE], [0, 3, 6, 12]).append_column("accuracy_m", pa.array([5.0, 900.0, None, 5.0]))
-    data = run(table, max_accuracy_m=100)
+    data = run(table, max_accuracy_m=100, drop_outliers=False)
     assert data.quality["n_inaccurate"].to_pylist() == [1]
     assert data.events["n_fixes"].to_pylist() == [3]
 
@@ -213,7 +237,7 @@ def test_trackintel_finds_the_same_stays(noise_m):
     _, theirs = positions.generate_staypoints(
         method="sliding", dist_threshold=100, time_threshold=5.0, gap_threshold=1e9, include_last=True
     )
-    stays = run(table, gap_minutes=0).events
+    stays = run(table, gap_minutes=0, drop_outliers=False).events
     mine = [
         (a, float(s), float(e))
         for a, s, e in zip(

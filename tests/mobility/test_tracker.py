@@ -57,6 +57,7 @@ CONFIGS = st.builds(
     end_rule=st.sampled_from(["first-outside", "last-inside"]),
     include_last=st.booleans(),
     max_speed_kmh=st.sampled_from([0.0, 30.0]),
+    drop_outliers=st.booleans(),
 )
 
 

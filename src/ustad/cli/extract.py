@@ -36,6 +36,9 @@ def extract(
     ] = True,
     max_accuracy: Annotated[float, typer.Option("--max-accuracy", help="Drop fixes worse than this, metres.")] = 0.0,
     max_speed: Annotated[float, typer.Option("--max-speed", help="Drop spikes faster than this, km/h.")] = 0.0,
+    drop_outliers: Annotated[
+        bool, typer.Option("--drop-outliers/--keep-outliers", help="Drop single fixes off the place and back at once.")
+    ] = True,
     poi_radius: Annotated[float, typer.Option("--poi-radius", help="Metres to the nearest POI at most.")] = 150.0,
     export_as: Annotated[
         list[str] | None, typer.Option("--export", help="Also write DIR/export as geoparquet or csv. May be repeated.")
@@ -71,7 +74,7 @@ def extract(
         choose(form, ("geoparquet", "csv"), "--export")
     config = ExtractionConfig(
         distance_m=distance, minutes=minutes, gap_minutes=gap, end_rule=end_rule, include_last=include_last,  # type: ignore[arg-type]  # checked above
-        max_accuracy_m=max_accuracy, max_speed_kmh=max_speed, poi_radius_m=poi_radius,
+        max_accuracy_m=max_accuracy, max_speed_kmh=max_speed, drop_outliers=drop_outliers, poi_radius_m=poi_radius,
     )  # fmt: skip
     summary = run(fixes, out_dir, config, pois, timezone, on_error, workers, times)  # type: ignore[arg-type]  # checked above
     exported = _export(out_dir, export_as or [])

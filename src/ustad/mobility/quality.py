@@ -36,7 +36,7 @@ QUALITY_COLUMNS = {
     "too_sparse": "fixes are typically further apart than the gap limit: stays cannot be told",
     "n_unsorted": "fixes that came before an earlier one of the same agent and were put in order",
     "n_duplicates": "fixes dropped: a second one of the same moment",
-    "n_spikes": "fixes dropped: need more than the speed limit to be reached and left",
+    "n_spikes": "fixes dropped: single ones off their neighbours, or faster to be reached and left than the limit",
     "n_inaccurate": "fixes dropped: worse than the accuracy limit",
 }
 

@@ -89,18 +89,25 @@ class Limits:
     first_outside: bool
     include_last: bool
     speed: float  # kilometres per microsecond; 0: no limit
+    outlier: float  # squared chord beyond which a fix is off its neighbours; 0: no limit
 
     @classmethod
     def of(cls, config: ExtractionConfig) -> Limits:
-        angle = config.distance_m / 1000.0 / EARTH_RADIUS_KM
         return cls(
-            chord=float((2.0 * np.sin(min(angle, np.pi) / 2.0)) ** 2),
+            chord=_squared_chord(config.distance_m),
             duration=round(config.minutes * 60 * MICROSECONDS),
             gap=round(config.gap_minutes * 60 * MICROSECONDS),
             first_outside=config.end_rule == "first-outside",
             include_last=config.include_last,
             speed=config.max_speed_kmh / 3600.0 / MICROSECONDS,
+            outlier=_squared_chord(config.distance_m / 2.0) if config.drop_outliers else 0.0,
         )
+
+
+def _squared_chord(metres: float) -> float:
+    """Of the unit sphere, for a distance along the great circle."""
+    angle = min(metres / 1000.0 / EARTH_RADIUS_KM, math.pi)
+    return (2.0 * math.sin(angle / 2.0)) ** 2
 
 
 def empty_state(agents: int) -> np.ndarray:
@@ -235,22 +242,26 @@ class Cleaned:
 def clean(
     offsets: np.ndarray, time: np.ndarray, points: np.ndarray, state: np.ndarray, limits: Limits, final: bool
 ) -> Cleaned:
-    """Drop repeats (a second fix of the same moment) and fixes that need more than the speed limit to be reached
-    and to be left. Fixes are grouped by agent and in time order."""
+    """Drop repeats (a second fix of the same moment), fixes that need more than the speed limit to be reached and to
+    be left, and single outliers: off the fixes before and after, which are together, and gone too soon to be a stay.
+    Fixes are grouped by agent and in time order."""
     agents = len(state)
     result = Cleaned(
         np.ones(len(time), np.bool_), np.zeros(len(time), np.bool_), np.zeros(agents, np.int64),
         np.zeros(agents, np.int64),
     )  # fmt: skip
     _clean(
-        offsets, time, points, state, limits.speed, final,
+        offsets, time, points, state, limits.speed, limits.outlier, limits.duration, final,
         result.keep, result.pending, result.duplicates, result.spikes,
     )  # fmt: skip
     return result
 
 
 @numba.njit(cache=True, nogil=True)
-def _clean(offsets, time, points, state, speed, final, keep, pending, duplicates, spikes):  # type: ignore[no-untyped-def]  # compiled
+def _clean(  # type: ignore[no-untyped-def]  # compiled
+    offsets, time, points, state, speed, outlier, duration, final, keep, pending, duplicates, spikes
+):
+    look_ahead = speed > 0.0 or outlier > 0.0
     for agent in range(len(state)):
         s = state[agent]
         waiting = -1  # the fix whose way on is not known yet
@@ -259,17 +270,18 @@ def _clean(offsets, time, points, state, speed, final, keep, pending, duplicates
             if time[k] == before:
                 keep[k] = False
                 duplicates[agent] += 1
-                continue
-            if waiting >= 0:
-                if _comes_too_fast(s, time, points, waiting, speed) and _goes_too_fast(time, points, waiting, k, speed):
-                    keep[waiting] = False
-                    spikes[agent] += 1
-                else:
-                    _take(s, time, points, waiting)
-            waiting = k
-            if speed == 0.0:
+            elif not look_ahead:
                 _take(s, time, points, k)
-                waiting = -1
+            else:
+                if waiting >= 0:
+                    too_fast = speed > 0.0 and _is_too_fast(s, time, points, waiting, k, speed)
+                    soon_gone = outlier > 0.0 and time[k] - time[waiting] < duration
+                    if too_fast or (soon_gone and _is_off(s, points, waiting, k, outlier)):
+                        keep[waiting] = False
+                        spikes[agent] += 1
+                    else:
+                        _take(s, time, points, waiting)
+                waiting = k
         if waiting >= 0:
             if final:
                 _take(s, time, points, waiting)
@@ -284,17 +296,34 @@ def _take(s, time, points, k):  # type: ignore[no-untyped-def]  # compiled
 
 
 @numba.njit(cache=True, nogil=True)
-def _comes_too_fast(s, time, points, k, speed):  # type: ignore[no-untyped-def]  # compiled
+def _is_too_fast(s, time, points, k, following, speed):  # type: ignore[no-untyped-def]  # compiled
+    """Whether fix k needs more than the speed both from the fix before and to the one following."""
     if s.kept_time == NO_TIME:
         return False
-    x, y, z = points[k, 0] - s.kept_x, points[k, 1] - s.kept_y, points[k, 2] - s.kept_z
-    return math.sqrt(x * x + y * y + z * z) * EARTH_RADIUS_KM > speed * (time[k] - s.kept_time)
+    come = math.sqrt(_squared(s, points, k)) * EARTH_RADIUS_KM > speed * (time[k] - s.kept_time)
+    go = math.sqrt(_squared_between(points, k, following)) * EARTH_RADIUS_KM > speed * (time[following] - time[k])
+    return come and go
 
 
 @numba.njit(cache=True, nogil=True)
-def _goes_too_fast(time, points, a, b, speed):  # type: ignore[no-untyped-def]  # compiled
+def _is_off(s, points, k, following, limit):  # type: ignore[no-untyped-def]  # compiled
+    """Whether fix k lies off the fix before and the one following, which lie together."""
+    if s.kept_time == NO_TIME or _squared(s, points, k) < limit:
+        return False
+    return _squared_between(points, k, following) >= limit > _squared(s, points, following)
+
+
+@numba.njit(cache=True, nogil=True)
+def _squared(s, points, k):  # type: ignore[no-untyped-def]  # compiled
+    """Squared chord from the last fix kept to fix k."""
+    x, y, z = points[k, 0] - s.kept_x, points[k, 1] - s.kept_y, points[k, 2] - s.kept_z
+    return x * x + y * y + z * z
+
+
+@numba.njit(cache=True, nogil=True)
+def _squared_between(points, a, b):  # type: ignore[no-untyped-def]  # compiled
     x, y, z = points[a, 0] - points[b, 0], points[a, 1] - points[b, 1], points[a, 2] - points[b, 2]
-    return math.sqrt(x * x + y * y + z * z) * EARTH_RADIUS_KM > speed * (time[b] - time[a])
+    return x * x + y * y + z * z
 
 
 def order_fixes(codes: np.ndarray, time: np.ndarray, agents: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

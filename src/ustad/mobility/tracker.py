@@ -6,21 +6,23 @@ stream is cut into calls, what comes out of all of them together is the same.
 
 from __future__ import annotations
 
+import copy
 import io
 import json
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import numba
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ustad.config import ExtractionConfig
 from ustad.mobility.columns import as_fixes
-from ustad.mobility.core import Fixes, Found, advance, bounds, no_fixes, stay_table, to_tables
-from ustad.mobility.staypoints import MICROSECONDS, NEVER_SEEN, NO_TIME, STATE, STAY, Limits, empty_state
+from ustad.mobility.core import Fixes, Found, advance, bounds, no_fixes, to_tables
+from ustad.mobility.staypoints import MICROSECONDS, NO_TIME, STATE, Limits, empty_state
 from ustad.tables import DataError, agent_codes
 
 FORMAT = 1
@@ -32,7 +34,8 @@ class StayTracker:
 
     Fixes may come out of order by `lateness_s` seconds: each waits until its agent's newest fix is that much later.
     A fix that comes later still is dropped and counted (`counts["late"]`), as is a second fix of the same moment
-    (`counts["duplicates"]`). With the default of 0 an agent's fixes have to come in order of time.
+    (`counts["duplicates"]`). With the default of 0 an agent's fixes have to come in order of time. Whether a fix is an
+    outlier shows with the next one, so an agent's newest fix counts only then; `drop_outliers=False` spares the wait.
 
     >>> tracker = StayTracker(ExtractionConfig(minutes=5))
     >>> rows = {"agent_id": [1, 1, 1], "time": ["2024-01-01T08:00Z", "2024-01-01T08:06Z", "2024-01-01T08:07Z"],
@@ -85,15 +88,10 @@ class StayTracker:
 
     def current(self) -> pa.Table:
         """The stays that are under way, ended at the last fix so far: what `finish` would close, closed nowhere."""
-        s = self._state
-        rows = np.flatnonzero((s["started"] == 1) & (s["last_time"] - s["anchor_time"] >= self._limits.duration))
-        s, stays = s[rows], np.zeros(len(rows), STAY)
-        norm = np.sqrt(s["sum_x"] ** 2 + s["sum_y"] ** 2 + s["sum_z"] ** 2)
-        for axis in "xyz":
-            stays[axis] = s[f"sum_{axis}"] / norm
-        stays["agent"], stays["start"], stays["end"] = rows, s["anchor_time"], s["last_time"]
-        stays["count"], stays["start_gap"], stays["end_gap"] = s["count"], s["anchor_gap"], NEVER_SEEN
-        return stay_table(stays, self._identifiers())
+        twin = copy.deepcopy(self)
+        twin._limits = replace(self._limits, include_last=True)
+        stays = twin.finish().stays
+        return stays.filter(pc.is_null(stays["end_gap_s"]))
 
     def _arrivals(self, fixes: Any) -> Fixes:
         table = as_fixes(fixes)
