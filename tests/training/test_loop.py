@@ -25,7 +25,7 @@ from ustad.training import loop
 from ustad.training.checkpoints import write_checkpoint
 from ustad.training.loop import fit
 from ustad.training.optimise import learning_rate
-from ustad.training.step import Stepper, draw_masks
+from ustad.training.step import Stepper, capacity, draw_masks
 from ustad.training.validation import choose_queries, validate
 
 World = tuple[EventTensors, Windows, Queries]
@@ -187,7 +187,7 @@ def test_packed_and_dense_steps_compute_the_same_loss_and_gradients(world: World
     for robust in (0.0, 0.25):
         stepper = Stepper(network, config.replace({"training.robust": robust}).training, dense=True)
         found = []
-        for loss in (stepper.dense_loss(batch, masked), stepper.packed_loss(batch, masked)):
+        for loss in (stepper.dense_loss(batch, masked, capacity(20, 16, 0.3)), stepper.packed_loss(batch, masked)):
             network.zero_grad()
             loss.total.backward()
             found.append((loss.total, loss.fields, network.tokenizer.weight.grad.clone(), network.position.weight.grad))

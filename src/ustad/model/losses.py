@@ -43,13 +43,18 @@ def categorical_nll(
     if log_sigma is None:
         return -torch.take_along_dim(logits.log_softmax(dim=-1), target[..., None], dim=-1)[..., 0]
     if not isinstance(noise, Tensor):
-        samples, generator = noise
-        shape = (samples, *logits.shape)
-        noise = torch.randn(shape, dtype=logits.dtype, device=logits.device, generator=generator)
+        noise = _draw(logits, *noise)
     noisy = logits + torch.exp(log_sigma) * noise  # [T, ..., C]
     index = target[None, ..., None].expand(len(noise), *target.shape, 1)
     log_p = torch.take_along_dim(noisy, index, dim=-1)[..., 0] - noisy.logsumexp(dim=-1)  # [T, ...]
     return math.log(len(noise)) - log_p.logsumexp(dim=0)
+
+
+def _draw(like: Tensor, samples: int, generator: torch.Generator | None) -> Tensor:
+    """Standard normal noise [T, ..., C]; without a generator in a form that can be compiled for any shape."""
+    if generator is None:
+        return torch.randn_like(like.expand(samples, *like.shape), memory_format=torch.contiguous_format)
+    return torch.randn((samples, *like.shape), dtype=like.dtype, device=like.device, generator=generator)
 
 
 def field_losses(

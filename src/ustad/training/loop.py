@@ -27,7 +27,7 @@ from ustad.training.batches import EpochPlan, bucket_lengths, cut_windows, plan_
 from ustad.training.checkpoints import Progress, fingerprint, read_checkpoint, write_checkpoint
 from ustad.training.log import RunLog
 from ustad.training.optimise import learning_rate, make_optimizer, step_seed, use_bf16, use_compile
-from ustad.training.step import Stepper
+from ustad.training.step import Stepper, capacity
 from ustad.training.validation import Validation, choose_queries, validate
 
 CHECKPOINT = "checkpoint.safetensors"
@@ -109,7 +109,7 @@ class _Run:
         cut = cut_windows(self.windows, self.config.window.past_share, seed, 0)
         longest = self.windows.length.max()
         # Every length is one more shape to compile; without compiling, more of them only spare padding.
-        most, waste = (6, 0.08) if self.compiled else (16, 0.02)
+        most, waste = (4, 0.1) if self.compiled else (16, 0.02)
         self.lengths = tuple(sorted({*bucket_lengths(cut - self.windows.start, most, waste), int(longest)}))
         self.total_steps = training.epochs * -(-len(self.windows) // training.batch_size)
         self.step = self._make_step()
@@ -118,7 +118,7 @@ class _Run:
         self.started = self.saved = self.noted = time.monotonic()
         self.seconds_before = 0.0
 
-    def _make_step(self) -> Callable[[Batch], Loss]:
+    def _make_step(self) -> Callable[[Batch, int], Loss]:
         stepper = Stepper(self.network, self.config.training, dense=self.device.type == "cuda" or self.compiled)
         return torch.compile(stepper.__call__, dynamic=False) if self.compiled else stepper
 
@@ -190,7 +190,7 @@ class _Run:
         """One step of the optimiser. Returns the loss and its fields' means [1 + F], on the device."""
         training = self.config.training
         with torch.autocast(self.device.type, torch.bfloat16, enabled=use_bf16(training, self.device)):
-            loss = self.step(batch)
+            loss = self.step(batch, capacity(len(batch.padding), batch.padding.shape[1], training.mask_ratio))
         self.optimizer.zero_grad(set_to_none=True)
         loss.total.backward()
         if training.clip_norm > 0:

@@ -54,14 +54,13 @@ class Stepper:
     config: TrainingConfig
     dense: bool
 
-    def __call__(self, batch: Batch) -> Loss:
-        """Masks drawn from torch's own generator, which the loop seeds for each step."""
+    def __call__(self, batch: Batch, size: int) -> Loss:
+        """Masks drawn from torch's own generator, which the loop seeds for each step; `size` is the capacity."""
         masked = draw_masks(batch.padding, self.config.mask_ratio)
-        return self.dense_loss(batch, masked) if self.dense else self.packed_loss(batch, masked)
+        return self.dense_loss(batch, masked, size) if self.dense else self.packed_loss(batch, masked)
 
-    def dense_loss(self, batch: Batch, masked: Tensor) -> Loss:
-        B, L = masked.shape
-        flat, real = places(masked, capacity(B, L, self.config.mask_ratio))
+    def dense_loss(self, batch: Batch, masked: Tensor, size: int) -> Loss:
+        flat, real = places(masked, size)
         events = self.network.embed(batch.features)  # [B, L, D]
         return self._finish(batch, masked, events, flat, real)
 
