@@ -43,7 +43,7 @@ def test_the_plan_follows_from_seed_and_epoch() -> None:
     assert not np.array_equal(plans[0].start, plans[3].start)
 
 
-@pytest.mark.parametrize(("most", "waste"), [(4, 0.1), (16, 0.02)])
+@pytest.mark.parametrize(("most", "waste"), [(6, 0.1), (16, 0.02)])
 @pytest.mark.parametrize("share", [0.0, 0.5])
 def test_padding_stays_under_fifteen_percent(most: int, waste: float, share: float) -> None:
     lengths = np.random.default_rng(1).negative_binomial(8, 0.4, 20_000) + 1

@@ -109,7 +109,7 @@ class _Run:
         cut = cut_windows(self.windows, self.config.window.past_share, seed, 0)
         longest = self.windows.length.max()
         # Every length is one more shape to compile; without compiling, more of them only spare padding.
-        most, waste = (4, 0.1) if self.compiled else (16, 0.02)
+        most, waste = (6, 0.1) if self.compiled else (16, 0.02)
         self.lengths = tuple(sorted({*bucket_lengths(cut - self.windows.start, most, waste), int(longest)}))
         self.total_steps = training.epochs * -(-len(self.windows) // training.batch_size)
         self.step = self._make_step()
