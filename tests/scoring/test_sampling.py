@@ -16,6 +16,7 @@ from ustad.events.windows import EventTensors, Features, Queries, make_queries, 
 from ustad.model.network import DualTransformer
 from ustad.scoring import sampling
 from ustad.scoring.counter import keep_masks, normal_noise
+from ustad.scoring.passes import normalised
 from ustad.scoring.sampling import Budget, Samples, embed_events, sample
 
 T = 5
@@ -215,6 +216,34 @@ def test_an_event_cannot_see_itself_when_masked(
     other = sample(network, EventTensors(changed), one, encoder, T, SEED)
     assert other.terms["x"].expected[0] == pytest.approx(samples.terms["x"].expected[5], rel=1e-5)
     assert other.terms["x"].error[0] != pytest.approx(samples.terms["x"].error[5], rel=1e-2)
+
+
+def test_rows_are_normalised_as_torch_does_it() -> None:
+    x = torch.randn(200, 64) * 5 + 3
+    for dtype, tolerance in ((torch.float32, 1e-5), (torch.float16, 2e-3)):
+        found = normalised(x, 1e-5, torch.empty(200, 64, dtype=dtype))
+        assert torch.allclose(found.float(), torch.nn.functional.layer_norm(x, (64,)), atol=tolerance)
+
+
+def test_half_precision_blocks_keep_the_uncertainty(
+    network: DualTransformer, arrays: EventArrays, queries: Queries, encoder: Encoder, samples: Samples
+) -> None:
+    half = sample(network, EventTensors(arrays), queries, encoder, T, SEED, precision="half")
+    exact = sample(copy.deepcopy(network).double(), _double(arrays), queries, encoder, T, SEED)
+    for name in ("start", "duration", "x", "y"):
+        relative = np.abs(half.terms[name].eu / exact.terms[name].eu - 1)
+        assert np.median(relative) < 0.02
+        np.testing.assert_allclose(half.terms[name].loss, samples.terms[name].loss, rtol=0.05, atol=5e-3)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_gpu_gives_the_same_samples(
+    network: DualTransformer, arrays: EventArrays, queries: Queries, encoder: Encoder, samples: Samples
+) -> None:
+    there = copy.deepcopy(network).cuda()
+    _close(samples, sample(there, EventTensors(arrays, "cuda"), queries, encoder, T, SEED, "fp32"), rel=1e-3)
+    half = sample(there, EventTensors(arrays, "cuda"), queries, encoder, T, SEED)
+    _close(samples, half, rel=0.05, absolute=1e-2)
 
 
 def test_nothing_to_sample_is_no_error(network: DualTransformer, arrays: EventArrays, encoder: Encoder) -> None:

@@ -22,12 +22,12 @@ from ustad.events.encoder import EventArrays
 from ustad.events.windows import EventTensors, Queries
 from ustad.scoring.alerts import DEFAULT_P_VALUE, Alerts
 from ustad.scoring.columns import to_arrow
+from ustad.scoring.counter import keep_masks
 from ustad.scoring.explain import sentences
 from ustad.scoring.model import ScoringModel, owners, parts_of
 from ustad.scoring.sampling import (
     Samples,
     Slices,
-    embed_samples,
     empty_samples,
     hidden_at,
     inference,
@@ -232,12 +232,7 @@ class LiveScorer:
         keys = arrays.key.tolist()
         absent = np.array([i for i, key in enumerate(keys) if key not in self._embeddings], np.int64)
         if len(absent):
-            model, many = self.model, 1 << 30
-            parts = [
-                embed_samples(model.network, tensors, absent, n, model.config.seed, many, self._passes)
-                for n in (self._samples, 0)
-            ]
-            made = torch.cat(parts)  # [T + 1, absent, D]
+            made = self._embed(tensors, absent)
             for j, i in enumerate(absent.tolist()):
                 self._embeddings[keys[i]] = made[:, j].contiguous()
         for key in keys:
@@ -246,6 +241,18 @@ class LiveScorer:
         while len(self._embeddings) > self._kept:
             self._embeddings.popitem(last=False)
         return shared
+
+    def _embed(self, tensors: EventTensors, events: np.ndarray) -> Tensor:
+        """Some events under every sample and, last, without dropout, in one pass: [T + 1, n, D]."""
+        network, config = self.model.network, self.model.network.config
+        embed = network.embed if self._passes is None else self._passes.embed
+        index = torch.from_numpy(events).to(self.device)
+        features, F = tensors.features[index[:, None]], len(network.fields)
+        if not config.epistemic:
+            return embed(features, None).transpose(0, 1).repeat(2, 1, 1)
+        keep = keep_masks(tensors.key[index], self.model.config.seed, self._samples, F, config.width, config.dropout)
+        keep = torch.cat([keep, torch.ones_like(keep[:, :1])], dim=1)
+        return embed(features, keep).transpose(0, 1)
 
 
 def _columns_of(queries: Queries) -> tuple[np.ndarray, ...]:

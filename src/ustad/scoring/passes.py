@@ -36,6 +36,17 @@ class Workspace:
         return held[:size].view(shape)
 
 
+def normalised(x: Tensor, epsilon: float, out: Tensor) -> Tensor:
+    """Layer normalisation of rows [n, D] without weights, as two sums and one map.
+
+    The kernel of torch gives every row a block of its own, which for rows this short took half of all the time.
+    """
+    mean = x.mean(-1, keepdim=True)
+    square = torch.linalg.vector_norm(x, dim=-1, keepdim=True).square_().div_(x.shape[-1])
+    scale = square.sub_(mean.square()).clamp_(min=0).add_(epsilon).rsqrt_()
+    return torch.addcmul(mean.mul_(scale).neg_(), x, scale, out=out)
+
+
 class _Linear:
     """x ↦ x Wᵀ + b, where a normalisation before it has been folded into W and b."""
 
@@ -98,6 +109,8 @@ class _FastBlock:
         return chosen.add_(torch.addmm(self.down.bias, hidden, self.down.weight))
 
     def _norm(self, x: Tensor) -> Tensor:
+        if x.device.type == "cuda":
+            return normalised(x, self.epsilon, self._buffer("normed", *x.shape))
         return nn.functional.layer_norm(x, x.shape[-1:], eps=self.epsilon).to(self.dtype)
 
     def _attended(self, x: Tensor, length: int) -> Tensor:
