@@ -11,6 +11,8 @@ import dataclasses
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -36,10 +38,11 @@ from ustad.scoring.sampling import (
 )
 from ustad.scoring.score import event_columns, judge
 from ustad.scoring.terms import Layout
-from ustad.tables import DataError, as_table
+from ustad.tables import TIMESTAMP, DataError, as_table
 
 #: With more reference events than this, neighbours are searched approximately (error measured) unless told otherwise.
 APPROXIMATE_ABOVE = 20_000
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ARRAYS = ("time", "day", "key", "numbers", "categories", "vectors", "missing")
 
 
@@ -121,10 +124,12 @@ class LiveScorer:
         return len(self._states)
 
     # ---------------------------------------------------------------------------------------- state
-    @property
-    def _columns(self) -> set[str]:
+    @cached_property
+    def _columns(self) -> tuple[str, ...]:
+        """The columns of an event that are looked at."""
         schema = self.model.encoder.schema
-        return {*schema.columns, schema.timezone}
+        habitat = (schema.habitat,) if schema.habitat else ()
+        return tuple(dict.fromkeys((*schema.columns, schema.timezone, *habitat, *schema.extra)))
 
     def _table(self, event: Mapping[str, Any]) -> pa.Table:
         """The event as a table, after its entity's previous one (some features look back at it)."""
@@ -133,12 +138,14 @@ class LiveScorer:
         if entity is None or event.get(schema.time) is None:
             raise DataError(f"an event needs '{schema.entity}' and '{schema.time}'")
         state = self._states.get(entity)
-        rows = [dict(event)]
+        rows: list[Mapping[str, Any]] = [event]
         if state is not None:
             if event[schema.time] < state.last_row[schema.time]:
                 raise DataError(f"an event arrived before its {schema.entity_word}'s previous one; send them in order")
-            rows.insert(0, {**dict.fromkeys(event), **state.last_row})
-        return pa.Table.from_pylist(rows)
+            rows.insert(0, state.last_row)
+        times = {schema.time, schema.end}
+        names = [c for c in self._columns if c in event]
+        return pa.table({c: _column([r.get(c) for r in rows], c in times) for c in names})
 
     def _remember(self, table: pa.Table, event: Mapping[str, Any]) -> _State:
         arrays = self.model.encoder.encode(table)
@@ -253,6 +260,13 @@ class LiveScorer:
         keep = keep_masks(tensors.key[index], self.model.config.seed, self._samples, F, config.width, config.dropout)
         keep = torch.cat([keep, torch.ones_like(keep[:, :1])], dim=1)
         return embed(features, keep).transpose(0, 1)
+
+
+def _column(values: list[Any], is_time: bool) -> pa.Array:
+    """A column of two or fewer values. Moments go through integers: asking a library for their zone is slow."""
+    if is_time and all(isinstance(v, datetime) and v.tzinfo is not None for v in values):
+        return pa.array([(v - _EPOCH) // timedelta(microseconds=1) for v in values], pa.int64()).cast(TIMESTAMP)
+    return pa.array(values)
 
 
 def _columns_of(queries: Queries) -> tuple[np.ndarray, ...]:
