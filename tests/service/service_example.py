@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import socket
 import subprocess
@@ -140,11 +141,9 @@ class Server:
         for _ in range(600):
             if self.process.poll() is not None:
                 raise RuntimeError(f"the server ended: {self.said()[-2000:]}")
-            try:
-                if httpx.get(self.url + "/readyz").status_code == 200:
-                    return
-            except httpx.HTTPError:
-                time.sleep(0.1)
+            if is_ready(self.url):
+                return
+            time.sleep(0.1)
         raise RuntimeError("the server was not ready within a minute")
 
     def said(self) -> str:
@@ -165,6 +164,47 @@ class Server:
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
+
+
+def is_ready(url: str) -> bool:
+    try:
+        return httpx.get(url + "/readyz").status_code == 200
+    except httpx.HTTPError:
+        return False
+
+
+def run_service(model: str, store: str, port: int) -> None:
+    """Target of a process that is forked with everything imported, so that many restarts are quick."""
+    from pathlib import Path
+
+    from ustad.service.app import serve
+    from ustad.service.settings import Settings
+
+    serve(Settings(model=Path(model), store=store, port=port, device="cpu"))
+
+
+class ForkedServer:
+    """A server in a process of its own that needs no time to import."""
+
+    def __init__(self, model: str, store: str) -> None:
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(["ustad.service.app", "ustad.service.live", "faiss"])
+        port = free_port()
+        self.url = f"http://127.0.0.1:{port}"
+        self.process = context.Process(target=run_service, args=(model, store, port), daemon=True)
+        self.process.start()
+        for _ in range(600):
+            if is_ready(self.url):
+                return
+            if not self.process.is_alive():
+                break
+            time.sleep(0.03)
+        raise RuntimeError("the server was not ready")
+
+    def kill(self) -> None:
+        """SIGKILL: no chance to put anything in order."""
+        self.process.kill()
+        self.process.join()
 
 
 def free_port() -> int:

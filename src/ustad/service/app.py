@@ -155,7 +155,8 @@ def serve(settings: Settings, started: Callable[[], Any] = lambda: None) -> None
     """Run until interrupted. `started` is called once everything is loaded, before the first request."""
     import uvicorn
 
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("ustad").setLevel(logging.INFO)
     app = create_app(settings)
     started()
     uvicorn.run(

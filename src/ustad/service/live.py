@@ -29,6 +29,7 @@ from ustad.scoring.model import ScoringModel
 from ustad.scoring.score import score_events
 from ustad.service.queries import CONTEXT_EVENTS
 from ustad.service.settings import Settings
+from ustad.service.translate import Layout, event_table
 from ustad.tables import DataError
 
 ONE_BY_ONE = 2  # up to so many events the live scorer is faster than a batch
@@ -57,7 +58,22 @@ class ModelScorer:
     def load(cls, settings: Settings) -> ModelScorer:
         if settings.model is None:
             raise DataError("a model directory is needed to score")
-        return cls(Detector.load(settings.model, device=settings.device), settings)
+        scorer = cls(Detector.load(settings.model, device=settings.device), settings)
+        scorer.warm_up()
+        return scorer
+
+    def warm_up(self) -> None:
+        """Score made-up events once, both ways, so that the first real one does not wait for what loads late."""
+        layout = Layout.of(self.schema)
+        for n in (1, ONE_BY_ONE + 1):
+            rows = [
+                {"agent": "", "started_at": i * 7_200_000_000, "finished_at": i * 7_200_000_000, "timezone": "UTC",
+                 "lat": 0.0, "lon": 0.0}
+                for i in range(n)
+            ]  # fmt: skip
+            self.remember([""], event_table([], layout))
+            self.score(event_table(rows, layout))
+            self.forget([""])
 
     # ------------------------------------------------------------------------------------------ memory
     def missing(self, agents: Sequence[str]) -> list[str]:
@@ -143,8 +159,6 @@ class ModelScorer:
 
     def _with_columns(self, stays: pa.Table) -> pa.Table:
         """The columns that events sent by hand have too, in one order and of one type."""
-        from ustad.service.translate import Layout, event_table
-
         layout = Layout.of(self.schema)
         wanted = event_table([], layout).schema
         arrays = []

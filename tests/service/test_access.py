@@ -1,0 +1,253 @@
+"""Who may do what: keys, roles, loopback, limits, headers, one error shape, and logs without identities."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from service_example import PlainScorer
+from sqlalchemy import select
+
+from ustad.config import ConfigError
+from ustad.service import records as r
+from ustad.service.app import create_app
+from ustad.service.keys import create_key, remove_key
+from ustad.service.settings import Settings, days_of
+from ustad.service.store import Store
+from ustad.tables import DataError
+
+Stay = Callable[..., dict[str, Any]]
+OPEN = {"/healthz", "/readyz"}
+WRONG: tuple[dict[str, str], ...] = (
+    {}, {"Authorization": "Bearer wrong"}, {"Authorization": "Basic eDp5"}, {"Cookie": "ustad_key=wrong"}
+)  # fmt: skip
+
+
+def routes(client: TestClient) -> list[tuple[str, str]]:
+    """Every method and path that the service describes, and the page's own."""
+    key = create_key(client.app.state.service.store, "for routes", ["read"])
+    described = client.get("/openapi.json", headers={"Authorization": f"Bearer {key}"}).json()["paths"]
+    found = [(method.upper(), path) for path, methods in described.items() for method in methods]
+    pages = [("GET", p) for p in ("/", "/agent/a", "/static/page.css", "/openapi.json", "/nothing-here")]
+    return [*found, *pages]
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[TestClient]:
+    """One application for tests that leave nothing behind."""
+    with TestClient(create_app(Settings(store="sqlite://"), PlainScorer()), raise_server_exceptions=False) as client:
+        yield client
+
+
+@pytest.fixture
+def locked(open_client: Any, store_url: str) -> TestClient:
+    store = Store(store_url)
+    create_key(store, "somebody", ["read"])
+    store.close()
+    return open_client()
+
+
+def test_without_or_with_a_wrong_key_every_route_but_health_answers_401(locked: TestClient) -> None:
+    every = routes(locked)
+    assert len(every) > 15
+    for method, path in every:
+        path = path.replace("{agent_id}", "a").replace("{alert_id}", "1").replace("{event_id}", "1")
+        for headers in (
+            {},
+            {"Authorization": "Bearer wrong"},
+            {"Authorization": "Basic eDp5"},
+            {"Cookie": "ustad_key=wrong"},
+        ):
+            answer = locked.request(method, path, headers=headers)
+            if path in OPEN:
+                assert answer.status_code == 200
+            else:
+                assert answer.status_code == 401, (method, path)
+                assert answer.json()["error"]["code"] == "unauthorized"
+                assert answer.headers["www-authenticate"].startswith("Bearer")
+
+
+@pytest.mark.parametrize(
+    ("role", "allowed"),
+    [("ingest", {"POST"}), ("read", {"GET"}), ("verdict", {"PUT"}), ("admin", {"DELETE"})],
+)
+def test_a_key_may_do_what_its_role_says_and_nothing_else(
+    open_client: Any, store_url: str, stay: Stay, role: str, allowed: set[str]
+) -> None:
+    store = Store(store_url)
+    key = create_key(store, "k", [role])
+    store.close()
+    client = open_client(key=key)
+    tried = {
+        "POST": client.post("/v1/events", json={"events": [stay()]}),
+        "GET": client.get("/v1/alerts"),
+        "PUT": client.put("/v1/alerts/1/verdict", json={"verdict": "confirmed"}),
+        "DELETE": client.delete("/v1/agents/a"),
+    }
+    for method, answer in tried.items():
+        assert (answer.status_code != 403) == (method in allowed), method
+        if method not in allowed:
+            assert role not in answer.json()["error"]["message"]
+
+
+def test_the_store_holds_no_key_only_its_hash(store_url: str) -> None:
+    store = Store(store_url)
+    key = create_key(store, "k", ["read", "verdict"])
+    with store.reading() as connection:
+        row = connection.execute(select(r.access_keys)).one()
+    assert key not in str(row)
+    assert len(key) > 40
+    with pytest.raises(DataError, match="roles are"):
+        create_key(store, "k", ["root"])
+    remove_key(store, "k")
+    with pytest.raises(DataError, match="no key named"):
+        remove_key(store, "k")
+
+
+def test_beyond_loopback_it_refuses_to_listen_without_a_key(store_url: str) -> None:
+    for host in ("0.0.0.0", "::", "192.168.1.5", "example.org"):
+        with pytest.raises(ConfigError, match="without a key"):
+            create_app(Settings(store=store_url, host=host))
+    create_key(Store(store_url), "k", ["read"])
+    assert create_app(Settings(store=store_url, host="0.0.0.0"))
+
+
+def test_removing_the_last_key_does_not_open_a_service_beyond_loopback(store_url: str, monkeypatch: Any) -> None:
+    monkeypatch.setattr("ustad.service.keys.REFRESH_S", 0.0)
+    store = Store(store_url)
+    create_key(store, "k", ["read"])
+    client = TestClient(create_app(Settings(store=store_url, host="0.0.0.0")))
+    remove_key(store, "k")
+    assert client.get("/v1/alerts").status_code == 401
+
+
+def test_a_foreign_host_name_is_refused_while_there_is_no_key(client: TestClient) -> None:
+    assert client.get("/v1/alerts", headers={"Host": "rebound.example"}).status_code == 421
+    assert client.get("/v1/alerts", headers={"Host": "localhost:8350"}).status_code == 200
+
+
+def test_a_browser_logs_in_with_a_key_and_gets_a_strict_cookie(open_client: Any, store_url: str) -> None:
+    key = create_key(Store(store_url), "k", ["read"])
+    client = open_client()
+    asked = client.get("/", headers={"Accept": "text/html"})
+    assert asked.status_code == 401
+    assert "password" in asked.text
+    assert client.post("/login", data={"key": "wrong"}).status_code == 401
+    entered = client.post("/login", data={"key": key}, follow_redirects=False)
+    cookie = entered.headers["set-cookie"].lower()
+    assert entered.status_code == 303
+    assert "httponly" in cookie
+    assert "samesite=strict" in cookie
+    assert client.get("/", headers={"Accept": "text/html"}).status_code == 200
+
+
+def test_every_answer_carries_the_security_headers(client: TestClient) -> None:
+    for path in ("/", "/v1/alerts", "/nothing", "/static/main.js"):
+        headers = client.get(path).headers
+        assert "default-src 'none'" in headers["content-security-policy"], path
+        assert "unsafe" not in headers["content-security-policy"]
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["x-frame-options"] == "DENY"
+        assert headers["referrer-policy"] == "no-referrer"
+
+
+def test_a_tile_server_is_the_only_other_origin_the_page_may_use(open_client: Any) -> None:
+    client = open_client(tiles="https://tiles.example/{z}/{x}/{y}.png")
+    policy = client.get("/").headers["content-security-policy"]
+    assert "img-src 'self' data: blob: https://tiles.example;" in policy
+    assert policy.count("https://") == 2
+
+
+HOSTILE: list[tuple[Any, int]] = [
+    (b"", 422), (b"{", 422), (b"[]", 422), (b'{"events": []}', 422), (b'{"events": [{}]}', 422), (b"\xff\xfe", 422),
+    (b'{"events": [{"agent_id": NaN}]}', 422), (b"[" * 100_000, 400), (b"x" * 5000, 422),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("body", "status"), HOSTILE)
+def test_malformed_bodies_get_the_documented_error(shared: TestClient, body: bytes, status: int) -> None:
+    answer = shared.post("/v1/events", content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code == status
+    assert set(answer.json()["error"]) == {"code", "message", "details"}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"lat": 91}, {"lon": -181}, {"lat": "NaN"}, {"lat": 1e400}, {"agent_id": ""}, {"agent_id": "x" * 300},
+        {"agent_id": "nul\x00"}, {"agent_id": "\ud800"}, {"agent_id": 2**70}, {"agent_id": 1.5}, {"agent_id": None},
+        {"started_at": "2024-03-01T00:00:00"}, {"started_at": "yesterday"}, {"started_at": "9999-01-01T00:00:00Z"},
+        {"finished_at": "2020-01-01T00:00:00Z"}, {"timezone": "Mars/Olympus"}, {"surprise": 1}, {"poi_category": 7},
+    ],
+)  # fmt: skip
+def test_hostile_values_are_refused_and_not_repeated(shared: TestClient, stay: Stay, change: dict[str, Any]) -> None:
+    import json
+
+    body = json.dumps({"events": [{**stay(), **change}]})
+    answer = shared.post("/v1/events", content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 422
+    assert "Mars" not in answer.text
+    assert shared.get("/v1/agents").json()["total"] == 0
+
+
+def test_what_is_too_large_is_refused_with_413(open_client: Any, stay: Stay) -> None:
+    client = open_client(max_body_bytes=2000, max_batch=2)
+    assert client.post("/v1/events", json={"events": [stay(hour=2 * i) for i in range(3)]}).status_code == 413
+    assert client.post("/v1/events", content=b"x" * 3000).status_code == 413
+
+    def unknown_length() -> Any:
+        for _ in range(30):
+            yield b"y" * 100
+
+    answer = client.post("/v1/events", content=unknown_length())
+    assert answer.status_code == 413
+    assert answer.json()["error"]["code"] == "too_large"
+
+
+def test_a_body_that_is_not_called_json_is_not_read(client: TestClient, stay: Stay) -> None:
+    import json
+
+    body = json.dumps({"events": [stay()]})
+    assert client.post("/v1/events", content=body, headers={"Content-Type": "text/plain"}).status_code == 422
+
+
+def test_logs_and_metrics_hold_no_ids_and_no_coordinates(
+    client: TestClient, stay: Stay, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    client.post("/v1/events", json={"events": [stay("secret-agent", lat=61.2345, lon=24.5678)]})
+    client.get("/v1/agents/secret-agent")
+    client.get("/agent/secret-agent")
+    client.post("/v1/events", json={"events": [stay("secret-agent", lat=611.2345)]})
+    service = [rec.getMessage() for rec in caplog.records if rec.name.startswith(("ustad", "uvicorn", "sqlalchemy"))]
+    text = "\n".join(service) + client.get("/metrics").text
+    assert "/v1/agents/{agent_id}" in text
+    for secret in ("secret-agent", "61.2345", "24.5678"):
+        assert secret not in text
+
+
+def test_an_unexpected_failure_is_answered_in_the_one_shape_and_logged_without_its_message(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*arguments: Any) -> None:
+        raise RuntimeError("lat 61.2345 of secret-agent")
+
+    monkeypatch.setattr("ustad.service.queries.agents", fail)
+    answer = client.get("/v1/agents")
+    assert answer.status_code == 500
+    assert answer.json()["error"]["code"] == "internal"
+    assert "secret-agent" not in caplog.text + answer.text
+    assert "RuntimeError" in caplog.text
+
+
+@pytest.mark.parametrize(("text", "days"), [("90d", 90), ("2w", 14), ("36h", 1.5)])
+def test_retention_is_given_in_hours_days_or_weeks(text: str, days: float) -> None:
+    assert days_of(text) == days
+
+
+def test_a_retention_without_a_unit_is_refused() -> None:
+    with pytest.raises(ConfigError, match="90d"):
+        days_of("90")

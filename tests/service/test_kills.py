@@ -1,0 +1,97 @@
+"""SIGKILL during load, ten times: nothing acknowledged is lost, and nothing is scored twice."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+from service_example import ForkedServer, as_events, tiny_stays
+from sqlalchemy import func, select
+
+from ustad.service import records as r
+from ustad.service.app import create_app
+from ustad.service.settings import Settings
+from ustad.service.store import Store
+
+KILLS = 10
+CLIENTS = 3
+
+
+class Client(threading.Thread):
+    """Sends the events of its agents one after the other and remembers what was acknowledged with which score."""
+
+    def __init__(self, url: str, events: list[dict[str, Any]], acknowledged: dict[str, float]) -> None:
+        super().__init__(daemon=True)
+        self.url, self.events, self.acknowledged, self.position = url, events, acknowledged, 0
+
+    def run(self) -> None:
+        with httpx.Client(base_url=self.url, timeout=10) as client:
+            while self.position < len(self.events):
+                try:
+                    answer = client.post("/v1/events", json={"events": [self.events[self.position]]})
+                    if answer.status_code != 200:
+                        return
+                    for event in answer.json()["events"]:
+                        self.acknowledged.setdefault(event["id"], event["score"])
+                        assert self.acknowledged[event["id"]] == event["score"], "a second answer differs"
+                    self.position += 1
+                except httpx.HTTPError:
+                    return
+
+
+def test_ten_kills_lose_nothing_and_score_nothing_twice(tiny_run: Path, tmp_path: Path) -> None:
+    model, store = str(tiny_run / "model"), f"sqlite:///{tmp_path / 'killed.db'}"
+    g = np.random.default_rng(1)
+    stays = as_events(tiny_stays(agents=CLIENTS, days=80, seed=8))
+    shares = [[e for e in stays if e["agent_id"] == f"agent {i}"] for i in range(CLIENTS)]
+    acknowledged: dict[str, float] = {}
+    positions = [0] * CLIENTS
+    for _ in range(KILLS):
+        server = ForkedServer(model, store)
+        clients = [Client(server.url, share, acknowledged) for share in shares]
+        for client, position in zip(clients, positions, strict=True):
+            client.position = position
+            client.start()
+        enough, patience = len(acknowledged) + int(g.integers(2, 9)), time.monotonic() + 5
+        while len(acknowledged) < enough and time.monotonic() < patience:
+            time.sleep(0.01)
+        server.kill()
+        for client in clients:
+            client.join(10)
+        positions = [client.position for client in clients]
+    assert len(acknowledged) >= KILLS, "the load was too small to mean anything"
+    check_store(store, acknowledged)
+    sent = [e for share, position in zip(shares, positions, strict=True) for e in share[: position + 1]]
+    again = scores_of(model, store, sent)
+    uninterrupted = scores_of(model, "sqlite://", sent)
+    assert again.keys() == uninterrupted.keys()
+    for event, score in uninterrupted.items():
+        assert again[event] == pytest.approx(score, abs=1e-4), "kills must not change a score"
+        assert acknowledged.get(event, again[event]) == again[event]
+
+
+def check_store(url: str, acknowledged: dict[str, float]) -> None:
+    """Everything acknowledged is there, once, and little else is."""
+    store = Store(url)
+    with store.reading() as connection:
+        stored = {str(row.key): row.score for row in connection.execute(select(r.events.c.key, r.events.c.score))}
+        counted = connection.execute(select(func.sum(r.agents.c.n_scored))).scalar()
+        details = connection.execute(select(func.count()).select_from(r.details)).scalar()
+    store.close()
+    assert acknowledged.items() <= stored.items(), "an acknowledged event is lost or changed"
+    assert len(stored) <= len(acknowledged) + KILLS * CLIENTS, "more than what was under way when it was killed"
+    assert counted == details == len(stored), "an event was counted twice"
+
+
+def scores_of(model: str, store: str, events: list[dict[str, Any]]) -> dict[str, float]:
+    """What a service on this store answers to these events."""
+    app = create_app(Settings(model=Path(model), store=store, device="cpu"))
+    with TestClient(app) as client:
+        answer = client.post("/v1/events", json={"events": events})
+        return {e["id"]: e["score"] for e in answer.json()["events"]}

@@ -1,0 +1,139 @@
+"""The store on SQLite and on a real PostgreSQL server: the same behaviour, migrations, retention, deletion."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from alembic.operations import Operations
+from service_example import PlainScorer
+from sqlalchemy import func, select
+
+from ustad.service import records as r
+from ustad.service.migrations import migrate
+from ustad.service.store import Store
+from ustad.tables import DataError
+
+Stay = Callable[..., dict[str, Any]]
+DAY = 86_400_000_000
+
+
+def test_the_whole_way_works_on_every_database(open_client: Any, any_store_url: str, stay: Stay) -> None:
+    client = open_client(PlainScorer(), store=any_store_url)
+    sent = {"events": [stay("é 1", 0, 4), stay("é 1", 5), stay("b", 0, 7), stay("b", 8, 2, poi_category=None)]}
+    assert client.post("/v1/events", json=sent).json()["accepted"] == 4
+    assert client.post("/v1/events", json=sent).json()["duplicates"] == 4
+    assert [a["agent_id"] for a in client.get("/v1/agents").json()["agents"]] == ["b", "é 1"]
+    alerts = client.get("/v1/alerts").json()
+    assert [a["score"] for a in alerts["alerts"]] == [7.0, 4.0]
+    assert client.get("/v1/alerts", params={"since": alerts["next_since"]}).json()["total"] == 0
+    assert client.get("/v1/alerts", params={"category": "work", "kind": "novel"}).json()["total"] == 1
+    lanes = client.get("/v1/lanes").json()["lanes"]
+    assert [lane["agent_id"] for lane in lanes] == ["b", "é 1"]
+    assert lanes[0]["cells"][0]["events"] == 2
+    fixes = [{"agent_id": "c", "time": f"2024-03-01T0{i // 60}:{i % 60:02d}:00Z", "lat": 60 + i // 60 * 0.1, "lon": 25}
+             for i in range(0, 120, 5)]  # fmt: skip
+    assert len(client.post("/v1/fixes", json={"fixes": fixes}).json()["events"]) == 1
+    again = client.post("/v1/fixes", json={"fixes": fixes}).json()
+    assert again["accepted"] == 0
+    assert again["late"] + again["duplicates"] == len(fixes)
+    case = client.get(f"/v1/events/{alerts['alerts'][0]['id']}").json()
+    assert [f["name"] for f in case["features"]] == ["start", "duration"]
+    assert client.get("/v1/summary").json()["curve"][0]["score"] == 7.0
+
+
+def test_events_scores_and_windows_survive_a_restart(open_client: Any, any_store_url: str, stay: Stay) -> None:
+    first = open_client(PlainScorer(), store=any_store_url)
+    before = first.post("/v1/events", json={"events": [stay(hour=i * 2) for i in range(5)]}).json()["events"]
+    scorer = PlainScorer()
+    second = open_client(scorer, store=any_store_url)
+    assert second.get("/v1/agents/a/events").json()["events"][::-1] == before
+    second.post("/v1/events", json={"events": [stay(hour=20)]})
+    assert scorer.held["a"] == 6, "the window is read back from the store before the first new event"
+
+
+def test_half_a_stay_survives_a_restart(open_client: Any, any_store_url: str) -> None:
+    def fixes(minutes: range, lat: float) -> dict[str, Any]:
+        return {"fixes": [{"agent_id": "g", "time": f"2024-03-01T08:{m:02d}:00Z", "lat": lat, "lon": 25.0}
+                          for m in minutes]}  # fmt: skip
+
+    first = open_client(PlainScorer(), store=any_store_url)
+    assert first.post("/v1/fixes", json=fixes(range(10), 60.0)).json()["events"] == []
+    second = open_client(PlainScorer(), store=any_store_url)
+    found = second.post(
+        "/v1/fixes", json={"fixes": fixes(range(10, 20), 60.0)["fixes"] + fixes(range(20, 25), 60.5)["fixes"]}
+    )
+    stays = found.json()["events"]
+    assert [(s["started_at"], s["finished_at"]) for s in stays] == [("2024-03-01T08:00:00Z", "2024-03-01T08:20:00Z")]
+
+
+def test_deletion_leaves_nothing_of_an_agent_anywhere(open_client: Any, any_store_url: str, stay: Stay) -> None:
+    client = open_client(PlainScorer(), store=any_store_url)
+    client.post("/v1/events", json={"events": [stay("gone", 0, 5), stay("stays", 0, 5)]})
+    fix = {"agent_id": "gone", "time": "2024-03-02T08:00:00Z", "lat": 60.0, "lon": 25.0}
+    client.post("/v1/fixes", json={"fixes": [fix]})
+    key = client.get("/v1/alerts", params={"agent": "gone"}).json()["alerts"][0]["id"]
+    client.put(f"/v1/alerts/{key}/verdict", json={"verdict": "confirmed"})
+    assert client.delete("/v1/agents/gone").json() == {"deleted_events": 1}
+    assert client.get("/v1/agents/gone").status_code == 404
+    assert client.get("/v1/alerts").json()["total"] == 1
+    store = Store(any_store_url)
+    with store.reading() as connection:
+        for table in r.OF_AGENTS:
+            assert "gone" not in connection.execute(select(table.c.agent)).scalars().all(), table.name
+        for table in (r.details, r.alerts):
+            assert int(key) not in connection.execute(select(table.c.key)).scalars().all()
+        assert connection.execute(select(func.count()).select_from(r.journal)).scalar() == 0
+        assert b"gone" not in (connection.execute(select(r.snapshots.c.content)).scalar() or b"")
+        assert connection.execute(select(r.deletions.c.n_events)).scalars().all() == [1]
+    store.close()
+    again = client.post("/v1/events", json={"events": [stay("gone", 0, 5)]}).json()
+    assert again["accepted"] == 1, "a deleted agent that comes again begins anew"
+
+
+def test_retention_deletes_what_is_old_and_recounts_the_rest(open_client: Any, any_store_url: str, stay: Stay) -> None:
+    client = open_client(PlainScorer(), store=any_store_url)
+    events = [stay("both", 0, 6), stay("both", 100, 4), stay("old", 0, 5), stay("new", 100, 5)]
+    client.post("/v1/events", json={"events": events})
+    store = Store(any_store_url)
+    limit = client.get("/v1/agents/new").json()["first_at"]
+    import datetime
+
+    at = datetime.datetime.fromisoformat(limit.replace("Z", "+00:00"))
+    assert store.expire(int(at.timestamp() * 1e6)) == 2
+    store.close()
+    both = client.get("/v1/agents/both").json()
+    assert (both["n_events"], both["n_alerts"], both["score"]) == (1, 1, 4.0)
+    assert client.get("/v1/agents/old").status_code == 404
+    assert [len(lane["cells"]) for lane in client.get("/v1/lanes").json()["lanes"]] == [1, 1]
+    assert client.get("/v1/alerts").json()["total"] == 2
+
+
+def test_an_older_store_is_brought_up_to_date_and_a_newer_one_refused(any_store_url: str) -> None:
+    store = Store(any_store_url)
+
+    def add_column(operations: Operations) -> None:
+        operations.add_column("verdicts", sa.Column("colour", sa.String(10)))
+
+    assert migrate(store.engine, (add_column,)) == 2
+    assert migrate(store.engine, (add_column,)) == 2, "a step runs once"
+    names = [c["name"] for c in sa.inspect(store.engine).get_columns("verdicts")]
+    assert "colour" in names
+    with pytest.raises(DataError, match="update ustad"):
+        migrate(store.engine)
+    store.close()
+
+
+@pytest.mark.parametrize("url", ["nonsense", "mysql://x/y", "sqlite:////no/such/place/x.db"])
+def test_a_store_that_cannot_be_opened_is_one_clear_line(url: str) -> None:
+    with pytest.raises(DataError) as error:
+        Store(url)
+    assert "\n" not in str(error.value)
+
+
+def test_a_password_in_the_url_is_not_shown() -> None:
+    with pytest.raises(DataError) as error:
+        Store("postgresql://me:secret-word@127.0.0.1:1/none")
+    assert "secret-word" not in str(error.value)
