@@ -133,6 +133,13 @@ def test_a_case_holds_training_before_and_scored_after_and_shares_that_sum_to_on
     assert case["zones"] == ["America/Los_Angeles"]
 
 
+def test_a_long_history_is_cut_to_its_latest_weeks_and_says_so(tmp_path):
+    events, agents, data, facts = make_run(5, 200)
+    case = write(tmp_path, events, agents, facts, data).content["cases"][0]
+    assert max(case["before"]["day"]) - min(case["before"]["day"]) == 62
+    assert case["left_out"] == [(100 - 63) * 4, 0]
+
+
 def test_the_map_keeps_distances(page, run):
     from ustad.geo import haversine_km
 

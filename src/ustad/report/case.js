@@ -87,7 +87,7 @@ function featureAxis(feature, expected, spread, observed) {
   const low = cyclic ? 0 : feature.kind === "place" || feature.display === "duration" ? 0 : Math.min(expected - 2.5 * spread, observed);
   const high = cyclic ? period : Math.max(expected + 2.5 * spread, observed, low + 1e-9) * (low < 0 ? 1 : 1.04);
   const x = linear(low, high, 6, W - 6), inside = (v) => Math.max(0, Math.min(W, v));
-  const svg = s("svg", { class: "axis", viewBox: `0 0 ${W} ${H}`, width: "100%", height: H, preserveAspectRatio: "none", "aria-hidden": "true" });
+  const svg = s("svg", { class: "axis", viewBox: `0 0 ${W} ${H}`, width: "100%", "aria-hidden": "true" });
   svg.append(s("line", { class: "rail", x1: 0, x2: W, y1: H / 2, y2: H / 2 }));
   const band = (a, b) => svg.append(s("rect", { class: "band", x: inside(x(a)), y: 4, width: Math.max(1, inside(x(b)) - inside(x(a))), height: H - 8, rx: 3 }));
   const wraps = cyclic && (expected - spread < 0 || expected + spread > period);

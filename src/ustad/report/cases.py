@@ -22,7 +22,7 @@ from ustad.schema import EventSchema, Feature
 from ustad.tables import sort_events
 
 MAX_EVENTS = 600  # scored events of one agent with all their detail
-MAX_HISTORY = 1_500
+MAX_HISTORY, MAX_HISTORY_DAYS = 2_000, 63
 MAX_PATHS, MAX_PATH_POINTS = 150, 40
 CELL_KM = 0.1  # events without a named place are put together by cells of this size
 
@@ -42,13 +42,15 @@ class CaseMaker:
         """One agent's case. `history` may hold later events too: those from the first scored one on are left out."""
         schema = self.schema
         scored = sort_events(scored, schema.entity, schema.time)
-        if scored.num_rows > MAX_EVENTS:  # the most unusual ones, in the order of time
+        total = scored.num_rows
+        if total > MAX_EVENTS:  # the most unusual ones, in the order of time
             keep = np.sort(np.argsort(-numbers(scored, "score"), kind="stable")[:MAX_EVENTS])
             scored = scored.take(pa.array(keep))
-        before = self._before(history, scored)
+        before, earlier = self._before(history, scored)
         projection, places = self._places(before, scored)
         case: dict[str, Any] = {
             "zones": zones(scored, schema),
+            "left_out": [earlier, total - scored.num_rows],
             "before": self._spans(before) if before is not None else None,
             "events": {**self._spans(scored), **self._details(scored)},
             "gaps": self._intervals(gaps, scored),
@@ -62,15 +64,19 @@ class CaseMaker:
         return case
 
     # ----------------------------------------------------------------------------------------- timeline
-    def _before(self, history: pa.Table | None, scored: pa.Table) -> pa.Table | None:
+    def _before(self, history: pa.Table | None, scored: pa.Table) -> tuple[pa.Table | None, int]:
+        """The latest weeks before the first scored event, and how many earlier events are left out."""
         if history is None or self.schema.time not in history.column_names:
-            return None
+            return None, 0
         first = pc.min(scored[self.schema.time])
-        kept = history.filter(pc.less(history[self.schema.time], first.cast(history[self.schema.time].type)))
-        if kept.num_rows == 0:
-            return None
-        kept = sort_events(kept, self.schema.entity, self.schema.time)
-        return kept.slice(max(0, kept.num_rows - MAX_HISTORY))
+        known = history.filter(pc.less(history[self.schema.time], first.cast(history[self.schema.time].type)))
+        if known.num_rows == 0:
+            return None, 0
+        known = sort_events(known, self.schema.entity, self.schema.time)
+        day = wall_clock(known, self.schema, self.schema.time)[0]
+        kept = known.filter(pa.array(day > day.max() - MAX_HISTORY_DAYS))
+        kept = kept.slice(max(0, kept.num_rows - MAX_HISTORY))
+        return kept, known.num_rows - kept.num_rows
 
     def _spans(self, table: pa.Table) -> dict[str, list[Any]]:
         day, minute, length = span(table, self.schema)

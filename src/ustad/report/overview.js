@@ -40,7 +40,7 @@ function laneName(lane, rank) {
 }
 function laneCell(lane, day, cell) {
   const kind = isWeekend(day) ? "weekend" : null;
-  if (!cell) return h("td", { class: kind }, h("span", { class: "cell none", "data-tip": `${shortDate(day)}: nothing observed` }));
+  if (!cell) return h("td", { class: kind }, h("span", { class: "cell none", "data-tip": `${shortDate(day)}: no ${DATA.words.event} began on this day` }));
   const [surprise, alert, reason] = cell;
   const words = `${shortDate(day)}${alert ? " · alert" : ""}\n1 in ${count(10 ** surprise)}\n${reason}`;
   const open = () => { const i = caseOf.get(lane.id); if (i !== undefined) location.hash = caseLink(i, worstEvent(i, day)); };

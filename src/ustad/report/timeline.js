@@ -8,12 +8,14 @@ function timeline(item, chosen, width, choose) {
   svg.append(s("defs", {}, s("pattern", { id: `hatch-${item.key}`, width: 5, height: 5, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" }, s("line", { x1: 0, y1: 0, x2: 0, y2: 5, stroke: "var(--gap)", "stroke-width": 1.4 }))));
   const first = Math.min(...events.day), last = Math.max(...events.day.map((d, i) => d + Math.floor((events.minute[i] + Math.max(0, events.length[i] - 1)) / 1440)));
   let top = 4;
-  if (before) top = timelinePart(svg, item, x, top, Math.min(...before.day), first - 1, `Before: what the model could learn from`, before, null, choose);
-  top = timelinePart(svg, item, x, top, first, Math.min(last, first + 200), "Scored", events, chosen, choose);
+  if (before) top = timelinePart(svg, item, x, top, Math.min(...before.day), first - 1, `Before: what the model could learn from${leftOut(item.left_out[0], "earlier")}`, before, null, choose);
+  top = timelinePart(svg, item, x, top, first, Math.min(last, first + 200), `Scored${leftOut(item.left_out[1], "less unusual")}`, events, chosen, choose);
   svg.setAttribute("height", top);
   svg.setAttribute("viewBox", `0 0 ${width} ${top}`);
   return svg;
 }
+
+const leftOut = (n, which) => (n ? ` (${count(n)} ${which} ${plurals(DATA.words.event)} not shown)` : "");
 
 function timelinePart(svg, item, x, top, first, last, title, stays, chosen, choose) {
   const rows = new Map();
