@@ -71,7 +71,7 @@ def keep_masks(key: Tensor, seed: int, samples: int, fields: int, width: int, ra
 
 def normal_noise(key: Tensor, seed: int, samples: int, field: int, classes: int) -> Tensor:
     """Standard normals for the logits of one category field: float32 [samples, N, classes] (Box–Muller)."""
-    which = torch.tensor([field], device=key.device)
+    which = torch.arange(field, field + 1, device=key.device)
     draws = _draw(_base(key, seed, _NOISE), _counters(samples, which, classes))
     radius = ((_shift(draws, 40)).to(torch.float32) + 0.5) * 2.0**-24
     angle = ((draws & 0xFFFFFF).to(torch.float32)) * (2.0**-24 * 2.0 * math.pi)

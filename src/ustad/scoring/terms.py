@@ -14,6 +14,7 @@ missing. Everything here is fp32 or better, whatever the precision of the blocks
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 
@@ -84,10 +85,9 @@ def reduce_term(
         result = _angle(term.fields, layout, predictions, truth)
     else:
         result = _number(term.fields[0], layout, predictions, truth)
-    missing = truth.missing[:, [layout.order[name] for name in term.fields]].any(dim=1)
-    for name in ("error", "loss", "au", "eu") if term.kind == "category" else ("error", "loss"):
-        if name != "eu":
-            setattr(result, name, torch.where(missing, torch.nan, getattr(result, name)))
+    missing = functools.reduce(torch.logical_or, (truth.missing[:, layout.order[name]] for name in term.fields))
+    for name in ("error", "loss", "au") if term.kind == "category" else ("error", "loss"):
+        setattr(result, name, getattr(result, name).masked_fill(missing, math.nan))
     return result
 
 
@@ -103,7 +103,7 @@ def _angle(names: tuple[str, ...], layout: Layout, predictions: Predictions, tru
     x, y = (layout.numbers[name] for name in names)
     angles = torch.atan2(predictions.mean[..., y], predictions.mean[..., x])  # [T, B]
     expected = torch.atan2(angles.sin().mean(0), angles.cos().mean(0))
-    au, beta = _variance(predictions.log_variance[..., [x, y]].movedim(-1, 0).flatten(0, 1), layout)
+    au, beta = _variance(torch.cat([predictions.log_variance[..., x], predictions.log_variance[..., y]]), layout)
     delta = wrapped(torch.atan2(truth.numbers[:, y], truth.numbers[:, x]) - expected)
     spread = wrapped(angles - expected).square().mean(0)
     return Reduced(expected, delta.abs(), delta.square() / (2 * beta), au, spread)
