@@ -100,6 +100,14 @@ def test_nothing_sticks_out_sideways(open_page, address, width):
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
+def test_printing_lays_out_every_case_and_clears_up(open_page):
+    page = open_page()
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.locator("#print .case-page .timeline").count() == 5
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert page.locator("#print .case-page").count() == 0
+
+
 def test_events_without_a_place_have_no_map(open_page, tmp_path):
     source = ReportInput.from_tables(make_card_events(), None, {"schema": card_schema().to_dict()})
     page = open_page("#case=0", path=write_report(source, tmp_path / "cards.html"))

@@ -1,6 +1,7 @@
 // The overview: tiles, lanes, ranked events with a slider, figures, uncertainty against surprise, calibration.
 const SUMMARY = DATA.summary;
-const state = { rate: null, kind: "", query: "", shown: 60, current: -1 };
+const FIRST_LINES = innerWidth < 960 ? 15 : 60;
+const state = { rate: null, kind: "", query: "", shown: FIRST_LINES, current: -1 };
 
 function drawTiles() {
   const last = SUMMARY.firstDay + SUMMARY.days - 1;
@@ -61,7 +62,7 @@ function drawAlertControls(most, days) {
     const cut = DATA.top[state.rate - 1], chanceCount = cut ? cut.p * SUMMARY.events : 0;
     output.textContent = `${figure(state.rate / days)} a day: ${count(state.rate)} in all, about ${figure(chanceCount)} by chance`;
   };
-  const slide = (event) => { state.rate = Math.max(1, Math.min(most, Math.round(most ** (event.target.value / scale)))); state.shown = 60; say(); listAlerts(); };
+  const slide = (event) => { state.rate = Math.max(1, Math.min(most, Math.round(most ** (event.target.value / scale)))); state.shown = FIRST_LINES; say(); listAlerts(); };
   const kinds = [...new Set(DATA.top.map((e) => e.kind).filter(Boolean))].sort();
   const choose = (event) => { state.kind = event.target.value; listAlerts(); };
   fill(clear(byId("alerts-controls")), {}, [
