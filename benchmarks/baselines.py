@@ -1,0 +1,159 @@
+"""Every method on one data set: seconds to train and score, AUROC and average precision beside random.
+
+    python benchmarks/baselines.py                                     a town of 500 agents, on the CPU
+    python benchmarks/baselines.py --preset numosim-la --agents 2000 --device cuda
+    python benchmarks/baselines.py --data DIRECTORY --methods ibat,ctle --epochs 20
+
+The same training, validation and test weeks for all; no method sees a label; every deep one has the same budget
+(epochs, patience, batch). Prints a table, writes benchmarks/results/baselines-NAME-DEVICE.json; methods that were
+measured before on the same data with the same budget stay in the file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import gc
+import json
+import os
+import platform
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import ustad
+from ustad import progress
+from ustad.baselines import REGISTRY, find, make
+from ustad.config import ConfigError, SplitConfig
+from ustad.dataset import Dataset, load_directory
+from ustad.evaluation.metrics import evaluate
+from ustad.simulate import simulate_tables
+
+RESULTS = Path(__file__).parent / "results"
+LIMIT_EACH_H200 = 100.0  # seconds, 2,000 agents of numosim-la
+LIMIT_ALL_CPU = 900.0  # seconds, a town of 500 agents on two cores
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, help="a data directory instead of a simulation")
+    parser.add_argument("--preset", default="town")
+    parser.add_argument("--agents", type=int, default=500)
+    parser.add_argument("--seed", type=int, default=7, help="of the methods; the data has its own")
+    parser.add_argument("--data-seed", type=int, default=11)
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--methods", default="all", help="names of `ustad methods`, with commas between")
+    parser.add_argument("--epochs", type=int, help="at most this many passes for every deep method")
+    parser.add_argument("--samples", type=int, help="T of the ablations with EU")
+    parser.add_argument("--out", type=Path, help="the file to write instead of the usual one")
+    return parser.parse_args()
+
+
+def settings_for(name: str, options: argparse.Namespace) -> dict[str, Any]:
+    known = {f.name for f in dataclasses.fields(find(name).settings_class)}
+    given = {"epochs": options.epochs, "samples": options.samples}
+    return {key: value for key, value in given.items() if value is not None and key in known}
+
+
+def run(name: str, data: Dataset, options: argparse.Namespace) -> dict[str, Any]:
+    """Fit on the training weeks, score the test weeks, evaluate."""
+    split = data.split(SplitConfig())
+    train, validation, test = (
+        data.between(first, last)
+        for first, last in (
+            (split.train_first, split.validation_first - 1),
+            (split.validation_first, split.test_first - 1),
+            (split.test_first, split.test_last),
+        )
+    )
+    before = data.between(split.train_first, split.test_first - 1)
+    began, cpu = time.perf_counter(), time.process_time()
+    detector = make(name, data.schema, options.seed, device=options.device, **settings_for(name, options))
+    detector.fit(train, validation)
+    fitted = time.perf_counter()
+    scores = detector.score(test, before)
+    done, cpu_done = time.perf_counter(), time.process_time()
+    figures = evaluate(scores.events, scores.agents, data.labels, data.agent_labels, bootstrap=0)
+    result: dict[str, Any] = {"fit_s": round(fitted - began, 2), "score_s": round(done - fitted, 2)}
+    result["cpu_s"] = round(cpu_done - cpu, 2)  # tells how far other work on the machine slowed it down
+    for level, found in figures.items():
+        result[level] = {key: found[key] for key in ("auroc", "ap", "n", "positives")}
+    return result
+
+
+def line(name: str, result: dict[str, Any]) -> str:
+    if "skipped" in result:
+        return f"{name:26} skipped: {result['skipped']}"
+    shown = [
+        f"{result[level]['auroc']:.3f} / {result[level]['ap']:.4f}" if level in result else "      -       "
+        for level in ("events", "agents")
+    ]
+    return f"{name:26} {result['fit_s']:8.1f} {result['score_s']:8.1f}   {shown[0]}   {shown[1]}"
+
+
+def hardware() -> dict[str, Any]:
+    cpu = next((x.split(":")[1].strip() for x in _cpu_lines() if x.startswith("model name")), platform.processor())
+    gpu = torch.cuda.get_device_name(0) if torch.cuda.is_available() else None
+    return {"cpu": cpu, "cores": os.cpu_count(), "gpu": gpu}
+
+
+def _cpu_lines() -> list[str]:
+    path = Path("/proc/cpuinfo")
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def main() -> None:
+    options = arguments()
+    progress.disable()
+    data = (
+        load_directory(options.data)
+        if options.data
+        else simulate_tables(options.preset, agents=options.agents, seed=options.data_seed)
+    )
+    names = list(REGISTRY) if options.methods == "all" else options.methods.split(",")
+    device = "cuda" if options.device != "cpu" and torch.cuda.is_available() else "cpu"
+    print(f"{data.name}: {data.events.num_rows:,} events, on {device}")
+    print(f"{'method':26} {'fit s':>8} {'score s':>8}   events AUROC/AP   agents AUROC/AP", flush=True)
+    results: dict[str, Any] = {}
+    for name in names:
+        try:
+            results[name] = run(name, data, options)
+        except ConfigError as error:  # an optional library that is not there
+            results[name] = {"skipped": str(error)}
+        print(line(name, results[name]), flush=True)
+        gc.collect()
+    path = options.out or RESULTS / f"baselines-{data.name.split()[0]}-{device}.json"
+    content = {
+        "data": {"name": data.name, "events": data.events.num_rows, **_data_facts(options)},
+        "device": device,
+        "budget": {"epochs": options.epochs or "default", "samples": options.samples or "default"},
+        "limits": {"each_h200_s": LIMIT_EACH_H200, "all_two_cores_s": LIMIT_ALL_CPU},
+        "hardware": hardware(),
+        "versions": {"ustad": ustad.__version__, "torch": torch.__version__, "python": platform.python_version()},
+    }
+    results = {**_measured_before(path, content), **results}
+    seconds = [r["fit_s"] + r["score_s"] for r in results.values() if "fit_s" in r]
+    content |= {"methods": results, "all_s": round(sum(seconds), 1), "longest_s": round(max(seconds), 1)}
+    print(f"all {len(seconds)}: {sum(seconds):.0f} s, longest {max(seconds):.0f} s")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content, indent=2) + "\n")
+    print(f"written: {path}")
+
+
+def _measured_before(path: Path, content: dict[str, Any]) -> dict[str, Any]:
+    """Methods in the file, if it speaks of the same data, budget and machine."""
+    before = json.loads(path.read_text()) if path.exists() else {}
+    same = all(before.get(key) == content[key] for key in ("data", "budget", "device", "hardware"))
+    return before["methods"] if same else {}
+
+
+def _data_facts(options: argparse.Namespace) -> dict[str, Any]:
+    if options.data:
+        return {}
+    return {"preset": options.preset, "agents": options.agents, "seed": options.data_seed}
+
+
+if __name__ == "__main__":
+    main()
