@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -119,3 +121,16 @@ def test_long_days_are_cut_as_in_batch(causal: ScoringModel, stays: pa.Table) ->
     for row in wanted.to_pylist():
         live = scorer.update({k: row[k] for k in some.column_names})
         assert live["loss_duration"] == pytest.approx(row["loss_duration"], rel=TOLERANCE, abs=1e-5)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_live_equals_batch_on_a_gpu_too(causal: ScoringModel, stays: pa.Table) -> None:
+    there = dataclasses.replace(causal, network=copy.deepcopy(causal.network).cuda())
+    context, fresh = _before(stays, FIRST_DAY + 12), _since(stays, FIRST_DAY + 12)
+    wanted, _ = score_events(there, fresh, context, device="cuda")
+    scorer = LiveScorer(there, "cuda", neighbours="exact")
+    scorer.warm(context)
+    for row in wanted.sort_by("started_at").to_pylist():
+        live = scorer.update({k: row[k] for k in fresh.column_names})
+        for name in ("loss_duration", "loss_x", "knn", "eu_poi", "expected_x"):
+            assert live[name] == pytest.approx(row[name], rel=0.02, abs=5e-3), name

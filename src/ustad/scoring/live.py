@@ -21,22 +21,14 @@ import torch
 from torch import Tensor
 
 from ustad.events.encoder import EventArrays
-from ustad.events.windows import EventTensors, Queries
+from ustad.events.windows import EventTensors, Features, Queries
 from ustad.scoring.alerts import DEFAULT_P_VALUE, Alerts
 from ustad.scoring.columns import to_arrow
-from ustad.scoring.counter import keep_masks
 from ustad.scoring.explain import sentences
 from ustad.scoring.model import ScoringModel, owners, parts_of
-from ustad.scoring.sampling import (
-    Samples,
-    Slices,
-    empty_samples,
-    hidden_at,
-    inference,
-    passes_for,
-    store,
-)
+from ustad.scoring.sampling import Samples, inference
 from ustad.scoring.score import event_columns, judge
+from ustad.scoring.step import LiveStep
 from ustad.scoring.terms import Layout
 from ustad.tables import TIMESTAMP, DataError, as_table
 
@@ -78,8 +70,9 @@ class LiveScorer:
         self.device, self.p_value, self.reasons = torch.device(device), p_value, reasons
         network = model.network.to(self.device).eval()
         self._samples = model.config.scoring.samples if network.config.epistemic else 1
-        self._layout = Layout.of(network.fields, model.encoder.terms, network.config.aleatoric)
-        self._passes = passes_for(network, self.device)
+        layout = Layout.of(network.fields, model.encoder.terms, network.config.aleatoric)
+        masked = self._samples + (model.config.scoring.knn_target == "masked")
+        self._step = LiveStep(network, layout, self._samples, masked, model.config.seed, self.device)
         self._states: dict[Any, _State] = {}
         self._embeddings: OrderedDict[int, Tensor] = OrderedDict()  # event key → [T + 1, D]
         self._kept = max(256, cache_bytes // (4 * network.config.width * (self._samples + 1)))
@@ -185,10 +178,8 @@ class LiveScorer:
     # -------------------------------------------------------------------------------------- scoring
     def _score(self, state: _State, shown: pa.Table) -> dict[str, Any]:
         model, L = self.model, len(state.arrays)
-        tensors = EventTensors(state.arrays, self.device)
-        tensors.day_position = torch.from_numpy(state.day_position).to(self.device)
         queries = Queries(*(np.array([v], np.int64) for v in (0, L, L - 1)))
-        samples, knn = self._measure(tensors, queries, state.arrays)
+        samples, knn = self._measure(state)
         parts = parts_of(samples, model.scored, knn)
         judged = judge(model, parts, batch=False)
         p_value = float(np.power(10.0, judged.log10_p[0]))
@@ -207,22 +198,24 @@ class LiveScorer:
             row["reason"] = sentences(model.encoder, whole, judged.tails, facts)[0]
         return row
 
-    def _measure(self, tensors: EventTensors, queries: Queries, arrays: EventArrays) -> tuple[Samples, np.ndarray]:
+    def _measure(self, state: _State) -> tuple[Samples, np.ndarray]:
         """Samples and neighbour distance of the newest event of one window."""
-        model, T = self.model, self._samples
-        network = model.network
-        masked = T if model.config.scoring.knn_target == "visible" else T + 1
-        numbers = [torch.from_numpy(v).to(self.device) for v in (queries.start, *_columns_of(queries))]
-        slices = Slices(*numbers)
-        out = empty_samples(self._layout, 1, network, keep_probabilities=False)
-        knn = np.full(1, np.nan, np.float32)
-        with inference(network):
-            shared = self._shared(tensors, arrays)  # [T + 1, L, D]
-            hidden = hidden_at(network, tensors, shared, slices, masked, self._passes)  # the last one is for kNN
-            store(out, np.array([0]), self._layout, network, tensors, hidden[:T], slices.target, model.config.seed)
-            if model.neighbours is not None:
-                knn = self._distance(hidden[T].float().cpu().numpy(), arrays)
-        return out, knn
+        arrays = state.arrays
+        old = self._shared(arrays)  # [T + 1, L - 1, D]
+        day_position = torch.from_numpy(state.day_position).to(self.device)[None]
+        result = self._step(*self._features(arrays, slice(-1, None)), old, day_position)
+        self._embeddings[int(arrays.key[-1])] = result.embedding
+        while len(self._embeddings) > self._kept:
+            self._embeddings.popitem(last=False)
+        if self.model.neighbours is None:
+            return result.samples, np.full(1, np.nan, np.float32)
+        return result.samples, self._distance(result.hidden, arrays)
+
+    def _features(self, arrays: EventArrays, rows: slice | np.ndarray) -> tuple[Features, Tensor]:
+        """Fields and keys of some events on the device."""
+        held = [arrays.numbers, arrays.categories.astype(np.int64), arrays.vectors, arrays.missing, arrays.key]
+        *fields, key = (torch.from_numpy(np.ascontiguousarray(v[rows])).to(self.device) for v in held)
+        return Features(*fields), key
 
     def _distance(self, embedding: np.ndarray, arrays: EventArrays) -> np.ndarray:
         scoring, reference = self.model.config.scoring, self.model.neighbours
@@ -234,32 +227,21 @@ class LiveScorer:
             return reference.approximate().distances(embedding, min(scoring.neighbours, len(reference))).mean(axis=1)
         return reference.mean_distance(embedding, scoring.neighbours, self.device)
 
-    def _shared(self, tensors: EventTensors, arrays: EventArrays) -> Tensor:
-        """Feature-level embeddings of the window under every sample and without dropout: [T + 1, L, D]."""
-        keys = arrays.key.tolist()
+    def _shared(self, arrays: EventArrays) -> Tensor:
+        """Embeddings of the window's earlier events, every sample and without dropout: [T + 1, L - 1, D]."""
+        keys = arrays.key[:-1].tolist()
         absent = np.array([i for i, key in enumerate(keys) if key not in self._embeddings], np.int64)
         if len(absent):
-            made = self._embed(tensors, absent)
+            with inference(self.model.network):
+                made = self._step.embed(*self._features(arrays, absent))
             for j, i in enumerate(absent.tolist()):
                 self._embeddings[keys[i]] = made[:, j].contiguous()
         for key in keys:
             self._embeddings.move_to_end(key)
-        shared = torch.stack([self._embeddings[key] for key in keys], dim=1)
-        while len(self._embeddings) > self._kept:
-            self._embeddings.popitem(last=False)
-        return shared
-
-    def _embed(self, tensors: EventTensors, events: np.ndarray) -> Tensor:
-        """Some events under every sample and, last, without dropout, in one pass: [T + 1, n, D]."""
-        network, config = self.model.network, self.model.network.config
-        embed = network.embed if self._passes is None else self._passes.embed
-        index = torch.from_numpy(events).to(self.device)
-        features, F = tensors.features[index[:, None]], len(network.fields)
-        if not config.epistemic:
-            return embed(features, None).transpose(0, 1).repeat(2, 1, 1)
-        keep = keep_masks(tensors.key[index], self.model.config.seed, self._samples, F, config.width, config.dropout)
-        keep = torch.cat([keep, torch.ones_like(keep[:, :1])], dim=1)
-        return embed(features, keep).transpose(0, 1)
+        if not keys:
+            network = self.model.network
+            return network.masked_token.new_empty(self._samples + 1, 0, network.config.width)
+        return torch.stack([self._embeddings[key] for key in keys], dim=1)
 
 
 def _column(values: list[Any], is_time: bool) -> pa.Array:
@@ -267,10 +249,6 @@ def _column(values: list[Any], is_time: bool) -> pa.Array:
     if is_time and all(isinstance(v, datetime) and v.tzinfo is not None for v in values):
         return pa.array([(v - _EPOCH) // timedelta(microseconds=1) for v in values], pa.int64()).cast(TIMESTAMP)
     return pa.array(values)
-
-
-def _columns_of(queries: Queries) -> tuple[np.ndarray, ...]:
-    return queries.start, queries.stop, queries.target
 
 
 def _cut(arrays: EventArrays, rows: slice) -> EventArrays:

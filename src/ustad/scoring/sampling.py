@@ -27,7 +27,7 @@ from ustad.scoring.passes import Passes
 from ustad.scoring.terms import Layout, reduce_term
 
 Precision = Literal["auto", "fp32", "half"]
-_SCALARS = ("expected", "error", "loss", "au", "eu")
+SCALARS = ("expected", "error", "loss", "au", "eu")
 
 
 @dataclass(frozen=True)
@@ -232,7 +232,7 @@ def inference(network: DualTransformer) -> Iterator[None]:
         yield
 
 
-def passes_for(network: DualTransformer, device: torch.device, precision: Precision = "auto") -> Passes | None:
+def passes_for(network: DualTransformer, device: torch.device, precision: Precision = "auto") -> Passes:
     """The way through the network: blocks in half precision on a GPU unless told otherwise (heads stay fp32)."""
     half = precision == "half" or (precision == "auto" and device.type == "cuda")
     return Passes(network, torch.float16 if half else None)
@@ -323,11 +323,11 @@ def store(
     predictions = network.decode(hidden)
     truth: Features = tensors.features[target]
     reduced = [reduce_term(t, layout, predictions, truth, tensors.key[target], seed) for t in layout.terms]
-    scalars = torch.stack([getattr(r, name) for r in reduced for name in _SCALARS])  # one transfer for all
+    scalars = torch.stack([getattr(r, name) for r in reduced for name in SCALARS])  # one transfer for all
     lines = iter(scalars.float().cpu().numpy())
     for term, result in zip(layout.terms, reduced, strict=True):
         made = out.terms[term.name]
-        for name in _SCALARS:
+        for name in SCALARS:
             getattr(made, name)[chosen] = next(lines)
         if made.probabilities is not None and result.probabilities is not None:
             made.probabilities[chosen] = result.probabilities.float().cpu().numpy()
