@@ -1,0 +1,97 @@
+"""Search over the paper's space: mask ratio, width and depth, judged by masked validation loss alone.
+
+In go the same windows and questions as in training; out come the best configuration and a table of all trials. The
+study is a file in the out directory: a search that is stopped goes on where it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import torch
+
+from ustad.config import Config
+from ustad.events.windows import EventTensors, Queries, Windows
+from ustad.model.network import build_network
+from ustad.progress import say
+from ustad.tables import write_json, write_table
+from ustad.training.loop import fit
+
+#: The paper's space: a range (low, high) or a list of choices.
+SPACE: dict[str, tuple[float, float] | list[Any]] = {
+    "training.mask_ratio": (0.05, 0.3),
+    "model.width": [32, 64, 128],
+    "model.event_blocks": [3, 4, 5],
+}
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """`trials`: one row each with its number, its loss and its settings, the best first."""
+
+    config: Config
+    loss: float
+    trials: pa.Table
+
+
+def tune(
+    tensors: EventTensors,
+    windows: Windows,
+    validation: tuple[EventTensors, Queries],
+    config: Config,
+    trials: int,
+    directory: Path,
+    device: torch.device | str = "cpu",
+    space: Mapping[str, tuple[float, float] | list[Any]] | None = None,
+) -> SearchResult:
+    """Run trials until there are `trials` of them in all; writes `best.yaml`, `trials.parquet` and `trials.json`."""
+    space = SPACE if space is None else space
+    study = _open_study(directory, config.seed)
+    while _done(study) < trials:
+        trial = study.ask()
+        changed = config.replace({name: _suggest(trial, name, options) for name, options in space.items()})
+        network = build_network(tensors.fields, changed)
+        result = fit(network, tensors, windows, validation, changed, device)
+        study.tell(trial, result.validation.total)
+        say(f"trial {_done(study)} of {trials}: validation loss {result.validation.total:.4f} with {trial.params}")
+    return _finish(study, config, directory)
+
+
+def _open_study(directory: Path, seed: int) -> Any:
+    try:
+        import optuna
+        from optuna.storages.journal import JournalFileBackend
+    except ImportError as error:
+        raise ImportError("the search needs Optuna: pip install 'ustad[tune]'") from error
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    directory.mkdir(parents=True, exist_ok=True)
+    storage = optuna.storages.JournalStorage(JournalFileBackend(str(directory / "study.log")))
+    study = optuna.create_study(study_name="ustad", storage=storage, direction="minimize", load_if_exists=True)
+    # The sampler's seed moves on with the trials, so that a resumed search does not repeat its first suggestions.
+    study.sampler = optuna.samplers.TPESampler(seed=seed + len(study.trials))
+    return study
+
+
+def _suggest(trial: Any, name: str, options: tuple[float, float] | list[Any]) -> Any:
+    if isinstance(options, tuple):
+        return trial.suggest_float(name, *options)
+    return trial.suggest_categorical(name, options)
+
+
+def _done(study: Any) -> int:
+    return sum(trial.value is not None for trial in study.trials)
+
+
+def _finish(study: Any, config: Config, directory: Path) -> SearchResult:
+    finished = sorted((t for t in study.trials if t.value is not None), key=lambda t: t.value)
+    rows = [{"trial": t.number, "loss": float(t.value), **t.params} for t in finished]
+    best = config.replace(finished[0].params)
+    best.to_yaml(directory / "best.yaml")
+    write_json(rows, directory / "trials.json")
+    table = pa.Table.from_pylist(rows)
+    write_table(table, directory / "trials.parquet")
+    return SearchResult(best, float(finished[0].value), table)
