@@ -80,6 +80,7 @@ class Ustad(Baseline):
         boundary = int(TwoPeriods(validation, self.schema).days().min())
         events = pa.concat_tables([train, validation], promote_options="default")
         self.detector.fit(TwoPeriods(events, self.schema, meta={"boundary": boundary}))
+        self.validation_loss = float(self.detector.facts["validation_loss"])
 
     def score(self, events: Any, context: Any = None) -> Scores:
         """The detector's own tables: scores with expected values, uncertainties and reasons."""

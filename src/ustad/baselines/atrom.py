@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ustad.baselines.base import State
+from ustad.baselines.base import State, searched
 from ustad.baselines.fitting import Budget, build, fit_network, pack, unpack
 from ustad.baselines.sequences import Padded, pad_days
 from ustad.baselines.trajectories import Days, TrajectoryBaseline
@@ -34,7 +34,7 @@ KINDS = ("usual", "detour", "switch", "shuffle")
 class AtromSettings(Budget):
     """What can be chosen."""
 
-    width: int = setting(128, "size of the recurrent state (the paper searches 64, 128, 512)")
+    width: int = searched(128, (64, 128, 512), "size of the recurrent state, as the paper searches it")
     latent: int = setting(16, "size of the latent Gaussian")
     kl_weight: float = setting(0.1, "weight of the divergence from the Gaussian of the day's kind")
     max_length: int = setting(24, "a day's first places that are read")
@@ -89,7 +89,9 @@ class Atrom(TrajectoryBaseline):
             return ((self.settings.kl_weight * near - own) * weight).sum() / weight.sum()
 
         items = (len(train), len(validation))
-        fit_network(self.network, loss, items, self.settings, self.seed, self.device, self.name)
+        self.validation_loss = fit_network(
+            self.network, loss, items, self.settings, self.seed, self.device, self.name
+        ).best_loss
 
     def _build(self) -> MetricRule:
         return build(lambda: MetricRule(self.settings), self.seed, self.device)

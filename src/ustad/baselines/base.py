@@ -24,6 +24,11 @@ from ustad.scores import Scores
 from ustad.tables import DataError, as_table
 
 
+def searched(default: Any, choices: tuple[Any, ...], about: str) -> Any:
+    """A documented setting that `search` tries the choices of: the paper's search space."""
+    return field(default=default, metadata={"about": about, "search": choices})
+
+
 @dataclass(frozen=True)
 class NoSettings:
     """Nothing to choose."""
@@ -52,6 +57,7 @@ class Baseline:
         self.device = choose_device(device)
         self.settings: Any = read_settings(self.settings_class, settings, self.name)
         self.fitted = False
+        self.validation_loss: float | None = None  # what settings are chosen by; never a label
 
     # ---------------------------------------------------------------------------------------- protocol
     def fit(self, train: Any, validation: Any = None) -> Self:

@@ -21,7 +21,7 @@ import pyarrow as pa
 import torch
 from torch import Tensor, nn
 
-from ustad.baselines.base import State, place_feature
+from ustad.baselines.base import State, place_feature, searched
 from ustad.baselines.deep import MaskedPredictor, loop_config
 from ustad.baselines.fitting import fit_network
 from ustad.baselines.networks import DeepSettings, SequenceNetwork
@@ -40,7 +40,7 @@ HOURS = 24
 class CtleSettings(DeepSettings):
     """What can be chosen."""
 
-    width: int = setting(64, "embedding size (the paper searches 64, 128)")
+    width: int = searched(64, (64, 128), "embedding size, as the paper searches it")
     context_blocks: int = setting(2, "blocks of the location encoder")
     blocks: int = setting(2, "blocks of the Transformer that reconstructs")
     cell_km: float = setting(1.0, "side of a grid cell, km")

@@ -73,7 +73,7 @@ class MaskedPredictor(Baseline):
         config = loop_config(self.settings, self.seed)
         arrays = self.encoder.encode(train)
         held = ask(self.encoder, validation, train, config.window)
-        fit(
+        result = fit(
             self.network,  # type: ignore[arg-type]  # offers the methods of the dual Transformer
             EventTensors(arrays, self.device),
             make_windows(arrays, config.window),
@@ -81,6 +81,7 @@ class MaskedPredictor(Baseline):
             config,
             self.device,
         )
+        self.validation_loss = result.best_loss
 
     # ----------------------------------------------------------------------------------------- scoring
     def _rate(self, events: pa.Table, context: pa.Table | None) -> np.ndarray:

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ustad.baselines.base import State
+from ustad.baselines.base import State, searched
 from ustad.baselines.fitting import Budget, build, fit_network, pack, unpack
 from ustad.baselines.sequences import Padded, pad_days
 from ustad.baselines.trajectories import Days, Grid, TrajectoryBaseline
@@ -32,9 +32,9 @@ from ustad.progress import track
 class GmVsaeSettings(Budget):
     """What can be chosen."""
 
-    width: int = setting(256, "size of the recurrent states (the paper searches 256, 512)")
+    width: int = searched(256, (256, 512), "size of the recurrent states, as the paper searches it")
     latent: int = setting(32, "size of the latent vector")
-    clusters: int = setting(5, "Gaussians of the prior, kinds of routes (the paper searches 5, 10)")
+    clusters: int = searched(5, (5, 10), "Gaussians of the prior, kinds of routes, as the paper searches them")
     cell_km: float = setting(1.0, "side of a grid cell, km")
     max_cells: int = setting(4000, "the most visited cells have a code of their own")
     max_length: int = setting(24, "a day's first cells that are read")
@@ -103,7 +103,9 @@ class GmVsae(TrajectoryBaseline):
             return (network.divergence(z, mean, log_variance) - fit).mean()
 
         items = (len(train), len(validation))
-        fit_network(network, loss, items, self.settings, self.seed, self.device, self.name)
+        self.validation_loss = fit_network(
+            network, loss, items, self.settings, self.seed, self.device, self.name
+        ).best_loss
 
     def _build(self) -> RouteMixture:
         return build(lambda: RouteMixture(self.grid.size, self.settings), self.seed, self.device)

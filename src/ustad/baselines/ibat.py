@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from numba import njit
 
-from ustad.baselines.base import State
+from ustad.baselines.base import State, searched
 from ustad.baselines.trajectories import Days, Grid, TrajectoryBaseline
 from ustad.config import setting
 from ustad.progress import track
@@ -30,8 +30,8 @@ from ustad.tables import mix
 class IbatSettings:
     """What can be chosen."""
 
-    trials: int = setting(100, "isolations per trajectory, averaged (the paper searches 50, 100, 200, 300)")
-    subsample: int = setting(256, "reference days per trial (the paper searches 64, 128, 256, 512)")
+    trials: int = searched(100, (50, 100, 200, 300), "isolations per trajectory, averaged")
+    subsample: int = searched(256, (64, 128, 256, 512), "reference days per trial")
     cell_km: float = setting(1.0, "side of a grid cell, km")
 
 

@@ -36,6 +36,7 @@ from ustad.schema import Field
 class LightPathSettings(DeepSettings):
     """What can be chosen."""
 
+    mask_ratio: float = setting(0.15, "not used: the two views have ratios of their own")
     first_ratio: float = setting(0.05, "share of events masked in the first view, as in the paper")
     second_ratio: float = setting(0.1, "share of events masked in the second view, as in the paper")
     contrast_weight: float = setting(0.1, "weight of the contrastive loss beside the reconstruction")
@@ -112,7 +113,7 @@ class LightPath(MaskedPredictor):
             return told[0] + told[1] + settings.contrast_weight * contrast(vectors[0], vectors[1])
 
         items = (len(parts[0]), len(parts[1]))
-        fit_network(network, loss, items, settings, self.seed, self.device, self.name)
+        self.validation_loss = fit_network(network, loss, items, settings, self.seed, self.device, self.name).best_loss
 
 
 def contrast(first: Tensor, second: Tensor, temperature: float = 0.2) -> Tensor:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from ustad.baselines.base import searched
 from ustad.baselines.fitting import Budget
 from ustad.config import ModelConfig, setting
 from ustad.events.windows import Batch, Features
@@ -24,10 +25,12 @@ from ustad.schema import Field
 class DeepSettings(Budget):
     """What every baseline that predicts masked events can choose."""
 
-    width: int = setting(64, "D, the embedding size (the paper searches 32, 64, 128)")
-    blocks: int = setting(3, "layers or blocks (the paper searches 3, 4, 5)")
+    width: int = searched(64, (32, 64, 128), "D, the embedding size, as the paper searches it")
+    blocks: int = searched(3, (3, 4, 5), "layers or blocks, as the paper searches them")
     heads: int = setting(4, "attention heads, where there is attention")
-    mask_ratio: float = setting(0.15, "share of a window's events that are masked (the paper searches 0.05 … 0.3)")
+    mask_ratio: float = searched(
+        0.15, (0.05, 0.1, 0.15, 0.2, 0.3), "share of a window's events that are masked; the paper searches 0.05 … 0.3"
+    )
     window_days: int = setting(3, "days before the event's own day that are shown, as for the detector")
     max_events: int = setting(48, "windows longer than this keep the latest events")
 

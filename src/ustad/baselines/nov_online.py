@@ -78,7 +78,9 @@ class NovOnline(Baseline):
             return nn.functional.softplus(-real).mean() + nn.functional.softplus(fake).mean()
 
         items = (train.num_rows, validation.num_rows)
-        fit_network(self.network, loss, items, self.settings, self.seed, self.device, self.name)
+        self.validation_loss = fit_network(
+            self.network, loss, items, self.settings, self.seed, self.device, self.name
+        ).best_loss
 
     def _build(self) -> RealOrAltered:
         return build(lambda: RealOrAltered(self.encoder.fields, self.settings), self.seed, self.device)

@@ -23,7 +23,7 @@ import pyarrow as pa
 import torch
 from torch import Tensor, nn
 
-from ustad.baselines.base import State
+from ustad.baselines.base import State, searched
 from ustad.baselines.deep import MaskedPredictor, ask, in_rows, loop_config, masked_predictions
 from ustad.baselines.fitting import fit_network
 from ustad.baselines.networks import DeepSettings, SequenceNetwork
@@ -39,8 +39,9 @@ from ustad.schema import Field
 class SensitiveHueSettings(DeepSettings):
     """What can be chosen."""
 
-    width: int = setting(64, "embedding size (the paper searches 64, 128)")
-    blocks: int = setting(2, "layers (the paper searches 1, 2)")
+    width: int = searched(64, (64, 128), "embedding size, as the paper searches it")
+    blocks: int = searched(2, (1, 2), "layers, as the paper searches them")
+    mask_ratio: float = setting(0.15, "not used: nothing is masked in training")
 
 
 class OthersBlock(nn.Module):
@@ -107,7 +108,9 @@ class SensitiveHue(MaskedPredictor):
             return masked_loss(told, batch.features, ~batch.padding, self.network.fields, config.training).total
 
         items = (len(parts[0]), len(parts[1]))
-        fit_network(self.network, loss, items, self.settings, self.seed, self.device, self.name)
+        self.validation_loss = fit_network(
+            self.network, loss, items, self.settings, self.seed, self.device, self.name
+        ).best_loss
         raw, _ = self.channels(validation, train)
         low, self.centre, high = np.nanquantile(raw, [0.25, 0.5, 0.75], axis=0)
         self.spread = np.maximum(high - low, 1e-6)
