@@ -4,18 +4,19 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint types unit bench serve clean help
+.PHONY: demo test lint types unit browser bench serve clean help
 
 help:
 	@echo "make demo   set up, then raw GPS to a report on a small simulated town (minutes, two cores)"
 	@echo "make test   set up, then lint, types and tests"
+	@echo "make serve  set up, then the analyst's page for the demo's run (after make demo)"
 	@echo "make bench  set up, then the benchmarks that run on a CPU"
 	@echo "make clean  remove the environment and everything that was made"
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet -c constraints.txt torch==2.13.0
-	$(BIN)/pip install --quiet -c constraints.txt -e '.[geo,knn,tune,plots,dev]'
+	$(BIN)/pip install --quiet -c constraints.txt -e '.[geo,knn,tune,plots,pyod,service,dev]'
 	@touch $(STAMP)
 
 demo: $(STAMP)
@@ -30,8 +31,16 @@ lint: $(STAMP)
 types: $(STAMP)
 	$(BIN)/mypy
 
-unit: $(STAMP)
-	$(BIN)/pytest -n 2
+unit: $(STAMP) browser
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
+
+# A browser and a PostgreSQL server for the tests that use them, where they can be installed.
+browser:
+	@if ! { command -v chromium && ls /usr/lib/postgresql; } >/dev/null 2>&1 && [ "$$(id -u)" = 0 ] \
+	  && command -v apt-get >/dev/null; then sh tests/service/requirements.sh || true; fi
+
+serve: $(STAMP)
+	$(BIN)/ustad serve runs/demo
 
 bench: $(STAMP)
 	@for job in extraction simulation training scoring; do $(BIN)/python benchmarks/$$job.py || exit 1; done
