@@ -217,7 +217,7 @@ def hardware(device: torch.device) -> dict[str, Any]:
     return {
         "device": torch.cuda.get_device_name() if device.type == "cuda" else "cpu",
         "cpu": names[0] if names else platform.processor(),
-        "cores": os.cpu_count(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "threads": torch.get_num_threads(),
         "load": os.getloadavg()[0],
         "python": platform.python_version(),
