@@ -13,8 +13,9 @@ from ustad.events.encoder import Encoder
 from ustad.events.history import History
 from ustad.model.network import DualTransformer
 from ustad.scoring.alerts import AlertRule
-from ustad.scoring.explain import Explainer, kinds, shares
+from ustad.scoring.explain import Explainer, breakdown, kinds, shares
 from ustad.scoring.model import ScoringModel
+from ustad.scoring.rejection import kept, parts_of_table, rejection_curve, uncertainty, withhold
 from ustad.scoring.score import notes, score_events
 from ustad.scoring.words import clock_words, distance_words, minutes_words
 from ustad.tables import DataError
@@ -226,6 +227,25 @@ def test_kinds_follow_what_drives_the_score(encoder: Encoder) -> None:
 def test_shares_of_the_score_sum_to_one() -> None:
     tails = np.array([[-1.0, np.nan, -3.0], [np.nan, np.nan, np.nan]])
     np.testing.assert_allclose(shares(tails), [[0.25, 0, 0.75], [0, 0, 0]])
+
+
+def test_a_row_breaks_down_into_shares(encoder: Encoder, scored: tuple[pa.Table, pa.Table]) -> None:
+    row = scored[0].to_pylist()[7]
+    entries = breakdown(encoder, row)
+    assert sum(e["share"] for e in entries) == pytest.approx(1)
+    assert entries[0]["percentile"] == pytest.approx(1 - 10 ** -row["score"])
+    duration = next(e for e in entries if e["name"] == "duration")
+    assert (duration["expected"], duration["spread"]) == (row["expected_duration"], row["spread_duration"])
+
+
+def test_rejection_works_on_a_score_table(model: ScoringModel, scored: tuple[pa.Table, pa.Table]) -> None:
+    parts = parts_of_table(scored[0])
+    total = uncertainty(parts, "standardised", model.calibration.parts)
+    assert parts.names == model.scored
+    assert np.isfinite(total).all()
+    curve = rejection_curve(parts.error[:, 1], total)
+    assert curve["n"].to_pylist()[-1] == len(scored[0])
+    assert withhold(scored[0], kept(total, 0.9))["expected_poi"].null_count == pytest.approx(0.1 * len(total), abs=2)
 
 
 def test_words_are_those_of_people() -> None:

@@ -6,6 +6,7 @@ events somebody will look at, a sentence. Words and units come from the schema; 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,6 +61,33 @@ def shares(tails: np.ndarray) -> np.ndarray:
     weight = np.where(np.isnan(tails), 0.0, -tails)
     total = weight.sum(axis=1, keepdims=True)
     return np.divide(weight, total, out=np.zeros_like(weight), where=total > 0)
+
+
+def breakdown(encoder: Encoder, row: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """One row of a score table, feature by feature, the largest share of the score first.
+
+    Each entry: `name`, `label`, `expected`, `observed`, `spread` (in the feature's unit), `percentile`, `share`.
+    The neighbour distance is the entry `knn`.
+    """
+    terms = [t for t in encoder.terms if t.scored]
+    names = [*(t.name for t in terms), "knn"]
+    labels = [encoder.schema.feature(t.feature).label for t in terms]
+    labels.append(f"unlike any {encoder.schema.event_word} seen in training")
+    percentiles = np.array([[np.nan if row[f"pct_{n}"] is None else row[f"pct_{n}"] for n in names]])
+    part = shares(np.log10(np.maximum(1 - percentiles, 1e-16)))[0]
+    entries = [
+        {
+            "name": name,
+            "label": label,
+            "expected": row.get(f"expected_{name}"),
+            "observed": row.get(f"observed_{name}") if name != "knn" else row.get("knn"),
+            "spread": row.get(f"spread_{name}"),
+            "percentile": row[f"pct_{name}"],
+            "share": float(part[i]),
+        }
+        for i, (name, label) in enumerate(zip(names, labels, strict=True))
+    ]
+    return sorted(entries, key=lambda e: -e["share"])
 
 
 @dataclass(frozen=True)

@@ -85,14 +85,13 @@ class Reference:
         return self.lists
 
     def _own(self, queries: np.ndarray, k: int, owner: np.ndarray) -> np.ndarray:
-        order = np.argsort(self.owner, kind="stable")
-        owners = self.owner[order]
+        order, asked = np.argsort(self.owner, kind="stable"), np.argsort(owner, kind="stable")
+        names, first = np.unique(owner[asked], return_index=True)
+        lows, highs = (np.searchsorted(self.owner[order], names, side=side) for side in ("left", "right"))
         result = np.full(len(queries), np.nan, np.float32)
-        for who in np.unique(owner):  # over entities, not events
-            low, high = np.searchsorted(owners, [who, who + 1])
+        for rows, low, high in zip(np.split(asked, first[1:]), lows, highs, strict=True):  # entities, not events
             if low == high:
                 continue
-            rows = np.flatnonzero(owner == who)
             mine = self.embeddings[order[low:high]]
             found = exact_distances(mine, queries[rows], min(k, high - low), torch.device("cpu"))
             result[rows] = found.mean(axis=1)

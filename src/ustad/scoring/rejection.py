@@ -10,6 +10,7 @@ from typing import Literal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ustad.scoring.calibration import Parts
 
@@ -29,6 +30,18 @@ def uncertainty(parts: Parts, how: Measure = "sum", reference: Parts | None = No
         deviation = np.nanstd(logs, axis=0)
         total = (np.log(np.maximum(total, 1e-12)) - np.nanmean(logs, axis=0)) / np.where(deviation > 0, deviation, 1.0)
     return np.nansum(total, axis=1)
+
+
+def parts_of_table(events: pa.Table) -> Parts:
+    """The parts of a score table (`score_events`), so that rejection works on what was saved."""
+    names = tuple(c[len("pct_") :] for c in events.column_names if c.startswith("pct_") and c != "pct_knn")
+
+    def matrix(what: str) -> np.ndarray:
+        columns = [pc.fill_null(events[f"{what}_{n}"].cast(pa.float64()), np.nan).to_numpy() for n in names]
+        return np.stack(columns, axis=1)
+
+    knn = pc.fill_null(events["knn"].cast(pa.float64()), np.nan).to_numpy()
+    return Parts(names, matrix("error"), matrix("loss"), matrix("au"), matrix("eu"), knn)
 
 
 def kept(total: np.ndarray, share: float, threshold: float | None = None) -> np.ndarray:
@@ -55,7 +68,6 @@ def withhold(events: pa.Table, keep: np.ndarray) -> pa.Table:
     """The score table with predictions (`expected_*`, `spread_*`) empty where an event is not kept."""
     for name in events.column_names:
         if name.startswith(("expected_", "spread_")):
-            column = events[name]
-            values = pa.array(column.to_pylist(), column.type, mask=~keep)
+            values = pc.if_else(pa.array(keep), events[name], pa.scalar(None, events[name].type))
             events = events.set_column(events.column_names.index(name), name, values)
     return events.append_column("withheld", pa.array(~keep))
