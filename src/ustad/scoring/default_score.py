@@ -1,0 +1,234 @@
+"""The preset `default` in two calls: `fit_default` learns habits (and the memory network), `score_default` judges.
+
+In go event tables as the detector has them; out come the two score tables of the design, in which score, p-value,
+alert and reason come from history. `save_default` and `load_default` keep the model as Parquet, JSON and
+safetensors beside the rest of a model directory.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+from safetensors.numpy import load_file as load_numpy
+from safetensors.numpy import save_file as save_numpy
+from safetensors.torch import load_file, save_file
+
+from ustad.config import Config
+from ustad.events.encoder import Encoder
+from ustad.events.habits import Habits
+from ustad.events.population import Population
+from ustad.events.visits import Frame
+from ustad.progress import say
+from ustad.scoring.alerts import AlertRule, alerts
+from ustad.scoring.habit_agents import AgentReference, distribution_from, distribution_tensors
+from ustad.scoring.habit_model import LOOKS, HabitModel, Judged, Spread
+from ustad.scoring.habit_words import sentences
+from ustad.scoring.memory_model import MemoryModel, new_network
+from ustad.scoring.recurrence import Recurrence
+from ustad.scoring.score import NOTES
+from ustad.tables import agent_codes, identity_hash, read_table, write_table
+
+#: The smallest p-value that is written is ten to the minus this.
+SMALLEST = 300.0
+HABITS, TENSORS, FACTS, NETWORK = "habits.parquet", "habits.safetensors", "habits.json", "memory.safetensors"
+
+
+@dataclass
+class DefaultModel:
+    """Habits, and the memory network where the configuration asks for it."""
+
+    habits: HabitModel
+    memory: MemoryModel | None = None
+
+
+def fit_default(
+    train: pa.Table, validation: pa.Table, encoder: Encoder, config: Config, device: torch.device
+) -> DefaultModel:
+    """Learn from the training weeks; the validation week's entities stop the network early (half of them) and
+    calibrate (the other half)."""
+    schema = encoder.schema
+    half = calibrating(validation, schema.entity)
+    memory = None
+    if config.model.network == "memory":
+        stopping = validation.filter(pa.array(~half)) if not half.all() else validation
+        memory = MemoryModel.fit(train, stopping, encoder, config, device)
+    habits = HabitModel.fit(
+        train,
+        validation,
+        schema,
+        half,
+        config.scoring.counting,
+        config.scoring.spread,
+        memory.terms if memory is not None else None,
+    )
+    return DefaultModel(habits, memory)
+
+
+def calibrating(validation: pa.Table, entity: str) -> np.ndarray:
+    """Rows of the entities that calibrate: half of them by a hash, all where a half would be empty. bool [n]."""
+    codes, values = agent_codes(validation[entity])
+    half = (identity_hash(values) & np.uint64(1)).astype(bool)[codes]
+    return np.ones(len(half), bool) if half.all() or not half.any() else half
+
+
+# ------------------------------------------------------------------------------------------------ scoring
+def score_default(
+    model: DefaultModel,
+    events: pa.Table,
+    context: pa.Table | None = None,
+    rule: AlertRule | None = None,
+    period: tuple[int, int] | None = None,
+    scored: pa.Table | None = None,
+) -> tuple[pa.Table, pa.Table]:
+    """Event scores in the order of `events`, and agent scores.
+
+    `scored` is a score table of the same rows (the dual Transformer's), whose other columns are kept: what was
+    expected, its uncertainties and neighbours. `context` is what came before the events.
+    """
+    judged = model.habits.judge(events, context, period)
+    p_value = p_values(judged.score)
+    day = (events[model.habits.schema.time].cast(pa.int64()).to_numpy() // 86_400_000_000).astype(np.int64)
+    flags = alerts(p_value, judged.score, rule, int(day.max() - day.min()) + 1, model.habits.final["none"].count)
+    worst = worst_rows(judged)
+    told: list[str | None] = [None] * events.num_rows
+    rows = np.union1d(np.flatnonzero(flags.flagged), worst)
+    for row, text in zip(rows, sentences(model.habits, judged, events, rows), strict=True):
+        told[row] = text
+    columns = {
+        **term_columns(judged),
+        **_memory_columns(model.memory, events.num_rows),
+        "score": judged.score,
+        "p_value": p_value,
+        "alert": flags.flagged,
+        "reason": pa.array(told, pa.string()),
+    }
+    table = _replaced(scored if scored is not None else events, columns)
+    notes = {
+        "rule": (rule or AlertRule()).kind,
+        "value": (rule or AlertRule()).value,
+        "threshold": flags.threshold,
+        "alerts": int(flags.flagged.sum()),
+        "coverage": None,
+        "warnings": list(flags.warnings),
+    }
+    for text in flags.warnings:
+        say(f"warning: {text}")
+    table = table.replace_schema_metadata({**(table.schema.metadata or {}), NOTES: json.dumps(notes).encode()})
+    return table, agent_table(model.habits, judged, table, worst)
+
+
+def p_values(score: np.ndarray) -> np.ndarray:
+    """From -log10 p; never exactly 0, however extreme."""
+    return np.power(10.0, -np.minimum(score, SMALLEST))
+
+
+def term_columns(judged: Judged) -> dict[str, np.ndarray]:
+    """What the score is made of: -log10 p and share of every term, and the plain facts behind them."""
+    total = np.maximum(np.sum(list(judged.surprise.values()), axis=0), 1e-12)
+    columns = {f"surprise_{name}": values for name, values in judged.surprise.items()}
+    columns |= {f"share_{name}": values / total for name, values in judged.surprise.items()}
+    return {
+        **columns,
+        "score_alone": judged.alone,
+        "visits_now": judged.compared.count,
+        "km_from_own_places": judged.compared.distance,
+        "new_place": judged.compared.place < 0,
+    }
+
+
+def worst_rows(judged: Judged) -> np.ndarray:
+    """Row of each entity's most unusual event, by its own score: int64 [E]."""
+    order = np.lexsort((-judged.alone, judged.entity))
+    return order[np.searchsorted(judged.entity[order], np.arange(len(judged.entity_ids)))]
+
+
+def agent_table(model: HabitModel, judged: Judged, scored: pa.Table, worst: np.ndarray) -> pa.Table:
+    schema = model.schema
+    label = schema.event_id if schema.event_id in scored.column_names else schema.time
+    score = judged.agent_score
+    return pa.table(
+        {
+            schema.entity: pa.array(judged.entity_ids.tolist()).cast(scored[schema.entity].type),
+            "score": score,
+            "p_value": p_values(score),
+            "n_events": np.bincount(judged.entity, minlength=len(score)),
+            f"worst_{label}": scored[label].take(pa.array(worst)),
+            "reason": scored["reason"].take(pa.array(worst)),
+            **{f"surprise_{name}": values for name, values in judged.agents.items()},
+        }
+    )
+
+
+def _memory_columns(memory: MemoryModel | None, rows: int) -> dict[str, np.ndarray]:
+    """Both uncertainties of the memory network, in nats."""
+    if memory is None or memory.samples is None:
+        return {}
+    found = memory.samples
+    return {"au_memory": found.aleatoric[-rows:], "eu_memory": found.epistemic[-rows:]}
+
+
+def _replaced(table: pa.Table, columns: dict[str, Any]) -> pa.Table:
+    table = table.drop_columns([c for c in table.column_names if c in columns])
+    for name, values in columns.items():
+        table = table.append_column(
+            name, values if isinstance(values, pa.Array) else pa.array(values, from_pandas=True)
+        )
+    return table
+
+
+# ------------------------------------------------------------------------------------------------ storing
+def save_default(model: DefaultModel, place: Path) -> None:
+    """Write the four files (three without the network) into a directory."""
+    habits = model.habits
+    write_table(habits.habits.to_table(habits.schema.entity), place / HABITS)
+    tensors = {f"population.{n}": getattr(habits.population, n) for n in ("start", "duration", "longer")}
+    groups: dict[str, dict[Any, Any]] = {"term": habits.tails, "look": habits.looks, "final": dict(habits.final)}
+    for group, held in groups.items():
+        for name, distribution in held.items():
+            tensors.update(distribution_tensors(distribution, f"{group}.{name}"))
+    tensors.update(habits.agents.to_tensors())
+    save_numpy({name: np.ascontiguousarray(v) for name, v in tensors.items()}, place / TENSORS)
+    facts = {
+        "frame": habits.frame.to_dict(),
+        "recurrence": [habits.recurrence.a, habits.recurrence.b, habits.recurrence.c],
+        "terms": list(habits.tails),
+        "memory": model.memory is not None,
+    }
+    (place / FACTS).write_text(json.dumps(facts))
+    if model.memory is not None:
+        state = model.memory.network.state_dict()
+        save_file({k: v.detach().cpu().contiguous() for k, v in state.items()}, place / NETWORK)
+
+
+def load_default(place: Path, encoder: Encoder, config: Config, device: torch.device) -> DefaultModel:
+    """Read what `save_default` wrote. Nothing in it is executed."""
+    facts = json.loads((place / FACTS).read_text())
+    tensors = load_numpy(place / TENSORS)
+    frame = Frame.from_dict(facts["frame"])
+    memory = None
+    if facts["memory"]:
+        network = new_network(encoder, frame, config)
+        network.load_state_dict(load_file(place / NETWORK))
+        memory = MemoryModel(network.to(device).eval(), encoder, frame, config, device)
+    spreads: tuple[Spread, ...] = ("none", "max3")
+    habits = HabitModel(
+        encoder.schema,
+        frame,
+        Population(*(tensors[f"population.{n}"] for n in ("start", "duration", "longer"))),
+        Recurrence(*facts["recurrence"]),
+        Habits.from_table(read_table(place / HABITS)),
+        {name: distribution_from(tensors, f"term.{name}") for name in facts["terms"]},
+        {name: distribution_from(tensors, f"look.{name}") for name in LOOKS},
+        {name: distribution_from(tensors, f"final.{name}") for name in spreads},
+        AgentReference.from_tensors(tensors),
+        config.scoring.counting,
+        config.scoring.spread,
+        memory.terms if memory is not None else None,
+    )
+    return DefaultModel(habits, memory)

@@ -1,0 +1,99 @@
+"""The preset `default`: what is written, what is said, and that a stored model scores as before."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "events"))
+from routine_stays import between, insert_visit, make_routine
+
+from ustad.config import Config
+from ustad.events.encoder import Encoder
+from ustad.schema import mobility_schema
+from ustad.scoring.alerts import AlertRule
+from ustad.scoring.default_score import fit_default, load_default, save_default, score_default
+from ustad.scoring.habit_words import middle_of_day, ordinal
+
+CPU = torch.device("cpu")
+SMALL = {
+    "model.width": 8, "model.heads": 2, "model.event_blocks": 1, "training.epochs": 2, "training.batch_size": 128,
+    "training.learning_rate": 5e-3, "training.warmup_steps": 0, "scoring.samples": 2, "model.places": 6,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def life():
+    return make_routine(seed=1, agents=10, days=35)
+
+
+@pytest.fixture(scope="module")
+def week(life):
+    week = between(life, 28, 35)
+    for day in (29, 30, 32):
+        week = insert_visit(week, 4, day, 1350, minutes=40)
+    return week
+
+
+def fitted(life, network):
+    config = Config.preset("default", **SMALL, **{"model.network": network})
+    train, validation = between(life, 0, 21), between(life, 21, 28)
+    encoder = Encoder.fit(train, mobility_schema("none", 16, True))
+    return config, encoder, fit_default(train, validation, encoder, config, CPU)
+
+
+@pytest.fixture(scope="module", params=["dual", "memory"])
+def model(request, life):
+    return fitted(life, request.param)
+
+
+def test_the_inserted_visits_lead_with_a_reason_that_counts_them(model, life, week):
+    events, agents = score_default(model[2], week, between(life, 0, 28), AlertRule("top", 9))
+    inserted = week["poi_id"].to_numpy() == 999
+    alone = events["score_alone"].to_numpy()
+    assert alone[inserted].min() >= np.sort(alone[~inserted])[-3]
+    assert events.num_rows == week.num_rows
+    assert agents["agent_id"].to_pylist()[int(np.argmax(agents["score"].to_numpy()))] == 4
+    reasons = [r for r in events["reason"].to_pylist() if r is not None]
+    assert any(
+        "third visit to a place not seen in 28 days before" in r and "km from anywhere usual" in r for r in reasons
+    )
+    assert all("suspicious" not in r for r in reasons)
+
+
+def test_every_column_is_finite_and_shares_add_up(model, life, week):
+    events, agents = score_default(model[2], week, between(life, 0, 28))
+    for name in events.column_names:
+        if name.startswith(("surprise_", "score", "p_value", "share_")):
+            assert np.isfinite(events[name].to_numpy()).all(), name
+    shares = np.sum([events[c].to_numpy() for c in events.column_names if c.startswith("share_")], axis=0)
+    assert ((shares < 1 + 1e-9) & ((shares > 1 - 1e-6) | (shares < 1e-6))).all()
+    assert ((agents["p_value"].to_numpy() > 0) & (agents["p_value"].to_numpy() <= 1)).all()
+
+
+def test_a_stored_model_scores_as_it_did(model, life, week, tmp_path):
+    config, encoder, made = model
+    save_default(made, tmp_path)
+    again = load_default(tmp_path, encoder, config, CPU)
+    before = score_default(made, week, between(life, 0, 28))
+    after = score_default(again, week, between(life, 0, 28))
+    for first, second in zip(before, after, strict=True):
+        np.testing.assert_allclose(first["score"].to_numpy(), second["score"].to_numpy(), rtol=1e-9)
+    assert not [p for p in tmp_path.iterdir() if p.suffix in {".pkl", ".pt"}]
+
+
+def test_columns_of_another_score_table_are_kept(model, life, week):
+    scored = week.append_column("expected_duration", pa.array(np.ones(week.num_rows))).append_column(
+        "score", pa.array(np.zeros(week.num_rows))
+    )
+    events, _ = score_default(model[2], week, between(life, 0, 28), scored=scored)
+    assert "expected_duration" in events.column_names
+    assert events["score"].to_numpy().max() > 1
+
+
+def test_words_for_times_and_counts():
+    assert middle_of_day(np.array([1430.0, 5.0, 10.0])) == 5.0
+    assert (ordinal(1), ordinal(11)) == ("first", "11th")
