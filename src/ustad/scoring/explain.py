@@ -124,7 +124,7 @@ class Explainer:
             told.add(what.name)
             expected.append(str(row[f"expected_{what.name}"]))
             seen = row.get(f"observed_{what.name}")
-            observed.append(f"at {seen}" if seen not in (None, UNKNOWN) else "at an unknown kind of place")
+            observed.append(f"at {seen}" if seen not in (None, UNKNOWN) else f"at an unknown {what.label}")
         for feature in self.encoder.schema.features:
             if feature.kind == "place":
                 told.add(feature.name)
