@@ -107,7 +107,7 @@ def own_places(stays: pa.Table, radius_m: float = 150.0, until: Any = None) -> p
     """
     codes, agents = agent_codes(stays["agent_id"])
     starts = np.searchsorted(codes, np.arange(len(agents) + 1))
-    points = sphere_points(stays["lat"].to_numpy(), stays["lon"].to_numpy())
+    points = sphere_points(np.array(stays["lat"]), np.array(stays["lon"]))
     chord = 2.0 * np.sin(radius_m / 1000.0 / EARTH_RADIUS_KM / 2.0)
     place = _cluster(starts, points, chord * chord)  # numbered within each agent
     kinds = _kinds(stays, codes, place, until)

@@ -149,8 +149,7 @@ def _is_identity(order: np.ndarray) -> bool:
 
 
 def _concatenate(parts: list[Fixes]) -> Fixes:
+    """One copy of all parts: writable, so that the kernels are compiled for one kind of array only."""
     if not parts:
         return no_fixes()
-    if len(parts) == 1:
-        return parts[0]
     return Fixes(*(np.concatenate([getattr(p, name) for p in parts]) for name in ("agent", "time", "lat", "lon")))

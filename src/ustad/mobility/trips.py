@@ -107,7 +107,7 @@ def _paths(column: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray, np.ndarray,
     if len(flat) == 0:
         return offsets, np.zeros(0, np.int64), np.zeros(0), np.zeros(0)
     time, lat, lon = (pc.struct_field(flat, name) for name in ("time", "lat", "lon"))
-    return offsets, time.cast(TIMESTAMP).cast(pa.int64()).to_numpy(), lat.to_numpy(), lon.to_numpy()
+    return offsets, time.cast(TIMESTAMP).cast(pa.int64()).to_numpy(), np.array(lat), np.array(lon)
 
 
 def _path_rows(first: np.ndarray, last: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
