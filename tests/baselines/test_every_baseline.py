@@ -7,9 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from example_towns import town
+from torch import nn
 
 import ustad.baselines
 from ustad.baselines import REGISTRY, DetectorProtocol, describe, find, make
+from ustad.baselines.deep import MaskedPredictor
+from ustad.baselines.networks import SequenceNetwork
 from ustad.baselines.storage import is_baseline, load, save
 from ustad.config import ConfigError
 from ustad.dataset import Dataset
@@ -98,3 +101,14 @@ def test_an_unfitted_baseline_neither_scores_nor_saves(tmp_path):
         quick("transformer").score(town(agents=2, days=1))
     with pytest.raises(DataError, match="before saving"):
         save(quick("gm-vsae"), tmp_path / "model")
+
+
+def test_the_documented_walk_through_gives_a_working_baseline():
+    text = (FOLDER.parents[2] / "docs" / "baselines.md").read_text()
+    block = next(b for b in text.split("```python")[1:] if "class EventGru" in b).split("```")[0]
+    names = {"SequenceNetwork": SequenceNetwork, "MaskedPredictor": MaskedPredictor, "nn": nn, "__name__": "walk"}
+    exec(block, names)  # the documentation's own code
+    events = town(agents=5, days=5), town(agents=5, days=2, first_day=5), town(agents=5, days=1, first_day=7)
+    model = names["Gru"](device="cpu", epochs=1, width=8, blocks=1).fit(*events[:2])
+    assert model.score(events[2], events[1]).events.num_rows == 20
+    assert model.predict(events[2], events[1]).num_rows == 20

@@ -27,7 +27,7 @@ LossFunction = Callable[[int, Tensor, torch.Generator], Tensor]
 class Budget:
     """How long and how fast any deep baseline learns. The paper gives every deep model the same search."""
 
-    batch_size: int = setting(256, "windows (or trajectories) per step; the paper uses 128")
+    batch_size: int = setting(128, "windows (or trajectories) per step, as in the paper")
     learning_rate: float = setting(1e-3, "learning rate of Adam, as in the paper")
     weight_decay: float = setting(1e-5, "weight decay of Adam, as in the paper")
     epochs: int = setting(12, "at most this many passes over the training data")
