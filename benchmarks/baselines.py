@@ -84,8 +84,9 @@ def run(name: str, data: Dataset, options: argparse.Namespace) -> dict[str, Any]
 
 
 def line(name: str, result: dict[str, Any]) -> str:
-    if "skipped" in result:
-        return f"{name:26} skipped: {result['skipped']}"
+    for what in ("skipped", "failed"):
+        if what in result:
+            return f"{name:26} {what}: {result[what]}"
     shown = [
         f"{result[level]['auroc']:.3f} / {result[level]['ap']:.4f}" if level in result else "      -       "
         for level in ("events", "agents")
@@ -104,6 +105,29 @@ def _cpu_lines() -> list[str]:
     return path.read_text().splitlines() if path.exists() else []
 
 
+def attempt(name: str, data: Dataset, options: argparse.Namespace) -> dict[str, Any]:
+    """A method that cannot run is named, and the others go on."""
+    try:
+        return run(name, data, options)
+    except ConfigError as error:  # an optional library that is not there
+        return {"skipped": str(error)}
+    except Exception as error:
+        return {"failed": f"{type(error).__name__}: {error}"}
+    finally:
+        gc.collect()
+
+
+def write(path: Path, content: dict[str, Any], results: dict[str, Any]) -> None:
+    """The file so far, with what was measured before under the same conditions."""
+    methods = {**_measured_before(path, content), **results}
+    done = [r for r in methods.values() if "fit_s" in r]
+    seconds = [r["fit_s"] + r["score_s"] for r in done]
+    totals = {"all_s": round(sum(seconds), 1), "longest_s": round(max(seconds, default=0.0), 1)}
+    totals["all_cpu_s"] = round(sum(r["cpu_s"] for r in done), 1)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({**content, "methods": methods, **totals}, indent=2) + "\n")
+
+
 def main() -> None:
     options = arguments()
     progress.disable()
@@ -114,38 +138,32 @@ def main() -> None:
     )
     names = list(REGISTRY) if options.methods == "all" else options.methods.split(",")
     device = "cuda" if options.device != "cpu" and torch.cuda.is_available() else "cpu"
-    print(f"{data.name}: {data.events.num_rows:,} events, on {device}")
-    print(f"{'method':26} {'fit s':>8} {'score s':>8}   events AUROC/AP   agents AUROC/AP", flush=True)
-    results: dict[str, Any] = {}
-    for name in names:
-        try:
-            results[name] = run(name, data, options)
-        except ConfigError as error:  # an optional library that is not there
-            results[name] = {"skipped": str(error)}
-        print(line(name, results[name]), flush=True)
-        gc.collect()
     path = options.out or RESULTS / f"baselines-{data.name.split()[0]}-{device}.json"
     content = {
         "data": {"name": data.name, "events": data.events.num_rows, **_data_facts(options)},
         "device": device,
+        "threads": torch.get_num_threads(),
         "budget": {"epochs": options.epochs or "default", "samples": options.samples or "default"},
         "limits": {"each_h200_s": LIMIT_EACH_H200, "all_two_cores_s": LIMIT_ALL_CPU},
         "hardware": hardware(),
         "versions": {"ustad": ustad.__version__, "torch": torch.__version__, "python": platform.python_version()},
     }
-    results = {**_measured_before(path, content), **results}
-    seconds = [r["fit_s"] + r["score_s"] for r in results.values() if "fit_s" in r]
-    content |= {"methods": results, "all_s": round(sum(seconds), 1), "longest_s": round(max(seconds), 1)}
-    print(f"all {len(seconds)}: {sum(seconds):.0f} s, longest {max(seconds):.0f} s")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(content, indent=2) + "\n")
+    print(f"{data.name}: {data.events.num_rows:,} events, on {device}")
+    print(f"{'method':26} {'fit s':>8} {'score s':>8}   events AUROC/AP   agents AUROC/AP", flush=True)
+    results: dict[str, Any] = {}
+    for name in names:
+        results[name] = attempt(name, data, options)
+        print(line(name, results[name]), flush=True)
+        write(path, content, results)
     print(f"written: {path}")
+    if any("failed" in result for result in results.values()):
+        raise SystemExit(1)
 
 
 def _measured_before(path: Path, content: dict[str, Any]) -> dict[str, Any]:
     """Methods in the file, if it speaks of the same data, budget and machine."""
     before = json.loads(path.read_text()) if path.exists() else {}
-    same = all(before.get(key) == content[key] for key in ("data", "budget", "device", "hardware"))
+    same = all(before.get(key) == content[key] for key in ("data", "budget", "device", "threads", "hardware"))
     return before["methods"] if same else {}
 
 
