@@ -84,7 +84,7 @@ def test_live_without_warming_equals_batch_without_context(causal: ScoringModel,
 
 
 def test_a_small_cache_of_embeddings_changes_nothing(causal: ScoringModel, stays: pa.Table) -> None:
-    rows = _interleaved(stays.slice(0, 60), 1)
+    rows = _interleaved(stays.slice(0, 28), 1)
     large, small = LiveScorer(causal), LiveScorer(causal)
     small._kept = 3
     for row in rows:
