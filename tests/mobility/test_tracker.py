@@ -154,3 +154,17 @@ def test_an_empty_update_finishes_nothing():
     table = walks(agents=1, hours=1)
     assert tracker.update(table.slice(0, 0)).stays.num_rows == 0
     assert tracker.update(table).stays.num_rows + tracker.finish().stays.num_rows > 0
+
+
+def test_forgetting_an_agent_leaves_the_others_as_they_were():
+    table = in_time_order(walks(agents=3, hours=12, step_s=120, gaps=True))
+    tracker = StayTracker()
+    found = [tracker.update(table.slice(0, 400))]
+    tracker.forget([1, "nobody"])
+    others = table.filter(pa.array(table["agent_id"].to_numpy() != 1))
+    seen = int((table.slice(0, 400)["agent_id"].to_numpy() != 1).sum())
+    found += [tracker.update(others.slice(seen)), tracker.finish()]
+    stays = pa.concat_tables([f.stays for f in found]).sort_by([("agent_id", "ascending"), ("started_at", "ascending")])
+    stays = stays.filter(pa.array(stays["agent_id"].to_numpy() != 1)).combine_chunks()
+    expected = batch(others, ExtractionConfig())["stays"].select(stays.column_names).combine_chunks()
+    assert stays.equals(expected)
