@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import platform
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +21,15 @@ from safetensors.numpy import save_file as save_arrays
 from safetensors.torch import load_file, save_file
 
 import ustad
-from ustad import artefact, progress
+from ustad import artefact, progress, trip_features
 from ustad.card import area, card
 from ustad.config import Config
 from ustad.dataset import Dataset, event_days, zone_of
 from ustad.events.encoder import Encoder
 from ustad.events.history import History
-from ustad.events.windows import EventTensors, make_windows
-from ustad.mobility.trips import trip_arrays
+from ustad.events.windows import EventTensors, Queries, Windows, make_windows
 from ustad.model.network import DualTransformer
-from ustad.model.paths import PathEncoder, fit_paths
-from ustad.periods import Periods, as_data, query_period, split_entities, training_periods, trips_to
+from ustad.periods import as_data, query_period, split_entities, training_periods
 from ustad.schema import EventSchema, mobility_schema
 from ustad.scores import Scores
 from ustad.scoring.alerts import AlertRule
@@ -38,9 +37,18 @@ from ustad.scoring.model import ScoringModel, fit_reference
 from ustad.scoring.score import notes, score_events
 from ustad.tables import DataError, as_table
 from ustad.training.loop import FitResult, fit
+from ustad.training.search import SearchResult, tune
+from ustad.trip_features import TripFeatures
 
-#: Columns that trips bring into the events; they are no part of the score table.
-TRIP_COLUMNS = ("trip_summary", "trip_shape", "trip_speed")
+
+@dataclass(frozen=True)
+class Lessons:
+    """What is learned from: training events, and validation events of two halves of the entities."""
+
+    encoder: Encoder
+    train: pa.Table
+    stopping: pa.Table
+    calibration: pa.Table
 
 
 class Detector:
@@ -54,7 +62,7 @@ class Detector:
         self.config = Config.preset(config) if isinstance(config, str) else config
         self.device = choose_device(device)
         self.model: ScoringModel | None = None
-        self.paths: PathEncoder | None = None
+        self.trips = TripFeatures("none")
         self.facts: dict[str, Any] = {}
 
     @property
@@ -74,63 +82,38 @@ class Detector:
         A table instead of a data set is all training: its last quarter of days becomes the validation part.
         `start` is a fitted detector to carry on from, with the same schema.
         """
-        periods = training_periods(data, self.config)
-        schema, trips = self._choose_schema(periods)
-        self.config = self.config.replace({"model.trips": trips})
-        train_trips = trips_to(periods.trips, periods.train) if trips != "none" else None
-        self.paths = start.paths if start else self._fit_paths(train_trips)
-        train = self._prepare(periods.train, train_trips)
-        validation = self._prepare(periods.validation, periods.trips)
-        encoder = start._fitted().encoder if start else Encoder.fit(train, schema)
-        stopping, calibration = split_entities(validation, schema.entity)
-        network = self._new_network(encoder, start)
-        result = self._train(network, encoder, train, stopping, directory, resume)
+        lessons = self._prepare(data, start)
+        network = self._new_network(lessons.encoder, start)
+        result = fit(network, *self._tensors(lessons), self.config, self.device, directory=directory, resume=resume)
         progress.say("building the reference and calibrating")
-        known = train.filter(pc.is_in(train[schema.entity], pc.unique(calibration[schema.entity])))
-        week = pa.concat_tables([known, calibration], promote_options="permissive")
-        first = int(event_days(calibration, schema).min())
-        self.model = fit_reference(network, encoder, self.config, train, week, first, self.device)
-        self.facts = self._facts(train, validation, result)
+        self.model = self._calibrate(network, lessons)
+        self.facts = self._facts(lessons, result)
         return self
 
-    def _choose_schema(self, periods: Periods) -> tuple[EventSchema, str]:
-        """The schema to learn, and how trips enter: as configured where the data has trips, else not at all."""
-        if periods.schema.name != "mobility":
-            return periods.schema, "none"
-        trips = self.config.model.trips
-        if trips != "none" and (periods.trips is None or periods.trips.num_rows == 0):
-            progress.say("the data has no trips; going on without them")
-            trips = "none"
-        return mobility_schema(trips, self.config.model.trip_size, self.config.model.log_duration), trips
+    def search(self, data: Any, directory: Path, trials: int) -> SearchResult:
+        """Try settings of the paper's space, judged by masked validation loss alone; carries on where it stopped."""
+        return tune(*self._tensors(self._prepare(data, None)), self.config, trials, directory, self.device)
 
-    def _fit_paths(self, trips: pa.Table | None) -> PathEncoder | None:
-        if trips is None or self.config.model.trips != "embedding":
-            return None
-        arrays = trip_arrays(trips)
-        whole = ~arrays.crosses_gap
-        return fit_paths(
-            arrays.shape[whole], arrays.speed[whole], self.config.model.trip_size, self.config.seed, self.device
-        )
+    def _prepare(self, data: Any, start: Detector | None) -> Lessons:
+        """Split, trips, encoder: everything before the network."""
+        periods = training_periods(data, self.config)
+        self.trips = start.trips if start else TripFeatures.fit(periods.trips, periods.train, self.config, self.device)
+        self.config = self.config.replace({"model.trips": self.trips.how})
+        train = self.trips.attach(periods.train, periods.trips)
+        validation = self.trips.attach(periods.validation, periods.trips)
+        schema = periods.schema
+        if schema.name == "mobility":
+            model = self.config.model
+            schema = mobility_schema(model.trips, model.trip_size, model.log_duration)
+        encoder = start._fitted().encoder if start else Encoder.fit(train, schema)
+        return Lessons(encoder, train, *split_entities(validation, schema.entity))
 
-    def _prepare(self, events: pa.Table, trips: pa.Table | None) -> pa.Table:
-        """Events with the vector columns of the trips that led to them, null where there was none."""
-        if self.config.model.trips == "none":
-            return events
-        if trips is None:
-            progress.say("the data has no trips; what the model expects of them is left out of the scores")
-            return _without_trips(events)
-        arrays = trip_arrays(trips_to(trips, events))
-        if self.config.model.trips == "summary":
-            vectors = {"trip_summary": arrays.summary}
-        else:
-            shape, speed = self.paths.encode(arrays.shape, arrays.speed)  # type: ignore[union-attr]  # fitted with embeddings
-            vectors = {"trip_shape": shape, "trip_speed": speed}
-        known = ~arrays.crosses_gap
-        at = pc.index_in(events["stay_id"], pa.array(arrays.destination_stay_id[known], events["stay_id"].type))
-        for name, values in vectors.items():
-            column = pa.FixedSizeListArray.from_arrays(pa.array(values[known].ravel()), values.shape[1])
-            events = events.append_column(name, column.cast(pa.list_(pa.float32())).take(at.combine_chunks()))
-        return events
+    def _tensors(self, lessons: Lessons) -> tuple[EventTensors, Windows, tuple[EventTensors, Queries]]:
+        """Training windows and, one at a time, the questions of the early-stopping entities."""
+        arrays = lessons.encoder.encode(lessons.train)
+        held, questions = query_period(lessons.encoder, lessons.train, lessons.stopping, self.config)
+        windows = make_windows(arrays, self.config.window)
+        return EventTensors(arrays, self.device), windows, (EventTensors(held, self.device), questions)
 
     def _new_network(self, encoder: Encoder, start: Detector | None) -> DualTransformer:
         torch.manual_seed(self.config.seed)
@@ -139,28 +122,13 @@ class Detector:
             network.load_state_dict(start._fitted().network.state_dict())
         return network.to(self.device)
 
-    def _train(
-        self,
-        network: DualTransformer,
-        encoder: Encoder,
-        train: pa.Table,
-        stopping: pa.Table,
-        directory: Path | None,
-        resume: bool,
-    ) -> FitResult:
-        arrays = encoder.encode(train)
-        windows = make_windows(arrays, self.config.window)
-        held, questions = query_period(encoder, train, stopping, self.config)
-        return fit(
-            network,
-            EventTensors(arrays, self.device),
-            windows,
-            (EventTensors(held, self.device), questions),
-            self.config,
-            self.device,
-            directory=directory,
-            resume=resume,
-        )
+    def _calibrate(self, network: DualTransformer, lessons: Lessons) -> ScoringModel:
+        """Neighbours from the training events, calibration from the other half of the validation entities."""
+        entity, train = lessons.encoder.schema.entity, lessons.train
+        known = train.filter(pc.is_in(train[entity], pc.unique(lessons.calibration[entity])))
+        week = pa.concat_tables([known, lessons.calibration], promote_options="permissive")
+        first = int(event_days(lessons.calibration, lessons.encoder.schema).min())
+        return fit_reference(network, lessons.encoder, self.config, train, week, first, self.device)
 
     # ---------------------------------------------------------------------------------------- scoring
     def score(self, data: Any, context: Any = None, rule: AlertRule | None = None, everything: bool = False) -> Scores:
@@ -171,10 +139,10 @@ class Detector:
         """
         model = self._fitted()
         events, before, trips = self._scored_part(data, context, everything)
-        prepared = self._prepare(events, trips)
-        earlier = self._prepare(before, trips) if before is not None and before.num_rows else None
+        prepared = self.trips.attach(events, trips)
+        earlier = self.trips.attach(before, trips) if before is not None and before.num_rows else None
         scored, agents = score_events(model, prepared, earlier, rule=rule, device=self.device)
-        scored = scored.drop_columns([c for c in TRIP_COLUMNS if c in scored.column_names])
+        scored = scored.drop_columns([c for c in trip_features.COLUMNS if c in scored.column_names])
         return Scores(scored, agents, {**notes(scored), **self._run_facts(events)})
 
     def _scored_part(
@@ -219,8 +187,8 @@ class Detector:
             save_file(
                 {k: v.cpu().contiguous() for k, v in model.network.state_dict().items()}, place / "model.safetensors"
             )
-            if self.paths is not None:
-                save_file(self.paths.state_dict(), place / "trips.safetensors")
+            if self.trips.to_tensors():
+                save_file(self.trips.to_tensors(), place / "trips.safetensors")
             save_arrays(
                 {k: np.ascontiguousarray(v) for k, v in model.to_tensors().items()}, place / "reference.safetensors"
             )
@@ -242,8 +210,8 @@ class Detector:
         history = History.load(path / "history.parquet", encoder.schema) if "history.parquet" in files else None
         tensors = load_arrays(path / "reference.safetensors")
         detector.model = ScoringModel.from_tensors(network, encoder, detector.config, tensors, history)
-        if "trips.safetensors" in files:
-            detector.paths = PathEncoder.from_state_dict(load_file(path / "trips.safetensors"))
+        learned = load_file(path / "trips.safetensors") if "trips.safetensors" in files else {}
+        detector.trips = TripFeatures.from_tensors(detector.config.model.trips, learned)
         detector.facts = json.loads((path / "facts.json").read_text())
         return detector
 
@@ -252,15 +220,15 @@ class Detector:
             raise DataError("this detector is not fitted; call fit first, or load a model directory")
         return self.model
 
-    def _facts(self, train: pa.Table, validation: pa.Table, result: FitResult) -> dict[str, Any]:
-        schema = self._fitted().encoder.schema
+    def _facts(self, lessons: Lessons, result: FitResult) -> dict[str, Any]:
+        schema, train = lessons.encoder.schema, lessons.train
         days = event_days(train, schema)
         zone = zone_of(train, schema)
         zones = [zone] if isinstance(zone, str) else sorted(set(pc.unique(zone).to_pylist()))
         return {
             "events": train.num_rows,
             "entities": len(pc.unique(train[schema.entity])),
-            "validation_events": validation.num_rows,
+            "validation_events": lessons.stopping.num_rows + lessons.calibration.num_rows,
             "first_day": str(np.datetime64(int(days.min()), "D")),
             "last_day": str(np.datetime64(int(days.max()), "D")),
             "timezones": zones,
@@ -272,12 +240,6 @@ class Detector:
             "device": str(self.device),
             "versions": {"ustad": ustad.__version__, "torch": torch.__version__, "python": platform.python_version()},
         }
-
-
-def _without_trips(events: pa.Table) -> pa.Table:
-    for name in TRIP_COLUMNS:
-        events = events.append_column(name, pa.nulls(events.num_rows, pa.list_(pa.float32())))
-    return events
 
 
 def choose_device(name: str) -> torch.device:

@@ -84,11 +84,3 @@ def query_period(encoder: Encoder, before: pa.Table, period: pa.Table, config: C
     first = int(event_days(period, schema).min())
     windows = make_windows(arrays, config.window, first_day=first)
     return arrays, make_queries(arrays, windows, config.window)
-
-
-def trips_to(trips: pa.Table | None, events: pa.Table) -> pa.Table:
-    """The trips that lead to these stays."""
-    if trips is None:
-        raise DataError("the model knows trips, but the data has none; extract them with `ustad extract`")
-    column = trips["destination_stay_id"]
-    return trips.filter(pc.is_in(column, pc.unique(events["stay_id"]).cast(column.type)))

@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from ustad.cli import app, main
+from ustad.config import Config
 
 TINY = [
     "--set", "model.width=16", "--set", "model.event_blocks=2", "--set", "training.epochs=2",
@@ -61,6 +62,16 @@ def test_simulate_inject_extract_and_info(capsys, tmp_path):
     code, out, _ = run(capsys, "info", data, "--json")
     assert code == 0
     assert json.loads(out)
+
+
+def test_a_search_leaves_a_configuration_to_train_with(capsys, town_directory, tmp_path):
+    pytest.importorskip("optuna")
+    short = ["--preset", "fast", "--set", "training.epochs=1", "--set", "model.event_blocks=1"]
+    code, out, err = run(capsys, "tune", town_directory, "--trials", 1, "--out", tmp_path / "t", *short, "--json")
+    assert code == 0, err
+    chosen = json.loads(out)["settings"]
+    assert set(chosen) == {"training.mask_ratio", "model.width", "model.event_blocks"}
+    assert Config.from_yaml(tmp_path / "t" / "best.yaml").model.width == chosen["model.width"]
 
 
 @pytest.mark.parametrize("verb", ["train", "score", "evaluate", "report", "info", "extract", "inject"])

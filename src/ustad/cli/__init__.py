@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from ustad import __version__, progress
-from ustad.cli import demo, evaluate, extract, report, score, simulate, train
+from ustad.cli import demo, evaluate, extract, report, score, serve, simulate, train
 from ustad.cli.shared import err, out
 from ustad.config import ConfigError
 from ustad.tables import DataError
@@ -56,11 +56,12 @@ for verb in (
     extract.pois,
     simulate.inject,
     train.train,
-    # train.tune,
+    train.tune,
     score.score,
     evaluate.evaluate,
     evaluate.methods,
     report.report,
+    serve.serve,
     extract.info,
 ):
     app.command()(verb)

@@ -91,14 +91,15 @@ def tune(
 
     Example: `ustad tune runs/demo/data --trials 20 --out runs/tune`
     """
-    from ustad.detector import tune_detector
+    from ustad.detector import Detector
     from ustad.mobility.readers import open_data
 
-    best = tune_detector(open_data(data), resolve_config(preset, config, set_, seed), out_, trials, device)
-    best.config.to_yaml(out_ / "best.yaml")
+    detector = Detector(resolve_config(preset, config, set_, seed), device=device)
+    best = detector.search(open_data(data), out_, trials)
+    settings = {k: v for k, v in best.trials.slice(0, 1).to_pylist()[0].items() if k not in ("trial", "loss")}
     if json:
-        print_json({"loss": best.loss, "settings": best.settings, "config": str(out_ / "best.yaml")})
+        print_json({"loss": best.loss, "settings": settings, "config": str(out_ / "best.yaml")})
         return
-    chosen = ", ".join(f"{k} = {v}" for k, v in best.settings.items())
+    chosen = ", ".join(f"{k} = {v}" for k, v in settings.items())
     out.print(f"best validation loss {best.loss:.4f} with {chosen}", highlight=False)
     out.print(f"next: ustad train {data} --config {out_ / 'best.yaml'}", highlight=False)
