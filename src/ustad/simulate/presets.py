@@ -46,13 +46,13 @@ class Preset:
     errand_km: float  # scale of the distance to places of free choice
     outings: float = 1.0  # multiplies the number of outings of free choice
     explore: float = 0.25  # chance of a new place on an outing, before it falls with the places known
-    drift: float = 0.012  # chance a day that a new weekly habit begins
+    drift: float = 0.014  # chance a day that a new weekly habit begins
     tempo_min: float = 0.0  # shifts the hours of free choice
     weekend: tuple[int, int] = (5, 6)
     holidays: tuple[date, ...] = ()
     kinds: Mapping[str, float] = field(default_factory=lambda: {"new place": 1.0})
-    recurring_share: float = 0.42
-    recurring_days: tuple[int, int] = (5, 7)
+    recurring_share: float = 0.38
+    recurring_days: tuple[int, int] = (5, 8)
     own_share: float = 0.1  # inserted places that the agent has visited before
     within_km: float = 0.0  # inserted places lie at most this far from home; 0: anywhere
     event_labels: bool = True
