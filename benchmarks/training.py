@@ -273,15 +273,15 @@ def race(options: argparse.Namespace, paper: Config) -> dict[str, Any]:
 
 
 # ------------------------------------------------------------------------------------------ complexity
-def clock(work: Callable[[], Any], repeats: int = 5) -> float:
-    """Median seconds of a call, after one that warms up."""
+def clock(work: Callable[[], Any], repeats: int = 7) -> float:
+    """Least processor seconds of a call, after one that warms up: other work on the machine hardly shows."""
     work()
     times = []
     for _ in range(repeats):
-        began = time.perf_counter()
+        began = time.process_time()
         work()
-        times.append(time.perf_counter() - began)
-    return float(np.median(times))
+        times.append(time.process_time() - began)
+    return min(times)
 
 
 @torch.no_grad()
