@@ -1,0 +1,288 @@
+"""How fast the service answers: one client one event at a time, many clients at once, and memory over time.
+
+    python benchmarks/service.py                    the service over HTTP on this machine's CPU (about 3 minutes)
+    python benchmarks/service.py --minutes 10       the same, with ten minutes of steady load for memory
+    python benchmarks/service.py --device cuda      the live scorer alone in micro-batches, on a bare GPU machine
+
+The model is the paper's size (D = 64, M2 = 4, w = 3, T = 50), fitted for one pass: speed does not depend on how
+well it predicts. Prints a table and writes benchmarks/results/service[_cuda].json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from ustad.config import Config
+from ustad.detector import Detector
+from ustad.tables import TIMESTAMP
+
+RESULTS = Path(__file__).parent / "results"
+SIZE = {
+    "model.width": 64, "model.event_blocks": 4, "model.trips": "none", "training.epochs": 1,
+    "training.max_minutes": 1.0,
+    "scoring.samples": 50, "scoring.neighbours": 150, "scoring.percentiles": "calibrated", "training.noise_samples": 10,
+    "training.batch_size": 256,
+}  # fmt: skip
+
+
+def make_stays(agents: int, days: int, first: str = "2024-01-01", seed: int = 0) -> pa.Table:
+    """Three stays a day and agent, so that a window of four days holds twelve."""
+    g = np.random.default_rng(seed)
+    agent, day, slot = (v.ravel() for v in np.meshgrid(range(agents), range(days), range(3), indexing="ij"))
+    start = np.array([0, 500, 1080])[slot] + g.integers(0, 30, len(slot))
+    end = np.array([460, 1020, 1400])[slot] + g.integers(0, 30, len(slot))
+    where = np.where(slot == 1, 1, np.where(slot == 2, g.integers(2, 8, len(slot)), 0))
+    minutes = np.datetime64(first, "m").astype(np.int64) + day * 1440 + np.stack([start, end])
+    return pa.table({
+        "agent_id": pa.array([f"a{a}" for a in agent]),
+        "started_at": pa.array(minutes[0] * 60_000_000).cast(TIMESTAMP),
+        "finished_at": pa.array(minutes[1] * 60_000_000).cast(TIMESTAMP),
+        "lat": 60.17 + 0.001 * (agent % 100) + 0.004 * where, "lon": 24.94 + 0.006 * where,
+        "poi_id": pa.array([f"{a}/{w}" for a, w in zip(agent, where, strict=True)]),
+        "poi_category": pa.array(np.array(["home", "work", "shop", "gym", "cafe", "bar", "park", "visit"])[where]),
+        "timezone": pa.array(["UTC"] * len(slot)),
+    })  # fmt: skip
+
+
+def make_model(place: Path, agents: int, device: str) -> None:
+    table = make_stays(agents, 28)
+    Detector(Config.preset("paper", **SIZE), device=device).fit(table).save(place)
+
+
+def as_events(stays: pa.Table) -> dict[str, list[dict[str, Any]]]:
+    """Bodies of events by agent, in order of time."""
+    made: dict[str, list[dict[str, Any]]] = {}
+    for row in stays.sort_by([("started_at", "ascending")]).to_pylist():
+        times = {k: row[k].isoformat() for k in ("started_at", "finished_at")}
+        made.setdefault(row["agent_id"], []).append({**row, **times})
+    return made
+
+
+# ------------------------------------------------------------------------------------------- over HTTP
+class Server:
+    """`ustad serve` in a process of its own."""
+
+    def __init__(self, model: Path, store: Path) -> None:
+        import httpx
+
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        self.url = f"http://127.0.0.1:{port}"
+        command = "import typer; from ustad.cli.serve import serve; typer.run(serve)"
+        began = time.monotonic()
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", command, str(model), "--store", f"sqlite:///{store}", "--port", str(port)],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        while True:
+            try:
+                if httpx.get(self.url + "/readyz").status_code == 200:
+                    break
+            except httpx.HTTPError:
+                time.sleep(0.05)
+        self.seconds_to_start = time.monotonic() - began
+
+    def megabytes(self) -> float:
+        pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+    def cpu_seconds(self) -> float:
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def stop(self) -> None:
+        self.process.terminate()
+        self.process.wait(20)
+
+
+def post(client: Any, event: dict[str, Any]) -> float:
+    """Seconds of one request; a 429 is waited out and counted as part of it."""
+    began = time.perf_counter()
+    while True:
+        answer = client.post("/v1/events", json={"events": [event]})
+        if answer.status_code == 200:
+            return time.perf_counter() - began
+        if answer.status_code != 429:
+            raise RuntimeError(f"unexpected answer {answer.status_code}")
+        time.sleep(float(answer.headers["retry-after"]))
+
+
+def one_client(server: Server, events: list[dict[str, Any]]) -> dict[str, float]:
+    import httpx
+
+    with httpx.Client(base_url=server.url, timeout=60) as client:
+        for event in events[:20]:
+            post(client, event)
+        began, cpu = time.perf_counter(), server.cpu_seconds()
+        took = [post(client, event) for event in events[20:]]
+        wall = time.perf_counter() - began
+        busy = server.cpu_seconds() - cpu
+    return {"requests_per_s": len(took) / wall, "p50_ms": 1e3 * float(np.median(took)),
+            "p99_ms": 1e3 * float(np.quantile(took, 0.99)), "server_cpu_ms": 1e3 * busy / len(took)}  # fmt: skip
+
+
+def many_clients(
+    server: Server, by_agent: dict[str, list[dict[str, Any]]], clients: int, seconds: float
+) -> dict[str, float]:
+    """Each client sends single events of its own agents as fast as they are answered."""
+    import httpx
+
+    agents = list(by_agent)
+    took: list[list[float]] = [[] for _ in range(clients)]
+    until = time.perf_counter() + seconds
+
+    def work(number: int) -> None:
+        with httpx.Client(base_url=server.url, timeout=60) as client:
+            own = agents[number::clients]
+            for i in range(max(len(by_agent[a]) for a in own)):
+                for agent in own:
+                    if time.perf_counter() > until:
+                        return
+                    if i < len(by_agent[agent]):
+                        took[number].append(post(client, by_agent[agent][i]))
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(clients)]
+    began, cpu = time.perf_counter(), server.cpu_seconds()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    wall, all_ = time.perf_counter() - began, np.concatenate([np.array(t) for t in took])
+    return {"events_per_s": len(all_) / wall, "p50_ms": 1e3 * float(np.median(all_)),
+            "p99_ms": 1e3 * float(np.quantile(all_, 0.99)),
+            "server_cpu_ms": 1e3 * (server.cpu_seconds() - cpu) / len(all_)}  # fmt: skip
+
+
+def over_http(minutes: float) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as name:
+        place = Path(name)
+        print("fitting a model of the paper's size …", flush=True)
+        make_model(place / "model", 60, "cpu")
+        server = Server(place / "model", place / "store.db")
+        try:
+            found: dict[str, Any] = {"seconds_to_start": server.seconds_to_start}
+            warm = as_events(make_stays(1, 170, "2024-02-01", seed=1))["a0"]
+            found["one client"] = one_client(server, warm[:420])
+            later = {f"b{a}": v for a, v in as_events(make_stays(320, 60, "2024-02-01", seed=2)).items()}
+            later = {a: [{**e, "agent_id": a} for e in v] for a, v in later.items()}
+            found["32 clients"] = many_clients(server, later, 32, 30)
+            found["memory"] = memory(server, minutes)
+        finally:
+            server.stop()
+        return found
+
+
+def memory(server: Server, minutes: float) -> dict[str, float]:
+    """Resident memory under steady load of a fixed set of agents, after a first tenth of settling."""
+    by_agent = {f"m{a}": v for a, v in as_events(make_stays(64, 2000, "2024-02-01", seed=3)).items()}
+    by_agent = {a: [{**e, "agent_id": a} for e in v] for a, v in by_agent.items()}
+    readings: list[float] = []
+    stop = threading.Event()
+
+    def read() -> None:
+        while not stop.wait(1.0):
+            readings.append(server.megabytes())
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    load = many_clients(server, by_agent, 16, 60 * minutes)
+    stop.set()
+    reader.join()
+    settled = readings[len(readings) // 5 :]
+    slope = float(np.polyfit(np.arange(len(settled)), settled, 1)[0]) * 600
+    return {"minutes": minutes, "first_mb": settled[0], "last_mb": settled[-1], "growth_mb_per_10_min": slope,
+            "events_per_s": load["events_per_s"]}  # fmt: skip
+
+
+# ----------------------------------------------------------------------------------- the scorer alone
+def scorer_alone(device: str, batch: int, seconds: float) -> dict[str, Any]:
+    """The live model in micro-batches, without HTTP and store: for a bare GPU machine."""
+    import dataclasses
+
+    from ustad.scoring.score import score_events
+
+    table = make_stays(200, 28)
+    detector = Detector(Config.preset("paper", **SIZE), device=device).fit(table)
+    if detector.model is None:
+        raise RuntimeError("the detector has no model after fitting")
+    config = detector.model.config.replace({"window.mode": "past", "scoring.percentiles": "calibrated"})
+    model = dataclasses.replace(detector.model, config=config)
+    context = make_stays(batch, 4, "2024-02-01", seed=5)
+    found = {}
+    for size in (1, 32, batch):
+        names = pa.array([f"a{i}" for i in range(size)])
+        before = context.filter(pa.compute.is_in(context["agent_id"], names))
+        events = make_stays(size, 1, "2024-02-05", seed=6).take(pa.array(np.arange(size) * 3))
+        score_events(model, events, before, device=detector.device)
+        began, runs = time.perf_counter(), 0
+        while time.perf_counter() - began < seconds:
+            score_events(model, events, before, device=detector.device)
+            runs += 1
+        wall = time.perf_counter() - began
+        found[f"micro-batch {size}"] = {"events_per_s": size * runs / wall, "ms": 1e3 * wall / runs}
+    return found
+
+
+# --------------------------------------------------------------------------------------------- report
+GOALS = {("one client", "requests_per_s"): (50, True), ("32 clients", "events_per_s"): (120, True),
+         ("32 clients", "p99_ms"): (1000, False)}  # fmt: skip
+
+
+def report(found: dict[str, Any], name: str) -> None:
+    print(f"\n{'what':<16}{'figure':<24}{'measured':>12}   goal")
+    for what, figures in found.items():
+        for figure, value in figures.items() if isinstance(figures, dict) else [("", figures)]:
+            goal = GOALS.get((what, figure))
+            met = (
+                ""
+                if goal is None
+                else f"{'≥' if goal[1] else '≤'} {goal[0]:,}: {'met' if (value >= goal[0]) == goal[1] else 'missed'}"
+            )
+            print(f"{what:<16}{figure:<24}{value:>12,.1f}   {met}")
+    RESULTS.mkdir(exist_ok=True)
+    content = {**found, "machine": machine()}
+    (RESULTS / f"{name}.json").write_text(json.dumps(content, indent=2) + "\n")
+
+
+def machine() -> dict[str, Any]:
+    import torch
+
+    import ustad
+
+    cpu = next((line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
+                if line.startswith("model name")), platform.machine())  # fmt: skip
+    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
+    return {"cores": os.cpu_count(), "cpu": cpu, "gpu": gpu, "load_1_min": os.getloadavg()[0],
+            "python": platform.python_version(), "torch": torch.__version__, "ustad": ustad.__version__}  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--minutes", type=float, default=1.0, help="of steady load, to see memory")
+    parser.add_argument("--batch", type=int, default=512, help="events of the largest micro-batch of the scorer alone")
+    parser.add_argument("--scorer", action="store_true", help="the scorer alone, also on a CPU")
+    chosen = parser.parse_args()
+    if chosen.device == "cuda" or chosen.scorer:
+        report(scorer_alone(chosen.device, chosen.batch, 5.0), f"service_scorer_{chosen.device}")
+    else:
+        report(over_http(chosen.minutes), "service")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,260 @@
+"""The analyst's page in a real Chromium, on a real server with a real model: open, rank, filter, open, decide."""
+
+from __future__ import annotations
+
+import io
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from service_example import Server, a_stay
+
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install 'ustad[dev]'")
+expect = playwright.expect
+expect.set_options(timeout=20_000)
+Image = pytest.importorskip("PIL.Image", reason="Pillow is not installed: pip install 'ustad[dev]'")
+
+FLAGS = [
+    "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
+    "--disable-sync", "--no-first-run",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def run(tiny_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the run, so that verdicts given here are nobody else's."""
+    place = tmp_path_factory.mktemp("page") / "run"
+    shutil.copytree(tiny_run, place)
+    return place
+
+
+@pytest.fixture(scope="module")
+def server(run: Path) -> Iterator[Server]:
+    server = Server(str(run), "--alerts-per-day", "100000")
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="module")
+def browser(chromium: str) -> Iterator[Any]:
+    with playwright.sync_playwright() as player:
+        browser = player.chromium.launch(executable_path=chromium, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+class Visit:
+    """A page, and what must never happen on it: a console error, or a request that leaves the machine."""
+
+    def __init__(self, browser: Any, url: str, **options: Any) -> None:
+        self.context = browser.new_context(**{"viewport": {"width": 1280, "height": 720}, **options})
+        self.page, self.url = self.context.new_page(), url
+        self.page.set_default_timeout(20_000)
+        self.problems: list[str] = []
+        self.page.on("console", lambda m: self.problems.append(m.text) if m.type == "error" else None)
+        self.page.on("pageerror", lambda e: self.problems.append(str(e)))
+        self.page.on(
+            "request", lambda r: None if r.url.startswith((url, "data:", "blob:")) else self.problems.append(r.url)
+        )
+
+    def go(self, path: str = "/", wait: str = ".alerts li, .empty") -> Any:
+        self.page.goto(self.url + path)
+        self.page.wait_for_selector(wait)
+        return self.page
+
+    def close(self) -> None:
+        self.context.close()
+        assert self.problems == []
+
+
+@pytest.fixture
+def visit(browser: Any, server: Server) -> Iterator[Visit]:
+    visit = Visit(browser, server.url)
+    yield visit
+    visit.close()
+
+
+def colours(element: Any) -> int:
+    """How many different colours an element shows; one that is present but not drawn shows very few."""
+    pixels = np.asarray(Image.open(io.BytesIO(element.screenshot())).convert("RGB")).reshape(-1, 3)
+    return len(np.unique(pixels // 8, axis=0))
+
+
+def test_the_overview_ranks_agents_and_alerts(visit: Visit, server: Server) -> None:
+    page = visit.go()
+    wanted = httpx.get(server.url + "/v1/alerts").json()
+    lines = page.locator(".alerts li")
+    assert lines.count() == wanted["total"]
+    assert wanted["alerts"][0]["agent_id"] in lines.first.inner_text()
+    assert wanted["alerts"][0]["reason"] in lines.first.inner_text()
+    page.wait_for_selector(".lanes .cell.alert")
+    lanes = httpx.get(server.url + "/v1/lanes").json()
+    names = page.locator(".lanes tbody th .who").all_inner_texts()
+    assert names == [lane["agent_id"] for lane in lanes["lanes"]]
+    assert page.locator(".lanes td a.cell").count() == sum(len(lane["cells"]) for lane in lanes["lanes"])
+    assert colours(page.locator(".lanes")) > 20
+
+
+def test_filters_are_in_the_address_and_narrow_the_lists(visit: Visit, server: Server) -> None:
+    page = visit.go()
+    kinds = [a["kind"] for a in httpx.get(server.url + "/v1/alerts").json()["alerts"]]
+    page.select_option("#filter-kind", kinds[0])
+    expect(page.locator(".alerts li")).to_have_count(kinds.count(kinds[0]))
+    assert f"kind={kinds[0]}" in page.url
+    page.reload()
+    page.wait_for_selector(".alerts li")
+    assert page.locator(".alerts li").count() == kinds.count(kinds[0])
+    assert page.locator("#filter-kind").input_value() == kinds[0]
+    page.go_back()
+
+
+def test_the_slider_recounts_at_once(visit: Visit) -> None:
+    page = visit.go()
+    page.wait_for_selector("#per-day:not([disabled])")
+    page.evaluate("const s = document.getElementById('per-day'); s.value = 1; s.dispatchEvent(new Event('input'))")
+    assert "alerts: 1 a day" in page.inner_text(".tiles")
+    page.evaluate("document.getElementById('per-day').dispatchEvent(new Event('change'))")
+    page.wait_for_url("**per_day=1*")
+    days = httpx.get(visit.url + "/v1/summary").json()["days"]
+    expect(page.locator(".alerts li")).to_have_count(days)
+
+
+def test_a_case_shows_timeline_map_and_what_was_expected(visit: Visit) -> None:
+    page = visit.go()
+    page.click(".alerts li a")
+    page.wait_for_selector(".drawer .features")
+    page.wait_for_selector(".map[data-drawn]")
+    page.wait_for_timeout(500)
+    assert page.locator(".timeline .stay").count() > 50
+    assert page.locator(".timeline .stay.chosen").count() >= 1
+    assert colours(page.locator(".timeline")) > 20, "the timeline is there but not drawn"
+    assert colours(page.locator(".map canvas")) > 20, "the map is there but not drawn"
+    assert set(page.locator(".map-label").all_inner_texts()) == {"observed", "expected"}
+    text = page.inner_text(".drawer")
+    for word in ("Expected and observed", "How sure the model is", "Usually on a", "Nearest known events"):
+        assert word in text
+    assert "60.1" not in text, "coordinates are shown on request only"
+    page.click("text=Show coordinates")
+    assert "60.1" in page.inner_text(".drawer")
+
+
+def test_the_keyboard_is_enough(visit: Visit) -> None:
+    page = visit.go()
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    assert page.locator(".alerts li.chosen").count() == 1
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".drawer .features")
+    assert "case 2 of" in page.inner_text(".drawer")
+    page.keyboard.press("k")
+    expect(page.locator(".drawer")).to_contain_text("case 1 of")
+    page.keyboard.press("?")
+    assert page.locator("#help[open]").count() == 1
+    page.keyboard.press("Escape")
+    page.keyboard.press("/")
+    page.keyboard.type("agent 3")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**search=agent*")
+    expect(page.locator(".lanes tbody th .who")).to_have_text(["agent 3"])
+
+
+def test_verdicts_lead_to_the_next_case_and_survive_a_restart(browser: Any, run: Path) -> None:
+    server = Server(str(run), "--store", f"sqlite:///{run / 'verdicts.db'}")
+    visit = Visit(browser, server.url)
+    page = visit.go()
+    first, second = (page.locator(".alerts li a").nth(i).get_attribute("href") for i in (0, 1))
+    page.click(".alerts li a")
+    page.wait_for_selector("[data-act=confirm]")
+    page.fill("#note", "to be followed")
+    page.keyboard.press("Escape")
+    page.keyboard.press("c")
+    page.wait_for_url(f"**{second}")
+    expect(page.locator(".drawer")).to_contain_text("case 2 of")
+    page.keyboard.press("e")
+    page.fill("#reason", "travel")
+    page.keyboard.press("Enter")
+    expect(page.locator(".drawer")).to_contain_text("case 3 of")
+    visit.close()
+    server.kill()
+    server = Server(str(run), "--store", f"sqlite:///{run / 'verdicts.db'}")
+    visit = Visit(browser, server.url)
+    page = visit.go()
+    assert "✓ confirmed" in page.locator(".alerts li").first.inner_text()
+    page.goto(server.url + str(first))
+    page.wait_for_selector(".drawer")
+    page.wait_for_selector("text=to be followed")
+    page.goto(server.url + "/?state=expected")
+    page.wait_for_selector(".alerts li")
+    assert page.locator(".alerts li").count() == 1
+    visit.close()
+    server.stop()
+
+
+def test_what_was_typed_stays_when_saving_fails(visit: Visit) -> None:
+    page = visit.go()
+    page.click(".alerts li a")
+    page.wait_for_selector("[data-act=expect]")
+    page.route("**/verdict", lambda route: route.fulfill(status=503, json={"error": {"message": "Not now."}}))
+    page.click("[data-act=expect]")
+    page.fill("#reason", "a long story")
+    page.click(".verdict .main")
+    page.wait_for_selector(".problem:not([hidden])")
+    assert "Not now." in page.inner_text(".problem")
+    assert page.input_value("#reason") == "a long story"
+    assert visit.problems.pop().startswith("Failed to load resource"), "the browser says so itself"
+
+
+def test_a_live_alert_appears_by_itself(visit: Visit) -> None:
+    page = visit.go()
+    page.wait_for_selector("text=● live")
+    answer = httpx.post(visit.url + "/v1/events", json={"events": [a_stay("newcomer", hour=2000, hours=5)]}, timeout=30)
+    assert answer.json()["events"][0]["alert"]
+    page.wait_for_selector(".toast >> text=newcomer")
+    page.wait_for_selector(".alerts li >> text=newcomer")
+    page.click(".toast")
+    page.wait_for_url("**/agent/newcomer*")
+    page.wait_for_selector(".drawer")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [(1280, 720), (390, 844)])
+def test_nothing_is_cut_off_on_a_laptop_or_a_phone(
+    browser: Any, server: Server, size: tuple[int, int], scheme: str
+) -> None:
+    visit = Visit(browser, server.url, viewport={"width": size[0], "height": size[1]}, color_scheme=scheme)
+    page = visit.go()
+    check_layout(page)
+    page.click(".alerts li a")
+    page.wait_for_selector(".drawer .features")
+    check_layout(page)
+    visit.close()
+
+
+def check_layout(page: Any) -> None:
+    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, "wider than the screen"
+    assert page.evaluate(CONTRAST) == [], "text too faint to read"
+
+
+#: Texts whose contrast with the page's ground is below 4.5.
+CONTRAST = """() => {
+  const parse = (c) => c.match(/[\\d.]+/g).map(Number);
+  const light = (c) => { const [r, g, b] = parse(c).slice(0, 3).map((v) => { v /= 255; return v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; }); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+  const ground = (e) => { for (; e; e = e.parentElement) { const c = getComputedStyle(e).backgroundColor; if (!/, 0\\)$|transparent/.test(c) && c.startsWith('rgb(')) return c; } return getComputedStyle(document.body).backgroundColor; };
+  return [...document.querySelectorAll('main p, main b, main h2, main .when, main .who, main .reason, main .kind, main label, footer')]
+    .filter((e) => e.innerText && e.offsetParent).filter((e) => { const a = light(getComputedStyle(e).color), b = light(ground(e)); return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05) < 4.5; })
+    .map((e) => e.innerText.slice(0, 40)).slice(0, 5);
+}"""  # noqa: E501  # JavaScript
+
+
+def test_an_empty_store_says_why_and_what_to_do(browser: Any, run: Path) -> None:
+    server = Server(str(run / "model"), "--store", "sqlite://")
+    visit = Visit(browser, server.url)
+    page = visit.go()
+    assert "Nothing was scored yet" in page.inner_text("main")
+    assert "/v1/events" in page.inner_text("main")
+    visit.close()
+    server.stop()
