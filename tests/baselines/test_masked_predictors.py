@@ -23,7 +23,7 @@ def fitted():
 
     def get(name):
         if name not in made:
-            made[name] = make(name, **SMALL).fit(town(), town(days=2, first_day=8))
+            made[name] = make(name, **SMALL).fit(town(agents=14), town(agents=14, days=2, first_day=8))
         return made[name]
 
     return get
@@ -95,6 +95,14 @@ def test_every_scored_event_is_asked_about_once_and_context_never(fitted):
     assert sorted(asked.row) == list(range(test.num_rows))
     assert (asked.queries.stop > asked.queries.target).all()
     assert (asked.queries.length <= model.settings.max_events).all()
+
+
+def test_context_that_repeats_or_follows_the_scored_events_is_not_shown(fitted):
+    model = fitted("transformer")
+    test, before = town(agents=4, days=2, first_day=10), town(agents=4, days=10)
+    everything = pa.concat_tables([before, test, town(agents=4, days=3, first_day=12)])
+    clean, careless = (model.predict(test, context)["expected_x"].to_numpy() for context in (before, everything))
+    assert np.array_equal(clean, careless)
 
 
 def test_the_question_shows_the_days_before_but_no_later_day(fitted):

@@ -166,7 +166,8 @@ def _recent(context: pa.Table | None, events: pa.Table, schema: EventSchema, fir
         return _needed(events, schema).slice(0, 0)
     entity = context[schema.entity]
     same = pc.is_in(entity, pc.unique(events[schema.entity]).cast(entity.type)).to_numpy()
-    recent = event_days(context, schema) >= first
+    time, begun = context[schema.time].cast(pa.int64()).to_numpy(), pc.min(events[schema.time].cast(pa.int64())).as_py()
+    recent = (event_days(context, schema) >= first) & (time < begun)
     return _needed(context, schema).filter(pa.array(same & recent))
 
 
