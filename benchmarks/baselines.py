@@ -26,6 +26,7 @@ import torch
 import ustad
 from ustad import progress
 from ustad.baselines import REGISTRY, find, make
+from ustad.baselines.prediction import prediction_errors
 from ustad.config import ConfigError, SplitConfig
 from ustad.dataset import Dataset, load_directory
 from ustad.evaluation.metrics import evaluate
@@ -47,6 +48,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--methods", default="all", help="names of `ustad methods`, with commas between")
     parser.add_argument("--epochs", type=int, help="at most this many passes for every deep method")
     parser.add_argument("--samples", type=int, help="T of the ablations with EU")
+    parser.add_argument("--prediction", action="store_true", help="measure masked prediction too (MAE, MAPE, accuracy)")
     parser.add_argument("--out", type=Path, help="the file to write instead of the usual one")
     return parser.parse_args()
 
@@ -80,6 +82,8 @@ def run(name: str, data: Dataset, options: argparse.Namespace) -> dict[str, Any]
     result["cpu_s"] = round(cpu_done - cpu, 2)  # tells how far other work on the machine slowed it down
     for level, found in figures.items():
         result[level] = {key: found[key] for key in ("auroc", "ap", "n", "positives")}
+    if options.prediction and find(name).abilities.predicts:
+        result["prediction"] = prediction_errors(detector, test, before).to_pylist()
     return result
 
 

@@ -20,8 +20,10 @@ from ustad.baselines.protocol import Abilities
 from ustad.config import Config, ConfigError, SplitConfig, setting
 from ustad.dataset import Dataset, Split
 from ustad.detector import Detector
+from ustad.events.encoder import Encoder
 from ustad.schema import EventSchema
 from ustad.scores import Scores
+from ustad.training.prediction import most_certain
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,10 @@ class Ustad(Baseline):
     def __init__(self, schema: EventSchema | None = None, seed: int = 7, device: str = "auto", **settings: Any) -> None:
         super().__init__(schema, seed, device, **settings)
         self.detector = Detector(self._config(), device)
+
+    @property
+    def encoder(self) -> Encoder:
+        return self.detector._fitted().encoder
 
     def _config(self) -> Config:
         """The paper's preset with the common budget; without EU one pass is enough."""
@@ -97,10 +103,8 @@ class Ustad(Baseline):
         if table is None:
             raise ConfigError(f"{self.name} scored no events")
         if reject:
-            unsure = np.nansum(
-                [table[c].to_numpy() for c in table.column_names if c.startswith(("au_", "eu_"))], axis=0
-            )
-            table = table.filter(pa.array(unsure <= np.quantile(unsure, 1 - reject)))
+            parts = [table[c].to_numpy() for c in table.column_names if c.startswith(("au_", "eu_"))]
+            table = table.filter(pa.array(most_certain(np.nansum(parts, axis=0), reject)))
         schema = self.schema
         named = [schema.event_id, schema.entity, schema.time, schema.end]
         told = [c for c in table.column_names if c.startswith(("expected_", "observed_"))]

@@ -21,7 +21,7 @@ from ustad.baselines.base import Baseline, State, without
 from ustad.baselines.fitting import build, pack, unpack
 from ustad.baselines.networks import DeepSettings, SequenceNetwork
 from ustad.baselines.protocol import Abilities, event_table
-from ustad.config import Config, WindowConfig
+from ustad.config import Config, ConfigError, WindowConfig
 from ustad.dataset import event_days
 from ustad.events.encoder import Encoder, EventArrays
 from ustad.events.windows import EventTensors, Features, Queries, make_queries, make_windows
@@ -92,11 +92,13 @@ class MaskedPredictor(Baseline):
         ranks = np.stack([percentiles(column) for column in errors.T])
         return in_rows(ranks.max(axis=0), asked.row)
 
-    def predict(self, events: Any, context: Any = None) -> pa.Table:
+    def predict(self, events: Any, context: Any = None, reject: float = 0.0) -> pa.Table:
         """What each event's features were expected to be when it was masked, beside what they were.
 
         Columns: the identifying ones and, for each term, `expected_TERM` and `observed_TERM` in its own unit.
         """
+        if reject:
+            raise ConfigError(f"{self.name} has no uncertainty to reject by")
         table, before = self._scored(events, context)
         asked = self._ask(table, before)
         columns = term_columns(self.encoder, asked.arrays, asked.queries.target, self._reduce(asked))
