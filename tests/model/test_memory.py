@@ -1,0 +1,244 @@
+"""The memory network: its distributions against plain formulas, and what it must not see."""
+
+import math
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "events"))
+from routine_stays import FIRST_DAY, between, make_routine
+
+from ustad.config import Config
+from ustad.events.encoder import Encoder
+from ustad.events.habits import Habits
+from ustad.events.own_places import HOURS, MemoryTensors, OwnPlaces
+from ustad.events.visits import Frame, read_visits
+from ustad.events.windows import EventTensors, make_queries, make_windows
+from ustad.model.memory import AREA_KM, FLOOR, KERNELS_KM, Memory, Targets
+from ustad.schema import mobility_schema
+from ustad.scoring.memory_model import new_network
+from ustad.scoring.memory_terms import sample_memory, uncertainties
+from ustad.training.memory import Data, fit_memory, recall, span_masks, training_loss
+
+SCHEMA = mobility_schema("none", 16, True)
+SMALL = {
+    "model.width": 16, "model.heads": 2, "model.event_blocks": 2, "training.batch_size": 64, "model.places": 5,
+    "training.learning_rate": 5e-3, "training.warmup_steps": 0, "training.epochs": 4,
+}  # fmt: skip
+
+
+class World:
+    """A small network with data; tests change one thing at a time."""
+
+    def __init__(self, mode="day", **changes):
+        self.config = Config.preset("default", **{**SMALL, "window.mode": mode, **changes})
+        self.table = make_routine(seed=3, agents=6, days=28)
+        self.train = between(self.table, 0, 21)
+        self.frame = Frame.fit(self.train, SCHEMA)
+        self.encoder = Encoder.fit(self.train, SCHEMA)
+        self.habits = Habits.fit(read_visits(self.train, SCHEMA, self.frame))
+        self.own = OwnPlaces.fit(self.habits, self.config.model.places)
+        self.network = new_network(self.encoder, self.frame, self.config).eval()
+
+    def data(self, table):
+        visits, arrays = read_visits(table, SCHEMA, self.frame), self.encoder.encode(table)
+        np.testing.assert_array_equal(visits.row, arrays.row)
+        return arrays, Data(EventTensors(arrays), MemoryTensors(self.own, self.habits, visits))
+
+    def questions(self, table, first=21):
+        arrays, data = self.data(table)
+        windows = make_windows(arrays, self.config.window, first_day=FIRST_DAY + first)
+        return arrays, data, make_queries(arrays, windows, self.config.window)
+
+
+@pytest.fixture(scope="module")
+def world():
+    return World()
+
+
+# ----------------------------------------------------------------------------------------- own places
+def test_counts_of_all_blocks_are_the_habits_counts(world):
+    present = world.own.place >= 0
+    counts = world.own.counts.sum(axis=1, dtype=np.int64)
+    np.testing.assert_array_equal(counts[..., 0][present], world.habits.place_count[world.own.place[present]])
+    np.testing.assert_array_equal(counts[..., 1 : 1 + 2 * HOURS].sum(axis=-1), counts[..., 0])
+    assert (np.diff(counts[..., 0], axis=1) <= 0).all()  # most visited first
+
+
+def test_the_memory_of_a_training_window_leaves_out_its_weeks(world):
+    """Whatever happens in the window's own blocks, the memory that the window is trained with stays the same."""
+    _, data = world.data(world.train)
+    first = torch.tensor([data.memory.block.eq(1).nonzero()[0, 0]])
+    include = data.memory.outside(first, first)
+    assert include.tolist() == [[True, False, True]]
+    before = data.memory.remembered(data.memory.owner[first], include)
+    data.memory.counts[:, 1] = 99
+    torch.testing.assert_close(data.memory.remembered(data.memory.owner[first], include), before)
+
+
+def test_a_stranger_has_an_empty_memory(world):
+    stranger = world.table.set_column(1, "agent_id", pa.array(world.table["agent_id"].to_numpy() + 50))
+    _, data = world.data(stranger)
+    memory = recall(world.network, data.memory, torch.tensor([0, 5]))
+    assert memory.absent.all()
+    assert (data.memory.slot == world.own.most).all()
+
+
+# ------------------------------------------------------------------------------------------ what is seen
+def answers(world, table):
+    arrays, data, questions = world.questions(table)
+    return arrays, questions, sample_memory(world.network, data, questions, 3, 7)
+
+
+def test_neither_the_event_nor_its_neighbours_tell_their_own_place_or_time():
+    """Predicted distributions of an event do not change when it and the events beside it change."""
+    world = World()
+    arrays, questions, plain = answers(world, world.table)
+    chosen = int(np.flatnonzero(arrays.entity[questions.target] == 2)[6])
+    event = int(questions.target[chosen])
+    rows = arrays.row[event - 1 : event + 2]
+    lat = world.table["lat"].to_numpy().copy()
+    lat[rows] += 0.3
+    kind = np.array(world.table["poi_category"].to_pylist(), dtype=object)
+    kind[rows] = "Shop"
+    changed = world.table.set_column(world.table.column_names.index("lat"), "lat", pa.array(lat))
+    changed = changed.set_column(changed.column_names.index("poi_category"), "poi_category", pa.array(kind.tolist()))
+    _, _, other = answers(world, changed)
+    assert other.expected_slot[chosen] == plain.expected_slot[chosen]
+    assert other.expected_start[chosen] == plain.expected_start[chosen]
+
+
+def test_with_the_window_past_later_events_change_nothing():
+    world = World("past")
+    arrays, questions, plain = answers(world, world.table)
+    days = world.table["started_at"].cast(pa.int64()).to_numpy() // 86_400_000_000 - FIRST_DAY
+    lat = world.table["lat"].to_numpy() + np.where(days >= 24, 0.2, 0.0)
+    moved = world.table.set_column(world.table.column_names.index("lat"), "lat", pa.array(lat))
+    _, _, other = answers(world, moved)
+    early = days[arrays.row[questions.target]] < 24
+    for name in plain.terms:
+        np.testing.assert_allclose(other.terms[name][early], plain.terms[name][early], rtol=1e-5, atol=1e-6)
+    assert not np.allclose(other.terms["memory_place"][~early], plain.terms["memory_place"][~early])
+
+
+def test_answers_do_not_depend_on_which_questions_are_asked_together(world):
+    _, data, questions = world.questions(world.table)
+    whole = sample_memory(world.network, data, questions, 3, 7)
+    some = np.arange(0, len(questions), 7)
+    part = sample_memory(world.network, data, questions.take(some), 3, 7)
+    for name in whole.terms:
+        np.testing.assert_allclose(part.terms[name], whole.terms[name][some], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(part.epistemic, whole.epistemic[some], rtol=1e-2, atol=1e-6)
+
+
+# ------------------------------------------------------------------------------------------ distributions
+def one_memory(K=3, D=16):
+    torch.manual_seed(0)
+    absent = torch.tensor([[False, False, True]])
+    return Memory(
+        torch.randn(1, K, D), absent, torch.tensor([[0.0, 4.0, 9.0]]), torch.tensor([[0.0, 3.0, 9.0]]),
+        torch.log(torch.tensor([[0.6, 0.3, 0.1]])), torch.zeros(1, K, 2, 48), torch.zeros(1, K, 32),
+    )  # fmt: skip
+
+
+def one_target(slot, x=0.0, y=0.0):
+    yes = torch.tensor([True])
+    numbers = [torch.tensor([v]) for v in (20, 9)]
+    return Targets(
+        torch.tensor([slot]), torch.tensor([x]), torch.tensor([y]), yes, torch.tensor([1]), ~yes, *numbers, yes
+    )
+
+
+@torch.no_grad()
+def test_every_distribution_sums_to_one_and_absent_places_have_no_chance(world):
+    outlook = world.network.decode(torch.randn(2, 1, 16), one_memory(), one_target(0))
+    for logs in (outlook.places, outlook.starts, outlook.durations):
+        torch.testing.assert_close(logs.exp().sum(dim=-1), torch.ones(2, 1))
+    assert (outlook.places[..., 2].exp() == 0).all()
+    torch.testing.assert_close(outlook.place, outlook.places[..., 0])
+
+
+@torch.no_grad()
+def test_a_new_place_costs_its_chance_and_a_heavy_tailed_density(world):
+    hidden, memory = torch.randn(1, 1, 16), one_memory()
+    heads = world.network.heads
+    outlook = world.network.decode(hidden, memory, one_target(3, 10.0, 10.0))
+    target = heads.target(memory.tokens)[0].double()
+    weight = (heads.around(hidden)[0, 0].double() @ target[:2].T / 4).softmax(dim=0)
+    reach = heads.reach(hidden)[0, 0].double().softmax(dim=0)
+    density = 0.0
+    for k, (x, y) in enumerate(((0.0, 0.0), (4.0, 3.0))):
+        for s, width in enumerate(KERNELS_KM):
+            square = (10 - x) ** 2 + (10 - y) ** 2
+            density += weight[k] * reach[s] * (1 + square / width**2) ** -1.5 / (2 * math.pi * width**2)
+    density = (1 - FLOOR) * density + FLOOR / (2 * AREA_KM) ** 2
+    expected = outlook.places[0, 0, 3].double() + torch.log(density)
+    assert float(outlook.place) == pytest.approx(float(expected), rel=1e-4)
+
+
+def test_the_density_of_new_places_integrates_to_about_one(world):
+    edge = torch.linspace(-60, 60, 241)
+    x, y = (v.flatten() for v in torch.meshgrid(edge, edge, indexing="ij"))
+    n = len(x)
+    memory = one_memory()
+    spread = Memory(*(v.expand(n, *v.shape[1:]) for v in vars(memory).values()))
+    single = one_target(3)
+    targets = Targets(*(v.expand(n) for v in vars(single).values()))
+    targets.x, targets.y = x, y
+    with torch.no_grad():
+        outlook = world.network.decode(torch.zeros(1, n, 16), spread, targets)
+    mass = (outlook.place - outlook.places[..., 3]).exp().sum() * 0.25
+    assert 0.6 < float(mass) < 1.1  # the tails beyond 60 km, and kernels narrower than the grid, are missed
+
+
+def test_uncertainties_are_entropy_and_mutual_information():
+    rng = np.random.default_rng(0)
+    chance = rng.dirichlet(np.ones(5), size=(4, 3))
+    aleatoric, epistemic = uncertainties([torch.from_numpy(np.log(chance))])
+    entropy = -(chance * np.log(chance)).sum(-1).mean(0)
+    mean = chance.mean(0)
+    np.testing.assert_allclose(aleatoric, entropy)
+    np.testing.assert_allclose(epistemic, -(mean * np.log(mean)).sum(-1) - entropy)
+    same = torch.from_numpy(np.log(np.repeat(chance[:1], 4, axis=0)))
+    np.testing.assert_allclose(uncertainties([same])[1], 0.0, atol=1e-12)
+
+
+# ----------------------------------------------------------------------------------------------- training
+def test_spans_hide_neighbours_and_never_padding():
+    torch.manual_seed(0)
+    padding = torch.arange(12) >= torch.randint(1, 13, (200, 1))
+    masked = span_masks(padding, 0.15)
+    assert not (masked & padding).any()
+    assert masked.any(dim=1).all()
+    assert (masked[:, 1:] & masked[:, :-1]).any(dim=1).float().mean() > 0.25
+
+
+def test_training_lowers_the_loss_and_the_same_seed_gives_the_same_network():
+    runs = []
+    for _ in range(2):
+        world = World(**{"training.epochs": 3})
+        arrays, data = world.data(world.train)
+        _, held, questions = world.questions(world.table)
+        result = fit_memory(
+            world.network, data, make_windows(arrays, world.config.window), (held, questions), world.config
+        )
+        runs.append((result, world.network.state_dict()))
+    assert runs[0][0].losses[-1] < runs[0][0].losses[0]
+    assert runs[0][0].losses == runs[1][0].losses
+    for name, value in runs[0][1].items():
+        torch.testing.assert_close(value, runs[1][1][name], rtol=0, atol=0)
+
+
+def test_padding_changes_no_loss(world):
+    _, data = world.data(world.train)
+    start, stop = torch.tensor([0, 40]), torch.tensor([6, 47])
+    with torch.no_grad():
+        torch.manual_seed(5)
+        short = world.network.embed(data.events.batch(start, stop, 7).features)
+        long = world.network.embed(data.events.batch(start, stop, 12).features)
+    torch.testing.assert_close(short[1], long[1, :7])
+    assert torch.isfinite(training_loss(world.network, data, start, stop, 12, 0.3))
