@@ -141,12 +141,12 @@ class MemoryTensors:
             return torch.from_numpy(np.ascontiguousarray(values)).to(device=device, dtype=kind)
 
         self.most, self.blocks = places.most, places.blocks
-        self.counts = move(np.concatenate([places.counts, np.zeros_like(places.counts[:1])]))  # [E + 1, W, K, Q]
-        self.x, self.y, self.category = (
-            move(np.concatenate([v, np.zeros_like(v[:1])])) for v in (places.x, places.y, places.category)
+        self.counts, self.x, self.y, self.category = (
+            move(np.concatenate([v, np.zeros((1, *v.shape[1:]), v.dtype)]))  # the last row is a stranger's: empty
+            for v in (places.counts, places.x, places.y, places.category)
         )
         owner = habits.owners(visits)
-        self.owner = move(np.where(owner < 0, len(places.entity_key), owner))  # strangers read the empty last row
+        self.owner = move(np.where(owner < 0, len(places.entity_key), owner))
         self.slot = move(places.slots(habits, visits))
         self.block = move(places.block_of(visits.day))
         located = np.isfinite(visits.x) & np.isfinite(visits.y)

@@ -1,0 +1,126 @@
+"""Live scores by habits equal batch scores, in any interleaving; provisional and final are told apart."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "events"))
+from routine_stays import FIRST_DAY, between, insert_visit, make_routine
+
+from ustad.config import Config, ConfigError
+from ustad.events.encoder import Encoder
+from ustad.schema import mobility_schema
+from ustad.scoring.default_score import fit_default, score_default
+from ustad.scoring.habit_live import HabitLive
+from ustad.tables import DataError
+
+SMALL = {
+    "model.width": 8, "model.heads": 2, "model.event_blocks": 1, "training.epochs": 1, "training.batch_size": 128,
+    "scoring.samples": 2, "model.places": 6, "window.mode": "past",
+}  # fmt: skip
+PERIOD = (FIRST_DAY + 28, FIRST_DAY + 34)
+
+
+def make(network, named=True, **changes):
+    life = make_routine(seed=1, agents=5, days=35, named=named)
+    config = Config.preset("default", **SMALL, **{"model.network": network, **changes})
+    train, validation = between(life, 0, 21), between(life, 21, 28)
+    encoder = Encoder.fit(train, mobility_schema("none", 16, True))
+    week = between(life, 28, 32)
+    for day in (29, 30, 31):
+        week = insert_visit(week, 2, day, 1350, minutes=40)
+    return (
+        fit_default(train, validation, encoder, config, torch.device("cpu")),
+        pa.concat_tables([train, validation]),
+        week,
+    )
+
+
+@pytest.fixture(scope="module", params=[("dual", True), ("dual", False), ("memory", True)])
+def world(request):
+    model, before, week = make(*request.param)
+    events, _ = score_default(model, week, before, period=PERIOD)
+    return model, before, week, {r["stay_id"]: r for r in events.to_pylist()}
+
+
+def played(world, order):
+    """Provisional and final rows by stay, when the events come in this order of agents."""
+    model, before, week, _ = world
+    live = HabitLive(model, since=PERIOD[0])
+    live.warm(before)
+    waiting = {}
+    for row in week.sort_by([("agent_id", "ascending"), ("started_at", "ascending")]).to_pylist():
+        waiting.setdefault(row["agent_id"], []).append(row)
+    provisional, final, last = {}, {}, {}
+    agents = [a for a in order for _ in range(60)] if order else sorted(waiting)
+    for agent in agents + [a for a in waiting for _ in waiting[a]]:
+        if waiting.get(agent):
+            row = waiting[agent].pop(0)
+            update = live.update(row)
+            provisional[row["stay_id"]] = update.provisional
+            if update.final is not None:
+                final[last[agent]] = update.final
+            last[agent] = row["stay_id"]
+    return provisional, final
+
+
+@settings(max_examples=3, deadline=None)
+@given(st.permutations(range(5)))
+def test_live_equals_batch_in_any_interleaving(world, order):
+    provisional, final = played(world, order)
+    batch = world[3]
+    for stay, row in provisional.items():
+        assert row["score_alone"] == pytest.approx(batch[stay]["score_alone"], rel=1e-4, abs=1e-4)
+        assert row["final"] is False
+    for stay, row in final.items():
+        assert row["score"] == pytest.approx(batch[stay]["score"], rel=1e-4, abs=1e-4)
+        assert row["final"] is True
+    assert len(provisional) == len(batch)
+    assert len(final) == len(batch) - 5  # each agent's last one is still open
+
+
+def test_the_next_event_can_only_raise_a_score(world):
+    provisional, final = played(world, None)
+    raised = [final[s]["score"] - provisional[s]["score"] for s in final]
+    assert min(raised) > -1e-6
+    assert max(raised) > 0.5
+
+
+def test_events_out_of_order_and_without_an_agent_are_refused(world):
+    live = HabitLive(world[0], since=PERIOD[0])
+    first, second = world[2].filter(pa.array(world[2]["agent_id"].to_numpy() == 1)).slice(0, 2).to_pylist()
+    live.update(second)
+    with pytest.raises(DataError, match="before its agent's previous one"):
+        live.update(first)
+    with pytest.raises(DataError, match="needs 'agent_id'"):
+        live.update({k: v for k, v in first.items() if k != "agent_id"})
+
+
+def test_a_forgotten_agent_is_a_stranger(world):
+    live = HabitLive(world[0], since=PERIOD[0])
+    row = world[2].to_pylist()[0]
+    known = live.update(row)
+    live.forget(row["agent_id"])
+    assert len(live) == 0
+    assert not known.provisional["new_place"]
+    assert live.update(row).provisional["new_place"]
+
+
+def test_state_is_bounded(world):
+    live = HabitLive(world[0], since=PERIOD[0], most=3)
+    for row in world[2].filter(pa.array(world[2]["agent_id"].to_numpy() == 0)).sort_by("started_at").to_pylist():
+        live.update(row)
+    assert len(live._states[0].events) == 3
+    assert np.isfinite(live.update({**row, "started_at": row["finished_at"]}).provisional["score"])
+
+
+def test_counts_over_the_whole_period_cannot_be_live():
+    model, _, _ = make("dual", **{"scoring.counting": "whole"})
+    with pytest.raises(ConfigError, match="up to the event"):
+        HabitLive(model, since=PERIOD[0])
