@@ -5,7 +5,7 @@
     python benchmarks/baselines.py --data DIRECTORY --methods ibat,ctle --epochs 20
 
 The same training, validation and test weeks for all; no method sees a label; every deep one has the same budget
-(epochs, patience, batch). Prints a table, writes benchmarks/results/baselines-NAME-DEVICE.json; methods that were
+(epochs, patience, batch). Prints a table, writes benchmarks/results/baselines-NAME-AGENTS-DEVICE.json; methods that were
 measured before on the same data with the same budget stay in the file.
 """
 
@@ -142,7 +142,7 @@ def main() -> None:
     )
     names = list(REGISTRY) if options.methods == "all" else options.methods.split(",")
     device = "cuda" if options.device != "cpu" and torch.cuda.is_available() else "cpu"
-    path = options.out or RESULTS / f"baselines-{data.name.split()[0]}-{device}.json"
+    path = options.out or RESULTS / f"baselines-{data.name.split()[0]}-{_agents(data)}-{device}.json"
     content = {
         "data": {"name": data.name, "events": data.events.num_rows, **_data_facts(options)},
         "device": device,
@@ -169,6 +169,10 @@ def _measured_before(path: Path, content: dict[str, Any]) -> dict[str, Any]:
     before = json.loads(path.read_text()) if path.exists() else {}
     same = all(before.get(key) == content[key] for key in ("data", "budget", "device", "threads", "hardware"))
     return before["methods"] if same else {}
+
+
+def _agents(data: Dataset) -> int:
+    return len(data.events[data.schema.entity].unique())
 
 
 def _data_facts(options: argparse.Namespace) -> dict[str, Any]:
