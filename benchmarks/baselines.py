@@ -5,8 +5,8 @@
     python benchmarks/baselines.py --data DIRECTORY --methods ibat,ctle --epochs 20
 
 The same training, validation and test weeks for all; no method sees a label; every deep one has the same budget
-(epochs, patience, batch). Prints a table, writes benchmarks/results/baselines-NAME-AGENTS-DEVICE.json; methods that were
-measured before on the same data with the same budget stay in the file.
+(epochs, patience, batch). Prints a table, writes benchmarks/results/baselines-NAME-AGENTS-DEVICE.json; methods that
+were measured before on the same data with the same budget stay in the file.
 """
 
 from __future__ import annotations
