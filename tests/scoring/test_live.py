@@ -32,7 +32,7 @@ def _before(stays: pa.Table, day: int) -> pa.Table:
 
 @pytest.fixture(scope="module")
 def causal(model: ScoringModel) -> ScoringModel:
-    return dataclasses.replace(model, config=model.config.replace({"window.mode": "past"}))
+    return model.causal()
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from ustad.mobility.tracker import StayTracker
 from ustad.scores import Scores
 from ustad.scoring.score import score_events
 from ustad.service.app import create_app
-from ustad.service.live import alert_share, causal
+from ustad.service.live import alert_share
 from ustad.service.runs import fingerprint
 from ustad.service.settings import Settings
 from ustad.tables import DataError
@@ -46,7 +46,7 @@ def test_live_scores_equal_batch_scores_however_requests_are_cut(
     table = tiny_stays(agents=2, days=6, seed=9)
     model = Detector.load(tiny_run / "model", device="cpu").model
     assert model is not None
-    batch, _ = score_events(causal(model), table)
+    batch, _ = score_events(model.causal(), table)
     for row in batch.to_pylist():
         found = live[(row["agent_id"], row["started_at"].isoformat().replace("+00:00", "Z"))]
         assert found["score"] == pytest.approx(row["score"], abs=1e-4)

@@ -168,16 +168,18 @@ class Calibration:
         return np.where(rank <= seen, picked, np.inf)
 
     # ------------------------------------------------------------------------------------ storing
-    def to_tensors(self) -> dict[str, np.ndarray]:
-        held = {f"calibration.{m}": getattr(self.parts, m) for m in (*_MATRICES, "knn")}
+    def to_tensors(self, name: str = "calibration") -> dict[str, np.ndarray]:
+        held = {f"{name}.{m}": getattr(self.parts, m) for m in (*_MATRICES, "knn")}
         span = np.array([self.days, self.kept], np.int64)
-        return {**held, "calibration.entity": self.entity, "calibration.span": span}
+        return {**held, f"{name}.entity": self.entity, f"{name}.span": span}
 
     @classmethod
-    def from_tensors(cls, tensors: dict[str, np.ndarray], names: tuple[str, ...]) -> Calibration:
-        parts = Parts(names, *(tensors[f"calibration.{m}"] for m in (*_MATRICES, "knn")))
-        days, kept = tensors["calibration.span"].tolist()
-        return cls(parts, tensors["calibration.entity"], int(days), int(kept))
+    def from_tensors(
+        cls, tensors: dict[str, np.ndarray], terms: tuple[str, ...], name: str = "calibration"
+    ) -> Calibration:
+        parts = Parts(terms, *(tensors[f"{name}.{m}"] for m in (*_MATRICES, "knn")))
+        days, kept = tensors[f"{name}.span"].tolist()
+        return cls(parts, tensors[f"{name}.entity"], int(days), int(kept))
 
 
 def spread_of(au: np.ndarray, eu: np.ndarray) -> np.ndarray:

@@ -66,7 +66,7 @@ class LiveScorer:
         cache_bytes: int = 256 << 20,
         reasons: Literal["flagged", "all", "none"] = "flagged",
     ) -> None:
-        self.model = dataclasses.replace(model, config=model.config.replace({"window.mode": "past"}))
+        self.model = model.causal()
         self.device, self.p_value, self.reasons = torch.device(device), p_value, reasons
         network = model.network.to(self.device).eval()
         self._samples = model.config.scoring.samples if network.config.epistemic else 1

@@ -6,7 +6,7 @@ stored as tensors (`reference.safetensors`) and one Parquet table (`history.parq
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -33,6 +33,12 @@ class ScoringModel:
     neighbours: Reference | None
     calibration: Calibration
     history: History | None = field(default=None, repr=False)
+    past: Calibration | None = None  # the calibration of causal windows, where `calibration` is of another kind
+
+    def causal(self) -> ScoringModel:
+        """The same model seeing nothing later than the event, with percentiles of a calibration made that way."""
+        config = self.config.replace({"window.mode": "past", "scoring.percentiles": "calibrated"})
+        return replace(self, config=config, calibration=self.past or self.calibration, past=None)
 
     @property
     def scored(self) -> tuple[str, ...]:
@@ -42,6 +48,8 @@ class ScoringModel:
     def to_tensors(self) -> dict[str, np.ndarray]:
         """Calibration and neighbours, for safetensors."""
         held = self.calibration.to_tensors()
+        if self.past is not None:
+            held |= self.past.to_tensors("past")
         return {**held, **self.neighbours.to_tensors()} if self.neighbours is not None else held
 
     @classmethod
@@ -54,8 +62,10 @@ class ScoringModel:
         history: History | None = None,
     ) -> ScoringModel:
         neighbours = Reference.from_tensors(tensors) if "neighbours.embeddings" in tensors else None
-        calibration = Calibration.from_tensors(tensors, scored_terms(encoder))
-        return cls(network, encoder, config, neighbours, calibration, history)
+        terms = scored_terms(encoder)
+        calibration = Calibration.from_tensors(tensors, terms)
+        past = Calibration.from_tensors(tensors, terms, "past") if "past.span" in tensors else None
+        return cls(network, encoder, config, neighbours, calibration, history, past)
 
 
 def scored_terms(encoder: Encoder) -> tuple[str, ...]:
@@ -79,14 +89,20 @@ def fit_reference(
     network.to(device)
     neighbours = _reference(network, encoder, config, train, device) if config.scoring.neighbours else None
     arrays = encoder.encode(calibration)
-    windows = make_windows(arrays, config.window, first_day=calibration_first_day)
-    queries = make_queries(arrays, windows, config.window)
-    if not len(queries):
-        raise DataError("calibration: no event of the calibration agents falls into the validation week")
-    _, parts = measure(network, encoder, config, neighbours, arrays, queries, device)
-    days = int(arrays.day.max()) - calibration_first_day + 1
-    fitted = Calibration.fit(parts, arrays.entity[queries.target], days)
-    return ScoringModel(network, encoder, config, neighbours, fitted, History.fit(train, encoder.schema))
+
+    def calibrate(config: Config) -> Calibration:
+        windows = make_windows(arrays, config.window, first_day=calibration_first_day)
+        queries = make_queries(arrays, windows, config.window)
+        if not len(queries):
+            raise DataError("calibration: no event of the calibration agents falls into the validation week")
+        _, parts = measure(network, encoder, config, neighbours, arrays, queries, device)
+        days = int(arrays.day.max()) - calibration_first_day + 1
+        return Calibration.fit(parts, arrays.entity[queries.target], days)
+
+    # A live event sees less than one scored in bulk by days: its p-value needs a reference that saw as little.
+    past = None if config.window.mode == "past" else calibrate(config.replace({"window.mode": "past"}))
+    history = History.fit(train, encoder.schema)
+    return ScoringModel(network, encoder, config, neighbours, calibrate(config), history, past)
 
 
 def measure(

@@ -8,7 +8,6 @@ the same scores.
 
 from __future__ import annotations
 
-import dataclasses
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from datetime import date
@@ -25,7 +24,6 @@ from ustad.mobility.timezones import with_timezone
 from ustad.schema import EventSchema
 from ustad.scoring.alerts import DEFAULT_P_VALUE, AlertRule
 from ustad.scoring.live import LiveScorer
-from ustad.scoring.model import ScoringModel
 from ustad.scoring.score import score_events
 from ustad.service.queries import CONTEXT_EVENTS
 from ustad.service.settings import Settings
@@ -46,7 +44,7 @@ class ModelScorer:
         mobile = self.schema.name == "mobility"
         self.extraction: ExtractionConfig | None = detector.config.extraction if mobile else None
         self._detector, self._settings = detector, settings
-        self._model = causal(detector.model)
+        self._model = detector.model.causal()
         self._p_value = alert_share(detector.facts, settings.alerts_per_day)
         self._live = LiveScorer(self._model, detector.device, p_value=self._p_value)
         self._zone = settings.timezone or only_zone(detector.facts)
@@ -133,7 +131,8 @@ class ModelScorer:
                     self._live.warm(self._recent[agent])
                 self._in_live.add(agent)
             rows.append(self._live.update(row))
-        return [{name: value for name, value in row.items() if name not in events.column_names} for row in rows]
+        own = set(events.column_names)
+        return [{name: value for name, value in row.items() if name not in own} for row in rows]
 
     def _together(self, events: pa.Table) -> list[dict[str, Any]]:
         agents = pc.unique(events[self.schema.entity]).to_pylist()
@@ -166,12 +165,6 @@ class ModelScorer:
             known = field.name in stays.column_names
             arrays.append(stays[field.name].cast(field.type) if known else pa.nulls(stays.num_rows, field.type))
         return pa.table(arrays, schema=wanted)
-
-
-def causal(model: ScoringModel) -> ScoringModel:
-    """The same model, seeing nothing later than the event, with percentiles of the calibration."""
-    config = model.config.replace({"window.mode": "past", "scoring.percentiles": "calibrated"})
-    return dataclasses.replace(model, config=config)
 
 
 def alert_share(facts: dict[str, Any], alerts_per_day: float) -> float:
