@@ -212,16 +212,13 @@ def memory(server: Server, minutes: float) -> dict[str, float]:
 # ----------------------------------------------------------------------------------- the scorer alone
 def scorer_alone(device: str, batch: int, seconds: float) -> dict[str, Any]:
     """The live model in micro-batches, without HTTP and store: for a bare GPU machine."""
-    import dataclasses
-
     from ustad.scoring.score import score_events
 
     table = make_stays(200, 28)
     detector = Detector(Config.preset("paper", **SIZE), device=device).fit(table)
     if detector.model is None:
         raise RuntimeError("the detector has no model after fitting")
-    config = detector.model.config.replace({"window.mode": "past", "scoring.percentiles": "calibrated"})
-    model = dataclasses.replace(detector.model, config=config)
+    model = detector.model.causal()
     context = make_stays(batch, 4, "2024-02-01", seed=5)
     found = {}
     for size in (1, 32, batch):

@@ -6,9 +6,10 @@ In: rows for `records.events` with their details as JSON text. What is already t
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, Table, bindparam, insert, select, update
+from sqlalchemy import Connection, Table, Update, bindparam, insert, select, update
 
 from ustad.service import records as r
 from ustad.service.store import Row, chunks, now
@@ -90,6 +91,11 @@ def _upsert(connection: Connection, table: Table, totals: dict[Any, Row], old: s
     if new:
         connection.execute(insert(table), new)
     if changed:
-        values: dict[str, Any] = {c.name: bindparam(c.name) for c in table.columns if c.name not in keys}
-        same = [table.c[k] == bindparam(f"at_{k}") for k in keys]
-        connection.execute(update(table).where(*same).values(values), changed)
+        connection.execute(_change(table, keys), changed)
+
+
+@cache
+def _change(table: Table, keys: tuple[str, ...]) -> Update:
+    """Set every other column of the row with these keys."""
+    values: dict[str, Any] = {c.name: bindparam(c.name) for c in table.columns if c.name not in keys}
+    return update(table).where(*[table.c[k] == bindparam(f"at_{k}") for k in keys]).values(values)

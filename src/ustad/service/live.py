@@ -153,7 +153,7 @@ class ModelScorer:
         radius = self._detector.config.extraction.poi_radius_m
         if self._pois is not None:
             stays = join_pois(stays, self._pois, radius)
-        stays = self._detector._prepare(stays, trips)
+        stays = self._detector.trips.attach(stays, trips)
         return self._with_columns(stays)
 
     def _with_columns(self, stays: pa.Table) -> pa.Table:

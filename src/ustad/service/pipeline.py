@@ -103,7 +103,7 @@ class Pipeline:
         new = self._new_events(jobs, tables, wanted)
         rows, details = self._score(new)
         alerts = self._write(rows, details, found)
-        self._answer(jobs, wanted, set(keys_of(new, self.layout.schema)) if new is not None else set())
+        self._answer(jobs, wanted, {row["key"]: queries.fresh_answer(row) for row in rows})
         return alerts
 
     # ---------------------------------------------------------------------------------------- coming in
@@ -136,9 +136,10 @@ class Pipeline:
     ) -> pa.Table | None:
         """What is not in the store yet and comes after what is; a job with late events is refused whole."""
         schema = self.layout.schema
-        known = self.store.known([key for keys in wanted.values() for key in keys])
-        names = {str(a) for _, table in tables for a in table[schema.entity].unique().to_pylist()}
-        ended = self.store.latest(list(names))
+        if not tables:
+            return None
+        names = {str(a) for _, table in tables for a in table[schema.entity].to_pylist()}
+        known, ended = self.store.known([key for keys in wanted.values() for key in keys], list(names))
         taken: list[pa.Table] = []
         for number, table in tables:
             fresh = [i for i, key in enumerate(wanted[number]) if key not in known]
@@ -208,10 +209,14 @@ class Pipeline:
                 self.extraction.record(connection, pa.concat_tables(found.fixes, promote_options="default"))
         return [row["key"] for row in rows if row["alert"]]
 
-    def _answer(self, jobs: Sequence[Job], wanted: dict[int, list[int]], new: set[int]) -> None:
-        keys = [key for number, keys in wanted.items() if self._open(jobs[number]) for key in keys]
-        with self.store.reading() as connection:
-            events = {row["id"]: row for row in queries.events_by_key(connection, keys)}
+    def _answer(self, jobs: Sequence[Job], wanted: dict[int, list[int]], fresh: dict[int, dict[str, Any]]) -> None:
+        """What is new is answered as it was written, what was there before as it is stored."""
+        old = [k for n, keys in wanted.items() if self._open(jobs[n]) for k in keys if k not in fresh]
+        events = dict(fresh)
+        if old:
+            with self.store.reading() as connection:
+                events |= {int(row["id"]): row for row in queries.events_by_key(connection, old)}
+        new = set(fresh)
         for number, keys in wanted.items():
             job = jobs[number]
             if not self._open(job):
@@ -221,7 +226,7 @@ class Pipeline:
             counts = job.outcome if isinstance(job.outcome, dict) else {
                 "accepted": accepted, "duplicates": max(len(job.rows) - accepted, 0),
             }  # fmt: skip
-            job.outcome = {**counts, "events": [events[str(key)] for key in keys if str(key) in events]}
+            job.outcome = {**counts, "events": [events[key] for key in keys if key in events]}
 
     @staticmethod
     def _open(job: Job) -> bool:

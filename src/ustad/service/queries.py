@@ -9,6 +9,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 from sqlalchemy import Connection, Row, Select, func, select
@@ -70,7 +71,7 @@ def _event_rows() -> Select[Any]:
     return select(r.events, *judged).join_from(r.events, r.verdicts, V.id == E.verdict, isouter=True)
 
 
-def event_answer(row: Row[Any]) -> dict[str, Any]:
+def event_answer(row: Any) -> dict[str, Any]:
     """One event as lists show it."""
     judged = row.judgement is not None and row.judgement != "open"
     verdict = {
@@ -84,6 +85,11 @@ def event_answer(row: Row[Any]) -> dict[str, Any]:
         "alert": bool(row.alert), "kind": row.kind, "term": row.term, "reason": row.reason, "verdict": verdict,
         "marked_by": str(row.marked_by) if row.marked_by is not None else None,
     }  # fmt: skip
+
+
+def fresh_answer(row: dict[str, Any]) -> dict[str, Any]:
+    """The same of a row that was just written: nobody has judged it."""
+    return event_answer(SimpleNamespace(**{"marked_by": None, **row}, judgement=None))
 
 
 def events_by_key(connection: Connection, keys: Sequence[int]) -> list[dict[str, Any]]:

@@ -90,7 +90,7 @@ def _data(path: Path, run: dict[str, Any]) -> Dataset | None:
 def _add(store: Store, events: pa.Table, layout: Layout, label: str) -> None:
     with progress.track(label, events.num_rows) as advance:
         for part in _parts(events):
-            known = store.known(keys_of(part, layout.schema))
+            known, _ = store.known(keys_of(part, layout.schema), [])
             fresh = np.array([key not in known for key in keys_of(part, layout.schema)], bool)
             rows, details = store_rows(_first_of_each(part.filter(pa.array(fresh)), layout), layout)
             with store.writing() as connection:

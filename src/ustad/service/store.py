@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Table, create_engine, delete, event, func, insert, select, update
+from sqlalchemy import Connection, Engine, Table, bindparam, create_engine, delete, event, func, insert, select, update
 from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.engine import make_url
@@ -26,6 +26,12 @@ from ustad.tables import DataError
 
 CHUNK = 500  # parameters of an IN list
 Row = dict[str, Any]
+
+
+_KNOWN = select(r.events.c.key).where(r.events.c.key.in_(bindparam("keys", expanding=True)))
+_ENDED = select(r.agents.c.agent, r.agents.c.last_at).where(
+    r.agents.c.agent.in_(bindparam("agents", expanding=True))
+)  # fmt: skip
 
 
 class Store:
@@ -60,23 +66,16 @@ class Store:
             connection.execute(select(1)).scalar_one()
 
     # ---------------------------------------------------------------------------------------- events
-    def known(self, keys: Sequence[int]) -> set[int]:
-        """Which of these events are there already."""
+    def known(self, keys: Sequence[int], agents: Sequence[str]) -> tuple[set[int], dict[str, int]]:
+        """Which of these events are there already, and when each agent's latest event ended."""
         found: set[int] = set()
+        ended: dict[str, int] = {}
         with self.reading() as connection:
             for part in chunks(keys):
-                found.update(connection.execute(select(r.events.c.key).where(r.events.c.key.in_(part))).scalars())
-        return found
-
-    def latest(self, agents: Sequence[str]) -> dict[str, int]:
-        """When each agent's latest event ended; agents never seen are left out."""
-        found: dict[str, int] = {}
-        columns = (r.agents.c.agent, r.agents.c.last_at)
-        with self.reading() as connection:
+                found.update(connection.execute(_KNOWN, {"keys": part}).scalars())
             for part in chunks(agents):
-                rows = connection.execute(select(*columns).where(r.agents.c.agent.in_(part)))
-                found |= {row[0]: row[1] for row in rows}
-        return found
+                ended |= {row[0]: row[1] for row in connection.execute(_ENDED, {"agents": part})}
+        return found, ended
 
     def about(self, name: str) -> Any:
         """Something remembered by name; none where nothing is."""
