@@ -36,6 +36,7 @@ from ustad.scoring.alerts import AlertRule
 from ustad.scoring.model import ScoringModel, fit_reference
 from ustad.scoring.score import notes, score_events
 from ustad.tables import DataError, as_table
+from ustad.training.estimate import rough_seconds
 from ustad.training.loop import FitResult, fit
 from ustad.training.search import SearchResult, tune
 from ustad.trip_features import TripFeatures
@@ -84,7 +85,11 @@ class Detector:
         """
         lessons = self._prepare(data, start)
         network = self._new_network(lessons.encoder, start)
-        result = fit(network, *self._tensors(lessons), self.config, self.device, directory=directory, resume=resume)
+        tensors, windows, validation = self._tensors(lessons)
+        if progress.shown():
+            seconds = rough_seconds(network, tensors, windows, self.config)
+            progress.say(f"training on {len(windows):,} windows: {progress.roughly(seconds)}, less if it stops early")
+        result = fit(network, tensors, windows, validation, self.config, self.device, directory, resume)
         progress.say("building the reference and calibrating")
         self.model = self._calibrate(network, lessons)
         self.facts = self._facts(lessons, result)
@@ -148,7 +153,7 @@ class Detector:
     def _scored_part(
         self, data: Any, context: Any, everything: bool
     ) -> tuple[pa.Table, pa.Table | None, pa.Table | None]:
-        data = as_data(data)
+        data = as_data(data, self.schema)
         if not isinstance(data, Dataset):
             before = as_table(context, "context") if context is not None else None
             return data, before, None

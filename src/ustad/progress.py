@@ -43,6 +43,31 @@ def say(text: str) -> None:
         _console.print(text, highlight=False)
 
 
+def shown() -> bool:
+    """Whether anybody is looking."""
+    return _console is not None
+
+
+@contextmanager
+def silence() -> Iterator[None]:
+    """Nothing is shown inside."""
+    global _console
+    held, _console = _console, None
+    try:
+        yield
+    finally:
+        _console = held
+
+
+def roughly(seconds: float) -> str:
+    """A duration as people say it beforehand: `a few seconds`, `about 3 minutes`, `about 2 hours`."""
+    if seconds < 10:
+        return "a few seconds"
+    if seconds < 90:
+        return f"about {round(seconds, -1):.0f} seconds"
+    return f"about {seconds / 60:.0f} minutes" if seconds < 5400 else f"about {seconds / 3600:.1f} hours"
+
+
 @contextmanager
 def track(label: str, total: float | None = None) -> Iterator[Advance]:
     """Yields `advance(n, note)`; `note` is a short text beside the bar (a loss, a rate)."""

@@ -6,12 +6,14 @@ stored as tensors (`reference.safetensors`) and one Parquet table (`history.parq
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
 import torch
 
+from ustad import progress
 from ustad.config import Config
 from ustad.events.encoder import Encoder, EventArrays
 from ustad.events.history import History
@@ -21,6 +23,9 @@ from ustad.scoring.calibration import Calibration, Parts
 from ustad.scoring.neighbours import Reference
 from ustad.scoring.sampling import Samples, embed_events, sample
 from ustad.tables import DataError, identity_hash
+
+
+_PILOT = 64  # events that are timed to say how long the others will take
 
 
 @dataclass
@@ -117,6 +122,8 @@ def measure(
 ) -> tuple[Samples, Parts]:
     """Samples of all terms, and the parts of the score (scored terms and neighbour distance), of every query."""
     tensors = EventTensors(arrays, device)
+    if progress.shown() and len(queries) > 20 * _PILOT:
+        progress.say(f"scoring {len(queries):,} events: {_rough_time(network, tensors, queries, encoder, config)}")
     samples = sample(
         network,
         tensors,
@@ -132,6 +139,17 @@ def measure(
         owner = owners(arrays)[queries.target] if config.scoring.knn_scope == "own" else None
         knn = neighbours.mean_distance(embeddings, config.scoring.neighbours, device, owner)
     return samples, parts_of(samples, scored_terms(encoder), knn)
+
+
+def _rough_time(
+    network: DualTransformer, tensors: EventTensors, queries: Queries, encoder: Encoder, config: Config
+) -> str:
+    """What a few events take, scaled up."""
+    few = queries.take(np.linspace(0, len(queries) - 1, _PILOT).astype(np.int64))
+    began = time.perf_counter()
+    with progress.silence():
+        sample(network, tensors, few, encoder, config.scoring.samples, config.seed)
+    return progress.roughly((time.perf_counter() - began) * len(queries) / _PILOT)
 
 
 def parts_of(samples: Samples, names: tuple[str, ...], knn: np.ndarray) -> Parts:
