@@ -24,7 +24,6 @@ from ustad.scoring.neighbours import Reference
 from ustad.scoring.sampling import Samples, embed_events, sample
 from ustad.tables import DataError, identity_hash
 
-
 _PILOT = 64  # events that are timed to say how long the others will take
 
 
