@@ -27,6 +27,8 @@ from ustad.tables import TIMESTAMP, DataError, as_table
 
 #: Events of each entity since going live that are kept; visits before them are no longer counted.
 MOST_EVENTS = 256
+#: Embeddings that are kept between questions; when there are more, all are made anew.
+MOST_EMBEDDINGS = 50_000
 #: Entities whose part of the history is kept at hand.
 MOST_ENTITIES = 4096
 
@@ -64,7 +66,7 @@ class HabitLive:
         self.memory: MemoryModel | None = None
         if model.memory is not None:
             past = model.memory.config.replace({"window.mode": "past"})
-            self.memory = replace(model.memory, config=past, samples=None, _known=None)
+            self.memory = replace(model.memory, config=past, samples=None, kept={}, _known=None)
         self._states: OrderedDict[Any, _State] = OrderedDict()
         self._context: dict[Any, pa.Table] = {}
 
@@ -132,6 +134,8 @@ class HabitLive:
         parts = [p for p in (state.before, earlier) if p is not None and p.num_rows]
         before = pa.concat_tables(parts, promote_options="permissive") if parts else None
         habits: Habits = state.model.habits
+        if self.memory.kept is not None and len(self.memory.kept) > MOST_EMBEDDINGS:
+            self.memory.kept.clear()
         return {name: float(values[0]) for name, values in self.memory.terms(habits, newest, before).items()}
 
     def _row(self, judged: Judged, at: int, final: bool) -> dict[str, Any]:

@@ -36,6 +36,7 @@ class MemoryModel:
     device: torch.device
     result: MemoryFit | None = None
     samples: MemorySamples | None = field(default=None, repr=False)  # of the latest question, by row
+    kept: dict[int, torch.Tensor] | None = field(default=None, repr=False)  # embeddings between questions (live)
     _known: tuple[Habits, OwnPlaces] | None = field(default=None, repr=False)
 
     @classmethod
@@ -54,9 +55,9 @@ class MemoryModel:
     def terms(self, habits: Habits, events: pa.Table, before: pa.Table | None) -> dict[str, np.ndarray]:
         """Raw terms of every event, by row, with the own places of `habits`; `before` is context."""
         data, questions, row = self._questions(events, before, habits)
-        found = sample_memory(
-            self.network, data, questions, self.config.scoring.samples, self.config.seed, self.config.training.precision
-        )
+        config = self.config
+        samples, seed, precision = config.scoring.samples, config.seed, config.training.precision
+        found = sample_memory(self.network, data, questions, samples, seed, precision, self.kept)
         self.samples = found.by_row(row, events.num_rows)
         return self.samples.terms
 

@@ -58,8 +58,12 @@ def sample_memory(
     samples: int,
     seed: int,
     precision: Literal["auto", "fp32", "bf16"] = "auto",
+    kept: dict[int, Tensor] | None = None,
 ) -> MemorySamples:
-    """T samples of every question; without epistemic uncertainty one pass without dropout."""
+    """T samples of every question; without epistemic uncertainty one pass without dropout.
+
+    `kept` holds embeddings [T, D] by event key from one call to the next (live): an event is embedded only once.
+    """
     network.eval()
     out = _empty(len(queries))
     T = samples if network.config.epistemic else 1
@@ -67,27 +71,54 @@ def sample_memory(
     with track("asking the memory network", len(queries)) as advance:
         for chosen in _parts(queries, T * network.config.width, BUDGET[data.events.device.type]):
             part = queries.take(chosen)
-            _store(out, chosen, _ask(network, data, part, T, seed, half))
+            _store(out, chosen, _ask(network, data, part, T, seed, half, kept))
             advance(len(chosen))
     return out
 
 
-def _ask(network: MemoryTransformer, data: Data, part: Queries, samples: int, seed: int, half: bool) -> Outlook:
+def _ask(
+    network: MemoryTransformer,
+    data: Data,
+    part: Queries,
+    samples: int,
+    seed: int,
+    half: bool,
+    kept: dict[int, Tensor] | None,
+) -> Outlook:
     """The outlook of questions of similar length; an event's embeddings are shared by all that see it."""
-    device, width = data.events.device, network.config.width
+    device = data.events.device
     length = int(part.length.max())
     start, stop, target = (torch.from_numpy(v).to(device) for v in (part.start, part.stop, part.target))
     index = data.events.batch(start, stop, length).index
     seen, row = torch.unique(index, return_inverse=True)
-    keep = None
-    if network.config.epistemic:
-        key = data.events.key[seen]
-        keep = keep_masks(key, seed, samples, len(network.fields), width, network.config.dropout)
-        keep = keep.transpose(0, 1)  # [T, n, F, D]
     with torch.autocast(device.type, torch.bfloat16, enabled=half):
-        events = network.embed(data.events.features[seen], keep)
-        events = events if keep is not None else events[None]
+        if kept is None:
+            events = _embedded(network, data, seen, samples, seed)
+        else:
+            events = _from_kept(network, data, seen, samples, seed, kept)
         return ask(network, data, events, start, stop, target, row)
+
+
+def _embedded(network: MemoryTransformer, data: Data, seen: Tensor, samples: int, seed: int) -> Tensor:
+    """Embeddings of some events under every sample: [T, n, D]."""
+    features = data.events.features[seen]
+    if not network.config.epistemic:
+        return network.embed(features)[None]
+    key, width = data.events.key[seen], network.config.width
+    keep = keep_masks(key, seed, samples, len(network.fields), width, network.config.dropout)
+    return network.embed(features, keep.transpose(0, 1))  # keep [T, n, F, D]
+
+
+def _from_kept(
+    network: MemoryTransformer, data: Data, seen: Tensor, samples: int, seed: int, kept: dict[int, Tensor]
+) -> Tensor:
+    keys = data.events.key[seen].tolist()
+    lacking = [i for i, key in enumerate(keys) if key not in kept]
+    if lacking:
+        made = _embedded(network, data, seen[torch.tensor(lacking, device=seen.device)], samples, seed)
+        for column, i in enumerate(lacking):
+            kept[keys[i]] = made[:, column]
+    return torch.stack([kept[key] for key in keys], dim=1)
 
 
 def _parts(queries: Queries, cost: int, budget: int) -> Iterator[np.ndarray]:
