@@ -29,12 +29,12 @@ class Periods:
     schema: EventSchema
 
 
-def as_data(data: Any) -> Any:
-    """A Dataset from a path, a Dataset as it is, else a table."""
+def as_data(data: Any, schema: EventSchema | None = None) -> Any:
+    """A Dataset from a path (of events that keep `schema`, where given), a Dataset as it is, else a table."""
     if isinstance(data, Dataset):
         return data
     if isinstance(data, (str, Path)):
-        return open_data(Path(data))
+        return open_data(Path(data), schema=schema)
     return as_table(data)
 
 

@@ -11,6 +11,9 @@ from rich.table import Table
 from ustad.cli.shared import JsonOption, out, print_json
 from ustad.tables import DataError
 
+#: The column of event keys where the schema names no identifier.
+EVENT_KEY = "event_key"
+
 
 def evaluate(
     scores: Annotated[Path, typer.Argument(help="A directory that `ustad score` wrote.")],
@@ -58,22 +61,46 @@ def evaluate_scores(scores: Any, labels: Path | None, baselines: bool) -> dict[s
     """Figures of the scores and, on the same events, of random and visit rate: {method: figures}."""
     from ustad.evaluation.metrics import evaluate as figures_of
     from ustad.mobility.readers import open_data
+    from ustad.schema import EventSchema, mobility_schema
     from ustad.tables import read_table
 
+    schema = EventSchema.from_dict(scores.run["schema"]) if scores.run.get("schema") else mobility_schema()
     source = scores.run.get("data")
-    data = open_data(Path(source)) if source and Path(source).exists() else None
-    by_event = read_table(labels) if labels is not None else (data.labels if data else None)
-    by_agent = data.agent_labels if data is not None and labels is None else None
-    if by_event is not None and "stay_id" not in by_event.column_names:
-        by_event, by_agent = None, by_event
+    data = open_data(Path(source), schema=schema) if source and Path(source).exists() else None
+    by_event, by_agent = (data.labels, data.agent_labels) if data is not None else (None, None)
+    if labels is not None:
+        by_event, by_agent = sort_labels(read_table(labels), schema)
     if by_event is None and by_agent is None:
-        raise DataError(
-            "there are no labels to compare with; give a table with --labels (stay_id or agent_id, anomaly)"
-        )
+        named = f"{schema.event_id or f'{schema.entity} and {schema.time}'}, or {schema.entity}"
+        raise DataError(f"there are no labels to compare with; give a table with --labels ({named}; and anomaly)")
     methods = {scores.run.get("method", "ustad"): scores}
     if baselines and data is not None:
         methods = {**methods, **trivial_scores(data, scores), **methods}
-    return {name: figures_of(s.events, s.agents, by_event, by_agent) for name, s in methods.items()}
+    names = {"event_id": schema.event_id or EVENT_KEY, "entity": schema.entity}
+    return {
+        n: figures_of(with_key(s.events, schema), s.agents, by_event, by_agent, **names) for n, s in methods.items()
+    }
+
+
+def sort_labels(labels: Any, schema: Any) -> tuple[Any, Any]:
+    """Labels by event (by its identifier, or by entity and time where it has none) or by entity: (event, entity)."""
+    if schema.event_id in labels.column_names:
+        return labels, None
+    if schema.event_id is None and {schema.entity, schema.time} <= set(labels.column_names):
+        return with_key(labels, schema), None
+    return None, labels
+
+
+def with_key(table: Any, schema: Any) -> Any:
+    """The table with a column that tells events apart, where the schema names none: from entity and time."""
+    import pyarrow as pa
+
+    from ustad.tables import TIMESTAMP, event_keys
+
+    if table is None or schema.event_id is not None:
+        return table
+    keys = event_keys(table[schema.entity], table[schema.time].cast(TIMESTAMP, safe=False))
+    return table.append_column(EVENT_KEY, pa.array(keys))
 
 
 def with_figures(run: dict[str, Any], figures: dict[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json as json_module
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -35,11 +36,10 @@ def score(
     """
     from ustad.baselines.storage import is_baseline
     from ustad.mobility.readers import open_data
-    from ustad.schema import EventSchema
     from ustad.scoring.alerts import AlertRule
 
     rule = AlertRule.choose(alerts_per_day, fdr, top)
-    described = EventSchema.from_yaml(schema) if schema else None
+    described = _schema(model, schema)
     dataset = open_data(data, schema=described, timezone=timezone, on_error=on_error)
     scorer = _baseline_scores if is_baseline(model) else _detector_scores
     scores = scorer(model, dataset, device, rule, everything, out_)
@@ -57,6 +57,19 @@ def score(
         highlight=False,
     )
     out.print(f"next:  ustad report {out_} --out report.html   or   ustad evaluate {out_}", highlight=False)
+
+
+def _schema(model: Path, given: Path | None) -> Any:
+    """The schema file where one is given, else what the model was trained with."""
+    from ustad.baselines.storage import METHOD, is_baseline
+    from ustad.schema import EventSchema
+
+    if given is not None:
+        return EventSchema.from_yaml(given)
+    stored = json_module.loads((model / METHOD).read_text())["schema"] if is_baseline(model) else None
+    if stored is None and (model / "schema.json").exists():
+        stored = json_module.loads((model / "schema.json").read_text())
+    return EventSchema.from_dict(stored) if stored else None
 
 
 def _detector_scores(model: Path, data: Any, device: str, rule: Any, everything: bool, place: Path) -> Any:
