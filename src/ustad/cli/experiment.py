@@ -1,0 +1,67 @@
+"""`ustad experiment`: the paper's experiments, one command each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ustad.cli.shared import DeviceOption, choose, out
+
+
+def experiment(
+    name: Annotated[
+        str,
+        typer.Argument(help="prediction, detection, uncertainty, scores, injections, epistemic, cases, or all."),
+    ],
+    data: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--data",
+            help="A preset (numosim-la, simla, simjordan), a preset with its size (numosim-la:20000), "
+            "pol_atl=DIRECTORY, or a data directory. May be repeated; the three presets by default.",
+        ),
+    ] = None,
+    results: Annotated[Path, typer.Option("--out", "-o", help="Where the result files go.")] = Path("results/run"),
+    seeds: Annotated[int, typer.Option(min=1, help="How many seeds, from 7 on.")] = 5,
+    size: Annotated[str, typer.Option(help="full (every method's own settings), small or tiny networks.")] = "full",
+    agents: Annotated[int | None, typer.Option(help="Agents to simulate; else as many as the preset says.")] = None,
+    days: Annotated[int | None, typer.Option(help="Days to simulate; else as many as the preset says.")] = None,
+    anomalous_share: Annotated[float | None, typer.Option(help="Share of anomalous agents to simulate.")] = None,
+    data_seed: Annotated[int, typer.Option(help="Seed of the simulated data.")] = 11,
+    work: Annotated[Path, typer.Option(help="Where data and models are kept between runs.")] = Path("runs/experiments"),
+    device: DeviceOption = "auto",
+    workers: Annotated[int, typer.Option(min=1, help="Processes, each with one data set and seed.")] = 1,
+    figures_only: Annotated[bool, typer.Option("--figures-only", help="Run nothing; tables, figures, page.")] = False,
+    cells_only: Annotated[bool, typer.Option("--cells-only", help="Result files only, nothing drawn.")] = False,
+    page: Annotated[Path | None, typer.Option(help="The page to write; else OUT/results.md.")] = None,
+    figures: Annotated[Path | None, typer.Option(help="Where figures go; else OUT/figures.")] = None,
+) -> None:
+    """Run an experiment of the paper, and write its tables, figures and page. Finished cells are not run again.
+
+    Example: `ustad experiment detection --data numosim-la:2000 --seeds 5 --out results/detection`
+    """
+    from ustad.evaluation.experiments import BUDGETS, EXPERIMENTS, plan, run
+    from ustad.evaluation.page import publish
+    from ustad.evaluation.sources import parse_source
+    from ustad.tables import DataError
+
+    choose(name, (*EXPERIMENTS, "all"), "NAME")
+    choose(size, tuple(BUDGETS), "--size")
+    names = list(EXPERIMENTS) if name == "all" else [name]
+    if not figures_only:
+        sources = []
+        for text in data or ["numosim-la", "simla", "simjordan"]:
+            source = parse_source(text, agents, data_seed, days, anomalous_share)
+            if source is None:
+                out.print(f"{text}: its files are not there; left out")
+            else:
+                sources.append(source)
+        if not sources:
+            raise DataError("no data is left to run on")
+        count = run(plan(names, sources, seeds, BUDGETS[size]), results, work, device, workers)
+        out.print(f"{count} cells run; results are in {results}")
+    if not cells_only:
+        written = publish(results, page or results / "results.md", figures or results / "figures")
+        out.print(f"written: {written}")

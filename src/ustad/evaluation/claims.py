@@ -1,0 +1,335 @@
+"""The paper's claims against our figures, each judged by one rule.
+
+A claim is a list of effects: signed numbers, positive where a data set, seed and feature agree with the paper. It is
+confirmed where the mean effect is positive and at least four in five effects are; reversed where the mean is
+negative and at least four in five are; not confirmed otherwise or with fewer than three effects, and not measured
+without any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.stats import spearmanr
+
+from ustad.evaluation.cells import NUMERIC
+from ustad.evaluation.tables import (
+    LEVELS,
+    NAMES,
+    Line,
+    Results,
+    best_deep,
+    chosen,
+    detection_values,
+    plain,
+    sets,
+)
+
+PREDICTABLE = ("spatial", "temporal", "spatial_temporal")
+NOVEL = ("swap", "permutation", "high_density")
+NEARLY_ALL, WEAK, AGREEING, ENOUGH = 0.95, 0.3, 0.8, 3
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What the paper says, what is measured for it, and the effects."""
+
+    text: str
+    measure: str
+    effects: tuple[float, ...]
+
+    @property
+    def verdict(self) -> str:
+        if not self.effects:
+            return "not measured"
+        values = np.array(self.effects)
+        for word, signed in (("confirmed", values), ("reversed", -values)):
+            if len(signed) >= ENOUGH and signed.mean() > 0 and np.mean(signed > 0) >= AGREEING:
+                return word
+        return "not confirmed"
+
+    @property
+    def figures(self) -> str:
+        if not self.effects:
+            return "–"
+        values = np.array(self.effects)
+        spread = f" ± {values.std(ddof=1):.3f}" if len(values) > 1 else ""
+        return f"{values.mean():+.3f}{spread}; {int((values > 0).sum())} of {len(values)} agree"
+
+
+Effects = Iterator[float]
+
+
+def _by_cell(lines: list[Line], key: str) -> dict[tuple[str, int], dict[Any, dict[str, Any]]]:
+    """Results by data set and seed, then by the value of an option."""
+    found: dict[tuple[str, int], dict[Any, dict[str, Any]]] = {}
+    for line in lines:
+        if key in line:
+            found.setdefault((line["data"], line["seed"]), {})[line[key]] = line["result"]
+    return found
+
+
+def _terms(result: dict[str, Any], rejected: bool = False) -> dict[str, dict[str, Any]]:
+    return {row["term"]: row for row in result["rows"] if (row["rejected"] > 0) == rejected}
+
+
+def _gain(worse: dict[str, dict[str, Any]], better: dict[str, dict[str, Any]]) -> Effects:
+    """Relative gain of one set of predictions over another: errors of numbers, and errors of the kind of place."""
+    for term in NUMERIC:
+        if term in worse and term in better:
+            yield 1 - better[term]["mae"] / worse[term]["mae"]
+    if "poi" in worse and "poi" in better:
+        yield (better["poi"]["accuracy"] - worse["poi"]["accuracy"]) / 100
+
+
+def predicts_better(results: Results) -> Effects:
+    for found in _by_cell(results["prediction"], "method").values():
+        if {"dual-tr", "ustad-plain"} <= set(found):
+            yield from _gain(_terms(found["dual-tr"]), _terms(found["ustad-plain"]))
+
+
+def rejecting_helps(results: Results) -> Effects:
+    for line in chosen(results["prediction"], method="ustad-plain"):
+        yield from _gain(_terms(line["result"]), _terms(line["result"], True))
+
+
+def certain_half_is_right(results: Results) -> Effects:
+    for line in chosen(results["uncertainty"], method="ustad-plain"):
+        told = line["result"]
+        if "poi" in told["curves"]:
+            yield 1 - told["curves"]["poi"][told["kept"].index(0.5)] - NEARLY_ALL
+
+
+def eu_falls_with_accuracy(results: Results) -> Effects:
+    for line in chosen(results["uncertainty"], method="ustad-plain"):
+        rows = [row for row in line["result"]["classes"] if row["n"] >= 20]
+        if len(rows) >= 3:
+            yield -float(spearmanr([r["eu"] for r in rows], [r["accuracy"] for r in rows])[0])
+
+
+def _variant_errors(results: Results, terms: tuple[str, ...]) -> Iterator[tuple[float, float]]:
+    """Errors of USTAD-AU and of USTAD-EU with everything kept."""
+    for found in _by_cell(results["uncertainty"], "method").values():
+        if {"ustad-au", "ustad-eu"} <= set(found):
+            au, eu = (found[m]["curves"] for m in ("ustad-au", "ustad-eu"))
+            yield from ((au[t][-1], eu[t][-1]) for t in terms if t in au)
+
+
+def au_helps_numbers(results: Results) -> Effects:
+    yield from (1 - au / eu for au, eu in _variant_errors(results, NUMERIC))
+
+
+def eu_helps_categories(results: Results) -> Effects:
+    yield from (au - eu for au, eu in _variant_errors(results, ("poi",)))
+
+
+def _sizes(results: Results) -> Iterator[tuple[dict[str, float], dict[str, float]]]:
+    for found in _by_cell(results["uncertainty"], "weeks").values():
+        if {1, 3} <= set(found):
+            few, many = found[1]["terms"], found[3]["terms"]
+            yield from ((few[t], many[t]) for t in few if t in many and few[t]["au"] and few[t]["eu"])
+
+
+def eu_falls_with_data(results: Results) -> Effects:
+    yield from (1 - many["eu"] / few["eu"] for few, many in _sizes(results))
+
+
+def au_stays(results: Results) -> Effects:
+    for few, many in _sizes(results):
+        yield abs(1 - many["eu"] / few["eu"]) - abs(1 - many["au"] / few["au"])
+
+
+def weak_overall(results: Results) -> Effects:
+    yield from (WEAK - abs(line["result"]["pearson"]) for line in results["epistemic"])
+
+
+def far_where_unsure(results: Results) -> Effects:
+    for line in results["epistemic"]:
+        yield line["result"]["median_high_eu"] / line["result"]["median_low_eu"] - 1
+
+
+def stronger_in_the_tail(results: Results) -> Effects:
+    yield from (x["result"]["pearson_tail"] - x["result"]["pearson"] for x in results["epistemic"])
+
+
+def _injected(results: Results, kinds: tuple[str, ...]) -> Iterator[dict[str, float]]:
+    for line in results["injections"]:
+        if line["kind"] in kinds:
+            yield {how: told["auroc"] for how, told in line["result"]["scores"].items()}
+
+
+def eu_fails_on_novel(results: Results) -> Effects:
+    yield from (a["knn"] - a["eu"] for a in _injected(results, NOVEL))
+
+
+def _score_pairs(results: Results, level: str, what: str) -> Iterator[dict[str, float]]:
+    for line in results["scores"]:
+        told = {how: found.get(level, {}).get(what) for how, found in line["result"].items()}
+        if all(value is not None for value in told.values()):
+            yield told
+
+
+def loss_beats_error(level: str) -> Callable[[Results], Effects]:
+    def effects(results: Results) -> Effects:
+        yield from (a["loss"] - a["pe"] for a in _score_pairs(results, level, "auroc"))
+
+    return effects
+
+
+def most_for_agents(results: Results) -> Effects:
+    for line in results["scores"]:
+        told = line["result"]
+        if all(level in told["loss"] for level in LEVELS):
+            gains = [told["loss"][level]["auroc"] - told["pe"][level]["auroc"] for level in LEVELS]
+            yield gains[1] - gains[0]
+
+
+def loss_finds_predictable(results: Results) -> Effects:
+    yield from (a["loss"] - a["knn"] for a in _injected(results, PREDICTABLE))
+
+
+def distance_finds_novel(results: Results) -> Effects:
+    for found in _by_cell(results["injections"], "kind").values():
+        if set(PREDICTABLE) | set(NOVEL) <= set(found):
+            near = np.mean([found[k]["scores"]["knn"]["auroc"] for k in PREDICTABLE])
+            yield from (found[k]["scores"]["knn"]["auroc"] - float(near) for k in NOVEL)
+
+
+def both_is_best(results: Results) -> Effects:
+    for level in LEVELS:
+        for a in _score_pairs(results, level, "auroc"):
+            yield a["loss_knn"] - max(a["pe"], a["loss"], a["pe_au_eu"])
+
+
+def both_is_best_injected(results: Results) -> Effects:
+    yield from (a["loss_knn"] - max(a["loss"], a["knn"], a["eu"]) for a in _injected(results, ("all",)))
+
+
+def ahead_of_deep(results: Results) -> Effects:
+    lines = results["detection"]
+    for data in sets(lines):
+        for level in LEVELS:
+            margin = _margin(lines, data, level)
+            if margin is not None:
+                yield margin[0] - margin[1]
+
+
+def _margin(lines: list[Line], data: str, level: str) -> tuple[float, float] | None:
+    """AUROC of USTAD minus the best deep baseline's, and the larger of the two standard deviations."""
+    ours, best = detection_values(lines, data, "ustad-plain", level, "auroc"), best_deep(lines, data, level, "auroc")
+    if not ours or best is None:
+        return None
+    spread = float(np.std(ours, ddof=1)) if len(ours) > 1 else 0.0
+    return float(np.mean(ours)) - best[1], max(spread, best[2])
+
+
+#: (what the paper says, what is measured, how)
+CLAIMS: tuple[tuple[str, str, Callable[[Results], Effects]], ...] = (
+    (
+        "Training with uncertainty predicts better than without",
+        "relative gain of USTAD over Dual-Tr, per feature",
+        predicts_better,
+    ),
+    (
+        "Rejecting the most uncertain 5 % improves prediction",
+        "relative gain with rejection, per feature",
+        rejecting_helps,
+    ),
+    (
+        "The most certain half has nearly all kinds of place right",
+        f"accuracy of the surest half minus {NEARLY_ALL}",
+        certain_half_is_right,
+    ),
+    (
+        "Per kind of place, EU falls as accuracy rises",
+        "minus rank correlation of EU and accuracy over kinds with 20 events or more",
+        eu_falls_with_accuracy,
+    ),
+    (
+        "AU helps numbers most",
+        "relative gain of USTAD-AU over USTAD-EU, per numeric feature",
+        au_helps_numbers,
+    ),
+    ("EU helps categories most", "accuracy of USTAD-EU minus that of USTAD-AU", eu_helps_categories),
+    ("EU falls with more training data", "1 − EU after 3 weeks / EU after 1 week, per feature", eu_falls_with_data),
+    (
+        "AU stays the same with more training data",
+        "relative change of EU minus relative change of AU, 1 to 3 weeks, per feature",
+        au_stays,
+    ),
+    ("EU and distance correlate weakly overall", f"{WEAK} minus the absolute value of Pearson's r", weak_overall),
+    (
+        "Events of high EU lie further from the training events",
+        "median distance of the 5 % highest EU / of the 5 % lowest, minus 1",
+        far_where_unsure,
+    ),
+    (
+        "EU and distance correlate strongly in the tail",
+        "Pearson's r among the 5 % highest EU minus r overall",
+        stronger_in_the_tail,
+    ),
+    (
+        "EU alone fails on novel events",
+        "AUROC of the distance minus that of EU, novel injections",
+        eu_fails_on_novel,
+    ),
+    ("Loss beats prediction error: events", "AUROC of loss minus that of PE", loss_beats_error("events")),
+    ("Loss beats prediction error: agents", "AUROC of loss minus that of PE", loss_beats_error("agents")),
+    (
+        "Loss beats prediction error most for agents",
+        "gain for agents minus gain for events, AUROC",
+        most_for_agents,
+    ),
+    (
+        "Loss finds predictable anomalies",
+        "AUROC of loss minus that of the distance, predictable injections",
+        loss_finds_predictable,
+    ),
+    (
+        "Distance finds novel anomalies",
+        "AUROC of the distance on novel injections minus its mean on predictable ones",
+        distance_finds_novel,
+    ),
+    (
+        "Loss & kNN is the best score",
+        "AUROC minus that of the best of PE, loss, PE + AU + EU, both levels",
+        both_is_best,
+    ),
+    (
+        "Loss & kNN is the best score on diverse injections",
+        "AUROC minus that of the best of loss, kNN, EU, all types",
+        both_is_best_injected,
+    ),
+    (
+        "USTAD is ahead of every deep baseline by more than the spread",
+        "AUROC minus the best deep baseline's, minus the larger standard deviation, per data set and level",
+        ahead_of_deep,
+    ),
+)
+
+
+def judged(results: Results) -> list[Claim]:
+    """Every claim with its effects in these results."""
+    return [Claim(text, measure, tuple(float(v) for v in effects(results))) for text, measure, effects in CLAIMS]
+
+
+def standing(results: Results) -> list[str]:
+    """Where USTAD stands against the best deep baseline and visit rate: one sentence per data set and level."""
+    lines, told = results["detection"], []
+    for data in sets(lines):
+        for level in LEVELS:
+            margin, best = _margin(lines, data, level), best_deep(lines, data, level, "auroc")
+            if margin is None or best is None:
+                continue
+            word = "ahead of" if margin[0] > margin[1] else "behind" if margin[0] < -margin[1] else "level with"
+            rate = detection_values(lines, data, "visit-rate", level, "auroc")
+            trivial = f"; visit rate has {plain(float(np.mean(rate)))}" if rate else ""
+            ours = plain(best[1] + margin[0])
+            told.append(
+                f"{data}, {level}: USTAD ({ours}) is {word} the best deep baseline, {NAMES[best[0]]} "
+                f"({plain(best[1])}); spread {plain(margin[1])}{trivial}."
+            )
+    return told

@@ -1,0 +1,315 @@
+"""Figures from result lines: PNG and SVG, readable, in colours that colour-blind people can tell apart.
+
+In go the lines that `experiments.read_results` returns and a directory; out come files and their names. Matplotlib
+is imported here alone, when a figure is drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ustad.config import ConfigError
+from ustad.evaluation.tables import KIND_NAMES, NAMES, SCORES, TERMS, Line, Results, chosen, score_values, sets, slug
+
+#: Okabe and Ito's colours.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+_RESOLUTION = 110
+
+
+def _plots() -> Any:
+    """Matplotlib without a screen, with settings that make the same file of the same figures."""
+    try:
+        import matplotlib
+    except ImportError as error:
+        raise ConfigError("figures need matplotlib: pip install 'ustad[plots]'") from error
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    plt.rcParams.update(
+        {
+            "svg.hashsalt": "ustad",
+            "font.size": 9,
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+            "axes.prop_cycle": plt.cycler(color=COLOURS),
+            "figure.constrained_layout.use": True,
+        }
+    )
+    return plt
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A file name without its ending, a caption, and how to draw it given matplotlib's pyplot."""
+
+    name: str
+    caption: str
+    draw: Callable[[Any], Any]
+
+
+def draw_all(results: Results, directory: Path) -> None:
+    """Every figure the results allow, as PNG and SVG."""
+    plt = _plots()
+    directory.mkdir(parents=True, exist_ok=True)
+    for figures in _all(results).values():
+        for figure in figures:
+            drawn = figure.draw(plt)
+            drawn.savefig(directory / f"{figure.name}.png", dpi=_RESOLUTION, metadata={"Software": None})
+            drawn.savefig(directory / f"{figure.name}.svg", metadata={"Date": None})
+            plt.close(drawn)
+
+
+def planned(results: Results) -> dict[str, list[tuple[str, str]]]:
+    """(file name without its ending, caption) of every figure by experiment; draws nothing."""
+    return {name: [(f.name, f.caption) for f in figures] for name, figures in _all(results).items()}
+
+
+def _all(results: Results) -> dict[str, list[Figure]]:
+    makers: dict[str, Callable[[list[Line]], list[Figure]]] = {
+        "uncertainty": _uncertainty,
+        "scores": _scores,
+        "injections": _injections,
+        "epistemic": _epistemic,
+        "cases": _cases,
+    }
+    return {name: make(results[name]) if results[name] else [] for name, make in makers.items()}
+
+
+# -------------------------------------------------------------------------------------------- uncertainty
+def _uncertainty(lines: list[Line]) -> list[Figure]:
+    curves = [line for line in lines if "method" in line]
+    sizes = [line for line in lines if "weeks" in line]
+    makers: tuple[tuple[list[Line], str, str, Callable[..., Any]], ...] = (
+        (curves, "rejection", "Error against the share of events kept", _rejection),
+        (curves, "classes", "EU and accuracy of each kind of place (area: how often)", _classes),
+        (sizes, "training-size", "AU and EU by weeks of training", _training_size),
+    )
+    return [
+        Figure(f"{name}-{slug(data)}", f"{caption}, {data}", partial(draw, lines=chosen(found, data=data)))
+        for found, name, caption, draw in makers
+        for data in sets(found)
+    ]
+
+
+def _rejection(plt: Any, lines: list[Line]) -> Any:
+    terms = [t for t in TERMS if any(t in x["result"]["curves"] for x in lines)]
+    figure, axes = plt.subplots(1, len(terms), figsize=(2.6 * len(terms), 2.7), squeeze=False)
+    for axis, term in zip(axes[0], terms, strict=True):
+        for i, method in enumerate(("ustad-plain", "ustad-au", "ustad-eu", "ustad-none")):
+            found = [x["result"] for x in chosen(lines, method=method)]
+            if not found:
+                continue
+            values = np.mean([r["curves"][term] for r in found], axis=0)
+            shown = 1 - values if term == "poi" else values
+            kept = 100 * np.array(found[0]["kept"])
+            axis.plot(kept, shown, marker=MARKERS[i], markersize=3, color=COLOURS[i], label=NAMES[method])
+        axis.set_title("accuracy, kind of place" if term == "poi" else f"MAE, {TERMS[term]}")
+        axis.set_xlabel("% kept, surest first")
+    axes[0][0].legend(frameon=False, fontsize=7)
+    return figure
+
+
+def _classes(plt: Any, lines: list[Line]) -> Any:
+    rows = [r for x in chosen(lines, method="ustad-plain")[:1] for r in x["result"]["classes"]]
+    figure, axis = plt.subplots(figsize=(5.2, 3.6))
+    if rows:
+        n = np.array([r["n"] for r in rows])
+        axis.scatter(
+            [r["eu"] for r in rows], [100 * r["accuracy"] for r in rows], s=15 + 600 * n / n.max(), alpha=0.55,
+            color=COLOURS[0], edgecolor="white",
+        )  # fmt: skip
+        for row in sorted(rows, key=lambda r: -r["n"])[:8]:
+            axis.annotate(row["class"], (row["eu"], 100 * row["accuracy"]), fontsize=7)
+    axis.set_xlabel("mean EU of the kind of place")
+    axis.set_ylabel("accuracy, %")
+    return figure
+
+
+def _training_size(plt: Any, lines: list[Line]) -> Any:
+    figure, axes = plt.subplots(1, 2, figsize=(7, 2.8))
+    weeks = sorted({line["weeks"] for line in lines})
+    for i, term in enumerate(TERMS):
+        for axis, what in zip(axes, ("au", "eu"), strict=True):
+            values = [_mean_uncertainty(chosen(lines, weeks=w), term, what) for w in weeks]
+            if values[0] > 0:
+                axis.plot(weeks, np.array(values) / values[0], marker=MARKERS[i], color=COLOURS[i], label=term)
+    for axis, what in zip(axes, ("AU", "EU"), strict=True):
+        axis.axhline(1, color="0.7", linewidth=0.8, zorder=0)
+        axis.set_xlabel("weeks of training")
+        axis.set_xticks(weeks)
+        axis.set_title(f"{what}, against one week")
+    axes[0].legend(frameon=False, fontsize=7)
+    return figure
+
+
+def _mean_uncertainty(lines: list[Line], term: str, what: str) -> float:
+    found = [x["result"]["terms"][term][what] for x in lines if term in x["result"]["terms"]]
+    return float(np.mean(found)) if found else 0.0
+
+
+# ------------------------------------------------------------------------------------------ scores, boxes
+def _scores(lines: list[Line]) -> list[Figure]:
+    return [
+        Figure(f"scores-{what}", f"{word} of four scores of the same model", partial(_bars, lines=lines, what=what))
+        for what, word in (("auroc", "AUROC"), ("ap", "AUPR"))
+    ]
+
+
+def _bars(plt: Any, lines: list[Line], what: str) -> Any:
+    figure, axes = plt.subplots(1, 2, figsize=(8, 2.9))
+    names = sets(lines)
+    for axis, level in zip(axes, ("events", "agents"), strict=True):
+        for i, how in enumerate(("pe", "loss", "pe_au_eu", "loss_knn")):
+            values = [score_values(lines, data, how, level, what) for data in names]
+            at = np.arange(len(names)) + 0.2 * (i - 1.5)
+            heights = [np.mean(v) if v else np.nan for v in values]
+            spread = [np.std(v, ddof=1) if len(v) > 1 else 0 for v in values]
+            axis.bar(at, heights, 0.18, yerr=spread, color=COLOURS[i], label=SCORES[how], error_kw={"lw": 0.8})
+        axis.set_xticks(range(len(names)), [n.replace(" (", "\n(") for n in names], fontsize=7)
+        axis.set_title(f"{'AUROC' if what == 'auroc' else 'AUPR'}, {level}")
+        if what == "auroc":
+            axis.axhline(0.5, color="0.6", linewidth=0.8, linestyle=":")
+    axes[1].legend(frameon=False, fontsize=7, loc="lower right")
+    return figure
+
+
+def _injections(lines: list[Line]) -> list[Figure]:
+    return [
+        Figure(
+            f"injections-{slug(data)}",
+            f"Loss and distance by kind of injection, {data}",
+            partial(_boxes, lines=chosen(lines, data=data)),
+        )
+        for data in sets(lines)
+    ]
+
+
+def _boxes(plt: Any, lines: list[Line]) -> Any:
+    """Boxes from quantiles, of each kind's own injection; whiskers are the 5th and 95th percentile."""
+    found = chosen(lines, seed=min(x["seed"] for x in lines))
+    boxes = {x["kind"]: x["result"]["boxes"] for x in found}
+    figure, axes = plt.subplots(1, 2, figsize=(9, 3.1))
+    for axis, what, title in zip(axes, ("loss", "knn"), ("loss, scaled", "distance (kNN)"), strict=True):
+        shown = [("normal", next(iter(boxes.values()))["normal"])]
+        shown += [(KIND_NAMES[k], boxes[k][k]) for k in KIND_NAMES if k in boxes and k in boxes[k]]
+        stats = [
+            {"label": name, "whislo": q[0], "q1": q[1], "med": q[2], "q3": q[3], "whishi": q[4], "fliers": []}
+            for name, q in ((name, box[what]) for name, box in shown)
+            if q
+        ]
+        axis.bxp(stats, showfliers=False, medianprops={"color": COLOURS[1]})
+        axis.tick_params(axis="x", rotation=30)
+        axis.set_title(title)
+    return figure
+
+
+# ----------------------------------------------------------------------------------------------- epistemic
+def _epistemic(lines: list[Line]) -> list[Figure]:
+    figures = []
+    for data in sets(lines):
+        found = chosen(lines, data=data)[0]["result"]
+        caption = f"Loss against EU for each feature (lighter: more events), {data}"
+        figures.append(Figure(f"loss-eu-{slug(data)}", caption, partial(_loss_and_eu, found=found)))
+        caption = f"Distance to the training events and EU, {data}"
+        figures.append(Figure(f"distance-eu-{slug(data)}", caption, partial(_distance_and_eu, found=found)))
+    return figures
+
+
+def _hexbin(axis: Any, bins: dict[str, Any]) -> None:
+    """Hexagons of counted events, coloured by the logarithm of the count."""
+    from matplotlib.collections import PolyCollection
+
+    width, height = bins["size"]
+    angles = np.pi / 6 + np.arange(6) * np.pi / 3
+    corner = np.stack([np.cos(angles) * width, np.sin(angles) * height], axis=1) / np.sqrt(3)
+    centres = np.stack([bins["x"], bins["y"]], axis=1).reshape(-1, 1, 2)
+    shapes = PolyCollection(centres + corner, array=np.log10(np.array(bins["count"], float)), cmap="cividis", lw=0)
+    axis.add_collection(shapes)
+    axis.autoscale_view()
+
+
+def _loss_and_eu(plt: Any, found: dict[str, Any]) -> Any:
+    terms = [t for t, bins in found["terms"].items() if bins["x"]]
+    figure, axes = plt.subplots(1, len(terms), figsize=(2.4 * len(terms), 2.6), squeeze=False)
+    for axis, term in zip(axes[0], terms, strict=True):
+        _hexbin(axis, found["terms"][term])
+        axis.set_title(term)
+        axis.set_xlabel("log₁₀ EU")
+    axes[0][0].set_ylabel("log₁₀ loss")
+    return figure
+
+
+def _distance_and_eu(plt: Any, found: dict[str, Any]) -> Any:
+    figure, (left, right) = plt.subplots(1, 2, figsize=(8, 3))
+    edges = np.array(found["edges"])
+    for i, (key, label) in enumerate((("knn_low_eu", "5 % lowest EU"), ("knn_high_eu", "5 % highest EU"))):
+        counts = np.array(found[key], float)
+        left.stairs(counts / max(counts.sum(), 1), edges, color=COLOURS[i], label=label, fill=True, alpha=0.5)
+    left.set_xlabel("distance to the training events")
+    left.set_ylabel("share of events")
+    left.legend(frameon=False, fontsize=7)
+    _hexbin(right, found["hexagons"])
+    ends = np.array([min(found["hexagons"]["x"]), max(found["hexagons"]["x"])])
+    right.plot(ends, found["fit"]["slope"] * ends + found["fit"]["intercept"], color=COLOURS[1])
+    right.set_title(f"r = {found['pearson']:.2f}; highest 5 % EU: {found['pearson_tail']:.2f}")
+    right.set_xlabel("EU, summed over features")
+    right.set_ylabel("distance")
+    return figure
+
+
+# --------------------------------------------------------------------------------------------------- cases
+def _cases(lines: list[Line]) -> list[Figure]:
+    figures = []
+    for data in sets(lines):
+        for number, case in enumerate(chosen(lines, data=data)[0]["result"]["cases"], 1):
+            caption = f"Case {number}, {case['kind']}, {data}: {case_words(case)}"
+            figures.append(Figure(f"case-{slug(data)}-{number}", caption, partial(draw_case, case=case)))
+    return figures
+
+
+def case_words(case: dict[str, Any]) -> str:
+    """Expected and observed in one sentence."""
+    told = " and ".join(f"{side} {_described(case[side])}" for side in ("expected", "observed"))
+    label = {"event": "labelled as an anomaly", "agent": "of a labelled agent", "no": "not labelled"}[case["labelled"]]
+    return (
+        f"{told}; EU above {100 * case['eu_percentile']:.0f} %, distance above {100 * case['knn_percentile']:.0f} % "
+        f"of events; {label}"
+    )
+
+
+def _described(values: dict[str, Any]) -> str:
+    start = values.get("start", 0.0)
+    clock = f"{int(start // 60) % 24:02d}:{int(start % 60):02d}"
+    return f"{values.get('poi') or 'a stay'} from {clock} for {values.get('duration', 0) / 60:.1f} h"
+
+
+def draw_case(plt: Any, case: dict[str, Any]) -> Any:
+    """Training weeks beside test weeks: a row a day, time of day across, coloured by kind of place."""
+    words = [block[3] for part in ("train", "test") for block in case[part]]
+    common = [str(w) for w in sorted(set(words), key=lambda w: (-words.count(w), w))[: len(COLOURS) - 1]]
+    colour = {word: COLOURS[i] for i, word in enumerate(common)}
+    days = [sorted({b[0] for b in case[part]}) or [0] for part in ("train", "test")]
+    tall = max(2.4, 0.11 * max(d[-1] - d[0] + 1 for d in days) + 1.2)
+    figure, axes = plt.subplots(1, 2, figsize=(9, tall))
+    for axis, part, span in zip(axes, ("train", "test"), days, strict=True):
+        for day, low, high, word in case[part]:
+            axis.barh(day, (high - low) / 60, left=low / 60, height=0.85, color=colour.get(word, "0.75"))
+        axis.set_xlim(0, 24)
+        axis.set_ylim(span[-1] + 0.6, span[0] - 0.6)
+        axis.set_xticks(range(0, 25, 6), [f"{h:02d}:00" for h in range(0, 25, 6)])
+        axis.set_title("before the test weeks" if part == "train" else "test weeks")
+        axis.set_ylabel("day")
+    for day, low, high, _ in case["event"]:
+        axes[1].barh(day, (high - low) / 60, left=low / 60, height=1.1, fill=False, edgecolor="black", linewidth=2)
+    handles = [plt.Rectangle((0, 0), 1, 1, color=colour[w]) for w in common]
+    if len(set(words)) > len(common):
+        handles, common = [*handles, plt.Rectangle((0, 0), 1, 1, color="0.75")], [*common, "other"]
+    figure.legend(handles, common, loc="outside lower center", ncols=4, frameon=False, fontsize=7)
+    return figure

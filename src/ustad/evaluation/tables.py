@@ -1,0 +1,274 @@
+"""Tables from result lines: our figures as mean ± standard deviation over seeds, the published ones beside them.
+
+In go the lines that `experiments.read_results` returns; out come `Table`s that know Markdown and CSV.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+Line = dict[str, Any]
+Results = dict[str, list[Line]]
+NAMES = {
+    "ustad-plain": "USTAD", "dual-tr": "Dual-Tr", "transformer": "Transformer", "lightpath": "LightPath", "mlp": "MLP",
+    "lstm": "LSTM", "ctle": "CTLE", "ibat": "IBAT", "gm-vsae": "GM-VSAE", "atrom": "ATROM", "random": "random",
+    "sensitive-hue": "SensitiveHUE", "nov-online": "Nov-Online", "visit-rate": "visit rate",
+    "visit-rate-causal": "visit rate, causal", "ustad-au": "USTAD-AU", "ustad-eu": "USTAD-EU",
+    "ustad-none": "USTAD-none", "rejection": "USTAD with rejection",
+}  # fmt: skip
+SCORES = {
+    "pe": "PE", "loss": "loss", "pe_au_eu": "PE + AU + EU", "loss_knn": "loss & kNN", "knn": "kNN", "eu": "EU",
+}  # fmt: skip
+TERMS = {"x": "x (km)", "y": "y (km)", "start": "start (min)", "duration": "duration (min)", "poi": "kind of place"}
+KIND_NAMES = {
+    "spatial": "spatial", "temporal": "temporal", "spatial_temporal": "spatial & temporal", "swap": "swap",
+    "permutation": "permutation", "high_density": "high density", "all": "all types",
+}  # fmt: skip
+#: Baselines that learn a network: what USTAD is compared with.
+DEEP = ("ctle", "gm-vsae", "atrom", "sensitive-hue", "nov-online", "transformer")
+LEVELS = ("events", "agents")
+
+
+@dataclass(frozen=True)
+class Table:
+    """A title, column heads and rows of text; `name` is its file name."""
+
+    name: str
+    title: str
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    note: str = ""
+
+    def markdown(self) -> str:
+        rule = ["---", *("---:" for _ in self.heads[1:])]
+        lines = [self.heads, rule, *self.rows]
+        return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+
+    def csv(self) -> str:
+        file = io.StringIO()
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerows([self.heads, *self.rows])
+        return file.getvalue()
+
+
+@cache
+def published() -> dict[str, Any]:
+    """The paper's tables."""
+    return yaml.safe_load((Path(__file__).parent / "published.yaml").read_text())
+
+
+# ---------------------------------------------------------------------------------------------- numbers
+def shown(values: Iterable[float | None], digits: int = 3) -> str:
+    """`0.734 ± 0.016` over seeds, `0.734` for one seed, a dash for none."""
+    known = np.array([v for v in values if v is not None], float)
+    if not len(known):
+        return "–"
+    if len(known) == 1:
+        return f"{known[0]:.{digits}f}"
+    return f"{known.mean():.{digits}f} ± {known.std(ddof=1):.{digits}f}"
+
+
+def plain(value: float | None, digits: int = 3) -> str:
+    return "–" if value is None else f"{value:.{digits}f}"
+
+
+def sets(lines: list[Line]) -> list[str]:
+    """Data sets in the order in which they come."""
+    return list(dict.fromkeys(line["data"] for line in lines))
+
+
+def base_name(lines: list[Line], data: str) -> str:
+    """The data set's name without its size: what the paper's tables know."""
+    return next(line["source"]["name"] for line in lines if line["data"] == data)
+
+
+def chosen(lines: list[Line], **wanted: Any) -> list[Line]:
+    return [line for line in lines if all(line.get(k) == v for k, v in wanted.items())]
+
+
+# ----------------------------------------------------------------------------------------------- tables
+def prediction_tables(lines: list[Line]) -> list[Table]:
+    return [_prediction_table(lines, data) for data in sets(lines)]
+
+
+def _prediction_table(lines: list[Line], data: str) -> Table:
+    columns = [(what, term) for what in ("mae", "mape") for term in ("x", "y", "start", "duration")]
+    columns.append(("accuracy", "poi"))
+    heads = ["method", *(f"{'MAE' if w == 'mae' else 'MAPE'} {t}" for w, t in columns[:-1]), "accuracy %"]
+    printed = published()["prediction"].get(base_name(lines, data), {})
+    rows = []
+    for method in [*dict.fromkeys(x["method"] for x in chosen(lines, data=data)), "rejection"]:
+        values = [prediction_values(lines, data, method, what, term) for what, term in columns]
+        if not any(values):
+            continue
+        rows.append((NAMES[method], *(shown(v, 2) for v in values)))
+        if method in printed:
+            rows.append((f"*{NAMES[method]}, paper*", *(plain(v, 2) for v in printed[method])))
+    note = "x, y in km, start and duration in minutes; MAPE leaves out targets of zero"
+    return Table(f"prediction-{slug(data)}", f"Masked prediction, {data}", tuple(heads), tuple(rows), note)
+
+
+def prediction_values(lines: list[Line], data: str, method: str, what: str, term: str) -> list[float]:
+    """One figure per seed; `rejection` is USTAD without its most uncertain five per cent."""
+    rejected = method == "rejection"
+    found = chosen(lines, data=data, method="ustad-plain" if rejected else method)
+    rows = [row for line in found for row in line["result"]["rows"] if row["term"] == term]
+    return [row[what] for row in rows if (row["rejected"] > 0) == rejected and what in row]
+
+
+def detection_tables(lines: list[Line]) -> list[Table]:
+    return [table for data in sets(lines) for table in (_detection_table(lines, data), _recurrence_table(lines, data))]
+
+
+def _detection_table(lines: list[Line], data: str) -> Table:
+    heads = ["method"]
+    for level in LEVELS:
+        heads += [f"{level} AUROC", "paper", f"{level} AUPR", "paper"]
+    printed = published()["detection"].get(base_name(lines, data), {})
+    rows = []
+    for method, window in dict.fromkeys((x["method"], x["window"]) for x in chosen(lines, data=data)):
+        row = [NAMES[method] + (", past only" if window == "past" else "")]
+        for level in LEVELS:
+            for i, what in enumerate(("auroc", "ap")):
+                known = printed.get(method, {}).get(level) if window == "day" else None
+                row += [
+                    shown(detection_values(lines, data, method, level, what, window), 3 + i),
+                    plain(known[i], 3 + i) if known else "–",
+                ]
+        rows.append(tuple(row))
+    rows.append(_improvement(lines, data))
+    note = "improvement: of USTAD over the best deep baseline, as the paper computes it"
+    return Table(f"detection-{slug(data)}", f"Detection, {data}", tuple(heads), tuple(rows), note)
+
+
+def detection_values(
+    lines: list[Line], data: str, method: str, level: str, what: str, window: str = "day"
+) -> list[float]:
+    found = chosen(lines, data=data, method=method, window=window)
+    return [x["result"][level][what] for x in found if x["result"].get(level, {}).get(what) is not None]
+
+
+def best_deep(lines: list[Line], data: str, level: str, what: str) -> tuple[str, float, float] | None:
+    """The most competitive deep baseline: its name, mean and standard deviation over seeds."""
+    found = {m: detection_values(lines, data, m, level, what) for m in DEEP}
+    found = {m: v for m, v in found.items() if v}
+    if not found:
+        return None
+    best = max(found, key=lambda m: float(np.mean(found[m])))
+    values = np.array(found[best])
+    return best, float(values.mean()), float(values.std(ddof=1)) if len(values) > 1 else 0.0
+
+
+def _improvement(lines: list[Line], data: str) -> tuple[str, ...]:
+    row = ["**improvement**"]
+    for level in LEVELS:
+        for what in ("auroc", "ap"):
+            ours, best = detection_values(lines, data, "ustad-plain", level, what), best_deep(lines, data, level, what)
+            told = f"{100 * (np.mean(ours) - best[1]) / best[1]:+.1f} % ({NAMES[best[0]]})" if ours and best else "–"
+            row += [told, ""]
+    return tuple(row)
+
+
+def _recurrence_table(lines: list[Line], data: str) -> Table:
+    """AUROC and AUPR of recurring and of non-recurring anomalies against the ordinary rest."""
+    kinds = ("recurring", "non-recurring")
+    heads = ["method", *(f"{level} {kind} {what}" for level in LEVELS for kind in kinds for what in ("AUROC", "AUPR"))]
+    rows = []
+    for method in dict.fromkeys(x["method"] for x in chosen(lines, data=data)):
+        found = [x["result"] for x in chosen(lines, data=data, method=method, window="day")]
+        row = [NAMES[method]]
+        for level in LEVELS:
+            for kind in kinds:
+                row += [
+                    shown([r.get(level, {}).get(kind, {}).get(what) for r in found], 3 + i)
+                    for i, what in enumerate(("auroc", "ap"))
+                ]
+        rows.append(tuple(row))
+    title = f"Detection of recurring and non-recurring anomalies apart, {data}"
+    return Table(f"recurrence-{slug(data)}", title, tuple(heads), tuple(rows))
+
+
+def score_tables(lines: list[Line]) -> list[Table]:
+    heads = ("data", "score", *(f"{level} {what}" for level in LEVELS for what in ("AUROC", "AUPR")))
+    rows = []
+    for data in sets(lines):
+        for how in SCORES:
+            values = [score_values(lines, data, how, level, what) for level in LEVELS for what in ("auroc", "ap")]
+            rows.append((data, SCORES[how], *(shown(v, 3 + i % 2) for i, v in enumerate(values))))
+    return [Table("scores", "Scores of the same model", heads, tuple(rows))] if rows else []
+
+
+def score_values(lines: list[Line], data: str, how: str, level: str, what: str) -> list[float]:
+    found = [x["result"][how].get(level, {}).get(what) for x in chosen(lines, data=data)]
+    return [v for v in found if v is not None]
+
+
+def injection_tables(lines: list[Line]) -> list[Table]:
+    return [_injection_table(lines, data) for data in sets(lines)]
+
+
+def _injection_table(lines: list[Line], data: str) -> Table:
+    hows = ("loss", "eu", "knn", "loss_knn")
+    printed = published()["injections"].get(base_name(lines, data), {})
+    rows = []
+    for kind, name in KIND_NAMES.items():
+        values = [injection_values(lines, data, kind, how, what) for how in hows for what in ("auroc", "ap")]
+        rows.append((name, *(shown(v, 3) for v in values)))
+        if kind in printed:
+            rows.append((f"*{name}, paper*", *(plain(v, 4) for how in hows for v in printed[kind][how])))
+    heads = ("injection", *(f"{SCORES[how]} {what}" for how in hows for what in ("AUROC", "AUPR")))
+    return Table(f"injections-{slug(data)}", f"Injected anomalies, events, {data}", heads, tuple(rows))
+
+
+def injection_values(lines: list[Line], data: str, kind: str, how: str, what: str) -> list[float]:
+    return [x["result"]["scores"][how][what] for x in chosen(lines, data=data, kind=kind)]
+
+
+def training_size_tables(lines: list[Line]) -> list[Table]:
+    """Mean AU and EU per weeks of training, in the network's own units."""
+    lines = [line for line in lines if "weeks" in line]
+    heads = ("data", "weeks", *(f"{what} {TERMS[t].split(' (')[0]}" for t in TERMS for what in ("AU", "EU")))
+    rows = []
+    for data in sets(lines):
+        printed = published()["training_size"].get(base_name(lines, data), {})
+        for weeks in (1, 2, 3):
+            values = [size_values(lines, data, weeks, term, what) for term in TERMS for what in ("au", "eu")]
+            rows.append((data, str(weeks), *(_scientific(v) for v in values)))
+            if weeks in printed:
+                row = (f"{v:.2e}" for term in TERMS for v in printed[weeks][term])
+                rows.append((f"*{data.split(' (')[0]}, paper*", str(weeks), *row))
+    return [Table("training-size", "AU and EU by weeks of training", heads, tuple(rows))] if rows else []
+
+
+def size_values(lines: list[Line], data: str, weeks: int, term: str, what: str) -> list[float]:
+    found = chosen(lines, data=data, weeks=weeks)
+    return [x["result"]["terms"][term][what] for x in found if term in x["result"]["terms"]]
+
+
+def _scientific(values: list[float]) -> str:
+    return f"{np.mean(values):.2e}" if values else "–"
+
+
+def all_tables(results: Results) -> dict[str, list[Table]]:
+    """Tables by experiment."""
+    return {
+        "prediction": prediction_tables(results["prediction"]),
+        "detection": detection_tables(results["detection"]),
+        "uncertainty": training_size_tables(results["uncertainty"]),
+        "scores": score_tables(results["scores"]),
+        "injections": injection_tables(results["injections"]),
+    }
+
+
+def slug(data: str) -> str:
+    """A data set's label as part of a file name."""
+    return "".join(c if c.isalnum() else "-" for c in data.lower()).strip("-").replace("--", "-")
