@@ -15,7 +15,7 @@ from ustad.dataset import Dataset, event_days
 from ustad.events.encoder import Encoder, EventArrays
 from ustad.events.windows import Queries, make_queries, make_windows
 from ustad.mobility.readers import open_data
-from ustad.schema import EventSchema, mobility_schema
+from ustad.schema import EventSchema
 from ustad.tables import DataError, agent_codes, as_table, identity_hash
 
 
@@ -39,18 +39,18 @@ def as_data(data: Any, schema: EventSchema | None = None) -> Any:
 
 
 def training_periods(data: Any, config: Config) -> Periods:
-    """Training and validation events by date."""
+    """Training and validation events by date. A data set whose `meta["training"]` is true holds no test part."""
     data = as_data(data)
-    if isinstance(data, Dataset):
+    if isinstance(data, Dataset) and not data.meta.get("training"):
         split = data.split(config.split)
         train = data.between(split.train_first, split.validation_first - 1)
         validation = data.between(split.validation_first, split.test_first - 1)
         trips, schema = data.trips, data.schema
     else:
-        schema, trips = mobility_schema(), None
-        days = event_days(data, schema)
-        boundary = _last_quarter(days)
-        train, validation = data.filter(pa.array(days < boundary)), data.filter(pa.array(days >= boundary))
+        whole = data if isinstance(data, Dataset) else Dataset(events=data)
+        schema, trips, days = whole.schema, whole.trips, whole.days()
+        before = pa.array(days < _last_quarter(days))
+        train, validation = whole.events.filter(before), whole.events.filter(pc.invert(before))
     for table, what in ((train, "training"), (validation, "validation")):
         if table.num_rows == 0:
             raise DataError(f"the {what} part holds no events; choose other dates (split.train_weeks, …)")

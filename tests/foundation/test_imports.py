@@ -12,11 +12,11 @@ import ustad
 SOURCE = Path(ustad.__file__).parent
 #: Rooms from the ground up: a room may import from itself and from rows above it.
 TIERS = [
-    {"tables", "geo", "clock", "schema", "config", "progress", "dataset", "scores"},
+    {"tables", "geo", "clock", "schema", "config", "progress", "dataset", "scores", "schema_infer"},
     {"mobility", "simulate", "events"},
     {"model"},
     {"training", "scoring"},
-    {"artefact", "card", "periods", "trip_features", "detector"},
+    {"artefact", "card", "periods", "trip_features", "detector", "pyod_style"},
     {"baselines", "evaluation", "engine"},
     {"report", "service"},
     {"cli"},
@@ -27,6 +27,7 @@ BESIDE = {
     ("detector", "card"),
     ("detector", "periods"),
     ("detector", "trip_features"),
+    ("pyod_style", "detector"),
     ("simulate", "mobility"),
     ("scoring", "training"),
     ("evaluation", "baselines"),

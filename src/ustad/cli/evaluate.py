@@ -76,9 +76,10 @@ def evaluate_scores(scores: Any, labels: Path | None, baselines: bool) -> dict[s
     methods = {scores.run.get("method", "ustad"): scores}
     if baselines and data is not None:
         methods = {**methods, **trivial_scores(data, scores), **methods}
-    names = {"event_id": schema.event_id or EVENT_KEY, "entity": schema.entity}
+    event_id, entity = schema.event_id or EVENT_KEY, schema.entity
+    tables = {name: (with_key(s.events, schema), s.agents) for name, s in methods.items()}
     return {
-        n: figures_of(with_key(s.events, schema), s.agents, by_event, by_agent, **names) for n, s in methods.items()
+        name: figures_of(*both, by_event, by_agent, event_id=event_id, entity=entity) for name, both in tables.items()
     }
 
 
