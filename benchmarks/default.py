@@ -33,10 +33,11 @@ from ustad import progress
 from ustad.baselines import make
 from ustad.config import Config, SplitConfig
 from ustad.dataset import Dataset
-from ustad.detector import Detector, choose_device, split_entities
+from ustad.detector import Detector, choose_device
 from ustad.evaluation.metrics import auroc, average_precision
 from ustad.events.encoder import Encoder
 from ustad.events.habits import Habits
+from ustad.periods import split_entities
 from ustad.schema import mobility_schema
 from ustad.scoring.habit_agents import combined, top_mean
 from ustad.scoring.habit_model import HabitModel, Judged
@@ -77,6 +78,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--paper", action="store_true", help="train and score the paper's preset on the first seed")
     parser.add_argument("--minutes", type=float, default=1.5, help="at most this long for each training")
     parser.add_argument("--batch", type=int, default=512)
+    parser.add_argument("--few", action="store_true", help="only the default, causal and not, spread none, visit rate")
     parser.add_argument("--variants", default=",".join(v for v in VARIANTS if v != "standard"))
     parser.add_argument("--workers", type=int, default=max(1, (os.cpu_count() or 2) // 2))
     return parser.parse_args()
@@ -188,7 +190,9 @@ def memory_terms(parts: Parts, options: argparse.Namespace, seconds: dict[str, f
     return Remembered(terms)
 
 
-def ours(parts: Parts, extra: Remembered | None, workers: int) -> dict[str, Callable[[Parts], dict[str, list[float]]]]:
+def ours(
+    parts: Parts, extra: Remembered | None, workers: int, few: bool = False
+) -> dict[str, Callable[[Parts], dict[str, list[float]]]]:
     """Name → measures of a data set with the same training weeks: the default and everything left out once."""
     chosen = calibrating(parts.validation)
 
@@ -201,7 +205,7 @@ def ours(parts: Parts, extra: Remembered | None, workers: int) -> dict[str, Call
         return measured(other, judged.score, score, judged.entity_ids)
 
     whole = fitted()
-    names = (*TERMS, *(RAW if extra is not None else ()))
+    names = () if few else (*TERMS, *(RAW if extra is not None else ()))
     with ThreadPoolExecutor(workers) as pool:
         fits = dict(zip(names, pool.map(lambda term: fitted(without=(term,)), names), strict=True))
     methods = {
@@ -270,7 +274,7 @@ def main() -> None:
         if variant != "standard":
             continue
         extra = memory_terms(parts, options, seconds)
-        methods = {**ours(parts, extra, options.workers), **others(parts)}
+        methods = {**ours(parts, extra, options.workers, options.few), **others(parts)}
         if options.paper and seed == options.first_seed:
             start = time.monotonic()
             methods["paper"] = the_paper(parts, options)
@@ -322,7 +326,7 @@ def write(table: Any, seconds: dict[str, float], options: argparse.Namespace) ->
         },
     }
     RESULTS.mkdir(exist_ok=True)
-    path = RESULTS / f"default-{options.device}.json"
+    path = RESULTS / f"default-{options.device}{'' if options.memory else '-without-network'}.json"
     path.write_text(json.dumps(content, indent=1) + "\n")
     print(f"\nwrote {path.name}; " + ", ".join(f"{k} {v:.1f}" for k, v in seconds.items()))
 

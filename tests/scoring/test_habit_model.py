@@ -15,13 +15,13 @@ from routine_stays import FIRST_DAY, between, insert_visit, make_routine
 
 from ustad.events.habits import Habits
 from ustad.events.visits import read_visits
-from ustad.schema import mobility_schema
+from ustad.schema import EventSchema, Feature, mobility_schema
 from ustad.scoring.distribution import Distribution
 from ustad.scoring.habit_agents import AgentReference, top_mean
 from ustad.scoring.habit_model import HabitModel, spread_max3
 from ustad.scoring.habit_terms import TERMS, compare
 from ustad.scoring.recurrence import Recurrence
-from ustad.tables import DataError
+from ustad.tables import TIMESTAMP, DataError
 
 SCHEMA = mobility_schema()
 PERIOD = (FIRST_DAY + 28, FIRST_DAY + 34)
@@ -199,3 +199,30 @@ def test_a_changed_profile_of_visits_shows_in_the_g_test(life, model):
 
 def test_the_period_of_one_day_is_enough(model, odd):
     assert np.isfinite(model.judge(between(odd, 29, 30)).agent_score).all()
+
+
+# --------------------------------------------------------------------------------------- any other events
+def test_cards_without_places_and_durations_are_judged_by_merchant_and_hour():
+    rng = np.random.default_rng(6)
+    days, cards = 35, 8
+    n = days * cards
+    card, day = np.repeat(np.arange(cards), days), np.tile(np.arange(days), cards)
+    time = ((FIRST_DAY + day) * 1440 + 720 + rng.integers(-30, 31, n)) * 60_000_000
+    table = pa.table(
+        {
+            "card": card,
+            "at": pa.array(time, TIMESTAMP),
+            "shop": pa.array([f"shop {c}-{k}" for c, k in zip(card, rng.integers(0, 3, n), strict=True)]),
+            "kind": pa.array(["food"] * n),
+        }
+    )
+    schema = EventSchema(
+        "cards", (Feature("kind", "categorical"),), entity="card", time="at", habitat="shop", entity_word="card"
+    )
+    odd = table.slice(n - 1).set_column(1, "at", pa.array(time[-1:] - 540 * 60_000_000, TIMESTAMP))
+    parts = [table.filter(pa.array((day >= a) & (day < b))) for a, b in ((0, 21), (21, 28), (28, 35))]
+    model = HabitModel.fit(parts[0], parts[1], schema)
+    judged = model.judge(pa.concat_tables([parts[2], odd]))
+    assert np.isfinite(judged.score).all()
+    assert int(np.argmax(judged.alone)) == len(judged.score) - 1
+    assert (judged.surprise["distance"] == 0).all()
