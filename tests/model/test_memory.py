@@ -22,7 +22,7 @@ from ustad.model.memory import AREA_KM, FLOOR, KERNELS_KM, Memory, Targets
 from ustad.schema import mobility_schema
 from ustad.scoring.memory_model import new_network
 from ustad.scoring.memory_terms import sample_memory, uncertainties
-from ustad.training.memory import Data, fit_memory, recall, span_masks, training_loss
+from ustad.training.memory import Data, ask, fit_memory, recall, span_masks, training_loss
 
 SCHEMA = mobility_schema("none", 16, True)
 SMALL = {
@@ -95,9 +95,9 @@ def answers(world, table):
 
 
 def test_neither_the_event_nor_its_neighbours_tell_their_own_place_or_time():
-    """Predicted distributions of an event do not change when it and the events beside it change."""
+    """What is expected of an event does not change when it and the events beside it change."""
     world = World()
-    arrays, questions, plain = answers(world, world.table)
+    arrays, _, questions = world.questions(world.table)
     chosen = int(np.flatnonzero(arrays.entity[questions.target] == 2)[6])
     event = int(questions.target[chosen])
     rows = arrays.row[event - 1 : event + 2]
@@ -107,9 +107,23 @@ def test_neither_the_event_nor_its_neighbours_tell_their_own_place_or_time():
     kind[rows] = "Shop"
     changed = world.table.set_column(world.table.column_names.index("lat"), "lat", pa.array(lat))
     changed = changed.set_column(changed.column_names.index("poi_category"), "poi_category", pa.array(kind.tolist()))
-    _, _, other = answers(world, changed)
-    assert other.expected_slot[chosen] == plain.expected_slot[chosen]
-    assert other.expected_start[chosen] == plain.expected_start[chosen]
+    first, second = (places_expected(world, table, chosen) for table in (world.table, changed))
+    torch.testing.assert_close(second, first)
+    lat[arrays.row[event - 2]] += 0.3  # what is not hidden does matter
+    moved = changed.set_column(changed.column_names.index("lat"), "lat", pa.array(lat))
+    assert not torch.allclose(places_expected(world, moved, chosen), first)
+
+
+@torch.no_grad()
+def places_expected(world, table, chosen):
+    """Log-chances of every own place and of somewhere new, for one question."""
+    _, data, questions = world.questions(table)
+    one = questions.take(np.array([chosen]))
+    start, stop, target = (torch.from_numpy(v) for v in (one.start, one.stop, one.target))
+    index = data.events.batch(start, stop, int(one.length[0])).index
+    events = world.network.embed(data.events.features[index[0]])[None]
+    row = torch.arange(index.shape[1])[None]
+    return ask(world.network, data, events, start, stop, target, row).places
 
 
 def test_with_the_window_past_later_events_change_nothing():
