@@ -290,6 +290,8 @@ PRESETS: dict[str, dict[str, Any]] = {
         "scoring.samples": 16,
         "scoring.neighbours": 50,
         "scoring.percentiles": "calibrated",
+        "scoring.method": "habits",
+        "scoring.spread": "max3",
     },
 }
 

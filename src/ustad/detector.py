@@ -10,7 +10,7 @@ import json
 import platform
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -33,6 +33,7 @@ from ustad.periods import as_data, query_period, split_entities, training_period
 from ustad.schema import EventSchema, mobility_schema
 from ustad.scores import Scores
 from ustad.scoring.alerts import AlertRule
+from ustad.scoring.default_score import DefaultModel, fit_default, load_default, save_default, score_default
 from ustad.scoring.model import ScoringModel, fit_reference
 from ustad.scoring.score import notes, score_events
 from ustad.tables import DataError, as_table
@@ -51,6 +52,13 @@ class Lessons:
     stopping: pa.Table
     calibration: pa.Table
 
+    @property
+    def validation(self) -> pa.Table:
+        """Both halves (which are the same table where there is but one entity)."""
+        if self.stopping is self.calibration:
+            return self.stopping
+        return pa.concat_tables([self.stopping, self.calibration])
+
 
 class Detector:
     """Finds unusual events and entities.
@@ -63,6 +71,7 @@ class Detector:
         self.config = Config.preset(config) if isinstance(config, str) else config
         self.device = choose_device(device)
         self.model: ScoringModel | None = None
+        self.habits: DefaultModel | None = None  # what each entity usually does, where the score asks for it
         self.trips = TripFeatures("none")
         self.facts: dict[str, Any] = {}
 
@@ -92,6 +101,8 @@ class Detector:
         result = fit(network, tensors, windows, validation, self.config, self.device, directory, resume)
         progress.say("building the reference and calibrating")
         self.model = self._calibrate(network, lessons)
+        if self.config.scoring.method == "habits":
+            self.habits = fit_default(lessons.train, lessons.validation, lessons.encoder, self.config, self.device)
         self.facts = self._facts(lessons, result)
         return self
 
@@ -146,7 +157,10 @@ class Detector:
         events, before, trips = self._scored_part(data, context, everything)
         prepared = self.trips.attach(events, trips)
         earlier = self.trips.attach(before, trips) if before is not None and before.num_rows else None
-        scored, agents = score_events(model, prepared, earlier, rule=rule, device=self.device)
+        reasons: Literal["flagged", "none"] = "none" if self.habits else "flagged"
+        scored, agents = score_events(model, prepared, earlier, rule=rule, device=self.device, reasons=reasons)
+        if self.habits is not None:
+            scored, agents = score_default(self.habits, events, before, rule, scored=scored)
         scored = scored.drop_columns([c for c in trip_features.COLUMNS if c in scored.column_names])
         return Scores(scored, agents, {**notes(scored), **self._run_facts(events)})
 
@@ -199,6 +213,8 @@ class Detector:
             )
             if model.history is not None:
                 model.history.save(place / "history.parquet")
+            if self.habits is not None:
+                save_default(self.habits, place)
             (place / "facts.json").write_text(json.dumps(self.facts, indent=2))
             (place / "card.md").write_text(card(self.facts, self.config))
 
@@ -217,6 +233,8 @@ class Detector:
         detector.model = ScoringModel.from_tensors(network, encoder, detector.config, tensors, history)
         learned = load_file(path / "trips.safetensors") if "trips.safetensors" in files else {}
         detector.trips = TripFeatures.from_tensors(detector.config.model.trips, learned)
+        if detector.config.scoring.method == "habits":
+            detector.habits = load_default(path, encoder, detector.config, detector.device)
         detector.facts = json.loads((path / "facts.json").read_text())
         return detector
 
@@ -233,7 +251,7 @@ class Detector:
         return {
             "events": train.num_rows,
             "entities": len(pc.unique(train[schema.entity])),
-            "validation_events": lessons.stopping.num_rows + lessons.calibration.num_rows,
+            "validation_events": lessons.validation.num_rows,
             "first_day": str(np.datetime64(int(days.min()), "D")),
             "last_day": str(np.datetime64(int(days.max()), "D")),
             "timezones": zones,
