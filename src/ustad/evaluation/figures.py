@@ -205,7 +205,7 @@ def _boxes(plt: Any, lines: list[Line]) -> Any:
             if q
         ]
         axis.bxp(stats, showfliers=False, medianprops={"color": COLOURS[1]})
-        axis.tick_params(axis="x", rotation=30)
+        plt.setp(axis.get_xticklabels(), rotation=30, ha="right")
         axis.set_title(title)
     return figure
 
@@ -306,6 +306,7 @@ def draw_case(plt: Any, case: dict[str, Any]) -> Any:
         axis.set_xticks(range(0, 25, 6), [f"{h:02d}:00" for h in range(0, 25, 6)])
         axis.set_title("before the test weeks" if part == "train" else "test weeks")
         axis.set_ylabel("day")
+        axis.set_yticks(range(span[0], span[-1] + 1, 7))
     for day, low, high, _ in case["event"]:
         axes[1].barh(day, (high - low) / 60, left=low / 60, height=1.1, fill=False, edgecolor="black", linewidth=2)
     handles = [plt.Rectangle((0, 0), 1, 1, color=colour[w]) for w in common]

@@ -24,8 +24,8 @@ OTHER_DATA = (
 )
 SMALL = (
     "**This is a small run**: few agents, more of them anomalous than in the paper, small networks, few seeds. It "
-    "shows that every experiment works and how its figures look; its verdicts are about this run and say little about the "
-    "paper."
+    "shows that every experiment works and how its figures look; its verdicts are about this run and say little "
+    "about the paper."
 )
 INTRODUCTIONS = {
     "prediction": "One event at a time is masked in the test weeks and predicted from its window.",

@@ -62,7 +62,7 @@ class Budget:
 BUDGETS = {
     "full": Budget("full"),
     "small": Budget(
-        "small", 10, 32, 2, samples=10, neighbours=50, batch_size=64, learning_rate=2e-3, injected_share=0.06
+        "small", 6, 32, 2, samples=10, neighbours=50, batch_size=32, learning_rate=2e-3, injected_share=0.1
     ),
     "tiny": Budget("tiny", epochs=1, width=16, blocks=1, samples=3, neighbours=10, injected_share=0.3),
 }
