@@ -17,7 +17,7 @@ import pytest
 pytest.importorskip("fastapi", reason="the service's libraries are not installed: pip install 'ustad[service]'")
 
 from fastapi.testclient import TestClient
-from service_example import TINY, PlainScorer, Server, a_stay, free_port, tiny_stays
+from service_example import TINY, PlainScorer, Server, a_stay, client_of, free_port, tiny_stays
 
 from ustad.service.app import create_app
 from ustad.service.settings import Settings
@@ -45,7 +45,7 @@ def open_client(store_url: str) -> Iterator[Callable[..., TestClient]]:
 
     def make(scorer: Any = None, key: str | None = None, **settings: Any) -> TestClient:
         app = create_app(Settings(**{"store": store_url, **settings}), scorer or PlainScorer())
-        client = TestClient(app, raise_server_exceptions=False)
+        client = client_of(app)
         client.__enter__()
         if key:
             client.headers["Authorization"] = f"Bearer {key}"

@@ -15,6 +15,7 @@ from typing import Any
 import httpx
 import numpy as np
 import pyarrow as pa
+from fastapi.testclient import TestClient
 
 from ustad.config import ExtractionConfig
 from ustad.schema import EventSchema, mobility_schema
@@ -164,6 +165,11 @@ class Server:
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
+
+
+def client_of(app: Any) -> TestClient:
+    """A client in the same process, under a name of this machine."""
+    return TestClient(app, base_url="http://localhost", raise_server_exceptions=False)
 
 
 def is_ready(url: str) -> bool:

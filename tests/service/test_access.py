@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from service_example import PlainScorer
+from service_example import PlainScorer, client_of
 from sqlalchemy import select
 
 from ustad.config import ConfigError
@@ -38,7 +38,7 @@ def routes(client: TestClient) -> list[tuple[str, str]]:
 @pytest.fixture(scope="module")
 def shared() -> Iterator[TestClient]:
     """One application for tests that leave nothing behind."""
-    with TestClient(create_app(Settings(store="sqlite://"), PlainScorer()), raise_server_exceptions=False) as client:
+    with client_of(create_app(Settings(store="sqlite://"), PlainScorer())) as client:
         yield client
 
 
@@ -119,7 +119,7 @@ def test_removing_the_last_key_does_not_open_a_service_beyond_loopback(store_url
     monkeypatch.setattr("ustad.service.keys.REFRESH_S", 0.0)
     store = Store(store_url)
     create_key(store, "k", ["read"])
-    client = TestClient(create_app(Settings(store=store_url, host="0.0.0.0")))
+    client = client_of(create_app(Settings(store=store_url, host="0.0.0.0")))
     remove_key(store, "k")
     assert client.get("/v1/alerts").status_code == 401
 

@@ -10,8 +10,7 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from fastapi.testclient import TestClient
-from service_example import ForkedServer, as_events, tiny_stays
+from service_example import ForkedServer, as_events, client_of, tiny_stays
 from sqlalchemy import func, select
 
 from ustad.service import records as r
@@ -92,6 +91,6 @@ def check_store(url: str, acknowledged: dict[str, float]) -> None:
 def scores_of(model: str, store: str, events: list[dict[str, Any]]) -> dict[str, float]:
     """What a service on this store answers to these events."""
     app = create_app(Settings(model=Path(model), store=store, device="cpu"))
-    with TestClient(app) as client:
+    with client_of(app) as client:
         answer = client.post("/v1/events", json={"events": events})
         return {e["id"]: e["score"] for e in answer.json()["events"]}

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from fastapi.testclient import TestClient
-from service_example import PlainScorer, a_stay
+from service_example import PlainScorer, a_stay, client_of
 
 from ustad.service.app import create_app
 from ustad.service.settings import Settings
@@ -26,7 +26,7 @@ def filled() -> Iterator[tuple[TestClient, list[dict[str, Any]]]]:
         a_stay(f"agent_{i}", hour=12 * j, hours=float(g.integers(1, 10)), poi_category=["work", "shop"][j % 2])
         for i in range(AGENTS) for j in range(PER_AGENT)
     ]  # fmt: skip
-    with TestClient(create_app(Settings(store="sqlite://"), PlainScorer())) as client:
+    with client_of(create_app(Settings(store="sqlite://"), PlainScorer())) as client:
         events = client.post("/v1/events", json={"events": stays}).json()["events"]
         yield client, events
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from fastapi.testclient import TestClient
-from service_example import as_events, tiny_stays
+from service_example import as_events, client_of, tiny_stays
 
 from ustad.cli.serve import settings_for
 from ustad.config import ExtractionConfig
@@ -28,7 +28,7 @@ from ustad.tables import DataError
 @pytest.fixture
 def served(tiny_run: Path, tmp_path: Path) -> Iterator[TestClient]:
     settings = Settings(model=tiny_run / "model", store=f"sqlite:///{tmp_path / 'x.db'}", device="cpu")
-    with TestClient(create_app(settings)) as client:
+    with client_of(create_app(settings)) as client:
         yield client
 
 
@@ -85,7 +85,7 @@ def test_a_finished_run_is_shown_as_it_was_scored(tiny_run: Path, tmp_path: Path
     assert scores.events is not None
     assert scores.agents is not None
     settings = settings_for(place, None, device="cpu")
-    with TestClient(create_app(settings)) as client:
+    with client_of(create_app(settings)) as client:
         totals = client.get("/v1/summary").json()
         assert totals["events"] == scores.events.num_rows
         assert totals["alerts"] == sum(scores.events["alert"].to_pylist())
@@ -99,7 +99,7 @@ def test_a_finished_run_is_shown_as_it_was_scored(tiny_run: Path, tmp_path: Path
         case = client.get(f"/v1/events/{top['id']}").json()
         assert {"start", "stay", "place", "kind of place"} <= {f["label"] for f in case["features"]}
         client.put(f"/v1/alerts/{top['id']}/verdict", json={"verdict": "confirmed"})
-    with TestClient(create_app(settings)) as client:
+    with client_of(create_app(settings)) as client:
         assert client.get("/v1/summary").json()["events"] == totals["events"], "a second start imports nothing again"
         assert client.get("/v1/alerts").json()["alerts"][0]["verdict"]["verdict"] == "confirmed"
 
@@ -113,7 +113,7 @@ def test_an_import_that_was_cut_off_goes_on(tiny_run: Path, tmp_path: Path, monk
         patched.setattr(runs, "_add_context", lambda *a: (_ for _ in ()).throw(KeyboardInterrupt()))
         with pytest.raises(KeyboardInterrupt):
             create_app(settings)
-    with TestClient(create_app(settings)) as client:
+    with client_of(create_app(settings)) as client:
         scores = Scores.load(tiny_run / "scores")
         assert scores.events is not None
         assert client.get("/v1/summary").json()["events"] == scores.events.num_rows

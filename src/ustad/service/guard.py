@@ -23,7 +23,7 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
-LOCAL_NAMES = {"localhost", "127.0.0.1", "[::1]", "testserver"}
+LOCAL_NAMES = {"localhost", "127.0.0.1", "[::1]"}
 OPEN_PATHS = {"/healthz", "/readyz", "/login"}
 METHODS = {"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE"}
 

@@ -2,7 +2,7 @@
 import { s } from "./dom.js";
 import * as say from "./words.js";
 
-const ROW = 15, BAR = 11, LABEL = 76, EDGE = 8, MOST_DAYS = 200;
+const ROW = 15, BAR = 11, LABEL = 82, EDGE = 8, MOST_DAYS = 200;
 
 export function timeline(parts, chosen, day, width, open) {
   const x = (minute) => LABEL + minute / 1440 * (width - LABEL - EDGE);
