@@ -160,6 +160,18 @@ def test_an_unknown_experiment_is_refused_with_the_known_ones():
         plan(["detections"], [TOWN], 1, TINY)
 
 
+def test_cells_can_be_chosen_by_method():
+    cells = plan(["detection"], [TOWN], 2, TINY, ["visit-rate", "transformer"])
+    assert [(c.options["method"], c.options["window"]) for c in cells[:3]] == [
+        ("visit-rate", "day"),
+        ("transformer", "day"),
+        ("transformer", "past"),
+    ]
+    assert len(cells) == 6
+    with pytest.raises(ConfigError, match="no experiment has the method 'ustad'"):
+        plan(["detection"], [TOWN], 1, TINY, ["ustad"])
+
+
 def test_sources_are_presets_with_sizes_or_paths(tmp_path):
     assert parse_source("numosim-la:2000", None, 11, None, None).agents == 2000
     assert parse_source("simla", 50, 11, None, 0.1) == Source("simla", None, 50, 11, None, 0.1)

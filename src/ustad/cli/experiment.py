@@ -25,6 +25,9 @@ def experiment(
     ] = None,
     results: Annotated[Path, typer.Option("--out", "-o", help="Where the result files go.")] = Path("results/run"),
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds, from 7 on.")] = 5,
+    methods: Annotated[
+        str | None, typer.Option(help="Only cells of these methods, with commas between: ustad-plain,transformer.")
+    ] = None,
     size: Annotated[str, typer.Option(help="full (every method's own settings), small or tiny networks.")] = "full",
     agents: Annotated[int | None, typer.Option(help="Agents to simulate; else as many as the preset says.")] = None,
     days: Annotated[int | None, typer.Option(help="Days to simulate; else as many as the preset says.")] = None,
@@ -60,7 +63,8 @@ def experiment(
                 sources.append(source)
         if not sources:
             raise DataError("no data is left to run on")
-        count = run(plan(names, sources, seeds, BUDGETS[size]), results, work, device, workers)
+        cells = plan(names, sources, seeds, BUDGETS[size], methods.split(",") if methods else None)
+        count = run(cells, results, work, device, workers)
         out.print(f"{count} cells run; results are in {results}")
     if not cells_only:
         written = publish(results, page or results / "results.md", figures or results / "figures")

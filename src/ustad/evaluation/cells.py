@@ -30,6 +30,7 @@ Options = dict[str, Any]
 NUMERIC = ("x", "y", "start", "duration")
 VARIANTS = ("ustad-plain", "ustad-au", "ustad-eu", "ustad-none")
 INJECTION_SCORES: tuple[Ablation, ...] = ("loss", "eu", "knn", "loss_knn")
+DEFAULT = "ustad-default"  # our best, no part of the paper
 REJECTED = 0.05
 SHARES = np.linspace(0.05, 1.0, 20)
 
@@ -67,6 +68,8 @@ def _values(column: pa.ChunkedArray) -> np.ndarray:
 # ---------------------------------------------------------------------------------------------- detection
 def detection(shop: Workshop, method: str, window: Window = "day", **_: Any) -> Options:
     """AUROC and average precision of events and agents, recurring and non-recurring anomalies also apart."""
+    if method == DEFAULT:
+        return figures(shop, shop.preset_scores("default"))
     if method.startswith("ustad") or method == "dual-tr":
         found = shop.measured(method, window)
         scores = scored(shop, found, combine(found.parts, "loss_knn"))
@@ -170,7 +173,8 @@ def training_size(shop: Workshop, weeks: int, **_: Any) -> Options:
 def injections(shop: Workshop, kind: str, **_: Any) -> Options:
     """One kind of injection (or all six): AUROC and AP of each score, and boxes of loss and distance by kind."""
     base = shop.measured(USTAD)
-    ordinary = [a for a in pc.unique(shop.test["agent_id"]).to_pylist() if a not in set(shop.labelled)]
+    labelled = set(shop.labelled)
+    ordinary = [a for a in pc.unique(shop.test["agent_id"]).to_pylist() if a not in labelled]
     clean = replace(shop.data.only(ordinary), labels=None, agent_labels=None)
     changed = inject(clean, kind, shop.budget.injected_share, shop.seed)
     labels = changed.labels

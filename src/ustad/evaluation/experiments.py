@@ -38,7 +38,7 @@ FIRST_SEED = 7
 PREDICTORS = ("mlp", "lstm", "transformer", "lightpath", "dual-tr", USTAD)
 DETECTORS = (
     "random", "visit-rate", "visit-rate-causal", "ctle", "ibat", "gm-vsae", "atrom", "sensitive-hue", "nov-online",
-    "transformer", "dual-tr", USTAD,
+    "transformer", "dual-tr", USTAD, compute.DEFAULT,
 )  # fmt: skip
 #: Detectors that are also asked with nothing later than the event in their window.
 BOTH_WINDOWS = ("transformer", USTAD)
@@ -102,9 +102,14 @@ class Cell:
         return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def plan(names: Iterable[str], sources: Iterable[Source], seeds: int, budget: Budget) -> list[Cell]:
-    """All cells of the experiments, seed by seed, so that a first seed is complete before a second begins."""
-    sources, names = list(sources), list(names)
+def plan(
+    names: Iterable[str], sources: Iterable[Source], seeds: int, budget: Budget, methods: Iterable[str] | None = None
+) -> list[Cell]:
+    """All cells of the experiments (of these methods only), a first seed complete before a second begins."""
+    sources, names, wanted = list(sources), list(names), None if methods is None else set(methods)
+    known = {o["method"] for e in EXPERIMENTS.values() for o in e.options if "method" in o}
+    if wanted is not None and wanted - known:
+        raise ConfigError(f"no experiment has the method '{min(wanted - known)}' (known: {', '.join(sorted(known))})")
     for name in names:
         if name not in EXPERIMENTS:
             raise ConfigError(f"unknown experiment '{name}' (known: {', '.join(EXPERIMENTS)}, all)")
@@ -114,6 +119,7 @@ def plan(names: Iterable[str], sources: Iterable[Source], seeds: int, budget: Bu
         for source in sources
         for name in names
         for options in EXPERIMENTS[name].options
+        if wanted is None or options.get("method") in wanted
     ]
 
 

@@ -35,6 +35,7 @@ def _plots() -> Any:
     plt.rcParams.update(
         {
             "svg.hashsalt": "ustad",
+            "svg.fonttype": "none",  # text stays text: smaller files that can be searched
             "font.size": 9,
             "axes.spines.top": False,
             "axes.spines.right": False,

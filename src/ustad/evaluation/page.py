@@ -27,6 +27,16 @@ SMALL = (
     "shows that every experiment works and how its figures look; its verdicts are about this run and say little "
     "about the paper."
 )
+HOW_TO_RUN = """## How to run it again
+Finished cells are not run again; `--figures-only` makes tables, figures and page from the files alone.
+
+```
+make experiments-small                                                    two CPU cores, minutes
+ustad experiment all --agents 2000 --seeds 5 --device cuda --out results/full
+ustad experiment detection --data numosim-la:20000 --seeds 3 --methods ustad-plain,transformer,visit-rate \\
+    --device cuda --out results/full
+ustad experiment all --figures-only --out results/full --page docs/results.md --figures docs/figures/results
+```"""
 INTRODUCTIONS = {
     "prediction": "One event at a time is masked in the test weeks and predicted from its window.",
     "detection": (
@@ -77,6 +87,7 @@ def page_text(results: Results, place: str, figures: str) -> str:
         if results[name]:
             parts += [f"## {name}: {experiment.about}", INTRODUCTIONS[name]]
             parts += _section(tables.get(name, []), drawn.get(name, []), figures)
+    parts.append(HOW_TO_RUN)
     return "\n\n".join(part for part in parts if part) + "\n"
 
 

@@ -24,6 +24,7 @@ NAMES = {
     "sensitive-hue": "SensitiveHUE", "nov-online": "Nov-Online", "visit-rate": "visit rate",
     "visit-rate-causal": "visit rate, causal", "ustad-au": "USTAD-AU", "ustad-eu": "USTAD-EU",
     "ustad-none": "USTAD-none", "rejection": "USTAD with rejection",
+    "ustad-default": "preset `default` (ours)",
 }  # fmt: skip
 SCORES = {
     "pe": "PE", "loss": "loss", "pe_au_eu": "PE + AU + EU", "loss_knn": "loss & kNN", "knn": "kNN", "eu": "EU",

@@ -20,10 +20,11 @@ from ustad.baselines import find, make
 from ustad.baselines.base import Baseline
 from ustad.baselines.deep import MaskedPredictor, ask, in_rows, loop_config
 from ustad.baselines.storage import load, save
-from ustad.config import SplitConfig
+from ustad.config import Config, SplitConfig
 from ustad.dataset import Dataset
 from ustad.detector import Detector
 from ustad.evaluation.sources import Source, open_source
+from ustad.scores import Scores
 from ustad.scoring.calibration import Parts
 from ustad.scoring.columns import Columns, term_columns
 from ustad.scoring.model import measure
@@ -31,6 +32,16 @@ from ustad.scoring.model import measure
 #: The paper's two names for the same network: trained once.
 SAME = {"ustad-none": "dual-tr"}
 USTAD = "ustad-plain"
+#: What a budget changes in a preset of the detector.
+_SETTINGS = {
+    "epochs": "training.epochs",
+    "width": "model.width",
+    "blocks": "model.event_blocks",
+    "samples": "scoring.samples",
+    "neighbours": "scoring.neighbours",
+    "batch_size": "training.batch_size",
+    "learning_rate": "training.learning_rate",
+}
 Window = Literal["day", "past"]
 
 
@@ -150,6 +161,17 @@ class Workshop:
         detector.fit(self.last_weeks(weeks) if weeks else self.train, self.validation)
         save(detector, place)
         return detector
+
+    def preset_scores(self, preset: str) -> Scores:
+        """Scores of the test weeks by the detector itself under a preset, with this budget's network and epochs."""
+        changes = {name: getattr(self.budget, key) for key, name in _SETTINGS.items()}
+        config = Config.preset(preset).replace({k: v for k, v in changes.items() if v is not None})
+        place = self.work / "models" / self.source.key / f"preset-{preset}-{self.seed}-{self.budget.key}"
+        if place.exists():
+            return Detector.load(place, self.device).score(self.data)
+        detector = Detector(config.replace({"seed": self.seed}), self.device).fit(self.data)
+        detector.save(place)
+        return detector.score(self.data)
 
     def measured(self, method: str = USTAD, window: Window = "day", weeks: int | None = None) -> Measured:
         """What one of the USTAD variants measures on the test weeks (the first two, where `weeks` is given)."""
