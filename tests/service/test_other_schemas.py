@@ -1,0 +1,49 @@
+"""Events that are not stays: the body, the rows and the way back to a table follow from the schema."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+
+from ustad.schema import EventSchema, Feature
+from ustad.service.messages import events_model
+from ustad.service.routes_ingest import _row
+from ustad.service.translate import Layout, event_table, store_rows
+
+CARDS = EventSchema(
+    name="cards",
+    features=(
+        Feature("amount", "numeric", unit="EUR"),
+        Feature("merchant", "categorical"),
+        Feature("hour", "cyclic", ("@minute_of_day",), period=1440.0, display="clock"),
+        Feature("shape", "vector", size=2),
+    ),
+    entity="card",
+    time="paid_at",
+    timezone="Europe/Paris",
+)
+
+
+def test_the_body_follows_the_schema_and_refuses_what_is_not_in_it() -> None:
+    model = events_model(CARDS)
+    payment = {"card": "c1", "paid_at": "2024-03-01T23:30:00Z", "amount": 12.5, "merchant": "food", "shape": [1, 2]}
+    assert len(model(events=[payment]).events) == 1
+    for change in ({"amount": "much"}, {"lat": 60.0}, {"merchant": 7}, {"card": None}):
+        with pytest.raises(ValidationError):
+            model(events=[{**payment, **change}])
+
+
+def test_an_event_comes_back_from_the_store_as_the_model_reads_it() -> None:
+    layout = Layout.of(CARDS)
+    body = events_model(CARDS)(
+        events=[{"card": 7, "paid_at": "2024-03-01T23:30:00Z", "amount": 12.5, "merchant": "food", "shape": [1, 2]}]
+    )
+    table = event_table([_row(body.events[0].model_dump(), layout)], layout)
+    assert table.to_pylist()[0]["amount"] == 12.5
+    rows, details = store_rows(table, layout)
+    assert rows[0]["category"] == "food"
+    assert rows[0]["day"] == 19784, "2 March in Paris"
+    import json
+
+    again = event_table([{**rows[0], "given": json.loads(details[rows[0]["key"]])["given"]}], layout)
+    assert again.equals(table)
