@@ -29,7 +29,7 @@ from ustad.events.encoder import Encoder
 from ustad.events.history import History
 from ustad.events.windows import EventTensors, Queries, Windows, make_windows
 from ustad.model.network import DualTransformer
-from ustad.periods import as_data, query_period, split_entities, training_periods
+from ustad.periods import as_data, beyond_habits, query_period, split_entities, training_periods
 from ustad.schema import EventSchema, mobility_schema
 from ustad.scores import Scores
 from ustad.scoring.alerts import AlertRule
@@ -121,6 +121,10 @@ class Detector:
         if schema.name == "mobility":
             model = self.config.model
             schema = mobility_schema(model.trips, model.trip_size, model.log_duration)
+        beyond = beyond_habits(schema)
+        if self.config.scoring.method == "habits" and beyond:
+            progress.say(f"habits do not look at {', '.join(beyond)}: scored by losses and neighbours instead")
+            self.config = self.config.replace({"scoring.method": "paper"})
         encoder = start._fitted().encoder if start else Encoder.fit(train, schema)
         return Lessons(encoder, train, *split_entities(validation, schema.entity))
 

@@ -27,6 +27,8 @@ from ustad.scoring.passes import Passes
 from ustad.scoring.terms import Layout, reduce_term
 
 Precision = Literal["auto", "fp32", "half"]
+#: Numbers of one field that are decoded at once (samples × events × classes).
+DECODED = 1 << 25
 SCALARS = ("expected", "error", "loss", "au", "eu")
 
 
@@ -319,7 +321,26 @@ def store(
     target: Tensor,
     seed: int,
 ) -> None:
-    """Decode hidden [T, B, D], reduce every term and put the results where their queries stand."""
+    """Decode hidden [T, B, D], reduce every term and put the results where their queries stand.
+
+    Many classes are decoded for a few events at a time, so that memory does not grow with them.
+    """
+    step = max(1, DECODED // (len(hidden) * max(f.size for f in network.fields)))
+    for first in range(0, len(chosen), step):
+        part = slice(first, first + step)
+        _store(out, chosen[part], layout, network, tensors, hidden[:, part], target[part], seed)
+
+
+def _store(
+    out: Samples,
+    chosen: np.ndarray,
+    layout: Layout,
+    network: DualTransformer,
+    tensors: EventTensors,
+    hidden: Tensor,
+    target: Tensor,
+    seed: int,
+) -> None:
     predictions = network.decode(hidden)
     truth: Features = tensors.features[target]
     reduced = [reduce_term(t, layout, predictions, truth, tensors.key[target], seed) for t in layout.terms]

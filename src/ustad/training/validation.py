@@ -19,6 +19,8 @@ from ustad.model.network import DualTransformer
 
 #: A tenth of a small data set says too little: at least this many questions are asked where there are so many.
 FEWEST_QUERIES = 2_000
+#: Numbers of noise on the logits of one field that are drawn at once (samples × questions × classes).
+DRAWN = 1 << 25
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,7 @@ def validate(network: DualTransformer, tensors: EventTensors, queries: Queries, 
     counts = torch.zeros(len(names), dtype=torch.float64, device=tensors.device)
     order = np.argsort(queries.length, kind="stable")
     size = 8192 if tensors.device.type == "cuda" else 1024
+    size = min(size, max(1, DRAWN // (config.training.noise_samples * max(f.size for f in network.fields))))
     for i, first in enumerate(range(0, len(order), size)):
         part = queries.take(order[first : first + size])
         losses, missing = _losses(network, tensors, part, embeddings, row, config, i)
