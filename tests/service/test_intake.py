@@ -123,14 +123,14 @@ def test_a_failing_commit_leaves_nothing_and_the_event_can_be_sent_again(
 
 
 def test_requests_that_wait_are_scored_together(open_client: Any, scorer: Any, stay: Stay) -> None:
-    held = threading.Event()
-    scorer.fail = lambda events: held.wait(5) if not scorer.batches else None
+    held, begun = threading.Event(), threading.Event()
+    scorer.fail = lambda events: (begun.set(), held.wait(20)) if not scorer.batches else None
     client = open_client(scorer)
     with ThreadPoolExecutor(9) as pool:
         first = pool.submit(post, client, stay("first"))
-        time.sleep(0.3)
+        begun.wait(10)
         others = [pool.submit(post, client, stay(f"a{i}")) for i in range(8)]
-        time.sleep(0.3)
+        wait_for_depth(client, 8)
         held.set()
         answers = [f.result() for f in (first, *others)]
     assert all(a.json()["accepted"] == 1 for a in answers)
@@ -138,14 +138,14 @@ def test_requests_that_wait_are_scored_together(open_client: Any, scorer: Any, s
 
 
 def test_a_full_queue_answers_429_with_retry_after(open_client: Any, scorer: Any, stay: Stay) -> None:
-    held = threading.Event()
-    scorer.fail = lambda events: held.wait(5)
+    held, begun = threading.Event(), threading.Event()
+    scorer.fail = lambda events: (begun.set(), held.wait(20))
     client = open_client(scorer, max_queue=3)
     with ThreadPoolExecutor(3) as pool:
         waiting = [pool.submit(post, client, stay("x"))]
-        time.sleep(0.3)
+        begun.wait(10)
         waiting.append(pool.submit(post, client, *[stay("y", hour=i * 2) for i in range(3)]))
-        time.sleep(0.3)
+        wait_for_depth(client, 3)
         refused = post(client, stay("z"))
         held.set()
         assert [f.result().status_code for f in waiting] == [200, 200]
@@ -166,6 +166,13 @@ def test_the_intake_lives_on_after_an_unexpected_failure() -> None:
             intake.submit(Job(rows=[{"agent": "a"}])).result(5)
     assert intake.call(lambda: 7).result(5) == 7
     intake.stop()
+
+
+def wait_for_depth(client: TestClient, depth: int) -> None:
+    """Until so many events wait to be scored."""
+    until = time.monotonic() + 20
+    while client.app.state.service.intake.depth < depth and time.monotonic() < until:
+        time.sleep(0.01)
 
 
 def row_of(stay: dict[str, Any]) -> dict[str, Any]:
