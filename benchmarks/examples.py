@@ -1,0 +1,65 @@
+"""USTAD beside simpler methods on the three examples: runs them, prints a table, writes results/examples.json.
+
+`python benchmarks/examples.py [--from DIR]`: with `--from`, runs that were made before are read instead.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import ustad
+
+HERE = Path(__file__).parent
+NAMES = ("cards", "shop", "app_usage")
+
+
+def cpu() -> str:
+    """The processor's name."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
+    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.processor())
+
+
+def figures(name: str, runs: Path, fresh: bool) -> dict[str, Any]:
+    """What one example found: the mean and deviation of AUROC and AP by method."""
+    if fresh:
+        script = HERE.parent / "examples" / f"{name}.py"
+        subprocess.run([sys.executable, str(script), "--out", str(runs / name)], check=True)
+    content = json.loads((runs / name / "figures.json").read_text())
+    return {
+        method: {
+            "auroc": [round(float(f(both["auroc"])), 3) for f in (np.mean, np.std)],
+            "ap": [round(float(f(both["ap"])), 3) for f in (np.mean, np.std)],
+            "seeds": content["seeds"],
+        }
+        for method, both in content["results"].items()
+    }
+
+
+def main() -> None:
+    """Run or read, print, write."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--from", dest="runs", type=Path, help="where the examples' runs are")
+    options = parser.parse_args()
+    found = {n: figures(n, options.runs or Path("runs/examples"), options.runs is None) for n in NAMES}
+    for name, methods in found.items():
+        for method, both in methods.items():
+            print(f"{name:10} {method:12} AUROC {both['auroc'][0]:.3f} ± {both['auroc'][1]:.3f}", end="  ")
+            print(f"AP {both['ap'][0]:.3f} ± {both['ap'][1]:.3f}")
+    hardware = {"cpu": cpu(), "cores": os.cpu_count()}
+    versions = {"ustad": ustad.__version__, "torch": torch.__version__, "python": platform.python_version()}
+    content = {"examples": found, "hardware": hardware, "versions": versions}
+    (HERE / "results" / "examples.json").write_text(json.dumps(content, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
