@@ -213,7 +213,7 @@ def ahead_of_deep(results: Results) -> Effects:
     for data in sets(lines):
         for level in LEVELS:
             margin = _margin(lines, data, level)
-            if margin is not None:
+            if margin is not None and margin[1] > 0:  # one seed has no spread to be ahead by
                 yield margin[0] - margin[1]
 
 
@@ -328,8 +328,9 @@ def standing(results: Results) -> list[str]:
             rate = detection_values(lines, data, "visit-rate", level, "auroc")
             trivial = f"; visit rate has {plain(float(np.mean(rate)))}" if rate else ""
             ours = plain(best[1] + margin[0])
+            spread = f"spread {plain(margin[1])}" if margin[1] else "one seed, so no spread is known"
             told.append(
                 f"{data}, {level}: USTAD ({ours}) is {word} the best deep baseline, {NAMES[best[0]]} "
-                f"({plain(best[1])}); spread {plain(margin[1])}{trivial}."
+                f"({plain(best[1])}); {spread}{trivial}."
             )
     return told
