@@ -127,11 +127,36 @@ def read_table(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
         if path.suffix in {".parquet", ".pq"}:
             return pq.read_table(path, columns=columns)
         if path.name.endswith((".csv", ".csv.gz")):
-            table = pa_csv.read_csv(path)
+            table = _read_csv(path)
             return table.select(columns) if columns is not None else table
     except (pa.ArrowInvalid, pa.ArrowKeyError, OSError) as error:
         raise DataError(f"{path}: cannot be read ({_first_line(error)})") from error
     raise DataError(f"{path}: unknown kind of file; expected .parquet, .csv or a directory of .parquet")
+
+
+def _read_csv(path: Path) -> pa.Table:
+    """CSV whose identifiers (columns by the name of `…id`, `agent`, `user`) are not read as numbers."""
+    with pa_csv.open_csv(path, read_options=pa_csv.ReadOptions(block_size=1 << 16)) as probe:
+        ids = [n for n in probe.schema.names if n.lower().endswith("id") or n.lower() in ("agent", "user")]
+    kinds = pa_csv.ConvertOptions(column_types=dict.fromkeys(ids, pa.string()))
+    table = pa_csv.read_csv(path, convert_options=kinds)
+    for name in ids:
+        table = table.set_column(table.column_names.index(name), name, plain_identifiers(table[name]))
+    return table
+
+
+def plain_identifiers(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Identifiers from text: integers where every one is written as integers are (7, not 007), else the text."""
+    text = pc.utf8_trim_whitespace(column)
+    text = pc.if_else(pc.equal(text, ""), pa.scalar(None, text.type), text)
+    whole = pc.match_substring_regex(text, r"^(0|-?[1-9]\d{0,18})$")
+    missing = pc.is_in(text, pa.array(["NA", "N/A", "NaN", "nan", "null", "NULL"]))
+    if not pc.any(whole).as_py() or not pc.all(pc.or_(whole, missing)).as_py():
+        return text
+    try:
+        return pc.if_else(whole, text, pa.scalar(None, text.type)).cast(pa.int64())
+    except pa.ArrowInvalid:  # more than 64 bits hold
+        return text
 
 
 def write_table(table: pa.Table, path: Path) -> None:
@@ -167,30 +192,38 @@ class Complaints:
     on_error: OnError = "fail"
     found: list[str] = field(default_factory=list)
     dropped: int = 0
+    rows: np.ndarray | None = None  # where the rows that are left were before any was dropped
 
     def check(self, table: pa.Table, bad: np.ndarray, column: str, what: str) -> pa.Table:
         """Fail on, or drop, the rows where `bad` is true."""
         count = int(np.count_nonzero(bad))
         if not count:
             return table
-        rows = ", ".join(str(i) for i in np.flatnonzero(bad)[:3])
+        numbers = self.rows if self.rows is not None and len(self.rows) == len(bad) else np.arange(len(bad))
+        rows = ", ".join(str(i) for i in numbers[bad][:3])
         message = f"{self.where}: column '{column}': {count:,} of {len(bad):,} rows {what} (first rows: {rows})"
         if self.on_error == "fail":
             raise DataError(f"{message}; fix them or drop them with --on-error skip")
         self.found.append(message)
         self.dropped += count
+        self.rows = numbers[~bad]
         return table.filter(pa.array(~bad))
 
 
 def validate(
-    table: pa.Table, contract: Contract, where: str | None = None, on_error: OnError = "fail"
+    table: pa.Table,
+    contract: Contract,
+    where: str | None = None,
+    on_error: OnError = "fail",
+    complaints: Complaints | None = None,
 ) -> tuple[pa.Table, Complaints]:
     """The table with the contract's columns and types, and the complaints about rows that were dropped.
 
+    `complaints` are those of earlier checks of the same table, which go on.
     Columns outside the contract are kept as they are, after the contract's own.
     """
     where = where or contract.name
-    complaints = Complaints(where, on_error)
+    complaints = complaints or Complaints(where, on_error)
     missing = [name for name in contract.required if name not in table.column_names]
     if missing:
         raise DataError(
