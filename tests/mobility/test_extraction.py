@@ -137,12 +137,35 @@ def test_a_data_directory_gives_its_fixes_pois_zone_and_split(table, tmp_path):
     assert data.pois.num_rows == 1
 
 
-def test_identifiers_of_two_kinds_are_refused(tmp_path):
-    table = walks(agents=1, hours=1)
-    pq.write_table(table, tmp_path / "a.parquet")
-    pa_csv.write_csv(table.set_column(0, "agent_id", pa.array(["x"] * table.num_rows)), tmp_path / "b.csv")
-    with pytest.raises(DataError, match="use one of them"):
-        extract([tmp_path / "a.parquet", tmp_path / "b.csv"], tmp_path / "out", timezone="UTC")
+def agents_of(directory) -> list:
+    return pq.read_table(directory / "quality.parquet")["agent_id"].to_pylist()
+
+
+def written(path, agent: str, table: pa.Table) -> None:
+    pa_csv.write_csv(table.set_column(0, "user", pa.array([agent] * table.num_rows)), path)
+
+
+def test_agents_that_differ_by_leading_zeros_stay_apart(tmp_path):
+    table = walks(agents=1, hours=3)
+    for agent in ("007", "7"):
+        written(tmp_path / f"{agent}.csv", agent, table)
+    summary = extract(tmp_path, tmp_path / "out", timezone="UTC")
+    assert summary.agents == 2
+    assert agents_of(tmp_path / "out") == ["007", "7"]
+
+
+def test_integers_in_one_file_and_text_in_another_are_all_text(tmp_path):
+    table = walks(agents=1, hours=3)
+    written(tmp_path / "m1.csv", "12", table)
+    extract(tmp_path / "m1.csv", tmp_path / "alone", timezone="UTC")
+    assert agents_of(tmp_path / "alone") == [12]
+    written(tmp_path / "m2.csv", "ab", table)
+    pq.write_table(table.set_column(0, "agent_id", pa.array([12] * table.num_rows)), tmp_path / "m3.parquet")
+    files = [tmp_path / name for name in ("m1.csv", "m2.csv", "m3.parquet")]
+    summary = extract(files, tmp_path / "out", timezone="UTC")
+    assert agents_of(tmp_path / "out") == ["12", "ab"]
+    assert summary.dropped["duplicates"] == table.num_rows
+    assert any("taken as text" in note for note in summary.notes)
 
 
 def test_fixes_without_any_stay_still_give_the_quality_table(tmp_path):

@@ -92,6 +92,15 @@ def test_ndjson_of_stays_opens(extracted, tmp_path):
     assert open_data(tmp_path / "s.ndjson").events["stay_id"].to_pylist() == [r["stay_id"] for r in rows]
 
 
+def test_agents_of_a_csv_of_stays_keep_their_leading_zeros(tmp_path):
+    rows = [f"{agent},2024-07-01T08:00:00Z,2024-07-01T09:00:00Z,52.5,13.4" for agent in ("007", "7")]
+    head = "agent_id,started_at,finished_at,lat,lon"
+    (tmp_path / "s.csv").write_text("\n".join([head, *rows]))
+    assert open_data(tmp_path / "s.csv", timezone="UTC").events["agent_id"].to_pylist() == ["007", "7"]
+    (tmp_path / "s.csv").write_text("\n".join([head, rows[1]]))
+    assert open_data(tmp_path / "s.csv", timezone="UTC").events["agent_id"].to_pylist() == [7]
+
+
 def test_overlaps_fail_or_are_dropped_and_counted(extracted):
     doubled = pa.concat_tables([extracted.events, extracted.events.slice(0, 1)])
     with pytest.raises(DataError, match="begin before the agent's previous stay"):

@@ -82,7 +82,7 @@ def extract_tables(
     table = as_fixes(fixes, str(fixes) if isinstance(fixes, (str, Path)) else "fixes", reading)
     if table.num_rows == 0:
         raise DataError("fixes: the table is empty")
-    _collect(table, "fixes", store, agents, setting.config)
+    _collect(table, store, agents, setting.config)
     tables = [_extract_partition(part, setting) for part in store.partitions(agents, table.num_rows + 1)]
     found = {name: pa.concat_tables([t[name] for t in tables]) for name in TABLES}
     meta = {"name": "extracted", "timezone": timezone, "notes": reading.notes, "extraction": asdict(setting.config)}
@@ -101,9 +101,9 @@ def _setting(config: ExtractionConfig, pois: Any, timezone: str | None, reading:
     return _Setting(config, index, timezone, reading)
 
 
-def _collect(table: pa.Table, where: str, store: Store, agents: AgentNumbers, config: ExtractionConfig) -> None:
+def _collect(table: pa.Table, store: Store, agents: AgentNumbers, config: ExtractionConfig) -> None:
     """Number the agents, apply the accuracy filter, hand the arrays to the store."""
-    numbers = agents.take(table["agent_id"], where)
+    numbers = agents.take(table["agent_id"])
     fixes = Fixes(
         numbers, table["time"].cast(pa.int64()).to_numpy(), table["lat"].to_numpy(), table["lon"].to_numpy()
     )  # fmt: skip
@@ -178,12 +178,14 @@ def _run(files: list[Path], work: Path, setting: _Setting, workers: int) -> Extr
     store: Store = MemoryStore() if rows <= MEMORY_ROWS else DiskStore(work / "buckets", buckets)
     with track("reading fixes", rows) as advance_bar:
         for table in _valid_pieces(files, setting.reading, summary):
-            _collect(table, "fixes", store, agents, setting.config)
+            _collect(table, store, agents, setting.config)
             summary.fixes += table.num_rows
             advance_bar(table.num_rows)
     if not summary.fixes:
         raise DataError(f"{files[0]}: no usable fix in {len(files)} file(s); {(setting.reading.notes or [''])[-1]}")
     summary.agents = len(agents)
+    if agents.mixed:
+        setting.reading.say("agents are integers in some places and text in others: all were taken as text")
     with track("finding stays", summary.agents) as advance_bar:
         for count in _parallel(store.partitions(agents, PARTITION_ROWS), work, setting, workers):
             _add(summary, count)

@@ -19,7 +19,7 @@ import pyarrow.json as pa_json
 import pyarrow.parquet as pq
 
 from ustad.mobility.columns import FIX_NAMES, GEOMETRY_NAMES, Reading, match_names
-from ustad.tables import TIMESTAMP, DataError, find_table
+from ustad.tables import TIMESTAMP, DataError, find_table, plain_identifiers
 
 PIECE_ROWS = 1 << 20
 BLOCK_BYTES = 32 << 20
@@ -130,7 +130,7 @@ def _csv(path: Path, reading: Reading) -> Iterator[pa.Table]:
     with pa_csv.open_csv(path, read_options=pa_csv.ReadOptions(block_size=1 << 16), parse_options=parse) as probe:
         names = probe.schema.names
     found = match_names(names, FIX_NAMES)
-    text = {found[n]: pa.string() for n in ("time", "lat", "lon", "accuracy_m") if n in found}
+    text = {found[n]: pa.string() for n in ("agent_id", "time", "lat", "lon", "accuracy_m") if n in found}
     broken.clear()
     reader = pa_csv.open_csv(
         path,
@@ -139,10 +139,17 @@ def _csv(path: Path, reading: Reading) -> Iterator[pa.Table]:
         convert_options=pa_csv.ConvertOptions(column_types=text),
     )
     for batch in reader:
-        yield pa.Table.from_batches([batch])
+        yield _with_identifiers(pa.Table.from_batches([batch]), found.get("agent_id"))
     if broken:
         reading.dropped += len(broken)
         reading.say(f"dropped: {path}: {len(broken):,} rows with a wrong number of columns (first: {broken[0]})")
+
+
+def _with_identifiers(table: pa.Table, name: str | None) -> pa.Table:
+    """Integers where all identifiers of the piece are; the pieces of a run agree on one kind later."""
+    if name is None:
+        return table
+    return table.set_column(table.column_names.index(name), name, plain_identifiers(table[name]))
 
 
 def _ndjson(path: Path, reading: Reading) -> Iterator[pa.Table]:

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from ustad.mobility.core import Fixes, bounds, no_fixes
 from ustad.mobility.staypoints import order_fixes
-from ustad.tables import DataError, agent_codes
+from ustad.tables import agent_codes
 
 ROW = np.dtype([("agent", "<i8"), ("time", "<i8"), ("lat", "<f8"), ("lon", "<f8")])
 
@@ -31,31 +31,37 @@ class Partition:
 
 
 class AgentNumbers:
-    """Numbers for identifiers as they are first seen, and per number how many fixes were too inaccurate."""
+    """Numbers for identifiers as they are first seen, and per number how many fixes were too inaccurate.
+
+    Identifiers are integers if all are, text as soon as some file has them as text.
+    """
 
     def __init__(self) -> None:
-        self._number: dict[Any, int] = {}
-        self._kind: pa.DataType | None = None
+        self._number: dict[str, int] = {}
+        self._kinds: set[pa.DataType] = set()
         self.inaccurate = np.zeros(0, np.int64)
 
     def __len__(self) -> int:
         return len(self._number)
 
-    def take(self, column: pa.ChunkedArray, where: str) -> np.ndarray:
+    @property
+    def mixed(self) -> bool:
+        """Whether identifiers came as integers and as text."""
+        return len(self._kinds) > 1
+
+    def take(self, column: pa.ChunkedArray) -> np.ndarray:
         """The numbers of a column of identifiers: int64 [n]."""
-        if self._kind is not None and column.type != self._kind:
-            raise DataError(
-                f"{where}: column 'agent_id' is {column.type}, in the files before it is {self._kind}; use one of them"
-            )
-        self._kind = column.type
+        self._kinds.add(column.type)
         codes, values = agent_codes(column)
-        numbers = [self._number.setdefault(value, len(self._number)) for value in values.tolist()]
+        numbers = [self._number.setdefault(str(value), len(self._number)) for value in values.tolist()]
         if len(self._number) > len(self.inaccurate):
             self.inaccurate = np.pad(self.inaccurate, (0, len(self._number) - len(self.inaccurate)))
         return np.array(numbers, np.int64)[codes]
 
     def identifiers(self) -> pa.Array:
-        return pa.array(list(self._number), self._kind or pa.string())
+        if self._kinds == {pa.int64()}:
+            return pa.array([int(name) for name in self._number], pa.int64())
+        return pa.array(list(self._number), pa.string())
 
 
 class Store(Protocol):
