@@ -40,16 +40,16 @@ def writing(path: Path) -> Iterator[Path]:
 
 
 def _replace(temporary: Path, path: Path) -> None:
-    if path.exists():
-        for kept in path.iterdir():
-            if not (temporary / kept.name).exists():
-                shutil.move(str(kept), temporary / kept.name)
-        old = path.parent / f".{path.name}.{os.getpid()}.old"
-        path.rename(old)
+    if not path.exists():
         temporary.rename(path)
-        shutil.rmtree(old)
-    else:
-        temporary.rename(path)
+        return
+    old = path.parent / f".{path.name}.{os.getpid()}.old"
+    path.rename(old)
+    temporary.rename(path)
+    for kept in old.iterdir():
+        if not (path / kept.name).exists():
+            shutil.move(str(kept), path / kept.name)
+    shutil.rmtree(old)
 
 
 def check(path: Path) -> dict[str, str]:

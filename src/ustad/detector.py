@@ -164,7 +164,7 @@ class Detector:
         reasons: Literal["flagged", "none"] = "none" if self.habits else "flagged"
         scored, agents = score_events(model, prepared, earlier, rule=rule, device=self.device, reasons=reasons)
         if self.habits is not None:
-            scored, agents = score_default(self.habits, events, before, rule, scored=scored)
+            scored, agents = score_default(self.habits, prepared, earlier, rule, scored=scored)
         scored = scored.drop_columns([c for c in trip_features.COLUMNS if c in scored.column_names])
         return Scores(scored, agents, {**notes(scored), **self._run_facts(events)})
 
@@ -173,19 +173,26 @@ class Detector:
     ) -> tuple[pa.Table, pa.Table | None, pa.Table | None]:
         data = as_data(data, self.schema)
         if not isinstance(data, Dataset):
-            before = as_table(context, "context") if context is not None else None
-            return data, before, None
-        if everything:
+            return data, as_data(as_table(context, "context"), self.schema) if context is not None else None, None
+        if everything or self._is_new(data):
             return data.events, None, data.trips
+        split = data.split(self.config.split)
+        scored = data.between(split.test_first, split.test_last)
+        before = data.between(split.train_first, split.test_first - 1)
+        progress.say(f"{split.describe()}; {before.num_rows:,} events before the test part are context, not scored")
+        return scored, before, data.trips
+
+    def _is_new(self, data: Dataset) -> bool:
+        """Whether all of it is to be scored: it begins after the training weeks, or is too short to be split."""
+        first = np.datetime64(int(data.days().min()), "D")
+        if "split" not in data.meta and first > np.datetime64(self.facts["last_day"]):
+            return True
         try:
-            split = data.split(self.config.split)
-        except DataError:
-            return data.events, None, data.trips  # too short to be split: all of it is new
-        return (
-            data.between(split.test_first, split.test_last),
-            data.between(split.train_first, split.test_first - 1),
-            data.trips,
-        )
+            data.split(self.config.split)
+        except DataError as error:
+            progress.say(f"{error}; all of it is scored")
+            return True
+        return False
 
     def _run_facts(self, events: pa.Table) -> dict[str, Any]:
         schema = self.schema

@@ -30,12 +30,12 @@ class Periods:
 
 
 def as_data(data: Any, schema: EventSchema | None = None) -> Any:
-    """A Dataset from a path (of events that keep `schema`, where given), a Dataset as it is, else a table."""
+    """A Dataset as it is or from a path (of events that keep `schema`, where given), else a validated table."""
     if isinstance(data, Dataset):
         return data
     if isinstance(data, (str, Path)):
         return open_data(Path(data), schema=schema)
-    return as_table(data)
+    return open_data(as_table(data), schema=schema).events
 
 
 def training_periods(data: Any, config: Config) -> Periods:

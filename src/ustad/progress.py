@@ -40,7 +40,7 @@ def disable() -> None:
 def say(text: str) -> None:
     """One line about what is happening, where progress is shown."""
     if _console is not None:
-        _console.print(text, highlight=False)
+        _console.print(text, highlight=False, soft_wrap=True)
 
 
 def shown() -> bool:

@@ -258,8 +258,12 @@ def check_overlaps(stays: pa.Table, complaints: Complaints) -> pa.Table:
         _to_int(stays["started_at"]),
         _to_int(stays["finished_at"]),
     )
+    # Ends so far within the agent: lifted by agent, a running maximum never reaches over from the one before.
+    lift = codes.astype(np.int64) * (int(ends.max() - starts.min()) + 1)
+    latest = np.maximum.accumulate(ends - starts.min() + lift)
     bad = np.zeros(len(codes), bool)
-    bad[1:] = (codes[1:] == codes[:-1]) & (starts[1:] < ends[:-1])
+    bad[1:] = (starts - starts.min() + lift)[1:] < latest[:-1]
+    bad[1:] &= codes[1:] == codes[:-1]
     return complaints.check(stays, bad, "started_at", "begin before the agent's previous stay has ended")
 
 

@@ -160,3 +160,58 @@ def test_reasons_are_given_for_alerts_and_for_each_agents_worst_stay(town, fitte
     flagged = scores.events.filter(scores.events["alert"])
     assert pc.all(pc.is_valid(flagged["reason"])).as_py() in (True, None)
     assert pc.all(pc.is_valid(scores.agents["reason"])).as_py()
+
+
+def test_data_that_begins_after_training_is_scored_whole(town, fitted):
+    split = town.split(fitted.config.split)
+    later = dataclasses.replace(town, events=town.between(split.test_first, split.test_last), meta={})
+    assert fitted.score(later).events.num_rows == later.events.num_rows
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "word"),
+    [
+        ("lat", 400.0, "lat"),
+        ("lat", float("nan"), "lat"),
+        ("agent_id", None, "agent_id"),
+        ("started_at", None, "started_at"),
+    ],
+)
+def test_bad_tables_are_refused_from_python_too(town, fitted, column, value, word):
+    values = town.events[column].to_pylist()
+    values[0] = value
+    bad = town.events.set_column(
+        town.events.column_names.index(column), column, pa.array(values, town.events.schema.field(column).type)
+    )
+    with pytest.raises(DataError, match=word):
+        fitted.score(bad)
+    with pytest.raises(DataError, match=word):
+        Detector(fitted.config, device="cpu").fit(bad)
+
+
+def test_pandas_tables_with_neighbours_names_are_taken(town, fitted):
+    pytest.importorskip("pandas")
+    names = {"agent_id": "user_id", "lat": "latitude", "lon": "longitude"}
+    frame = town.events.rename_columns([names.get(c, c) for c in town.events.column_names]).to_pandas()
+    scores = fitted.score(frame)
+    assert scores.events.num_rows == town.events.num_rows
+
+
+def test_identical_events_are_not_called_impossible(tiny_config):
+    day = 86_400_000_000
+    starts = [(19_700 + d) * day + 8 * 3_600_000_000 for d in range(16)] * 6
+    n = len(starts)
+    table = pa.table(
+        {
+            "agent_id": np.repeat(range(6), 16),
+            "started_at": pa.array(starts, TIMESTAMP),
+            "finished_at": pa.array([s + 3_600_000_000 for s in starts], TIMESTAMP),
+            "lat": [1.0] * n,
+            "lon": [2.0] * n,
+            "poi_category": ["home"] * n,
+            "timezone": ["UTC"] * n,
+        }
+    )
+    scores = Detector(tiny_config, device="cpu").fit(table).score(table)
+    assert np.median(scores.events["p_value"].to_numpy()) > 0.001
+    assert scores.events["p_value"].to_numpy().min() > 1e-6

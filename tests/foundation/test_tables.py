@@ -109,6 +109,13 @@ def test_overlapping_stays_of_one_agent_are_refused_but_not_of_two():
     assert check_overlaps(stays([0, 1], [2, 3], [1, 2]), Complaints("stays")).num_rows == 2
 
 
+def test_a_long_stay_is_compared_with_all_that_begin_inside_it():
+    nested = stays([0, 1, 3], [10, 2, 4], [1, 1, 1])
+    complaints = Complaints("stays", "skip")
+    assert check_overlaps(nested, complaints).num_rows == 1
+    assert complaints.dropped == 2
+
+
 def test_unknown_kinds_of_sources_are_refused():
     with pytest.raises(DataError, match="Arrow C stream"):
         as_table([1, 2, 3])

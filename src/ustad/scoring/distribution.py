@@ -24,6 +24,10 @@ class Tail(Protocol):
     def log10_tail(self, values: np.ndarray) -> np.ndarray: ...
 
 
+#: The scale of a fitted tail is at least this share of the value where the tail begins.
+_LEAST_SCALE = 0.1
+
+
 @dataclass(frozen=True)
 class Distribution:
     """Sorted reference values and the Pareto tail above `threshold`."""
@@ -45,7 +49,10 @@ class Distribution:
         exceed = int(min(max(0.02 * count, 30), max(1, count // 4)))
         threshold = float(ordered[-exceed - 1]) if exceed < count else float(ordered[0])
         excess = ordered[ordered > threshold] - threshold
-        shape, scale = _pareto(excess, fallback=max(float(ordered.std()), 1e-12))
+        # A reference that hardly varies says little about how far beyond it is far: a share of its size is the least.
+        least = max(_LEAST_SCALE * abs(threshold), 1e-9)
+        shape, scale = _pareto(excess, fallback=float(ordered.std()))
+        scale = max(scale, least)
         kept = ordered if count <= MOST_VALUES else np.quantile(ordered, np.linspace(0, 1, MOST_VALUES))
         return cls(kept, count, threshold, (1 + len(excess)) / (count + 1), shape, scale)
 
@@ -57,8 +64,13 @@ class Distribution:
         excess = np.maximum(x - self.threshold, 0.0)
         stretched = excess / self.scale
         decay = np.log1p(self.shape * stretched) / self.shape if self.shape > 1e-6 else stretched
-        tail = np.log10(self.above) - decay / np.log(10)
+        tail = self._bounded(np.log10(self.above) - decay / np.log(10))
         return np.where(np.isnan(x), np.nan, np.where(x > self.threshold, tail, body))
+
+    def _bounded(self, tail: np.ndarray) -> np.ndarray:
+        """A tail fitted on n values is trusted n² / 900 times further than they reach; then it falls, but slowly."""
+        limit = -np.log10(self.count + 1) - 2 * max(0.0, np.log10(max(self.count, 1) / 30))
+        return np.where(tail < limit, limit - 0.5 * np.log1p(np.maximum(limit - tail, 0.0)), tail)
 
 
 @dataclass(frozen=True)
@@ -90,7 +102,7 @@ def _pareto(excess: np.ndarray, fallback: float) -> tuple[float, float]:
     spread = mean - 2 * weighted
     shape = 2 - mean / spread if spread > 0 and n >= 10 else 0.0
     bounded = float(np.clip(shape, *_SHAPES))
-    return bounded, max(mean * (1 - bounded), 1e-300)
+    return bounded, mean * (1 - bounded)
 
 
 def log10_any(log10_tail: np.ndarray, times: np.ndarray | float) -> np.ndarray:

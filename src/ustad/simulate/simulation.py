@@ -126,7 +126,11 @@ def _prepare(
         plan, ground = _real_city(plan, Path(osm), timezone, seed)
     elif timezone is not None:
         plan = dataclasses.replace(plan, timezone=timezone)
-    return prepare(plan, agents or plan.agents, seed, days or plan.days, dirty, ground)
+    agents = plan.agents if agents is None else agents
+    days = plan.days if days is None else days
+    if agents < 1 or days < 2:
+        raise ConfigError(f"a simulation needs at least one agent and two days, got {agents} agents and {days} days")
+    return prepare(plan, agents, seed, days, dirty, ground)
 
 
 def _real_city(plan: Preset, osm: Path, timezone: str | None, seed: int) -> tuple[Preset, Ground]:
