@@ -21,6 +21,7 @@ _NAMES = {
     "LiveScorer": "ustad.scoring.live",
     "Scores": "ustad.scores",
     "StayTracker": "ustad.mobility.tracker",
+    "USTADDetector": "ustad.pyod_style",
     "extract_tables": "ustad.mobility.extraction",
     "open_data": "ustad.mobility.readers",
     "simulate_tables": "ustad.simulate",
@@ -35,6 +36,7 @@ __all__ = [
     "LiveScorer",
     "Scores",
     "StayTracker",
+    "USTADDetector",
     "__version__",
     "extract_tables",
     "open_data",
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
     from ustad.mobility.extraction import extract_tables
     from ustad.mobility.readers import open_data
     from ustad.mobility.tracker import StayTracker
+    from ustad.pyod_style import USTADDetector
     from ustad.schema import EventSchema
     from ustad.scores import Scores
     from ustad.scoring.live import LiveScorer

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from ustad import __version__, progress
-from ustad.cli import demo, evaluate, extract, report, score, serve, simulate, train
+from ustad.cli import demo, evaluate, experiment, extract, report, schema, score, serve, simulate, train
 from ustad.cli.shared import err, out
 from ustad.config import ConfigError
 from ustad.tables import DataError
@@ -66,9 +66,11 @@ for verb in (
     evaluate.methods,
     report.report,
     serve.serve,
+    experiment.experiment,
     extract.info,
 ):
     app.command()(verb)
+app.add_typer(schema.schema)
 
 
 def main(arguments: list[str] | None = None) -> None:

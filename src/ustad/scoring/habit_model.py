@@ -175,12 +175,13 @@ class HabitModel:
 
 def spread_max3(score: np.ndarray, entity: np.ndarray) -> np.ndarray:
     """The highest of each event, the one before and the one after of the same entity: an inserted visit takes its
-    time from its neighbours. Events are sorted by entity and time."""
+    time from its neighbours. Events are sorted by entity and time. What is borrowed counts a thousandth less, so
+    that the event itself stands before its neighbours."""
     same = entity[1:] == entity[:-1]
     wide = score.copy()
     wide[1:] = np.where(same, np.maximum(wide[1:], score[:-1]), wide[1:])
     wide[:-1] = np.where(same, np.maximum(wide[:-1], score[1:]), wide[:-1])
-    return wide
+    return wide - 0.001 * (wide - score)
 
 
 def _more(
