@@ -4,13 +4,14 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint types unit browser bench serve clean help
+.PHONY: demo test lint types unit browser bench serve experiments-small clean help
 
 help:
 	@echo "make demo   set up, then raw GPS to a report on a small simulated town (minutes, two cores)"
 	@echo "make test   set up, then lint, types and tests"
 	@echo "make serve  set up, then the analyst's page for the demo's run (after make demo)"
 	@echo "make bench  set up, then the benchmarks that run on a CPU"
+	@echo "make experiments-small   set up, then the paper's seven experiments at a small size"
 	@echo "make clean  remove the environment and everything that was made"
 
 $(STAMP): pyproject.toml constraints.txt
@@ -42,8 +43,12 @@ browser:
 serve: $(STAMP)
 	$(BIN)/ustad serve runs/demo
 
+experiments-small: $(STAMP)
+	$(BIN)/ustad experiment all --size small --agents 60 --anomalous-share 0.15 --seeds 2 --workers 2 --device cpu \
+	  --out results/small --page docs/results.md --figures docs/figures/results
+
 bench: $(STAMP)
-	@for job in extraction simulation training scoring; do $(BIN)/python benchmarks/$$job.py || exit 1; done
+	@for job in extraction simulation training scoring report history service; do $(BIN)/python benchmarks/$$job.py || exit 1; done
 
 clean:
 	rm -rf $(VENV) runs build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

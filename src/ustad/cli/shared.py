@@ -21,7 +21,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for a progr
 OnErrorOption = Annotated[
     Literal["fail", "skip"], typer.Option("--on-error", help="fail: stop at bad rows; skip: drop and count them.")
 ]
-PresetOption = Annotated[str, typer.Option("--preset", help="A named configuration: paper, fast.")]
+PresetOption = Annotated[str, typer.Option("--preset", help="A named configuration: fast, default, paper.")]
 ConfigOption = Annotated[Path | None, typer.Option("--config", help="A YAML file of settings.")]
 SetOption = Annotated[
     list[str] | None, typer.Option("--set", help="Change one setting: --set model.width=32. May be repeated.")
