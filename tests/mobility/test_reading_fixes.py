@@ -158,6 +158,72 @@ def test_bad_rows_of_a_csv_are_named_or_dropped_and_counted(tmp_path):
         read(tmp_path / "bad.csv")
 
 
+def test_rows_keep_their_number_when_others_were_dropped_before_them(tmp_path):
+    rows = ["user,time,lat,lon", "1,2024-01-01T00:00:00Z,south,8", "1,noon,50,8", "1,2024-01-01T00:02:00Z,95,8"]
+    (tmp_path / "f.csv").write_text("\n".join([*rows, "1,2024-01-01T00:03:00Z,50,8"]) + "\n")
+    _, reading = read(tmp_path / "f.csv", on_error="skip")
+    said = " | ".join(reading.notes)
+    assert "column 'lat': 1 of 4 rows are not numbers (first rows: 0)" in said
+    assert "column 'time': 1 of 3 rows are not times (first rows: 1)" in said
+    assert "column 'lat': 1 of 2 rows are beyond ±90° (first rows: 2)" in said
+    assert reading.dropped == 3
+
+
+def test_scaled_degrees_of_a_csv_are_numbers_before_they_are_divided(tmp_path):
+    rows = ["user,t,lat_e7,lon_e6", "1,1704067200,525000001,13400000", "1,1704067260,north,13400000"]
+    (tmp_path / "f.csv").write_text("\n".join(rows) + "\n")
+    ours, reading = read(tmp_path / "f.csv", on_error="skip")
+    assert ours["lat"].to_pylist() == [52.5000001]
+    assert ours["lon"].to_pylist() == [13.4]
+    assert any("are not numbers (first rows: 1)" in note for note in reading.notes)
+
+
+@pytest.mark.parametrize("text", [True, False])
+def test_one_time_in_another_unit_is_a_bad_row_and_does_not_shift_the_rest(table, text):
+    numbers = table["time"].cast(pa.int64()).to_numpy() // 1_000_000
+    numbers[3] *= 1000
+    theirs = table.set_column(1, "t", pa.array(numbers).cast(pa.string()) if text else pa.array(numbers))
+    with pytest.raises(DataError, match=r"column 'time': 1 of 120 rows are not times in the unit .*first rows: 3"):
+        as_fixes(theirs)
+    reading = Reading(on_error="skip")
+    ours = as_fixes(theirs, reading=reading)
+    assert ours["time"].equals(table.filter(pa.array(np.arange(table.num_rows) != 3))["time"])
+    assert reading.dropped == 1
+
+
+def test_times_with_nanoseconds_are_cut_to_microseconds():
+    table = fixes(["a", "a"], minutes([0, 1]), [50.0, 50.0], [8.0, 8.0])
+    for zone in ("Z", "+00:00", ""):
+        texts = pa.array([f"2024-01-01T00:00:00.123456789{zone}", f"2024-01-01 00:01:00.5{zone}"])
+        ours = as_fixes(table.set_column(1, "time", texts), reading=Reading("UTC"))
+        assert [t.microsecond for t in ours["time"].to_pylist()] == [123456, 500000]
+
+
+def test_longitudes_from_0_to_360_are_recognised():
+    table = fixes([1, 1], minutes([0, 1]), [50.0, 50.0], [8.0, 8.0]).set_column(3, "lon", pa.array([241.5, 241.6]))
+    with pytest.raises(DataError, match="subtract 360"):
+        as_fixes(table)
+
+
+def test_the_repeated_hour_is_read_twice_where_the_clock_steps_back():
+    moments = pa.array(np.arange(0, 240, 10) * 60_000_000 + 1_730_606_400_000_000)  # around 2024-11-03 06:00Z
+    utc = moments.cast(pa.timestamp("us", tz="UTC"))
+    wall = pa.compute.local_timestamp(utc.cast(pa.timestamp("us", tz="America/New_York")))
+    n = len(wall)
+    both = pa.table(
+        {"agent_id": ["a"] * n + ["b"] * n, "time": pa.concat_arrays([wall, wall]), "lat": [1.0] * (2 * n),
+         "lon": [1.0] * (2 * n)}
+    )  # fmt: skip
+    reading = Reading("America/New_York")
+    ours = as_fixes(both, reading=reading)
+    assert ours["time"].to_pylist() == utc.to_pylist() * 2
+    assert any("24 times lie in an hour" in note and "12 were read as the later" in note for note in reading.notes)
+    mixed = both.take(pa.array(np.random.default_rng(1).permutation(2 * n)))
+    reading = Reading("America/New_York")
+    as_fixes(mixed, reading=reading)
+    assert any("0 were read as the later" in note for note in reading.notes)
+
+
 def test_swapped_coordinates_are_refused():
     table = fixes([1, 1], minutes([0, 1]), [50.0, 50.0], [8.0, 8.0])
     swapped = table.set_column(2, "lat", pa.array([139.0, 139.0]))

@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ustad.clock import localise
 from ustad.mobility.geometry import point_degrees
 from ustad.tables import FIXES, STAYS, TIMESTAMP, Complaints, Contract, DataError, OnError, as_table, validate
 
@@ -50,7 +49,10 @@ POI_NAMES: dict[str, tuple[str, ...]] = {
 }
 GEOMETRY_NAMES = ("geom", "geometry")
 _SCALES = {"_e6": 1e6, "_e7": 1e7, "ee7": 1e7}
-_MOMENT = r"^(?P<moment>\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?)(?P<zone>Z|[-+]\d\d:?\d\d)?$"
+_CLOCK = r"(?:[01]\d|2[0-3]):[0-5]\d(?::[0-5]\d(?:\.\d{1,6})?)?"
+_MOMENT = rf"^(?P<moment>\d{{4}}-(?:0\d|1[0-2])-[0-3]\d[T ]{_CLOCK})(?P<zone>Z|[-+]\d\d:?\d\d)?$"
+_EPOCH_LIMITS = (1e11, 1e14, 1e17)  # from here on it is the next unit
+_EPOCH_UNITS = (("s", 1e6), ("ms", 1e3), ("µs", 1.0), ("ns", 1e-3))
 _NUMBER = r"^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$"
 
 
@@ -94,15 +96,53 @@ def _as_contract(
     table = _numbers(table, contract, complaints)
     for name, kind in contract.columns.items():
         if kind == TIMESTAMP and name in table.column_names:
-            column = table[name]
-            table = table.set_column(table.column_names.index(name), name, to_utc(column, where, name, reading))
+            table = _times(table, name, contract, complaints, reading)
     missing = [name for name in contract.required if name not in table.column_names]
-    if table.num_rows == 0 and not missing and not complaints.dropped:
+    if table.num_rows == 0 and not missing:
+        if complaints.dropped:
+            raise DataError(f"{where}: no usable row is left ({complaints.found[0]})")
         return table
-    table, more = validate(table, contract, where, reading.on_error)
+    _hint_at_east(table, complaints, reading)
+    table, complaints = validate(table, contract, where, reading.on_error, complaints)
     reading.count(complaints)
-    reading.count(more)
     return table
+
+
+def _times(
+    table: pa.Table, name: str, contract: Contract, complaints: Complaints, reading: Reading
+) -> pa.Table:  # fmt: skip
+    """The column in UTC; complain of rows that hold something, but no time."""
+    theirs = table[name]
+    agents = table["agent_id"] if contract is FIXES and "agent_id" in table.column_names else None
+    ours = to_utc(theirs, complaints.where, name, reading, agents)
+    table = table.set_column(table.column_names.index(name), name, ours)
+    bad, what = no_times(theirs, ours)
+    return complaints.check(table, bad, name, what)
+
+
+def no_times(theirs: pa.ChunkedArray, ours: pa.ChunkedArray) -> tuple[np.ndarray, str]:
+    """Rows that hold something that was not read as a time, and how to say it."""
+    empty = _blank(theirs) if _is_text(theirs.type) else pc.is_null(theirs, nan_is_null=True).to_numpy()
+    numbers = _holds_numbers(theirs) if _is_text(theirs.type) else not pa.types.is_timestamp(theirs.type)
+    what = "are not times in the unit of the other rows" if numbers else "are not times"
+    return pc.is_null(ours).to_numpy() & ~empty, what
+
+
+def _hint_at_east(table: pa.Table, complaints: Complaints, reading: Reading) -> None:
+    """Longitudes of 0 … 360° are not read, but recognised."""
+    if "lon" not in table.column_names or not pa.types.is_floating(table["lon"].type):
+        return
+    lon = table["lon"].to_numpy()
+    beyond = int(np.count_nonzero((lon > 180) & (lon <= 360)))
+    if not beyond or np.nanmin(lon) < 0 or np.nanmax(lon) > 360:
+        return
+    hint = (
+        f"{complaints.where}: column 'lon': {beyond:,} of {len(lon):,} rows are beyond 180° and none is below 0°: "
+        "they seem to count from 0 to 360°; subtract 360 from those above 180"
+    )
+    if reading.on_error == "fail":
+        raise DataError(hint)
+    reading.say(hint)
 
 
 # -------------------------------------------------------------------------------------------------- names
@@ -115,10 +155,18 @@ def rename(table: pa.Table, names: dict[str, tuple[str, ...]], reading: Reading)
             reading.say(f"column '{theirs}' was taken for {ours}")
         scale = next((s for end, s in _SCALES.items() if theirs.lower().endswith(end)), None)
         if ours in ("lat", "lon") and scale:
-            values = pa.array(table[ours].to_numpy() / scale)
-            table = table.set_column(table.column_names.index(ours), ours, values)
+            table = table.set_column(table.column_names.index(ours), ours, _scaled(table[ours], scale))
             reading.say(f"column '{theirs}' was divided by {scale:,.0f} to give degrees")
     return _unpack_geometry(table, reading) if "lat" in names and "lat" not in table.column_names else table
+
+
+def _scaled(column: pa.ChunkedArray, scale: float) -> pa.ChunkedArray:
+    """Degrees from a column of scaled ones. Text stays text, so that what is no number can be named later."""
+    if not _is_text(column.type):
+        return pc.divide(column.cast(pa.float64()), scale)
+    good = pc.fill_null(pc.match_substring_regex(column, _NUMBER), False)
+    numbers = pc.utf8_trim_whitespace(pc.if_else(good, column, pa.scalar(None, column.type))).cast(pa.float64())
+    return pc.if_else(good, pc.divide(numbers, scale).cast(column.type), column)
 
 
 def match_names(columns: list[str], names: dict[str, tuple[str, ...]]) -> dict[str, str]:
@@ -167,43 +215,59 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 # -------------------------------------------------------------------------------------------------- times
-def to_utc(column: pa.ChunkedArray, where: str, name: str, reading: Reading) -> pa.ChunkedArray:
-    """Times in UTC from epoch numbers, text, or timestamps with or without a zone.
+def to_utc(
+    column: pa.ChunkedArray, where: str, name: str, reading: Reading, agents: pa.ChunkedArray | None = None
+) -> pa.ChunkedArray:  # fmt: skip
+    """Times in UTC from epoch numbers, text, or timestamps with or without a zone; null where it is no time.
 
     Naive times are in `reading.timezone`; without one they are left as they are, and validation refuses them.
+    `agents` says whose they are, which tells the two passes of an hour that daylight saving repeats apart.
     """
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
-        return _from_epoch(column, where, name, reading)
+        return _from_epoch(column, where, name, reading, agents)
     if _is_text(column.type):
         if _holds_numbers(column):
-            return _from_epoch(_whole_numbers(column), where, name, reading)
+            return _from_epoch(_whole_numbers(column), where, name, reading, agents)
         column = _from_text(column, where, name)
     if pa.types.is_timestamp(column.type) and column.type.tz is None and reading.timezone is not None:
         reading.say(f"column '{name}' has no time zone: its times were taken as {reading.timezone}")
-        return localise(column.cast(pa.timestamp("us"), safe=False), reading.timezone)
+        return _localise(column.cast(pa.timestamp("us"), safe=False), reading.timezone, agents, name, reading)
     return column.cast(TIMESTAMP, safe=False) if pa.types.is_timestamp(column.type) and column.type.tz else column
 
 
-def _from_epoch(column: pa.ChunkedArray, where: str, name: str, reading: Reading) -> pa.ChunkedArray:
-    """Seconds, milli-, micro- or nanoseconds since 1970: told apart by their size."""
+def _localise(
+    column: pa.ChunkedArray, zone: str, agents: pa.ChunkedArray | None, name: str, reading: Reading
+) -> pa.ChunkedArray:  # fmt: skip
+    from ustad.mobility.wallclock import from_wall_clock  # here, because it notes in a Reading of this module
+
+    return from_wall_clock(column, zone, agents, name, reading)
+
+
+def _from_epoch(
+    column: pa.ChunkedArray, where: str, name: str, reading: Reading, agents: pa.ChunkedArray | None
+) -> pa.ChunkedArray:  # fmt: skip
+    """Seconds, milli-, micro- or nanoseconds since 1970: told apart by the size of the median. What is of another
+    size is null."""
     numbers = column.to_numpy().astype(np.float64)
-    largest = np.nanmax(np.abs(numbers)) if np.isfinite(numbers).any() else 0.0
-    unit, factor = next(
-        (u, f) for u, f, limit in (("s", 1e6, 1e11), ("ms", 1e3, 1e14), ("µs", 1.0, 1e17), ("ns", 1e-3, np.inf))
-        if largest < limit
-    )  # fmt: skip
+    finite = np.isfinite(numbers)
+    size = np.searchsorted(_EPOCH_LIMITS, np.abs(numbers), side="right")
+    usual = int(np.sort(size[finite])[np.count_nonzero(finite) // 2]) if finite.any() else 0
+    unit, factor = _EPOCH_UNITS[usual]
+    good = finite & (size == usual)
     reading.say(f"column '{name}' holds numbers: they were taken as {unit} since 1970 ({reading.times} time)")
     if pa.types.is_integer(column.type):
-        whole = pc.multiply(column.cast(pa.int64()), int(factor)) if factor >= 1 else pc.divide(column, 1000)
+        column = pc.if_else(pa.array(good), column.cast(pa.int64()), pa.scalar(None, pa.int64()))
+        whole = pc.multiply(column, int(factor)) if factor >= 1 else pc.divide(column, 1000)
     else:
-        whole = pa.chunked_array([pa.array(np.round(numbers * factor), pa.int64(), mask=~np.isfinite(numbers))])
+        scaled = np.round(np.where(good, numbers, 0.0) * factor)
+        whole = pa.chunked_array([pa.array(scaled.astype(np.int64), pa.int64(), mask=~good)])
     if reading.times == "utc":
         return whole.cast(TIMESTAMP)
     if reading.timezone is None:
         raise DataError(f"{where}: column '{name}' counts local time; say of which zone with --timezone")
-    return localise(whole.cast(pa.timestamp("us")), reading.timezone)
+    return _localise(whole.cast(pa.timestamp("us")), reading.timezone, agents, name, reading)
 
 
 def _holds_numbers(column: pa.ChunkedArray) -> bool:
@@ -226,12 +290,14 @@ def _whole_numbers(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def _from_text(column: pa.ChunkedArray, where: str, name: str) -> pa.ChunkedArray:
     trimmed = pc.utf8_trim_whitespace(column)
-    for kind in (TIMESTAMP, pa.timestamp("us")):
-        try:
-            return trimmed.cast(kind)
-        except pa.ArrowInvalid:
-            continue
-    return _row_by_row(trimmed, where, name)
+    micro = pc.replace_substring_regex(trimmed, r"(\.\d{6})\d+", r"\1")  # nanoseconds are cut off
+    for text in (trimmed, micro):
+        for kind in (TIMESTAMP, pa.timestamp("us")):
+            try:
+                return text.cast(kind)
+            except pa.ArrowInvalid:
+                continue
+    return _row_by_row(micro, where, name)
 
 
 def _row_by_row(column: pa.ChunkedArray, where: str, name: str) -> pa.ChunkedArray:

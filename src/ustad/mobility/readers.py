@@ -16,7 +16,7 @@ import pyarrow.json as pa_json
 
 from ustad.clock import check_zone
 from ustad.dataset import Dataset, load_directory
-from ustad.mobility.columns import Reading, Times, as_stays, to_utc
+from ustad.mobility.columns import Reading, Times, as_stays, no_times, to_utc
 from ustad.mobility.formats import format_of, json_options
 from ustad.mobility.numosim import is_numosim, read_numosim
 from ustad.mobility.places import UNKNOWN, set_columns
@@ -151,10 +151,13 @@ def _any_events(path: Any, schema: EventSchema, reading: Reading) -> Dataset:
         raise DataError(f"{where}: the table is empty")
     if reading.timezone is None and ("/" in schema.timezone or schema.timezone == "UTC"):
         reading.timezone = schema.timezone
+    complaints = Complaints(where, reading.on_error)
     for name in (schema.time, schema.end):
         if name is not None:
-            table = set_columns(table, **{name: _moments(table[name], where, name, reading)})
-    complaints = Complaints(where, reading.on_error)
+            theirs, ours = table[name], _moments(table[name], where, name, reading)
+            table = set_columns(table, **{name: ours})
+            bad, what = no_times(theirs, ours)
+            table = complaints.check(table, bad, name, what)
     for name in (schema.entity, schema.time):
         bad = pc.is_null(table[name], nan_is_null=True).to_numpy(zero_copy_only=False)
         table = complaints.check(table, bad, name, "are missing")
