@@ -13,7 +13,7 @@ from town import walks
 
 from ustad.config import ExtractionConfig
 from ustad.dataset import load_directory
-from ustad.mobility import extraction
+from ustad.mobility import extraction, publish
 from ustad.mobility.extraction import extract, extract_tables
 from ustad.mobility.quality import QUALITY_COLUMNS, coverage_by_day
 from ustad.tables import DataError, sort_events
@@ -94,14 +94,15 @@ def test_bad_rows_fail_or_are_counted_and_the_rest_is_used(table, tmp_path):
     assert summary.fixes == table.num_rows - 2
 
 
+def interrupt(*_):
+    raise KeyboardInterrupt
+
+
 def test_an_interrupted_run_leaves_the_older_tables_whole(table, tmp_path, monkeypatch):
     pq.write_table(table, tmp_path / "f.parquet")
     extract(tmp_path / "f.parquet", tmp_path / "out", CONFIG, timezone="UTC")
     before = sorted(p.name for p in (tmp_path / "out").iterdir())
     content = (tmp_path / "out" / "stays.parquet").read_bytes()
-
-    def interrupt(*_):
-        raise KeyboardInterrupt
 
     monkeypatch.setattr(extraction, "_extract_partition", interrupt)
     with pytest.raises(KeyboardInterrupt):
@@ -118,6 +119,56 @@ def test_new_tables_take_the_place_of_old_ones_in_any_form(table, tmp_path, monk
     extract(tmp_path / "f.parquet", tmp_path / "out", CONFIG, timezone="UTC")
     assert not (tmp_path / "out" / "stays").exists()
     assert load_directory(tmp_path / "out").events.num_rows > 0
+
+
+def test_companions_of_an_older_run_do_not_stay_beside_new_stays(table, tmp_path):
+    out = tmp_path / "out"
+    (out / "trips").mkdir(parents=True)
+    for name in ("labels.parquet", "agent_labels.parquet", "pois.parquet", "trips/part-0.parquet", "mine.parquet"):
+        pq.write_table(table.slice(0, 1), out / name)
+    pq.write_table(table, tmp_path / "f.parquet")
+    extract(tmp_path / "f.parquet", out, CONFIG, timezone="UTC")
+    names = sorted(p.name for p in out.iterdir())
+    assert names == ["gaps.parquet", "meta.json", "mine.parquet", "quality.parquet", "stays.parquet", "trips.parquet"]
+
+
+def test_a_directory_is_not_extracted_into_itself(table, tmp_path):
+    town = tmp_path / "town"
+    (town / "fixes").mkdir(parents=True)
+    shuffled_files(table, town / "fixes")
+    (town / "meta.json").write_text(json.dumps({"made_by": "ustad simulate"}))
+    pq.write_table(table, town / "stays.parquet")
+    for source in (town, town / "fixes", town / "stays.parquet"):
+        with pytest.raises(DataError, match="choose another --out"):
+            extract(source, tmp_path / "x" / ".." / "town", CONFIG, timezone="UTC")
+    assert pq.read_table(town / "stays.parquet").num_rows == table.num_rows
+
+
+def test_what_a_run_wrote_inside_its_source_is_not_read_by_the_next(table, tmp_path):
+    shuffled_files(table, tmp_path)
+    for _ in range(2):
+        assert extract(tmp_path, tmp_path / "out", CONFIG, timezone="UTC").files == 3
+
+
+def test_an_interrupt_between_two_tables_puts_the_old_ones_back(table, tmp_path, monkeypatch):
+    pq.write_table(table, tmp_path / "f.parquet")
+    out = tmp_path / "out"
+    extract(tmp_path / "f.parquet", out, CONFIG, timezone="UTC")
+    before = {p.name: p.read_bytes() for p in out.iterdir()}
+    for last in range(1, 10):
+        calls = iter(range(100))
+
+        def move(source, target, moved, calls=calls, last=last, whole=publish._move):
+            whole(source, target, moved)
+            if next(calls) == last:
+                raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(publish, "_move", move)
+            patch.setattr(publish, "write_json", interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                extract(tmp_path / "f.parquet", out, ExtractionConfig(minutes=30), timezone="UTC")
+        assert {p.name: p.read_bytes() for p in out.iterdir()} == before
 
 
 def test_a_data_directory_gives_its_fixes_pois_zone_and_split(table, tmp_path):

@@ -27,7 +27,7 @@ from ustad.mobility.columns import Reading, Times, as_fixes
 from ustad.mobility.core import Fixes, advance, no_fixes, to_tables
 from ustad.mobility.formats import Piece, estimate_rows, expand, pieces
 from ustad.mobility.places import PoiIndex, join_pois, own_places, read_pois
-from ustad.mobility.publish import publish, source_meta, source_pois, write_part
+from ustad.mobility.publish import check_target, publish, source_meta, source_pois, write_part
 from ustad.mobility.quality import Dropped, quality_table
 from ustad.mobility.staypoints import Limits, empty_state
 from ustad.mobility.store import AgentNumbers, DiskStore, MemoryStore, Partition, Store
@@ -147,11 +147,12 @@ def extract(
     `timezone` is the zone of naive times and of the stays; without it stays get the zone of their coordinates.
     `times="local"` says that epoch numbers count the wall clock of `timezone`. A data directory among the sources
     gives its POIs, time zone and split where nothing else is said. With `on_error="skip"` bad rows and unreadable
-    files are left out and counted. The tables appear in `out` all at once, when everything is done.
+    files are left out and counted. The tables appear in `out` when everything is done, and take the place
+    of all that a data directory holds beside fixes.
     """
     began, out = time.monotonic(), Path(out)
     listed = [sources] if isinstance(sources, (str, Path)) else list(sources)
-    files = expand(listed)
+    files = check_target(listed, expand(listed), out)
     known = source_meta(listed)
     timezone = timezone or known.get("timezone")
     pois = pois if pois is not None else source_pois(listed)

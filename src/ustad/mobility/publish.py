@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ustad.tables import find_table, write_json
+from ustad.dataset import COMPANIONS
+from ustad.tables import DataError, find_table, write_json
+
+#: What a data directory holds beside its fixes; only these names are ever replaced or removed.
+TABLES = ("stays", *COMPANIONS)
 
 #: Columns of few different values; the others gain nothing from a dictionary and cost time.
 _DICTIONARY = ["agent_id", "poi_id", "poi_category", "timezone"]
@@ -25,25 +28,65 @@ def write_part(table: pa.Table, path: Path) -> None:
 
 
 def publish(work: Path, out: Path, meta: dict[str, Any]) -> None:
-    """Move the tables of `work` into `out`, in the place of older ones; `meta.json` goes first and comes last."""
-    (out / "meta.json").unlink(missing_ok=True)
-    for item in sorted(work.iterdir()):
-        name = item.name.removesuffix(".parquet")
-        if item.is_dir() and name == "buckets":
-            continue
-        parts = sorted(item.glob("*.parquet")) if item.is_dir() else [item]
-        _remove(out, name)
-        if len(parts) == 1:
-            parts[0].replace(out / f"{name}.parquet")
-        else:
-            item.replace(out / name)
-    write_json(meta, out / "meta.json")
+    """Put the tables of `work` into `out` in the place of older ones, and older ones that have no successor away.
+
+    Nothing is copied: old tables are renamed into `work`, new ones out of it. A failure or an interrupt on the way
+    puts the old ones back. `meta.json` goes first and comes last: a directory without one was left by a process
+    that was killed between two renames.
+    """
+    new = [item for item in sorted(work.iterdir()) if item.name != "buckets"]
+    aside = work / "buckets" / "old"
+    aside.mkdir(parents=True)
+    moved: list[tuple[Path, Path]] = []  # from, to
+    try:
+        for name in ("meta.json", *(n for table in TABLES for n in (f"{table}.parquet", table))):
+            if (out / name).exists():
+                _move(out / name, aside / name, moved)
+        for item in new:
+            parts = sorted(item.glob("*.parquet")) if item.is_dir() else [item]
+            name = item.name.removesuffix(".parquet")
+            if len(parts) == 1:
+                _move(parts[0], out / f"{name}.parquet", moved)
+            else:
+                _move(item, out / name, moved)
+        write_json(meta, out / "meta.json")
+    except BaseException:
+        for source, target in reversed(moved):
+            if target.exists():
+                target.replace(source)
+        raise
 
 
-def _remove(out: Path, name: str) -> None:
-    (out / f"{name}.parquet").unlink(missing_ok=True)
-    if (out / name).is_dir():
-        shutil.rmtree(out / name)
+def _move(source: Path, target: Path, moved: list[tuple[Path, Path]]) -> None:
+    moved.append((source, target))
+    source.replace(target)
+
+
+def check_target(sources: Sequence[Path | str], files: Sequence[Path], out: Path) -> list[Path]:
+    """The files to read: those of the sources but for what lies in `out`, which an earlier run may have written.
+
+    A DataError where writing into `out` would replace what is read.
+    """
+    target = out.resolve()
+    for source in sources:
+        path = Path(source).resolve()
+        inside = path.parent == target and path.name.removesuffix(".parquet") in TABLES
+        truth = path.is_relative_to(target) and (target / "meta.json").exists() and not _extracted(target)
+        if path == target or inside or truth:
+            raise DataError(
+                f"{out}: is where the fixes come from, and its tables would be replaced; choose another --out"
+            )
+    named = {Path(source).resolve() for source in sources}
+    return [f for f in files if not f.resolve().is_relative_to(target) or _is_named(f.resolve(), named, target)]
+
+
+def _is_named(file: Path, named: set[Path], target: Path) -> bool:
+    """Whether a file in `target` was asked for: by itself, or by a folder within `target`."""
+    return any(file.is_relative_to(path) and path.is_relative_to(target) for path in named)
+
+
+def _extracted(directory: Path) -> bool:
+    return str(source_meta([directory]).get("made_by", "")).startswith("ustad extract")
 
 
 def source_meta(sources: Sequence[Path | str]) -> dict[str, Any]:
