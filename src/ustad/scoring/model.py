@@ -24,7 +24,7 @@ from ustad.scoring.neighbours import Reference
 from ustad.scoring.sampling import Samples, embed_events, sample
 from ustad.tables import DataError, identity_hash
 
-_PILOT = 64  # events that are timed to say how long the others will take
+_PILOT = 200  # events that are timed to say how long the others will take
 
 
 @dataclass
@@ -121,7 +121,7 @@ def measure(
 ) -> tuple[Samples, Parts]:
     """Samples of all terms, and the parts of the score (scored terms and neighbour distance), of every query."""
     tensors = EventTensors(arrays, device)
-    if progress.shown() and len(queries) > 20 * _PILOT:
+    if progress.shown() and len(queries) > 10 * _PILOT:
         progress.say(f"scoring {len(queries):,} events: {_rough_time(network, tensors, queries, encoder, config)}")
     samples = sample(
         network,
@@ -145,9 +145,10 @@ def _rough_time(
 ) -> str:
     """What a few events take, scaled up."""
     few = queries.take(np.linspace(0, len(queries) - 1, _PILOT).astype(np.int64))
-    began = time.perf_counter()
     with progress.silence():
-        sample(network, tensors, few, encoder, config.scoring.samples, config.seed)
+        for _ in range(2):  # the first call warms up
+            began = time.perf_counter()
+            sample(network, tensors, few, encoder, config.scoring.samples, config.seed)
     return progress.roughly((time.perf_counter() - began) * len(queries) / _PILOT)
 
 
