@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 from town import fixes, minutes, walks
 
 from ustad.mobility.columns import Reading, as_fixes, match_names
+from ustad.mobility.extraction import extract
 from ustad.mobility.formats import expand, pieces
 from ustad.mobility.geometry import point_degrees, points_to_wkb
+from ustad.mobility.readers import open_data
 from ustad.tables import DataError
 
 COLUMNS = ["agent_id", "time", "lat", "lon"]
@@ -256,6 +258,22 @@ def test_what_cannot_be_found_or_read_is_an_error_that_names_it(tmp_path):
         read(tmp_path / "x.parquet")
 
 
+def test_parquet_of_other_names_is_refused_with_the_names_it_has(tmp_path):
+    pq.write_table(pa.table({"who": [1], "when": [2], "y": [3.0]}), tmp_path / "f.parquet")
+    with pytest.raises(DataError, match="missing columns agent_id, time, lat, lon; found who, when, y"):
+        read(tmp_path / "f.parquet")
+
+
+def test_semicolons_and_a_heading_without_rows_are_said(tmp_path):
+    (tmp_path / "f.csv").write_text("user;time;lat;lon\n1;2024-01-01T00:00:00Z;50;8\n")
+    for reader in (read, open_data):
+        with pytest.raises(DataError, match=r"f\.csv: is separated by semicolons"):
+            reader(tmp_path / "f.csv")
+    (tmp_path / "f.csv").write_text("user,time,lat,lon\n")
+    with pytest.raises(DataError, match=r"no usable fix in 1 file\(s\); they hold no row$"):
+        extract(tmp_path / "f.csv", tmp_path / "out")
+
+
 def test_our_own_name_wins_over_the_neighbours():
     assert match_names(["uid", "agent_id", "time", "timestamp"], {"agent_id": ("uid",), "time": ("timestamp",)}) == {
         "agent_id": "agent_id",
@@ -281,7 +299,6 @@ def test_tables_of_polars_and_pandas_are_taken(table):
 
 def test_a_piece_without_one_good_row_does_not_lose_the_rest_of_its_file(tmp_path, monkeypatch):
     from ustad.mobility import formats
-    from ustad.mobility.extraction import extract
 
     good = walks(agents=1, hours=6, step_s=60)
     bad = good.set_column(2, "lat", pa.array([99.0] * good.num_rows))

@@ -183,7 +183,10 @@ def _run(files: list[Path], work: Path, setting: _Setting, workers: int) -> Extr
             summary.fixes += table.num_rows
             advance_bar(table.num_rows)
     if not summary.fixes:
-        raise DataError(f"{files[0]}: no usable fix in {len(files)} file(s); {(setting.reading.notes or [''])[-1]}")
+        lost = [note for note in setting.reading.notes if note.startswith(("dropped", "skipped"))]
+        raise DataError(
+            f"{files[0]}: no usable fix in {len(files)} file(s); {lost[-1] if lost else 'they hold no row'}"
+        )
     summary.agents = len(agents)
     if agents.mixed:
         setting.reading.say("agents are integers in some places and text in others: all were taken as text")

@@ -19,7 +19,7 @@ import pyarrow.json as pa_json
 import pyarrow.parquet as pq
 
 from ustad.mobility.columns import FIX_NAMES, GEOMETRY_NAMES, Reading, match_names
-from ustad.tables import TIMESTAMP, DataError, find_table, plain_identifiers
+from ustad.tables import FIXES, TIMESTAMP, DataError, find_table, plain_identifiers
 
 PIECE_ROWS = 1 << 20
 BLOCK_BYTES = 32 << 20
@@ -111,6 +111,13 @@ def _parquet(path: Path, reading: Reading) -> Iterator[pa.Table]:
     wanted = list(found.values())
     if not {"lat", "lon"} <= set(found):
         wanted += [name for name in names if name.lower() in GEOMETRY_NAMES]
+    there = {*found, *(("lat", "lon") if len(wanted) > len(found) else ())}
+    missing = [name for name in FIXES.required if name not in there]
+    if missing:
+        raise DataError(
+            f"{path}: missing column{'s' if len(missing) > 1 else ''} {', '.join(missing)}; "
+            f"found {', '.join(names) or 'no columns'}"
+        )
     for batch in file.iter_batches(batch_size=PIECE_ROWS, columns=wanted):
         yield pa.Table.from_batches([batch])
 
@@ -129,6 +136,7 @@ def _csv(path: Path, reading: Reading) -> Iterator[pa.Table]:
     parse = pa_csv.ParseOptions(delimiter=separator, invalid_row_handler=note_row)
     with pa_csv.open_csv(path, read_options=pa_csv.ReadOptions(block_size=1 << 16), parse_options=parse) as probe:
         names = probe.schema.names
+    refuse_semicolons(path, names)
     found = match_names(names, FIX_NAMES)
     text = {found[n]: pa.string() for n in ("agent_id", "time", "lat", "lon", "accuracy_m") if n in found}
     broken.clear()
@@ -143,6 +151,12 @@ def _csv(path: Path, reading: Reading) -> Iterator[pa.Table]:
     if broken:
         reading.dropped += len(broken)
         reading.say(f"dropped: {path}: {len(broken):,} rows with a wrong number of columns (first: {broken[0]})")
+
+
+def refuse_semicolons(path: Path, names: list[str]) -> None:
+    """One column by the name of `a;b;c` is a table that is separated otherwise."""
+    if len(names) == 1 and ";" in names[0]:
+        raise DataError(f"{path}: is separated by semicolons; save it with commas (.csv) or tabs (.tsv)")
 
 
 def _with_identifiers(table: pa.Table, name: str | None) -> pa.Table:

@@ -14,7 +14,7 @@ from ustad.dataset import COMPANIONS
 from ustad.tables import DataError, find_table, write_json
 
 #: What a data directory holds beside its fixes; only these names are ever replaced or removed.
-TABLES = ("stays", *COMPANIONS)
+TABLES = ("stays", *COMPANIONS, "counterfactual", "dirty_labels")
 
 #: Columns of few different values; the others gain nothing from a dictionary and cost time.
 _DICTIONARY = ["agent_id", "poi_id", "poi_category", "timezone"]
@@ -77,7 +77,10 @@ def check_target(sources: Sequence[Path | str], files: Sequence[Path], out: Path
                 f"{out}: is where the fixes come from, and its tables would be replaced; choose another --out"
             )
     named = {Path(source).resolve() for source in sources}
-    return [f for f in files if not f.resolve().is_relative_to(target) or _is_named(f.resolve(), named, target)]
+    left = [f for f in files if not f.resolve().is_relative_to(target) or _is_named(f.resolve(), named, target)]
+    if not left:
+        raise DataError(f"{sources[0]}: holds no file beside those in {out}, where the results go")
+    return left
 
 
 def _is_named(file: Path, named: set[Path], target: Path) -> bool:

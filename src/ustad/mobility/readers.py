@@ -17,7 +17,7 @@ import pyarrow.json as pa_json
 from ustad.clock import check_zone
 from ustad.dataset import Dataset, load_directory
 from ustad.mobility.columns import Reading, Times, as_stays, no_times, to_utc
-from ustad.mobility.formats import format_of, json_options
+from ustad.mobility.formats import format_of, json_options, refuse_semicolons
 from ustad.mobility.numosim import is_numosim, read_numosim
 from ustad.mobility.places import UNKNOWN, set_columns
 from ustad.mobility.timezones import with_timezone
@@ -88,7 +88,9 @@ def _read_file(path: Path) -> pa.Table:
             raise DataError(f"{path}: cannot be read ({str(error).splitlines()[0]})") from error
     if kind in ("plt", "gpx"):
         raise DataError(f"{path}: holds fixes, not stays; run `ustad extract {path} --out DIR` first")
-    return as_table(path)
+    table = as_table(path)
+    refuse_semicolons(path, table.column_names)
+    return table
 
 
 def _check_stays(source: Any, where: str, reading: Reading) -> pa.Table:
