@@ -77,6 +77,26 @@ def test_info_of_a_model_prints_its_card(app, tmp_path):
     assert run(app, "info", tmp_path) == "# A model\ntrained on nothing\n"
 
 
+def test_info_of_data_without_a_stay_shows_its_quality(app, tmp_path):
+    pq.write_table(walks(agents=2, hours=200, step_s=6 * 3600), tmp_path / "f.parquet")
+    run(app, "extract", tmp_path / "f.parquet", "--out", tmp_path / "d", "--timezone", "UTC")
+    shown = run(app, "info", tmp_path / "d")
+    assert "0 stays" in shown
+    assert "2 agents cannot tell stays" in shown
+    assert json.loads(run(app, "info", tmp_path / "d", "--json"))["quality"]["too_sparse"] == 2
+
+
+def test_info_of_a_baseline_or_of_scores_shows_their_record(app, tmp_path):
+    record = {"method": "time-lof", "seed": 3, "settings": {"neighbours": 20}, "facts": {}}
+    (tmp_path / "method.json").write_text(json.dumps(record))
+    shown = run(app, "info", tmp_path)
+    assert "kind       baseline" in shown
+    assert "method     time-lof" in shown
+    assert "neighbours 20" in shown
+    (tmp_path / "method.json").rename(tmp_path / "run.json")
+    assert json.loads(run(app, "info", tmp_path, "--json"))["kind"] == "scores"
+
+
 def test_info_of_nothing_is_an_error(app, tmp_path):
     with pytest.raises(DataError, match="no such file"):
         run(app, "info", tmp_path / "nothing")

@@ -153,10 +153,10 @@ def pois(
 
 
 def info(
-    path: Annotated[Path, typer.Argument(help="A data directory, a file of stays, or a model directory.")],
+    path: Annotated[Path, typer.Argument(help="A data directory, a file of stays, a model or scores.")],
     as_json: JsonOption = False,
 ) -> None:
-    """Say what a data directory or a model holds: span, agents, split, data quality.
+    """Say what a data directory holds (span, agents, split, data quality), or what a model or scores are.
 
     Example: `ustad info runs/demo/data`
     """
@@ -169,7 +169,11 @@ def info(
         return
     if not path.exists():
         raise DataError(f"{path}: no such file or directory")
-    from ustad.cli.inspect import describe, show
+    from ustad.cli.inspect import describe, describe_record, show, show_record
 
+    record = describe_record(path)
+    if record is not None:
+        print_json(record) if as_json else show_record(record)
+        return
     content = describe(path)
     print_json(content) if as_json else show(content)

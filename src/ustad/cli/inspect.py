@@ -22,6 +22,9 @@ def describe(path: Path) -> dict[str, Any]:
     from ustad.mobility.readers import open_data
     from ustad.tables import DataError
 
+    empty = _without_stays(path)
+    if empty is not None:
+        return empty
     data = open_data(path, on_error="skip")
     stays = data.events
     minutes = pc.divide(pc.subtract(stays["finished_at"], stays["started_at"]).cast("int64"), 60_000_000)
@@ -44,6 +47,52 @@ def describe(path: Path) -> dict[str, Any]:
         "quality": _quality(data) if data.quality is not None else None,
         "notes": data.meta.get("notes", []),
     }
+
+
+def _without_stays(path: Path) -> dict[str, Any] | None:
+    """What a data directory without one stay has to tell: why there is none. None where there are stays."""
+    from ustad.dataset import load_directory
+    from ustad.tables import find_table, read_table
+
+    stays = find_table(path, "stays") if path.is_dir() else None
+    if stays is None or read_table(stays, columns=[]).num_rows:
+        return None
+    data = load_directory(path)
+    tables = {name: getattr(data, name) for name in ("trips", "gaps", "pois", "labels", "agent_labels", "quality")}
+    return {
+        "name": data.name,
+        "path": str(path),
+        "tables": {"stays": 0, **{n: t.num_rows for n, t in tables.items() if t is not None}},
+        "agents": data.quality.num_rows if data.quality is not None else 0,
+        "span": data.meta.get("span") or ["", ""],
+        "timezones": [data.meta["timezone"]] if data.meta.get("timezone") else [],
+        "split": "none, because there is no stay; try a longer --gap, a larger --distance or fewer --minutes",
+        "median_stay_minutes": None,
+        "categories": {},
+        "quality": _quality(data) if data.quality is not None and data.quality.num_rows else None,
+        "notes": data.meta.get("notes", []),
+    }
+
+
+def describe_record(path: Path) -> dict[str, Any] | None:
+    """What the record in a directory says that is neither data nor the detector's model: a baseline's `method.json`
+    or the `run.json` of scores. None where there is no such record."""
+    import json
+
+    for name, kind in (("method.json", "baseline"), ("run.json", "scores")):
+        if (path / name).is_file():
+            return {"kind": kind, "path": str(path), **json.loads((path / name).read_text())}
+    return None
+
+
+def show_record(content: dict[str, Any]) -> None:
+    """Single values, and of what is nested the single values in it."""
+    for name, value in content.items():
+        if isinstance(value, dict):
+            inner = {k: v for k, v in value.items() if not isinstance(v, (dict, list))}
+            value = ", ".join(f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in inner.items())
+        if not isinstance(value, list) and value not in (None, ""):
+            _line(name if len(name) < 11 else f"{name} ", str(value))
 
 
 def _quality(data: Any) -> dict[str, Any]:
@@ -83,7 +132,8 @@ def show(content: dict[str, Any]) -> None:
     _line("data", content["name"])
     _line("holds", ", ".join(f"{n:,} {name}" for name, n in content["tables"].items()))
     _line("agents", f"{content['agents']:,}")
-    _line("from", f"{content['span'][0][:16]} to {content['span'][1][:16]} UTC")
+    if content["span"][0]:
+        _line("from", f"{content['span'][0][:16]} to {content['span'][1][:16]} UTC")
     _line("time zone", ", ".join(content["timezones"][:4]))
     _line("split", content["split"])
     _line("stay", f"{content['median_stay_minutes'] or 0:.0f} min (median)")
