@@ -140,9 +140,9 @@ Published are the tables of NUMOSIM and of the paper's two private data sets (20
 {chr(10).join(headline(found))}
 
 Tolerances of the test (1,500 agents, one seed): stays per day and mean stay 4 %, mean start 20 minutes, extent 3 %,
-classes exactly, anomalous stays per anomalous agent 15 %; for the two private sets (250 agents) 7 % and 35 minutes. SimJordan's span is
-not published: 3.66 M stays of 484 minutes do not fit into 20,000 × 56 days, so nine weeks are simulated (five to learn
-from, four to score), and its stays per day are counted over those.
+classes exactly, anomalous stays per anomalous agent 15 %; for the two private sets (250 agents) 7 % and 35 minutes.
+SimJordan's span is not published: 3.66 M stays of 484 minutes do not fit into 20,000 × 56 days, so nine weeks are
+simulated (five to learn from, four to score), and its stays per day are counted over those.
 
 ## Shapes
 

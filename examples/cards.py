@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-from comparison import run_example
 
+from comparison import run_example
 from ustad.tables import TIMESTAMP
 
 FIRST = np.datetime64("2024-03-04T00:00", "us")  # a Monday
