@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from ustad.cli.extract import extract, info, pois
 from ustad.cli.inspect import bar, sparkline
+from ustad.dataset import load_directory
 from ustad.tables import DataError
 
 
@@ -54,6 +55,19 @@ def test_extract_then_info_tells_what_there_is(app, fixes, tmp_path):
 
 def content_fixes(tmp_path) -> int:
     return json.loads((tmp_path / "d" / "meta.json").read_text())["counts"]["fixes"]
+
+
+def test_labels_of_a_simulated_town_travel_to_the_extracted_stays(app, tmp_path):
+    from ustad.simulate.simulation import simulate
+
+    simulate("town", 12, 4, tmp_path / "town", fixes="120s", days=28, anomalous_share=0.5)
+    said = run(app, "extract", tmp_path / "town", "--out", tmp_path / "d")
+    assert "labels, by overlap in time" in said
+    truth, data = load_directory(tmp_path / "town"), load_directory(tmp_path / "d")
+    assert data.agent_labels.equals(truth.agent_labels)
+    assert data.labels.num_rows >= 0.5 * truth.labels.num_rows > 0
+    assert set(data.labels["stay_id"].to_pylist()) <= set(data.events["stay_id"].to_pylist())
+    assert data.meta["split"] == truth.meta["split"]
 
 
 def test_json_is_all_that_json_prints(app, fixes, tmp_path):

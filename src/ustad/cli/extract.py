@@ -59,7 +59,7 @@ def extract(
     - `ustad extract points.ndjson --on-error skip --out data` (NDJSON; bad rows are dropped and counted)
     - `ustad extract Geolife/Data --out data` (GeoLife's tree of .plt files)
     - `ustad extract run.gpx ride.gpx --out data` (GPX, one agent per file)
-    - `ustad extract town --out data` (the fixes and POIs of a data directory)
+    - `ustad extract town --out data` (the fixes, POIs and labels of a data directory)
     - `ustad extract fixes.parquet --pois pois.parquet --export geoparquet --out data`
     """
     from dataclasses import asdict
@@ -77,11 +77,42 @@ def extract(
         max_accuracy_m=max_accuracy, max_speed_kmh=max_speed, drop_outliers=drop_outliers, poi_radius_m=poi_radius,
     )  # fmt: skip
     summary = run(fixes, out_dir, config, pois, timezone, on_error, workers, times)  # type: ignore[arg-type]  # checked above
+    summary.notes += _carry_labels(fixes, out_dir)
     exported = _export(out_dir, export_as or [])
     if as_json:
         print_json({**asdict(summary), "out": str(summary.out), "exported": [str(p) for p in exported]})
         return
     _show_summary(summary, exported)
+
+
+def _carry_labels(sources: list[str], directory: Path) -> list[str]:
+    """Labels of a data directory, from its stays to those that were extracted from its fixes; what to say of it."""
+    from ustad.tables import find_table
+
+    source = Path(sources[0])
+    if len(sources) != 1 or not source.is_dir():
+        return []
+    found = {name: find_table(source, name) for name in ("labels", "agent_labels")}
+    notes = _match(found["labels"], directory) if found["labels"] is not None else []
+    if found["agent_labels"] is not None:
+        from ustad.tables import read_table, write_table
+
+        table = read_table(found["agent_labels"])
+        write_table(table, directory / "agent_labels.parquet")
+        notes.append(f"{table.num_rows:,} labels of agents were taken over")
+    return notes
+
+
+def _match(labels: Path, directory: Path) -> list[str]:
+    from ustad.simulate.labels import match_labels
+    from ustad.tables import find_table, read_table, write_table
+
+    truth, stays = read_table(labels), read_table(find_table(directory, "stays") or directory / "stays.parquet")
+    if not {"agent_id", "started_at", "finished_at"} <= set(truth.column_names):
+        return ["labels of stays were not taken over: they do not say agent_id, started_at and finished_at"]
+    matched = match_labels(truth, stays)
+    write_table(matched, directory / "labels.parquet")
+    return [f"{matched.num_rows:,} stays took over one of {truth.num_rows:,} labels, by overlap in time"]
 
 
 def _export(directory: Path, forms: list[str]) -> list[Path]:
