@@ -1,12 +1,15 @@
 """Schemas and settings: what may be said, and how a slip is answered."""
 
 import dataclasses
+from pathlib import Path
 
 import pytest
 
 from ustad.config import PRESETS, Config, ConfigError
 from ustad.schema import EventSchema, Feature, mobility_schema
 from ustad.tables import DataError
+
+CONFIGS = Path(__file__).parents[2] / "configs"
 
 
 def test_mobility_is_the_papers_event():
@@ -62,6 +65,15 @@ def test_presets_survive_yaml(name, tmp_path):
     config = Config.preset(name)
     config.to_yaml(tmp_path / "c.yaml")
     assert Config.from_yaml(tmp_path / "c.yaml") == config
+
+
+@pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.yaml")), ids=lambda p: p.name)
+def test_shipped_configurations_are_the_presets(path):
+    assert Config.from_yaml(path) == Config.preset(path.stem)
+
+
+def test_every_preset_is_shipped_as_a_file():
+    assert {p.stem for p in CONFIGS.glob("*.yaml")} == set(PRESETS)
 
 
 def test_the_paper_preset_is_the_paper():
