@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
-from town import walks
+from town import fixes, minutes, walks
 
 from ustad.config import ExtractionConfig
 from ustad.dataset import load_directory
@@ -227,6 +227,18 @@ def test_fixes_without_any_stay_still_give_the_quality_table(tmp_path):
     assert summary.too_sparse == 2
     assert any("no stay was found" in note for note in summary.notes)
     assert pq.read_table(tmp_path / "out" / "quality.parquet")["too_sparse"].to_pylist() == [True, True]
+
+
+def test_home_is_where_the_nights_before_the_test_part_were_spent():
+    days = 40
+    hours = np.arange(0, days * 24, 0.25)
+    moved = hours >= 12 * 24  # the default split tests from the 20th day on: 12 nights here, 8 there, then 20 more
+    lat = np.where(hours % 24 < 8, np.where(moved, 52.7, 52.5), 52.6)
+    table = fixes(np.zeros(len(hours), int), minutes(hours * 60), lat, np.full(len(hours), 13.4))
+    data = extract_tables(table, timezone="UTC")
+    home = data.events.filter(pa.compute.equal(data.events["poi_category"], "home"))
+    assert np.allclose(home["lat"].to_numpy(), 52.5)
+    assert any(note.startswith("home and work are what stays before 2024-01-") for note in data.meta["notes"])
 
 
 def test_coverage_by_day_is_the_share_of_time_outside_gaps():

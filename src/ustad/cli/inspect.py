@@ -87,7 +87,13 @@ def describe_record(path: Path) -> dict[str, Any] | None:
 
 def show_record(content: dict[str, Any]) -> None:
     """Single values, and of what is nested the single values in it."""
+    from datetime import date, timedelta
+
     for name, value in content.items():
+        if name in ("first_day", "last_day") and isinstance(value, int):
+            value = date(1970, 1, 1) + timedelta(days=value)
+        if name == "schema" and isinstance(value, dict):
+            value = value.get("name")
         if isinstance(value, dict):
             inner = {k: v for k, v in value.items() if not isinstance(v, (dict, list))}
             value = ", ".join(f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in inner.items())

@@ -12,7 +12,8 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from ustad.dataset import Dataset
 from ustad.mobility.columns import Reading, Times, as_fixes
 from ustad.mobility.core import Fixes, advance, no_fixes, to_tables
 from ustad.mobility.formats import Piece, estimate_rows, expand, pieces
-from ustad.mobility.places import PoiIndex, join_pois, own_places, read_pois
+from ustad.mobility.places import PoiIndex, first_of_test, join_pois, own_places, read_pois
 from ustad.mobility.publish import check_target, publish, source_meta, source_pois, write_part
 from ustad.mobility.quality import Dropped, quality_table
 from ustad.mobility.staypoints import Limits, empty_state
@@ -68,6 +69,14 @@ class _Setting:
     pois: PoiIndex | None
     timezone: str | None
     reading: Reading
+    until: datetime | None = None  # only earlier stays say which of an agent's own places is home or work
+
+    def before_test(self, span: tuple[int, int] | None, split: dict[str, Any] | None) -> _Setting:
+        """The same, with `until` at the first day of the test part: what is learnt must not know of it."""
+        until = first_of_test(span, self.timezone, split) if self.pois is None and span is not None else None
+        if until is not None:
+            self.reading.say(f"home and work are what stays before {until:%Y-%m-%d %H:%M} UTC say they are")
+        return replace(self, until=until)
 
 
 # ---------------------------------------------------------------------------------------------- in memory
@@ -83,6 +92,7 @@ def extract_tables(
     if table.num_rows == 0:
         raise DataError("fixes: the table is empty")
     _collect(table, store, agents, setting.config)
+    setting = setting.before_test(agents.span, None)
     tables = [_extract_partition(part, setting) for part in store.partitions(agents, table.num_rows + 1)]
     found = {name: pa.concat_tables([t[name] for t in tables]) for name in TABLES}
     meta = {"name": "extracted", "timezone": timezone, "notes": reading.notes, "extraction": asdict(setting.config)}
@@ -111,6 +121,7 @@ def _collect(table: pa.Table, store: Store, agents: AgentNumbers, config: Extrac
         bad = table["accuracy_m"].to_numpy() > config.max_accuracy_m  # a fix that claims nothing is kept
         agents.inaccurate += np.bincount(numbers[bad], minlength=len(agents))
         fixes = fixes.take(~bad)
+    agents.see(fixes.time)
     store.add(fixes)
 
 
@@ -119,18 +130,21 @@ def _extract_partition(part: Partition, setting: _Setting) -> dict[str, pa.Table
     state = empty_state(len(part.agents))
     step = advance(part.fixes, no_fixes(), state, Limits.of(setting.config), final=True)
     found = to_tables(step, part.agents)
-    stays = name_places(found.stays, setting.pois, setting.timezone, setting.config.poi_radius_m, setting.reading)
+    stays = name_places(
+        found.stays, setting.pois, setting.timezone, setting.config.poi_radius_m, setting.reading, setting.until
+    )  # fmt: skip
     quality = quality_table(step, part.agents, Dropped(part.unsorted, part.inaccurate), setting.config)
     return {"stays": stays, "trips": found.trips, "gaps": found.gaps, "quality": quality}
 
 
 def name_places(
     stays: pa.Table, pois: pa.Table | PoiIndex | None, timezone: str | None, radius_m: float,
-    reading: Reading | None = None,
+    reading: Reading | None = None, until: datetime | None = None,
 ) -> pa.Table:  # fmt: skip
-    """Stays with time zone, POI and category: what fixes alone do not tell. Without POIs, the agents' own places."""
+    """Stays with time zone, POI and category: what fixes alone do not tell. Without POIs, the agents' own places, of
+    which stays before `until` say what they are."""
     stays = with_timezone(stays, timezone, reading or Reading())
-    stays = own_places(stays, radius_m) if pois is None else join_pois(stays, pois, radius_m)
+    stays = own_places(stays, radius_m, until) if pois is None else join_pois(stays, pois, radius_m)
     order = ("poi_id", "poi_category", "timezone", "n_fixes", "start_gap_s", "end_gap_s")
     names = [n for n in stays.column_names if n not in order]
     return stays.select(names + [n for n in order if n in stays.column_names])
@@ -161,7 +175,7 @@ def extract(
     out.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(prefix=".extract-", dir=out))
     try:
-        summary = _run(files, work, setting, workers or min(os.cpu_count() or 1, 8))
+        summary = _run(files, work, setting, workers or min(os.cpu_count() or 1, 8), known.get("split"))
         summary.out = out
         if setting.pois is not None:
             write_table(setting.pois.pois, work / "pois.parquet")
@@ -172,7 +186,9 @@ def extract(
     return summary
 
 
-def _run(files: list[Path], work: Path, setting: _Setting, workers: int) -> ExtractionSummary:
+def _run(
+    files: list[Path], work: Path, setting: _Setting, workers: int, split: dict[str, Any] | None
+) -> ExtractionSummary:  # fmt: skip
     summary, agents = ExtractionSummary(work, files=len(files)), AgentNumbers()
     rows = sum(estimate_rows(f) for f in files)
     buckets = -(-rows // PARTITION_ROWS)
@@ -190,6 +206,7 @@ def _run(files: list[Path], work: Path, setting: _Setting, workers: int) -> Extr
     summary.agents = len(agents)
     if agents.mixed:
         setting.reading.say("agents are integers in some places and text in others: all were taken as text")
+    setting = setting.before_test(agents.span, split)
     with track("finding stays", summary.agents) as advance_bar:
         for count in _parallel(store.partitions(agents, PARTITION_ROWS), work, setting, workers):
             _add(summary, count)

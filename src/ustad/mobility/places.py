@@ -5,6 +5,7 @@ In: stays (and POIs). Out: the same stays with `poi_id` and `poi_category`. Dist
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from scipy.spatial import cKDTree
 
-from ustad.clock import local_time
+from ustad.clock import MICROSECONDS_PER_DAY, local_time, localise
+from ustad.config import SplitConfig
+from ustad.dataset import Dataset
 from ustad.geo import EARTH_RADIUS_KM, unit_vectors
 from ustad.mobility.columns import POI_NAMES, Reading, rename
 from ustad.mobility.staypoints import sphere_points
-from ustad.tables import POIS, DataError, agent_codes, as_table, validate
+from ustad.tables import POIS, TIMESTAMP, DataError, agent_codes, as_table, validate
 
 UNKNOWN = "unknown"
 HOME, WORK, OTHER = "home", "work", "other"
@@ -96,6 +99,19 @@ def set_columns(table: pa.Table, **columns: pa.Array) -> pa.Table:
 
 
 # --------------------------------------------------------------------------------------------- own places
+def first_of_test(span: tuple[int, int], timezone: str | None, split: dict[str, Any] | None) -> datetime | None:
+    """When the test part of data between two moments (µs) begins: as `split` says, else by the default proportions,
+    at midnight of `timezone` (UTC without one). None where the data is too short to be split."""
+    zone = timezone or "UTC"
+    ends = pa.table({"started_at": pa.array(span, TIMESTAMP), "timezone": [zone, zone]})
+    try:
+        day = Dataset(ends, meta={"split": split} if split else {}).split(SplitConfig()).test_first
+    except DataError:
+        return None
+    midnight = pa.chunked_array([pa.array([day * MICROSECONDS_PER_DAY], pa.timestamp("us"))])
+    return localise(midnight, zone)[0].as_py()
+
+
 def own_places(stays: pa.Table, radius_m: float = 150.0, until: Any = None) -> pa.Table:
     """Stays with each agent's own places as `poi_id` (`AGENT:1`, `AGENT:2`, … by first visit) and what they are to
     the agent as `poi_category`: home, work or other.

@@ -40,6 +40,7 @@ class AgentNumbers:
         self._number: dict[str, int] = {}
         self._kinds: set[pa.DataType] = set()
         self.inaccurate = np.zeros(0, np.int64)
+        self.span: tuple[int, int] | None = None  # first and last time of all fixes, µs
 
     def __len__(self) -> int:
         return len(self._number)
@@ -57,6 +58,12 @@ class AgentNumbers:
         if len(self._number) > len(self.inaccurate):
             self.inaccurate = np.pad(self.inaccurate, (0, len(self._number) - len(self.inaccurate)))
         return np.array(numbers, np.int64)[codes]
+
+    def see(self, times: np.ndarray) -> None:
+        """Widen the span by the times of some fixes."""
+        if len(times):
+            first, last = self.span or (int(times[0]), int(times[0]))
+            self.span = min(first, int(times.min())), max(last, int(times.max()))
 
     def identifiers(self) -> pa.Array:
         if self._kinds == {pa.int64()}:
