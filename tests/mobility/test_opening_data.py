@@ -152,6 +152,13 @@ def test_any_events_need_only_the_columns_of_their_schema():
         open_data(table.drop_columns(["merchant"]), schema=SHOP)
 
 
+def test_entities_of_a_csv_of_any_events_keep_their_leading_zeros(tmp_path):
+    rows = [f"{card},2024-01-01T00:00:00Z,1.5,x" for card in ("007", "7")]
+    (tmp_path / "cards.csv").write_text("\n".join(["card,paid_at,amount,merchant", *rows]))
+    data = open_data(tmp_path / "cards.csv", schema=SHOP, timezone="UTC")
+    assert data.events["card"].to_pylist() == ["007", "7"]
+
+
 # ------------------------------------------------------------------------------------------------ NUMOSIM
 def numosim(path, naive: bool = False, truth_only: bool = False) -> None:
     """Two agents, train and test days, in the files and types that NUMOSIM publishes."""

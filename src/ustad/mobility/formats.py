@@ -159,6 +159,12 @@ def refuse_semicolons(path: Path, names: list[str]) -> None:
         raise DataError(f"{path}: is separated by semicolons; save it with commas (.csv) or tabs (.tsv)")
 
 
+def csv_identifiers(path: Path, name: str) -> pa.ChunkedArray:
+    """One column of a CSV as identifiers: text, or integers where every one is written so."""
+    kinds = pa_csv.ConvertOptions(include_columns=[name], column_types={name: pa.string()})
+    return plain_identifiers(pa_csv.read_csv(path, convert_options=kinds)[name])
+
+
 def _with_identifiers(table: pa.Table, name: str | None) -> pa.Table:
     """Integers where all identifiers of the piece are; the pieces of a run agree on one kind later."""
     if name is None:

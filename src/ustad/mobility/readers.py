@@ -17,7 +17,7 @@ import pyarrow.json as pa_json
 from ustad.clock import check_zone
 from ustad.dataset import Dataset, load_directory
 from ustad.mobility.columns import Reading, Times, as_stays, no_times, to_utc
-from ustad.mobility.formats import format_of, json_options, refuse_semicolons
+from ustad.mobility.formats import csv_identifiers, format_of, json_options, refuse_semicolons
 from ustad.mobility.numosim import is_numosim, read_numosim
 from ustad.mobility.places import UNKNOWN, set_columns
 from ustad.mobility.timezones import with_timezone
@@ -151,6 +151,8 @@ def _any_events(path: Any, schema: EventSchema, reading: Reading) -> Dataset:
         )
     if table.num_rows == 0:
         raise DataError(f"{where}: the table is empty")
+    if is_path and format_of(Path(path)) == "csv":
+        table = set_columns(table, **{schema.entity: csv_identifiers(Path(path), schema.entity)})
     if reading.timezone is None and ("/" in schema.timezone or schema.timezone == "UTC"):
         reading.timezone = schema.timezone
     complaints = Complaints(where, reading.on_error)
