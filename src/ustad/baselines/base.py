@@ -17,8 +17,10 @@ import pyarrow as pa
 import torch
 
 from ustad.baselines.protocol import Abilities, agents_by_worst, event_table, events_of
-from ustad.config import ConfigError, SplitConfig
-from ustad.dataset import Dataset, event_days, load_directory
+from ustad.config import Config, ConfigError, SplitConfig
+from ustad.dataset import Dataset, load_directory
+from ustad.detector import choose_device
+from ustad.periods import training_periods
 from ustad.schema import EventSchema, Feature, mobility_schema
 from ustad.scores import Scores
 from ustad.tables import DataError, as_table
@@ -119,15 +121,6 @@ class Baseline:
 
 
 # -------------------------------------------------------------------------------------------- the parts
-def choose_device(name: str) -> torch.device:
-    """auto: CUDA where there is one, else the CPU."""
-    if name not in ("auto", "cpu", "cuda"):
-        raise ConfigError(f"device must be one of auto, cpu, cuda, got {name!r}")
-    if name == "cuda" and not torch.cuda.is_available():
-        raise ConfigError("no CUDA device is available here; use device cpu")
-    return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
-
-
 def read_settings(kind: type, content: dict[str, Any], name: str) -> Any:
     """Settings of a baseline from keywords; unknown ones are refused with a suggestion."""
     known = [f.name for f in dataclasses.fields(kind)]
@@ -144,21 +137,13 @@ def fitting_parts(train: Any, validation: Any, schema: EventSchema, divide: bool
     if validation is not None:
         return events_of(train, schema, "training"), events_of(validation, schema, "validation")
     data = _as_data(train)
-    if isinstance(data, Dataset):
-        split = data.split(SplitConfig())
-        return (
-            data.between(split.train_first, split.validation_first - 1),
-            data.between(split.validation_first, split.test_first - 1),
-        )
-    table = events_of(data, schema, "training")
-    if not divide:
-        return table, table.slice(0, 0)
-    days = event_days(table, schema)
-    first, last = int(days.min()), int(days.max())
-    if first == last:
-        raise DataError("all events lie on one day; at least two days are needed to learn from, weeks are better")
-    held = days > last - max(1, round((last - first + 1) / 4))
-    return table.filter(pa.array(~held)), table.filter(pa.array(held))
+    if not isinstance(data, Dataset):
+        table = events_of(data, schema, "training")
+        if not divide:
+            return table, table.slice(0, 0)
+        data = Dataset(events=table, schema=schema, meta={"training": True})
+    periods = training_periods(data, Config())
+    return periods.train, periods.validation
 
 
 def scoring_parts(events: Any, context: Any, schema: EventSchema) -> tuple[pa.Table, pa.Table | None]:

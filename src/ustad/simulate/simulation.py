@@ -128,8 +128,6 @@ def _prepare(
         plan = dataclasses.replace(plan, timezone=timezone)
     agents = plan.agents if agents is None else agents
     days = plan.days if days is None else days
-    if agents < 1 or days < 2:
-        raise ConfigError(f"a simulation needs at least one agent and two days, got {agents} agents and {days} days")
     return prepare(plan, agents, seed, days, dirty, ground)
 
 
