@@ -7,14 +7,13 @@ a checksum of each.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ustad.tables import DataError, write_json
+from ustad.tables import DataError, read_json, write_json
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -57,7 +56,7 @@ def check(path: Path) -> dict[str, str]:
     manifest = path / MANIFEST
     if not manifest.exists():
         raise DataError(f"{path}: not a model directory (no {MANIFEST}); make one with `ustad train`")
-    content = json.loads(manifest.read_text())
+    content = read_json(manifest)
     if content.get("format") != FORMAT:
         raise DataError(
             f"{path}: model format {content.get('format')} is not {FORMAT}; train again with this version of ustad"

@@ -226,8 +226,8 @@ class Config:
         return _read(cls, content, "")
 
     @classmethod
-    def from_yaml(cls, path: Path | str) -> Config:
-        """A YAML file of the same tree; `preset: NAME` in it says what to start from."""
+    def from_yaml(cls, path: Path | str, preset: str = "paper") -> Config:
+        """A YAML file of the same tree; what it leaves out comes from `preset: NAME` in it, or else from `preset`."""
         path = Path(path)
         if not path.exists():
             raise ConfigError(f"{path}: no such configuration file")
@@ -237,7 +237,7 @@ class Config:
             raise ConfigError(f"{path}: not valid YAML ({str(error).splitlines()[0]})") from error
         if not isinstance(content, dict):
             raise ConfigError(f"{path}: expected a mapping of settings")
-        base = cls.preset(content.pop("preset", "paper"))
+        base = cls.preset(content.pop("preset", preset))
         return base.replace(dict(_flatten(content)))
 
     def to_dict(self) -> dict[str, Any]:

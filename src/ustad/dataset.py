@@ -7,7 +7,6 @@ schema.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
@@ -21,7 +20,7 @@ import pyarrow.compute as pc
 from ustad.clock import local_time
 from ustad.config import SplitConfig
 from ustad.schema import EventSchema, mobility_schema
-from ustad.tables import DataError, find_table, read_table, write_json, write_table
+from ustad.tables import DataError, find_table, read_json, read_table, write_json, write_table
 
 EPOCH = date(1970, 1, 1)
 #: Tables that a data directory may hold beside its events.
@@ -143,7 +142,7 @@ def load_directory(path: Path) -> Dataset:
     if stays is None:
         raise DataError(f"{path}: holds no stays.parquet; make one with `ustad extract` or `ustad simulate`")
     meta_file = path / "meta.json"
-    meta = json.loads(meta_file.read_text()) if meta_file.exists() else {}
+    meta = read_json(meta_file) if meta_file.exists() else {}
     found = {name: find_table(path, name) for name in COMPANIONS}
     tables = {name: read_table(where) for name, where in found.items() if where is not None}
     return Dataset(events=read_table(stays), meta=meta, path=path, **tables)

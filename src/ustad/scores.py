@@ -5,7 +5,6 @@ On disk a directory: `events.parquet`, `agents.parquet`, `run.json`. Higher scor
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ustad.tables import DataError, read_table, write_json, write_table
+from ustad.tables import DataError, read_json, read_table, write_json, write_table
 
 
 @dataclass(frozen=True)
@@ -43,4 +42,4 @@ class Scores:
             raise DataError(f"{path}: not a directory of scores (no run.json); make one with `ustad score`")
         tables = {n: path / f"{n}.parquet" for n in ("events", "agents")}
         found = {n: read_table(p) for n, p in tables.items() if p.exists()}
-        return cls(run=json.loads((path / "run.json").read_text()), **found)
+        return cls(run=read_json(path / "run.json"), **found)

@@ -175,6 +175,14 @@ def write_json(content: Any, path: Path) -> None:
     temporary.replace(path)
 
 
+def read_json(path: Path) -> Any:
+    """What `write_json` wrote; a damaged file is named."""
+    try:
+        return json.loads(path.read_text())
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: not valid JSON ({error}); the file is damaged, make it again") from error
+
+
 def find_table(directory: Path, name: str) -> Path | None:
     """`NAME.parquet` or the directory `NAME/` of parts inside a data directory, or None."""
     for candidate in (directory / f"{name}.parquet", directory / name):
@@ -252,7 +260,8 @@ def validate(
 
 def check_overlaps(stays: pa.Table, complaints: Complaints) -> pa.Table:
     """Refuse (or drop) stays that begin before the same agent's previous stay has ended. Sorts the table."""
-    stays = sort_events(stays, "agent_id", "started_at")
+    complaints.rows = event_order(stays, "agent_id", "started_at")
+    stays = stays.take(pa.array(complaints.rows))
     codes, starts, ends = (
         agent_codes(stays["agent_id"])[0],
         _to_int(stays["started_at"]),
@@ -345,9 +354,13 @@ def _first_line(error: BaseException) -> str:
 # ------------------------------------------------------------------------------------- identity and order
 def sort_events(table: pa.Table, entity: str, time: str) -> pa.Table:
     """Rows by entity, then by time; ties keep their order."""
-    codes, _ = agent_codes(table[entity])
-    order = np.lexsort((_to_int(table[time]), codes))
+    order = event_order(table, entity, time)
     return table if np.array_equal(order, np.arange(len(order))) else table.take(pa.array(order))
+
+
+def event_order(table: pa.Table, entity: str, time: str) -> np.ndarray:
+    """Row numbers by entity, then by time; ties keep their order."""
+    return np.lexsort((_to_int(table[time]), agent_codes(table[entity])[0]))
 
 
 def agent_codes(column: pa.ChunkedArray | pa.Array) -> tuple[np.ndarray, np.ndarray]:

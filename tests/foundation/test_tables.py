@@ -16,6 +16,7 @@ from ustad.tables import (
     as_table,
     check_overlaps,
     event_keys,
+    read_json,
     read_table,
     sort_events,
     validate,
@@ -116,6 +117,11 @@ def test_a_long_stay_is_compared_with_all_that_begin_inside_it():
     assert complaints.dropped == 2
 
 
+def test_overlapping_rows_are_numbered_as_they_were_given():
+    with pytest.raises(DataError, match=r"first rows: 0\)"):  # sorted by agent and time, it would be row 2
+        check_overlaps(stays([1, 0, 5], [3, 2, 6], [2, 2, 1]), Complaints("stays"))
+
+
 def test_unknown_kinds_of_sources_are_refused():
     with pytest.raises(DataError, match="Arrow C stream"):
         as_table([1, 2, 3])
@@ -133,6 +139,9 @@ def test_a_broken_file_is_named(tmp_path):
     (tmp_path / "x.parquet").write_bytes(b"not parquet")
     with pytest.raises(DataError, match=r"x\.parquet: cannot be read"):
         read_table(tmp_path / "x.parquet")
+    (tmp_path / "x.json").write_text("{not json")
+    with pytest.raises(DataError, match=r"x\.json: not valid JSON"):
+        read_json(tmp_path / "x.json")
 
 
 def test_a_table_is_written_whole_or_not_at_all(tmp_path, monkeypatch):

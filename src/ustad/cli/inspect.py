@@ -77,11 +77,11 @@ def _without_stays(path: Path) -> dict[str, Any] | None:
 def describe_record(path: Path) -> dict[str, Any] | None:
     """What the record in a directory says that is neither data nor the detector's model: a baseline's `method.json`
     or the `run.json` of scores. None where there is no such record."""
-    import json
+    from ustad.tables import read_json
 
     for name, kind in (("method.json", "baseline"), ("run.json", "scores")):
         if (path / name).is_file():
-            return {"kind": kind, "path": str(path), **json.loads((path / name).read_text())}
+            return {"kind": kind, "path": str(path), **read_json(path / name)}
     return None
 
 

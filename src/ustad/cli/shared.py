@@ -22,7 +22,9 @@ OnErrorOption = Annotated[
     Literal["fail", "skip"], typer.Option("--on-error", help="fail: stop at bad rows; skip: drop and count them.")
 ]
 PresetOption = Annotated[str, typer.Option("--preset", help="A named configuration: fast, default, paper.")]
-ConfigOption = Annotated[Path | None, typer.Option("--config", help="A YAML file of settings.")]
+ConfigOption = Annotated[
+    Path | None, typer.Option("--config", help="A YAML file of settings; what it leaves out comes from the preset.")
+]
 SetOption = Annotated[
     list[str] | None, typer.Option("--set", help="Change one setting: --set model.width=32. May be repeated.")
 ]
@@ -30,7 +32,7 @@ SetOption = Annotated[
 
 def resolve_config(preset: str, file: Path | None, changes: list[str] | None, seed: int | None) -> Config:
     """Preset, then file, then single settings, then the seed."""
-    config = Config.from_yaml(file) if file is not None else Config.preset(preset)
+    config = Config.from_yaml(file, preset) if file is not None else Config.preset(preset)
     for change in changes or []:
         name, sign, value = change.partition("=")
         if not sign:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ustad.dataset import COMPANIONS
-from ustad.tables import DataError, find_table, write_json
+from ustad.tables import DataError, find_table, read_json, write_json
 
 #: What a data directory holds beside its fixes; only these names are ever replaced or removed.
 TABLES = ("stays", *COMPANIONS, "counterfactual", "dirty_labels")
@@ -97,7 +96,7 @@ def source_meta(sources: Sequence[Path | str]) -> dict[str, Any]:
     for source in sources:
         path = Path(source) / "meta.json"
         if path.exists():
-            content = json.loads(path.read_text())
+            content = read_json(path)
             return content if isinstance(content, dict) else {}
     return {}
 

@@ -5,7 +5,6 @@ Tables are kept as Arrow datasets, so that a large run is read by columns and by
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +16,7 @@ import pyarrow.dataset as pa_dataset
 
 from ustad.dataset import Dataset
 from ustad.schema import EventSchema, mobility_schema
-from ustad.tables import DataError, as_table, find_table, read_table
+from ustad.tables import DataError, as_table, find_table, read_json, read_table
 
 #: Field of the input → table of the data directory.
 COMPANIONS = {"history": "stays", "trips": "trips", "gaps": "gaps"}
@@ -76,7 +75,7 @@ class ReportInput:
         events = find_table(scores, "events")
         if events is None:
             raise DataError(f"{scores}: holds no events.parquet; the report needs event scores")
-        run = json.loads((scores / "run.json").read_text())
+        run = read_json(scores / "run.json")
         agents = find_table(scores, "agents")
         around, model = _named(data, run.get("data"), scores), _named(None, run.get("model"), scores)
         if card is None:
@@ -141,7 +140,7 @@ def _named(given: Path | str | None, said: Any, beside: Path) -> Path | None:
 def _name_of(directory: Path | None) -> str:
     """What the data directory calls itself, empty where it does not."""
     meta = directory / "meta.json" if directory is not None else None
-    return str(json.loads(meta.read_text()).get("name") or "") if meta is not None and meta.is_file() else ""
+    return str(read_json(meta).get("name") or "") if meta is not None and meta.is_file() else ""
 
 
 def _open(path: Path) -> pa_dataset.Dataset:
