@@ -104,7 +104,7 @@ def test_an_interrupted_run_leaves_the_older_tables_whole(table, tmp_path, monke
     before = sorted(p.name for p in (tmp_path / "out").iterdir())
     content = (tmp_path / "out" / "stays.parquet").read_bytes()
 
-    monkeypatch.setattr(extraction, "_extract_partition", interrupt)
+    monkeypatch.setattr(extraction, "extract_partition", interrupt)
     with pytest.raises(KeyboardInterrupt):
         extract(tmp_path / "f.parquet", tmp_path / "out", ExtractionConfig(minutes=30), timezone="UTC")
     assert sorted(p.name for p in (tmp_path / "out").iterdir()) == before

@@ -62,7 +62,7 @@ class ExtractionSummary:
 
 
 @dataclass(frozen=True)
-class _Setting:
+class Setting:
     """What every partition needs to know."""
 
     config: ExtractionConfig
@@ -71,7 +71,7 @@ class _Setting:
     reading: Reading
     until: datetime | None = None  # only earlier stays say which of an agent's own places is home or work
 
-    def before_test(self, span: tuple[int, int] | None, split: dict[str, Any] | None) -> _Setting:
+    def before_test(self, span: tuple[int, int] | None, split: dict[str, Any] | None) -> Setting:
         """The same, with `until` at the first day of the test part: what is learnt must not know of it."""
         until = first_of_test(span, self.timezone, split) if self.pois is None and span is not None else None
         if until is not None:
@@ -86,14 +86,14 @@ def extract_tables(
 ) -> Dataset:  # fmt: skip
     """Stays, trips, gaps and quality of one table of fixes (a path or anything with an Arrow C stream)."""
     reading = Reading(timezone, times, on_error)
-    setting = _setting(config or ExtractionConfig(), pois, timezone, reading)
+    setting = make_setting(config or ExtractionConfig(), pois, timezone, reading)
     store, agents = MemoryStore(), AgentNumbers()
     table = as_fixes(fixes, str(fixes) if isinstance(fixes, (str, Path)) else "fixes", reading)
     if table.num_rows == 0:
         raise DataError("fixes: the table is empty")
-    _collect(table, store, agents, setting.config)
+    collect(table, store, agents, setting.config)
     setting = setting.before_test(agents.span, None)
-    tables = [_extract_partition(part, setting) for part in store.partitions(agents, table.num_rows + 1)]
+    tables = [extract_partition(part, setting) for part in store.partitions(agents, table.num_rows + 1)]
     found = {name: pa.concat_tables([t[name] for t in tables]) for name in TABLES}
     meta = {"name": "extracted", "timezone": timezone, "notes": reading.notes, "extraction": asdict(setting.config)}
     return Dataset(
@@ -102,16 +102,16 @@ def extract_tables(
     )  # fmt: skip
 
 
-def _setting(config: ExtractionConfig, pois: Any, timezone: str | None, reading: Reading) -> _Setting:
+def make_setting(config: ExtractionConfig, pois: Any, timezone: str | None, reading: Reading) -> Setting:
     if timezone is not None:
         check_zone(timezone)
     index = None
     if pois is not None:
         index = pois if isinstance(pois, PoiIndex) else PoiIndex(read_pois(pois, reading))
-    return _Setting(config, index, timezone, reading)
+    return Setting(config, index, timezone, reading)
 
 
-def _collect(table: pa.Table, store: Store, agents: AgentNumbers, config: ExtractionConfig) -> None:
+def collect(table: pa.Table, store: Store, agents: AgentNumbers, config: ExtractionConfig) -> None:
     """Number the agents, apply the accuracy filter, hand the arrays to the store."""
     numbers = agents.take(table["agent_id"])
     fixes = Fixes(
@@ -125,7 +125,7 @@ def _collect(table: pa.Table, store: Store, agents: AgentNumbers, config: Extrac
     store.add(fixes)
 
 
-def _extract_partition(part: Partition, setting: _Setting) -> dict[str, pa.Table]:
+def extract_partition(part: Partition, setting: Setting) -> dict[str, pa.Table]:
     """The four tables of one partition: a pure function of its fixes."""
     state = empty_state(len(part.agents))
     step = advance(part.fixes, no_fixes(), state, Limits.of(setting.config), final=True)
@@ -171,7 +171,7 @@ def extract(
     timezone = timezone or known.get("timezone")
     pois = pois if pois is not None else source_pois(listed)
     reading = Reading(timezone, times, on_error)
-    setting = _setting(config or ExtractionConfig(), pois, timezone, reading)
+    setting = make_setting(config or ExtractionConfig(), pois, timezone, reading)
     out.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(prefix=".extract-", dir=out))
     try:
@@ -180,22 +180,22 @@ def extract(
         if setting.pois is not None:
             write_table(setting.pois.pois, work / "pois.parquet")
         summary.notes, summary.seconds = reading.notes, time.monotonic() - began
-        publish(work, out, _meta(summary, setting, known, files))
+        publish(work, out, describe(summary, setting, known, files))
     finally:
         shutil.rmtree(work, ignore_errors=True)
     return summary
 
 
 def _run(
-    files: list[Path], work: Path, setting: _Setting, workers: int, split: dict[str, Any] | None
+    files: list[Path], work: Path, setting: Setting, workers: int, split: dict[str, Any] | None
 ) -> ExtractionSummary:  # fmt: skip
     summary, agents = ExtractionSummary(work, files=len(files)), AgentNumbers()
     rows = sum(estimate_rows(f) for f in files)
     buckets = -(-rows // PARTITION_ROWS)
     store: Store = MemoryStore() if rows <= MEMORY_ROWS else DiskStore(work / "buckets", buckets)
     with track("reading fixes", rows) as advance_bar:
-        for table in _valid_pieces(files, setting.reading, summary):
-            _collect(table, store, agents, setting.config)
+        for table in valid_pieces(files, setting.reading, summary):
+            collect(table, store, agents, setting.config)
             summary.fixes += table.num_rows
             advance_bar(table.num_rows)
     if not summary.fixes:
@@ -209,13 +209,13 @@ def _run(
     setting = setting.before_test(agents.span, split)
     with track("finding stays", summary.agents) as advance_bar:
         for count in _parallel(store.partitions(agents, PARTITION_ROWS), work, setting, workers):
-            _add(summary, count)
+            add_count(summary, count)
             advance_bar(count.agents)
-    _add_dropped(summary, "bad rows", setting.reading.dropped)
+    add_dropped(summary, "bad rows", setting.reading.dropped)
     return summary
 
 
-def _valid_pieces(files: list[Path], reading: Reading, summary: ExtractionSummary) -> Iterator[pa.Table]:
+def valid_pieces(files: list[Path], reading: Reading, summary: ExtractionSummary) -> Iterator[pa.Table]:
     """Valid fixes of all files. With `skip`, what cannot be read is said and counted, and the rest goes on."""
     for file in files:
         try:
@@ -226,7 +226,7 @@ def _valid_pieces(files: list[Path], reading: Reading, summary: ExtractionSummar
         except DataError as error:
             if reading.on_error == "fail":
                 raise
-            _add_dropped(summary, "unreadable files", 1)
+            add_dropped(summary, "unreadable files", 1)
             reading.say(f"skipped: {error}")
 
 
@@ -243,7 +243,7 @@ def _valid_piece(piece: Piece, reading: Reading) -> pa.Table | None:
 
 
 @dataclass(frozen=True)
-class _PartCount:
+class PartCount:
     """What one partition adds to the summary."""
 
     agents: int
@@ -254,11 +254,11 @@ class _PartCount:
 
 
 def _parallel(
-    partitions: Iterator[Partition], work: Path, setting: _Setting, workers: int
-) -> Iterator[_PartCount]:  # fmt: skip
+    partitions: Iterator[Partition], work: Path, setting: Setting, workers: int
+) -> Iterator[PartCount]:  # fmt: skip
     """Partitions through threads (the kernels hold no lock), never more in memory than there are workers."""
     with ThreadPoolExecutor(workers) as pool:
-        waiting: set[Future[_PartCount]] = set()
+        waiting: set[Future[PartCount]] = set()
         for number, part in enumerate(partitions):
             waiting.add(pool.submit(_write_partition, part, number, work, setting))
             if len(waiting) >= workers:
@@ -268,10 +268,15 @@ def _parallel(
             yield future.result()
 
 
-def _write_partition(part: Partition, number: int, work: Path, setting: _Setting) -> _PartCount:
-    tables = _extract_partition(part, setting)
+def _write_partition(part: Partition, number: int, work: Path, setting: Setting) -> PartCount:
+    tables = extract_partition(part, setting)
     for name, table in tables.items():
         write_part(table, work / name / f"part-{number:05d}.parquet")
+    return count_partition(part, tables)
+
+
+def count_partition(part: Partition, tables: dict[str, pa.Table]) -> PartCount:
+    """What a partition and its tables add to the summary."""
     quality = tables["quality"]
     counts = {name: tables[name].num_rows for name in ("stays", "trips", "gaps")}
     for name, column in (("unfinished", "unfinished_last"), ("too_sparse", "too_sparse")):
@@ -279,19 +284,19 @@ def _write_partition(part: Partition, number: int, work: Path, setting: _Setting
     dropped = {why: int(quality[f"n_{why}"].to_numpy().sum()) for why in ("duplicates", "spikes", "inaccurate")}
     times = part.fixes.time
     ends = (int(times.min()), int(times.max())) if len(times) else (None, None)
-    return _PartCount(len(part.agents), counts, dropped, *ends)
+    return PartCount(len(part.agents), counts, dropped, *ends)
 
 
-def _add(summary: ExtractionSummary, part: _PartCount) -> None:
+def add_count(summary: ExtractionSummary, part: PartCount) -> None:
     for name, count in part.counts.items():
         setattr(summary, name, getattr(summary, name) + count)
     for why, count in part.dropped.items():
-        _add_dropped(summary, why, count)
+        add_dropped(summary, why, count)
     ends = [_iso(t) for t in (part.first, part.last) if t is not None] + list(summary.span or ())
     summary.span = (min(ends), max(ends)) if ends else None
 
 
-def _add_dropped(summary: ExtractionSummary, why: str, count: int) -> None:
+def add_dropped(summary: ExtractionSummary, why: str, count: int) -> None:
     if count:
         summary.dropped[why] = summary.dropped.get(why, 0) + count
 
@@ -300,8 +305,8 @@ def _iso(microseconds: int) -> str:
     return f"{np.datetime64(microseconds, 'us').astype('datetime64[s]')}+00:00"
 
 
-def _meta(
-    summary: ExtractionSummary, setting: _Setting, known: dict[str, Any], files: list[Path]
+def describe(
+    summary: ExtractionSummary, setting: Setting, known: dict[str, Any], files: list[Path]
 ) -> dict[str, Any]:  # fmt: skip
     """What `meta.json` says: settings, counts and notes, no data."""
     if not summary.stays:
