@@ -1,0 +1,5 @@
+"""The long verbs over Ray: the same functions on whole agents, on one machine or many.
+
+`extract`, `simulate`, `score` and `train` take what their local namesakes take, a place for results on any file
+system pyarrow knows, and a cluster. Importing this package does not import Ray; using it does.
+"""

@@ -1,0 +1,63 @@
+"""Rows into buckets of whole agents, through files: the one shuffle of this engine.
+
+A task reads one piece of the input and writes a file for each bucket that it has rows of; the bucket's own task then
+reads its files in the order of the pieces. An agent's bucket is a hash of its identifier: the same whatever the
+number of pieces, workers or machines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from ustad.engine.places import Place
+from ustad.tables import agent_codes, identity_hash
+
+#: Partitions there are at least, so that a small job has something to share out.
+FEWEST = 8
+
+
+def how_many(rows: int, size: int) -> int:
+    """Buckets of about `size` rows."""
+    return max(FEWEST, -(-rows // size))
+
+
+def bucket_of(column: pa.ChunkedArray | pa.Array, buckets: int) -> np.ndarray:
+    """The bucket of each row's agent: int64 [n]. The number 7 and the text '7' are the same agent."""
+    codes, values = agent_codes(column)
+    return (identity_hash(values.tolist()) % np.uint64(buckets)).astype(np.int64)[codes]
+
+
+def divide(table: pa.Table, entity: str, buckets: int) -> Iterator[tuple[int, pa.Table]]:
+    """The rows of each bucket that has any, in their order."""
+    bucket = bucket_of(table[entity], buckets)
+    order = np.argsort(bucket, kind="stable")
+    edges = np.searchsorted(bucket[order], np.arange(buckets + 1))
+    ordered = table.take(pa.array(order))
+    for number in np.flatnonzero(np.diff(edges)):
+        yield int(number), ordered.slice(edges[number], edges[number + 1] - edges[number])
+
+
+def write(place: Place, table: pa.Table, piece: str, entity: str, buckets: int) -> list[int]:
+    """One piece into its buckets; returns which."""
+    written = []
+    for number, rows in divide(table, entity, buckets):
+        place.write_table(rows, f"bucket-{number:05d}/{piece}.parquet")
+        written.append(number)
+    return written
+
+
+def read(place: Place, bucket: int, pieces: Sequence[str]) -> list[pa.Table]:
+    """The bucket's tables in the order of the pieces."""
+    return [place.read_table(f"bucket-{bucket:05d}/{piece}.parquet") for piece in pieces]
+
+
+def contents(written: Sequence[tuple[str, Sequence[int]]]) -> dict[int, list[str]]:
+    """From what each piece wrote: the pieces of each bucket, in order."""
+    found: dict[int, list[str]] = {}
+    for piece, numbers in written:
+        for number in numbers:
+            found.setdefault(number, []).append(piece)
+    return dict(sorted(found.items()))

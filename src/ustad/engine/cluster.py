@@ -1,0 +1,145 @@
+"""A Ray cluster to work on: one that runs already, or one of this machine's cores for as long as it is needed.
+
+Whatever cannot be had is said within seconds: no library, no cluster at the address, no free core, no GPU.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import ustad
+from ustad.config import ConfigError
+
+#: Seconds to wait for a connection, and for the first task to be done by a worker.
+CONNECT_SECONDS = 5.0
+START_SECONDS = 60.0
+#: Shared memory of a cluster that is started here: what travels between tasks is small, tables go through files.
+STORE_BYTES = 512 << 20
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """What a job may use: tasks at the same time (0: as many as fit), cores and GPUs of each."""
+
+    workers: int = 0
+    cpus: float = 1.0
+    gpus: float = 0.0
+
+    @property
+    def device(self) -> str:
+        return "cuda" if self.gpus else "cpu"
+
+
+@contextlib.contextmanager
+def connected(address: str | None = None, workers: int = 0, gpus: float = 0.0) -> Iterator[Cluster]:
+    """The cluster at `address` (host:port, `auto`, ray://…), or one of this machine's cores that ends with the block.
+
+    A connection that is there already is used as it is.
+    """
+    ray = import_ray()
+    if workers < 0:
+        raise ConfigError(f"workers must be 0 (as many as fit) or more, got {workers}")
+    cluster = Cluster(workers, gpus=gpus)
+    if ray.is_initialized():
+        yield _checked(ray, cluster)
+        return
+    _start(ray, address)
+    try:
+        yield _checked(ray, cluster)
+    finally:
+        ray.shutdown()
+
+
+def import_ray() -> Any:
+    """The library, with its messages home off and its own progress silent."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_DATA_DISABLE_PROGRESS_BARS", "1")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    os.environ.setdefault("RAY_TRAIN_V2_ENABLED", "1")
+    try:
+        import ray
+        import ray.data
+    except ImportError as error:
+        raise ConfigError("--engine ray needs Ray; install it with pip install 'ustad[ray]'") from error
+    for name in ("ray.data", "ray.train", "ray.tune"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+    context = ray.data.DataContext.get_current()
+    context.enable_progress_bars = False
+    context.print_on_execution_start = False
+    return ray
+
+
+def _start(ray: Any, address: str | None) -> None:
+    quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
+    if address is None:
+        cores = os.cpu_count() or 1
+        ray.init(
+            address="local", num_cpus=cores, include_dashboard=False, object_store_memory=STORE_BYTES,
+            configure_logging=True, **quiet,
+        )  # fmt: skip
+        return
+    _reachable(address)
+    try:
+        ray.init(address=address, **quiet)
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        line = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ConfigError(f"--address {address}: no Ray cluster answers there ({line})") from error
+
+
+def _reachable(address: str) -> None:
+    """Ray itself tries for a minute and more; a closed port is known at once."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if not colon or not port.isdigit():
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
+    except OSError as error:
+        raise ConfigError(
+            f"--address {address}: nothing answers there ({error.strerror or error}); "
+            "start a cluster with `ray start --head` and use the address it prints"
+        ) from error
+
+
+def _checked(ray: Any, cluster: Cluster, seconds: float | None = None) -> Cluster:
+    """Run one small task where the real ones will run: it needs what they need."""
+    for name, wanted in (("CPU", cluster.cpus), ("GPU", cluster.gpus)):
+        most = max((node["Resources"].get(name, 0.0) for node in ray.nodes() if node["Alive"]), default=0.0)
+        if wanted > most:
+            raise ConfigError(
+                f"the cluster has no machine with {wanted:g} {name} (the largest has {most:g}); "
+                "add a machine that has, or ask for less"
+            )
+    probe = ray.remote(num_cpus=cluster.cpus, num_gpus=cluster.gpus, max_retries=0)(_version)
+    waiting = probe.remote()
+    try:
+        theirs = ray.get(waiting, timeout=START_SECONDS if seconds is None else seconds)
+    except ray.exceptions.GetTimeoutError:
+        ray.cancel(waiting, force=True)
+        free, all_ = (f().get("CPU", 0.0) for f in (ray.available_resources, ray.cluster_resources))
+        raise ConfigError(
+            f"the cluster did not start a task within {START_SECONDS if seconds is None else seconds:g} seconds: "
+            f"{free:g} of its {all_:g} CPUs are free; wait for other jobs to end, or add machines"
+        ) from None
+    except ray.exceptions.RayError as error:
+        raise ConfigError(f"the workers of the cluster cannot run ustad: {_cause(error)}") from error
+    if theirs != ustad.__version__:
+        raise ConfigError(f"the cluster has ustad {theirs}, here is {ustad.__version__}; install the same on both")
+    return cluster
+
+
+def _version() -> str:
+    import ustad
+
+    return ustad.__version__
+
+
+def _cause(error: BaseException) -> str:
+    cause = getattr(error, "cause", None) or error
+    lines = [line for line in str(cause).splitlines() if line.strip()]
+    return lines[-1] if lines else type(cause).__name__

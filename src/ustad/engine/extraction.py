@@ -1,0 +1,250 @@
+"""`ustad extract --engine ray`: files of fixes to a data directory, in partitions of whole agents.
+
+First every file is read, validated and divided among buckets of agents; then every bucket becomes one part of each
+table. Both steps call what the local extraction calls, so the stays are the same.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from ustad.config import ExtractionConfig
+from ustad.engine import buckets
+from ustad.engine.cluster import connected
+from ustad.engine.jobs import Job, Task
+from ustad.engine.places import Place, is_uri
+from ustad.mobility.columns import Reading, Times
+from ustad.mobility.extraction import (
+    PARTITION_ROWS,
+    TABLES,
+    ExtractionSummary,
+    PartCount,
+    Setting,
+    add_count,
+    add_dropped,
+    collect,
+    count_partition,
+    describe,
+    extract_partition,
+    make_setting,
+    valid_pieces,
+)
+from ustad.mobility.formats import estimate_rows, expand, format_of
+from ustad.mobility.publish import TABLES as REPLACED
+from ustad.mobility.publish import check_target, publish, source_meta, source_pois
+from ustad.mobility.store import AgentNumbers, MemoryStore
+from ustad.tables import DataError, OnError
+
+
+@dataclass(frozen=True)
+class _Shared:
+    """What every task of a job knows."""
+
+    setting: Setting
+    exchange: Place
+    tables: Place
+    buckets: int
+    as_text: bool = False
+
+
+def extract(
+    sources: Sequence[Path | str] | Path | str, out: Path | str, config: ExtractionConfig | None = None,
+    pois: Any = None, timezone: str | None = None, on_error: OnError = "fail", workers: int = 0,
+    times: Times = "utc", address: str | None = None, partitions: int | None = None,
+) -> ExtractionSummary:  # fmt: skip
+    """Extract on a Ray cluster; sources and `out` may be URIs (`s3://bucket/fixes`). Otherwise as the local `extract`.
+
+    `workers` is the number of tasks at the same time (0: as many as fit), `partitions` that of the agents' parts.
+    """
+    began, place = time.monotonic(), Place.of(out)
+    listed = [sources] if isinstance(sources, (str, Path)) else list(sources)
+    files, rows, known, near = _files(listed, place)
+    timezone = timezone or known.get("timezone")
+    setting = make_setting(
+        config or ExtractionConfig(), pois if pois is not None else near, timezone, Reading(timezone, times, on_error)
+    )  # fmt: skip
+    number = partitions or buckets.how_many(rows, PARTITION_ROWS)
+    with connected(address, workers) as cluster:
+        identity = [[_stamp(f) for f in files], setting.config, timezone, times, on_error, number, known, str(pois)]
+        job = Job.open(place, "extract", identity, cluster)
+        shared = _Shared(setting, job.place / "exchange", job.place / "tables", number)
+        summary = ExtractionSummary(Path(str(out)), files=len(files))
+        _extract(job, files, shared, summary, known.get("split"))
+        summary.notes, summary.seconds = setting.reading.notes, time.monotonic() - began
+        if setting.pois is not None:
+            shared.tables.write_table(setting.pois.pois, "pois.parquet")
+        _publish(shared.tables, place, describe(summary, setting, known, [Path(f.name) for f in files]))
+        job.close()
+    return summary
+
+
+def _extract(
+    job: Job, files: list[Place], shared: _Shared, summary: ExtractionSummary, split: dict[str, Any] | None
+) -> None:  # fmt: skip
+    reading = shared.setting.reading
+    tasks = [Task(f"{i:06d}", (f"{i:06d}", file)) for i, file in enumerate(files)]
+    read = job.run("read", tasks, _read, shared, "reading fixes, files")
+    for found in read:
+        summary.fixes += found["fixes"]
+        for why, count in found["dropped"].items():
+            add_dropped(summary, why, count)
+        for note in found["notes"]:
+            reading.say(note)
+    if not summary.fixes:
+        lost = [note for note in reading.notes if note.startswith(("dropped", "skipped"))]
+        raise DataError(
+            f"{files[0]}: no usable fix in {len(files)} file(s); {lost[-1] if lost else 'they hold no row'}"
+        )
+    kinds = {kind for found in read for kind in found["kinds"]}
+    if len(kinds) > 1:
+        reading.say("agents are integers in some places and text in others: all were taken as text")
+    ends = [t for found in read for t in found["span"]]
+    setting = shared.setting.before_test((min(ends), max(ends)) if ends else None, split)
+    shared = replace(shared, setting=setting, as_text=kinds != {"int64"})
+    held = buckets.contents([(piece, numbers) for found in read for piece, numbers in found["pieces"]])
+    parts = [Task(f"{number:05d}", (number, pieces)) for number, pieces in held.items()]
+    for found in job.run("stays", parts, _stays, shared, "finding stays, partitions"):
+        for note in found.pop("notes"):
+            reading.say(note)
+        for part in found["parts"]:
+            summary.agents += part["agents"]
+            add_count(summary, PartCount(**part))
+
+
+# ----------------------------------------------------------------------------------------------- on workers
+def _read(payload: tuple[str, Place], shared: _Shared) -> dict[str, Any]:
+    """Valid fixes of one file into the buckets."""
+    number, file = payload
+    reading = replace(shared.setting.reading, notes=[], dropped=0)
+    summary, agents = ExtractionSummary(Path(file.name)), AgentNumbers()
+    written: list[tuple[str, list[int]]] = []
+    kinds: set[str] = set()
+    with _local_copy(file) as path:
+        for i, table in enumerate(valid_pieces([path], reading, summary)):
+            if not table.num_rows:
+                continue
+            piece = f"{number}-{i:04d}"
+            written.append((piece, buckets.write(shared.exchange, table, piece, "agent_id", shared.buckets)))
+            kinds.add(str(table["agent_id"].type))
+            agents.see(table["time"].cast(pa.int64()).to_numpy())
+            summary.fixes += table.num_rows
+    add_dropped(summary, "bad rows", reading.dropped)
+    return {
+        "fixes": summary.fixes,
+        "dropped": summary.dropped,
+        "notes": reading.notes,
+        "kinds": sorted(kinds),
+        "span": list(agents.span or ()),
+        "pieces": written,
+    }
+
+
+def _stays(payload: tuple[int, list[str]], shared: _Shared) -> dict[str, Any]:
+    """One bucket's part of each table."""
+    number, pieces = payload
+    setting = replace(shared.setting, reading=replace(shared.setting.reading, notes=[], dropped=0))
+    store, agents = MemoryStore(), AgentNumbers()
+    for table in buckets.read(shared.exchange, number, pieces):
+        collect(_texts(table) if shared.as_text else table, store, agents, setting.config)
+    tables: dict[str, list[pa.Table]] = {name: [] for name in TABLES}
+    counts: list[PartCount] = []
+    for part in store.partitions(agents, PARTITION_ROWS):
+        made = extract_partition(part, setting)
+        counts.append(count_partition(part, made))
+        for name in TABLES:
+            tables[name].append(made[name])
+    for name in TABLES:
+        shared.tables.write_table(pa.concat_tables(tables[name]), f"{name}/part-{number:05d}.parquet")
+    return {"parts": [asdict(c) for c in counts], "notes": setting.reading.notes}
+
+
+def _texts(table: pa.Table) -> pa.Table:
+    return table.set_column(table.column_names.index("agent_id"), "agent_id", table["agent_id"].cast(pa.string()))
+
+
+@contextmanager
+def _local_copy(file: Place) -> Iterator[Path]:
+    """A path to read: the file itself where it is local, else a copy under the same name."""
+    if file.local:
+        yield file.path
+        return
+    folder = Path(tempfile.mkdtemp(prefix="ustad-"))
+    try:
+        path = folder / file.name
+        path.write_bytes(file.read_bytes(""))
+        yield path
+    except DataError as error:
+        raise DataError(str(error).replace(f"{folder}/{file.name}", str(file))) from error
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+# ---------------------------------------------------------------------------------------- sources and results
+def _files(listed: list[Path | str], out: Place) -> tuple[list[Place], int, dict[str, Any], Any]:
+    """The files to read, about how many rows they have, what the source says of itself, and its POIs."""
+    if not any(is_uri(source) for source in listed):
+        paths = expand(listed)
+        paths = check_target(listed, paths, out.path) if out.local else paths
+        rows = sum(estimate_rows(path) for path in paths)
+        return [Place.of(path) for path in paths], rows, source_meta(listed), source_pois(listed)
+    found: list[Place] = []
+    known: dict[str, Any] = {}
+    pois: pa.Table | None = None
+    for source in listed:
+        place = Place.of(source)
+        files, said, near = _remote(place)
+        found, known, pois = found + files, known or said, pois if pois is not None else near
+        if str(place) == str(out):
+            raise DataError(f"{out}: is where the fixes come from; choose another --out")
+    # A compressed row of fixes takes about ten bytes.
+    return found, sum(f.filesystem.get_file_info(f.root).size for f in found) // 10, known, pois
+
+
+def _remote(place: Place) -> tuple[list[Place], dict[str, Any], pa.Table | None]:
+    """The files behind a URI: one file, a folder of files, or a data directory with fixes."""
+    if not place.exists():
+        raise DataError(f"{place}: no such file or folder")
+    if not place.is_folder():
+        return [place], {}, None
+    known = place.read_json("meta.json") if place.exists("meta.json") else {}
+    pois = place.read_table("pois.parquet") if place.exists("pois.parquet") else None
+    if place.exists("fixes.parquet"):
+        return [place / "fixes.parquet"], known, pois
+    folder = place / "fixes" if place.is_folder("fixes") else place
+    files = [folder / i.base_name for i in folder.files() if format_of(Path(i.base_name))]
+    if not files:
+        raise DataError(f"{folder}: holds no file that can be read (.parquet, .csv, .ndjson, .plt, .gpx)")
+    return files, known, pois
+
+
+def _stamp(file: Place) -> list[str]:
+    """What tells whether a file is the one of an earlier run."""
+    info = file.filesystem.get_file_info(file.root)
+    return [file.root, str(info.size), str(info.mtime_ns)]
+
+
+def _publish(tables: Place, out: Place, meta: dict[str, Any]) -> None:
+    """The tables take the place of what a data directory holds beside fixes; `meta.json` comes last."""
+    if out.local:
+        publish(tables.path, out.path, meta)
+        return
+    out.remove("meta.json")
+    for name in REPLACED:
+        out.remove(f"{name}.parquet")
+        out.remove(name)
+    source = tables.root.removeprefix(f"{out.root}/")
+    for name in TABLES:
+        for info in tables.files(name, ".parquet"):
+            out.move(f"{source}/{name}/{info.base_name}", f"{name}/{info.base_name}")
+    if tables.exists("pois.parquet"):
+        out.move(f"{source}/pois.parquet", "pois.parquet")
+    out.write_json(meta, "meta.json")

@@ -1,0 +1,135 @@
+"""A job is steps, a step is tasks, a task is a file that says it is done: what is finished is never done again.
+
+In go named tasks and a function; Ray Data runs those that have no result yet, wherever there is a free core, and
+again where a worker died. A job that is started again with the same input carries on; with another it starts anew.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import pickle
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ustad import progress
+from ustad.config import ConfigError
+from ustad.engine.cluster import Cluster, import_ray
+from ustad.engine.places import Place
+from ustad.tables import DataError
+
+_ERRORS: dict[str, type[ValueError]] = {"DataError": DataError, "ConfigError": ConfigError}
+
+
+@dataclass(frozen=True)
+class Task:
+    """One piece of work; the name is its number among the files of its step."""
+
+    name: str
+    payload: Any = None
+
+
+@dataclass
+class Job:
+    """The folder of a job, beside its results until they are complete."""
+
+    place: Place
+    cluster: Cluster
+    resumed: bool = False
+    reused: dict[str, int] = field(default_factory=dict)  # step → tasks that an earlier run had finished
+
+    @classmethod
+    def open(cls, out: Place, verb: str, identity: Any, cluster: Cluster) -> Job:
+        """Carry on with the job of the same identity, else clear what another left."""
+        place = out / f".{verb}-job"
+        mark = {"identity": fingerprint(identity)}
+        if place.exists("job.json") and place.read_json("job.json") == mark:
+            progress.say("carrying on: finished partitions of an earlier run are kept")
+            return cls(place, cluster, resumed=True)
+        place.remove()
+        place.write_json(mark, "job.json")
+        return cls(place, cluster)
+
+    def run(
+        self, step: str, tasks: Sequence[Task], work: Callable[[Any, Any], dict[str, Any]], shared: Any = None,
+        label: str | None = None,
+    ) -> list[dict[str, Any]]:  # fmt: skip
+        """`work(payload, shared)` for every task; results (JSON) in the order of the tasks.
+
+        `work` writes its files whole and may be called twice for the same task, so it must give the same again.
+        """
+        done = self._finished(step, tasks)
+        self.reused[step] = len(done)
+        left = [task for task in tasks if task.name not in done]
+        with progress.track(label or step, len(tasks)) as advance:
+            if done:
+                advance(len(done))
+            for name, result in self._run(step, left, work, shared):
+                done[name] = result
+                advance(1)
+        return [done[task.name] for task in tasks]
+
+    def close(self) -> None:
+        """The results are complete: nothing is left to carry on with."""
+        self.place.remove()
+
+    def _finished(self, step: str, tasks: Sequence[Task]) -> dict[str, dict[str, Any]]:
+        there = self.place.names(f"done/{step}", ".json")
+        return {
+            task.name: self.place.read_json(f"done/{step}/{task.name}.json")
+            for task in tasks
+            if f"{task.name}.json" in there
+        }
+
+    def _run(self, step: str, tasks: list[Task], work: Callable[..., Any], shared: Any) -> Iterable[tuple[str, Any]]:
+        if not tasks:
+            return
+        ray = import_ray()
+        from ray.data import TaskPoolStrategy
+
+        items = [{"name": task.name, "payload": pickle.dumps(task.payload)} for task in tasks]
+        call = functools.partial(_call, work=work, shared=ray.put(shared), place=self.place, step=step)
+        rows = ray.data.from_items(items, override_num_blocks=len(items)).map(
+            call,
+            num_cpus=self.cluster.cpus,
+            num_gpus=self.cluster.gpus or None,
+            compute=TaskPoolStrategy(self.cluster.workers or None),
+        )  # a task whose worker died is tried three times more, Ray's own rule
+        try:
+            for row in rows.iter_rows():
+                if row["error"]:
+                    raise _ERRORS[row["error"]](row["result"])
+                yield row["name"], json.loads(row["result"])
+        except ray.exceptions.RayError as error:
+            raise _plainly(error) from error
+
+
+def _call(row: dict[str, Any], work: Callable[..., Any], shared: Any, place: Place, step: str) -> dict[str, str]:
+    """On a worker: do the work, then say that it is done."""
+    import ray
+
+    try:
+        result = work(pickle.loads(row["payload"]), ray.get(shared))
+    except (DataError, ConfigError) as error:
+        return {"name": row["name"], "error": type(error).__name__, "result": str(error)}
+    place.write_json(result, f"done/{step}/{row['name']}.json")
+    return {"name": row["name"], "error": "", "result": json.dumps(result)}
+
+
+def fingerprint(content: Any) -> str:
+    """Of anything JSON can hold (what it cannot counts by its text)."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def _plainly(error: BaseException) -> BaseException:
+    """What a worker complained about, in one line."""
+    cause: BaseException | None = error
+    while cause is not None:
+        inner = getattr(cause, "cause", None) or cause.__cause__
+        if inner is None or inner is cause:
+            break
+        cause = inner
+    lines = [line for line in str(cause).splitlines() if line.strip()] or [type(cause).__name__]
+    return RuntimeError(f"a task failed on the cluster: {lines[-1]}")

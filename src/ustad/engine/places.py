@@ -1,0 +1,177 @@
+"""A folder on any file system that pyarrow knows: local, S3 and what speaks like it, GCS, HDFS.
+
+Files appear whole or not at all: they are written under another name and moved. A `Place` can be sent to workers.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.fs as pa_fs
+import pyarrow.parquet as pq
+
+from ustad.tables import DataError
+
+_URI = re.compile(r"^([a-z][a-z0-9+.-]+):/+(.*)$")
+#: Columns of few different values; the others gain nothing from a dictionary and cost time.
+_DICTIONARY = ("agent_id", "poi_id", "poi_category", "timezone", "kind")
+
+
+def is_uri(path: Path | str) -> bool:
+    """Whether this names a file system, also where `s3://bucket` has been through `Path` and lost a slash."""
+    return _URI.match(str(path)) is not None
+
+
+def _uri(path: Path | str) -> str:
+    found = _URI.match(str(path))
+    if found is None:
+        return str(path)
+    scheme, rest = found.groups()
+    return f"file:///{rest}" if scheme == "file" else f"{scheme}://{rest}"
+
+
+@dataclass(frozen=True)
+class Place:
+    """A folder `root` of a file system."""
+
+    filesystem: pa_fs.FileSystem
+    root: str
+
+    @classmethod
+    def of(cls, where: Place | Path | str) -> Place:
+        """From a local path or a URI such as s3://bucket/folder?region=eu-west-1."""
+        if isinstance(where, Place):
+            return where
+        if not is_uri(where):
+            return cls(pa_fs.LocalFileSystem(), str(Path(where).resolve()))
+        try:
+            filesystem, root = pa_fs.FileSystem.from_uri(_uri(where))
+        except (pa.ArrowInvalid, OSError, ValueError) as error:
+            raise DataError(f"{_uri(where)}: no file system for this address ({_line(error)})") from error
+        return cls(filesystem, root.rstrip("/"))
+
+    def __str__(self) -> str:
+        return self.root if self.local else f"{self.filesystem.type_name}://{self.root}"
+
+    def __truediv__(self, name: str) -> Place:
+        return Place(self.filesystem, f"{self.root}/{name}")
+
+    @property
+    def local(self) -> bool:
+        return isinstance(self.filesystem, pa_fs.LocalFileSystem)
+
+    @property
+    def path(self) -> Path:
+        """The local path; only where `local`."""
+        return Path(self.root)
+
+    @property
+    def name(self) -> str:
+        return self.root.rpartition("/")[2]
+
+    # ------------------------------------------------------------------------------------------ looking
+    def exists(self, name: str = "") -> bool:
+        return self._info(name).type != pa_fs.FileType.NotFound
+
+    def is_folder(self, name: str = "") -> bool:
+        return self._info(name).type == pa_fs.FileType.Directory
+
+    def files(self, name: str = "", suffix: str = "") -> list[pa_fs.FileInfo]:
+        """Files directly in a folder in the order of their names; none where there is no folder."""
+        selector = pa_fs.FileSelector(self._at(name), allow_not_found=True)
+        found = [i for i in self.filesystem.get_file_info(selector) if i.type == pa_fs.FileType.File]
+        kept = [i for i in found if i.base_name.endswith(suffix) and not i.base_name.startswith(".")]
+        return sorted(kept, key=lambda i: i.base_name)
+
+    def names(self, name: str = "", suffix: str = "") -> set[str]:
+        return {info.base_name for info in self.files(name, suffix)}
+
+    # ------------------------------------------------------------------------------------------ reading
+    def read_bytes(self, name: str) -> bytes:
+        try:
+            with self.filesystem.open_input_stream(self._at(name)) as stream:
+                return stream.read()
+        except FileNotFoundError as error:
+            raise DataError(f"{self / name}: no such file") from error
+
+    def read_json(self, name: str) -> Any:
+        try:
+            return json.loads(self.read_bytes(name))
+        except ValueError as error:
+            raise DataError(f"{self / name}: not valid JSON; the file is damaged, make it again") from error
+
+    def read_table(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
+        """One Parquet file, or all of a folder in the order of their names."""
+        if self.is_folder(name):
+            parts = [self.read_table(f"{name}/{i.base_name}", columns) for i in self.files(name, ".parquet")]
+            if not parts:
+                raise DataError(f"{self / name}: the folder holds no .parquet files")
+            return pa.concat_tables(parts, promote_options="permissive")
+        try:
+            return pq.ParquetFile(self._at(name), filesystem=self.filesystem).read(columns=columns)
+        except (pa.ArrowInvalid, pa.ArrowKeyError, OSError) as error:
+            raise DataError(f"{self / name}: cannot be read ({_line(error)})") from error
+
+    # ------------------------------------------------------------------------------------------ writing
+    def write_bytes(self, content: bytes, name: str) -> None:
+        temporary = self._temporary(name)
+        with self.filesystem.open_output_stream(temporary) as stream:
+            stream.write(content)
+        self.filesystem.move(temporary, self._at(name))
+
+    def write_json(self, content: Any, name: str) -> None:
+        self.write_bytes((json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n").encode(), name)
+
+    def write_table(self, table: pa.Table, name: str) -> None:
+        temporary = self._temporary(name)
+        dictionary = [n for n in _DICTIONARY if n in table.column_names]
+        pq.write_table(table, temporary, filesystem=self.filesystem, compression="zstd", use_dictionary=dictionary)
+        self.filesystem.move(temporary, self._at(name))
+
+    def take_in(self, folder: Path) -> None:
+        """All files of a local folder, under their names within it."""
+        for file in sorted(f for f in folder.rglob("*") if f.is_file()):
+            self.write_bytes(file.read_bytes(), file.relative_to(folder).as_posix())
+
+    def bring(self, folder: Path, names: Iterable[str]) -> None:
+        """Copies of some files in a local folder."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in names:
+            (folder / name).write_bytes(self.read_bytes(name))
+
+    def remove(self, name: str = "") -> None:
+        """A file or a folder, where it is there."""
+        kind = self._info(name).type
+        if kind == pa_fs.FileType.Directory:
+            self.filesystem.delete_dir(self._at(name))
+        elif kind == pa_fs.FileType.File:
+            self.filesystem.delete_file(self._at(name))
+
+    def move(self, source: str, target: str) -> None:
+        """One file, within this place."""
+        self.filesystem.create_dir(self._at(target).rpartition("/")[0], recursive=True)
+        self.filesystem.move(self._at(source), self._at(target))
+
+    # ------------------------------------------------------------------------------------------ private
+    def _at(self, name: str) -> str:
+        return f"{self.root}/{name}" if name else self.root
+
+    def _info(self, name: str) -> pa_fs.FileInfo:
+        return self.filesystem.get_file_info(self._at(name))
+
+    def _temporary(self, name: str) -> str:
+        """A name beside the file that nobody else uses or reads."""
+        folder, _, last = self._at(name).rpartition("/")
+        self.filesystem.create_dir(folder, recursive=True)
+        return f"{folder}/.{last}.{uuid.uuid4().hex[:12]}.part"
+
+
+def _line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
