@@ -13,6 +13,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
+from safetensors import safe_open
+
 from ustad.tables import DataError, read_json, write_json
 
 FORMAT = 1
@@ -67,6 +70,12 @@ def check(path: Path) -> dict[str, str]:
         if checksum(path / name) != expected:
             raise DataError(f"{path}: {name} is damaged or was changed (its checksum differs)")
     return dict(content["files"])
+
+
+def arrays(path: Path, without: str = "") -> dict[str, np.ndarray]:
+    """The arrays of a safetensors file, but for those whose names begin with `without`."""
+    with safe_open(path, framework="numpy") as file:
+        return {n: file.get_tensor(n) for n in file.keys() if not without or not n.startswith(without)}  # noqa: SIM118  # not a mapping
 
 
 def checksum(path: Path) -> str:

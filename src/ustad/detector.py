@@ -16,7 +16,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import torch
-from safetensors.numpy import load_file as load_arrays
 from safetensors.numpy import save_file as save_arrays
 from safetensors.torch import load_file, save_file
 
@@ -24,7 +23,7 @@ import ustad
 from ustad import artefact, progress, trip_features
 from ustad.card import area, card
 from ustad.config import Config
-from ustad.dataset import Dataset, event_days, zone_of
+from ustad.dataset import Dataset, Split, event_days, zone_of
 from ustad.events.encoder import Encoder
 from ustad.events.history import History
 from ustad.events.windows import EventTensors, Queries, Windows, make_windows
@@ -174,13 +173,17 @@ class Detector:
         data = as_data(data, self.schema)
         if not isinstance(data, Dataset):
             return data, as_data(as_table(context, "context"), self.schema) if context is not None else None, None
-        if everything or self._is_new(data):
+        split = None if everything else self.scored_days(data)
+        if split is None:
             return data.events, None, data.trips
-        split = data.split(self.config.split)
         scored = data.between(split.test_first, split.test_last)
         before = data.between(split.train_first, split.test_first - 1)
         progress.say(f"{split.describe()}; {before.num_rows:,} events before the test part are context, not scored")
         return scored, before, data.trips
+
+    def scored_days(self, data: Dataset) -> Split | None:
+        """The split whose test part is scored, or None where all of the data is."""
+        return None if self._is_new(data) else data.split(self.config.split)
 
     def _is_new(self, data: Dataset) -> bool:
         """Whether all of it is to be scored: it begins after the training weeks, or is too short to be split."""
@@ -230,8 +233,11 @@ class Detector:
             (place / "card.md").write_text(card(self.facts, self.config))
 
     @classmethod
-    def load(cls, path: Path | str, device: str = "auto") -> Detector:
-        """Read a model directory after checking it. Nothing in it is executed."""
+    def load(cls, path: Path | str, device: str = "auto", neighbours: bool = True) -> Detector:
+        """Read a model directory after checking it. Nothing in it is executed.
+
+        Without `neighbours` the reference events are left on disk, for a caller who brings them in another form.
+        """
         path = Path(path)
         files = artefact.check(path)
         detector = cls(Config.from_yaml(path / "config.yaml"), device)
@@ -240,7 +246,7 @@ class Detector:
         network.load_state_dict(load_file(path / "model.safetensors"))
         network.to(detector.device).eval()
         history = History.load(path / "history.parquet", encoder.schema) if "history.parquet" in files else None
-        tensors = load_arrays(path / "reference.safetensors")
+        tensors = artefact.arrays(path / "reference.safetensors", "" if neighbours else "neighbours.")
         detector.model = ScoringModel.from_tensors(network, encoder, detector.config, tensors, history)
         learned = load_file(path / "trips.safetensors") if "trips.safetensors" in files else {}
         detector.trips = TripFeatures.from_tensors(detector.config.model.trips, learned)

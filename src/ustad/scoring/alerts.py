@@ -64,24 +64,25 @@ def alerts(
         flagged[order] = True
         return Alerts(flagged, float(p_values[order].max()))
     threshold = _threshold(p_values, rule, days)
-    notes = [] if rule.kind == "fdr" else _too_small(threshold, rule, reference)
+    notes = [] if rule.kind == "fdr" else too_small(threshold, rule, reference)
     return Alerts(p_values <= threshold, threshold, (*notes, *drift_warning(p_values, reference)))
 
 
 def _threshold(p_values: np.ndarray, rule: AlertRule, days: float) -> float:
     if rule.kind == "alerts_per_day":  # so many normal events a day are expected below it
         return float(min(1.0, rule.value * max(days, 1.0) / len(p_values)))
-    return _benjamini_hochberg(p_values, rule.value) if rule.kind == "fdr" else rule.value
+    return benjamini_hochberg(p_values, rule.value) if rule.kind == "fdr" else rule.value
 
 
-def _benjamini_hochberg(p_values: np.ndarray, rate: float) -> float:
+def benjamini_hochberg(p_values: np.ndarray, rate: float) -> float:
     """The largest p-value such that the expected share of normal events among the flagged is at most `rate`."""
     ordered = np.sort(p_values)
     passed = np.flatnonzero(ordered <= rate * np.arange(1, len(ordered) + 1) / len(ordered))
     return float(ordered[passed[-1]]) if len(passed) else 0.0
 
 
-def _too_small(threshold: float, rule: AlertRule, reference: int) -> list[str]:
+def too_small(threshold: float, rule: AlertRule, reference: int) -> list[str]:
+    """A warning where a threshold is rarer than anything in the reference."""
     if reference and threshold < 1 / (reference + 1):
         return [
             f"{rule.kind} {rule.value:g} asks for p ≤ {threshold:.2g}, rarer than one in the {reference:,} "
@@ -94,7 +95,11 @@ def drift_warning(p_values: np.ndarray, reference: int) -> list[str]:
     """A warning where the bulk of the scored events is not like the reference: largest gap to uniform p-values."""
     if reference == 0 or len(p_values) < 100:
         return []
-    gap = drift(p_values)
+    return drift_words(drift(p_values))
+
+
+def drift_words(gap: float) -> list[str]:
+    """What to say of the largest gap between p-values and uniform ones: nothing where it is small."""
     if gap <= DRIFT_LIMIT:
         return []
     return [

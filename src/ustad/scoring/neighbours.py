@@ -71,11 +71,15 @@ class Reference:
         k = _clipped(k, len(self))
         if len(self) > EXACT_LIMIT[device.type]:
             return self.approximate().distances(queries, k).mean(axis=1)
+        return self.nearest(queries, k, device).mean(axis=1)
+
+    def nearest(self, queries: np.ndarray, k: int, device: torch.device) -> np.ndarray:
+        """Exact distances to the k nearest, ascending: float32 [Q, k]."""
         if device.type == "cpu" and importlib.util.find_spec("faiss") is not None:
-            return _faiss_distances(self.embeddings, queries, k).mean(axis=1)
+            return _faiss_distances(self.embeddings, queries, k)
         if str(device) not in self._prepared:  # kept on the device: live scoring asks again and again
             self._prepared[str(device)] = Prepared.of(self.embeddings, device)
-        return nearest_distances(self._prepared[str(device)], queries, k).mean(axis=1)
+        return nearest_distances(self._prepared[str(device)], queries, k)
 
     def approximate(self) -> InvertedLists:
         """The inverted lists, built on first use; says the recall it measured."""

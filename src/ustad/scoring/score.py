@@ -89,10 +89,10 @@ def score_events(
         columns.update(interval_columns(model.encoder, samples, radii(model, coverage)))
     scored = _with_columns(shown, columns)
     entity = arrays.entity[queries.target]
-    worst = _worst(judged, entity)
-    told = _reasons(model, scored, judged, flags, worst, reasons)
+    worst = worst_events(judged, entity)
+    told = reasons_of(model, scored, judged, flags, worst, reasons)
     scored = scored.append_column("reason", pa.array(told, pa.string()))
-    agents = _agents(model, arrays, scored, judged, entity, worst, days)
+    agents = agent_scores(model, arrays.entity_ids, scored, judged, entity, worst, days)
     order = np.argsort(arrays.row[queries.target], kind="stable")
     return _noted(scored.take(pa.array(order)), flags, rule, coverage), agents
 
@@ -181,13 +181,13 @@ def _with_columns(table: pa.Table, columns: Columns) -> pa.Table:
     return table
 
 
-def _worst(judged: Judged, entity: np.ndarray) -> np.ndarray:
+def worst_events(judged: Judged, entity: np.ndarray) -> np.ndarray:
     """Row of each entity's most unusual event, in the order of the entities' codes."""
     order = np.lexsort((-judged.score, entity))
     return order[np.flatnonzero(np.diff(entity[order], prepend=-1))]
 
 
-def _reasons(
+def reasons_of(
     model: ScoringModel,
     scored: pa.Table,
     judged: Judged,
@@ -207,9 +207,9 @@ def _reasons(
     return told
 
 
-def _agents(
+def agent_scores(
     model: ScoringModel,
-    arrays: EventArrays,
+    entity_ids: np.ndarray,
     scored: pa.Table,
     judged: Judged,
     entity: np.ndarray,
@@ -226,7 +226,7 @@ def _agents(
     label = schema.event_id if schema.event_id in scored.column_names else schema.time
     return pa.table(
         {
-            schema.entity: pc.cast(pa.array(arrays.entity_ids[codes].tolist()), scored[schema.entity].type),
+            schema.entity: pc.cast(pa.array(entity_ids[codes].tolist()), scored[schema.entity].type),
             "score": score,
             "p_value": np.power(10.0, log10_p),
             "n_events": counts,
