@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 from ustad.config import ConfigError
-from ustad.evaluation import experiments
-from ustad.evaluation.experiments import BUDGETS, EXPERIMENTS, Cell, plan, read_lines, read_results, run
+from ustad.evaluation import experiments, runner
+from ustad.evaluation.experiments import BUDGETS, EXPERIMENTS, Cell, plan, read_results
 from ustad.evaluation.page import generated_from, page_text, publish
+from ustad.evaluation.result_files import plain_json, read_lines
+from ustad.evaluation.runner import Ran, run
 from ustad.evaluation.sources import Source, parse_source
 from ustad.evaluation.tables import shown
 from ustad.evaluation.workshop import USTAD, Workshop, detector_of
@@ -27,7 +29,7 @@ def finished(tmp_path_factory):
     """All seven experiments on a tiny town: (result directory, work directory)."""
     place = tmp_path_factory.mktemp("experiments")
     cells = plan(EXPERIMENTS, [TOWN], 1, TINY)
-    assert run(cells, place / "results", place / "work", "cpu") == len(cells)
+    assert run(cells, place / "results", place / "work", "cpu") == Ran(len(cells), 0)
     return place / "results", place / "work"
 
 
@@ -52,15 +54,15 @@ def test_every_cell_of_every_experiment_has_one_line_that_says_how_it_was_made(f
 
 def test_a_finished_cell_is_not_run_again(finished, monkeypatch):
     before = (finished[0] / "scores.jsonl").read_bytes()
-    monkeypatch.setattr(experiments, "run_cell", lambda *_: pytest.fail("a finished cell was run again"))
-    assert run(plan(EXPERIMENTS, [TOWN], 1, TINY), *finished, "cpu") == 0
+    monkeypatch.setattr(runner, "run_cell", lambda *_: pytest.fail("a finished cell was run again"))
+    assert run(plan(EXPERIMENTS, [TOWN], 1, TINY), *finished, "cpu").done == 0
     assert (finished[0] / "scores.jsonl").read_bytes() == before
 
 
 def test_a_run_killed_in_the_middle_of_a_line_goes_on_and_gives_the_same_result(finished, tmp_path):
     whole = (finished[0] / "detection.jsonl").read_text().splitlines(keepends=True)
     (tmp_path / "detection.jsonl").write_text("".join(whole[:-1]) + whole[-1][: len(whole[-1]) // 2])
-    assert run(plan(["detection"], [TOWN], 1, TINY), tmp_path, finished[1], "cpu") == 1
+    assert run(plan(["detection"], [TOWN], 1, TINY), tmp_path, finished[1], "cpu").done == 1
     again = read_lines(tmp_path / "detection.jsonl")
     assert [x["key"] for x in again] == [json.loads(x)["key"] for x in whole]
     assert again[-1]["result"] == json.loads(whole[-1])["result"]
@@ -141,10 +143,10 @@ def test_cases_are_chosen_by_rule_and_hold_no_coordinates_or_identifiers(finishe
 
 def test_the_page_is_made_from_the_result_files_alone(finished, tmp_path):
     pytest.importorskip("matplotlib")
-    page = publish(finished[0], tmp_path / "results.md", tmp_path / "figures")
+    page = publish([finished[0]], tmp_path / "results.md", tmp_path / "figures")
     text = page.read_text()
     assert text == page_text(read_results(finished[0]), finished[0].as_posix(), "figures")
-    assert generated_from(text) == finished[0].as_posix()
+    assert generated_from(text) == [finished[0].as_posix()]
     assert "small run" in text
     assert "other data than the paper's" in text
     for name in EXPERIMENTS:
@@ -193,7 +195,7 @@ def test_figures_over_seeds_are_mean_and_standard_deviation(values, text):
 
 
 def test_what_is_not_a_number_is_null_in_a_result_file():
-    assert experiments._plain({"a": math.nan, "b": [np.float32(1.23456789)]}) == {"a": None, "b": [1.23457]}
+    assert plain_json({"a": math.nan, "b": [np.float32(1.23456789)]}) == {"a": None, "b": [1.23457]}
 
 
 def test_the_page_in_the_repository_agrees_with_its_result_files():
@@ -201,7 +203,8 @@ def test_the_page_in_the_repository_agrees_with_its_result_files():
     if not page.exists():
         pytest.skip("no results page in this checkout")
     text = page.read_text()
-    place = generated_from(text)
-    assert text == page_text(read_results(REPOSITORY / place), place, "figures/results")
+    places = generated_from(text)
+    results = read_results(*(REPOSITORY / place for place in places))
+    assert text == page_text(results, ", ".join(places), "figures/results")
     for name in {part.split(")")[0] for part in text.split("](figures/results/")[1:]}:
         assert (page.parent / "figures" / "results" / name).exists()

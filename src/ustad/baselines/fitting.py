@@ -67,7 +67,9 @@ def fit_network(
 ) -> Fitted:
     """Adam on `items[0]` training items, early stopping on `items[1]` held-out ones, best weights at the end."""
     began = time.monotonic()
-    optimiser = torch.optim.Adam(network.parameters(), lr=budget.learning_rate, weight_decay=budget.weight_decay)
+    optimiser = torch.optim.Adam(
+        network.parameters(), lr=budget.learning_rate, weight_decay=budget.weight_decay, fused=True
+    )
     best, best_loss, best_epoch = _copy(network), float("inf"), -1
     epoch = 0
     with track(label, budget.epochs) as advance:

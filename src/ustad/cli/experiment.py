@@ -13,7 +13,10 @@ from ustad.cli.shared import DeviceOption, choose, out
 def experiment(
     name: Annotated[
         str,
-        typer.Argument(help="prediction, detection, uncertainty, scores, injections, epistemic, cases, or all."),
+        typer.Argument(
+            help="prediction, detection, uncertainty, scores, injections, epistemic, cases (several with commas "
+            "between), or all."
+        ),
     ],
     data: Annotated[
         list[str] | None,
@@ -28,31 +31,41 @@ def experiment(
     methods: Annotated[
         str | None, typer.Option(help="Only cells of these methods, with commas between: ustad-plain,transformer.")
     ] = None,
-    size: Annotated[str, typer.Option(help="full (every method's own settings), small or tiny networks.")] = "full",
+    size: Annotated[
+        str, typer.Option(help="full, large (for tens of thousands of agents), small or tiny networks.")
+    ] = "full",
     agents: Annotated[int | None, typer.Option(help="Agents to simulate; else as many as the preset says.")] = None,
     days: Annotated[int | None, typer.Option(help="Days to simulate; else as many as the preset says.")] = None,
     anomalous_share: Annotated[float | None, typer.Option(help="Share of anomalous agents to simulate.")] = None,
     data_seed: Annotated[int, typer.Option(help="Seed of the simulated data.")] = 11,
     work: Annotated[Path, typer.Option(help="Where data and models are kept between runs.")] = Path("runs/experiments"),
     device: DeviceOption = "auto",
-    workers: Annotated[int, typer.Option(min=1, help="Processes, each with one data set and seed.")] = 1,
+    workers: Annotated[int, typer.Option(min=1, help="Processes; they share the models to fit.")] = 1,
+    minutes: Annotated[
+        float | None, typer.Option(min=0.0, help="Begin no further cell after so many minutes; run again to go on.")
+    ] = None,
     figures_only: Annotated[bool, typer.Option("--figures-only", help="Run nothing; tables, figures, page.")] = False,
     cells_only: Annotated[bool, typer.Option("--cells-only", help="Result files only, nothing drawn.")] = False,
     page: Annotated[Path | None, typer.Option(help="The page to write; else OUT/results.md.")] = None,
     figures: Annotated[Path | None, typer.Option(help="Where figures go; else OUT/figures.")] = None,
+    also: Annotated[
+        list[Path] | None, typer.Option("--also", help="A further result directory for the page. May be repeated.")
+    ] = None,
 ) -> None:
     """Run an experiment of the paper, and write its tables, figures and page. Finished cells are not run again.
 
     Example: `ustad experiment detection --data numosim-la:2000 --seeds 5 --out results/detection`
     """
-    from ustad.evaluation.experiments import BUDGETS, EXPERIMENTS, plan, run
+    from ustad.evaluation.experiments import BUDGETS, EXPERIMENTS, plan
     from ustad.evaluation.page import publish
+    from ustad.evaluation.runner import run
     from ustad.evaluation.sources import parse_source
     from ustad.tables import DataError
 
-    choose(name, (*EXPERIMENTS, "all"), "NAME")
     choose(size, tuple(BUDGETS), "--size")
-    names = list(EXPERIMENTS) if name == "all" else [name]
+    names = list(EXPERIMENTS) if name == "all" else name.split(",")
+    for one in names:
+        choose(one, (*EXPERIMENTS, "all"), "NAME")
     if not figures_only:
         sources = []
         for text in data or ["numosim-la", "simla", "simjordan"]:
@@ -64,8 +77,9 @@ def experiment(
         if not sources:
             raise DataError("no data is left to run on")
         cells = plan(names, sources, seeds, BUDGETS[size], methods.split(",") if methods else None)
-        count = run(cells, results, work, device, workers)
-        out.print(f"{count} cells run; results are in {results}")
+        ran = run(cells, results, work, device, workers, minutes)
+        left = f", {ran.left} left for another run" if ran.left else ""
+        out.print(f"{ran.done} cells run{left}; results are in {results}")
     if not cells_only:
-        written = publish(results, page or results / "results.md", figures or results / "figures")
+        written = publish([results, *(also or [])], page or results / "results.md", figures or results / "figures")
         out.print(f"written: {written}")

@@ -7,6 +7,7 @@ hold the page in the repository against its result files.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from ustad.evaluation.claims import judged, standing
@@ -57,17 +58,18 @@ INTRODUCTIONS = {
 }
 
 
-def publish(results_directory: Path, page: Path, figures: Path) -> Path:
-    """Write tables, figures and the page; returns the page."""
-    results = read_results(results_directory)
+def publish(directories: Sequence[Path], page: Path, figures: Path) -> Path:
+    """Write tables (into the first directory), figures and the page from result files; returns the page."""
+    results, first = read_results(*directories), directories[0]
     if not any(results.values()):
-        raise DataError(f"{results_directory}: holds no results; run `ustad experiment NAME --out {results_directory}`")
+        raise DataError(f"{first}: holds no results; run `ustad experiment NAME --out {first}`")
     draw_all(results, figures)
     for tables in all_tables(results).values():
         for table in tables:
-            _write(results_directory / "tables" / f"{table.name}.md", f"# {table.title}\n\n{table.markdown()}")
-            _write(results_directory / "tables" / f"{table.name}.csv", table.csv())
-    _write(page, page_text(results, results_directory.as_posix(), os.path.relpath(figures, page.parent)))
+            _write(first / "tables" / f"{table.name}.md", f"# {table.title}\n\n{table.markdown()}")
+            _write(first / "tables" / f"{table.name}.csv", table.csv())
+    place = ", ".join(d.as_posix() for d in directories)
+    _write(page, page_text(results, place, os.path.relpath(figures, page.parent)))
     return page
 
 
@@ -146,13 +148,13 @@ def _section(tables: list[Table], drawn: list[tuple[str, str]], figures: str) ->
     return parts
 
 
-def generated_from(page: str) -> str:
-    """The result directory that a page says it was generated from."""
+def generated_from(page: str) -> list[str]:
+    """The result directories that a page says it was generated from."""
     first = page.splitlines()[0]
     before, after = GENERATED.split("{place}")
     if not (first.startswith(before) and first.endswith(after)):
         raise DataError("the page does not say which result files it was generated from")
-    return first.removeprefix(before).removesuffix(after)
+    return first.removeprefix(before).removesuffix(after).split(", ")
 
 
 def _write(path: Path, text: str) -> None:

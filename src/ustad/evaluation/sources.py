@@ -6,6 +6,7 @@ out comes a `Dataset`.
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
-from ustad.dataset import Dataset
+from ustad.dataset import Dataset, save_directory
 from ustad.mobility.extraction import extract_tables
 from ustad.mobility.readers import open_data
 from ustad.simulate import PRESETS, simulate
@@ -72,20 +73,28 @@ def parse_source(text: str, agents: int | None, seed: int, days: int | None, sha
 
 
 def open_source(source: Source, keep: Path) -> Dataset:
-    """The data set; a simulation is made once and kept under `keep`."""
-    if source.path is not None:
-        path = Path(source.path)
-        return read_pol_atl(path) if source.name == "pol_atl" else open_data(path)
-    place = keep / source.key
+    """The data set; what is simulated or extracted is made once and kept under `keep`."""
+    if source.path is not None and source.name != "pol_atl":
+        return open_data(Path(source.path))
+    place = keep / (source.key if source.path is None else f"pol_atl-{_short_hash(source.path)}")
     if not (place / "meta.json").exists():
         making = place.with_name(place.name + ".part")
         shutil.rmtree(making, ignore_errors=True)
-        simulate(
-            source.name, source.agents, source.seed, making, days=source.days, anomalous_share=source.anomalous_share
-        )
+        _make(source, making)
         shutil.rmtree(place, ignore_errors=True)
         making.rename(place)
     return open_data(place)
+
+
+def _make(source: Source, place: Path) -> None:
+    if source.path is not None:
+        save_directory(read_pol_atl(Path(source.path)), place)
+        return
+    simulate(source.name, source.agents, source.seed, place, days=source.days, anomalous_share=source.anomalous_share)
+
+
+def _short_hash(path: str) -> str:
+    return hashlib.sha256(str(Path(path).resolve()).encode()).hexdigest()[:8]
 
 
 def read_pol_atl(directory: Path) -> Dataset:

@@ -22,8 +22,9 @@ NAMES = {
     "ustad-plain": "USTAD", "dual-tr": "Dual-Tr", "transformer": "Transformer", "lightpath": "LightPath", "mlp": "MLP",
     "lstm": "LSTM", "ctle": "CTLE", "ibat": "IBAT", "gm-vsae": "GM-VSAE", "atrom": "ATROM", "random": "random",
     "sensitive-hue": "SensitiveHUE", "nov-online": "Nov-Online", "visit-rate": "visit rate",
-    "visit-rate-causal": "visit rate, causal", "ustad-au": "USTAD-AU", "ustad-eu": "USTAD-EU",
-    "ustad-none": "USTAD-none", "rejection": "USTAD with rejection",
+    "visit-rate-causal": "visit rate, causal", "visit-rate-category": "visit rate by kind of place",
+    "visit-rate-category-hour": "visit rate by kind and hour", "distance": "distance to own places",
+    "ustad-au": "USTAD-AU", "ustad-eu": "USTAD-EU", "ustad-none": "USTAD-none", "rejection": "USTAD with rejection",
     "ustad-default": "preset `default` (ours)",
 }  # fmt: skip
 SCORES = {

@@ -7,6 +7,9 @@ on disk, so that seven experiments train each of them once – and what they mea
 from __future__ import annotations
 
 import dataclasses
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -41,6 +44,7 @@ _SETTINGS = {
     "neighbours": "scoring.neighbours",
     "batch_size": "training.batch_size",
     "learning_rate": "training.learning_rate",
+    "patience": "training.patience",
 }
 Window = Literal["day", "past"]
 
@@ -57,6 +61,7 @@ class Budget:
     neighbours: int | None = None
     batch_size: int | None = None
     learning_rate: float | None = None
+    patience: int | None = None
     injected_share: float = 0.01
 
     def settings(self, method: str) -> dict[str, Any]:
@@ -71,7 +76,8 @@ class Budget:
 
 
 BUDGETS = {
-    "full": Budget("full"),
+    "full": Budget("full", epochs=30, batch_size=512, learning_rate=2e-3, patience=5),
+    "large": Budget("large", epochs=12, batch_size=1024, learning_rate=2e-3, patience=3),
     "small": Budget(
         "small", 6, 32, 2, samples=10, neighbours=50, batch_size=32, learning_rate=2e-3, injected_share=0.1
     ),
@@ -98,6 +104,7 @@ class Workshop:
     def __init__(self, source: Source, seed: int, budget: Budget, work: Path, device: str = "auto") -> None:
         self.source, self.seed, self.budget, self.work, self.device = source, seed, budget, work, device
         self._measured: dict[tuple[str, str], Measured] = {}
+        self.fit_seconds: dict[str, float] = {}  # by model, of those that were fitted here
 
     # ------------------------------------------------------------------------------------------- data
     @cached_property
@@ -157,10 +164,18 @@ class Workshop:
         if (place / "method.json").exists():
             return load(place, self.device)
         settings = self.budget.settings(method)
-        detector: Any = make(method, self.data.schema, self.seed, device=self.device, **settings)
-        detector.fit(self.last_weeks(weeks) if weeks else self.train, self.validation)
+        train = self.last_weeks(weeks) if weeks else self.train
+        with self._timed(f"{method}{part}"):
+            detector: Any = make(method, self.data.schema, self.seed, device=self.device, **settings)
+            detector.fit(train, self.validation)
         save(detector, place)
         return detector
+
+    @contextmanager
+    def _timed(self, model: str) -> Iterator[None]:
+        began = time.perf_counter()
+        yield
+        self.fit_seconds[model] = round(time.perf_counter() - began, 2)
 
     def preset_scores(self, preset: str) -> Scores:
         """Scores of the test weeks by the detector itself under a preset, with this budget's network and epochs."""
@@ -169,7 +184,8 @@ class Workshop:
         place = self.work / "models" / self.source.key / f"preset-{preset}-{self.seed}-{self.budget.key}"
         if place.exists():
             return Detector.load(place, self.device).score(self.data)
-        detector = Detector(config.replace({"seed": self.seed}), self.device).fit(self.data)
+        with self._timed(f"ustad-{preset}"):
+            detector = Detector(config.replace({"seed": self.seed}), self.device).fit(self.data)
         detector.save(place)
         return detector.score(self.data)
 
@@ -180,6 +196,10 @@ class Workshop:
             events = self.first_test_weeks(2) if weeks else self.test
             self._measured[key] = measured(detector_of(self.fitted(method, weeks)), events, self.before, window)
         return self._measured[key]
+
+    def forget(self) -> None:
+        """Let go of what was measured; tables and what lies on disk stay."""
+        self._measured.clear()
 
 
 def detector_of(method: Baseline) -> Detector:
