@@ -1,6 +1,6 @@
 """What a detector says: a table of event scores, a table of agent scores, and how they came about.
 
-On disk a directory: `events.parquet`, `agents.parquet`, `run.json`. Higher scores are more unusual.
+On disk a directory: `events.parquet`, `agents.parquet` (or folders of parts), `run.json`. Higher scores are more unusual.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ustad.tables import DataError, read_json, read_table, write_json, write_table
+from ustad.tables import DataError, find_table, read_json, read_table, write_json, write_table
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,6 @@ class Scores:
         path = Path(path)
         if not (path / "run.json").exists():
             raise DataError(f"{path}: not a directory of scores (no run.json); make one with `ustad score`")
-        tables = {n: path / f"{n}.parquet" for n in ("events", "agents")}
-        found = {n: read_table(p) for n, p in tables.items() if p.exists()}
+        tables = {n: find_table(path, n) for n in ("events", "agents")}
+        found = {n: read_table(p) for n, p in tables.items() if p is not None}
         return cls(run=read_json(path / "run.json"), **found)
