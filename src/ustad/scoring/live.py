@@ -8,8 +8,9 @@ those events are kept too, up to a budget over all entities; what was let go is 
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -21,14 +22,14 @@ import torch
 from torch import Tensor
 
 from ustad.events.encoder import EventArrays
-from ustad.events.windows import EventTensors, Features, Queries
-from ustad.scoring.alerts import DEFAULT_P_VALUE, Alerts
-from ustad.scoring.columns import to_arrow
-from ustad.scoring.explain import sentences
-from ustad.scoring.model import ScoringModel, owners, parts_of
-from ustad.scoring.sampling import Samples, inference
-from ustad.scoring.score import event_columns, judge
-from ustad.scoring.step import LiveStep
+from ustad.events.windows import EventTensors, Features
+from ustad.scoring.alerts import DEFAULT_P_VALUE
+from ustad.scoring.explain import Explainer
+from ustad.scoring.model import ScoringModel, owners
+from ustad.scoring.one_row import RowJudge
+from ustad.scoring.rows import RowEncoder
+from ustad.scoring.sampling import inference
+from ustad.scoring.step import LiveStep, Result
 from ustad.scoring.terms import Layout
 from ustad.tables import TIMESTAMP, DataError, as_table
 
@@ -73,6 +74,7 @@ class LiveScorer:
         layout = Layout.of(network.fields, model.encoder.terms, network.config.aleatoric)
         masked = self._samples + (model.config.scoring.knn_target == "masked")
         self._step = LiveStep(network, layout, self._samples, masked, model.config.seed, self.device)
+        self._rows, self._judge = RowEncoder(model.encoder), RowJudge(self.model)
         self._states: dict[Any, _State] = {}
         self._embeddings: OrderedDict[int, Tensor] = OrderedDict()  # event key → [T + 1, D]
         self._kept = max(256, cache_bytes // (4 * network.config.width * (self._samples + 1)))
@@ -86,9 +88,7 @@ class LiveScorer:
     # --------------------------------------------------------------------------------------- public
     def update(self, event: Mapping[str, Any]) -> dict[str, Any]:
         """Score one event and remember it. Events of one entity must arrive in the order of their times."""
-        table = self._table(event)
-        state = self._remember(table, event)
-        return dict(event) | self._score(state, table.slice(len(table) - 1))
+        return {**event, **self._score(self._remember(self._encode(event), event), event)}
 
     def warm(self, events: Any) -> int:
         """Remember events without scoring them (what came before going live); returns how many entities."""
@@ -124,33 +124,39 @@ class LiveScorer:
         habitat = (schema.habitat,) if schema.habitat else ()
         return tuple(dict.fromkeys((*schema.columns, schema.timezone, *habitat, *schema.extra)))
 
-    def _table(self, event: Mapping[str, Any]) -> pa.Table:
-        """The event as a table, after its entity's previous one (some features look back at it)."""
+    def _encode(self, event: Mapping[str, Any]) -> EventArrays:
+        """The event on its own, in network units (some features look back at its entity's previous one)."""
         schema = self.model.encoder.schema
-        entity = event.get(schema.entity)
-        if entity is None or event.get(schema.time) is None:
+        entity, time = event.get(schema.entity), event.get(schema.time)
+        if entity is None or time is None:
             raise DataError(f"an event needs '{schema.entity}' and '{schema.time}'")
         state = self._states.get(entity)
-        rows: list[Mapping[str, Any]] = [event]
-        if state is not None:
-            if event[schema.time] < state.last_row[schema.time]:
-                raise DataError(f"an event arrived before its {schema.entity_word}'s previous one; send them in order")
-            rows.insert(0, state.last_row)
+        previous = state.last_row if state is not None else None
+        if previous is not None and time < previous[schema.time]:
+            raise DataError(f"an event arrived before its {schema.entity_word}'s previous one; send them in order")
+        made = self._rows.encode(event, previous)
+        if made is None:  # values that only a table knows how to convert
+            arrays = self.model.encoder.encode(self._table([previous, event] if previous is not None else [event]))
+            made = _cut(arrays, slice(len(arrays) - 1, None))
+        return made
+
+    def _table(self, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+        """Rows as a table; the last says which columns there are."""
+        schema = self.model.encoder.schema
         times = {schema.time, schema.end}
-        names = [c for c in self._columns if c in event]
+        names = [c for c in self._columns if c in rows[-1]]
         return pa.table({c: _column([r.get(c) for r in rows], c in times) for c in names})
 
-    def _remember(self, table: pa.Table, event: Mapping[str, Any]) -> _State:
-        arrays = self.model.encoder.encode(table)
+    def _remember(self, new: EventArrays, event: Mapping[str, Any]) -> _State:
         entity = event[self.model.encoder.schema.entity]
         old = self._states.get(entity)
-        new = _cut(arrays, slice(len(arrays) - 1, None))
-        last = {k: v for k, v in event.items() if k in self._columns}
+        last = {k: event[k] for k in self._columns if k in event}
         if old is None:
             state = _State(new, np.zeros(1, np.int64), int(new.day[0]), 1, last)
         else:
-            day = max(int(new.day[0]), int(old.arrays.day[-1]))  # local dates never fall
-            order = int(old.day_position[-1]) + 1 if day == int(old.arrays.day[-1]) else 0
+            before = int(old.arrays.day[-1])
+            day = max(int(new.day[0]), before)  # local dates never fall
+            order = int(old.day_position[-1]) + 1 if day == before else 0
             new = dataclasses.replace(new, day=np.array([day], np.int32))
             joined = _join(old.arrays, new)
             state = _State(joined, np.append(old.day_position, order), old.first_day, old.seen + 1, last)
@@ -176,46 +182,28 @@ class LiveScorer:
         )
 
     # -------------------------------------------------------------------------------------- scoring
-    def _score(self, state: _State, shown: pa.Table) -> dict[str, Any]:
-        model, L = self.model, len(state.arrays)
-        queries = Queries(*(np.array([v], np.int64) for v in (0, L, L - 1)))
-        samples, knn = self._measure(state)
-        parts = parts_of(samples, model.scored, knn)
-        judged = judge(model, parts, batch=False)
-        p_value = float(np.power(10.0, judged.log10_p[0]))
-        flags = Alerts(np.array([p_value <= self.p_value]), self.p_value)
-        columns = event_columns(model, shown, state.arrays, queries, samples, parts, judged, flags)
-        window = model.config.window
+    def _score(self, state: _State, event: Mapping[str, Any]) -> dict[str, Any]:
+        model, window = self.model, self.model.config.window
+        row, tails = self._judge.row(event, state.arrays, *self._measure(state))
+        row["alert"] = flagged = row["p_value"] <= self.p_value
         known = state.seen - 1 if window.unit == "events" else int(state.arrays.day[-1]) - state.first_day
-        columns["history_days"] = np.array([min(known, window.length)], np.int32)
-        row = {k: _plain(v) for k, v in columns.items()}
-        row["reason"] = None
-        if self.reasons == "all" or (self.reasons == "flagged" and bool(flags.flagged[0])):
-            facts = model.history.facts(shown) if model.history is not None else None
-            whole = shown.drop_columns([c for c in shown.column_names if c in columns])
-            for name, values in to_arrow(columns).items():
-                whole = whole.append_column(name, values)
-            row["reason"] = sentences(model.encoder, whole, judged.tails, facts)[0]
+        row["history_days"], row["reason"] = min(known, window.length), None
+        if self.reasons == "all" or (self.reasons == "flagged" and flagged):
+            facts = model.history.facts(self._table([event])).row(0) if model.history is not None else None
+            driver = self._judge.driver_name(tails)
+            row["reason"] = Explainer(model.encoder).sentence({**event, **row}, driver, facts)
         return row
 
-    def _measure(self, state: _State) -> tuple[Samples, np.ndarray]:
-        """Samples and neighbour distance of the newest event of one window."""
+    def _measure(self, state: _State) -> tuple[Result, float]:
+        """What the samples say about the newest event of one window, and its neighbour distance."""
         arrays = state.arrays
-        old = self._shared(arrays)  # [T + 1, L - 1, D]
-        day_position = torch.from_numpy(state.day_position).to(self.device)[None]
-        result = self._step(*self._features(arrays, slice(-1, None)), old, day_position)
+        result = self._step(_fields(arrays, slice(-1, None)), self._shared(arrays), state.day_position)
         self._embeddings[int(arrays.key[-1])] = result.embedding
         while len(self._embeddings) > self._kept:
             self._embeddings.popitem(last=False)
         if self.model.neighbours is None:
-            return result.samples, np.full(1, np.nan, np.float32)
-        return result.samples, self._distance(result.hidden, arrays)
-
-    def _features(self, arrays: EventArrays, rows: slice | np.ndarray) -> tuple[Features, Tensor]:
-        """Fields and keys of some events on the device."""
-        held = [arrays.numbers, arrays.categories.astype(np.int64), arrays.vectors, arrays.missing, arrays.key]
-        *fields, key = (torch.from_numpy(np.ascontiguousarray(v[rows])).to(self.device) for v in held)
-        return Features(*fields), key
+            return result, math.nan
+        return result, float(self._distance(result.hidden, arrays)[0])
 
     def _distance(self, embedding: np.ndarray, arrays: EventArrays) -> np.ndarray:
         scoring, reference = self.model.config.scoring, self.model.neighbours
@@ -227,21 +215,25 @@ class LiveScorer:
             return reference.approximate().distances(embedding, min(scoring.neighbours, len(reference))).mean(axis=1)
         return reference.mean_distance(embedding, scoring.neighbours, self.device)
 
-    def _shared(self, arrays: EventArrays) -> Tensor:
-        """Embeddings of the window's earlier events, every sample and without dropout: [T + 1, L - 1, D]."""
+    def _shared(self, arrays: EventArrays) -> list[Tensor]:
+        """Embeddings of the window's earlier events, every sample and without dropout: L - 1 of [T + 1, D]."""
         keys = arrays.key[:-1].tolist()
-        absent = np.array([i for i, key in enumerate(keys) if key not in self._embeddings], np.int64)
-        if len(absent):
+        absent = [i for i, key in enumerate(keys) if key not in self._embeddings]
+        if absent:
+            *fields, key = (torch.from_numpy(v).to(self.device) for v in _fields(arrays, np.array(absent)))
             with inference(self.model.network):
-                made = self._step.embed(*self._features(arrays, absent))
-            for j, i in enumerate(absent.tolist()):
+                made = self._step.embed(Features(*fields), key)
+            for j, i in enumerate(absent):
                 self._embeddings[keys[i]] = made[:, j].contiguous()
         for key in keys:
             self._embeddings.move_to_end(key)
-        if not keys:
-            network = self.model.network
-            return network.masked_token.new_empty(self._samples + 1, 0, network.config.width)
-        return torch.stack([self._embeddings[key] for key in keys], dim=1)
+        return [self._embeddings[key] for key in keys]
+
+
+def _fields(arrays: EventArrays, rows: slice | np.ndarray) -> list[np.ndarray]:
+    """numbers, categories, vectors, missing and keys of some events, as the network takes them."""
+    held = (arrays.numbers, arrays.categories.astype(np.int64), arrays.vectors, arrays.missing, arrays.key)
+    return [np.ascontiguousarray(v[rows]) for v in held]
 
 
 def _column(values: list[Any], is_time: bool) -> pa.Array:
@@ -269,10 +261,3 @@ def _join(old: EventArrays, new: EventArrays) -> EventArrays:
     held = {name: np.concatenate([getattr(old, name), getattr(new, name)]) for name in _ARRAYS}
     n = len(held["time"])
     return EventArrays(old.fields, old.entity_ids, np.zeros(n, np.int32), row=np.arange(n), **held)
-
-
-def _plain(values: Any) -> Any:
-    """The one value of a column as Python has it; None where it is not a number."""
-    value = values[0]
-    value = value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
-    return None if isinstance(value, float) and value != value else value

@@ -7,6 +7,8 @@ length as a CUDA graph and replayed, because launching them one by one costs mor
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,25 +17,29 @@ from torch import Tensor
 
 from ustad.events.windows import Features
 from ustad.model.network import DualTransformer
+from ustad.progress import say
 from ustad.scoring.counter import keep_masks
 from ustad.scoring.passes import Passes
-from ustad.scoring.sampling import SCALARS, Precision, Samples, TermSamples, inference, passes_for
+from ustad.scoring.sampling import SCALARS, Precision, inference, passes_for
 from ustad.scoring.terms import Layout, reduce_term
 
 
 @dataclass(frozen=True)
 class Result:
-    """One event: its samples, its hidden state without dropout [1, D], its embeddings [T + 1, D]."""
+    """One event. `values` has expected, error, loss, AU and EU of each term; `vectors` the mean predictions."""
 
-    samples: Samples
-    hidden: np.ndarray
-    embedding: Tensor
+    values: list[list[float]]  # [terms][5]
+    vectors: dict[str, np.ndarray]
+    hidden: np.ndarray  # without dropout, float32 [1, D]
+    embedding: Tensor  # [T + 1, D]
 
 
 @dataclass(frozen=True)
 class _Captured:
     graph: torch.cuda.CUDAGraph
-    inputs: tuple[Tensor, ...]
+    host: Tensor  # bytes of the fields, keys and positions, in memory that a GPU reads directly
+    packed: Tensor  # the same on the GPU
+    old: Tensor  # [T + 1, L − 1, D]
     outputs: tuple[Tensor, Tensor]
     passes: Passes  # holds the buffers that the graph writes to
 
@@ -47,20 +53,32 @@ class LiveStep:
         self.network, self.layout, self.device = network, layout, device
         self.samples, self.masked, self.seed = samples, masked, seed
         self._precision: Precision = "auto"
+        self._sizes = {f.name: f.size for f in network.fields}
         self._passes = passes_for(network, device)
         self._graphs: dict[int, _Captured] = {}
+        self._capturing = device.type == "cuda"
 
-    def __call__(self, features: Features, key: Tensor, old: Tensor, day_position: Tensor) -> Result:
-        """features and key of one event [1, …], old [T + 1, L − 1, D], day_position [1, L]."""
-        given = (features.numbers, features.categories, features.vectors, features.missing, key, old, day_position)
+    def __call__(self, fields: Sequence[np.ndarray], old: Sequence[Tensor], day_position: np.ndarray) -> Result:
+        """numbers, categories (int64), vectors, missing, key of one event [1, …]; embeddings of those before it,
+        L − 1 of [T + 1, D]; day_position int64 [L]."""
+        given = [*fields, day_position]
         with inference(self.network):
-            embedding, flat = self._replay(given) if self.device.type == "cuda" else self._compute(self._passes, *given)
+            embedding, flat = self._replay(given, old) if self._capturing else self._eager(given, old)
             result = self._result(embedding, flat.cpu().numpy())
-            if self._precision == "auto" and not all(np.isfinite(t.eu).all() for t in result.samples.terms.values()):
+            if self._precision == "auto" and not all(math.isfinite(v[-1]) for v in result.values):
                 self._precision, self._graphs = "fp32", {}  # half precision overflowed: full from now on
                 self._passes = passes_for(self.network, self.device, "fp32")
-                return self(features, key, old, day_position)
+                return self(fields, old, day_position)
         return result
+
+    def _eager(self, given: Sequence[np.ndarray], old: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+        there = (torch.from_numpy(g).to(self.device) for g in given)
+        return self._compute(self._passes, self._stacked(old), *there)
+
+    def _stacked(self, old: Sequence[Tensor]) -> Tensor:
+        if old:
+            return torch.stack(list(old), dim=1)
+        return self.network.masked_token.new_empty(self.samples + 1, 0, self.network.config.width)
 
     def embed(self, features: Features, key: Tensor, passes: Passes | None = None) -> Tensor:
         """n events under every sample and, last, without dropout, in one pass: [T + 1, n, D]."""
@@ -77,12 +95,12 @@ class LiveStep:
     def _compute(
         self,
         passes: Passes,
+        old: Tensor,
         numbers: Tensor,
         categories: Tensor,
         vectors: Tensor,
         missing: Tensor,
         key: Tensor,
-        old: Tensor,
         day_position: Tensor,
     ) -> tuple[Tensor, Tensor]:
         """Embeddings [T + 1, D] and, flat, the scalars of all terms, the plain hidden state, mean vectors."""
@@ -90,7 +108,7 @@ class LiveStep:
         new = self.embed(features, key, passes)
         shared = torch.cat([old, new], dim=1)
         row = torch.arange(shared.shape[1], device=self.device)[None]
-        hidden = passes.at(shared, row, self.masked, day_position, row[:, -1])  # [T + 1, 1, D]
+        hidden = passes.at(shared, row, self.masked, day_position[None], row[:, -1])  # [T + 1, 1, D]
         predictions = self.network.decode(hidden[: self.samples])
         reduced = [reduce_term(t, self.layout, predictions, features, key, self.seed) for t in self.layout.terms]
         parts = [getattr(r, name) for r in reduced for name in SCALARS]
@@ -98,43 +116,70 @@ class LiveStep:
         return new[:, 0], torch.cat([p.float() for p in parts])
 
     def _result(self, embedding: Tensor, flat: np.ndarray) -> Result:
-        samples, at = Samples(), len(SCALARS) * len(self.layout.terms)
-        for i, term in enumerate(self.layout.terms):
-            lines = flat[i * len(SCALARS) : (i + 1) * len(SCALARS), None]
-            samples.terms[term.name] = TermSamples(*lines)
-        width = self.network.config.width
+        size, terms = len(SCALARS), self.layout.terms
+        plain = flat[: size * len(terms)].tolist()
+        values = [plain[i : i + size] for i in range(0, len(plain), size)]
+        at, width = len(plain), self.network.config.width
         hidden, at = flat[None, at : at + width], at + width
-        sizes = {f.name: f.size for f in self.network.fields}
-        for term in self.layout.terms:
+        vectors = {}
+        for term in terms:
             if term.kind == "vector":
-                size = sizes[term.fields[0]]
-                samples.terms[term.name].vector = flat[None, at : at + size]
-                at += size
-        return Result(samples, hidden, embedding)
+                length = self._sizes[term.fields[0]]
+                vectors[term.name], at = flat[at : at + length], at + length
+        return Result(values, vectors, hidden, embedding)
 
     # ---------------------------------------------------------------------------------------- on a GPU
-    def _replay(self, given: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
-        length = given[-1].shape[1]
+    def _replay(self, given: Sequence[np.ndarray], old: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+        """One transfer of everything that is new, one launch."""
+        length = len(old) + 1
         if length not in self._graphs:
-            self._graphs[length] = self._capture(given)
+            try:
+                self._graphs[length] = self._capture(given, old)
+            except RuntimeError as error:  # a driver that cannot record: slower, but the same numbers
+                say(f"live scoring without CUDA graphs: {str(error).splitlines()[0]}")
+                self._capturing = False
+                return self._eager(given, old)
         captured = self._graphs[length]
-        for static, fresh in zip(captured.inputs, given, strict=True):
-            static.copy_(fresh, non_blocking=True)
+        for view, fresh in zip(_views(captured.host, given), given, strict=True):
+            view.copy_(torch.from_numpy(fresh))
+        captured.packed.copy_(captured.host, non_blocking=True)
+        if old:
+            torch.stack(list(old), dim=1, out=captured.old)
         captured.graph.replay()
         embedding, flat = captured.outputs
         return embedding.clone(), flat
 
-    def _capture(self, given: tuple[Tensor, ...]) -> _Captured:
+    def _capture(self, given: Sequence[np.ndarray], old: Sequence[Tensor]) -> _Captured:
         """Record one step for windows of this length; buffers of its own, so that nothing moves under it."""
         passes = passes_for(self.network, self.device, self._precision)
-        inputs = tuple(g.clone() for g in given)
+        size = sum(_padded(g) for g in given)
+        host = torch.zeros(size, dtype=torch.uint8).pin_memory()
+        for view, fresh in zip(_views(host, given), given, strict=True):
+            view.copy_(torch.from_numpy(fresh))
+        packed, before = host.to(self.device), self._stacked(old).clone()
+        inputs = _views(packed, given)
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
             for _ in range(2):
-                self._compute(passes, *inputs)
+                self._compute(passes, before, *inputs)
         torch.cuda.current_stream().wait_stream(side)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
-            outputs = self._compute(passes, *inputs)
-        return _Captured(graph, inputs, outputs, passes)
+            outputs = self._compute(passes, before, *inputs)
+        return _Captured(graph, host, packed, before, outputs, passes)
+
+
+def _padded(array: np.ndarray) -> int:
+    """Bytes of an array, up to where the next may begin."""
+    return -(-array.nbytes // 16) * 16
+
+
+def _views(packed: Tensor, like: Sequence[np.ndarray]) -> list[Tensor]:
+    """The arrays that lie one behind the other in a tensor of bytes."""
+    views, at = [], 0
+    for array in like:
+        part = packed[at : at + array.nbytes].view(torch.from_numpy(array).dtype)
+        views.append(part.view(array.shape))
+        at += _padded(array)
+    return views
