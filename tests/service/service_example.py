@@ -19,6 +19,7 @@ from fastapi.testclient import TestClient
 
 from ustad.config import ExtractionConfig
 from ustad.schema import EventSchema, mobility_schema
+from ustad.service.pipeline import Scored
 from ustad.service.translate import Layout, event_table
 
 
@@ -28,6 +29,7 @@ class PlainScorer:
     def __init__(self, schema: EventSchema | None = None) -> None:
         self.schema = schema or mobility_schema()
         self.extraction = ExtractionConfig()
+        self.context = 64
         self.held: dict[str, int] = {}
         self.scored: list[tuple[str, int]] = []
         self.batches: list[int] = []
@@ -44,7 +46,7 @@ class PlainScorer:
         for agent in agents:
             self.held.pop(agent, None)
 
-    def score(self, events: pa.Table) -> tuple[pa.Table, list[dict[str, Any]]]:
+    def score(self, events: pa.Table) -> Scored:
         self.fail(events)
         self.batches.append(events.num_rows)
         zones = pa.array([z or "UTC" for z in events["timezone"].to_pylist()])
@@ -63,7 +65,7 @@ class PlainScorer:
             "kind": np.where(hours >= 6, "novel", "predictable"),
             "reason": [f"stayed {h:.0f} hours; expected about one" for h in hours],
         }  # fmt: skip
-        return events, pa.table({name: pa.array(values) for name, values in more.items()}).to_pylist()
+        return Scored(events, pa.table({name: pa.array(values) for name, values in more.items()}).to_pylist())
 
     def locate(self, stays: pa.Table, trips: pa.Table) -> pa.Table:
         wanted = event_table([], Layout.of(self.schema)).schema

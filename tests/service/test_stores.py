@@ -12,7 +12,7 @@ from service_example import PlainScorer
 from sqlalchemy import func, select
 
 from ustad.service import records as r
-from ustad.service.migrations import migrate
+from ustad.service.migrations import STEPS, migrate
 from ustad.service.store import Store
 from ustad.tables import DataError
 
@@ -117,13 +117,30 @@ def test_an_older_store_is_brought_up_to_date_and_a_newer_one_refused(any_store_
     def add_column(operations: Operations) -> None:
         operations.add_column("verdicts", sa.Column("colour", sa.String(10)))
 
-    assert migrate(store.engine, (add_column,)) == 2
-    assert migrate(store.engine, (add_column,)) == 2, "a step runs once"
+    newest = len(STEPS) + 1
+    assert migrate(store.engine, (*STEPS, add_column)) == newest + 1
+    assert migrate(store.engine, (*STEPS, add_column)) == newest + 1, "a step runs once"
     names = [c["name"] for c in sa.inspect(store.engine).get_columns("verdicts")]
     assert "colour" in names
     with pytest.raises(DataError, match="update ustad"):
         migrate(store.engine)
     store.close()
+
+
+def test_a_store_of_the_first_version_gets_what_it_lacks_and_keeps_its_events(
+    open_client: Any, any_store_url: str, stay: Stay
+) -> None:
+    open_client(PlainScorer(), store=any_store_url).post("/v1/events", json={"events": [stay("a", 0, 4)]})
+    store = Store(any_store_url)
+    with store.engine.begin() as connection:
+        for name in ("final", "place_name"):
+            connection.execute(sa.text(f"ALTER TABLE events DROP COLUMN {name}"))
+        connection.execute(sa.text("UPDATE store_version SET version = 1"))
+    store.close()
+    client = open_client(PlainScorer(), store=any_store_url)
+    event = client.get("/v1/alerts").json()["alerts"][0]
+    assert event["final"] is True
+    assert event["place_name"] is None
 
 
 @pytest.mark.parametrize("url", ["nonsense", "mysql://x/y", "sqlite:////no/such/place/x.db"])

@@ -1,18 +1,27 @@
 """Writing scored events: the event, its detail, its alert, and the totals of its agent and day, in one transaction.
 
 In: rows for `records.events` with their details as JSON text. What is already there must have been left out before.
+A score that was provisional is made final here, when the event after it has come; totals follow.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, Table, Update, bindparam, insert, select, update
+from sqlalchemy import Connection, Table, bindparam, case, insert, or_, select, update
+from sqlalchemy.dialects.postgresql import insert as postgresql_insert
+from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
+from ustad.service import likeness
 from ustad.service import records as r
-from ustad.service.store import Row, chunks, now
+from ustad.service.store import Row, chunks, now, recount
+
+_HELD = select(r.events).where(r.events.c.key.in_(bindparam("keys", expanding=True)))
+_FINAL = ("score", "p_value", "alert", "reason", "term", "marked_by")
+_SETTLE = update(r.events).where(r.events.c.key == bindparam("at")).values(final=True)
+_RAISE = _SETTLE.values({name: bindparam(name) for name in _FINAL})
 
 
 def add_events(connection: Connection, rows: list[Row], details: dict[int, str]) -> None:
@@ -22,80 +31,108 @@ def add_events(connection: Connection, rows: list[Row], details: dict[int, str])
     connection.execute(insert(r.events), rows)
     if details:
         connection.execute(insert(r.details), [{"key": k, "content": text} for k, text in details.items()])
-    flagged = [{"key": row["key"], "created_at": now()} for row in rows if row["alert"]]
-    if flagged:
-        connection.execute(insert(r.alerts), flagged)
-    _add_to_agents(connection, rows)
-    _add_to_days(connection, [row for row in rows if row["score"] is not None])
+    _add_alerts(connection, [row["key"] for row in rows if row["alert"]])
+    _add(connection, r.agents, _summed(rows, _of_agent, lambda row: row["agent"]))
+    scored = [row for row in rows if row["score"] is not None]
+    _add(connection, r.days, _summed(scored, _of_day, lambda row: (row["agent"], row["day"])))
 
 
-def _add_to_agents(connection: Connection, rows: list[Row]) -> None:
-    names = list(dict.fromkeys(row["agent"] for row in rows))
-    totals = _existing(connection, r.agents, r.agents.c.agent, names, lambda row: row["agent"])
-    old = set(totals)
+def finalise(connection: Connection, finals: Mapping[int, Mapping[str, Any]]) -> list[int]:
+    """Set the final score, p-value, alert and reason of stored events, by key; returns those that became alerts."""
+    if not finals:
+        return []
+    held = [dict(row) for part in chunks(list(finals)) for row in connection.execute(_HELD, {"keys": part}).mappings()]
+    connection.execute(_SETTLE, [{"at": row["key"]} for row in held])
+    raised = [_raised(row, finals[row["key"]]) for row in held if _differs(row, finals[row["key"]])]
+    if not raised:
+        return []
+    fell = {row["agent"] for row in raised if row["score"] < row["was"]["score"]}
+    became = [row for row in raised if row["alert"] and not row["was"]["alert"]]
+    likeness.mark(connection, became)
+    connection.execute(_RAISE, [{"at": row["key"], **{name: row[name] for name in _FINAL}} for row in raised])
+    _add_alerts(connection, [row["key"] for row in became])
+    _add(connection, r.agents, _summed(raised, _of_agent, lambda row: row["agent"]))
+    _add(connection, r.days, _summed(raised, _of_day, lambda row: (row["agent"], row["day"])))
+    for agent in fell:
+        recount(connection, agent)
+    return [row["key"] for row in became]
+
+
+def _differs(row: Row, final: Mapping[str, Any]) -> bool:
+    return row["score"] is not None and (row["score"] != final["score"] or bool(row["alert"]) != bool(final["alert"]))
+
+
+def _raised(row: Row, final: Mapping[str, Any]) -> Row:
+    """The stored row with its final score; `was` is what it was."""
+    told = {name: final[name] for name in ("reason", "term") if final.get(name) is not None}
+    scores = {name: final[name] for name in ("score", "p_value")}
+    return {**row, **scores, **told, "alert": bool(final["alert"]) or bool(row["alert"]), "was": row}
+
+
+def _add_alerts(connection: Connection, keys: list[int]) -> None:
+    if keys:
+        connection.execute(insert(r.alerts), [{"key": key, "created_at": now()} for key in keys])
+
+
+# ------------------------------------------------------------------------------------------------- totals
+def _summed(rows: Iterable[Row], one: Any, identity: Any) -> list[Row]:
+    """What rows add to the totals of their agents or days: one row each, numbers summed, the highest score kept."""
+    totals: dict[Any, Row] = {}
     for row in rows:
-        _count_agent(totals, row)
-    _upsert(connection, r.agents, totals, old, ("agent",))
+        new, old = one(row), totals.get(identity(row))
+        if old is None:
+            totals[identity(row)] = new
+            continue
+        best = new if old["score"] is None or (new["score"] is not None and new["score"] > old["score"]) else old
+        sums: Row = {name: old[name] + new[name] for name in ("n_events", "n_scored", "n_alerts") if name in old}
+        totals[identity(row)] = {**best, **sums, **_span(old, new)}
+    return list(totals.values())
 
 
-def _count_agent(totals: dict[Any, Row], row: Row) -> None:
-    total = totals.setdefault(row["agent"], {
-        "agent": row["agent"], "timezone": row["timezone"], "first_at": row["started_at"], "last_at": 0,
-        "n_events": 0, "n_scored": 0, "n_alerts": 0, "score": None, "p_value": None, "worst": None, "reason": None,
-    })  # fmt: skip
-    total["first_at"] = min(total["first_at"], row["started_at"])
-    if row["finished_at"] >= total["last_at"]:
-        total["last_at"], total["timezone"] = row["finished_at"], row["timezone"]
-    total["n_events"] += 1
-    total["n_scored"] += row["score"] is not None
-    total["n_alerts"] += bool(row["alert"])
-    if row["score"] is not None and (total["score"] is None or row["score"] > total["score"]):
-        total |= {"score": row["score"], "p_value": row["p_value"], "worst": row["key"], "reason": row["reason"]}
+def _span(old: Row, new: Row) -> Row:
+    if "last_at" not in old:
+        return {}
+    latest = new if new["last_at"] >= old["last_at"] else old
+    return {
+        "first_at": min(old["first_at"], new["first_at"]), "last_at": latest["last_at"], "timezone": latest["timezone"]
+    }  # fmt: skip
 
 
-def _add_to_days(connection: Connection, rows: list[Row]) -> None:
-    if not rows:
-        return
-    names = list(dict.fromkeys(row["agent"] for row in rows))
-    first, last = min(row["day"] for row in rows), max(row["day"] for row in rows)
-    within = r.days.c.day.between(first, last)
-    totals = _existing(connection, r.days, r.days.c.agent, names, lambda row: (row["agent"], row["day"]), within)
-    old = set(totals)
-    for row in rows:
-        total = totals.setdefault((row["agent"], row["day"]), {
-            "agent": row["agent"], "day": row["day"], "score": row["score"], "n_events": 0, "n_alerts": 0,
-            "worst": row["key"],
-        })  # fmt: skip
-        total["n_events"] += 1
-        total["n_alerts"] += bool(row["alert"])
-        if row["score"] > total["score"]:
-            total["score"], total["worst"] = row["score"], row["key"]
-    _upsert(connection, r.days, totals, old, ("agent", "day"))
+def _of_agent(row: Row) -> Row:
+    scored = row["score"] is not None
+    return {
+        "agent": row["agent"], "timezone": row["timezone"], "first_at": row["started_at"],
+        "last_at": row["finished_at"], **_counts(row), "n_scored": int(scored and "was" not in row),
+        "score": row["score"], "p_value": row["p_value"], "worst": row["key"] if scored else None,
+        "reason": row["reason"],
+    }  # fmt: skip
 
 
-def _existing(
-    connection: Connection, table: Table, column: Any, names: list[str], identity: Any, *conditions: Any
-) -> dict[Any, Row]:
-    found: dict[Any, Row] = {}
-    for part in chunks(names):
-        for row in connection.execute(select(table).where(column.in_(part), *conditions)).mappings():
-            found[identity(row)] = dict(row)
-    return found
+def _of_day(row: Row) -> Row:
+    return {"agent": row["agent"], "day": row["day"], "score": row["score"], **_counts(row), "worst": row["key"]}
 
 
-def _upsert(connection: Connection, table: Table, totals: dict[Any, Row], old: set[Any], keys: Iterable[str]) -> None:
-    """Update the rows that were there, insert the others."""
-    keys = tuple(keys)
-    new = [row for name, row in totals.items() if name not in old]
-    changed = [{f"at_{k}" if k in keys else k: v for k, v in row.items()} for n, row in totals.items() if n in old]
-    if new:
-        connection.execute(insert(table), new)
-    if changed:
-        connection.execute(_change(table, keys), changed)
+def _counts(row: Row) -> Row:
+    """An event counts once: what was there before (`was`) adds only the alert that it became."""
+    was = row.get("was")
+    flagged = bool(row["alert"]) and not (was and was["alert"])
+    return {"n_events": int(was is None), "n_alerts": int(flagged)}
+
+
+def _add(connection: Connection, table: Table, rows: list[Row]) -> None:
+    if rows:
+        connection.execute(_adding(table, connection.dialect.name), rows)
 
 
 @cache
-def _change(table: Table, keys: tuple[str, ...]) -> Update:
-    """Set every other column of the row with these keys."""
-    values: dict[str, Any] = {c.name: bindparam(c.name) for c in table.columns if c.name not in keys}
-    return update(table).where(*[table.c[k] == bindparam(f"at_{k}") for k in keys]).values(values)
+def _adding(table: Table, dialect: str) -> Any:
+    """Insert a total, or add to the one that is there: one statement, no reading first."""
+    statement: Any = (sqlite_insert if dialect == "sqlite" else postgresql_insert)(table)
+    old, new = table.c, statement.excluded
+    higher = or_(old.score.is_(None), new.score > old.score)
+    values = {n: case((higher, new[n]), else_=old[n]) for n in ("score", "p_value", "worst", "reason") if n in old}
+    values |= {n: old[n] + new[n] for n in ("n_events", "n_scored", "n_alerts") if n in old}
+    if "last_at" in old:
+        values["first_at"] = case((new.first_at < old.first_at, new.first_at), else_=old.first_at)
+        values |= {n: case((new.last_at >= old.last_at, new[n]), else_=old[n]) for n in ("last_at", "timezone")}
+    return statement.on_conflict_do_update(index_elements=list(table.primary_key.columns), set_=values)

@@ -9,7 +9,7 @@ the same scores.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import date
 from typing import Any
 
@@ -25,6 +25,7 @@ from ustad.schema import EventSchema
 from ustad.scoring.alerts import DEFAULT_P_VALUE, AlertRule
 from ustad.scoring.live import LiveScorer
 from ustad.scoring.score import score_events
+from ustad.service.pipeline import Scored
 from ustad.service.queries import CONTEXT_EVENTS
 from ustad.service.settings import Settings
 from ustad.service.translate import Layout, event_table
@@ -41,6 +42,7 @@ class ModelScorer:
         if detector.model is None:
             raise DataError("the model is not fitted; make one with `ustad train`")
         self.schema: EventSchema = detector.schema
+        self.context = CONTEXT_EVENTS
         mobile = self.schema.name == "mobility"
         self.extraction: ExtractionConfig | None = detector.config.extraction if mobile else None
         self._detector, self._settings = detector, settings
@@ -105,12 +107,12 @@ class ModelScorer:
             self._in_live.discard(agent)
 
     # ----------------------------------------------------------------------------------------- scoring
-    def score(self, events: pa.Table) -> tuple[pa.Table, Sequence[Mapping[str, Any]]]:
-        """The events with a zone for each, and the columns of scores for each, in the same order."""
+    def score(self, events: pa.Table) -> Scored:
+        """Scores of events in order of agent and time, each after everything it knows of the agent."""
         events = self._complete(events)
         scored = self._one_by_one(events) if events.num_rows <= ONE_BY_ONE else self._together(events)
         self._hold(events)
-        return events, scored
+        return Scored(events, scored)
 
     def _complete(self, events: pa.Table) -> pa.Table:
         """Events with a zone for each, where the schema has them by row."""

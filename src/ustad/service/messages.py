@@ -77,6 +77,7 @@ class Stay(Strict):
     lon: Longitude
     poi_id: AgentId | None = None
     poi_category: Text | None = None
+    poi_name: Text | None = None
     timezone: Text | None = None
     stay_id: AgentId | None = None
     n_fixes: Annotated[int, Field(ge=0, lt=2**31)] | None = None
@@ -156,7 +157,8 @@ class GivenVerdict(BaseModel):
 
 
 class EventAnswer(BaseModel):
-    """An event as lists show it. `score` is null for events that are known but not scored."""
+    """An event as lists show it. `score` is null for events that are known but not scored; with `final` false it is
+    provisional: the agent's next event may raise it, and make an alert of it."""
 
     id: str
     event_id: str | None
@@ -168,9 +170,11 @@ class EventAnswer(BaseModel):
     lat: float | None
     lon: float | None
     category: str | None
+    place_name: str | None
     score: float | None
     p_value: float | None
     alert: bool
+    final: bool
     kind: str | None
     term: str | None
     reason: str | None

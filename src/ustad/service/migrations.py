@@ -10,16 +10,38 @@ from collections.abc import Callable, Sequence
 
 from alembic.migration import MigrationContext
 from alembic.operations import Operations
-from sqlalchemy import Column, Connection, Engine, Integer, MetaData, Table, insert, inspect, select, update
+from sqlalchemy import (
+    Boolean,
+    Column,
+    Connection,
+    Engine,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    insert,
+    inspect,
+    select,
+    true,
+    update,
+)
 
 from ustad.service import records
 from ustad.tables import DataError
 
 FIRST = 1
 Step = Callable[[Operations], None]
+
+
+def tell_final_from_provisional(store: Operations) -> None:
+    """Version 2: whether a score is final, and what a place is called."""
+    store.add_column("events", Column("final", Boolean, nullable=False, server_default=true()))
+    store.add_column("events", Column("place_name", String(256)))
+
+
 #: Step i leads from version i + 1 to i + 2. A step that was released is never changed: add another, and change
 #: `records` to what the tables are after it.
-STEPS: tuple[Step, ...] = ()
+STEPS: tuple[Step, ...] = (tell_final_from_provisional,)
 
 version_table = Table("store_version", MetaData(), Column("version", Integer, nullable=False))
 

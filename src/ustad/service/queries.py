@@ -81,15 +81,16 @@ def event_answer(row: Any) -> dict[str, Any]:
     return {
         "id": str(row.key), "event_id": row.event_id, "agent_id": row.agent, "started_at": iso(row.started_at),
         "finished_at": iso(row.finished_at), "day": iso_day(row.day), "timezone": row.timezone,
-        "lat": row.lat, "lon": row.lon, "category": row.category, "score": row.score, "p_value": row.p_value,
-        "alert": bool(row.alert), "kind": row.kind, "term": row.term, "reason": row.reason, "verdict": verdict,
+        "lat": row.lat, "lon": row.lon, "category": row.category, "place_name": row.place_name, "score": row.score,
+        "p_value": row.p_value, "alert": bool(row.alert), "final": bool(row.final),
+        "kind": row.kind, "term": row.term, "reason": row.reason, "verdict": verdict,
         "marked_by": str(row.marked_by) if row.marked_by is not None else None,
     }  # fmt: skip
 
 
 def fresh_answer(row: dict[str, Any]) -> dict[str, Any]:
     """The same of a row that was just written: nobody has judged it."""
-    return event_answer(SimpleNamespace(**{"marked_by": None, **row}, judgement=None))
+    return event_answer(SimpleNamespace(**row, judgement=None))
 
 
 def events_by_key(connection: Connection, keys: Sequence[int]) -> list[dict[str, Any]]:
@@ -100,14 +101,14 @@ def events_by_key(connection: Connection, keys: Sequence[int]) -> list[dict[str,
     return found
 
 
-def recent_events(connection: Connection, agents: Sequence[str]) -> list[dict[str, Any]]:
+def recent_events(connection: Connection, agents: Sequence[str], most: int = CONTEXT_EVENTS) -> list[dict[str, Any]]:
     """The latest events of each agent, oldest first, with what the model reads beyond the store's columns."""
     place = func.row_number().over(partition_by=E.agent, order_by=E.started_at.desc()).label("place")
     ranked = select(r.events, place).where(E.agent.in_(agents)).subquery()
     query = select(ranked, r.details.c.content).join_from(
         ranked, r.details, r.details.c.key == ranked.c.key, isouter=True
     )
-    query = query.where(ranked.c.place <= CONTEXT_EVENTS).order_by(ranked.c.agent, ranked.c.started_at)
+    query = query.where(ranked.c.place <= most).order_by(ranked.c.agent, ranked.c.started_at)
     rows = [dict(row) for row in connection.execute(query).mappings()]
     for row in rows:
         row["given"] = json.loads(row["content"]).get("given") if row["content"] else None

@@ -18,6 +18,7 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    true,
 )
 
 metadata = MetaData()
@@ -51,6 +52,7 @@ events = Table(
     Column("lat", Float),
     Column("lon", Float),
     Column("poi_id", String(256)),
+    Column("place_name", String(256)),  # what the place is called, where somebody said so
     Column("category", String(256)),
     Column("n_fixes", Integer),
     Column("start_gap_s", Float),
@@ -58,6 +60,7 @@ events = Table(
     Column("score", Float),  # null: known (training weeks, context), not scored
     Column("p_value", Float),
     Column("alert", Boolean, nullable=False),
+    Column("final", Boolean, nullable=False, server_default=true()),  # false: the next event may still raise it
     Column("kind", String(32)),
     Column("term", String(64)),  # the term that drives the score
     Column("reason", Text),

@@ -82,7 +82,7 @@ def _row(event: dict[str, Any], layout: Layout) -> dict[str, Any]:
         "timezone": event.get(schema.timezone) or None,
         "given": {name: event.get(name) for name in layout.given},
     }  # fmt: skip
-    texts = ("event_id", "poi_id", "category")
+    texts = ("event_id", "poi_id", "place_name", "category")
     for ours, theirs in layout.columns.items():
         value = event.get(theirs)
         row[ours] = str(value) if ours in texts and value is not None else value

@@ -94,7 +94,7 @@ def _add(store: Store, events: pa.Table, layout: Layout, label: str) -> None:
             fresh = np.array([key not in known for key in keys_of(part, layout.schema)], bool)
             rows, details = store_rows(_first_of_each(part.filter(pa.array(fresh)), layout), layout)
             with store.writing() as connection:
-                add_events(connection, [{"verdict": None, "marked_by": None, **row} for row in rows], details)
+                add_events(connection, rows, details)
             advance(part.num_rows)
 
 

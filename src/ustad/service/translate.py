@@ -10,22 +10,27 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from ustad.dataset import event_days, zone_of
 from ustad.schema import EventSchema
 from ustad.service import records
 from ustad.service.store import Row
-from ustad.tables import TIMESTAMP, event_keys
+from ustad.tables import TIMESTAMP, event_keys, identity_hash, mix
 
 PARTS = ("expected", "observed", "loss", "error", "au", "eu", "pct", "spread")
 #: Columns of the score table that belong to the event as a whole.
 WHOLE = ("knn", "pct_knn", "history_days", "expected_lat", "expected_lon")
-_TEXTS = ("event_id", "poi_id", "category")
+#: Columns of a score by habits that belong to the event as a whole.
+HABITS = ("score_alone", "visits_now", "km_from_own_places", "new_place")
+_TEXTS = ("event_id", "poi_id", "place_name", "category")
 _SCORES = ("score", "p_value", "kind", "reason")
-_COLUMNS = tuple(c.name for c in records.events.columns if c.name not in ("verdict", "marked_by"))
+_COLUMNS = tuple(c.name for c in records.events.columns)
+_UNJUDGED = {"verdict": None, "marked_by": None}
 
 
 @dataclass(frozen=True)
@@ -49,7 +54,8 @@ class Layout:
         """Column of the store → column of the table."""
         named = {
             "event_id": self.schema.event_id, "lat": self.lat, "lon": self.lon, "category": self.category,
-            "poi_id": "poi_id", "n_fixes": "n_fixes", "start_gap_s": "start_gap_s", "end_gap_s": "end_gap_s",
+            "poi_id": "poi_id", "place_name": "poi_name", "n_fixes": "n_fixes",
+            "start_gap_s": "start_gap_s", "end_gap_s": "end_gap_s",
         }  # fmt: skip
         return {ours: theirs for ours, theirs in named.items() if theirs}
 
@@ -64,29 +70,59 @@ def keys_of(events: pa.Table, schema: EventSchema) -> list[int]:
     return event_keys(events[schema.entity], events[schema.time]).tolist()
 
 
-def store_rows(
-    events: pa.Table, layout: Layout, scored: Sequence[Mapping[str, Any]] | None = None
-) -> tuple[list[Row], dict[int, str]]:
-    """Rows for the store and, by key, details as JSON.
+def keys_for(rows: Sequence[Mapping[str, Any]]) -> list[int]:
+    """The same of rows of the store, quick also for one."""
+    if not rows:
+        return []
+    names = np.array([_hash_of(row["agent"]) for row in rows], np.uint64)
+    times = np.array([row["started_at"] for row in rows], np.int64).astype(np.uint64)
+    with np.errstate(over="ignore"):
+        keys = mix(names + times * np.uint64(0x9E3779B97F4A7C15))
+    return (keys >> np.uint64(1)).astype(np.int64).tolist()
 
-    `scored` holds the columns of scores for each event; without it they are looked for in `events` itself.
-    """
-    schema, own = layout.schema, set(events.column_names)
-    found = events.drop_columns([n for n in (schema.time, schema.end) if n]).to_pylist()
-    values: Sequence[Mapping[str, Any]] = [{**e, **s} for e, s in zip(found, scored, strict=True)] if scored else found
-    parts = _parts_of({*own, *(scored[0] if scored else ())}, schema)
+
+@lru_cache(maxsize=100_000)
+def _hash_of(agent: str) -> int:
+    return int(identity_hash([agent])[0])
+
+
+def store_rows(events: pa.Table, layout: Layout) -> tuple[list[Row], dict[int, str]]:
+    """Rows for the store and, by key, details as JSON, of a table that holds events and scores alike."""
+    schema = layout.schema
+    values = events.drop_columns([n for n in (schema.time, schema.end) if n]).to_pylist()
+    parts, terms = _parts_of(set(events.column_names), schema)
     rows, details = [], {}
     for value, fixed in zip(values, _fixed(events, schema), strict=True):
-        row = {**fixed, "term": _driver(value, parts), "alert": bool(value.get("alert"))}
-        for ours, theirs in layout.columns.items():
-            row[ours] = _finite(value.get(theirs))
-        for name in _TEXTS:
-            row[name] = None if row.get(name) is None else str(row[name])
-        for name in _SCORES:
-            row[name] = _finite(value.get(name))
-        rows.append({name: row.get(name) for name in _COLUMNS})
-        details[row["key"]] = _detail(value, parts, layout)
+        own = {ours: _finite(value.get(theirs)) for ours, theirs in layout.columns.items()}
+        row = {**own, **{n: None if own.get(n) is None else str(own[n]) for n in _TEXTS}, **fixed}
+        rows.append(_scored(row, value, parts, terms))
+        given = {n: _plain(value[n]) for n in layout.given if n in value}
+        details[row["key"]] = _detail(value, parts, terms, given)
     return rows, details
+
+
+def fresh_rows(
+    new: Sequence[tuple[Row, int]], events: pa.Table, scores: Sequence[Mapping[str, Any]], layout: Layout
+) -> tuple[list[Row], dict[int, str]]:
+    """The same of rows that just came, with their keys: `events` are these rows with a zone for each."""
+    schema = layout.schema
+    zones = zone_of(events, schema)
+    named = [zones] * len(new) if isinstance(zones, str) else zones.to_pylist()
+    parts, terms = _parts_of(set(scores[0]) if scores else set(), schema)
+    rows, details = [], {}
+    for (row, key), zone, day, score in zip(new, named, event_days(events, schema).tolist(), scores, strict=True):
+        fixed = {**row, "key": key, "timezone": zone, "day": day}
+        rows.append(_scored(fixed, score, parts, terms))
+        details[key] = _detail(score, parts, terms, {n: _plain(v) for n, v in (row.get("given") or {}).items()})
+    return rows, details
+
+
+def _scored(row: Row, score: Mapping[str, Any], parts: dict[str, list[str]], terms: list[str]) -> Row:
+    """A whole row of the store: the event and what belongs to its score."""
+    judged = {name: _finite(score.get(name)) for name in _SCORES}
+    whole = {**row, **judged, "term": _driver(score, parts, terms), "alert": bool(score.get("alert")), **_UNJUDGED}
+    whole["final"] = bool(score.get("final", True))
+    return {name: whole.get(name) for name in _COLUMNS}
 
 
 def _fixed(events: pa.Table, schema: EventSchema) -> Iterator[Row]:
@@ -105,26 +141,37 @@ def _fixed(events: pa.Table, schema: EventSchema) -> Iterator[Row]:
         yield dict(zip(columns, values, strict=True))
 
 
-def _parts_of(names: set[str], schema: EventSchema) -> dict[str, list[str]]:
-    """Which parts the score table has of each term; the expected value of a vector says nobody anything."""
+def _parts_of(names: set[str], schema: EventSchema) -> tuple[dict[str, list[str]], list[str]]:
+    """Which parts the score table has of each term (the expected value of a vector says nobody anything), and
+    the terms of a score by habits."""
     parts = {t.name: [p for p in PARTS if f"{p}_{t.name}" in names] for t in schema.terms()}
     vectors = {t.name for t in schema.terms() if t.kind == "vector"}
-    return {t: [p for p in found if p != "expected" or t not in vectors] for t, found in parts.items() if found}
+    found = {t: [p for p in of if p != "expected" or t not in vectors] for t, of in parts.items() if of}
+    return found, sorted(n.removeprefix("surprise_") for n in names if n.startswith("surprise_"))
 
 
-def _driver(value: Mapping[str, Any], parts: dict[str, list[str]]) -> str | None:
-    """The term with the highest percentile; `knn` where that is the distance to known events."""
-    shares = [(value.get(f"pct_{term}"), term) for term in (*parts, "knn")]
+def _driver(value: Mapping[str, Any], parts: dict[str, list[str]], terms: list[str]) -> str | None:
+    """The term that says most: of the habits where they score, else the one with the highest percentile, `knn` where
+    that is the distance to known events."""
+    if terms:
+        shares = [(value.get(f"surprise_{term}"), term) for term in terms]
+    else:
+        shares = [(value.get(f"pct_{term}"), term) for term in (*parts, "knn")]
     known = [(share, term) for share, term in shares if share is not None and share == share]
     return max(known, key=lambda pair: pair[0])[1] if known else None
 
 
-def _detail(value: Mapping[str, Any], parts: dict[str, list[str]], layout: Layout) -> str:
-    content = {
+def _detail(value: Mapping[str, Any], parts: dict[str, list[str]], terms: list[str], given: Mapping[str, Any]) -> str:
+    content: dict[str, Any] = {
         "terms": {t: {p: _finite(value.get(f"{p}_{t}")) for p in found} for t, found in parts.items()},
-        "given": {n: _plain(value[n]) for n in layout.given if n in value},
+        "given": given,
         **{n: _finite(value[n]) for n in WHOLE if n in value},
     }
+    if terms:
+        content["habits"] = {
+            "surprise": {t: _finite(value.get(f"surprise_{t}")) for t in terms},
+            **{n: _finite(value[n]) for n in HABITS if n in value},
+        }
     return json.dumps(content, separators=(",", ":"), ensure_ascii=False)
 
 
@@ -149,6 +196,22 @@ def event_table(rows: Sequence[Mapping[str, Any]], layout: Layout) -> pa.Table:
     if "/" not in schema.timezone and schema.timezone != "UTC":
         table[schema.timezone] = pa.array([row["timezone"] for row in rows], pa.string())
     return pa.table(table)
+
+
+def table_rows(table: pa.Table, layout: Layout) -> list[Row]:
+    """The inverse of `event_table`."""
+    schema = layout.schema
+    start = table[schema.time].cast(pa.int64()).to_pylist()
+    columns: dict[str, list[Any]] = {
+        "agent": [str(a) for a in table[schema.entity].to_pylist()], "started_at": start,
+        "finished_at": table[schema.end].cast(pa.int64()).to_pylist() if schema.end else start,
+        **{ours: table[theirs].to_pylist() for ours, theirs in layout.columns.items()},
+    }  # fmt: skip
+    zones = schema.timezone in table.column_names
+    columns["timezone"] = table[schema.timezone].to_pylist() if zones else [None] * len(start)
+    given = table.select(layout.given).to_pylist() if layout.given else [{}] * len(start)
+    rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+    return [{**row, "given": more} for row, more in zip(rows, given, strict=True)]
 
 
 def _plain(value: Any) -> Any:
