@@ -1,6 +1,7 @@
 """What a detector says: a table of event scores, a table of agent scores, and how they came about.
 
-On disk a directory: `events.parquet`, `agents.parquet` (or folders of parts), `run.json`. Higher scores are more unusual.
+On disk a directory: `events.parquet`, `agents.parquet` (or folders of parts) and `run.json`. Higher scores are more
+unusual.
 """
 
 from __future__ import annotations
