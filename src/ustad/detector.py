@@ -165,7 +165,8 @@ class Detector:
         if self.habits is not None:
             scored, agents = score_default(self.habits, prepared, earlier, rule, scored=scored)
         scored = scored.drop_columns([c for c in trip_features.COLUMNS if c in scored.column_names])
-        return Scores(scored, agents, {**notes(scored), **self._run_facts(events)})
+        days = event_days(events, self.schema)
+        return Scores(scored, agents, {**notes(scored), **self.run_facts(int(days.min()), int(days.max()))})
 
     def _scored_part(
         self, data: Any, context: Any, everything: bool
@@ -197,16 +198,16 @@ class Detector:
             return True
         return False
 
-    def _run_facts(self, events: pa.Table) -> dict[str, Any]:
-        schema = self.schema
+    def run_facts(self, first_day: int, last_day: int) -> dict[str, Any]:
+        """What is said of a run beside its notes; days since 1970-01-01 of the scored events."""
         return {
             "method": "ustad",
             "version": ustad.__version__,
             "seed": self.config.seed,
-            "schema": schema.to_dict(),
+            "schema": self.schema.to_dict(),
             "trained": self.facts,
-            "first_day": int(event_days(events, schema).min()),
-            "last_day": int(event_days(events, schema).max()),
+            "first_day": first_day,
+            "last_day": last_day,
         }
 
     # ---------------------------------------------------------------------------------------- storing
