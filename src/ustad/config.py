@@ -141,6 +141,9 @@ class TrainingConfig:
     compile: Literal["auto", "on", "off"] = setting(
         "auto", "torch.compile; auto: on a GPU, where the run is long enough to pay for it"
     )
+    graphs: Literal["auto", "off"] = setting(
+        "auto", "auto: on a GPU a step's work is recorded once per window length and replayed as one; off: never"
+    )
     robust: float = setting(0.0, "share of the worst-fitting windows left out of each step, against dirty data")
     checkpoint_minutes: float = setting(1.0, "write a checkpoint at least this often when a directory is given")
 

@@ -80,7 +80,7 @@ class Block(nn.Module):
         """Some tokens, by their place in the flattened batch, flat [M]: [B, L, D] -> [M, D]."""
         D = x.shape[-1]
         mixed = self.attention.mix(self.norm_attention(x), bias)
-        return self._rest(x.reshape(-1, D)[flat], mixed.reshape(-1, D)[flat])
+        return self._rest(x.reshape(-1, D).index_select(0, flat), mixed.reshape(-1, D).index_select(0, flat))
 
     def total(self, x: Tensor) -> Tensor:
         """All tokens added up: [B, L, D] -> [B, D], equal to forward(x).sum(dim=1).

@@ -19,8 +19,8 @@ from ustad.events.windows import Features
 from ustad.model.heads import Predictions
 from ustad.schema import Field
 
-#: Numbers of noise (samples × events × classes) that are drawn at once.
-DRAWN = 1 << 25
+#: Numbers of noise (samples × events × classes) that are drawn at once, on a CPU and on a GPU.
+DRAWN, DRAWN_CUDA = 1 << 25, 1 << 28
 
 
 @dataclass
@@ -47,8 +47,9 @@ def categorical_nll(
     if log_sigma is None:
         return -torch.take_along_dim(logits.log_softmax(dim=-1), target[..., None], dim=-1)[..., 0]
     if not isinstance(noise, Tensor):
-        if noise[1] is None and noise[0] * logits.numel() > DRAWN and logits.dim() == 2:
-            return _in_parts(logits, log_sigma, target, noise[0])
+        most = DRAWN_CUDA if logits.is_cuda else DRAWN
+        if noise[1] is None and noise[0] * logits.numel() > most and logits.dim() == 2:
+            return _in_parts(logits, log_sigma, target, noise[0], most)
         noise = _draw(logits, *noise)
     noisy = logits + torch.exp(log_sigma) * noise  # [T, ..., C]
     index = target[None, ..., None].expand(len(noise), *target.shape, 1)
@@ -56,9 +57,9 @@ def categorical_nll(
     return math.log(len(noise)) - log_p.logsumexp(dim=0)
 
 
-def _in_parts(logits: Tensor, log_sigma: Tensor, target: Tensor, samples: int) -> Tensor:
+def _in_parts(logits: Tensor, log_sigma: Tensor, target: Tensor, samples: int, most: int) -> Tensor:
     """The same for many classes: a few rows at a time, their noise drawn again for the gradient, not kept."""
-    rows = max(1, DRAWN // (samples * logits.shape[-1]))
+    rows = max(1, most // (samples * logits.shape[-1]))
     parts = zip(logits.split(rows), log_sigma.split(rows), target.split(rows), strict=True)
     return torch.cat([checkpoint(categorical_nll, *part, (samples, None), use_reentrant=False) for part in parts])
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -18,22 +17,23 @@ import torch
 from torch import Tensor
 
 from ustad.config import Config, ConfigError
-from ustad.events.windows import Batch, EventTensors, Queries, Windows
-from ustad.model.losses import Loss
+from ustad.events.windows import EventTensors, Queries, Windows
 from ustad.model.network import DualTransformer
 from ustad.progress import Advance, track
 from ustad.tables import DataError
 from ustad.training.batches import EpochPlan, bucket_lengths, cut_windows, plan_epoch
 from ustad.training.checkpoints import Progress, fingerprint, read_checkpoint, write_checkpoint
+from ustad.training.compiling import CompiledBlocks
 from ustad.training.log import RunLog
-from ustad.training.optimise import learning_rate, make_optimizer, step_seed, use_bf16, use_compile
-from ustad.training.step import Stepper, capacity
+from ustad.training.optimise import learning_rate, make_optimizer, set_rate, step_seed, use_compile, use_graphs
+from ustad.training.step import Stepper
+from ustad.training.update import GraphRecorder, Replayed, Update
 from ustad.training.validation import Validation, choose_queries, validate
 
 CHECKPOINT = "checkpoint.safetensors"
 _SECONDS_BETWEEN_NOTES = 1.0
 #: Settings that change when a run stops or saves, but not what it computes.
-_TIMING = ("max_minutes", "checkpoint_minutes")
+_TIMING = ("max_minutes", "checkpoint_minutes", "graphs")
 
 
 @dataclass(frozen=True)
@@ -104,23 +104,32 @@ class _Run:
             raise DataError("training: there is no window to learn from; are there events on the training days?")
         if not len(self.validation[1]):
             raise DataError("training: there is no event to validate on; are there events on the validation days?")
-        self.optimizer = make_optimizer(self.network, training)
         self.compiled = use_compile(training, self.device, len(self.windows))
+        self.recorded = use_graphs(training, self.device)
+        self.optimizer = make_optimizer(self.network, training, self.recorded)
+        # On a GPU every step has full batches, so that a length is one shape, recorded or compiled or not.
+        self.full = self.device.type == "cuda" or self.compiled
         cut = cut_windows(self.windows, self.config.window.past_share, seed, 0)
         longest = self.windows.length.max()
-        # Every length is one more shape to compile; without compiling, more of them only spare padding.
-        most, waste = (6, 0.1) if self.compiled else (16, 0.02)
+        # Every length is one more shape to record; on a CPU more of them only spare padding.
+        most, waste = (8, 0.05) if self.full else (16, 0.02)
         self.lengths = tuple(sorted({*bucket_lengths(cut - self.windows.start, most, waste), int(longest)}))
         self.total_steps = training.epochs * -(-len(self.windows) // training.batch_size)
-        self.step = self._make_step()
+        self.update = self._make_update()
         events, queries = self.validation
         self.asked = choose_queries(queries, events.entity, training.validation_share, seed)
         self.started = self.saved = self.noted = time.monotonic()
         self.seconds_before = 0.0
 
-    def _make_step(self) -> Callable[[Batch, int], Loss]:
-        stepper = Stepper(self.network, self.config.training, dense=self.device.type == "cuda" or self.compiled)
-        return torch.compile(stepper.__call__, dynamic=False) if self.compiled else stepper
+    def _make_update(self) -> Update | Replayed:
+        training = self.config.training
+        stepper = Stepper(self.network, training, dense=self.full)
+        if self.compiled:
+            stepper.blocks = CompiledBlocks(self.network)
+        update = Update(self.network, self.tensors, self.optimizer, training, stepper)
+        if not self.recorded:
+            return update
+        return Replayed(update, training.batch_size, GraphRecorder(self.device))
 
     # ------------------------------------------------------------------------------------------- epochs
     def epoch(self, advance: Advance) -> None:
@@ -166,7 +175,8 @@ class _Run:
         for i in range(progress.done, len(plan)):
             torch.manual_seed(step_seed(self.config.seed, progress.step))
             rows = slice(int(plan.first[i]), int(plan.last[i]))
-            sums += self._update(self._batch(start[rows], stop[rows], int(plan.length[i])))
+            set_rate(self.optimizer, learning_rate(self.config.training, progress.step, self.total_steps))
+            sums += self.update(*self._filled(start[rows], stop[rows]), int(plan.length[i]))
             progress.done, progress.step = i + 1, progress.step + 1
             self._note(advance, sums)
             late, due = self._out_of_time(), self._due() and progress.done < len(plan)
@@ -179,26 +189,12 @@ class _Run:
                 self.save()
         progress.loss_sum, *progress.field_sums = sums.tolist()
 
-    def _batch(self, start: Tensor, stop: Tensor, length: int) -> Batch:
-        """Padded windows. A compiled step always gets full batches: rows of padding only make up the last one."""
+    def _filled(self, start: Tensor, stop: Tensor) -> tuple[Tensor, Tensor]:
+        """The ends of the windows [B]; where batches must be full, empty windows make up the last one."""
         lacking = self.config.training.batch_size - len(start)
-        if self.compiled and lacking:
-            start, stop = (torch.nn.functional.pad(a, (0, lacking)) for a in (start, stop))
-        return self.tensors.batch(start, stop, length)
-
-    def _update(self, batch: Batch) -> Tensor:
-        """One step of the optimiser. Returns the loss and its fields' means [1 + F], on the device."""
-        training = self.config.training
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=use_bf16(training, self.device)):
-            loss = self.step(batch, capacity(len(batch.padding), batch.padding.shape[1], training.mask_ratio))
-        self.optimizer.zero_grad(set_to_none=True)
-        loss.total.backward()
-        if training.clip_norm > 0:
-            torch.nn.utils.clip_grad_norm_(self.network.parameters(), training.clip_norm)
-        for group in self.optimizer.param_groups:
-            group["lr"] = learning_rate(training, self.progress.step, self.total_steps)
-        self.optimizer.step()
-        return torch.cat([loss.total.detach()[None], loss.fields]).to(torch.float64)
+        if not self.full or not lacking:
+            return start, stop
+        return torch.nn.functional.pad(start, (0, lacking)), torch.nn.functional.pad(stop, (0, lacking))
 
     # ---------------------------------------------------------------------------------------- judgement
     def _judge(self, judged: Validation) -> None:

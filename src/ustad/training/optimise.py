@@ -3,21 +3,37 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from ustad.config import TrainingConfig
 
 #: Windows of a run from which compiling pays: below it an H200 is done before the compiler is.
-COMPILE_FROM = 100_000_000
+COMPILE_FROM = 30_000_000
 
 
-def make_optimizer(network: nn.Module, config: TrainingConfig) -> torch.optim.Optimizer:
-    """Adam with L2 in the gradient, as the paper's, or AdamW; all parameters updated in one kernel."""
+def make_optimizer(network: nn.Module, config: TrainingConfig, recorded: bool = False) -> torch.optim.Optimizer:
+    """Adam with L2 in the gradient, as the paper's, or AdamW; all parameters updated in one kernel.
+
+    Where steps are recorded, the learning rate lies on the device, so that a replayed step reads the current one.
+    """
     kind = torch.optim.Adam if config.optimizer == "adam" else torch.optim.AdamW
-    return kind(network.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay, fused=True)
+    rate: float | Tensor = config.learning_rate
+    if recorded:
+        rate = torch.tensor(rate, device=next(network.parameters()).device)
+    options: dict[str, Any] = {"weight_decay": config.weight_decay, "fused": True, "capturable": recorded}
+    return kind(network.parameters(), lr=rate, **options)
+
+
+def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    for group in optimizer.param_groups:
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate
 
 
 def learning_rate(config: TrainingConfig, step: int, total: int) -> float:
@@ -42,10 +58,14 @@ def use_bf16(config: TrainingConfig, device: torch.device) -> bool:
 
 
 def use_compile(config: TrainingConfig, device: torch.device, windows: int) -> bool:
-    """Compiling makes a step about twice as fast on a GPU and costs about half a minute per window length.
+    """Compiling the blocks makes a large step faster on a GPU and takes about half a minute.
 
     `auto` compiles where twenty epochs are long enough to pay for that.
     """
     if config.compile == "auto":
         return device.type == "cuda" and windows * min(config.epochs, 20) >= COMPILE_FROM
     return config.compile == "on"
+
+
+def use_graphs(config: TrainingConfig, device: torch.device) -> bool:
+    return config.graphs == "auto" and device.type == "cuda"

@@ -2,13 +2,14 @@
 
 In go a network and padded windows; out comes the loss with its parts. There are two ways that compute the same:
 `packed` spends nothing on padding and on events nobody sees (best where shapes may change: a CPU), `dense` has
-one shape per window length (best where the step is compiled: a GPU).
+one shape per window length (best where the step is recorded or compiled: a GPU).
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -53,11 +54,13 @@ class Stepper:
     network: DualTransformer
     config: TrainingConfig
     dense: bool
+    blocks: AbstractContextManager[None] = field(default_factory=nullcontext)  # or CompiledBlocks
 
     def __call__(self, batch: Batch, size: int) -> Loss:
         """Masks drawn from torch's own generator, which the loop seeds for each step; `size` is the capacity."""
         masked = draw_masks(batch.padding, self.config.mask_ratio)
-        return self.dense_loss(batch, masked, size) if self.dense else self.packed_loss(batch, masked)
+        with self.blocks:
+            return self.dense_loss(batch, masked, size) if self.dense else self.packed_loss(batch, masked)
 
     def dense_loss(self, batch: Batch, masked: Tensor, size: int) -> Loss:
         flat, real = places(masked, size)
