@@ -37,21 +37,21 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def connected(address: str | None = None, workers: int = 0, gpus: float = 0.0) -> Iterator[Cluster]:
+def connected(address: str | None = None, workers: int = 0, device: str = "cpu") -> Iterator[Cluster]:
     """The cluster at `address` (host:port, `auto`, ray://…), or one of this machine's cores that ends with the block.
 
-    A connection that is there already is used as it is.
+    A connection that is there already is used as it is. On the device `cuda` every task has a GPU; `auto` means so
+    where the cluster has any.
     """
     ray = import_ray()
     if workers < 0:
         raise ConfigError(f"workers must be 0 (as many as fit) or more, got {workers}")
-    cluster = Cluster(workers, gpus=gpus)
     if ray.is_initialized():
-        yield _checked(ray, cluster)
+        yield _checked(ray, Cluster(workers, gpus=_gpus(ray, device)))
         return
     _start(ray, address)
     try:
-        yield _checked(ray, cluster)
+        yield _checked(ray, Cluster(workers, gpus=_gpus(ray, device)))
     finally:
         ray.shutdown()
 
@@ -131,6 +131,10 @@ def _checked(ray: Any, cluster: Cluster, seconds: float | None = None) -> Cluste
     if theirs != ustad.__version__:
         raise ConfigError(f"the cluster has ustad {theirs}, here is {ustad.__version__}; install the same on both")
     return cluster
+
+
+def _gpus(ray: Any, device: str) -> float:
+    return 1.0 if device == "cuda" or (device == "auto" and ray.cluster_resources().get("GPU", 0.0) >= 1) else 0.0
 
 
 def _version() -> str:

@@ -95,7 +95,7 @@ class Job:
             call,
             num_cpus=self.cluster.cpus,
             num_gpus=self.cluster.gpus or None,
-            compute=TaskPoolStrategy(self.cluster.workers or None),
+            compute=TaskPoolStrategy(min(self.cluster.workers, len(items)) or None),
         )  # a task whose worker died is tried three times more, Ray's own rule
         try:
             for row in rows.iter_rows():

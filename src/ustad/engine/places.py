@@ -60,6 +60,9 @@ class Place:
     def __str__(self) -> str:
         return self.root if self.local else f"{self.filesystem.type_name}://{self.root}"
 
+    def __hash__(self) -> int:
+        return hash((self.filesystem.type_name, self.root))
+
     def __truediv__(self, name: str) -> Place:
         return Place(self.filesystem, f"{self.root}/{name}")
 

@@ -1,0 +1,129 @@
+"""What parts say together: thresholds, warnings and ranks of all scored events from what each partition reports.
+
+Everything is exact but two things, whose error is bounded: the drift of p-values comes from a histogram (off by at
+most 1 / `BINS`), and ranks of more than `MOST_RANKED` events come from evenly spaced ones among them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ustad.scoring.alerts import AlertRule, benjamini_hochberg, drift_words, too_small
+
+#: Bins of the histogram of p-values.
+BINS = 20_000
+#: Values of one column that are ranked exactly (float32: 400 MB); of more, every so-and-so-many-th is kept.
+MOST_RANKED = 100_000_000
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Which events are flagged: those with p ≤ threshold or, for the top n, those named."""
+
+    rule: AlertRule
+    threshold: float
+    events: int
+    warnings: tuple[str, ...] = ()
+    named: dict[str, list[int]] | None = None  # task → rows of its part
+
+    def flags(self, task: str, p_values: np.ndarray) -> np.ndarray:
+        if self.named is None:
+            return p_values <= self.threshold
+        flagged = np.zeros(len(p_values), bool)
+        flagged[self.named.get(task, [])] = True
+        return flagged
+
+
+# -------------------------------------------------------------------------------------------------- alerts
+def survey(p_values: np.ndarray, scores: np.ndarray, order: np.ndarray, rule: AlertRule) -> dict[str, Any]:
+    """What one partition has to tell so that all of them can be judged together.
+
+    `order` [n] ranks the part's rows by entity and time, which decides between events that tie.
+    """
+    counts = np.bincount(np.minimum((p_values * BINS).astype(np.int64), BINS - 1), minlength=BINS)
+    told: dict[str, Any] = {"events": len(p_values), "bins": _packed(counts)}
+    if rule.kind == "fdr":
+        told["small"] = np.sort(p_values[p_values <= rule.value]).tolist()
+    if rule.kind == "top":
+        rows = np.lexsort((order, -scores, p_values))[: int(rule.value)]
+        told["top"] = [[float(p_values[r]), float(scores[r]), int(r)] for r in rows]
+    return told
+
+
+def verdict(
+    rule: AlertRule, parts: dict[str, dict[str, Any]], days: float, reference: int, rank: Any = None
+) -> Verdict:
+    """The rule applied to all events. `rank` (task, row) → key of entity and time, for ties among the top n."""
+    events = sum(part["events"] for part in parts.values())
+    if rule.kind == "top":
+        found = [(p, -score, task, row) for task, part in parts.items() for p, score, row in part["top"]]
+        found.sort(key=lambda e: (e[0], e[1], rank(e[2], e[3]) if rank is not None else (e[2], e[3])))
+        chosen = found[: int(rule.value)]
+        named: dict[str, list[int]] = {}
+        for _, _, task, row in chosen:
+            named.setdefault(task, []).append(row)
+        return Verdict(rule, max(e[0] for e in chosen), events, (), named)
+    threshold = rule.value
+    if rule.kind == "alerts_per_day":
+        threshold = float(min(1.0, rule.value * max(days, 1.0) / events))
+    if rule.kind == "fdr":
+        threshold = _false_discoveries([part["small"] for part in parts.values()], rule.value, events)
+    notes = [] if rule.kind == "fdr" else too_small(threshold, rule, reference)
+    gap = drift_of_bins(sum(_unpacked(part["bins"]) for part in parts.values()))
+    drifted = drift_words(gap) if reference and events >= 100 else []
+    return Verdict(rule, threshold, events, (*notes, *drifted))
+
+
+def _false_discoveries(small: Sequence[Sequence[float]], rate: float, events: int) -> float:
+    """Benjamini and Hochberg's threshold: p-values above the rate can never pass, so only their number matters."""
+    kept = np.concatenate([np.asarray(part, np.float64) for part in small]) if small else np.zeros(0)
+    return benjamini_hochberg(np.concatenate([kept, np.ones(events - len(kept))]), rate)
+
+
+def drift_of_bins(counts: Any) -> float:
+    """Kolmogorov–Smirnov distance of p-values from uniform at the edges of the bins."""
+    share = np.concatenate([[0.0], np.cumsum(counts) / max(int(np.sum(counts)), 1)])
+    return float(np.max(np.abs(share - np.linspace(0, 1, len(share)))))
+
+
+def _packed(counts: np.ndarray) -> list[list[int]]:
+    filled = np.flatnonzero(counts)
+    return [filled.tolist(), counts[filled].tolist()]
+
+
+def _unpacked(packed: list[list[int]]) -> np.ndarray:
+    counts = np.zeros(BINS, np.int64)
+    counts[packed[0]] = packed[1]
+    return counts
+
+
+# --------------------------------------------------------------------------------------------------- ranks
+@dataclass(frozen=True)
+class MergedRanks:
+    """Where values stand among `count` values, of which `values` (ascending) are all or every so-many-th."""
+
+    values: np.ndarray
+    count: int
+
+    @classmethod
+    def of(cls, parts: Sequence[np.ndarray], most: int = MOST_RANKED) -> MergedRanks:
+        """Of the values of all parts; NaN are left out."""
+        values = np.concatenate([part[np.isfinite(part)] for part in parts]) if len(parts) else np.zeros(0, np.float32)
+        values.sort()
+        if len(values) <= most:
+            return cls(values, len(values))
+        middle = ((np.arange(most) + 0.5) * len(values) / most).astype(np.int64)
+        return cls(values[middle], len(values))
+
+    def log10_tail(self, values: np.ndarray) -> np.ndarray:
+        """log₁₀ of the share above, ties counted half; NaN stays NaN. As `scoring.distribution.Ranks`."""
+        x = np.asarray(values, self.values.dtype)
+        below = np.searchsorted(self.values, x, side="left").astype(np.float64)
+        upto = np.searchsorted(self.values, x, side="right")
+        stand = (below + upto) / 2 * (self.count / max(len(self.values), 1))
+        share = (self.count - stand + 0.5) / (self.count + 1)
+        return np.where(np.isnan(x), np.nan, np.log10(share))

@@ -1,0 +1,253 @@
+"""`ustad score --engine ray`: scores in parts of whole entities, judged together.
+
+Every partition is measured on its own (samples, neighbours, habits: nothing there depends on other entities). What
+does depend on all events – ranks within the scored set, thresholds, warnings – is merged from what the partitions
+report, and a second, cheap pass writes the final parts.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from ustad.dataset import Split
+from ustad.detector import Detector
+from ustad.engine import events as engine_events
+from ustad.engine.cluster import connected
+from ustad.engine.events import Buckets
+from ustad.engine.jobs import Job, Task
+from ustad.engine.judging import Judging, merge_ranks, surveyed, tell
+from ustad.engine.merging import Verdict, verdict
+from ustad.engine.model import ModelPlace
+from ustad.engine.places import Place
+from ustad.progress import say
+from ustad.schema import EventSchema
+from ustad.scoring.alerts import AlertRule
+from ustad.scoring.default_score import score_default
+from ustad.scoring.export import write_alerts_csv, write_alerts_geojson
+from ustad.scoring.score import score_events
+from ustad.tables import DataError, OnError
+from ustad.trip_features import COLUMNS
+
+#: Reasons are written for events with p up to this already while measuring, where a rule's threshold is not known.
+LIKELY_P = 0.01
+
+
+@dataclass(frozen=True)
+class ScoreSummary:
+    """What a job scored. `run` is what `run.json` says."""
+
+    out: str
+    events: int
+    agents: int
+    run: dict[str, Any]
+    seconds: float
+    reused: int  # partitions that an earlier run had measured
+
+
+def score(
+    model: Path | str, data: Any, out: Path | str, rule: AlertRule | None = None, everything: bool = False,
+    schema: EventSchema | None = None, timezone: str | None = None, on_error: OnError = "fail",
+    device: str = "auto", workers: int = 0, address: str | None = None, partitions: int | None = None,
+) -> ScoreSummary:  # fmt: skip
+    """Score on a Ray cluster. Model, data and `out` may be URIs; events and agents are written in parts.
+
+    The scores are those of `Detector.score`: the same numbers within 1e-5, the same alerts, whatever the number of
+    partitions and workers.
+    """
+    began, place, held = time.monotonic(), Place.of(out), ModelPlace.of(model)
+    rule = rule or AlertRule()
+    described = schema or EventSchema.from_dict(held.place.read_json("schema.json"))
+    source = engine_events.find(data, described, timezone, on_error)
+    with connected(address, workers, device) as cluster:
+        identity = [source.stamp(), held.identity, everything, partitions, [rule.kind, rule.value], cluster.device]
+        job = Job.open(place, "score", identity, cluster)
+        parts = engine_events.divide(job, source, partitions)
+        detector = held.load("cpu")
+        split = None if everything else detector.scored_days(parts.dataset())
+        plan = _plan(job, held.shared(), parts, detector, split, rule, cluster.device)
+        measured = _measure(job, plan)
+        judging = _judge(job, plan, measured, detector)
+        told = job.run("tell", _tasks(measured), tell, judging, "writing scores, partitions")
+        run = _run_facts(detector, plan, judging.verdict, sum(t["alerts"] for t in told))
+        run |= {"model": str(held.place), "data": str(data), "engine": "ray"}
+        _publish(job.place / "scores", place, run)
+        _export(place, detector)
+        reused = job.reused["measure"]
+        job.close()
+    events, agents = (sum(t[what] for t in told) for what in ("events", "agents"))
+    return ScoreSummary(str(out), events, agents, run, time.monotonic() - began, reused)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What every task of the job knows."""
+
+    model: ModelPlace
+    buckets: Buckets
+    split: Split | None
+    rule: AlertRule
+    device: str
+    measured: Place
+    period: tuple[int, int]  # local days that visits are counted in
+    first_day: int  # of the scored events
+    last_day: int
+    days: int  # of the scored span, as the alerts count them
+    events: int
+
+
+def _plan(
+    job: Job, model: ModelPlace, parts: Buckets, detector: Detector, split: Split | None, rule: AlertRule, device: str
+) -> Plan:  # fmt: skip
+    """What local scoring would see in the whole of the events, from their calendar."""
+    scored = parts.span(split.test_first, split.test_last) if split else parts.span()
+    if not len(scored):
+        raise DataError(f"{parts.source.name}: no event to score on or after the first scored day; check the dates")
+    first, last, count = int(scored[0, 0]), int(scored[-1, 0]), int(scored[:, 1].sum())
+    period, days = (first, last), last - first + 1
+    if detector.habits is not None:
+        known = detector.habits.habits.habits.last_day
+        between = parts.span(max(split.train_first, known + 1), split.test_first - 1) if split else scored[:0]
+        period = (int(min([first, *between[:, 0]])), int(max([last, *between[:, 0]])))
+        days = int(scored[:, 3].max() - scored[:, 2].min()) + 1
+    if split is not None:
+        say(f"{split.describe()}; what comes before the test part is context, not scored")
+    return Plan(model, parts, split, rule, device, job.place / "measured", period, first, last, days, count)
+
+
+# ------------------------------------------------------------------------------------------------ measuring
+def _measure(job: Job, plan: Plan) -> dict[str, dict[str, Any]]:
+    """Every partition that has something to score."""
+    tasks = [Task(f"{number:05d}", number) for number in plan.buckets.numbers]
+    found = job.run("measure", tasks, _measure_bucket, plan, "scoring, partitions")
+    return {task.name: one for task, one in zip(tasks, found, strict=True) if one["events"]}
+
+
+def _measure_bucket(number: int, plan: Plan) -> dict[str, Any]:
+    detector = plan.model.load(plan.device)
+    data = plan.buckets.read(number)
+    split = plan.split
+    events = data.between(split.test_first, split.test_last) if split else data.events
+    before = data.between(split.train_first, split.test_first - 1) if split else None
+    if not events.num_rows:
+        return {"events": 0}
+    scored, agents = measure(detector, events, before, data.trips, plan.period, _likely(plan))
+    name = f"{number:05d}.parquet"
+    plan.measured.write_table(scored, f"events/{name}")
+    plan.measured.write_table(agents, f"agents/{name}")
+    batch = detector.habits is None and detector.config.scoring.percentiles == "batch"
+    return {"events": scored.num_rows} if batch else surveyed(scored, detector.schema, plan.rule)
+
+
+def measure(
+    detector: Detector, events: pa.Table, before: pa.Table | None, trips: pa.Table | None, period: tuple[int, int],
+    likely: AlertRule,
+) -> tuple[pa.Table, pa.Table]:  # fmt: skip
+    """As `Detector.score` does it, but for what depends on other entities."""
+    assert detector.model is not None
+    prepared = detector.trips.attach(events, trips)
+    earlier = detector.trips.attach(before, trips) if before is not None and before.num_rows else None
+    scored, agents = score_events(detector.model, prepared, earlier, device=detector.device, reasons="none")
+    if detector.habits is not None:
+        scored, agents = score_default(detector.habits, prepared, earlier, likely, period, scored)
+    return scored.drop_columns([c for c in COLUMNS if c in scored.column_names]), agents
+
+
+def _likely(plan: Plan) -> AlertRule:
+    """A rule that flags at least what the real one will, as far as that can be known before all are measured."""
+    rule = plan.rule
+    if rule.kind == "alerts_per_day":
+        return AlertRule("p_value", min(0.999, 1.001 * rule.value * max(plan.days, 1) / plan.events))
+    if rule.kind == "top":
+        return AlertRule("p_value", min(0.999, max(LIKELY_P, 20 * rule.value / plan.events)))
+    return AlertRule("p_value", rule.value)
+
+
+# -------------------------------------------------------------------------------------------------- judging
+def _tasks(measured: dict[str, Any]) -> list[Task]:
+    return [Task(name, name) for name in measured]
+
+
+def _judge(job: Job, plan: Plan, measured: dict[str, dict[str, Any]], detector: Detector) -> Judging:
+    """One verdict on all events; with ranks within the batch, these are merged first."""
+    if not measured:
+        raise DataError(f"{plan.buckets.source.name}: no event to score on or after the first scored day")
+    judging = Judging(plan, job.place / "scores")
+    reports = measured
+    if detector.config.scoring.percentiles == "batch":
+        judging = merge_ranks(job, judging, list(measured), detector)
+        if detector.habits is None:
+            tasks = _tasks(measured)
+            found = job.run("survey", tasks, _survey, judging, "ranking, partitions")
+            reports = {task.name: one for task, one in zip(tasks, found, strict=True)}
+    assert detector.model is not None
+    habits = detector.habits
+    reference = len(detector.model.calibration.parts) if habits is None else habits.habits.final["none"].count
+    rank = _ranking(plan, detector) if plan.rule.kind == "top" else None
+    final = verdict(plan.rule, reports, plan.days, reference, rank)
+    for text in final.warnings:
+        say(f"warning: {text}")
+    return judging.with_verdict(final)
+
+
+def _survey(name: str, judging: Judging) -> dict[str, Any]:
+    return judging.survey(name)
+
+
+def _ranking(plan: Plan, detector: Detector) -> Any:
+    """(task, row) → entity and time: which of two equal events comes first in the local table."""
+    held: dict[str, list[tuple[Any, int]]] = {}
+
+    def key(task: str, row: int) -> tuple[Any, int]:
+        if task not in held:
+            names = [detector.schema.entity, detector.schema.time]
+            table = plan.measured.read_table(f"events/{task}.parquet", names)
+            times = table[names[1]].cast(pa.int64()).to_pylist()
+            held[task] = list(zip(table[names[0]].to_pylist(), times, strict=True))
+        return held[task][row]
+
+    return key
+
+
+# -------------------------------------------------------------------------------------------------- results
+def _run_facts(detector: Detector, plan: Plan, final: Verdict, flagged: int) -> dict[str, Any]:
+    """What `Detector.score` says of a run."""
+    return {
+        "rule": final.rule.kind,
+        "value": final.rule.value,
+        "threshold": final.threshold,
+        "alerts": flagged,
+        "coverage": None,
+        "warnings": list(final.warnings),
+        **detector.run_facts(plan.first_day, plan.last_day),
+    }
+
+
+def _publish(scores: Place, out: Place, run: dict[str, Any]) -> None:
+    """Parts in the place of older tables; `run.json` comes last."""
+    out.remove("run.json")
+    source = scores.root.removeprefix(f"{out.root}/")
+    for name in ("events", "agents"):
+        out.remove(f"{name}.parquet")
+        out.remove(name)
+        for info in scores.files(name, ".parquet"):
+            out.move(f"{source}/{name}/{info.base_name}", f"{name}/part-{info.base_name}")
+    out.write_bytes((json.dumps(run, indent=2, sort_keys=True, ensure_ascii=False) + "\n").encode(), "run.json")
+
+
+def _export(out: Place, detector: Detector) -> None:
+    """Alerts for other tools, where the scores are local; the parts hold them in any case."""
+    if not out.local:
+        return
+    import pyarrow.dataset as pa_dataset
+
+    parts = [str(out.path / "events" / i.base_name) for i in out.files("events", ".parquet")]
+    flagged = pa_dataset.dataset(parts, format="parquet").to_table(filter=pa_dataset.field("alert"))
+    write_alerts_csv(flagged, out.path / "alerts.csv")
+    if any(f.kind == "place" for f in detector.schema.features):
+        write_alerts_geojson(flagged, detector.schema, out.path / "alerts.geojson")
