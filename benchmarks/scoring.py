@@ -11,6 +11,7 @@ weights are random: speed does not depend on them. Prints a table and writes JSO
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import os
 import platform
@@ -30,9 +31,10 @@ from ustad.events.windows import EventTensors, Queries, make_queries, make_windo
 from ustad.model.network import DualTransformer
 from ustad.schema import mobility_schema
 from ustad.scoring.live import LiveScorer
-from ustad.scoring.model import fit_reference
+from ustad.scoring.model import ScoringModel, fit_reference
 from ustad.scoring.neighbours import Reference
 from ustad.scoring.sampling import embed_events, sample
+from ustad.scoring.score import score_events
 
 SAMPLES, PER_DAY, FIRST_DAY = 50, 3, 19723
 DAY_US = 86_400_000_000
@@ -84,17 +86,21 @@ def make_arrays(encoder: Encoder, agents: int, days: int, seed: int = 1) -> Even
     )
 
 
-def seconds(work: Callable[[], Any], repeats: int, device: torch.device) -> float:
-    """Median wall time of one call, after one that is not counted."""
+def seconds(work: Callable[[], Any], repeats: int, device: torch.device) -> tuple[float, float]:
+    """Median wall and CPU time of one call, after one that is not counted."""
     times = []
     for i in range(repeats + 1):
-        began = time.perf_counter()
+        began, cpu = time.perf_counter(), time.process_time()
         work()
         if device.type == "cuda":
             torch.cuda.synchronize()
         if i:
-            times.append(time.perf_counter() - began)
-    return statistics.median(times)
+            times.append((time.perf_counter() - began, time.process_time() - cpu))
+    return statistics.median(t[0] for t in times), statistics.median(t[1] for t in times)
+
+
+def in_ms(name: str, taken: tuple[float, float]) -> dict[str, float]:
+    return {f"{name}ms": 1e3 * taken[0], f"{name}cpu_ms": 1e3 * taken[1]}
 
 
 # ------------------------------------------------------------------------------------------- plain ways
@@ -123,8 +129,8 @@ def plain(network: DualTransformer, tensors: EventTensors, query: Queries, toget
 def measure_plain(network: DualTransformer, tensors: EventTensors, queries: Queries) -> dict[str, float]:
     one = queries.take(np.array([len(queries) // 2]))
     return {
-        "sequential_ms": 1e3 * seconds(lambda: plain(network, tensors, one, False), 5, tensors.device),
-        "one_batch_ms": 1e3 * seconds(lambda: plain(network, tensors, one, True), 10, tensors.device),
+        **in_ms("sequential_", seconds(lambda: plain(network, tensors, one, False), 5, tensors.device)),
+        **in_ms("one_batch_", seconds(lambda: plain(network, tensors, one, True), 10, tensors.device)),
     }
 
 
@@ -135,10 +141,11 @@ def measure_bulk(
     if tensors.device.type == "cuda":
         torch.cuda.reset_peak_memory_stats()
         torch.cuda.synchronize()
-    began = time.perf_counter()
+    began, cpu = time.perf_counter(), time.process_time()
     sample(network, tensors, queries, encoder, SAMPLES, 7)
-    took = time.perf_counter() - began
-    result = {"events": len(queries), "seconds": took, "events_per_s": len(queries) / took}
+    took, cpu = time.perf_counter() - began, time.process_time() - cpu
+    result = {"events": len(queries), "seconds": took, "cpu_seconds": cpu, "events_per_s": len(queries) / took}
+    result["cpu_ms_per_event"] = 1e3 * cpu / len(queries)
     if tensors.device.type == "cuda":
         result["peak_gib"] = torch.cuda.max_memory_allocated() / 2**30
     began = time.perf_counter()
@@ -176,18 +183,31 @@ def measure_live(
     scorer = LiveScorer(model, device, neighbours="exact" if device.type == "cuda" else "approximate")
     scorer.warm(table.filter(pa.array((day >= 2) & (day < 9))))
     rows = table.filter(pa.array(day >= 9)).sort_by("started_at").to_pylist()
-    times = []
+    times, made = [], []
     for row in rows:
-        began = time.perf_counter()
-        scorer.update(row)
-        times.append(time.perf_counter() - began)
-    middle = statistics.median(times[len(times) // 4 :])
-    result: dict[str, Any] = {"ms": 1e3 * middle, "events_per_s": 1 / middle, "references": references}
+        began, cpu = time.perf_counter(), time.process_time()
+        made.append(scorer.update(row))
+        times.append((time.perf_counter() - began, time.process_time() - cpu))
+    warm = times[len(times) // 4 :]
+    wall, cpu = (statistics.median(t[i] for t in warm) for i in (0, 1))
+    result: dict[str, Any] = {"ms": 1e3 * wall, "cpu_ms": 1e3 * cpu, "events_per_s": 1 / wall, "references": references}
     state = next(iter(scorer._states.values()))
-    result["network_and_knn_ms"] = 1e3 * seconds(lambda: scorer._measure(state), 20, device)
+    result |= in_ms("network_and_knn_", seconds(lambda: scorer._measure(state), 20, device))
     if model.neighbours.lists is not None:
         result |= {"recall": model.neighbours.lists.recall, "distance_error": model.neighbours.lists.error}
-    return result
+    return result | {"loss_differs_from_batch": _difference(model, table, day, made, device)}
+
+
+def _difference(
+    model: ScoringModel, table: pa.Table, day: np.ndarray, made: list[dict[str, Any]], device: torch.device
+) -> float:
+    """Largest relative difference of a loss between live and batch scoring with the window `past`."""
+    model = dataclasses.replace(model.causal(), neighbours=None)
+    batch, _ = score_events(model, table.filter(pa.array(day >= 9)), table.filter(pa.array(day < 9)), device=device)
+    wanted = {row["stay_id"]: row for row in batch.to_pylist()}
+    losses = [c for c in batch.column_names if c.startswith("loss_")]
+    pairs = [(row[c], wanted[row["stay_id"]][c]) for row in made for c in losses if row[c] is not None]
+    return max(abs(live - other) / (abs(other) + 1e-2) for live, other in pairs)
 
 
 # ------------------------------------------------------------------------------------------------ report
@@ -198,12 +218,15 @@ def table_rows(results: dict[str, Any]) -> list[tuple[str, str]]:
         ("plain: one event, 50 passes one after the other", f"{plain_way['sequential_ms']:.2f} ms"),
         ("plain: one event, the 50 passes as one batch", f"{plain_way['one_batch_ms']:.2f} ms"),
         ("in bulk, T = 50", f"{bulk['events_per_s']:,.0f} events/s ({bulk['seconds']:.1f} s)"),
+        ("   CPU time of one event", f"{bulk['cpu_ms_per_event']:.2f} ms"),
         ("   against the sequential way", f"{faster:.1f} times as fast"),
         ("embeddings for neighbours", f"{bulk['embedding_events_per_s']:,.0f} events/s"),
         (f"exact kNN, k = 150, {near['references']:,} references", f"{near['queries_per_s']:,.0f} queries/s"),
         (f"   {near['queries']:,} queries", f"{near['seconds']:.1f} s"),
         (f"live, kNN of {live['references']:,} included", f"{live['ms']:.2f} ms, {live['events_per_s']:.0f} events/s"),
+        ("   CPU time", f"{live['cpu_ms']:.2f} ms"),
         ("   of that network, T = 50, and kNN", f"{live['network_and_knn_ms']:.2f} ms"),
+        ("   losses differ from batch scoring by at most", f"{live['loss_differs_from_batch']:.1e}"),
     ]
     if "recall" in live:
         rows.append(("   approximate index", f"recall {live['recall']:.3f}, error {live['distance_error']:.2%}"))
