@@ -7,7 +7,18 @@ from typing import Annotated, Any
 
 import typer
 
-from ustad.cli.shared import JsonOption, OnErrorOption, OutOption, choose, out, print_json
+from ustad.cli.shared import (
+    AddressOption,
+    EngineOption,
+    JsonOption,
+    OnErrorOption,
+    OutOption,
+    PartitionsOption,
+    check_engine,
+    choose,
+    out,
+    print_json,
+)
 
 
 def extract(
@@ -44,7 +55,10 @@ def extract(
         list[str] | None, typer.Option("--export", help="Also write DIR/export as geoparquet or csv. May be repeated.")
     ] = None,
     on_error: OnErrorOption = "fail",
-    workers: Annotated[int, typer.Option("--workers", help="Threads; 0: one per core.")] = 0,
+    workers: Annotated[int, typer.Option("--workers", help="Threads, or tasks on Ray; 0: one per core.")] = 0,
+    engine: EngineOption = "local",
+    address: AddressOption = None,
+    partitions: PartitionsOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Turn GPS fixes into stays, trips and gaps.
@@ -61,6 +75,7 @@ def extract(
     - `ustad extract run.gpx ride.gpx --out data` (GPX, one agent per file)
     - `ustad extract town --out data` (the fixes, POIs and labels of a data directory)
     - `ustad extract fixes.parquet --pois pois.parquet --export geoparquet --out data`
+    - `ustad extract s3://bucket/fixes --engine ray --address head:6379 --out s3://bucket/data` (on a cluster)
     """
     from dataclasses import asdict
 
@@ -76,8 +91,17 @@ def extract(
         distance_m=distance, minutes=minutes, gap_minutes=gap, end_rule=end_rule, include_last=include_last,  # type: ignore[arg-type]  # checked above
         max_accuracy_m=max_accuracy, max_speed_kmh=max_speed, drop_outliers=drop_outliers, poi_radius_m=poi_radius,
     )  # fmt: skip
-    summary = run(fixes, out_dir, config, pois, timezone, on_error, workers, times)  # type: ignore[arg-type]  # checked above
-    summary.notes += _carry_labels(fixes, out_dir)
+    check_engine(engine, address, partitions)
+    if engine == "ray":
+        from ustad.engine.extraction import extract as run_on_ray
+
+        summary = run_on_ray(
+            fixes, out_dir, config, pois, timezone, on_error, workers, times, address, partitions  # type: ignore[arg-type]  # checked above
+        )  # fmt: skip
+    else:
+        summary = run(fixes, out_dir, config, pois, timezone, on_error, workers, times)  # type: ignore[arg-type]  # checked above
+    if out_dir.exists():  # not where the results went to another file system
+        summary.notes += _carry_labels(fixes, out_dir)
     exported = _export(out_dir, export_as or [])
     if as_json:
         print_json({**asdict(summary), "out": str(summary.out), "exported": [str(p) for p in exported]})

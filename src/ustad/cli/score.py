@@ -8,7 +8,19 @@ from typing import Annotated, Any
 
 import typer
 
-from ustad.cli.shared import DeviceOption, JsonOption, OnErrorOption, OutOption, out, print_json
+from ustad.cli.shared import (
+    AddressOption,
+    DeviceOption,
+    EngineOption,
+    JsonOption,
+    OnErrorOption,
+    OutOption,
+    PartitionsOption,
+    WorkersOption,
+    check_engine,
+    out,
+    print_json,
+)
 from ustad.cli.train import SchemaOption, TimezoneOption
 
 
@@ -28,29 +40,52 @@ def score(
     timezone: TimezoneOption = None,
     device: DeviceOption = "auto",
     on_error: OnErrorOption = "fail",
+    engine: EngineOption = "local",
+    address: AddressOption = None,
+    workers: WorkersOption = 0,
+    partitions: PartitionsOption = None,
     json: JsonOption = False,
 ) -> None:
     """Score every stay and every agent of the test weeks, with uncertainty and a reason in words.
 
-    Example: `ustad score runs/demo/model runs/demo/data --alerts-per-day 5 --out runs/demo/scores`
+    Examples:
+
+    - `ustad score runs/demo/model runs/demo/data --alerts-per-day 5 --out runs/demo/scores`
+    - `ustad score model s3://bucket/data --engine ray --address head:6379 --out s3://bucket/scores` (on a cluster)
     """
     from ustad.baselines.storage import is_baseline
     from ustad.mobility.readers import open_data
     from ustad.scoring.alerts import AlertRule
 
     rule = AlertRule.choose(alerts_per_day, fdr, top)
+    check_engine(engine, address, partitions, workers)
     described = _schema(model, schema)
+    if engine == "ray":
+        from ustad.engine.scoring import score as score_on_ray
+        from ustad.schema import EventSchema
+
+        if is_baseline(model):
+            raise typer.BadParameter("scores models of the method ustad only", param_hint="--engine ray")
+        done = score_on_ray(
+            model, data, out_, rule, everything, described, timezone, on_error, device, workers, address, partitions
+        )  # fmt: skip
+        words = EventSchema.from_dict(done.run["schema"])
+        _show({"events": done.events, "agents": done.agents, **done.run}, out_, words, json)
+        return
     dataset = open_data(data, schema=described, timezone=timezone, on_error=on_error)
     scorer = _baseline_scores if is_baseline(model) else _detector_scores
     scores = scorer(model, dataset, device, rule, everything, out_)
     scores.run.update({"model": str(model.resolve()), "data": str(data.resolve())})
     scores.save(out_)
-    facts = {k: scores.run.get(k) for k in ("alerts", "threshold", "warnings")}
-    facts |= {"events": _rows(scores.events), "agents": _rows(scores.agents), "out": str(out_)}
+    counts = {"events": _rows(scores.events), "agents": _rows(scores.agents)}
+    _show({**scores.run, **counts}, out_, dataset.schema, json)
+
+
+def _show(run: dict[str, Any], out_: Path, words: Any, json: bool) -> None:
+    facts = {k: run.get(k) for k in ("alerts", "threshold", "warnings", "events", "agents")} | {"out": str(out_)}
     if json:
         print_json(facts)
         return
-    words = dataset.schema
     found = f", {facts['alerts']:,} alerts (alerts.csv)" if facts["alerts"] is not None else ""
     out.print(
         f"{facts['events']:,} {words.event_word}s, {facts['agents']:,} {words.entity_word}s{found}: {out_}",

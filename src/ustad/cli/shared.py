@@ -29,6 +29,28 @@ SetOption = Annotated[
     list[str] | None, typer.Option("--set", help="Change one setting: --set model.width=32. May be repeated.")
 ]
 
+EngineOption = Annotated[
+    Literal["local", "ray"], typer.Option("--engine", help="local: this process; ray: the workers of a Ray cluster.")
+]
+AddressOption = Annotated[
+    str | None, typer.Option("--address", help="With --engine ray: a running cluster; else one is started here.")
+]
+PartitionsOption = Annotated[
+    int | None,
+    typer.Option("--partitions", min=1, help="With --engine ray: parts of the agents; by default by size."),
+]
+WorkersOption = Annotated[
+    int, typer.Option("--workers", min=0, help="With --engine ray: tasks at the same time; 0: as many as fit.")
+]
+
+
+def check_engine(engine: str, address: str | None, partitions: int | None = None, workers: int = 0) -> None:
+    """Options of a cluster mean nothing without one."""
+    given = {"--address": address, "--partitions": partitions, "--workers": workers or None}
+    for option, value in given.items():
+        if engine == "local" and value is not None:
+            raise typer.BadParameter("needs --engine ray", param_hint=option)
+
 
 def resolve_config(preset: str, file: Path | None, changes: list[str] | None, seed: int | None) -> Config:
     """Preset, then file, then single settings, then the seed."""

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from datetime import date
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from ustad.cli.shared import JsonOption, OutOption, SeedOption, choose, out, print_json
+from ustad.cli.shared import (
+    AddressOption,
+    EngineOption,
+    JsonOption,
+    OutOption,
+    SeedOption,
+    check_engine,
+    choose,
+    out,
+    print_json,
+)
 
 _EPOCH = date(1970, 1, 1)
 
@@ -38,6 +48,8 @@ def simulate(
     ] = None,
     timezone: Annotated[str | None, typer.Option("--timezone", help="Time zone of the city, an IANA name.")] = None,
     workers: Annotated[int, typer.Option("--workers", help="Parts of the agents made at the same time.")] = 2,
+    engine: EngineOption = "local",
+    address: AddressOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Simulate a city, its people and a red team: POIs, stays, trips, labels, and raw fixes on request.
@@ -48,13 +60,21 @@ def simulate(
     - `ustad simulate --preset numosim-la --agents 20000 --seed 7 --out la`
     - `ustad simulate --preset numosim-la --variant near-5km --out la-hard`
     - `ustad simulate --preset town --agents 2000 --osm baltimore.osm.pbf --out baltimore`
+    - `ustad simulate --preset numosim-la --agents 200000 --engine ray --address head:6379 --out s3://bucket/la`
     """
-    from ustad.simulate import simulate as run
+    check_engine(engine, address)
+    settings: dict[str, Any] = {
+        "fixes": fixes, "days": days, "paths": paths, "variant": variant, "dirty": dirty, "workers": workers,
+        "anomalous_share": anomalous, "osm": osm, "timezone": timezone,
+    }  # fmt: skip
+    if engine == "ray":
+        from ustad.engine.simulation import simulate as run_on_ray
 
-    meta = run(
-        preset, agents, seed, out_dir, fixes=fixes, days=days, paths=paths, variant=variant, dirty=dirty,
-        workers=workers, anomalous_share=anomalous, osm=osm, timezone=timezone,
-    )  # fmt: skip
+        meta = run_on_ray(preset, agents, seed, out_dir, **settings, address=address)
+    else:
+        from ustad.simulate import simulate as run
+
+        meta = run(preset, agents, seed, out_dir, **settings)
     if as_json:
         print_json({**meta, "out": str(out_dir)})
         return

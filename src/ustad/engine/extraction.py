@@ -82,6 +82,7 @@ def extract(
         summary.notes, summary.seconds = setting.reading.notes, time.monotonic() - began
         if setting.pois is not None:
             shared.tables.write_table(setting.pois.pois, "pois.parquet")
+        job.finish()
         _publish(shared.tables, place, describe(summary, setting, known, [Path(f.name) for f in files]))
         job.close()
     return summary

@@ -71,8 +71,12 @@ class Job:
                 advance(1)
         return [done[task.name] for task in tasks]
 
+    def finish(self) -> None:
+        """The results are about to be moved away: who is killed from here on starts anew."""
+        self.place.remove("job.json")
+
     def close(self) -> None:
-        """The results are complete: nothing is left to carry on with."""
+        """The results are where they belong: nothing is left to carry on with."""
         self.place.remove()
 
     def _finished(self, step: str, tasks: Sequence[Task]) -> dict[str, dict[str, Any]]:

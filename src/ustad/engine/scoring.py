@@ -75,13 +75,13 @@ def score(
         judging = _judge(job, plan, measured, detector)
         told = job.run("tell", _tasks(measured), tell, judging, "writing scores, partitions")
         run = _run_facts(detector, plan, judging.verdict, sum(t["alerts"] for t in told))
-        run |= {"model": str(held.place), "data": str(data), "engine": "ray"}
+        run |= {"model": str(held.place), "data": _name(data), "engine": "ray"}
+        job.finish()
         _publish(job.place / "scores", place, run)
         _export(place, detector)
-        reused = job.reused["measure"]
         job.close()
     events, agents = (sum(t[what] for t in told) for what in ("events", "agents"))
-    return ScoreSummary(str(out), events, agents, run, time.monotonic() - began, reused)
+    return ScoreSummary(str(out), events, agents, run, time.monotonic() - began, job.reused["measure"])
 
 
 @dataclass(frozen=True)
@@ -226,6 +226,10 @@ def _run_facts(detector: Detector, plan: Plan, final: Verdict, flagged: int) -> 
         "warnings": list(final.warnings),
         **detector.run_facts(plan.first_day, plan.last_day),
     }
+
+
+def _name(data: Any) -> str:
+    return str(Place.of(data)) if isinstance(data, (str, Path, Place)) else "a table"
 
 
 def _publish(scores: Place, out: Place, run: dict[str, Any]) -> None:

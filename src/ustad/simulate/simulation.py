@@ -25,8 +25,8 @@ from ustad.tables import write_json, write_table
 
 AGENTS_A_PART = 1_000
 FIX_AGENTS = 100  # agents per file of fixes
-_PARTED = ("stays", "trips", "fixes")
-_WHOLE = ("gaps", "labels", "agent_labels", "counterfactual", "dirty_labels")
+PARTED = ("stays", "trips", "fixes")
+WHOLE = ("gaps", "labels", "agent_labels", "counterfactual", "dirty_labels")
 
 
 def simulate(
@@ -52,7 +52,7 @@ def simulate(
     is bounded by `workers` parts of `agents_a_part` agents. The same seed writes the same bytes whatever `workers`.
     """
     interval = parse_interval(fixes) if fixes else None
-    simulation = _prepare(preset, agents, seed, days, variant, dirty, anomalous_share, osm, timezone)
+    simulation = plan_simulation(preset, agents, seed, days, variant, dirty, anomalous_share, osm, timezone)
     if agents_a_part < 1 or workers < 1:
         raise ConfigError(f"agents_a_part and workers must be at least 1, got {agents_a_part} and {workers}")
     out = Path(out)
@@ -62,13 +62,13 @@ def simulate(
 
     def make(first: int) -> tuple[int, dict[str, pa.Table]]:
         last = min(simulation.agents, first + agents_a_part)
-        return _write_part(simulation, first, last, paths, interval, out, alone)
+        return write_part(simulation, first, last, paths, interval, out, alone)
 
     events, small = _gather(make, parts, simulation.agents, agents_a_part, workers)
     write_table(poi_table(simulation), out / "pois.parquet")
-    for name in _written(simulation, small):
+    for name in written_tables(simulation, small):
         write_table(pa.concat_tables(small[name]), out / f"{name}.parquet")
-    meta = _meta(simulation, variant, fixes, paths, dirty, osm) | {"events": events}
+    meta = describe(simulation, variant, fixes, paths, dirty, osm) | {"events": events}
     meta["anomalous_agents"] = sum(len(table) for table in small["agent_labels"])
     meta["anomalous_events"] = sum(len(table) for table in small["labels"])
     write_json(meta, out / "meta.json")
@@ -86,7 +86,7 @@ def simulate_tables(
     anomalous_share: float | None = None,
 ) -> Dataset:
     """The same data set in memory, without fixes."""
-    simulation = _prepare(preset, agents, seed, days, variant, dirty, anomalous_share, None, None)
+    simulation = plan_simulation(preset, agents, seed, days, variant, dirty, anomalous_share, None, None)
     return in_memory(simulation, variant, paths, dirty)
 
 
@@ -100,11 +100,11 @@ def in_memory(simulation: Simulation, variant: str = "standard", paths: bool = F
         pois=poi_table(simulation),
         labels=part.labels if simulation.preset.event_labels else None,
         agent_labels=part.agent_labels,
-        meta=_meta(simulation, variant, None, paths, dirty, None),
+        meta=describe(simulation, variant, None, paths, dirty, None),
     )
 
 
-def _prepare(
+def plan_simulation(
     preset: str,
     agents: int | None,
     seed: int,
@@ -137,7 +137,7 @@ def _real_city(plan: Preset, osm: Path, timezone: str | None, seed: int) -> tupl
     return read_ground(plan, osm, timezone, seed)
 
 
-def _write_part(
+def write_part(
     simulation: Simulation, first: int, last: int, paths: bool, interval: float | None, out: Path, alone: bool
 ) -> tuple[int, dict[str, pa.Table]]:
     """Write the large tables of one part; return the number of stays and the small tables."""
@@ -146,7 +146,7 @@ def _write_part(
     for name in ("stays", "trips"):
         file = out / f"{name}.parquet" if alone else out / name / f"part-{first:08d}.parquet"
         write_table(getattr(part, name), file)
-    return part.stays.num_rows, {name: getattr(part, name) for name in _WHOLE}
+    return part.stays.num_rows, {name: getattr(part, name) for name in WHOLE}
 
 
 def _fix_writer(out: Path) -> Callable[[int, pa.Table], None]:
@@ -158,7 +158,7 @@ def _gather(
 ) -> tuple[int, dict[str, list[pa.Table]]]:
     """Run the parts, keep their small tables in order of the parts."""
     events = done = 0
-    small: dict[str, list[pa.Table]] = {name: [] for name in _WHOLE}
+    small: dict[str, list[pa.Table]] = {name: [] for name in WHOLE}
     with track("simulating agents", agents) as advance, ThreadPoolExecutor(workers) as pool:
         for count, tables in pool.map(make, parts):
             events += count
@@ -169,7 +169,7 @@ def _gather(
     return events, small
 
 
-def _written(simulation: Simulation, small: dict[str, list[pa.Table]]) -> list[str]:
+def written_tables(simulation: Simulation, small: dict[str, list[pa.Table]]) -> list[str]:
     """Gaps and dirty labels only where there are any; event labels only where the preset publishes them."""
     names = ["agent_labels", "counterfactual"] + (["labels"] if simulation.preset.event_labels else [])
     return names + [name for name in ("gaps", "dirty_labels") if any(len(table) for table in small[name])]
@@ -178,7 +178,7 @@ def _written(simulation: Simulation, small: dict[str, list[pa.Table]]) -> list[s
 def _clear(out: Path) -> None:
     """Remove what an earlier simulation wrote, so that tables of two runs never mix."""
     (out / "meta.json").unlink(missing_ok=True)
-    for name in (*_PARTED, *_WHOLE, "pois"):
+    for name in (*PARTED, *WHOLE, "pois"):
         (out / f"{name}.parquet").unlink(missing_ok=True)
         directory = out / name
         if directory.is_dir() and all(file.name.endswith((".parquet", ".part")) for file in directory.iterdir()):
@@ -186,7 +186,7 @@ def _clear(out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
 
 
-def _meta(
+def describe(
     simulation: Simulation, variant: str, fixes: str | None, paths: bool, dirty: float, osm: Path | None
 ) -> dict[str, Any]:
     preset = simulation.preset

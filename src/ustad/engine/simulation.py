@@ -1,0 +1,120 @@
+"""`ustad simulate --engine ray`: parts of the agents made wherever there is a free core.
+
+A part depends on nothing but the simulation and its range of agents, so the tables are those of a local run, file by
+file.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from ustad.engine.cluster import connected
+from ustad.engine.jobs import Job, Task
+from ustad.engine.places import Place
+from ustad.simulate.fixes import parse_interval
+from ustad.simulate.rows import poi_table
+from ustad.simulate.setting import Simulation
+from ustad.simulate.simulation import (
+    AGENTS_A_PART,
+    PARTED,
+    WHOLE,
+    describe,
+    plan_simulation,
+    write_part,
+    written_tables,
+)
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """The arguments that decide a simulation."""
+
+    preset: str
+    agents: int | None
+    seed: int
+    days: int | None
+    variant: str
+    dirty: float
+    anomalous_share: float | None
+    osm: Path | None
+    timezone: str | None
+
+    def simulation(self) -> Simulation:
+        """The city and its people, made once per process: cheaper than sending them."""
+        return _made(self)
+
+
+@lru_cache(maxsize=1)
+def _made(wanted: _Wanted) -> Simulation:
+    return plan_simulation(**vars(wanted))
+
+
+@dataclass(frozen=True)
+class _Shared:
+    wanted: _Wanted
+    paths: bool
+    interval: float | None
+    alone: bool
+    tables: Place
+
+
+def simulate(
+    preset: str, agents: int | None, seed: int, out: Path | str, fixes: str | None = None, days: int | None = None,
+    paths: bool = False, variant: str = "standard", dirty: float = 0.0, workers: int = 0,
+    anomalous_share: float | None = None, osm: Path | None = None, timezone: str | None = None,
+    agents_a_part: int = AGENTS_A_PART, address: str | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """Simulate on a Ray cluster; `out` may be a URI. Otherwise as the local `simulate`, and with the same tables."""
+    wanted = _Wanted(preset, agents, seed, days, variant, dirty, anomalous_share, osm, timezone)
+    simulation, place = wanted.simulation(), Place.of(out)
+    parts = range(0, simulation.agents, agents_a_part)
+    interval = parse_interval(fixes) if fixes else None
+    with connected(address, workers) as cluster:
+        job = Job.open(place, "simulate", [vars(wanted), fixes, paths, agents_a_part], cluster)
+        shared = _Shared(wanted, paths, interval, len(parts) == 1, job.place / "tables")
+        last = [min(simulation.agents, first + agents_a_part) for first in parts]
+        tasks = [Task(f"{first:08d}", (first, stop)) for first, stop in zip(parts, last, strict=True)]
+        counts = job.run("parts", tasks, _part, shared, "simulating, parts of the agents")
+        small = {n: [shared.tables.read_table(f"small/{n}/{task.name}.parquet") for task in tasks] for n in WHOLE}
+        for name in written_tables(simulation, small):
+            shared.tables.write_table(pa.concat_tables(small[name]), f"{name}.parquet")
+        shared.tables.write_table(poi_table(simulation), "pois.parquet")
+        meta = describe(simulation, variant, fixes, paths, dirty, osm) | {"events": sum(c["events"] for c in counts)}
+        meta["anomalous_agents"] = sum(table.num_rows for table in small["agent_labels"])
+        meta["anomalous_events"] = sum(table.num_rows for table in small["labels"])
+        job.finish()
+        _publish(shared.tables, place, meta)
+        job.close()
+    return meta
+
+
+def _part(payload: tuple[int, int], shared: _Shared) -> dict[str, Any]:
+    """One part, made in a local folder and then brought to where it belongs."""
+    first, last = payload
+    with tempfile.TemporaryDirectory(prefix="ustad-") as folder:
+        made = shared.wanted.simulation()
+        events, small = write_part(made, first, last, shared.paths, shared.interval, Path(folder), shared.alone)
+        shared.tables.take_in(Path(folder))
+    for name, table in small.items():
+        shared.tables.write_table(table, f"small/{name}/{first:08d}.parquet")
+    return {"events": events}
+
+
+def _publish(tables: Place, out: Place, meta: dict[str, Any]) -> None:
+    """Everything in the place of what an earlier simulation wrote; `meta.json` comes last."""
+    out.remove("meta.json")
+    source = tables.root.removeprefix(f"{out.root}/")
+    for name in (*PARTED, *WHOLE, "pois"):
+        out.remove(f"{name}.parquet")
+        out.remove(name)
+        if tables.exists(f"{name}.parquet"):
+            out.move(f"{source}/{name}.parquet", f"{name}.parquet")
+        for info in tables.files(name, ".parquet"):
+            out.move(f"{source}/{name}/{info.base_name}", f"{name}/{info.base_name}")
+    out.write_json(meta, "meta.json")
