@@ -1,0 +1,39 @@
+"""One small cluster for all tests of this room: three Ray nodes as processes of one machine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+STORE = 80 << 20
+
+
+def pytest_collection_modifyitems(items: list[Any]) -> None:
+    """All of them in one process of a parallel run, which then starts one cluster."""
+    here = Path(__file__).parent
+    for item in items:
+        if here in Path(item.path).parents:
+            item.add_marker(pytest.mark.xdist_group("ray"))
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Any]:
+    """Three nodes of one CPU each; the driver is connected."""
+    ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'ustad[ray]'")
+    pytest.importorskip("ray.data", reason="Ray Data is not installed: pip install 'ustad[ray]'")
+    from ray.cluster_utils import Cluster
+
+    node = {"num_cpus": 1, "object_store_memory": STORE}
+    made = Cluster(initialize_head=True, head_node_args={**node, "include_dashboard": False})
+    for _ in range(2):
+        made.add_node(**node, wait=False)
+    made.wait_for_nodes()
+    ray.init(address=made.address, log_to_driver=False, logging_level="ERROR")
+    yield made
+    ray.shutdown()
+    made.shutdown()
