@@ -1,8 +1,8 @@
-"""Training speed, data loading included, beside a plain eager loop; and cost against the paper's complexity claim.
+"""Training speed, data loading included, beside a plain eager loop; and the race to that loop's best loss.
 
-    python benchmarks/training.py                 two CPU cores, under three minutes
-    python benchmarks/training.py --device cuda   one GPU, under six minutes
-    python benchmarks/training.py --complexity    cost over F, L, T and D, with a figure
+    python benchmarks/training.py                              two CPU cores, about three minutes
+    python benchmarks/training.py --device cuda                one GPU, about four minutes
+    python benchmarks/training.py --device cuda --only race    one part; the others stay in the result file
 
 The data are made here: people with homes, workplaces and habits, about three stays a day, nine fields. The plain
 loop is the same network, batch 128, fp32, eager, shuffled indices, padded to the longest window of the batch, every
@@ -16,13 +16,15 @@ import json
 import os
 import platform
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from ustad import progress
 from ustad.config import Config
 from ustad.events.encoder import EventArrays
 from ustad.events.windows import EventTensors, Queries, Windows, make_queries, make_windows
@@ -149,23 +151,24 @@ def plain_loop(data: Data, config: Config, device: str, seconds: float, patience
 
 # ----------------------------------------------------------------------------------------------- ours
 def our_rate(data: Data, config: Config, device: str, seconds: float) -> dict[str, Any]:
-    """Windows per second of `fit` after its first epoch (which warms up or compiles)."""
-    steps = -(-len(data.windows) // config.training.batch_size)
-    config = config.replace({"training.max_minutes": seconds / 60, "training.epochs": 6, "training.patience": 99})
+    """Windows per second of `fit`, the median of its epochs after the first two (which warm up, record, compile)."""
+    size = config.training.batch_size
+    some = data.windows.take(np.arange(min(len(data.windows), 128 * size)))  # an epoch of at most 128 steps
+    config = config.replace({"training.max_minutes": seconds / 60, "training.epochs": 7, "training.patience": 99})
     began, busy = time.perf_counter(), time.process_time()
     few = (data.tensors, data.asked.take(np.arange(64)))  # validation is not what is measured here
-    result = fit(build_network(FIELDS, config), data.tensors, data.windows, few, config, device)
-    history = result.history
-    windows = len(data.windows) * result.steps / steps
-    whole = windows / max(result.seconds, 1e-9)
-    rate = max((e["windows_per_s"] for e in history[1:] or history), default=whole)
+    result = fit(build_network(FIELDS, config), data.tensors, some, few, config, device)
+    history, steps = result.history, -(-len(some) // size)
+    windows = len(some) * result.steps / steps
+    rates = [e["windows_per_s"] for e in history[2:] or history[1:] or history] or [windows / result.seconds]
+    rate = float(np.median(rates))
     return {
-        "batch_size": config.training.batch_size,
-        "compiled": config.training.compile == "on",
+        "batch_size": size,
         "windows_per_s": rate,
         "windows_per_cpu_s": windows / (time.process_time() - busy),
         "epoch_seconds": len(data.windows) / rate,
         "first_epoch_seconds": history[0]["epoch_seconds"] if history else None,
+        "epochs": len(history),
         "padding": history[0]["padding"] if history else None,
         "steps_per_epoch": steps,
         "seconds": round(time.perf_counter() - began, 1),
@@ -173,14 +176,18 @@ def our_rate(data: Data, config: Config, device: str, seconds: float) -> dict[st
 
 
 def reach(data: Data, config: Config, device: str, target: float, seconds: float) -> dict[str, Any]:
-    """Wall time of `fit` until its validation loss is as good as `target`."""
+    """Wall time of `fit` until its validation loss is as good as `target`, recording and validation included."""
     config = config.replace({"training.max_minutes": seconds / 60, "training.patience": 99})
     result = fit(build_network(FIELDS, config), data.tensors, data.windows, (data.tensors, data.asked), config, device)
     curve = [(e["seconds"], e["validation"]) for e in result.history]
     there = next((second for second, loss in curve if loss <= target), None)
     return {
         "batch_size": config.training.batch_size,
-        "compiled": config.training.compile == "on",
+        "learning_rate": config.training.learning_rate,
+        "schedule": config.training.schedule,
+        "precision": config.training.precision,
+        "epochs": config.training.epochs,
+        "windows_per_s": result.windows_per_s,
         "curve": curve,
         "best_loss": min((loss for _, loss in curve), default=None),
         "seconds_to_target": there,
@@ -207,183 +214,175 @@ def hardware(device: str) -> dict[str, Any]:
 def write(results: dict[str, Any], path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(results, indent=2) + "\n")
-    print(f"written to {path}")
+    print(f"written to {path}", flush=True)
 
 
-def show(label: str, entry: dict[str, Any], plain: dict[str, Any]) -> None:
+def show(label: str, entry: dict[str, Any], plain: dict[str, Any] | None) -> None:
     """Rates by the wall clock and, where other work shares the processor, by processor time."""
     padding = f", padding {entry['padding']:.1%}" if entry.get("padding") is not None else ""
-    ratios = [entry[key] / plain[key] for key in ("windows_per_s", "windows_per_cpu_s")]
-    print(
-        f"{label:<36}{entry['windows_per_s']:>11,.0f} windows/s {ratios[0]:>6.1f} ×, "
-        f"per processor second {entry['windows_per_cpu_s']:>9,.0f} {ratios[1]:>6.1f} ×{padding}",
-        flush=True,
-    )
+    shown = [f"{entry[key]:>11,.0f}" for key in ("windows_per_s", "windows_per_cpu_s")]
+    if plain:
+        for i, key in enumerate(("windows_per_s", "windows_per_cpu_s")):
+            shown[i] += f" ({entry[key] / plain[key]:.1f} ×)"
+    print(f"{label:<36}{shown[0]} windows/s, per processor second {shown[1]}{padding}", flush=True)
 
 
-def speed(options: argparse.Namespace) -> None:
-    device, cuda = options.device, options.device == "cuda"
-    paper = Config.preset("paper", **PAPER)
-    large = Data(options.agents, paper, device)
-    print(f"{len(large.windows):,} windows of {large.mean_events:.1f} events on average, D = 64, M1 = 1, M2 = 4, w = 3")
-    results: dict[str, Any] = {"hardware": hardware(device), "windows": len(large.windows)}
-    plain = plain_loop(large, paper, device, options.seconds, 99, 1)
-    results["plain"] = plain
-    show("plain loop, batch 128, eager fp32", plain, plain)
-    results["ours"] = []
-    runs = [(size, "off") for size in options.batch_sizes] + [(size, "on") for size in options.compiled_sizes]
-    for size, compiled in runs:
-        config = paper.replace({"training.batch_size": size, "training.compile": compiled})
-        entry = our_rate(large, config, device, 300.0 if compiled == "on" else options.seconds)
-        results["ours"].append(entry)
-        show(f"ours, batch {size:,}{', compiled' if compiled == 'on' else ''}", entry, plain)
-        write(results, options.out / f"training{'_cuda' if cuda else ''}.json")
-    if options.race_agents:
-        results["race"] = race(options, paper)
-        write(results, options.out / f"training{'_cuda' if cuda else ''}.json")
+class Bench:
+    """The parts of the benchmark; each adds its entries to one result file as soon as it has them."""
 
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options, self.device = options, options.device
+        self.path = options.out / f"training{'_cuda' if self.device == 'cuda' else ''}.json"
+        self.paper = Config.preset("paper", **PAPER)
+        self.results: dict[str, Any] = {"hardware": hardware(self.device)}
+        if options.only and self.path.exists():  # parts that were run before on the same machine stay
+            before = json.loads(self.path.read_text())
+            self.results = before if before["hardware"] == self.results["hardware"] else self.results
 
-def race(options: argparse.Namespace, paper: Config) -> dict[str, Any]:
-    """Wall time to the plain loop's best validation loss on a smaller set, validation included."""
-    data = Data(options.race_agents, paper, options.device)
-    plain = plain_loop(data, paper, options.device, options.race_seconds, 3, 300)
-    target, spent = plain["best_loss"], min(s for s, loss in plain["curve"] if loss == plain["best_loss"])
-    print(
-        f"plain loop: best validation loss {target:.4f} after {spent:.1f} s ({len(data.windows):,} windows)", flush=True
-    )
-    found = []
-    for size, rate, epochs in options.racers:
-        config = paper.replace(
-            {
-                "training.batch_size": size,
-                "training.learning_rate": rate,
-                "training.schedule": "cosine",
-                "training.optimizer": "adamw",
-                "training.warmup_steps": 20,
-                "training.epochs": epochs,
-                "training.compile": "off",
-            }
+    @cached_property
+    def large(self) -> Data:
+        data = Data(self.options.agents, self.paper, self.device)
+        self.results["windows"] = len(data.windows)
+        print(
+            f"{len(data.windows):,} windows of {data.mean_events:.1f} events on average, D = 64, M1 = 1, M2 = 4, w = 3",
+            flush=True,
         )
-        entry = {**reach(data, config, options.device, target, options.race_seconds), "learning_rate": rate}
-        found.append(entry)
-        there = entry["seconds_to_target"]
-        said = f"{there:.1f} s, {spent / there:.1f} × sooner" if there else f"not reached ({entry['best_loss']})"
-        print(f"ours, batch {size:,}, rate {rate}: {said}", flush=True)
-    return {"windows": len(data.windows), "plain": plain, "plain_seconds": spent, "target": target, "ours": found}
+        return data
+
+    def plain(self) -> None:
+        found = plain_loop(self.large, self.paper, self.device, self.options.seconds, 99, 1)
+        self.results["plain"] = found
+        show("plain loop, batch 128, eager fp32", found, found)
+        write(self.results, self.path)
+
+    def rates(self, part: str, sizes: list[int], changes: dict[str, str], seconds: float) -> None:
+        self.results[part] = []
+        for size in sizes:
+            config = self.paper.replace({"training.batch_size": size, **changes})
+            entry = our_rate(self.large, config, self.device, seconds)
+            self.results[part].append(entry)
+            show(f"ours, {part}, batch {size:,}", entry, self.results.get("plain"))
+            write(self.results, self.path)
+
+    def eager(self) -> None:
+        """As it is on a CPU; on a GPU without recording."""
+        self.rates("eager", self.options.eager_sizes, {"training.compile": "off", "training.graphs": "off"}, 12.0)
+
+    def graphs(self) -> None:
+        self.rates("graphs", self.options.batch_sizes, {"training.compile": "off"}, self.options.seconds)
+
+    def compiled(self) -> None:
+        self.rates("compiled", self.options.compiled_sizes, {"training.compile": "on"}, self.options.compile_seconds)
+
+    def race(self) -> None:
+        """Wall time to the plain loop's best validation loss on a smaller set, validation included."""
+        options, data = self.options, Data(self.options.race_agents, self.paper, self.device)
+        plain = plain_loop(data, self.paper, self.device, options.race_seconds, 3, 300)
+        target, spent = plain["best_loss"], min(s for s, loss in plain["curve"] if loss == plain["best_loss"])
+        print(f"plain loop: best loss {target:.4f} after {spent:.1f} s ({len(data.windows):,} windows)", flush=True)
+        found: list[dict[str, Any]] = []
+        self.results["race"] = {
+            "windows": len(data.windows),
+            "plain": plain,
+            "plain_seconds": spent,
+            "target": target,
+            "ours": found,
+        }
+        for changes in options.racers:
+            config = self.paper.replace({f"training.{k}": v for k, v in changes.items()} | {"training.compile": "off"})
+            entry = reach(data, config, self.device, target, spent / options.race_share)
+            found.append(entry)
+            there, best = entry["seconds_to_target"], entry["best_loss"]
+            said = f"{there:.1f} s, {spent / there:.1f} × sooner" if there else f"not reached ({best})"
+            print(f"ours, {changes}: {said}, {entry['windows_per_s']:,.0f} windows/s", flush=True)
+            write(self.results, self.path)
+
+    def agreement(self) -> None:
+        """Two short runs that should not differ, one of them recorded: validation losses by epoch."""
+        data, changes = Data(200, self.paper, self.device), {"training.precision": "fp32", "training.compile": "off"}
+        found = {}
+        for graphs in ("auto", "off"):
+            config = self.paper.replace({**changes, "training.graphs": graphs, "training.epochs": 3})
+            given = build_network(FIELDS, config), data.tensors, data.windows, (data.tensors, data.asked)
+            found[graphs] = [e["validation"] for e in fit(*given, config, self.device).history]
+            print(f"graphs {graphs}: validation {found[graphs]}", flush=True)
+        self.results["agreement"] = found
+        write(self.results, self.path)
+
+    def profile(self) -> None:
+        """Which kernels a large step spends its time in, without recording and without compiling."""
+        config = self.paper.replace(
+            {"training.batch_size": self.options.profile_size, "training.graphs": "off", "training.compile": "off"}
+        ).replace({"training.epochs": 1})
+        some = self.large.windows.take(np.arange(min(len(self.large.windows), 4 * self.options.profile_size)))
+        few = (self.large.tensors, self.large.asked.take(np.arange(64)))
+        with torch.profiler.profile() as profiler:
+            fit(build_network(FIELDS, config), self.large.tensors, some, few, config, self.device)
+        key = "self_device_time_total" if self.device == "cuda" else "self_cpu_time_total"
+        events = sorted(profiler.key_averages(), key=lambda e: -getattr(e, key))[:30]
+        self.results["profile"] = [(e.key[:80], getattr(e, key) / 1e3, e.count) for e in events]
+        for name, milliseconds, count in self.results["profile"]:
+            print(f"{milliseconds:>9.1f} ms {count:>6} × {name}", flush=True)
+        write(self.results, self.path)
 
 
-# ------------------------------------------------------------------------------------------ complexity
-def clock(work: Callable[[], Any], repeats: int = 7) -> float:
-    """Least processor seconds of a call, after one that warms up: other work on the machine hardly shows."""
-    work()
-    times = []
-    for _ in range(repeats):
-        began = time.process_time()
-        work()
-        times.append(time.process_time() - began)
-    return min(times)
-
-
-@torch.no_grad()
-def cost(F: int = 8, L: int = 16, T: int = 8, D: int = 64) -> float:
-    """Seconds of the T passes of a few windows at these sizes."""
-    from ustad.model.blocks import Block
-
-    feature, event = Block(D, 4).eval(), Block(D, 4).eval()
-    fields, events = torch.randn(T * 4 * L, F, D), torch.randn(T * 4, L, D)
-    return clock(lambda: (feature.total(fields), event(events)))
-
-
-SWEEPS = {"F": (4, 8, 16, 32, 64, 128), "L": (8, 16, 32, 64, 128, 256), "T": (2, 4, 8, 16, 32), "D": (32, 64, 128, 256)}
-
-
-def claims(name: str, value: int) -> tuple[float, float]:
-    """The paper's count T(F²D + L²D), and the whole one with the linear maps and one feature level per event."""
-    size = {"F": 8, "L": 16, "T": 8, "D": 64, name: value}
-    F, L, T, D = size["F"], size["L"], size["T"], size["D"]
-    return T * (F**2 * D + L**2 * D), T * (L * (8 * F * D**2 + 2 * F**2 * D) + 12 * L * D**2 + 2 * L**2 * D)
-
-
-def complexity(options: argparse.Namespace) -> None:
-    """Measured cost over each size, relative to the first, beside both counts."""
-    table: dict[str, list[dict[str, float]]] = {}
-    for name, values in SWEEPS.items():
-        table[name] = []
-        for value in values:
-            paper, whole = claims(name, value)
-            row = {"size": value, "seconds": cost(**{name: value}), "paper": paper, "whole": whole}
-            table[name].append(row)
-            first = table[name][0]
-            shown = [row[k] / first[k] for k in ("seconds", "paper", "whole")]
-            print(
-                f"{name} = {value:>4}: measured × {shown[0]:7.1f}, paper's count × {shown[1]:7.1f}, "
-                f"whole count × {shown[2]:7.1f}",
-                flush=True,
-            )
-    write({"hardware": hardware("cpu"), "sweeps": table}, options.out / "complexity.json")
-    draw(table, options.figure)
-
-
-def draw(table: dict[str, list[dict[str, float]]], path: Path) -> None:
-    try:
-        import matplotlib
-    except ImportError:
-        print("no figure: it needs matplotlib (pip install 'ustad[plots]')")
-        return
-    matplotlib.use("svg")
-    matplotlib.rcParams["svg.hashsalt"] = "ustad"
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(1, 4, figsize=(12, 3), constrained_layout=True)
-    for axis, (name, rows) in zip(axes, table.items(), strict=True):
-        sizes = [r["size"] for r in rows]
-        for key, label, style in (
-            ("seconds", "measured", "o-"),
-            ("paper", "T(F²D + L²D)", "k--"),
-            ("whole", "with the linear maps", "k:"),
-        ):
-            axis.loglog(sizes, [r[key] / rows[0][key] for r in rows], style, label=label)
-        axis.set_xlabel(name)
-    axes[0].set_ylabel("cost, relative")
-    axes[0].legend(fontsize=7)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, metadata={"Date": None})
-    print(f"written to {path}")
+PARTS = ("plain", "agreement", "graphs", "race", "eager", "compiled", "profile")
+CPU: dict[str, Any] = {
+    "agents": 60,
+    "seconds": 12.0,
+    "batch_sizes": [],
+    "eager_sizes": [32, 64, 128],
+    "compiled_sizes": [],
+    "compile_seconds": 0.0,
+    "race_agents": 20,
+    "race_seconds": 40.0,
+    "race_share": 1.0,
+    "profile_size": 128,
+    "parts": ("plain", "eager", "race"),
+    "racers": [{"batch_size": 64, "learning_rate": 2e-3, "schedule": "cosine", "warmup_steps": 20, "epochs": 30}],
+}
+ANNEALED = {"schedule": "cosine", "optimizer": "adamw", "warmup_steps": 50}
+CUDA: dict[str, Any] = {
+    "agents": 20_000,
+    "seconds": 8.0,
+    "batch_sizes": [128, 512, 2_048, 8_192, 16_384, 32_768],
+    "eager_sizes": [512, 16_384],
+    "compiled_sizes": [16_384],
+    "compile_seconds": 75.0,
+    "race_agents": 1_000,
+    "race_seconds": 50.0,
+    "race_share": 4.0,
+    "profile_size": 16_384,
+    "parts": ("plain", "agreement", "graphs", "race", "eager", "compiled"),
+    "racers": [
+        {"batch_size": 128, "learning_rate": 1e-3, "precision": "fp32"},  # the plain loop's own settings
+        {"batch_size": 256, "learning_rate": 2e-3, "epochs": 16, "precision": "fp32", **ANNEALED},
+        {"batch_size": 512, "learning_rate": 3e-3, "epochs": 24, **ANNEALED},
+        {"batch_size": 1_024, "learning_rate": 4e-3, "epochs": 36, **ANNEALED},
+    ],
+}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--only", nargs="*", choices=PARTS, help="these parts alone; the others stay in the file")
     parser.add_argument("--agents", type=int, help="people in the throughput runs (default 60, on a GPU 20,000)")
-    parser.add_argument("--seconds", type=float, help="time for each throughput run (default 12, on a GPU 20)")
-    parser.add_argument("--batch-sizes", type=int, nargs="*", help="the curve of eager batch sizes")
-    parser.add_argument(
-        "--compiled-sizes", type=int, nargs="*", help="batch sizes to compile (half a minute per length)"
-    )
-    parser.add_argument("--race-agents", type=int, help="people in the race to the plain loop's loss; 0: no race")
-    parser.add_argument("--race-seconds", type=float, help="the longest that either may take in the race")
-    parser.add_argument("--complexity", action="store_true", help="only the cost over F, L, T and D")
-    root = Path(__file__).parent
-    parser.add_argument("--out", type=Path, default=root / "results")
-    parser.add_argument("--figure", type=Path, default=root.parent / "docs" / "figures" / "complexity.svg")
+    parser.add_argument("--seconds", type=float, help="time for each throughput run (default 12, on a GPU 8)")
+    parser.add_argument("--batch-sizes", type=int, nargs="*", help="the curve of recorded batch sizes")
+    parser.add_argument("--eager-sizes", type=int, nargs="*", help="the curve of batch sizes without recording")
+    parser.add_argument("--compiled-sizes", type=int, nargs="*", help="batch sizes with compiled blocks")
+    parser.add_argument("--race-agents", type=int, help="people in the race to the plain loop's loss")
+    parser.add_argument("--race-seconds", type=float, help="the longest that the plain loop may take in the race")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
     options = parser.parse_args()
-    if options.complexity:
-        complexity(options)
-        return
-    cuda = options.device == "cuda"
-    defaults = {
-        "agents": 20_000 if cuda else 60,
-        "seconds": 20.0 if cuda else 12.0,
-        "batch_sizes": [128, 512, 2_048, 8_192, 16_384, 32_768] if cuda else [32, 64, 128],
-        "compiled_sizes": [16_384] if cuda else [],
-        "race_agents": 2_000 if cuda else 0,  # few steps fit into minutes on a CPU
-        "race_seconds": 90.0 if cuda else 40.0,
-    }
-    for name, value in defaults.items():
-        if getattr(options, name) is None:
+    for name, value in (CUDA if options.device == "cuda" else CPU).items():
+        if getattr(options, name, None) is None:
             setattr(options, name, value)
-    options.racers = [(1_024, 4e-3, 25), (4_096, 6e-3, 60)] if cuda else [(64, 2e-3, 40)]
-    speed(options)
+    bench = Bench(options)
+    progress.enable()  # says when steps cannot be recorded
+    for part in options.only or options.parts:
+        getattr(bench, part)()
 
 
 if __name__ == "__main__":

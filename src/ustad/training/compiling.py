@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from types import TracebackType
+from typing import Any
 
 import torch
 from torch import nn
@@ -19,7 +20,7 @@ from ustad.model.network import DualTransformer
 class CompiledBlocks(AbstractContextManager[None]):
     """While entered, the blocks of a network run compiled; outside (validation, scoring) they are as they were."""
 
-    def __init__(self, network: DualTransformer, backend: str = "inductor") -> None:
+    def __init__(self, network: DualTransformer, backend: str | Callable[..., Any] = "inductor") -> None:
         parts = [(block, "forward") for block in (*network.feature_blocks[:-1], *network.event_blocks[:-1])]
         parts += [(network.feature_blocks[-1], "total"), (network.event_blocks[-1], "where")]
         self.methods: list[tuple[nn.Module, str, Callable[..., torch.Tensor]]] = [

@@ -107,8 +107,8 @@ class _Run:
         self.compiled = use_compile(training, self.device, len(self.windows))
         self.recorded = use_graphs(training, self.device)
         self.optimizer = make_optimizer(self.network, training, self.recorded)
-        # On a GPU every step has full batches, so that a length is one shape, recorded or compiled or not.
-        self.full = self.device.type == "cuda" or self.compiled
+        # On a GPU every step has a full batch: a length is one shape, whether or not it is recorded or compiled.
+        self.full = self.device.type == "cuda" or self.compiled or self.recorded
         cut = cut_windows(self.windows, self.config.window.past_share, seed, 0)
         longest = self.windows.length.max()
         # Every length is one more shape to record; on a CPU more of them only spare padding.

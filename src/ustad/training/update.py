@@ -6,6 +6,7 @@ launching of hundreds of kernels: `Replayed` records them once for each window l
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -68,9 +69,13 @@ class Replayed:
         self.start, self.stop = places
 
     def __call__(self, start: Tensor, stop: Tensor, length: int) -> Tensor:
-        if self.failed or length not in self.met:
-            self.met.add(length)
+        if self.failed:
             return self.update(start, stop, length)
+        if length not in self.met:
+            self.met.add(length)
+            with warnings.catch_warnings():  # the optimiser of recorded steps wonders why this one is not
+                warnings.filterwarnings("ignore", message=".*capturable=True.*")
+                return self.update(start, stop, length)
         self.start.copy_(start)
         self.stop.copy_(stop)
         if length not in self.recordings and not self._recorded(length):
@@ -99,11 +104,12 @@ class GraphRecorder:
         self.pool, self.stream = torch.cuda.graph_pool_handle(), torch.cuda.Stream(self.device)
 
     def __call__(self, work: Callable[[], Tensor]) -> Callable[[], Tensor]:
-        graph = torch.cuda.CUDAGraph()
+        graph, before = torch.cuda.CUDAGraph(), torch.cuda.current_stream(self.device)
         try:
             with torch.cuda.graph(graph, pool=self.pool, stream=self.stream):
                 result = work()
         except RuntimeError:
+            torch.cuda.set_stream(before)
             self._release_generator()
             raise
 
