@@ -3,7 +3,6 @@
 import sys
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pytest
 import torch
@@ -18,6 +17,7 @@ from ustad.events.encoder import Encoder
 from ustad.schema import mobility_schema
 from ustad.scoring.default_score import fit_default, score_default
 from ustad.scoring.habit_live import HabitLive
+from ustad.scoring.habit_state import MOST_PLACES, HabitState
 from ustad.tables import DataError
 
 SMALL = {
@@ -113,11 +113,53 @@ def test_a_forgotten_agent_is_a_stranger(world):
 
 
 def test_state_is_bounded(world):
-    live = HabitLive(world[0], since=PERIOD[0], most=3)
-    for row in world[2].filter(pa.array(world[2]["agent_id"].to_numpy() == 0)).sort_by("started_at").to_pylist():
+    live = HabitLive(world[0], since=PERIOD[0], most=2)
+    for row in world[2].sort_by("started_at").to_pylist():
         live.update(row)
-    assert len(live._states[0].events) == 3
-    assert np.isfinite(live.update({**row, "started_at": row["finished_at"]}).provisional["score"])
+    assert len(live) == 2
+    assert len(live.evicted) > 0
+    assert len(live.to_bytes(row["agent_id"])) < 40_000
+    state = HabitState()
+    for key in range(2 * MOST_PLACES):
+        state.count(key)
+    assert len(state.counts) == MOST_PLACES
+    assert state.count(2 * MOST_PLACES - 1) == 2  # the latest are kept, the oldest went
+
+
+def test_an_agent_goes_on_from_its_bytes_as_if_nothing_had_happened(world):
+    model, before, week, _ = world
+    rows = week.filter(pa.array(week["agent_id"].to_numpy() == 2)).sort_by("started_at").to_pylist()
+    straight, broken = (HabitLive(model, since=PERIOD[0], reasons="all") for _ in range(2))
+    straight.warm(before)
+    broken.warm(before)
+    for row in rows:
+        held = broken.to_bytes(2)
+        broken = HabitLive(model, since=PERIOD[0], reasons="all")
+        broken.warm(before)
+        broken.from_bytes(2, held)
+        expected, found = straight.update(row), broken.update(row)
+        for first, second in ((expected.provisional, found.provisional), (expected.final, found.final)):
+            assert (first is None) == (second is None)
+            if first is not None:
+                assert first["reason"] == second["reason"]
+                assert first["score"] == pytest.approx(second["score"], rel=1e-5, abs=1e-5)
+    with pytest.raises(DataError, match="not written by to_bytes"):
+        broken.from_bytes(2, b"something else")
+
+
+def test_reasons_come_with_alerts_and_say_when_a_neighbour_is_the_cause(world):
+    model, before, week, _ = world
+    live = HabitLive(model, since=PERIOD[0], p_value=0.02)
+    live.warm(before)
+    rows = week.filter(pa.array(week["agent_id"].to_numpy() == 2)).sort_by("started_at").to_pylist()
+    updates = [live.update(row) for row in rows]
+    new = [u.provisional for u in updates if u.provisional["new_place"]]
+    assert all(row["alert"] == (row["p_value"] <= 0.02) for u in updates for row in (u.provisional, u.final) if row)
+    assert any("place not seen in 28 days before" in (row["reason"] or "") for row in new)
+    finals = [u.final for u in updates if u.final is not None and u.final["alert"]]
+    assert any("before or after it is the more unusual one" in row["reason"] for row in finals)
+    assert all(u.provisional["reason"] is None for u in updates if not u.provisional["alert"])
+    assert [u.final["stay_id"] for u in updates[1:]] == [row["stay_id"] for row in rows[:-1]]
 
 
 def test_counts_over_the_whole_period_cannot_be_live():

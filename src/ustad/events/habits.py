@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -67,22 +68,22 @@ class Habits:
         """Length of the history in local days."""
         return self.last_day - self.first_day + 1
 
-    @property
+    @cached_property
     def days_by_weekday(self) -> np.ndarray:
         """How many of the history's days fall on each weekday, Monday first: float64 [7]."""
         weekdays = (np.arange(self.first_day, self.last_day + 1) + 3) % 7
         return np.bincount(weekdays, minlength=7).astype(np.float64)
 
-    @property
+    @cached_property
     def visit_day(self) -> np.ndarray:
         """Local day of each remembered visit, from the moment of its local midnight: int64 [V]."""
         return np.round((self.visit_time / 60e6 - self.visit_minute) / 1440.0).astype(np.int64)
 
-    @property
+    @cached_property
     def visit_weekend(self) -> np.ndarray:
         return self.visit_weekday >= 5
 
-    @property
+    @cached_property
     def visit_log_duration(self) -> np.ndarray:
         return np.log1p(np.maximum(self.visit_duration, 0.0))
 
@@ -100,7 +101,9 @@ class Habits:
 
     def visits_at(self, place: np.ndarray) -> np.ndarray:
         """Visits in the history to each own place, 0 for -1: int64 [N]."""
-        return np.append(self.place_count, 0)[place]
+        if not len(self.place_count):
+            return np.zeros(len(place), np.int64)
+        return np.where(place >= 0, self.place_count[place], 0)
 
     # --------------------------------------------------------------------------------------- changing
     def forget(self, entities: Iterable[Any]) -> Habits:
@@ -108,8 +111,26 @@ class Habits:
         return self._without(np.isin(self.entity_key, identity_hash(entities)))
 
     def only(self, entities: Iterable[Any]) -> Habits:
-        """Of some entities alone."""
-        return self._without(~np.isin(self.entity_key, identity_hash(entities)))
+        """Of some entities alone. One entity is cut out without looking at the others."""
+        wanted = identity_hash(entities)
+        if len(wanted) == 1:
+            at = int(np.searchsorted(self.entity_key, wanted[0]))
+            if at < len(self.entity_key) and self.entity_key[at] == wanted[0]:
+                return self._slice(at)
+        return self._without(~np.isin(self.entity_key, wanted))
+
+    def _slice(self, at: int) -> Habits:
+        """The entity at an index, as views."""
+        places = slice(self.place_offsets[at], self.place_offsets[at + 1])
+        visits = slice(self.visit_offsets[places.start], self.visit_offsets[places.stop])
+        changes: dict[str, Any] = {}
+        for f in fields(self):
+            for prefix, part in (("entity_", slice(at, at + 1)), ("place_", places), ("visit_", visits)):
+                if f.name.startswith(prefix):
+                    changes[f.name] = getattr(self, f.name)[part]
+        changes["place_offsets"] = np.array([0, places.stop - places.start])
+        changes["visit_offsets"] = self.visit_offsets[places.start : places.stop + 1] - visits.start
+        return replace(self, **changes)
 
     def _without(self, gone: np.ndarray) -> Habits:
         places = np.repeat(~gone, np.diff(self.place_offsets))

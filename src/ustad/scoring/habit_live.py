@@ -1,46 +1,36 @@
 """Habits one event at a time: a provisional score at once, the final one when the next event has come.
 
 In goes an event (a row as a mapping), out come its scores and, with the neighbours' evidence, the final scores of
-the event before it. The numbers are those of batch scoring with counts up to the event and the window `past`: each
-entity's own events since going live are judged by the same code, against its own part of the history. State is
-bounded: so many events per entity, so many entities' histories at hand.
+the event before it. The numbers are those of batch scoring with counts up to the event and the window `past`.
+State per entity is small and bounded, leaves as bytes and comes back from them, and can be forgotten.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ustad.config import ConfigError
-from ustad.dataset import event_days
-from ustad.events.habits import Habits
+from ustad.events.habits import SAME_PLACE_KM
+from ustad.events.visits import Visits, kind_feature, place_keys, read_visits
+from ustad.scoring.alerts import DEFAULT_P_VALUE
 from ustad.scoring.default_score import DefaultModel, p_values
-from ustad.scoring.habit_model import HabitModel, Judged
-from ustad.scoring.memory_model import MemoryModel
+from ustad.scoring.habit_model import HabitModel, Judged, spread_max3
+from ustad.scoring.habit_state import HabitState
+from ustad.scoring.habit_terms import compare
+from ustad.scoring.habit_words import BORROWED, borrowed_words, plain_words
+from ustad.scoring.memory_live import MemoryLive, MemoryWindow
 from ustad.tables import TIMESTAMP, DataError, as_table
 
-#: Events of each entity since going live that are kept; visits before them are no longer counted.
-MOST_EVENTS = 256
-#: Embeddings that are kept between questions; when there are more, all are made anew.
-MOST_EMBEDDINGS = 50_000
-#: Entities whose part of the history is kept at hand.
+#: Entities whose state is kept at hand; the quietest go first. Keep their bytes where they must not be lost.
 MOST_ENTITIES = 4096
-
-
-@dataclass
-class _State:
-    """One entity: what came before going live, its events since, and the memory terms of those."""
-
-    model: HabitModel
-    before: pa.Table | None = None
-    events: list[dict[str, Any]] = field(default_factory=list)
-    terms: list[dict[str, float]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -51,32 +41,69 @@ class Update:
     final: dict[str, Any] | None
 
 
+@dataclass
+class _Known:
+    """One entity at hand: its own part of the history, its state, and what the memory network has seen lately."""
+
+    model: HabitModel
+    state: HabitState
+    window: MemoryWindow | None = None
+
+
 class HabitLive:
     """Scores by habits, event by event, for any interleaving of entities.
 
-    >>> live = HabitLive(model, since=19_751)     # doctest: +SKIP
-    >>> live.update(stay).provisional["p_value"]  # doctest: +SKIP
+    >>> live = HabitLive(detector.habits, since=19_751)      # doctest: +SKIP
+    >>> live.warm(stays_before)                              # doctest: +SKIP
+    >>> update = live.update(stay)                           # doctest: +SKIP
+    >>> update.provisional["p_value"], update.provisional["reason"]  # doctest: +SKIP
+    >>> update.final                                         # doctest: +SKIP
+
+    `update(event)` takes one finished event (a mapping with the schema's columns; times as aware datetimes) and
+    gives two rows. `provisional` is the event's own: score, p_value, alert, reason (None unless asked for), final
+    (False until the next event has come; always True with `scoring.spread: none`), score_alone, visits_now,
+    km_from_own_places, new_place, surprise_TERM. `final` is the same row of the entity's event before, with what
+    its neighbours say of it; None for the first. It names that event by the schema's event id, where it has one.
+
+    `to_bytes(entity)` is all that is held of an entity since going live, `from_bytes(entity, content)` puts it
+    back, so that a service can store it after each event and go on after a restart with the same scores.
+    `forget(entity)` drops it and the entity's history. At most `most` entities are at hand; the quietest is let go
+    (`evicted` tells which), and comes back with `from_bytes`.
     """
 
-    def __init__(self, model: DefaultModel, since: int, most: int = MOST_EVENTS) -> None:
+    def __init__(
+        self,
+        model: DefaultModel,
+        since: int,
+        p_value: float = DEFAULT_P_VALUE,
+        reasons: Literal["flagged", "all", "none"] = "flagged",
+        most: int = MOST_ENTITIES,
+    ) -> None:
         """`since`: the local day (days since 1970-01-01) from which on visits are counted."""
         if model.habits.counting != "past":
             raise ConfigError("live scores count visits up to the event; train with scoring.counting: past")
-        self.model, self.since, self.most = model.habits, since, most
-        self.memory: MemoryModel | None = None
+        self.model, self.since, self.p_value, self.reasons, self.most = model.habits, since, p_value, reasons, most
+        self.memory: MemoryLive | None = None
         if model.memory is not None:
             past = model.memory.config.replace({"window.mode": "past"})
-            self.memory = replace(model.memory, config=past, samples=None, kept={}, _known=None)
-        self._states: OrderedDict[Any, _State] = OrderedDict()
+            self.memory = MemoryLive(replace(model.memory, config=past))
+        self.evicted: list[Any] = []
+        self._known: OrderedDict[Any, _Known] = OrderedDict()
         self._context: dict[Any, pa.Table] = {}
 
     # ------------------------------------------------------------------------------------------ public
     def warm(self, events: Any) -> None:
         """Remember what came before going live, as context of the first windows; nothing is scored or counted."""
-        table, entity = as_table(events, "context"), self.model.schema.entity
-        for name in table[entity].unique():
-            own = table.filter(pc.equal(table[entity], name)).sort_by(self.model.schema.time)
-            self._context[name.as_py()] = own.slice(max(0, own.num_rows - 64))
+        if self.memory is None:
+            return
+        table, schema = as_table(events, "context"), self.model.schema
+        length = self.memory.model.config.window.max_events
+        table = table.select([c for c in self._columns if c in table.column_names])
+        table = table.sort_by([(schema.entity, "ascending"), (schema.time, "ascending")])
+        names = table[schema.entity].combine_chunks()
+        for part in pc.unique(names):
+            first, count = pc.index(names, part).as_py(), pc.sum(pc.equal(names, part)).as_py()
+            self._context[part.as_py()] = table.slice(first + max(0, count - length), min(count, length))
 
     def update(self, event: Mapping[str, Any]) -> Update:
         """Score one event and remember it. Events of one entity must come in the order of their times."""
@@ -84,69 +111,149 @@ class HabitLive:
         entity = event.get(schema.entity)
         if entity is None or event.get(schema.time) is None:
             raise DataError(f"an event needs '{schema.entity}' and '{schema.time}'")
-        state = self._state(entity)
-        if state.events and event[schema.time] < state.events[-1][schema.time]:
+        known = self._at_hand(entity)
+        last = known.state.last
+        if last is not None and event[schema.time] < last[schema.time]:
             raise DataError(f"an event arrived before its {schema.entity_word}'s previous one; send them in order")
-        state.events.append(dict(event))
-        table = self._table(state.events)
-        state.terms.append(self._ask(state, table))
-        state.events, state.terms = state.events[-self.most :], state.terms[-self.most :]
-        held = {name: np.array([t[name] for t in state.terms]) for name in state.terms[0]}
-        model = replace(state.model, extra=(lambda *_: held) if held else None)
-        last = int(event_days(table.slice(len(table) - 1), schema)[0])
-        judged = model.judge(table.slice(max(0, len(table) - self.most)), period=(self.since, last))
-        earlier = self._row(judged, -2, True) if len(judged.score) > 1 else None
-        return Update(self._row(judged, -1, False), earlier)
+        row = {c: event[c] for c in self._columns if c in event}
+        newest = self._table([row])
+        visits = read_visits(newest, schema, known.model.frame)
+        judged, raw = self._judged(known, newest, visits)
+        return self._answer(known.state, row, judged, raw, self._words(judged, newest, visits))
+
+    def to_bytes(self, entity: Any) -> bytes:
+        """What is held of an entity since going live."""
+        return self._at_hand(entity).state.to_bytes(self._table)
+
+    def from_bytes(self, entity: Any, content: bytes) -> None:
+        """Take up an entity where `to_bytes` left it."""
+        self._known.pop(entity, None)
+        known = self._at_hand(entity)
+        known.state = HabitState.from_bytes(content)
+        known.window = None
 
     def forget(self, entity: Any) -> None:
         """Drop everything held about one entity, its history included."""
-        self._states.pop(entity, None)
+        self._known.pop(entity, None)
         self._context.pop(entity, None)
         self.model = self.model.forget([entity])
 
     def __len__(self) -> int:
-        return len(self._states)
+        """Entities at hand."""
+        return len(self._known)
 
     # ------------------------------------------------------------------------------------------- state
-    def _state(self, entity: Any) -> _State:
-        if entity not in self._states:
-            own = replace(self.model, habits=self.model.habits.only([entity]))
-            self._states[entity] = _State(own, self._context.get(entity))
-            if len(self._states) > MOST_ENTITIES:
-                self._states.popitem(last=False)
-        self._states.move_to_end(entity)
-        return self._states[entity]
-
-    def _table(self, events: list[dict[str, Any]]) -> pa.Table:
+    @cached_property
+    def _columns(self) -> tuple[str, ...]:
+        """The columns of an event that are looked at."""
         schema = self.model.schema
-        table = pa.Table.from_pylist(events)
+        named = (schema.event_id, schema.timezone, schema.habitat, *schema.extra)
+        return tuple(dict.fromkeys((*schema.columns, *(c for c in named if c))))
+
+    def _at_hand(self, entity: Any) -> _Known:
+        if entity not in self._known:
+            own = replace(self.model, habits=self.model.habits.only([entity]))
+            self._known[entity] = _Known(own, HabitState())
+            if len(self._known) > self.most:
+                self.evicted.append(self._known.popitem(last=False)[0])
+        self._known.move_to_end(entity)
+        return self._known[entity]
+
+    def _table(self, rows: list[dict[str, Any]]) -> pa.Table:
+        schema = self.model.schema
+        table = pa.Table.from_pylist(rows)
         for name in (schema.time, schema.end):
             if name is not None and name in table.column_names:
                 position = table.column_names.index(name)
                 table = table.set_column(position, name, table[name].cast(TIMESTAMP))
         return table
 
-    def _ask(self, state: _State, table: pa.Table) -> dict[str, float]:
+    # ----------------------------------------------------------------------------------------- scoring
+    def _judged(self, known: _Known, newest: pa.Table, visits: Visits) -> tuple[Judged, float]:
+        """The event judged by itself, and its uncalibrated score."""
+        model, state = known.model, known.state
+        visits = self._placed(known, visits)
+        key = model.habits.locate(visits)[1]
+        counts = np.array([state.count(int(key[0]))])
+        period = (self.since, int(visits.day[0]))
+        compared = compare(model.habits, model.population, model.recurrence, visits, period, "past", counts)
+        extra = self._ask(known, newest, visits)
+        surprise, looks, alone = model.weigh({**compared.terms, **extra})
+        single = model.calibrated("none", alone)
+        judged = Judged(surprise, looks, single, single, compared, visits.entity_ids, visits.entity, {})
+        return judged, float(alone[0])
+
+    def _placed(self, known: _Known, visits: Visits) -> Visits:
+        """With the key of the unnamed place met since going live that the visit is at, if there is one.
+
+        As in a batch: an own place nearby comes first, then the nearest place met since, else it is a new one.
+        """
+        if visits.key[0] != 0 or known.model.habits.locate(visits)[0][0] >= 0:
+            return visits
+        x, y = float(np.nan_to_num(visits.x[0])), float(np.nan_to_num(visits.y[0]))
+        spot = np.array([x]).view(np.uint64) * np.uint64(31) + np.array([y]).view(np.uint64)
+        new = int(place_keys(visits.entity_key, spot)[0])
+        key = known.state.nearest(new, float(visits.x[0]), float(visits.y[0]), SAME_PLACE_KM)
+        return replace(visits, key=np.array([key], np.uint64))
+
+    def _ask(self, known: _Known, newest: pa.Table, visits: Visits) -> dict[str, np.ndarray]:
         """The memory network's terms of the newest event, from a window that ends with it."""
         if self.memory is None:
             return {}
-        newest, earlier = table.slice(len(table) - 1), table.slice(0, len(table) - 1)
-        parts = [p for p in (state.before, earlier) if p is not None and p.num_rows]
-        before = pa.concat_tables(parts, promote_options="permissive") if parts else None
-        habits: Habits = state.model.habits
-        if self.memory.kept is not None and len(self.memory.kept) > MOST_EMBEDDINGS:
-            self.memory.kept.clear()
-        return {name: float(values[0]) for name, values in self.memory.terms(habits, newest, before).items()}
+        if known.window is None:
+            known.window = self.memory.start(known.model.habits, self._before(known.state, newest))
+        last = known.state.last
+        pair = newest if last is None else pa.concat_tables([self._table([last]), newest], promote_options="permissive")
+        return {name: np.array([value]) for name, value in self.memory.ask(known.window, pair, visits).items()}
 
-    def _row(self, judged: Judged, at: int, final: bool) -> dict[str, Any]:
-        score = judged.score[at]
+    def _before(self, state: HabitState, newest: pa.Table) -> pa.Table | None:
+        """Recent events, those before going live included: what the network's window is begun with."""
+        entity = newest[self.model.schema.entity][0].as_py()
+        parts = [self._context[entity]] if entity in self._context else []
+        if state.recent:
+            parts.append(self._table(state.recent))
+        return pa.concat_tables(parts, promote_options="permissive") if parts else None
+
+    def _answer(self, state: HabitState, row: dict[str, Any], judged: Judged, raw: float, words: str | None) -> Update:
+        """Rows of the new event and of the one before it, by the evidence of both; the state moves on."""
+        line = np.array([*state.alone, raw])
+        wide = spread_max3(line, np.zeros(len(line), np.int64)) if self.model.spread == "max3" else line
+        score = self.model.calibrated(self.model.spread, wide)
+        final = None
+        if state.pending is not None:
+            final = self._row({**state.pending, "final": True}, float(score[-2]))
+        most = self.memory.model.config.window.max_events if self.memory is not None else 1
+        pending = self._facts(row, judged, words)
+        state.move_on(row, raw, pending, most)
+        return Update(self._row(pending, float(score[-1])), final)
+
+    def _facts(self, row: dict[str, Any], judged: Judged, words: str | None) -> dict[str, Any]:
+        """What is known of an event whatever comes after it."""
+        schema = self.model.schema
+        named = {schema.event_id: row[schema.event_id]} if schema.event_id in row else {}
+        distance = float(judged.compared.distance[0])
         return {
-            "score": float(score),
-            "p_value": float(p_values(np.array([score]))[0]),
-            "score_alone": float(judged.alone[at]),
-            "final": final or self.model.spread == "none",
-            "visits_now": int(judged.compared.count[at]),
-            "km_from_own_places": float(judged.compared.distance[at]),
-            "new_place": bool(judged.compared.place[at] < 0),
-            **{f"surprise_{name}": float(values[at]) for name, values in judged.surprise.items()},
+            **named,
+            "score_alone": float(judged.alone[0]),
+            "final": self.model.spread == "none",
+            "visits_now": int(judged.compared.count[0]),
+            "km_from_own_places": distance if np.isfinite(distance) else None,
+            "new_place": bool(judged.compared.place[0] < 0),
+            **{f"surprise_{name}": float(values[0]) for name, values in judged.surprise.items()},
+            "reason": words,
         }
+
+    def _row(self, facts: dict[str, Any], score: float) -> dict[str, Any]:
+        p_value = float(p_values(np.array([score]))[0])
+        flagged = p_value <= self.p_value
+        words = facts["reason"] if self.reasons == "all" or (self.reasons == "flagged" and flagged) else None
+        if words is not None and score > facts["score_alone"] + BORROWED:
+            words = f"{words[:-1]}; {borrowed_words(self.model)}."
+        return {**facts, "score": score, "p_value": p_value, "alert": flagged, "reason": words}
+
+    def _words(self, judged: Judged, newest: pa.Table, visits: Visits) -> str | None:
+        if self.reasons == "none":
+            return None
+        kind = kind_feature(newest, self.model.schema)
+        word = newest[kind.columns[0]][0].as_py() if kind is not None else None
+        return plain_words(self.model, judged, 0, visits, 0, word)

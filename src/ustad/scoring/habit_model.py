@@ -138,12 +138,9 @@ class HabitModel:
         period = period or (int(visits.day.min()), int(visits.day.max()))
         compared = compare(self.habits, self.population, self.recurrence, visits, period, self.counting)
         raw = {**compared.terms, **_more(self.extra, self.habits, visits, table, earlier)}
-        surprise = _surprise(self.tails, raw)
-        sums = {look: _sum(surprise, look) for look in LOOKS}
-        looks = {look: -self.looks[look].log10_tail(sums[look]) for look in LOOKS}
-        alone = _highest(self.looks, sums)
-        single = _p(self.final["none"], alone)
-        wide = single if self.spread == "none" else _p(self.final["max3"], spread_max3(alone, visits.entity))
+        surprise, looks, alone = self.weigh(raw)
+        single = self.calibrated("none", alone)
+        wide = single if self.spread == "none" else self.calibrated("max3", spread_max3(alone, visits.entity))
         agents = self.agents.judge(single, self.habits, visits, period)
         back = _order(visits.row, first)
         return Judged(
@@ -156,6 +153,16 @@ class HabitModel:
             visits.entity[back],
             agents,
         )
+
+    def weigh(self, raw: Mapping[str, np.ndarray]) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], np.ndarray]:
+        """From raw terms: -log10 p of every term and of every look, and the highest look: float64 [N] each."""
+        surprise = _surprise(self.tails, raw)
+        looks = {look: -self.looks[look].log10_tail(_sum(surprise, look)) for look in LOOKS}
+        return surprise, looks, np.max(list(looks.values()), axis=0)
+
+    def calibrated(self, spread: Spread, highest: np.ndarray) -> np.ndarray:
+        """-log10 p of events' highest looks, alone or with their neighbours' evidence."""
+        return _p(self.final[spread], highest)
 
     def _joined(self, events: pa.Table, context: pa.Table | None) -> tuple[pa.Table, int, pa.Table | None]:
         """Counted context and events in one table, the row where the events begin, and the context before that."""

@@ -17,6 +17,8 @@ from ustad.scoring.words import clock_words, distance_words, minutes_words
 _ORDINALS = ("", "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
 #: A term speaks in the sentence when it has at least this share of what its event's terms say together.
 SPEAKS = 0.2
+#: An event whose neighbours raise its -log10 p by more than this owes its score to them.
+BORROWED = 0.5
 
 
 def sentences(model: HabitModel, judged: Judged, events: pa.Table, rows: np.ndarray) -> list[str]:
@@ -42,6 +44,19 @@ def drivers(judged: Judged, row: int) -> list[str]:
 
 
 def _sentence(model: HabitModel, judged: Judged, row: int, visits: Visits, at: int, kind: str | None) -> str:
+    text = plain_words(model, judged, row, visits, at, kind)
+    if judged.score[row] > judged.alone[row] + BORROWED:
+        text = f"{text[:-1]}; {borrowed_words(model)}."
+    return text
+
+
+def borrowed_words(model: HabitModel) -> str:
+    """What is said of an event that owes its score to its neighbours."""
+    return f"the {model.schema.event_word} before or after it is the more unusual one"
+
+
+def plain_words(model: HabitModel, judged: Judged, row: int, visits: Visits, at: int, kind: str | None) -> str:
+    """An event by itself: row of the judgement, and where it is among the visits."""
     named = drivers(judged, row)
     habits, place = model.habits, int(judged.compared.place[row])
     count = int(judged.compared.count[row])
@@ -52,8 +67,6 @@ def _sentence(model: HabitModel, judged: Judged, row: int, visits: Visits, at: i
     else:
         parts.append(_known_place(habits, place, count, named))
         parts += _times(habits, place, visits, at, named)
-    if judged.score[row] > judged.alone[row] + 0.5:
-        parts.append(f"the {model.schema.event_word} before or after it is the more unusual one")
     text = "; ".join(part for part in parts if part)
     return text[:1].upper() + text[1:] + "."
 

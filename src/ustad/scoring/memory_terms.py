@@ -134,16 +134,17 @@ def _parts(queries: Queries, cost: int, budget: int) -> Iterator[np.ndarray]:
         first += len(part)
 
 
+def chain_terms(outlook: Outlook) -> dict[str, Tensor]:
+    """-log of the mean probability over samples by part of the chain, in at least fp32: outlook [T, B, …] -> [B]."""
+    T = len(outlook.place)
+    parts = (outlook.place + outlook.category, outlook.start, outlook.duration)
+    return {name: np.log(T) - torch.logsumexp(values.float(), dim=0) for name, values in zip(RAW, parts, strict=True)}
+
+
 def _store(out: MemorySamples, rows: np.ndarray, outlook: Outlook) -> None:
     """Means over samples, in at least fp32: outlook [T, B, …]."""
-    T = len(outlook.place)
-
-    def surprise(values: Tensor) -> np.ndarray:
-        return (np.log(T) - torch.logsumexp(values.float(), dim=0)).cpu().numpy()
-
-    out.terms["memory_place"][rows] = surprise(outlook.place + outlook.category)
-    out.terms["memory_start"][rows] = surprise(outlook.start)
-    out.terms["memory_duration"][rows] = surprise(outlook.duration)
+    for name, values in chain_terms(outlook).items():
+        out.terms[name][rows] = values.cpu().numpy()
     aleatoric, epistemic = uncertainties([outlook.places, outlook.starts, outlook.durations])
     out.aleatoric[rows], out.epistemic[rows] = aleatoric.cpu().numpy(), epistemic.cpu().numpy()
     out.expected_slot[rows] = outlook.places.exp().mean(dim=0).argmax(dim=-1).cpu().numpy()

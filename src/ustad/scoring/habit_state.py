@@ -1,0 +1,92 @@
+"""What is held of one entity between its live events: counts, places met since, the last two scores, recent events.
+
+Small and bounded; `to_bytes` writes an Arrow stream (the recent events) with the rest as JSON beside it, and reading
+that back executes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from ustad.tables import DataError
+
+#: Places of an entity since going live whose visits are counted; those not visited for longest go first.
+MOST_PLACES = 512
+_META = b"ustad.habits"
+
+
+@dataclass
+class HabitState:
+    """Everything since going live that later scores of the entity depend on."""
+
+    counts: dict[int, int] = field(default_factory=dict)  # key of a place → visits, the latest visited last
+    spots: dict[int, tuple[float, float]] = field(default_factory=dict)  # unnamed places met since: km
+    alone: list[float] = field(default_factory=list)  # uncalibrated scores of the last two events
+    pending: dict[str, Any] | None = None  # the row of the last event, until the next one makes it final
+    recent: list[dict[str, Any]] = field(default_factory=list)  # the latest events, oldest first
+
+    @property
+    def last(self) -> dict[str, Any] | None:
+        return self.recent[-1] if self.recent else None
+
+    def count(self, key: int) -> int:
+        """Visits to a place so far, this one included."""
+        self.counts[key] = self.counts.pop(key, 0) + 1
+        while len(self.counts) > MOST_PLACES:
+            oldest = next(iter(self.counts))
+            del self.counts[oldest]
+            self.spots.pop(oldest, None)
+        return self.counts[key]
+
+    def nearest(self, new: int, x: float, y: float, radius: float) -> int:
+        """Key of the unnamed place within `radius` km, the nearest; else `new`, which becomes one."""
+        best, chosen = radius * radius, new
+        for key, (other_x, other_y) in self.spots.items():
+            square = (other_x - x) ** 2 + (other_y - y) ** 2
+            if square <= best:
+                best, chosen = square, key
+        if chosen == new:
+            self.spots[new] = (x, y)
+        return chosen
+
+    def move_on(self, row: dict[str, Any], raw: float, pending: dict[str, Any], most: int) -> None:
+        """The new event becomes the last one."""
+        self.alone = [*self.alone[-1:], raw]
+        self.pending = pending
+        self.recent = [*self.recent, row][-most:]
+
+    # ---------------------------------------------------------------------------------------- storing
+    def to_bytes(self, as_table: Callable[[list[dict[str, Any]]], pa.Table]) -> bytes:
+        content = {
+            "counts": [[str(key), number] for key, number in self.counts.items()],
+            "spots": [[str(key), x, y] for key, (x, y) in self.spots.items()],
+            "alone": self.alone,
+            "pending": self.pending,
+        }
+        table = as_table(self.recent) if self.recent else pa.table({})
+        table = table.replace_schema_metadata({_META: json.dumps(content).encode()})
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table)
+        return sink.getvalue().to_pybytes()
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> HabitState:
+        try:
+            with pa.ipc.open_stream(pa.BufferReader(content)) as reader:
+                table = reader.read_all()
+            held = json.loads(table.schema.metadata[_META])
+        except (pa.ArrowInvalid, KeyError, TypeError, ValueError) as error:
+            raise DataError("live state: these bytes were not written by to_bytes") from error
+        return cls(
+            {int(key): number for key, number in held["counts"]},
+            {int(key): (x, y) for key, x, y in held["spots"]},
+            held["alone"],
+            held["pending"],
+            table.to_pylist(),
+        )
