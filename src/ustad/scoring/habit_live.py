@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Any, Literal
 
@@ -31,6 +32,7 @@ from ustad.tables import TIMESTAMP, DataError, as_table
 
 #: Entities whose state is kept at hand; the quietest go first. Keep their bytes where they must not be lost.
 MOST_ENTITIES = 4096
+_EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 
 
 @dataclass(frozen=True)
@@ -160,13 +162,9 @@ class HabitLive:
         return self._known[entity]
 
     def _table(self, rows: list[dict[str, Any]]) -> pa.Table:
-        schema = self.model.schema
-        table = pa.Table.from_pylist(rows)
-        for name in (schema.time, schema.end):
-            if name is not None and name in table.column_names:
-                position = table.column_names.index(name)
-                table = table.set_column(position, name, table[name].cast(TIMESTAMP))
-        return table
+        times = {self.model.schema.time, self.model.schema.end}
+        names = list(dict.fromkeys(name for row in rows for name in row))
+        return pa.table({name: _column([row.get(name) for row in rows], name in times) for name in names})
 
     # ----------------------------------------------------------------------------------------- scoring
     def _judged(self, known: _Known, newest: pa.Table, visits: Visits) -> tuple[Judged, float]:
@@ -257,3 +255,13 @@ class HabitLive:
         kind = kind_feature(newest, self.model.schema)
         word = newest[kind.columns[0]][0].as_py() if kind is not None else None
         return plain_words(self.model, judged, 0, visits, 0, word)
+
+
+def _column(values: list[Any], is_time: bool) -> pa.Array:
+    """A short column. Moments go through integers: asking a library for their zone is slow."""
+    if not is_time:
+        return pa.array(values)
+    if all(v is None or (isinstance(v, datetime) and v.tzinfo is not None) for v in values):
+        moments = [None if v is None else (v - _EPOCH) // _MICROSECOND for v in values]
+        return pa.array(moments, pa.int64()).cast(TIMESTAMP)
+    return pa.array(values).cast(TIMESTAMP)
