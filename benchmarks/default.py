@@ -1,12 +1,13 @@
 """The preset `default` beside the paper's score, visit rate, and itself with every part left out once.
 
-    python benchmarks/default.py                                           small, on the CPU, without networks
-    python benchmarks/default.py --device cuda --agents 2000 --seeds 3 --memory --paper
+    python benchmarks/default.py                                   small, without networks
+    python benchmarks/default.py --agents 2000 --seeds 3 --networks DIRECTORY
 
-Simulates numosim-la for every seed, trains on its first weeks, scores the last four; the harder red teams (near,
-odd hours, skipped, long stays) have the same people, so the same model scores them. Labels are read only here.
-Prints a table of AUROC / average precision of events and agents, mean ± standard deviation over seeds, and writes
-benchmarks/results/default-DEVICE.json.
+Simulates numosim-la for every seed, learns from its first weeks, scores the last four; the harder red teams (near,
+odd hours, skipped, long stays) meet the same people, so the same model scores them. `--networks` is where
+`benchmarks/networks.py` wrote what the memory network and the preset `paper` say of the same events. Labels are read
+only here. Prints AUROC / average precision of events and agents, mean ± standard deviation over seeds, and writes
+benchmarks/results/default.json (default-without-network.json without networks).
 """
 
 from __future__ import annotations
@@ -16,213 +17,180 @@ import json
 import os
 import platform
 import time
-from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import torch
 
 import ustad
+from default_data import FIRST_SEED, HARD, Parts, fingerprint, simulated
 from ustad import progress
 from ustad.baselines import make
-from ustad.config import Config, SplitConfig
-from ustad.dataset import Dataset
-from ustad.detector import Detector, choose_device
 from ustad.evaluation.metrics import auroc, average_precision
-from ustad.events.encoder import Encoder
-from ustad.events.habits import Habits
-from ustad.periods import split_entities
 from ustad.schema import mobility_schema
+from ustad.scoring.default_score import calibrating
 from ustad.scoring.habit_agents import combined, top_mean
 from ustad.scoring.habit_model import HabitModel, Judged
 from ustad.scoring.habit_terms import TERMS
-from ustad.scoring.memory_model import MemoryModel
 from ustad.scoring.memory_terms import RAW
-from ustad.simulate import simulate_tables
-from ustad.simulate.presets import VARIANTS
-from ustad.tables import agent_codes
 
 RESULTS = Path(__file__).parent / "results"
 TARGETS = {"events": (0.95, 0.25), "agents": (0.90, 0.35)}
-
-
-@dataclass(frozen=True)
-class Parts:
-    """One data set by period, and its labels by row and by agent."""
-
-    train: pa.Table
-    validation: pa.Table
-    test: pa.Table
-    truth: np.ndarray  # bool by row of test
-    recurring: np.ndarray  # bool by row of test
-    agents: dict[Any, bool]  # anomalous agent → recurring
-
-    @property
-    def before(self) -> pa.Table:
-        return pa.concat_tables([self.train, self.validation])
+Measures = dict[str, list[float]]
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", default="cpu")
     parser.add_argument("--agents", type=int, default=500)
     parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--first-seed", type=int, default=7)
-    parser.add_argument("--memory", action="store_true", help="train and use the memory network")
-    parser.add_argument("--paper", action="store_true", help="train and score the paper's preset on the first seed")
-    parser.add_argument("--minutes", type=float, default=1.5, help="at most this long for each training")
-    parser.add_argument("--batch", type=int, default=512)
-    parser.add_argument("--few", action="store_true", help="only the default, causal and not, spread none, visit rate")
-    parser.add_argument("--variants", default=",".join(v for v in VARIANTS if v != "standard"))
-    parser.add_argument("--workers", type=int, default=max(1, (os.cpu_count() or 2) // 2))
+    parser.add_argument("--first-seed", type=int, default=FIRST_SEED)
+    parser.add_argument("--networks", type=Path, help="where benchmarks/networks.py wrote; without: habits alone")
+    parser.add_argument("--variants", default=",".join(HARD), help="red teams beside the standard one")
+    parser.add_argument("--out", type=Path, default=RESULTS)
     return parser.parse_args()
 
 
-# ------------------------------------------------------------------------------------------------- data
-def simulated(options: argparse.Namespace) -> dict[tuple[int, str], Parts]:
-    """Every seed with the standard red team, the first seed with the harder ones."""
-    seeds = range(options.first_seed, options.first_seed + options.seeds)
-    wanted = [(seed, "standard") for seed in seeds]
-    wanted += [(options.first_seed, v) for v in options.variants.split(",") if v]
-    if options.workers == 1:
-        return {key: _simulate(options.agents, key) for key in wanted}
-    with ProcessPoolExecutor(options.workers, mp_context=get_context("spawn")) as pool:
-        return dict(zip(wanted, pool.map(partial(_simulate, options.agents), wanted), strict=True))
-
-
-def _simulate(agents: int, key: tuple[int, str]) -> Parts:
-    torch.set_num_threads(1)
-    return divide(simulate_tables("numosim-la", agents=agents, seed=key[0], variant=key[1]))
-
-
-def divide(data: Dataset) -> Parts:
-    split = data.split(SplitConfig())
-    test = data.between(split.test_first, split.test_last)
-    assert data.labels is not None
-    assert data.agent_labels is not None
-    labelled = dict(zip(data.labels["stay_id"].to_pylist(), data.labels["recurring"].to_pylist(), strict=True))
-    ids = test["stay_id"].to_pylist()
-    return Parts(
-        data.between(split.train_first, split.validation_first - 1),
-        data.between(split.validation_first, split.test_first - 1),
-        test,
-        np.array([i in labelled for i in ids]),
-        np.array([bool(labelled.get(i, False)) for i in ids]),
-        dict(zip(data.agent_labels["agent_id"].to_pylist(), data.agent_labels["recurring"].to_pylist(), strict=True)),
-    )
-
-
 # ---------------------------------------------------------------------------------------------- measures
-def measured(parts: Parts, events: np.ndarray | None, agents: np.ndarray, ids: np.ndarray) -> dict[str, list[float]]:
+def measured(parts: Parts, events: np.ndarray, agents: np.ndarray, ids: np.ndarray) -> Measures:
     """AUROC and AP of events and agents, and the same for recurring and one-off anomalies apart."""
     anomalous = np.array([i in parts.agents for i in ids])
     recurring = np.array([bool(parts.agents.get(i, False)) for i in ids])
-    found: dict[str, list[float]] = {}
+    found: Measures = {}
     for name, rows, owners in (
         ("all", np.ones(len(parts.truth), bool), np.ones(len(ids), bool)),
         ("recurring", ~parts.truth | parts.recurring, ~anomalous | recurring),
         ("one-off", ~parts.truth | ~parts.recurring, ~anomalous | ~recurring),
     ):
-        event = _both(parts.truth[rows], events[rows]) if events is not None else [float("nan")] * 2
+        event = _both(parts.truth[rows], events[rows])
         found[name] = [*event, *_both(anomalous[owners], agents[owners])]
     return found
 
 
 def _both(truth: np.ndarray, score: np.ndarray) -> list[float]:
+    if truth.all() or not truth.any():
+        return [float("nan")] * 2
     return [auroc(truth, score), average_precision(truth, score)]
 
 
-def by_table(parts: Parts, scores: Any) -> dict[str, list[float]]:
-    """Measures of score tables, in whatever order they come."""
-    place = {i: k for k, i in enumerate(scores.events["stay_id"].to_pylist())}
-    order = np.array([place[i] for i in parts.test["stay_id"].to_pylist()])
-    events = scores.events["score"].to_numpy()[order]
-    return measured(parts, events, scores.agents["score"].to_numpy(), scores.agents["agent_id"].to_numpy())
+# ---------------------------------------------------------------------------------------------- networks
+@dataclass(frozen=True)
+class Stored:
+    """What the networks said of one seed, checked against the events it is used for."""
+
+    memory: Mapping[str, np.ndarray]
+    paper: Mapping[str, np.ndarray] | None
+
+    @classmethod
+    def read(cls, directory: Path, seed: int) -> Stored:
+        paper = directory / f"paper-{seed}.npz"
+        with np.load(directory / f"memory-{seed}.npz") as file:
+            memory = dict(file)
+        return cls(memory, dict(np.load(paper)) if paper.exists() else None)
+
+    def facts(self) -> dict[str, Any]:
+        held = {"memory": self.memory, "paper": self.paper}
+        return {name: json.loads(str(file["facts"])) for name, file in held.items() if file is not None}
+
+    def extra(self, standard: Parts, other: Parts, variant: str) -> Callable[..., dict[str, np.ndarray]]:
+        """The memory network's terms of the validation week and of one red team's test weeks."""
+        _check(self.memory, "validation", standard.validation)
+        _check(self.memory, "standard", standard.test)
+        held = {fingerprint(standard.validation): {n: self.memory[f"validation.{n}"] for n in RAW}}
+        held[fingerprint(other.test)] = {n: self._terms(n, standard, other, variant) for n in RAW}
+        return lambda habits, events, before: held[fingerprint(events)]
+
+    def _terms(self, name: str, standard: Parts, other: Parts, variant: str) -> np.ndarray:
+        """Agents whose weeks are the standard ones have the standard answers."""
+        if variant == "standard":
+            return self.memory[f"standard.{name}"]
+        _check(self.memory, variant, other.test)
+        place = {key: k for k, key in enumerate(zip(*_row_keys(standard.test), strict=True))}
+        rows = self.memory[f"{variant}.rows"]
+        changed = np.zeros(other.test.num_rows, bool)
+        changed[rows] = True
+        known = self.memory[f"standard.{name}"]
+        values = np.empty(other.test.num_rows, np.float32)
+        keys = list(zip(*_row_keys(other.test), strict=True))
+        values[~changed] = known[[place[keys[i]] for i in np.flatnonzero(~changed)]]
+        if len(rows):
+            values[rows] = self.memory[f"{variant}.{name}"]
+        return values
+
+    def paper_measures(self, other: Parts, variant: str) -> Measures | None:
+        if self.paper is None:
+            return None
+        _check(self.paper, variant, other.test)
+        held = (self.paper[f"{variant}.{name}"] for name in ("events", "agents", "agent_ids"))
+        return measured(other, *held)
+
+
+def _row_keys(table: pa.Table) -> tuple[list[int], list[int]]:
+    return table["agent_id"].to_pylist(), table["started_at"].cast(pa.int64()).to_pylist()
+
+
+def _check(stored: Mapping[str, np.ndarray], name: str, table: pa.Table) -> None:
+    if str(stored.get(f"{name}.fingerprint")) != fingerprint(table):
+        raise SystemExit(f"what the networks said is about other {name} stays; run benchmarks/networks.py again")
 
 
 # ----------------------------------------------------------------------------------------------- methods
-class Remembered:
-    """The memory network's terms, asked once per data set: leaving a part out does not need it again."""
+class Ours:
+    """The default on the data sets of one seed, whole and with parts left out."""
 
-    def __init__(self, terms: Callable[[Habits, pa.Table, pa.Table | None], dict[str, np.ndarray]]) -> None:
-        self.terms, self.held = terms, {}  # type: ignore[var-annotated]  # filled below
+    def __init__(self, standard: Parts, stored: Stored | None) -> None:
+        self.standard, self.stored = standard, stored
+        self.chosen = calibrating(standard.validation, "agent_id")
 
-    def __call__(self, habits: Habits, events: pa.Table, before: pa.Table | None) -> dict[str, np.ndarray]:
-        key = (habits.last_day, events.num_rows, float(events["lat"].to_numpy().sum()))
-        if key not in self.held:
-            self.held[key] = self.terms(habits, events, before)
-        return self.held[key]
+    def fitted(self, other: Parts, variant: str, network: bool = True, **options: Any) -> HabitModel:
+        extra = self.stored.extra(self.standard, other, variant) if self.stored is not None and network else None
+        train, validation = self.standard.train, self.standard.validation
+        return HabitModel.fit(train, validation, mobility_schema(), self.chosen, extra=extra, **options)
 
-
-def calibrating(validation: pa.Table) -> np.ndarray:
-    """Rows of the calibration half of the entities."""
-    chosen = agent_codes(split_entities(validation, "agent_id")[1]["agent_id"])[1]
-    return np.isin(validation["agent_id"].to_numpy(), chosen)
-
-
-def memory_terms(parts: Parts, options: argparse.Namespace, seconds: dict[str, float]) -> Remembered | None:
-    if not options.memory:
-        return None
-    changes = {"training.max_minutes": options.minutes, "training.batch_size": options.batch}
-    config = Config.preset("default", **changes)
-    schema = mobility_schema("none", config.model.trip_size, config.model.log_duration)
-    began = time.monotonic()
-    stopping = split_entities(parts.validation, "agent_id")[0]
-    model = MemoryModel.fit(
-        parts.train, stopping, Encoder.fit(parts.train, schema), config, choose_device(options.device)
-    )
-    seconds["memory training"] = time.monotonic() - began
-    assert model.result is not None
-    print("memory network:", [round(v, 3) for v in model.result.losses], model.result.parts, flush=True)
-
-    def terms(habits: Habits, events: pa.Table, before: pa.Table | None) -> dict[str, np.ndarray]:
-        began = time.monotonic()
-        found = model.terms(habits, events, before)
-        seconds["memory events a second"] = events.num_rows / (time.monotonic() - began)
-        return found
-
-    return Remembered(terms)
-
-
-def ours(
-    parts: Parts, extra: Remembered | None, workers: int, few: bool = False
-) -> dict[str, Callable[[Parts], dict[str, list[float]]]]:
-    """Name → measures of a data set with the same training weeks: the default and everything left out once."""
-    chosen = calibrating(parts.validation)
-
-    def fitted(**options: Any) -> HabitModel:
-        return HabitModel.fit(parts.train, parts.validation, mobility_schema(), chosen, **{"extra": extra, **options})
-
-    def ask(model: HabitModel, agents: Callable[[Judged], np.ndarray] | None, other: Parts) -> dict[str, list[float]]:
+    def ask(
+        self, model: HabitModel, other: Parts, agents: Callable[[Judged], np.ndarray] | None = None
+    ) -> tuple[Judged, Measures]:
         judged = model.judge(other.test, context=other.before)
-        score = agents(judged) if agents is not None else judged.agent_score
-        return measured(other, judged.score, score, judged.entity_ids)
+        return judged, self.scored(judged, other, agents)
 
-    whole = fitted()
-    names = () if few else (*TERMS, *(RAW if extra is not None else ()))
-    with ThreadPoolExecutor(workers) as pool:
-        fits = dict(zip(names, pool.map(lambda term: fitted(without=(term,)), names), strict=True))
-    methods = {
-        "default": partial(ask, whole, None),
-        "counts over the whole period": partial(ask, fitted(counting="whole"), None),
-        "spread none": partial(ask, replace(whole, spread="none"), None),
-        "agents by their maximum": partial(ask, whole, _highest),
-        "agents by their top 3 alone": partial(ask, whole, lambda judged: judged.agents["top"]),
-    }
-    for test in ("shift", "profile"):
-        methods[f"without the test {test}"] = partial(ask, whole, partial(_without_test, test))
-    for term, model in fits.items():
-        methods[f"without {term}"] = partial(ask, model, None)
-    if extra is not None:
-        methods["without the memory network"] = partial(ask, fitted(extra=None), None)
-        methods["memory network alone"] = partial(ask, fitted(without=tuple(TERMS)), None)
-    return methods
+    @staticmethod
+    def scored(judged: Judged, other: Parts, agents: Callable[[Judged], np.ndarray] | None = None) -> Measures:
+        return measured(
+            other, judged.score, agents(judged) if agents is not None else judged.agent_score, judged.entity_ids
+        )
+
+    def few(self, other: Parts, variant: str) -> tuple[HabitModel, Judged, dict[str, Measures]]:
+        """The default, and what changes in how its events are read."""
+        whole = self.fitted(other, variant)
+        judged, found = self.ask(whole, other)
+        narrow = replace(judged, score=judged.alone)
+        return (
+            whole,
+            judged,
+            {
+                "default": found,
+                "spread none": self.scored(narrow, other),
+                "agents by their maximum": self.scored(judged, other, _highest),
+                "agents by their top 3 alone": self.scored(judged, other, lambda j: j.agents["top"]),
+            },
+        )
+
+    def every_part(self, other: Parts, variant: str) -> dict[str, Measures]:
+        """All of that, counts over the whole period, and every part left out once."""
+        _, judged, table = self.few(other, variant)
+        for test in judged.agents:
+            table[f"without the test {test}"] = self.scored(judged, other, partial(_without_test, test))
+        table["counts over the whole period"] = self.ask(self.fitted(other, variant, counting="whole"), other)[1]
+        for term in (*TERMS, *(RAW if self.stored is not None else ())):
+            table[f"without {term}"] = self.ask(self.fitted(other, variant, without=(term,)), other)[1]
+        if self.stored is not None:
+            table["without the memory network"] = self.ask(self.fitted(other, variant, network=False), other)[1]
+            alone = self.fitted(other, variant, without=tuple(TERMS))
+            table["memory network alone"] = self.ask(alone, other)[1]
+        return table
 
 
 def _highest(judged: Judged) -> np.ndarray:
@@ -233,32 +201,16 @@ def _without_test(test: str, judged: Judged) -> np.ndarray:
     return combined({name: values for name, values in judged.agents.items() if name != test})
 
 
-def others(parts: Parts) -> dict[str, Callable[[Parts], dict[str, list[float]]]]:
-    def ask(method: Any, other: Parts) -> dict[str, list[float]]:
-        return by_table(other, method.score(other.test))
-
-    names = {"visit rate": "visit-rate", "visit rate, causal": "visit-rate-causal"}
-    return {shown: partial(ask, make(name).fit(parts.train, parts.validation)) for shown, name in names.items()}
-
-
-def the_paper(parts: Parts, options: argparse.Namespace) -> Callable[[Parts], dict[str, list[float]]]:
-    changes = {
-        "model.trips": "none",
-        "training.max_minutes": options.minutes,
-        "training.batch_size": options.batch,
-        "training.learning_rate": 2e-3,
-    }
-    split = {"test_first": _date(parts.test), "validation_first": _date(parts.validation)}
-    detector = Detector(Config.preset("paper", **changes), options.device)
-    every = pa.concat_tables([parts.train, parts.validation, parts.test])
-    detector.fit(Dataset(every, meta={"name": "numosim-la", "split": split}))
-    return lambda other: by_table(other, detector.score(other.test, context=other.before))
-
-
-def _date(table: pa.Table) -> str:
-    zone = table["timezone"][0].as_py()
-    first = table["started_at"].cast(pa.timestamp("us", tz=zone)).to_pylist()
-    return min(first).date().isoformat()
+def visit_rates(standard: Parts, other: Parts) -> dict[str, Measures]:
+    found = {}
+    for shown, name in {"visit rate": "visit-rate", "visit rate, causal": "visit-rate-causal"}.items():
+        scores = make(name).fit(standard.train, standard.validation).score(other.test)
+        place = {i: k for k, i in enumerate(scores.events["stay_id"].to_pylist())}
+        order = np.array([place[i] for i in other.test["stay_id"].to_pylist()])
+        agents = scores.agents
+        events = scores.events["score"].to_numpy()[order]
+        found[shown] = measured(other, events, agents["score"].to_numpy(), agents["agent_id"].to_numpy())
+    return found
 
 
 # ----------------------------------------------------------------------------------------------- running
@@ -266,39 +218,27 @@ def main() -> None:
     options = arguments()
     progress.disable()
     began = time.monotonic()
-    data = simulated(options)
-    seconds = {"simulation": time.monotonic() - began}
-    print(f"simulated {len(data)} data sets in {seconds['simulation']:.0f} s", flush=True)
-    table: dict[str, dict[str, list[dict[str, list[float]]]]] = {}
-    for (seed, variant), parts in data.items():
-        if variant != "standard":
-            continue
-        extra = memory_terms(parts, options, seconds)
-        methods = {**ours(parts, extra, options.workers, options.few), **others(parts)}
-        if options.paper and seed == options.first_seed:
-            start = time.monotonic()
-            methods["paper"] = the_paper(parts, options)
-            seconds["paper training"] = time.monotonic() - start
-        for (other, name), asked in data.items():
-            if other == seed:
-                for method, found in score_all(methods, asked, options.workers).items():
-                    table.setdefault(name, {}).setdefault(method, []).append(found)
-        show(table)
-    write(table, seconds, options)
+    table: dict[str, dict[str, list[Measures]]] = {}
+    facts = {}
+    for seed in range(options.first_seed, options.first_seed + options.seeds):
+        standard = simulated(options.agents, seed)
+        stored = Stored.read(options.networks, seed) if options.networks is not None else None
+        facts[seed] = stored.facts() if stored is not None else None
+        ours = Ours(standard, stored)
+        for variant in ("standard", *(v for v in options.variants.split(",") if v)):
+            other = standard if variant == "standard" else simulated(options.agents, seed, variant)
+            found = ours.every_part(other, variant) if variant == "standard" else ours.few(other, variant)[2]
+            found |= visit_rates(standard, other)
+            paper = stored.paper_measures(other, variant) if stored is not None else None
+            found |= {"paper": paper} if paper is not None else {}
+            for method, measures in found.items():
+                table.setdefault(variant, {}).setdefault(method, []).append(measures)
+            print(f"seed {seed}, {variant}: {_cell(np.array([found['default']['all']]))}", flush=True)
+    show(table)
+    write(table, facts, options, time.monotonic() - began)
 
 
-def score_all(
-    methods: dict[str, Callable[[Parts], dict[str, list[float]]]], asked: Parts, workers: int
-) -> dict[str, dict[str, list[float]]]:
-    """Measures of every method; the default goes first, so that the network is asked only once."""
-    first = methods["default"](asked)
-    print("default:", {group: [round(v, 3) for v in values] for group, values in first.items()}, flush=True)
-    rest = [name for name in methods if name != "default"]
-    with ThreadPoolExecutor(workers) as pool:
-        return {"default": first, **dict(zip(rest, pool.map(lambda name: methods[name](asked), rest), strict=True))}
-
-
-def show(table: dict[str, dict[str, list[dict[str, list[float]]]]]) -> None:
+def show(table: dict[str, dict[str, list[Measures]]]) -> None:
     for variant, methods in table.items():
         print(f"\n{variant}: AUROC / AP of events | agents; recurring; one-off", flush=True)
         for method, runs in methods.items():
@@ -307,28 +247,26 @@ def show(table: dict[str, dict[str, list[dict[str, list[float]]]]]) -> None:
 
 
 def _cell(values: np.ndarray) -> str:
-    mean, spread = np.nanmean(values, axis=0), np.nanstd(values, axis=0)
+    mean, spread = values.mean(axis=0), values.std(axis=0)
     shown = [f"{m:.3f}" + (f"±{s:.3f}" if len(values) > 1 else "") for m, s in zip(mean, spread, strict=True)]
     return f"{shown[0]} / {shown[1]} | {shown[2]} / {shown[3]}"
 
 
-def write(table: Any, seconds: dict[str, float], options: argparse.Namespace) -> None:
+def write(table: Any, facts: dict[int, Any], options: argparse.Namespace, seconds: float) -> None:
     content = {
-        "options": {k: v for k, v in vars(options).items() if k != "workers"},
+        "options": {"agents": options.agents, "seeds": options.seeds, "first_seed": options.first_seed},
         "columns": ["event AUROC", "event AP", "agent AUROC", "agent AP"],
         "targets": TARGETS,
         "table": table,
-        "seconds": {k: round(v, 2) for k, v in seconds.items()},
-        "versions": {"ustad": ustad.__version__, "torch": torch.__version__, "python": platform.python_version()},
-        "hardware": {
-            "cores": os.cpu_count(),
-            "device": torch.cuda.get_device_name() if torch.cuda.is_available() else platform.machine(),
-        },
+        "networks": facts,
+        "seconds": round(seconds, 1),
+        "versions": {"ustad": ustad.__version__, "numpy": np.__version__, "python": platform.python_version()},
+        "cores": os.cpu_count(),
     }
-    RESULTS.mkdir(exist_ok=True)
-    path = RESULTS / f"default-{options.device}{'' if options.memory else '-without-network'}.json"
+    options.out.mkdir(parents=True, exist_ok=True)
+    path = options.out / f"default{'' if options.networks is not None else '-without-network'}.json"
     path.write_text(json.dumps(content, indent=1) + "\n")
-    print(f"\nwrote {path.name}; " + ", ".join(f"{k} {v:.1f}" for k, v in seconds.items()))
+    print(f"\nwrote {path.name} after {seconds:.0f} s")
 
 
 if __name__ == "__main__":
