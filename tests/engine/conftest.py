@@ -1,4 +1,4 @@
-"""One small cluster for all tests of this room: three Ray nodes as processes of one machine."""
+"""One small cluster for all tests of this room: two Ray nodes as processes of one machine."""
 
 from __future__ import annotations
 
@@ -23,16 +23,14 @@ def pytest_collection_modifyitems(items: list[Any]) -> None:
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Any]:
-    """Three nodes of one CPU each; the driver is connected."""
+    """Two nodes with three CPUs together; the driver is connected."""
     ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'ustad[ray]'")
     pytest.importorskip("ray.data", reason="Ray Data is not installed: pip install 'ustad[ray]'")
     from ray.cluster_utils import Cluster
 
-    node = {"num_cpus": 1, "object_store_memory": STORE}
-    made = Cluster(initialize_head=True, head_node_args={**node, "include_dashboard": False})
-    for _ in range(2):
-        made.add_node(**node, wait=False)
-    made.wait_for_nodes()
+    head = {"num_cpus": 1, "object_store_memory": STORE, "include_dashboard": False}
+    made = Cluster(initialize_head=True, head_node_args=head)
+    made.add_node(num_cpus=2, object_store_memory=STORE)
     ray.init(address=made.address, log_to_driver=False, logging_level="ERROR")
     yield made
     ray.shutdown()

@@ -45,6 +45,7 @@ class Source:
     on_error: OnError = "fail"
     has_trips: bool = False
     opened: Dataset | None = None  # where it had to be opened here
+    checked: bool = False  # it was validated when it was opened
 
     def stamp(self) -> list[Any]:
         """What tells whether the data are those of an earlier run."""
@@ -136,7 +137,7 @@ def _opened(data: Any, schema: EventSchema | None, timezone: str | None, on_erro
     opened = data if isinstance(data, Dataset) else open_data(data, schema, timezone, on_error)
     files = (Place.of(opened.path),) if opened.path is not None and opened.path.is_file() else ()
     trips = opened.trips is not None
-    return Source(opened.name, opened.schema, files, (), opened.meta, timezone, on_error, trips, opened)
+    return Source(opened.name, opened.schema, files, (), opened.meta, timezone, on_error, trips, opened, True)
 
 
 # ------------------------------------------------------------------------------------------------ dividing
@@ -223,10 +224,7 @@ def _check(payload: tuple[int, Sequence[str], Sequence[str]], shared: tuple[Plac
     (number, pieces, trips), (exchange, place, source) = payload, shared
     tables = buckets.read(exchange / "events", number, pieces)
     table = pa.concat_tables(tables, promote_options="permissive")
-    try:
-        data = open_data(table, source.schema, source.timezone, source.on_error)
-    except DataError as error:
-        raise DataError(f"{source.name}: {error}") from error
+    data = Dataset(table, source.schema, meta={"notes": []}) if source.checked else _validated(table, source)
     name = f"{number:05d}.parquet"
     place.write_table(data.events, f"events/{name}")
     if source.has_trips:
@@ -234,6 +232,13 @@ def _check(payload: tuple[int, Sequence[str], Sequence[str]], shared: tuple[Plac
         place.write_table(pa.concat_tables(parts) if parts else _no_trips(), f"trips/{name}")
     notes = data.meta["notes"]
     return {"days": _days(data), "notes": notes, "repeats": any("repeats values" in note for note in notes)}
+
+
+def _validated(table: pa.Table, source: Source) -> Dataset:
+    try:
+        return open_data(table, source.schema, source.timezone, source.on_error)
+    except DataError as error:
+        raise DataError(f"{source.name}: {error}") from error
 
 
 def _no_trips() -> pa.Table:

@@ -65,7 +65,14 @@ def score(
     described = schema or EventSchema.from_dict(held.place.read_json("schema.json"))
     source = engine_events.find(data, described, timezone, on_error)
     with connected(address, workers, device) as cluster:
-        identity = [source.stamp(), held.identity, everything, partitions, [rule.kind, rule.value], cluster.device]
+        identity = [
+            source.stamp(),
+            held.identity,
+            everything,
+            partitions,
+            [rule.kind, float(rule.value)],
+            cluster.device,
+        ]
         job = Job.open(place, "score", identity, cluster)
         parts = engine_events.divide(job, source, partitions)
         detector = held.load("cpu")

@@ -1,0 +1,121 @@
+"""Scoring on a cluster: the scores, alerts, reasons and top 100 of a local run, also when workers die."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow.fs as pa_fs
+import pytest
+from same_tables import Killer, assert_same
+
+from ustad.cli import main
+from ustad.config import Config
+from ustad.detector import Detector
+from ustad.engine.places import Place
+from ustad.engine.scoring import score
+from ustad.scores import Scores
+from ustad.scoring.alerts import AlertRule
+from ustad.tables import find_table
+
+
+@pytest.fixture(scope="session")
+def paper_model(town, tiny_config, tmp_path_factory):
+    """A model of the paper's preset: percentiles are ranks within the scored events, with neighbours."""
+    path = tmp_path_factory.mktemp("paper") / "model"
+    settings = {"model.width": 16, "model.event_blocks": 1, "training.epochs": 1, "scoring.samples": 4}
+    Detector(Config.preset("paper", **settings, **{"scoring.neighbours": 20}), device="cpu").fit(town).save(path)
+    return path
+
+
+def assert_same_scores(model, data, found, rule):
+    expected = Detector.load(model, "cpu").score(data, rule=rule)
+    assert_same(expected.events, found.events, ["agent_id", "started_at"])
+    assert_same(expected.agents, found.agents, ["agent_id"])
+    for name in ("rule", "value", "alerts", "warnings", "first_day", "last_day", "schema", "trained", "method"):
+        assert expected.run[name] == found.run[name], name
+    assert found.run["threshold"] == pytest.approx(expected.run["threshold"], rel=1e-5)
+    tops = [
+        t.sort_by([("score", "descending"), ("stay_id", "ascending")]).slice(0, 100)
+        for t in (expected.events, found.events)
+    ]
+    assert tops[0]["stay_id"].to_pylist() == tops[1]["stay_id"].to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("workers", "rule"),
+    [
+        (1, AlertRule()),
+        (2, AlertRule("fdr", 0.3)),
+        (3, AlertRule("top", 400)),
+    ],
+)
+def test_scores_by_habits_are_those_of_a_local_run(cluster, model_directory, town_directory, tmp_path, workers, rule):
+    done = score(model_directory, town_directory, tmp_path / "scores", rule, workers=workers)
+    found = Scores.load(tmp_path / "scores")
+    assert_same_scores(model_directory, town_directory, found, rule)
+    assert done.events == found.events.num_rows
+    assert not (tmp_path / "scores" / ".score-job").exists()
+    assert (tmp_path / "scores" / "alerts.csv").exists()
+
+
+@pytest.mark.parametrize(("workers", "rule"), [(1, AlertRule("top", 25)), (2, AlertRule()), (3, AlertRule("fdr", 0.3))])
+def test_ranks_within_all_scored_events_are_those_of_a_local_run(
+    cluster, paper_model, town_directory, tmp_path, workers, rule
+):
+    assert Detector.load(paper_model).config.scoring.percentiles == "batch"
+    score(paper_model, town_directory, tmp_path / "scores", rule, workers=workers)
+    assert_same_scores(paper_model, town_directory, Scores.load(tmp_path / "scores"), rule)
+
+
+def test_killing_workers_during_scoring_changes_nothing(cluster, model_directory, town_directory, tmp_path):
+    killer = Killer(tmp_path / "scores" / ".score-job", "measure")
+    score(model_directory, town_directory, tmp_path / "scores", workers=1, partitions=20)
+    killer.join()
+    assert killer.killed
+    assert_same_scores(model_directory, town_directory, Scores.load(tmp_path / "scores"), AlertRule())
+
+
+def test_model_data_and_scores_may_lie_on_another_file_system(cluster, model_directory, town_directory, tmp_path):
+    inner = pa_fs.SubTreeFileSystem(str(tmp_path), pa_fs.LocalFileSystem())
+    for source, name in ((model_directory, "model"), (town_directory, "data")):
+        (tmp_path / name).mkdir()
+        pa_fs.copy_files(str(source), name, pa_fs.LocalFileSystem(), inner)
+    score(Place(inner, "model"), Place(inner, "data"), Place(inner, "scores"), workers=2)
+    assert_same_scores(model_directory, town_directory, Scores.load(tmp_path / "scores"), AlertRule())
+
+
+def test_an_interrupted_job_carries_on_where_it_was(cluster, model_directory, town_directory, tmp_path, capsys):
+    out = tmp_path / "scores"
+    verb = ["score", model_directory, town_directory, "--out", out, "--engine", "ray", "--top", 25, "--partitions", 23]
+    done = out / ".score-job" / "done" / "measure"
+    threading.Thread(target=_interrupt, args=(done,), daemon=True).start()
+    with pytest.raises(SystemExit) as stop:
+        main([*map(str, verb), "--workers", "1"])
+    assert stop.value.code == 130
+    assert find_table(out, "events") is None
+    finished = {p.name: p.stat().st_mtime_ns for p in done.glob("[!.]*.json")}
+    summary = score(model_directory, town_directory, out, AlertRule("top", 25), partitions=23)
+    assert 2 <= len(finished) <= summary.reused < 23
+    assert_same_scores(model_directory, town_directory, Scores.load(out), AlertRule("top", 25))
+    assert json.loads((out / "run.json").read_text())["engine"] == "ray"
+
+
+def _interrupt(done: Path) -> None:
+    """As Ctrl-C does, once two partitions are measured."""
+    while len(list(done.glob("[!.]*.json")) if done.exists() else []) < 2:
+        time.sleep(0.002)
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_scored_events_hold_no_other_entity_than_local_ones(cluster, model_directory, town, tmp_path):
+    few = town.only([1, 2, 3])
+    score(model_directory, few, tmp_path / "scores", everything=True, partitions=5)
+    expected = Detector.load(model_directory, "cpu").score(few, everything=True)
+    assert_same(expected.events, Scores.load(tmp_path / "scores").events, ["agent_id", "started_at"])
+    assert np.isfinite(expected.agents["score"].to_numpy()).all()
