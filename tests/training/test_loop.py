@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
-import time
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from safetensors import safe_open
+from killed_run import MOMENTS, run, step_of
 from small_world import FIELDS, SMALL, make_arrays
 
 from ustad.config import Config, ConfigError
@@ -95,41 +94,20 @@ def test_a_run_stopped_at_any_step_resumes_to_the_same_weights(
     assert len((tmp_path / "log.jsonl").read_text().splitlines()) == len(truth.history)
 
 
-KILLED = """
-import sys
-from pathlib import Path
-sys.path.insert(0, sys.argv[1])
-import torch
-from small_world import FIELDS, SMALL, make_arrays
-from ustad.config import Config
-from ustad.events.windows import EventTensors, make_queries, make_windows
-from ustad.model.network import build_network
-from ustad.training.loop import fit
-torch.set_num_threads(1)
-config = Config.preset("paper", **{**SMALL, "training.epochs": 200, "training.checkpoint_minutes": 0.0})
-arrays = make_arrays()
-windows, tensors = make_windows(arrays, config.window), EventTensors(arrays)
-fit(build_network(FIELDS, config), tensors, windows,
-    (tensors, make_queries(arrays, windows, config.window)), config, "cpu", Path(sys.argv[2]))
-"""
-
-
-def test_a_killed_process_leaves_a_whole_checkpoint(tmp_path: Path) -> None:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    arguments = [sys.executable, "-c", KILLED, str(Path(__file__).parent), str(tmp_path)]
-    process = subprocess.Popen(arguments, env=environment)
-    path = tmp_path / "checkpoint.safetensors"
-    deadline = time.monotonic() + 60
-    while not path.exists() and time.monotonic() < deadline and process.poll() is None:
-        time.sleep(0.02)
-    time.sleep(0.2)
-    process.send_signal(signal.SIGKILL)
-    assert process.wait() == -signal.SIGKILL
-    with safe_open(str(path), framework="pt") as file:
-        progress = json.loads(file.metadata()["progress"])
-        assert progress["step"] >= 1
-        assert not progress["finished"]
-        assert all(torch.isfinite(file.get_tensor(name)).all() for name in file.keys())  # noqa: SIM118  # not a dict
+def test_a_process_killed_at_any_moment_resumes_to_the_weights_of_one_that_never_was(tmp_path: Path) -> None:
+    script = Path(__file__).parent / "killed_run.py"
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, str(script), str(tmp_path)], env=environment, capture_output=True, check=True, timeout=120
+    )
+    steps = json.loads(done.stdout)
+    assert len(steps) == len(MOMENTS)
+    assert steps[0] >= 1
+    assert all(before <= after for before, after in pairwise(steps))
+    resumed, whole = run(tmp_path), run(None)
+    assert len({*steps}) >= 4
+    assert steps[-1] < step_of(tmp_path / loop.CHECKPOINT)  # the last of them was killed before the end
+    assert same(whole, resumed)
 
 
 def test_a_finished_run_resumes_to_itself_without_a_step(world: World, config: Config, tmp_path: Path) -> None:
