@@ -33,7 +33,8 @@ class LookingBack(PlainScorer):
                 before, own = self.last[agent]
                 score = max(own, row["score"])
                 finals[before] = {"score": score, "p_value": 10.0**-score, "alert": score >= 3,
-                                  "reason": "the stay after it is the more unusual one", "term": "duration"}  # fmt: skip
+                                  "reason": "the stay after it is the more unusual one",
+                                  "term": "duration"}  # fmt: skip
             self.last[agent] = (key, row["score"])
             rows.append({**row, "final": False})
         return Scored(scored.events, rows, finals)

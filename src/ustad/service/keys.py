@@ -10,7 +10,7 @@ import hmac
 import secrets
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from fastapi import Request
@@ -90,10 +90,10 @@ def key_in(headers: Mapping[bytes, bytes]) -> str | None:
     return None
 
 
-def needs(role: str) -> Callable[[Request], Caller]:
+def needs(role: str) -> Callable[[Request], Awaitable[Caller]]:
     """A dependency of FastAPI: the caller, whom the guard has found, and who must have this role."""
 
-    def check(request: Request) -> Caller:
+    async def check(request: Request) -> Caller:  # async: a plain function would wait for a thread of the pool
         caller: Caller = request.scope["ustad.caller"]
         if role not in caller.roles:
             raise ForbiddenError(f"this key may not do that; it needs the role '{role}'")
