@@ -150,6 +150,26 @@ def test_the_fast_passes_equal_the_network(
     _close(samples, sample(network, EventTensors(arrays), queries, encoder, T, SEED), rel=1e-3)
 
 
+def test_threads_change_nothing(
+    network: DualTransformer, arrays: EventArrays, queries: Queries, encoder: Encoder
+) -> None:
+    tensors, small = EventTensors(arrays), Budget(tokens=200, embedding_bytes=1 << 14)
+    alone = sample(network, tensors, queries, encoder, T, SEED, budget=small)
+    apart = embed_events(network, tensors, queries, budget=small)
+    torch.set_num_threads(3)
+    try:
+        _close(alone, sample(network, tensors, queries, encoder, T, SEED, budget=small), rel=0, absolute=0)
+        assert np.array_equal(apart, embed_events(network, tensors, queries, budget=small))
+        assert torch.get_num_threads() == 3
+        with pytest.raises(IndexError):  # what fails in a thread fails here, and the threads come back
+            sample(
+                network, tensors, Queries(queries.start + 10_000, queries.stop + 10_000, queries.target), encoder, T, 1
+            )
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(1)
+
+
 def _double(arrays: EventArrays) -> EventTensors:
     tensors = EventTensors(arrays)
     f = tensors.features

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import torch
 from torch import Tensor
+
+from ustad.scoring import kernels
 
 _GOLDEN = 0x9E3779B97F4A7C15
 _FIRST, _SECOND = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
@@ -61,19 +64,32 @@ def keep_masks(key: Tensor, seed: int, samples: int, fields: int, width: int, ra
 
     Each entry is 0 with probability `rate` (to 1/65536), else 1 / (1 − rate). key int64 [N].
     """
-    cells = -(-width // _LANES)
-    which = torch.arange(fields, device=key.device)
-    draws = _draw(_base(key, seed, _DROPOUT), _counters(samples, which, cells))
-    lanes = draws.contiguous().view(torch.int16).view(len(key), samples, fields, cells * _LANES)[..., :width]
+    start = _base(key, seed, _DROPOUT)
     threshold = round(rate * _LANE_RANGE) - (_LANE_RANGE >> 1)  # lanes are signed
+    if key.device.type == "cpu":
+        masks = torch.empty(len(key), samples, fields, width)
+        kernels.draw_masks(_unsigned(start), 1.0 / (1.0 - rate), threshold, masks.numpy())
+        return masks
+    cells = -(-width // _LANES)
+    draws = _draw(start, _counters(samples, torch.arange(fields, device=key.device), cells))
+    lanes = draws.contiguous().view(torch.int16).view(len(key), samples, fields, cells * _LANES)[..., :width]
     return (lanes >= threshold).to(torch.float32).mul_(1.0 / (1.0 - rate))
 
 
 def normal_noise(key: Tensor, seed: int, samples: int, field: int, classes: int) -> Tensor:
     """Standard normals for the logits of one category field: float32 [samples, N, classes] (Box–Muller)."""
+    start = _base(key, seed, _NOISE)
+    if key.device.type == "cpu":
+        noise = torch.empty(samples, len(key), classes)
+        kernels.draw_normals(_unsigned(start), field, noise.numpy())
+        return noise
     which = torch.arange(field, field + 1, device=key.device)
-    draws = _draw(_base(key, seed, _NOISE), _counters(samples, which, classes))
+    draws = _draw(start, _counters(samples, which, classes))
     radius = ((_shift(draws, 40)).to(torch.float32) + 0.5) * 2.0**-24
     angle = ((draws & 0xFFFFFF).to(torch.float32)) * (2.0**-24 * 2.0 * math.pi)
     normal = torch.sqrt(-2.0 * torch.log(radius)) * torch.cos(angle)
     return normal.view(len(key), samples, classes).transpose(0, 1)
+
+
+def _unsigned(start: Tensor) -> np.ndarray:
+    return start.contiguous().numpy().view(np.uint64)

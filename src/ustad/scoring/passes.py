@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from ustad.events.windows import Features
 from ustad.model.blocks import Block
 from ustad.model.network import DualTransformer
+from ustad.scoring import kernels
 
 
 class Workspace:
@@ -80,8 +81,7 @@ class _FastBlock:
     def __call__(self, x: Tensor, length: int) -> Tensor:
         """All tokens; x is changed and returned."""
         x = self._attended(x, length)
-        hidden = self._hidden(x)
-        return x.add_(self.down(hidden, self._buffer("down", *x.shape)))
+        return self._add(x, self.down, self._hidden(x))
 
     def summed(self, x: Tensor, length: int) -> Tensor:
         """All tokens, then the sum over each sequence: [N·L, D] -> [N, D]."""
@@ -111,6 +111,10 @@ class _FastBlock:
     def _norm(self, x: Tensor) -> Tensor:
         if x.device.type == "cuda":
             return normalised(x, self.epsilon, self._buffer("normed", *x.shape))
+        if x.dtype == self.dtype == torch.float32:
+            normed = self._buffer("normed", *x.shape)
+            kernels.normalise(x.numpy(), self.epsilon, normed.numpy())
+            return normed
         return nn.functional.layer_norm(x, x.shape[-1:], eps=self.epsilon).to(self.dtype)
 
     def _attended(self, x: Tensor, length: int) -> Tensor:
@@ -124,14 +128,20 @@ class _FastBlock:
         mixed = torch.bmm(torch.softmax(logits, -1), value, out=self._buffer("mixed", H * N, length, width))
         merged = self._buffer("merged", N, length, H, width)
         merged.copy_(mixed.view(H, N, length, width).permute(1, 2, 0, 3))
-        return x.add_(self.out(merged.view(tokens, D), self._buffer("down", tokens, D)))
+        return self._add(x, self.out, merged.view(tokens, D))
+
+    def _add(self, x: Tensor, linear: _Linear, inner: Tensor) -> Tensor:
+        """x plus a linear map of something, in place; where the precision is one, without a buffer between."""
+        if x.dtype == self.dtype and x.device.type == "cpu":
+            return x.addmm_(inner, linear.weight).add_(linear.bias)
+        return x.add_(linear(inner, self._buffer("down", *x.shape)))
 
     def _buffer(self, name: str, *shape: int) -> Tensor:
         return self.work.get(name, self.dtype, *shape)
 
     def _hidden(self, x: Tensor) -> Tensor:
         wide = self.up(self._norm(x), self._buffer("wide", len(x), 4 * x.shape[-1]))
-        return nn.functional.gelu(wide)
+        return torch.ops.aten.gelu.out(wide, out=wide)
 
 
 class Passes:

@@ -23,6 +23,7 @@ from ustad.events.windows import EventTensors, Features, Queries
 from ustad.model.network import DualTransformer
 from ustad.progress import track
 from ustad.scoring.counter import keep_masks
+from ustad.scoring.crew import Crew
 from ustad.scoring.passes import Passes
 from ustad.scoring.terms import Layout, reduce_term
 
@@ -42,7 +43,7 @@ class Budget:
     @classmethod
     def of(cls, device: torch.device) -> Budget:
         """Sizes that keep a CPU inside its cache and a GPU busy."""
-        return cls(2_000_000, 4 << 30) if device.type == "cuda" else cls(10_000, 256 << 20)
+        return cls(2_000_000, 4 << 30) if device.type == "cuda" else cls(5_000, 256 << 20)
 
 
 @dataclass
@@ -91,14 +92,19 @@ def sample(
     T = samples if network.config.epistemic else 1
     layout = Layout.of(network.fields, encoder.terms, network.config.aleatoric)
     out = empty_samples(layout, len(queries), network, keep_probabilities)
-    with inference(network), track("sampling", len(queries)) as advance:
-        passes = passes_for(network, tensors.device, precision)
+
+    def answer(passes: Passes, shared: Tensor, chosen: np.ndarray, slices: Slices) -> int:
+        hidden = hidden_at(network, tensors, shared, slices, T, passes)  # [T, B, D]
+        store(out, chosen, layout, network, tensors, hidden, slices.target, seed)
+        return len(chosen)
+
+    crew = Crew(lambda: passes_for(network, tensors.device, precision), tensors.device)
+    with inference(network), track("sampling", len(queries)) as advance, crew:
         for part in _partitions(queries, T * network.config.width * 4, budget.embedding_bytes):
-            shared = embed_samples(network, tensors, part.events, T, seed, budget.tokens, passes)
-            for chosen, slices in part.batches(budget.tokens // T, tensors.device):
-                hidden = hidden_at(network, tensors, shared, slices, T, passes)  # [T, B, D]
-                store(out, chosen, layout, network, tensors, hidden, slices.target, seed)
-                advance(len(chosen))
+            shared = embed_samples(network, tensors, part.events, T, seed, budget.tokens, crew)
+            batches = part.batches(budget.tokens // T, tensors.device)
+            for done in crew.each(answer, ((shared, *batch) for batch in batches)):
+                advance(done)
     if precision == "auto" and not all(np.isfinite(t.eu).all() for t in out.terms.values()):
         # Half precision overflowed somewhere (EU is never missing): the whole of it again, in full precision.
         return sample(network, tensors, queries, encoder, samples, seed, "fp32", budget, keep_probabilities)
@@ -120,18 +126,23 @@ def embed_events(
     """
     budget = budget or Budget.of(tensors.device)
     out = np.zeros((len(queries), network.config.width), np.float32)
-    with inference(network), track("embedding", len(queries)) as advance:
-        passes = passes_for(network, tensors.device, precision)
+
+    def answer(passes: Passes, shared: Tensor, together: bool, chosen: np.ndarray, slices: Slices) -> int:
+        if together:
+            hidden = _hidden_shared(network, tensors, shared, slices)
+        else:
+            hidden = hidden_at(network, tensors, shared, slices, int(not visible), passes)
+        out[chosen] = hidden[0].float().cpu().numpy()
+        return len(chosen)
+
+    crew = Crew(lambda: passes_for(network, tensors.device, precision), tensors.device)
+    with inference(network), track("embedding", len(queries)) as advance, crew:
         for part in _partitions(queries, network.config.width * 4, budget.embedding_bytes):
-            shared = embed_samples(network, tensors, part.events, 0, 0, budget.tokens, passes)
+            shared = embed_samples(network, tensors, part.events, 0, 0, budget.tokens, crew)
             together = visible and part.shares_slices
-            for chosen, slices in part.batches(budget.tokens, tensors.device):
-                if together:
-                    hidden = _hidden_shared(network, tensors, shared, slices)
-                else:
-                    hidden = hidden_at(network, tensors, shared, slices, int(not visible), passes)
-                out[chosen] = hidden[0].float().cpu().numpy()
-                advance(len(chosen))
+            batches = part.batches(budget.tokens, tensors.device)
+            for done in crew.each(answer, ((shared, together, *batch) for batch in batches)):
+                advance(done)
     return out
 
 
@@ -157,23 +168,27 @@ def embed_samples(
     samples: int,
     seed: int,
     tokens: int,
-    passes: Passes | None = None,
+    crew: Crew,
 ) -> Tensor:
     """Feature level: embeddings [T, n, D] of some events; samples 0 means one pass without dropout."""
     config, F = network.config, len(network.fields)
     dropped = samples > 0 and config.epistemic
     T = max(1, samples)
     size = max(1, tokens // (T * F))
-    embed = network.embed if passes is None else passes.embed
-    parts = []
-    for begin in range(0, len(events), size):
+    shared = network.masked_token.new_empty(T, len(events), config.width)
+
+    def embed(passes: Passes | None, begin: int) -> None:
         index = torch.from_numpy(events[begin : begin + size]).to(tensors.device)
         keep = None
         if dropped:
             keep = keep_masks(tensors.key[index], seed, T, F, config.width, config.dropout)
             keep = keep.to(network.masked_token.dtype)
-        parts.append(embed(tensors.features[index[:, None]], keep).transpose(0, 1))  # [T, n, D]
-    return torch.cat(parts, dim=1)
+        way = network.embed if passes is None else passes.embed
+        shared[:, begin : begin + size] = way(tensors.features[index[:, None]], keep).transpose(0, 1)  # [T, n, D]
+
+    for _ in crew.each(embed, ((begin,) for begin in range(0, len(events), size))):
+        pass
+    return shared
 
 
 def hidden_at(
