@@ -114,11 +114,20 @@ def test_a_forgotten_agent_is_a_stranger(world):
 
 def test_state_is_bounded(world):
     live = HabitLive(world[0], since=PERIOD[0], most=2)
-    for row in world[2].sort_by("started_at").to_pylist():
+    rows = world[2].sort_by([("agent_id", "ascending"), ("started_at", "ascending")]).to_pylist()
+    held = {}
+    for row in rows:
         live.update(row)
+        held[row["agent_id"]] = live.to_bytes(row["agent_id"])
     assert len(live) == 2
-    assert len(live.evicted) > 0
-    assert len(live.to_bytes(row["agent_id"])) < 40_000
+    assert max(len(content) for content in held.values()) < 20_000
+    assert live.missing(0)
+    with pytest.raises(DataError, match="was let go; bring it back"):
+        live.update(rows[0])
+    live.from_bytes(0, held[0])
+    assert not live.missing(0)
+    again = live.update({**[r for r in rows if r["agent_id"] == 0][-1], "stay_id": 10**9}).provisional
+    assert again["visits_now"] > 1  # it did not start from zero
     state = HabitState()
     for key in range(2 * MOST_PLACES):
         state.count(key)

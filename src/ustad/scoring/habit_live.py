@@ -64,13 +64,13 @@ class HabitLive:
     `update(event)` takes one finished event (a mapping with the schema's columns; times as aware datetimes) and
     gives two rows. `provisional` is the event's own: score, p_value, alert, reason (None unless asked for), final
     (False until the next event has come; always True with `scoring.spread: none`), score_alone, visits_now,
-    km_from_own_places, new_place, surprise_TERM. `final` is the same row of the entity's event before, with what
-    its neighbours say of it; None for the first. It names that event by the schema's event id, where it has one.
+    km_from_own_places, new_place, surprise_TERM, share_TERM, and the event's own entity, time and id. `final` is the
+    same row of the entity's event before, with what its neighbours say of it; None for the first.
 
     `to_bytes(entity)` is all that is held of an entity since going live, `from_bytes(entity, content)` puts it
     back, so that a service can store it after each event and go on after a restart with the same scores.
     `forget(entity)` drops it and the entity's history. At most `most` entities are at hand; the quietest is let go
-    (`evicted` tells which), and comes back with `from_bytes`.
+    and then `missing`: `update` refuses it until `from_bytes` has brought it back, rather than count from zero.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class HabitLive:
         if model.memory is not None:
             past = model.memory.config.replace({"window.mode": "past"})
             self.memory = MemoryLive(replace(model.memory, config=past))
-        self.evicted: list[Any] = []
+        self._gone: set[Any] = set()
         self._known: OrderedDict[Any, _Known] = OrderedDict()
         self._context: dict[Any, pa.Table] = {}
 
@@ -129,14 +129,19 @@ class HabitLive:
 
     def from_bytes(self, entity: Any, content: bytes) -> None:
         """Take up an entity where `to_bytes` left it."""
+        state = HabitState.from_bytes(content)
         self._known.pop(entity, None)
-        known = self._at_hand(entity)
-        known.state = HabitState.from_bytes(content)
-        known.window = None
+        self._gone.discard(entity)
+        self._at_hand(entity).state = state
+
+    def missing(self, entity: Any) -> bool:
+        """Whether an entity was let go and has to come back with `from_bytes` before its next event."""
+        return entity in self._gone
 
     def forget(self, entity: Any) -> None:
         """Drop everything held about one entity, its history included."""
         self._known.pop(entity, None)
+        self._gone.discard(entity)
         self._context.pop(entity, None)
         self.model = self.model.forget([entity])
 
@@ -153,11 +158,13 @@ class HabitLive:
         return tuple(dict.fromkeys((*schema.columns, *(c for c in named if c))))
 
     def _at_hand(self, entity: Any) -> _Known:
+        if entity in self._gone:
+            raise DataError(f"this {self.model.schema.entity_word} was let go; bring it back with from_bytes first")
         if entity not in self._known:
             own = replace(self.model, habits=self.model.habits.only([entity]))
             self._known[entity] = _Known(own, HabitState())
             if len(self._known) > self.most:
-                self.evicted.append(self._known.popitem(last=False)[0])
+                self._gone.add(self._known.popitem(last=False)[0])
         self._known.move_to_end(entity)
         return self._known[entity]
 
@@ -218,36 +225,37 @@ class HabitLive:
         wide = spread_max3(line, np.zeros(len(line), np.int64)) if self.model.spread == "max3" else line
         score = self.model.calibrated(self.model.spread, wide)
         final = None
-        if state.pending is not None:
-            final = self._row({**state.pending, "final": True}, float(score[-2]))
+        if state.pending is not None and state.last is not None:
+            final = self._row(state.last, {**state.pending, "final": True}, float(score[-2]))
         most = self.memory.model.config.window.max_events if self.memory is not None else 1
-        pending = self._facts(row, judged, words)
+        pending = self._facts(judged, words)
         state.move_on(row, raw, pending, most)
-        return Update(self._row(pending, float(score[-1])), final)
+        return Update(self._row(row, pending, float(score[-1])), final)
 
-    def _facts(self, row: dict[str, Any], judged: Judged, words: str | None) -> dict[str, Any]:
+    def _facts(self, judged: Judged, words: str | None) -> dict[str, Any]:
         """What is known of an event whatever comes after it."""
-        schema = self.model.schema
-        named = {schema.event_id: row[schema.event_id]} if schema.event_id in row else {}
+        total = max(sum(float(values[0]) for values in judged.surprise.values()), 1e-12)
         distance = float(judged.compared.distance[0])
         return {
-            **named,
             "score_alone": float(judged.alone[0]),
             "final": self.model.spread == "none",
             "visits_now": int(judged.compared.count[0]),
             "km_from_own_places": distance if np.isfinite(distance) else None,
             "new_place": bool(judged.compared.place[0] < 0),
             **{f"surprise_{name}": float(values[0]) for name, values in judged.surprise.items()},
+            **{f"share_{name}": float(values[0]) / total for name, values in judged.surprise.items()},
             "reason": words,
         }
 
-    def _row(self, facts: dict[str, Any], score: float) -> dict[str, Any]:
+    def _row(self, event: dict[str, Any], facts: dict[str, Any], score: float) -> dict[str, Any]:
+        schema = self.model.schema
+        named = {c: event[c] for c in (schema.entity, schema.time, schema.event_id) if c in event}
         p_value = float(p_values(np.array([score]))[0])
         flagged = p_value <= self.p_value
         words = facts["reason"] if self.reasons == "all" or (self.reasons == "flagged" and flagged) else None
         if words is not None and score > facts["score_alone"] + BORROWED:
             words = f"{words[:-1]}; {borrowed_words(self.model)}."
-        return {**facts, "score": score, "p_value": p_value, "alert": flagged, "reason": words}
+        return {**named, **facts, "score": score, "p_value": p_value, "alert": flagged, "reason": words}
 
     def _words(self, judged: Judged, newest: pa.Table, visits: Visits) -> str | None:
         if self.reasons == "none":
