@@ -27,6 +27,7 @@ from ustad.training.compiling import CompiledBlocks
 from ustad.training.log import RunLog
 from ustad.training.optimise import learning_rate, make_optimizer, set_rate, step_seed, use_compile, use_graphs
 from ustad.training.step import Stepper
+from ustad.training.team import Team
 from ustad.training.update import GraphRecorder, Replayed, Update
 from ustad.training.validation import Validation, choose_queries, validate
 
@@ -71,7 +72,7 @@ def fit(
     run = _Run(network.to(device), tensors, windows, validation, config, device, directory)
     if resume:
         run.restore()
-    log = RunLog(directory, run.progress.history, tensorboard)
+    log = RunLog(directory if run.team.rank == 0 else None, run.progress.history, tensorboard)
     forked = [device.index or 0] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=forked), track("training", run.total_steps) as advance:
         advance(run.progress.step)
@@ -105,7 +106,8 @@ class _Run:
         if not len(self.validation[1]):
             raise DataError("training: there is no event to validate on; are there events on the validation days?")
         self.compiled = use_compile(training, self.device, len(self.windows))
-        self.recorded = use_graphs(training, self.device)
+        self.team = Team.current()
+        self.recorded = use_graphs(training, self.device) and self.team.size == 1
         self.optimizer = make_optimizer(self.network, training, self.recorded)
         # On a GPU every step has a full batch: a length is one shape, whether or not it is recorded or compiled.
         self.full = self.device.type == "cuda" or self.compiled or self.recorded
@@ -114,7 +116,8 @@ class _Run:
         # Every length is one more shape to record; on a CPU more of them only spare padding.
         most, waste = (8, 0.05) if self.full else (16, 0.02)
         self.lengths = tuple(sorted({*bucket_lengths(cut - self.windows.start, most, waste), int(longest)}))
-        self.total_steps = training.epochs * -(-len(self.windows) // training.batch_size)
+        self.batch_size = min(training.batch_size, len(self.windows))
+        self.total_steps = training.epochs * -(-len(self.windows) // self.batch_size)
         self.update = self._make_update()
         events, queries = self.validation
         self.asked = choose_queries(queries, events.entity, training.validation_share, seed)
@@ -129,7 +132,7 @@ class _Run:
         update = Update(self.network, self.tensors, self.optimizer, training, stepper)
         if not self.recorded:
             return update
-        return Replayed(update, training.batch_size, GraphRecorder(self.device))
+        return Replayed(update, self.batch_size, GraphRecorder(self.device))
 
     # ------------------------------------------------------------------------------------------- epochs
     def epoch(self, advance: Advance) -> None:
@@ -138,7 +141,7 @@ class _Run:
         plan = plan_epoch(
             self.windows,
             self.lengths,
-            config.training.batch_size,
+            self.batch_size,
             config.window.past_share,
             config.seed,
             progress.epoch,
@@ -173,10 +176,11 @@ class _Run:
         so_far = [progress.loss_sum, *(progress.field_sums or [0.0] * n_fields)]
         sums = torch.tensor(so_far, dtype=torch.float64, device=self.device)
         for i in range(progress.done, len(plan)):
-            torch.manual_seed(step_seed(self.config.seed, progress.step))
+            torch.manual_seed(self.team.seed(step_seed(self.config.seed, progress.step)))
             rows = slice(int(plan.first[i]), int(plan.last[i]))
+            mine = (self.team.share(ends[rows]) for ends in (start, stop))
             set_rate(self.optimizer, learning_rate(self.config.training, progress.step, self.total_steps))
-            sums += self.update(*self._filled(start[rows], stop[rows]), int(plan.length[i]))
+            sums += self.update(*self._filled(*mine), int(plan.length[i]))
             progress.done, progress.step = i + 1, progress.step + 1
             self._note(advance, sums)
             late, due = self._out_of_time(), self._due() and progress.done < len(plan)
@@ -191,7 +195,7 @@ class _Run:
 
     def _filled(self, start: Tensor, stop: Tensor) -> tuple[Tensor, Tensor]:
         """The ends of the windows [B]; where batches must be full, empty windows make up the last one."""
-        lacking = self.config.training.batch_size - len(start)
+        lacking = self.team.largest_share(self.batch_size) - len(start)
         if not self.full or not lacking:
             return start, stop
         return torch.nn.functional.pad(start, (0, lacking)), torch.nn.functional.pad(stop, (0, lacking))
@@ -244,7 +248,7 @@ class _Run:
 
     def _out_of_time(self) -> bool:
         limit = self.config.training.max_minutes * 60
-        return 0 < limit <= time.monotonic() - self.started
+        return limit > 0 and self.team.agree(limit <= time.monotonic() - self.started, self.device)
 
     def _due(self) -> bool:
         return (
@@ -256,7 +260,8 @@ class _Run:
             return
         self.progress.seconds = self._elapsed()
         path = self.directory / CHECKPOINT
-        write_checkpoint(path, self.network, self.optimizer, self.best, self.progress, self.identity())
+        if self.team.rank == 0:
+            write_checkpoint(path, self.network, self.optimizer, self.best, self.progress, self.identity())
         self.saved = time.monotonic()
 
     def restore(self) -> None:
@@ -279,6 +284,7 @@ class _Run:
             {
                 "settings": {k: settings[k] for k in ("seed", "window", "model", "training")},
                 "fields": [(f.name, f.kind, f.size) for f in self.network.fields],
+                **({"team": self.team.size} if self.team.size > 1 else {}),
                 "windows": [len(windows), int(windows.start.sum()), int(windows.stop.sum()), len(self.tensors)],
             }
         )

@@ -20,6 +20,7 @@ from ustad.model.memory import Memory, MemoryTransformer, Outlook, Targets
 from ustad.progress import track
 from ustad.training.batches import bucket_lengths, plan_epoch
 from ustad.training.optimise import learning_rate, make_optimizer, step_seed, use_bf16
+from ustad.training.team import Team
 
 #: Share of the training windows in which an event is masked together with the events beside it.
 SPAN_SHARE = 0.5
@@ -51,7 +52,7 @@ def fit_memory(
     network: MemoryTransformer, data: Data, windows: Windows, validation: tuple[Data, Queries], config: Config
 ) -> MemoryFit:
     """Train until the validation loss stops falling; the network keeps its best weights."""
-    training, device = config.training, data.events.device
+    training, device, team = config.training, data.events.device, Team.current()
     optimizer = make_optimizer(network, training)
     lengths = bucket_lengths(windows.length)
     questions = _some(validation[1], config.seed)
@@ -65,14 +66,15 @@ def fit_memory(
             plan = plan_epoch(windows, lengths, training.batch_size, config.window.past_share, config.seed, epoch)
             for i in range(len(plan)):
                 rows = slice(plan.first[i], plan.last[i])
-                torch.manual_seed(step_seed(config.seed, step))
-                start, stop = (torch.from_numpy(v[rows]).to(device) for v in (plan.start, plan.stop))
+                torch.manual_seed(team.seed(step_seed(config.seed, step)))
+                start, stop = (team.share(torch.from_numpy(v[rows]).to(device)) for v in (plan.start, plan.stop))
                 with torch.autocast(device.type, torch.bfloat16, enabled=use_bf16(training, device)):
                     loss = training_loss(network, data, start, stop, int(plan.length[i]), training.mask_ratio)
                 for group in optimizer.param_groups:
                     group["lr"] = learning_rate(training, step, training.epochs * steps)
                 optimizer.zero_grad(set_to_none=True)
                 loss.backward()
+                team.average(network, start, stop)
                 if training.clip_norm > 0:
                     torch.nn.utils.clip_grad_norm_(network.parameters(), training.clip_norm)
                 optimizer.step()
@@ -83,7 +85,8 @@ def fit_memory(
             if losses[-1] < best:
                 best, best_weights, best_epoch, parts = losses[-1], _copy(network), epoch, found
             minutes = (time.monotonic() - began) / 60
-            if epoch - best_epoch >= training.patience or 0 < training.max_minutes < minutes:
+            late = team.agree(0 < training.max_minutes < minutes, device)
+            if epoch - best_epoch >= training.patience or late:
                 break
     network.load_state_dict(best_weights)
     network.eval()

@@ -19,6 +19,7 @@ from ustad.model.network import DualTransformer
 from ustad.progress import say
 from ustad.training.optimise import use_bf16
 from ustad.training.step import Stepper, capacity
+from ustad.training.team import Team
 
 #: Takes work on fixed buffers; returns what does the same work again and hands out the same result tensor.
 Recorder = Callable[[Callable[[], Tensor]], Callable[[], Tensor]]
@@ -33,6 +34,7 @@ class Update:
     optimizer: torch.optim.Optimizer
     config: TrainingConfig
     step: Stepper
+    team: Team = field(default_factory=Team.current)
 
     def __call__(self, start: Tensor, stop: Tensor, length: int) -> Tensor:
         """Windows start … stop [B], padded to `length` -> their loss and its fields' means, float64 [1 + F]."""
@@ -42,6 +44,7 @@ class Update:
             loss = self.step(batch, capacity(len(start), length, self.config.mask_ratio))
         self.optimizer.zero_grad(set_to_none=True)
         loss.total.backward()
+        self.team.average(self.network, start, stop)
         if self.config.clip_norm > 0:
             torch.nn.utils.clip_grad_norm_(self.network.parameters(), self.config.clip_norm)
         self.optimizer.step()
