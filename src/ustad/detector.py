@@ -93,15 +93,11 @@ class Detector:
         """
         lessons = self._prepare(data, start)
         network = self._new_network(lessons.encoder, start)
-        tensors, windows, validation = self._tensors(lessons)
-        if progress.shown():
-            seconds = rough_seconds(network, tensors, windows, self.config)
-            progress.say(f"training on {len(windows):,} windows: {progress.roughly(seconds)}, less if it stops early")
-        result = fit(network, tensors, windows, validation, self.config, self.device, directory, resume)
+        result = self._train(network, lessons, directory, resume)
         progress.say("building the reference and calibrating")
         self.model = self._calibrate(network, lessons)
         if self.config.scoring.method == "habits":
-            self.habits = fit_default(lessons.train, lessons.validation, lessons.encoder, self.config, self.device)
+            self.habits = self._learn_habits(lessons)
         self.facts = self._facts(lessons, result)
         return self
 
@@ -141,6 +137,16 @@ class Detector:
             network.load_state_dict(start._fitted().network.state_dict())
         return network.to(self.device)
 
+    def _train(self, network: DualTransformer, lessons: Lessons, directory: Path | None, resume: bool) -> FitResult:
+        tensors, windows, validation = self._tensors(lessons)
+        if progress.shown():
+            seconds = rough_seconds(network, tensors, windows, self.config)
+            progress.say(f"training on {len(windows):,} windows: {progress.roughly(seconds)}, less if it stops early")
+        return fit(network, tensors, windows, validation, self.config, self.device, directory, resume)
+
+    def _learn_habits(self, lessons: Lessons) -> DefaultModel:
+        return fit_default(lessons.train, lessons.validation, lessons.encoder, self.config, self.device)
+
     def _calibrate(self, network: DualTransformer, lessons: Lessons) -> ScoringModel:
         """Neighbours from the training events, calibration from the other half of the validation entities."""
         entity, train = lessons.encoder.schema.entity, lessons.train
@@ -150,20 +156,29 @@ class Detector:
         return fit_reference(network, lessons.encoder, self.config, train, week, first, self.device)
 
     # ---------------------------------------------------------------------------------------- scoring
-    def score(self, data: Any, context: Any = None, rule: AlertRule | None = None, everything: bool = False) -> Scores:
+    def score(
+        self,
+        data: Any,
+        context: Any = None,
+        rule: AlertRule | None = None,
+        everything: bool = False,
+        reasons: Literal["flagged", "all", "none"] = "flagged",
+        coverage: float | None = None,
+    ) -> Scores:
         """Score events and entities.
 
         A data set (or a path to one) is scored in its test part, with the days before as context; a table is
-        scored whole, with `context` (a table) as what came before. Never uses labels.
+        scored whole, with `context` (a table) as what came before. Never uses labels. `coverage` adds prediction
+        intervals `low_f`, `high_f` and sets `set_f` that hold so large a share of normal events.
         """
         model = self._fitted()
         events, before, trips = self._scored_part(data, context, everything)
         prepared = self.trips.attach(events, trips)
         earlier = self.trips.attach(before, trips) if before is not None and before.num_rows else None
-        reasons: Literal["flagged", "none"] = "none" if self.habits else "flagged"
-        scored, agents = score_events(model, prepared, earlier, rule=rule, device=self.device, reasons=reasons)
+        own = "none" if self.habits else reasons
+        scored, agents = score_events(model, prepared, earlier, None, self.device, rule, own, coverage)
         if self.habits is not None:
-            scored, agents = score_default(self.habits, prepared, earlier, rule, scored=scored)
+            scored, agents = score_default(self.habits, prepared, earlier, rule, scored=scored, reasons=reasons)
         scored = scored.drop_columns([c for c in trip_features.COLUMNS if c in scored.column_names])
         days = event_days(events, self.schema)
         return Scores(scored, agents, {**notes(scored), **self.run_facts(int(days.min()), int(days.max()))})

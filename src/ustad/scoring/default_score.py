@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -48,16 +48,19 @@ class DefaultModel:
 
 
 def fit_default(
-    train: pa.Table, validation: pa.Table, encoder: Encoder, config: Config, device: torch.device
+    train: pa.Table,
+    validation: pa.Table,
+    encoder: Encoder,
+    config: Config,
+    device: torch.device,
+    memory: MemoryModel | None = None,
 ) -> DefaultModel:
     """Learn from the training weeks; the validation week's entities stop the network early (half of them) and
-    calibrate (the other half)."""
+    calibrate (the other half). `memory` is a memory network that was trained already."""
     schema = encoder.schema
     half = calibrating(validation, schema.entity)
-    memory = None
-    if config.model.network == "memory":
-        stopping = validation.filter(pa.array(~half)) if not half.all() else validation
-        memory = MemoryModel.fit(train, stopping, encoder, config, device)
+    if config.model.network == "memory" and memory is None:
+        memory = fit_memory_model(train, validation, encoder, config, device)
     habits = HabitModel.fit(
         train,
         validation,
@@ -68,6 +71,15 @@ def fit_default(
         memory.terms if memory is not None else None,
     )
     return DefaultModel(habits, memory)
+
+
+def fit_memory_model(
+    train: pa.Table, validation: pa.Table, encoder: Encoder, config: Config, device: torch.device
+) -> MemoryModel:
+    """The memory network alone."""
+    half = calibrating(validation, encoder.schema.entity)
+    stopping = validation.filter(pa.array(~half)) if not half.all() else validation
+    return MemoryModel.fit(train, stopping, encoder, config, device)
 
 
 def calibrating(validation: pa.Table, entity: str) -> np.ndarray:
@@ -85,6 +97,7 @@ def score_default(
     rule: AlertRule | None = None,
     period: tuple[int, int] | None = None,
     scored: pa.Table | None = None,
+    reasons: Literal["flagged", "all", "none"] = "flagged",
 ) -> tuple[pa.Table, pa.Table]:
     """Event scores in the order of `events`, and agent scores.
 
@@ -98,6 +111,8 @@ def score_default(
     worst = worst_rows(judged)
     told: list[str | None] = [None] * events.num_rows
     rows = np.union1d(np.flatnonzero(flags.flagged), worst)
+    if reasons != "flagged":
+        rows = np.arange(events.num_rows if reasons == "all" else 0)
     for row, text in zip(rows, sentences(model.habits, judged, events, rows), strict=True):
         told[row] = text
     columns = {
@@ -114,13 +129,19 @@ def score_default(
         "value": (rule or AlertRule()).value,
         "threshold": flags.threshold,
         "alerts": int(flags.flagged.sum()),
-        "coverage": None,
+        "coverage": _coverage(scored),
         "warnings": list(flags.warnings),
     }
     for text in flags.warnings:
         say(f"warning: {text}")
     table = table.replace_schema_metadata({**(table.schema.metadata or {}), NOTES: json.dumps(notes).encode()})
     return table, agent_table(model.habits, judged, table, worst)
+
+
+def _coverage(scored: pa.Table | None) -> float | None:
+    """Of the intervals that the other columns hold, where they do."""
+    held = (scored.schema.metadata or {}).get(NOTES) if scored is not None else None
+    return json.loads(held).get("coverage") if held else None
 
 
 def p_values(score: np.ndarray) -> np.ndarray:

@@ -91,22 +91,37 @@ def fit_reference(
     days since 1970-01-01), what came before it as context.
     """
     network.to(device)
-    neighbours = _reference(network, encoder, config, train, device) if config.scoring.neighbours else None
+    neighbours = embed_reference(network, encoder, config, train, device) if config.scoring.neighbours else None
     arrays = encoder.encode(calibration)
 
     def calibrate(config: Config) -> Calibration:
-        windows = make_windows(arrays, config.window, first_day=calibration_first_day)
-        queries = make_queries(arrays, windows, config.window)
-        if not len(queries):
+        parts, entity = measure_period(network, encoder, config, neighbours, arrays, calibration_first_day, device)
+        if not len(parts):
             raise DataError("calibration: no event of the calibration agents falls into the validation week")
-        _, parts = measure(network, encoder, config, neighbours, arrays, queries, device)
-        days = int(arrays.day.max()) - calibration_first_day + 1
-        return Calibration.fit(parts, arrays.entity[queries.target], days)
+        return Calibration.fit(parts, entity, int(arrays.day.max()) - calibration_first_day + 1)
 
     # A live event sees less than one scored in bulk by days: its p-value needs a reference that saw as little.
     past = None if config.window.mode == "past" else calibrate(config.replace({"window.mode": "past"}))
     history = History.fit(train, encoder.schema)
     return ScoringModel(network, encoder, config, neighbours, calibrate(config), history, past)
+
+
+def measure_period(
+    network: DualTransformer,
+    encoder: Encoder,
+    config: Config,
+    neighbours: Reference | None,
+    arrays: EventArrays,
+    first_day: int,
+    device: torch.device | str = "cpu",
+) -> tuple[Parts, np.ndarray]:
+    """The parts of the score of every event from `first_day` on, and the codes of their entities: int32 [n]."""
+    queries = make_queries(arrays, make_windows(arrays, config.window, first_day=first_day), config.window)
+    if not len(queries):
+        names, nothing = scored_terms(encoder), np.zeros((0, len(scored_terms(encoder))), np.float32)
+        return Parts(names, nothing, nothing, nothing, nothing, np.zeros(0, np.float32)), np.zeros(0, np.int32)
+    _, parts = measure(network, encoder, config, neighbours, arrays, queries, device)
+    return parts, arrays.entity[queries.target]
 
 
 def measure(
@@ -162,9 +177,10 @@ def owners(arrays: EventArrays) -> np.ndarray:
     return identity_hash(arrays.entity_ids).view(np.int64)[arrays.entity]
 
 
-def _reference(
+def embed_reference(
     network: DualTransformer, encoder: Encoder, config: Config, train: pa.Table, device: torch.device | str
 ) -> Reference:
+    """The embeddings of training events, for the neighbours."""
     arrays = encoder.encode(train)
     queries = make_queries(arrays, make_windows(arrays, config.window), config.window)
     visible = config.scoring.knn_target == "visible"
