@@ -58,6 +58,13 @@ class Lessons:
             return self.stopping
         return pa.concat_tables([self.stopping, self.calibration])
 
+    def calibration_week(self) -> tuple[pa.Table, int]:
+        """The calibrating entities' events with what they did before, and the first day that calibrates."""
+        schema, train = self.encoder.schema, self.train
+        known = train.filter(pc.is_in(train[schema.entity], pc.unique(self.calibration[schema.entity])))
+        week = pa.concat_tables([known, self.calibration], promote_options="permissive")
+        return week, int(event_days(self.calibration, schema).min())
+
 
 class Detector:
     """Finds unusual events and entities.
@@ -149,11 +156,8 @@ class Detector:
 
     def _calibrate(self, network: DualTransformer, lessons: Lessons) -> ScoringModel:
         """Neighbours from the training events, calibration from the other half of the validation entities."""
-        entity, train = lessons.encoder.schema.entity, lessons.train
-        known = train.filter(pc.is_in(train[entity], pc.unique(lessons.calibration[entity])))
-        week = pa.concat_tables([known, lessons.calibration], promote_options="permissive")
-        first = int(event_days(lessons.calibration, lessons.encoder.schema).min())
-        return fit_reference(network, lessons.encoder, self.config, train, week, first, self.device)
+        week, first = lessons.calibration_week()
+        return fit_reference(network, lessons.encoder, self.config, lessons.train, week, first, self.device)
 
     # ---------------------------------------------------------------------------------------- scoring
     def score(

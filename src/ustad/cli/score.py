@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_module
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,6 +19,7 @@ from ustad.cli.shared import (
     PartitionsOption,
     WorkersOption,
     check_engine,
+    choose,
     out,
     print_json,
 )
@@ -36,6 +38,22 @@ def score(
     everything: Annotated[
         bool, typer.Option("--all", help="Score the training weeks too, not only the test part.")
     ] = False,
+    reasons: Annotated[str, typer.Option("--reasons", help="Which events get a sentence: alerts, all or none.")] = (
+        "alerts"
+    ),
+    coverage: Annotated[
+        float | None,
+        typer.Option("--coverage", help="Prediction intervals and sets that hold this share of normal events: 0.9."),
+    ] = None,
+    reject: Annotated[
+        float | None, typer.Option("--reject", help="Withhold the predictions of the least certain share: 0.05.")
+    ] = None,
+    reject_by: Annotated[
+        str, typer.Option("--reject-by", help="Uncertainty of an event: sum (the paper's) or standardised.")
+    ] = "sum",
+    curves: Annotated[
+        bool, typer.Option("--curves", help="Write rejection.csv: error against the share of predictions kept.")
+    ] = False,
     schema: SchemaOption = None,
     timezone: TimezoneOption = None,
     device: DeviceOption = "auto",
@@ -51,6 +69,7 @@ def score(
     Examples:
 
     - `ustad score runs/demo/model runs/demo/data --alerts-per-day 5 --out runs/demo/scores`
+    - `ustad score model data --coverage 0.9 --reject 0.05 --curves --out scores` (what to expect, and how surely)
     - `ustad score model s3://bucket/data --engine ray --address head:6379 --out s3://bucket/scores` (on a cluster)
     """
     from ustad.baselines.storage import is_baseline
@@ -58,8 +77,13 @@ def score(
     from ustad.scoring.alerts import AlertRule
 
     rule = AlertRule.choose(alerts_per_day, fdr, top)
+    wanted = _Wanted.of(reasons, coverage, reject, reject_by, curves)
     check_engine(engine, address, partitions, workers)
     described = _schema(model, schema)
+    if (engine == "ray" or is_baseline(model)) and wanted != _Wanted():
+        raise typer.BadParameter(
+            "--reasons, --coverage, --reject and --curves need a model of the method ustad and --engine local"
+        )
     if engine == "ray":
         from ustad.engine.scoring import score as score_on_ray
         from ustad.schema import EventSchema
@@ -73,8 +97,10 @@ def score(
         _show({"events": done.events, "agents": done.agents, **done.run}, out_, words, json)
         return
     dataset = open_data(data, schema=described, timezone=timezone, on_error=on_error)
-    scorer = _baseline_scores if is_baseline(model) else _detector_scores
-    scores = scorer(model, dataset, device, rule, everything, out_)
+    if is_baseline(model):
+        scores = _baseline_scores(model, dataset, device, everything)
+    else:
+        scores = _detector_scores(model, dataset, device, rule, everything, out_, wanted)
     scores.run.update({"model": str(model.resolve()), "data": str(data.resolve())})
     scores.save(out_)
     counts = {"events": _rows(scores.events), "agents": _rows(scores.agents)}
@@ -83,10 +109,13 @@ def score(
 
 def _show(run: dict[str, Any], out_: Path, words: Any, json: bool) -> None:
     facts = {k: run.get(k) for k in ("alerts", "threshold", "warnings", "events", "agents")} | {"out": str(out_)}
+    facts |= {k: run[k] for k in ("coverage", "rejected") if run.get(k) is not None}
     if json:
         print_json(facts)
         return
     found = f", {facts['alerts']:,} alerts (alerts.csv)" if facts["alerts"] is not None else ""
+    if "rejected" in run:
+        found += f", {run['rejected']['withheld']:,} predictions withheld"
     out.print(
         f"{facts['events']:,} {words.event_word}s, {facts['agents']:,} {words.entity_word}s{found}: {out_}",
         highlight=False,
@@ -107,19 +136,61 @@ def _schema(model: Path, given: Path | None) -> Any:
     return EventSchema.from_dict(stored) if stored else None
 
 
-def _detector_scores(model: Path, data: Any, device: str, rule: Any, everything: bool, place: Path) -> Any:
+@dataclass(frozen=True)
+class _Wanted:
+    """What is asked for beside the scores."""
+
+    reasons: str = "flagged"
+    coverage: float | None = None
+    reject: float | None = None
+    reject_by: str = "sum"
+    curves: bool = False
+
+    @classmethod
+    def of(cls, reasons: str, coverage: float | None, reject: float | None, reject_by: str, curves: bool) -> _Wanted:
+        choose(reasons, ("alerts", "all", "none"), "--reasons")
+        choose(reject_by, ("sum", "standardised"), "--reject-by")
+        for value, option in ((coverage, "--coverage"), (reject, "--reject")):
+            if value is not None and not 0 < value < 1:
+                raise typer.BadParameter(f"expected a share between 0 and 1, got {value:g}", param_hint=option)
+        return cls("flagged" if reasons == "alerts" else reasons, coverage, reject, reject_by, curves)
+
+
+def _detector_scores(
+    model: Path, data: Any, device: str, rule: Any, everything: bool, place: Path, wanted: _Wanted
+) -> Any:
     from ustad.detector import Detector
     from ustad.scoring.export import write_alerts_csv, write_alerts_geojson
 
     detector = Detector.load(model, device=device)
-    scores = detector.score(data, rule=rule, everything=everything)
+    scores = detector.score(
+        data, rule=rule, everything=everything, reasons=wanted.reasons, coverage=wanted.coverage  # type: ignore[arg-type]  # checked above
+    )  # fmt: skip
+    scores = _with_rejection(detector, scores, place, wanted)
     write_alerts_csv(scores.events, place / "alerts.csv")
     if any(f.kind == "place" for f in detector.schema.features):
         write_alerts_geojson(scores.events, detector.schema, place / "alerts.geojson")
     return scores
 
 
-def _baseline_scores(model: Path, data: Any, device: str, rule: Any, everything: bool, place: Path) -> Any:
+def _with_rejection(detector: Any, scores: Any, place: Path, wanted: _Wanted) -> Any:
+    """Curves of error against the share kept, and predictions withheld, where asked for."""
+    from ustad.scores import Scores
+    from ustad.scoring.export import write_csv
+    from ustad.scoring.rejection import reject, rejection_curves
+
+    reference = detector.model.calibration.parts
+    if wanted.curves:
+        write_csv(rejection_curves(scores.events, reference), place / "rejection.csv")
+    if wanted.reject is None:
+        return scores
+    events, threshold = reject(scores.events, wanted.reject, wanted.reject_by, reference)  # type: ignore[arg-type]  # checked above
+    withheld = int(sum(events["withheld"].to_pylist()))
+    said = {"share": wanted.reject, "by": wanted.reject_by, "threshold": threshold, "withheld": withheld}
+    return Scores(events, scores.agents, {**scores.run, "rejected": said})
+
+
+def _baseline_scores(model: Path, data: Any, device: str, everything: bool) -> Any:
     """Scores alone: the other methods have no uncertainty, no p-values and no reasons."""
     from ustad.baselines.storage import load
     from ustad.config import SplitConfig

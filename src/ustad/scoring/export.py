@@ -23,12 +23,16 @@ def alert_table(events: pa.Table, everything: bool = False) -> pa.Table:
 def write_alerts_csv(events: pa.Table, path: Path, everything: bool = False) -> int:
     """Flagged events as CSV; returns how many. Columns of lists are left out: CSV has no lists."""
     table = alert_table(events, everything)
-    plain = [f.name for f in table.schema if not pa.types.is_nested(f.type)]
+    write_csv(table.select([f.name for f in table.schema if not pa.types.is_nested(f.type)]), path)
+    return len(table)
+
+
+def write_csv(table: pa.Table, path: Path) -> None:
+    """A CSV file that appears whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.part")
-    pa_csv.write_csv(table.select(plain), temporary)
+    pa_csv.write_csv(table, temporary)
     temporary.replace(path)
-    return len(table)
 
 
 def write_alerts_geojson(events: pa.Table, schema: EventSchema, path: Path, everything: bool = False) -> int:

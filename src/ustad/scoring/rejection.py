@@ -12,9 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ustad.config import ConfigError
 from ustad.scoring.calibration import Parts
 
 Measure = Literal["sum", "standardised"]
+MEASURES: tuple[Measure, ...] = ("sum", "standardised")
 
 
 def uncertainty(parts: Parts, how: Measure = "sum", reference: Parts | None = None) -> np.ndarray:
@@ -64,10 +66,44 @@ def rejection_curve(errors: np.ndarray, total: np.ndarray, shares: np.ndarray | 
     return pa.table({"kept": shares, "error": means, "n": counts})
 
 
+def rejection_curves(events: pa.Table, reference: Parts | None = None, shares: np.ndarray | None = None) -> pa.Table:
+    """Error against the share kept, of every term of a score table and by both sums.
+
+    Columns `by` (sum or standardised), `term`, `kept`, `error` (in the feature's own unit; for a category 1 − p of
+    what was observed), `n`. `reference` are the calibration's parts; without them the events themselves.
+    """
+    parts = parts_of_table(events)
+    curves = []
+    for how in MEASURES:
+        total = uncertainty(parts, how, reference)
+        for i, name in enumerate(parts.names):
+            curve = rejection_curve(parts.error[:, i], total, shares)
+            labels = {"by": [how] * len(curve), "term": [name] * len(curve)}
+            curves.append(pa.table({**labels, **{c: curve[c] for c in curve.column_names}}))
+    return pa.concat_tables(curves)
+
+
+def reject(
+    events: pa.Table, share: float, how: Measure = "sum", reference: Parts | None = None
+) -> tuple[pa.Table, float]:
+    """Withhold the predictions of the least certain `share` of the events; returns the uncertainty that divides.
+
+    Adds `uncertainty` and `withheld`.
+    """
+    if not 0 < share < 1:
+        raise ConfigError(f"the share to reject must lie between 0 and 1, got {share:g}")
+    if how not in MEASURES:
+        raise ConfigError(f"uncertainty '{how}' is not one of {', '.join(MEASURES)}")
+    total = uncertainty(parts_of_table(events), how, reference)
+    threshold = float(np.quantile(total, 1 - share)) if len(total) else 0.0
+    made = withhold(events.append_column("uncertainty", pa.array(total)), kept(total, 1 - share, threshold))
+    return made, threshold
+
+
 def withhold(events: pa.Table, keep: np.ndarray) -> pa.Table:
-    """The score table with predictions (`expected_*`, `spread_*`) empty where an event is not kept."""
+    """The score table with predictions (`expected_*`, `spread_*`, intervals and sets) empty where not kept."""
     for name in events.column_names:
-        if name.startswith(("expected_", "spread_")):
+        if name.startswith(("expected_", "spread_", "low_", "high_", "set_")):
             values = pc.if_else(pa.array(keep), events[name], pa.scalar(None, events[name].type))
             events = events.set_column(events.column_names.index(name), name, values)
     return events.append_column("withheld", pa.array(~keep))

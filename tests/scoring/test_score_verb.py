@@ -1,0 +1,99 @@
+"""`ustad score` with everything beside the scores: reasons, intervals, rejection, curves."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+import pytest
+
+from ustad.cli import main
+
+TINY = {"model.width": 16, "model.event_blocks": 1, "training.epochs": 1, "scoring.samples": 4, "scoring.neighbours": 5}
+
+
+def _run(*arguments: Any) -> int:
+    try:
+        main([str(a) for a in arguments])
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else 1
+    return 0
+
+
+@pytest.fixture(scope="module", params=["paper", "fast"])
+def trained(request: pytest.FixtureRequest, town_directory: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp(request.param) / "model"
+    settings = [word for name, value in TINY.items() for word in ("--set", f"{name}={value}")]
+    settings += ["--set", "model.trips=none"]
+    assert _run("train", town_directory, "--preset", request.param, "--out", place, *settings) == 0
+    return place
+
+
+def test_reasons_intervals_rejection_and_curves_by_flags(
+    trained: Path, town_directory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "scores"
+    flags = ["--reasons", "all", "--coverage", "0.8", "--reject", "0.1", "--reject-by", "standardised", "--curves"]
+    capsys.readouterr()
+    assert _run("score", trained, town_directory, "--out", out, *flags, "--json") == 0
+    said = json.loads(capsys.readouterr().out)
+    events = pq.read_table(out / "events.parquet")
+    withheld = events["withheld"].to_numpy(zero_copy_only=False)
+    assert said["coverage"] == 0.8
+    assert said["rejected"]["withheld"] == withheld.sum() == pytest.approx(0.1 * len(events), abs=2)
+    uncertainty = events["uncertainty"].to_numpy()
+    assert uncertainty[withheld].min() > uncertainty[~withheld].max()
+    for name in ("expected_duration", "spread_start", "low_duration", "high_x", "set_poi", "expected_lat"):
+        assert np.array_equal(pc.is_null(events[name]).to_numpy(zero_copy_only=False), withheld), name
+    assert events["reason"].null_count == 0
+    assert events["score"].null_count == 0  # an event without a prediction is scored all the same
+    curves = pa_csv.read_csv(out / "rejection.csv")
+    assert set(curves["by"].to_pylist()) == {"sum", "standardised"}
+    assert {"start", "duration", "poi"} <= set(curves["term"].to_pylist())
+    whole = curves.filter(pc.and_(pc.equal(curves["term"], "duration"), pc.equal(curves["kept"], 1.0)))
+    first, second = whole["error"].to_pylist()
+    assert first == pytest.approx(second)  # with everything kept the order does not matter
+
+
+def test_without_flags_only_alerts_and_worst_events_have_a_reason(
+    trained: Path, town_directory: Path, tmp_path: Path
+) -> None:
+    assert _run("score", trained, town_directory, "--out", tmp_path / "some", "--top", 3) == 0
+    assert _run("score", trained, town_directory, "--out", tmp_path / "none", "--top", 3, "--reasons", "none") == 0
+    some, none = (pq.read_table(tmp_path / n / "events.parquet") for n in ("some", "none"))
+    told = pc.is_valid(some["reason"])
+    assert pc.all(pc.or_(told, pc.invert(some["alert"]))).as_py()
+    assert 3 <= pc.sum(told).as_py() < len(some)
+    assert none["reason"].null_count == len(none)
+    assert not {"withheld", "low_duration", "uncertainty"} & set(some.column_names)
+    assert some["score"].equals(none["score"])
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--reject", "1.5"], "between 0 and 1"),
+        (["--coverage", "0"], "between 0 and 1"),
+        (["--reasons", "few"], "alerts, all, none"),
+        (["--reject-by", "guess"], "sum, standardised"),
+    ],
+)
+def test_a_wrong_flag_is_refused_in_words(
+    tmp_path: Path, flags: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _run("score", tmp_path, tmp_path, *flags) != 0
+    assert words in " ".join(capsys.readouterr().err.replace("│", " ").split())
+
+
+def test_rejecting_is_refused_outside_a_share() -> None:
+    from ustad.config import ConfigError
+    from ustad.scoring.rejection import reject
+
+    with pytest.raises(ConfigError, match="between 0 and 1"):
+        reject(pa.table({}), 0.0)
