@@ -146,6 +146,7 @@ class TrainingConfig:
     )
     robust: float = setting(0.0, "share of the worst-fitting windows left out of each step, against dirty data")
     checkpoint_minutes: float = setting(1.0, "write a checkpoint at least this often when a directory is given")
+    tensorboard: bool = setting(False, "write TensorBoard's files beside log.jsonl (needs the package tensorboard)")
 
     def __post_init__(self) -> None:
         _require(0 < self.mask_ratio < 1, "training.mask_ratio", self.mask_ratio, "between 0 and 1")

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 
@@ -145,6 +148,23 @@ def test_training_stops_when_time_is_up(world: World, config: Config, tmp_path: 
     assert np.isfinite(result.validation.total)
 
 
+def test_the_live_line_says_loss_throughput_and_time_left(
+    world: World, config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines: list[str] = []
+
+    @contextmanager
+    def follow(label: str, total: float | None = None) -> Iterator[Callable[..., None]]:
+        yield lambda n=1, note="": lines.append(note)
+
+    monkeypatch.setattr(loop, "track", follow)
+    monkeypatch.setattr(loop, "_SECONDS_BETWEEN_NOTES", 0.0)
+    train(world, config)
+    assert re.fullmatch(
+        r"epoch 2, loss \d+\.\d+, validation \d+\.\d+, [\d,]+ windows/s, at most a few seconds left", lines[-1]
+    )
+
+
 def test_nothing_to_learn_from_or_to_validate_on_is_an_error(world: World, config: Config) -> None:
     tensors, windows, queries = world
     none = np.zeros(0, np.int64)
@@ -229,8 +249,8 @@ def test_leaving_the_worst_windows_out_protects_against_dirty_data(config: Confi
 def test_tensorboard_is_written_on_request(world: World, config: Config, tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
     tensors, windows, queries = world
-    config = config.replace({"training.epochs": 1})
-    fit(build_network(FIELDS, config), tensors, windows, (tensors, queries), config, "cpu", tmp_path, tensorboard=True)
+    config = config.replace({"training.epochs": 1, "training.tensorboard": True})
+    fit(build_network(FIELDS, config), tensors, windows, (tensors, queries), config, "cpu", tmp_path)
     assert list((tmp_path / "tensorboard").iterdir())
     entry = json.loads((tmp_path / "log.jsonl").read_text())
     assert set(entry["validation_fields"]) == {f.name for f in FIELDS}

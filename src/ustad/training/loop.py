@@ -19,7 +19,7 @@ from torch import Tensor
 from ustad.config import Config, ConfigError
 from ustad.events.windows import EventTensors, Queries, Windows
 from ustad.model.network import DualTransformer
-from ustad.progress import Advance, track
+from ustad.progress import Advance, roughly, track
 from ustad.tables import DataError
 from ustad.training.batches import EpochPlan, bucket_lengths, cut_windows, plan_epoch
 from ustad.training.checkpoints import Progress, fingerprint, read_checkpoint, write_checkpoint
@@ -33,8 +33,8 @@ from ustad.training.validation import Validation, choose_queries, validate
 
 CHECKPOINT = "checkpoint.safetensors"
 _SECONDS_BETWEEN_NOTES = 1.0
-#: Settings that change when a run stops or saves, but not what it computes.
-_TIMING = ("max_minutes", "checkpoint_minutes", "graphs")
+#: Settings that change when a run stops, what it writes or how it is launched, but not what it computes.
+_TIMING = ("max_minutes", "checkpoint_minutes", "graphs", "tensorboard")
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,8 @@ def fit(
     run = _Run(network.to(device), tensors, windows, validation, config, device, directory)
     if resume:
         run.restore()
-    log = RunLog(directory if run.team.rank == 0 else None, run.progress.history, tensorboard)
+    board = tensorboard or config.training.tensorboard
+    log = RunLog(directory if run.team.rank == 0 else None, run.progress.history, board)
     forked = [device.index or 0] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=forked), track("training", run.total_steps) as advance:
         advance(run.progress.step)
@@ -122,7 +123,7 @@ class _Run:
         events, queries = self.validation
         self.asked = choose_queries(queries, events.entity, training.validation_share, seed)
         self.started = self.saved = self.noted = time.monotonic()
-        self.seconds_before = 0.0
+        self.seconds_before, self.steps_before = 0.0, 0
 
     def _make_update(self) -> Update | Replayed:
         training = self.config.training
@@ -232,15 +233,18 @@ class _Run:
         )
 
     def _note(self, advance: Advance, sums: Tensor) -> None:
-        """The live line: epoch, loss so far, throughput of this run, last validation."""
-        if time.monotonic() - self.noted < _SECONDS_BETWEEN_NOTES:
+        """The live line: epoch, loss so far, last validation, throughput of this process, the longest it can take."""
+        now = time.monotonic()
+        if now - self.noted < _SECONDS_BETWEEN_NOTES:
             advance(1)
             return
-        self.noted = time.monotonic()
+        self.noted = now
         progress = self.progress
         last = f", validation {progress.history[-1]['validation']:.3f}" if progress.history else ""
         loss = float(sums[0]) / max(progress.done, 1)
-        advance(1, f"epoch {progress.epoch + 1}, loss {loss:.3f}{last}")
+        pace = (progress.step - self.steps_before) / max(now - self.started, 1e-9)
+        rate, left = pace * self.batch_size, roughly((self.total_steps - progress.step) / max(pace, 1e-9))
+        advance(1, f"epoch {progress.epoch + 1}, loss {loss:.3f}{last}, {rate:,.0f} windows/s, at most {left} left")
 
     # ----------------------------------------------------------------------------------- time and disk
     def _elapsed(self) -> float:
@@ -272,7 +276,7 @@ class _Run:
         if not path.exists():
             return
         self.best, self.progress = read_checkpoint(path, self.network, self.optimizer, self.device, self.identity())
-        self.seconds_before = self.progress.seconds
+        self.seconds_before, self.steps_before = self.progress.seconds, self.progress.step
         if self.progress.finished:
             self.stopped = "patience" if self.progress.epoch < self.config.training.epochs else "epochs"
 
