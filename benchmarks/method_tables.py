@@ -1,0 +1,113 @@
+"""The tables of docs/method.md, written from the result files of benchmarks/training.py and benchmarks/robust.py.
+
+python benchmarks/method_tables.py            writes them into the page, between their marks
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).parent / "results"
+PAGE = Path(__file__).parent.parent / "docs" / "method.md"
+WAYS = {"eager": "fit", "graphs": "fit, recorded", "compiled": "fit, recorded, compiled blocks"}
+
+
+def read(name: str) -> dict[str, Any]:
+    return dict(json.loads((RESULTS / f"{name}.json").read_text()))
+
+
+def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    lines = [head, ("---",) * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def speed(name: str) -> str:
+    """Windows per second beside the plain loop of the same run; on a CPU also by processor time."""
+    found = read(name)
+    plain, cuda = found["plain"], name.endswith("cuda")
+    rows = [("plain loop", "128", f"{plain['windows_per_s']:,.0f}", "1", "1", "")]
+    for part, way in WAYS.items():
+        for entry in found.get(part, []):
+            ratios = [entry[k] / plain[k] for k in ("windows_per_s", "windows_per_cpu_s")]
+            rows.append(
+                (
+                    "fit, not recorded" if cuda and part == "eager" else way,
+                    f"{entry['batch_size']:,}",
+                    f"{entry['windows_per_s']:,.0f}",
+                    f"{ratios[0]:.1f}",
+                    f"{ratios[1]:.1f}",
+                    f"{entry['padding']:.1%}" if entry["padding"] is not None else "–",
+                )
+            )
+    hardware = found["hardware"]
+    said = (
+        f"{hardware['device']}, {hardware['threads']} threads, torch {hardware['torch']}, {found['windows']:,} windows."
+    )
+    head = ("way", "batch", "windows/s", "× by the clock", "× by processor time", "padding")
+    return f"{said}\n\n{table(head, rows)}"
+
+
+def race(name: str) -> str:
+    """Seconds to the plain loop's best validation loss."""
+    found = read(name)["race"]
+    rows = [("plain loop", "128", "0.001", "constant", f"{found['plain_seconds']:.1f}", "1")]
+    for entry in found["ours"]:
+        there = entry["seconds_to_target"]
+        reached = f"{there:.1f}" if there else f"not reached ({entry['best_loss']:.2f})"
+        rows.append(
+            (
+                "fit" + (", fp32" if entry["precision"] == "fp32" else ""),
+                f"{entry['batch_size']:,}",
+                f"{entry['learning_rate']:g}",
+                entry["schedule"] + (f", {entry['epochs']} epochs" if entry["schedule"] == "cosine" else ""),
+                reached,
+                f"{found['plain_seconds'] / there:.1f}" if there else "–",
+            )
+        )
+    said = f"{found['windows']:,} windows; the plain loop's best validation loss was {found['target']:.3f}."
+    return f"{said}\n\n{table(('way', 'batch', 'rate', 'schedule', 'seconds', 'times sooner'), rows)}"
+
+
+def robust(name: str) -> str:
+    found = read(name)
+    rows = [
+        (
+            f"{row['dirty']:.0%}",
+            f"{row['robust']:g}",
+            f"{row['auroc']:.3f}",
+            f"{row['ap']:.3f}",
+            f"{row['loss']:.2f}",
+        )
+        for row in found["summary"]
+    ]
+    seeds = found["summary"][0]["seeds"]
+    said = f"{found['agents']} agents of {found['preset']}, {found['epochs']} epochs, means of {seeds} seeds."
+    head = ("people with anomalies in training", "`training.robust`", "event AUROC", "AP", "loss of ordinary events")
+    return f"{said}\n\n{table(head, rows)}"
+
+
+BLOCKS: dict[str, tuple[Callable[[str], str], str]] = {
+    "speed on a CPU": (speed, "training"),
+    "speed on a GPU": (speed, "training_cuda"),
+    "race on a CPU": (race, "training"),
+    "race on a GPU": (race, "training_cuda"),
+    "robust": (robust, "robust"),
+}
+
+
+def filled(page: str) -> str:
+    """The page with every marked block written anew."""
+    for name, (make, source) in BLOCKS.items():
+        begin, end = f"<!-- {name}: from benchmarks/results/{source}.json -->", f"<!-- end of {name} -->"
+        if begin in page:
+            block = f"{begin}\n{make(source)}\n{end}"
+            page = re.sub(re.escape(begin) + ".*?" + re.escape(end), lambda _, block=block: block, page, flags=re.S)
+    return page
+
+
+if __name__ == "__main__":
+    PAGE.write_text(filled(PAGE.read_text()))
