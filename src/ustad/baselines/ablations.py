@@ -32,6 +32,7 @@ class AblationSettings(DeepSettings):
 
     samples: int = setting(50, "T, Monte-Carlo samples per event where EU is on, as in the paper")
     neighbours: int = setting(150, "k of the mean distance to the nearest training events, as in the paper")
+    category_weight: float = setting(1.0, "λ, the weight of the losses of categories beside those of numbers")
 
 
 class TwoPeriods(Dataset):
@@ -63,7 +64,7 @@ class Ustad(Baseline):
     def _config(self) -> Config:
         """The paper's preset with the common budget; without EU one pass is enough."""
         chosen = self.settings
-        names = ("batch_size", "learning_rate", "weight_decay", "epochs", "patience", "mask_ratio")
+        names = ("batch_size", "learning_rate", "weight_decay", "epochs", "patience", "mask_ratio", "category_weight")
         return Config.preset("paper").replace(
             {
                 "seed": self.seed,

@@ -111,16 +111,26 @@ def scores(shop: Workshop, **_: Any) -> Options:
 
 # -------------------------------------------------------------------------------------------- uncertainty
 def rejection(shop: Workshop, method: str, **_: Any) -> Options:
-    """Error of each term against the share kept, surest first; EU and accuracy of each kind of place."""
+    """Error of each term against the share kept, surest first; EU and accuracy of each kind of place.
+
+    Events are sorted by the paper's sum of uncertainties over all terms and, in `own`, by the term's own.
+    """
     found = shop.measured(method)
     total = {
         "ustad-plain": found.parts.au + found.parts.eu,
         "ustad-au": found.parts.au,
         "ustad-eu": found.parts.eu,
     }.get(method)
+    errors = _errors(found)
     order = None if total is None else np.nansum(total.astype(np.float64), axis=1)
-    curves = {name: _curve(errors, order) for name, errors in _errors(found).items()}
-    result: Options = {"kept": SHARES.round(3).tolist(), "curves": curves}
+    result: Options = {
+        "kept": SHARES.round(3).tolist(),
+        "curves": {name: _curve(values, order) for name, values in errors.items()},
+    }
+    if total is not None:
+        names = found.parts.names
+        own = {n: np.nan_to_num(total[:, names.index(n)].astype(np.float64), nan=np.inf) for n in errors}
+        result["own"] = {name: _curve(values, own[name]) for name, values in errors.items()}
     if method == USTAD:
         result["classes"] = _classes(found)
     return result

@@ -111,6 +111,10 @@ def _rejection(plt: Any, lines: list[Line]) -> Any:
             shown = 1 - values if term == "poi" else values
             kept = 100 * np.array(found[0]["kept"])
             axis.plot(kept, shown, marker=MARKERS[i], markersize=3, color=COLOURS[i], label=NAMES[method])
+            if method == "ustad-plain" and all("own" in r for r in found):
+                own = np.mean([r["own"][term] for r in found], axis=0)
+                label = "USTAD, by the feature's own"
+                axis.plot(kept, 1 - own if term == "poi" else own, color=COLOURS[i], linestyle="--", label=label)
         axis.set_title("accuracy, kind of place" if term == "poi" else f"MAE, {TERMS[term]}")
         axis.set_xlabel("% kept, surest first")
     axes[0][0].legend(frameon=False, fontsize=7)

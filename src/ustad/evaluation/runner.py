@@ -61,6 +61,8 @@ def run(
     for cell in cells:
         if cell.key not in done:
             jobs.setdefault((cell.seed, cell.source, cell.model), []).append(cell)
+    for job in jobs.values():  # first what uses the same measurements
+        job.sort(key=lambda cell: cell.options.get("window") == "past")
     count = sum(map(len, jobs.values()))
     say(f"{count} of {len(cells)} cells to run")
     place = Place(work, device, time.time() + 60 * minutes if minutes else float("inf"))

@@ -62,6 +62,7 @@ class Budget:
     batch_size: int | None = None
     learning_rate: float | None = None
     patience: int | None = None
+    category_weight: float | None = None
     injected_share: float = 0.01
 
     def settings(self, method: str) -> dict[str, Any]:
