@@ -296,6 +296,7 @@ class _Run:
     def result(self) -> FitResult:
         self.network.load_state_dict(self.best)
         self.network.eval()
+        self.optimizer.zero_grad(set_to_none=True)  # gradients of recorded steps would keep the recordings' memory
         progress = self.progress
         events, queries = self.validation
         rates = [entry["windows_per_s"] for entry in progress.history]
