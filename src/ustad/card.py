@@ -36,7 +36,21 @@ def card(facts: dict[str, Any], config: Config) -> str:
         f"- Masked validation loss {facts['validation_loss']:.4f} after {facts['epochs']} epochs "
         f"({facts['seconds']} s on {facts['device']})\n"
         f"- Width {config.model.width}, {config.model.event_blocks} event blocks, "
-        f"{config.scoring.samples} samples, seed {facts['seed']}\n- {versions}\n\n## Use\n"
+        f"{config.scoring.samples} samples, seed {facts['seed']}\n{_neighbours(facts)}- {versions}\n\n## Use\n"
         "Scores say what is unusual for an entity, not why, and nothing about intent. They are leads for a person "
         "to look at. They must not decide about anybody on their own.\n"
     )
+
+
+def _neighbours(facts: dict[str, Any]) -> str:
+    """How neighbours are searched, and how well that was measured."""
+    held = facts.get("neighbours")
+    if not held:
+        return ""
+    line = f"- Neighbours among {held['reference']:,} training events"
+    if "recall" in held:
+        line += (
+            f"; live on a CPU through {held['lists']:,} lists, {held['probes']} probed: recall {held['recall']:.3f}, "
+            f"error of the mean distance {held['error']:.2%}"
+        )
+    return line + "\n"

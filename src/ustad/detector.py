@@ -296,6 +296,7 @@ class Detector:
             "validation_loss": result.best_loss,
             "epochs": result.epochs,
             "seconds": round(result.seconds, 1),
+            "neighbours": self._fitted().index_neighbours(),
             "seed": self.config.seed,
             "device": str(self.device),
             "versions": {"ustad": ustad.__version__, "torch": torch.__version__, "python": platform.python_version()},

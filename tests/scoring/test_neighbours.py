@@ -99,3 +99,25 @@ def test_a_reference_survives_storing() -> None:
     again = Reference.from_tensors(reference.to_tensors())
     assert np.array_equal(again.embeddings, reference.embeddings)
     assert np.array_equal(again.owner, reference.owner)
+
+
+def test_lists_are_stored_with_what_was_measured_of_them() -> None:
+    reference = Reference(_cloud(3000, 1), np.arange(3000))
+    lists = reference.approximate(20)
+    assert reference.facts() == {"reference": 3000, **lists.facts()}
+    again = Reference.from_tensors(reference.to_tensors())
+    assert again.facts() == reference.facts()
+    assert again.lists is not None
+    assert 0.5 < again.lists.recall <= 1
+    queries = _cloud(9, 5)
+    assert np.array_equal(again.lists.distances(queries, 20), lists.distances(queries, 20))
+    assert Reference(_cloud(9, 1), np.arange(9)).facts() == {"reference": 9}
+
+
+def test_the_measured_recall_is_that_of_new_queries() -> None:
+    points = _cloud(6000, 21)
+    lists = Reference(points, np.zeros(len(points), np.int64)).approximate(20)
+    queries = _cloud(300, 22)
+    truth = np.sort(np.linalg.norm(points[None] - queries[:, None], axis=-1), axis=1)[:, :20]
+    found = (lists.distances(queries, 20) <= truth[:, -1:] * (1 + 1e-5)).mean()
+    assert found == pytest.approx(lists.recall, abs=0.1)

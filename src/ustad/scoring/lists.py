@@ -21,6 +21,7 @@ class InvertedLists:
 
     centres: np.ndarray  # float32 [C, D]
     points: np.ndarray  # float32 [M, D]
+    order: np.ndarray  # int64 [M], where each point stood before they were sorted
     offsets: np.ndarray  # int64 [C + 1]
     probes: int
     recall: float  # share of the true k nearest that are found, measured
@@ -37,7 +38,7 @@ class InvertedLists:
         nearest = _assign(points, centres)
         order = np.argsort(nearest, kind="stable")
         offsets = np.searchsorted(nearest[order], np.arange(count + 1)).astype(np.int64)
-        index = cls(centres, np.ascontiguousarray(points[order], np.float32), offsets, 1, 0.0, 0.0)
+        index = cls(centres, np.ascontiguousarray(points[order], np.float32), order, offsets, 1, 0.0, 0.0)
         trial = points[rng.permutation(len(points))[:sample]]
         trial = (trial + rng.normal(0, 0.1 * points.std(axis=0), trial.shape)).astype(np.float32)
         index._choose_probes(trial, min(k, len(points)), target_error)
@@ -58,6 +59,22 @@ class InvertedLists:
             f"{len(self.points):,} reference events in {len(self.centres):,} lists, {self.probes} probed: "
             f"recall {self.recall:.3f}, error of the mean distance {self.error:.2%}"
         )
+
+    def facts(self) -> dict[str, float]:
+        """What was measured when the lists were built."""
+        return {"lists": len(self.centres), "probes": self.probes, "recall": self.recall, "error": self.error}
+
+    def to_tensors(self) -> dict[str, np.ndarray]:
+        """For storing; the points are stored once, beside them."""
+        measured = np.array([self.probes, self.recall, self.error], np.float64)
+        return {"centres": self.centres, "order": self.order, "offsets": self.offsets, "measured": measured}
+
+    @classmethod
+    def from_tensors(cls, tensors: dict[str, np.ndarray], points: np.ndarray) -> InvertedLists:
+        order = tensors["order"]
+        probes, recall, error = tensors["measured"].tolist()
+        ordered = np.ascontiguousarray(points[order], np.float32)
+        return cls(tensors["centres"], ordered, order, tensors["offsets"], int(probes), recall, error)
 
     def _choose_probes(self, queries: np.ndarray, k: int, target_error: float) -> None:
         self.probes = len(self.centres)

@@ -26,6 +26,7 @@ from ustad.events.windows import EventTensors, Features
 from ustad.scoring.alerts import DEFAULT_P_VALUE
 from ustad.scoring.explain import Explainer
 from ustad.scoring.model import ScoringModel, owners
+from ustad.scoring.neighbours import APPROXIMATE_ABOVE
 from ustad.scoring.one_row import RowJudge
 from ustad.scoring.rows import RowEncoder
 from ustad.scoring.sampling import inference
@@ -33,8 +34,6 @@ from ustad.scoring.step import LiveStep, Result
 from ustad.scoring.terms import Layout
 from ustad.tables import TIMESTAMP, DataError, as_table
 
-#: With more reference events than this, neighbours are searched approximately (error measured) unless told otherwise.
-APPROXIMATE_ABOVE = 20_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ARRAYS = ("time", "day", "key", "numbers", "categories", "vectors", "missing")
 
@@ -83,7 +82,7 @@ class LiveScorer:
             neighbours == "auto" and reference is not None and len(reference) > APPROXIMATE_ABOVE
         )
         if self._approximate and reference is not None:
-            reference.approximate()
+            reference.approximate(model.config.scoring.neighbours)
 
     # --------------------------------------------------------------------------------------- public
     def update(self, event: Mapping[str, Any]) -> dict[str, Any]:

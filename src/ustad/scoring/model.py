@@ -20,7 +20,7 @@ from ustad.events.history import History
 from ustad.events.windows import EventTensors, Queries, make_queries, make_windows
 from ustad.model.network import DualTransformer
 from ustad.scoring.calibration import Calibration, Parts
-from ustad.scoring.neighbours import Reference
+from ustad.scoring.neighbours import APPROXIMATE_ABOVE, Reference
 from ustad.scoring.sampling import Samples, embed_events, sample
 from ustad.tables import DataError, identity_hash
 
@@ -43,6 +43,14 @@ class ScoringModel:
         """The same model seeing nothing later than the event, with percentiles of a calibration made that way."""
         config = self.config.replace({"window.mode": "past", "scoring.percentiles": "calibrated"})
         return replace(self, config=config, calibration=self.past or self.calibration, past=None)
+
+    def index_neighbours(self) -> dict[str, float] | None:
+        """Lists for live scoring where there are many reference events; how well they find neighbours, measured."""
+        if self.neighbours is None:
+            return None
+        if len(self.neighbours) > APPROXIMATE_ABOVE:
+            self.neighbours.approximate(self.config.scoring.neighbours)
+        return self.neighbours.facts()
 
     @property
     def scored(self) -> tuple[str, ...]:

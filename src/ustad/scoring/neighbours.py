@@ -19,6 +19,8 @@ from ustad.scoring.lists import InvertedLists
 
 #: More reference events than this are searched through inverted lists: by device.
 EXACT_LIMIT = {"cpu": 4_000_000, "cuda": 60_000_000}
+#: With more than this, lists are built in training, so that live scoring on a CPU finds them; their error is measured.
+APPROXIMATE_ABOVE = 20_000
 #: Columns of the distance matrix that are first compared as one group.
 _GROUP = 64
 
@@ -81,10 +83,10 @@ class Reference:
             self._prepared[str(device)] = Prepared.of(self.embeddings, device)
         return nearest_distances(self._prepared[str(device)], queries, k)
 
-    def approximate(self) -> InvertedLists:
-        """The inverted lists, built on first use; says the recall it measured."""
+    def approximate(self, k: int = 150) -> InvertedLists:
+        """The inverted lists, built on first use for about k neighbours; says the recall it measured."""
         if self.lists is None:
-            self.lists = InvertedLists.fit(self.embeddings)
+            self.lists = InvertedLists.fit(self.embeddings, k)
             say(f"neighbours: {self.lists.describe()}")
         return self.lists
 
@@ -101,12 +103,22 @@ class Reference:
             result[rows] = found.mean(axis=1)
         return result
 
+    def facts(self) -> dict[str, float]:
+        """How many events are searched and, where they are searched through lists, how well that was measured."""
+        return {"reference": len(self), **(self.lists.facts() if self.lists is not None else {})}
+
     def to_tensors(self) -> dict[str, np.ndarray]:
-        return {"neighbours.embeddings": self.embeddings, "neighbours.owner": self.owner}
+        held = {"neighbours.embeddings": self.embeddings, "neighbours.owner": self.owner}
+        lists = self.lists.to_tensors() if self.lists is not None else {}
+        return held | {f"neighbours.lists.{name}": values for name, values in lists.items()}
 
     @classmethod
     def from_tensors(cls, tensors: dict[str, np.ndarray]) -> Reference:
-        return cls(tensors["neighbours.embeddings"], tensors["neighbours.owner"])
+        start = "neighbours.lists."
+        stored = {name[len(start) :]: values for name, values in tensors.items() if name.startswith(start)}
+        embeddings = tensors["neighbours.embeddings"]
+        lists = InvertedLists.from_tensors(stored, embeddings) if stored else None
+        return cls(embeddings, tensors["neighbours.owner"], lists)
 
 
 def exact_distances(reference: np.ndarray, queries: np.ndarray, k: int, device: torch.device) -> np.ndarray:
