@@ -62,7 +62,6 @@ class Budget:
     batch_size: int | None = None
     learning_rate: float | None = None
     patience: int | None = None
-    category_weight: float | None = None
     injected_share: float = 0.01
 
     def settings(self, method: str) -> dict[str, Any]:
@@ -78,7 +77,7 @@ class Budget:
 
 BUDGETS = {
     "full": Budget("full", epochs=30, batch_size=512, learning_rate=2e-3, patience=5),
-    "large": Budget("large", epochs=12, batch_size=1024, learning_rate=2e-3, patience=3),
+    "large": Budget("large", epochs=16, batch_size=1024, learning_rate=2e-3, patience=4),
     "small": Budget(
         "small", 6, 32, 2, samples=10, neighbours=50, batch_size=32, learning_rate=2e-3, injected_share=0.1
     ),
