@@ -9,6 +9,7 @@ import contextlib
 import logging
 import os
 import socket
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -131,6 +132,22 @@ def _checked(ray: Any, cluster: Cluster, seconds: float | None = None) -> Cluste
     if theirs != ustad.__version__:
         raise ConfigError(f"the cluster has ustad {theirs}, here is {ustad.__version__}; install the same on both")
     return cluster
+
+
+def enough_for(cluster: Cluster, workers: int, seconds: float = 10.0) -> None:
+    """Workers that only start together need their cores at the same time: wait a little, then say what lacks."""
+    ray = import_ray()
+    deadline = time.monotonic() + seconds
+    for name, each in (("CPU", cluster.cpus), ("GPU", cluster.gpus)):
+        wanted, all_ = each * workers, ray.cluster_resources().get(name, 0.0)
+        while wanted <= all_ and ray.available_resources().get(name, 0.0) < wanted and time.monotonic() < deadline:
+            time.sleep(0.2)
+        free = ray.available_resources().get(name, 0.0)
+        if free < wanted:
+            raise ConfigError(
+                f"{workers} workers need {wanted:g} {name}, the cluster has {all_:g}, of which {free:g} are free; "
+                "use fewer --workers, wait for other jobs to end, or add machines"
+            )
 
 
 def _gpus(ray: Any, device: str) -> float:

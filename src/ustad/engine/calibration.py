@@ -1,0 +1,153 @@
+"""Reference and calibration of a trained network, computed bucket by bucket and merged exactly.
+
+In go the network and the events to learn from; out comes the `ScoringModel` that `fit_reference` makes in one
+process: every reference event once, every calibration event once, in the same order of entities.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+from safetensors.numpy import load as unpack
+from safetensors.numpy import save as pack
+from safetensors.torch import load as unpack_weights
+from safetensors.torch import save as pack_weights
+
+from ustad.config import Config
+from ustad.engine import buckets
+from ustad.engine.jobs import Job, Task, fingerprint
+from ustad.engine.neighbours import ShardedReference, share_out
+from ustad.engine.places import Place
+from ustad.events.encoder import Encoder
+from ustad.events.history import History
+from ustad.model.network import DualTransformer
+from ustad.scoring.calibration import Calibration, Parts
+from ustad.scoring.model import ScoringModel, embed_reference, measure_period, scored_terms
+from ustad.scoring.neighbours import Reference
+from ustad.tables import DataError, agent_codes
+
+_PARTS = ("error", "loss", "au", "eu", "knn")
+
+
+@dataclass(frozen=True)
+class _Shared:
+    """What every task knows. Weights, encoder and settings lie in `place` under the identity of the weights."""
+
+    place: Place
+    identity: str
+    first_day: int
+    device: str
+    reference: ShardedReference | None = None
+
+
+def calibrate(
+    job: Job, network: DualTransformer, encoder: Encoder, config: Config, train: pa.Table, week: pa.Table,
+    first_day: int, partitions: int,
+) -> ScoringModel:  # fmt: skip
+    """As `scoring.model.fit_reference`; `week` holds the calibration entities with their context."""
+    place, entity = job.place / "calibration", encoder.schema.entity
+    shared = _Shared(place, _store(place, network, encoder, config), first_day, job.cluster.device)
+    held = {}
+    for name, table in (("train", train), ("week", week)):
+        numbers = buckets.write(place / name, table, "all", entity, partitions)
+        held[name] = [Task(f"{number:05d}", number) for number in numbers]
+    neighbours = None
+    if config.scoring.neighbours:
+        job.run(
+            f"embed-{shared.identity[:16]}", held["train"], _embed, shared, "embedding reference events, partitions"
+        )
+        neighbours = _gather_reference(place, held["train"])
+        shared = replace(shared, reference=share_out(neighbours.embeddings, neighbours.owner))
+    job.run(f"calibrate-{shared.identity[:16]}", held["week"], _calibrate, shared, "calibrating, partitions")
+    _, identifiers = agent_codes(week[entity])
+    days = _gather_days(place, held["week"]) - first_day + 1
+    made = {mode: _gather(place, mode, held["week"], encoder, identifiers, days) for mode in _modes(config)}
+    history = History.fit(train, encoder.schema)
+    return ScoringModel(network, encoder, config, neighbours, made["own"], history, made.get("past"))
+
+
+def _modes(config: Config) -> dict[str, Config]:
+    """The configured windows and, where these see more, causal ones: a live event is judged by those."""
+    if config.window.mode == "past":
+        return {"own": config}
+    return {"own": config, "past": config.replace({"window.mode": "past"})}
+
+
+def _store(place: Place, network: DualTransformer, encoder: Encoder, config: Config) -> str:
+    weights = pack_weights({k: v.cpu().contiguous() for k, v in network.state_dict().items()})
+    place.write_bytes(weights, "network.safetensors")
+    place.write_json(encoder.to_dict(), "encoder.json")
+    place.write_json(config.to_dict(), "config.json")
+    return fingerprint([hashlib.sha256(weights).hexdigest(), encoder.to_dict(), config.to_dict()])
+
+
+# ---------------------------------------------------------------------------------------------- on workers
+@lru_cache(maxsize=1)
+def _load(place: Place, identity: str, device: str) -> tuple[DualTransformer, Encoder, Config]:
+    """Once per process and network."""
+    config = Config.from_dict(place.read_json("config.json"))
+    encoder = Encoder.from_dict(place.read_json("encoder.json"))
+    network = DualTransformer(encoder.fields, config.model, config.window.max_events)
+    network.load_state_dict(unpack_weights(place.read_bytes("network.safetensors")))
+    return network.to(device).eval(), encoder, config
+
+
+def _embed(number: int, shared: _Shared) -> dict[str, Any]:
+    network, encoder, config = _load(shared.place, shared.identity, shared.device)
+    (table,) = buckets.read(shared.place / "train", number, ["all"])
+    made = embed_reference(network, encoder, config, table, torch.device(shared.device))
+    arrays = {"embeddings": np.ascontiguousarray(made.embeddings), "owner": made.owner}
+    shared.place.write_bytes(pack(arrays), f"reference/{number:05d}.safetensors")
+    return {"events": len(made)}
+
+
+def _calibrate(number: int, shared: _Shared) -> dict[str, Any]:
+    network, encoder, config = _load(shared.place, shared.identity, shared.device)
+    (table,) = buckets.read(shared.place / "week", number, ["all"])
+    arrays = encoder.encode(table)
+    count = 0
+    for mode, setting in _modes(config).items():
+        parts, entity = measure_period(
+            network, encoder, setting, shared.reference, arrays, shared.first_day, shared.device,  # type: ignore[arg-type]  # it answers the same questions
+        )  # fmt: skip
+        held = {name: np.ascontiguousarray(getattr(parts, name)) for name in _PARTS}
+        held |= {"entity": entity.astype(np.int32), "last_day": np.array([arrays.day.max()], np.int64)}
+        shared.place.write_bytes(pack(held), f"{mode}/{number:05d}.safetensors")
+        count = len(parts)
+    return {"events": count}
+
+
+# ------------------------------------------------------------------------------------------------- merging
+def _gather_reference(place: Place, tasks: list[Task]) -> Reference:
+    parts = [unpack(place.read_bytes(f"reference/{task.name}.safetensors")) for task in tasks]
+    embeddings, owner = (np.concatenate([part[name] for part in parts]) for name in ("embeddings", "owner"))
+    return Reference(embeddings, owner)
+
+
+def _gather_days(place: Place, tasks: list[Task]) -> int:
+    return max(int(unpack(place.read_bytes(f"own/{task.name}.safetensors"))["last_day"][0]) for task in tasks)
+
+
+def _gather(
+    place: Place, mode: str, tasks: list[Task], encoder: Encoder, identifiers: np.ndarray, days: int
+) -> Calibration:  # fmt: skip
+    """All buckets' events by entity, in the order of the identifiers, as one process would have them."""
+    held, codes = [], []
+    for task in tasks:
+        part = unpack(place.read_bytes(f"{mode}/{task.name}.safetensors"))
+        (table,) = buckets.read(place / "week", int(task.name), ["all"])
+        _, own = agent_codes(table[encoder.schema.entity])
+        codes.append(np.searchsorted(identifiers, own)[part["entity"]])
+        held.append(part)
+    entity = np.concatenate(codes).astype(np.int32)
+    if not len(entity):
+        raise DataError("calibration: no event of the calibration agents falls into the validation week")
+    order = np.argsort(entity, kind="stable")
+    merged = (np.concatenate([part[name] for part in held])[order] for name in _PARTS)
+    return Calibration.fit(Parts(scored_terms(encoder), *merged), entity[order], days)

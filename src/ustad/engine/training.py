@@ -1,0 +1,215 @@
+"""`ustad train --engine ray`: the very same training loop inside Ray Train's workers, then a distributed calibration.
+
+Every worker holds the training arrays and takes its share of each batch; gradients are averaged, so all have the same
+weights after every step. One worker computes what a local run computes. A worker that dies takes the others back to
+the last checkpoint.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import torch
+from safetensors.torch import load as unpack_weights
+from safetensors.torch import save as pack_weights
+
+from ustad.config import Config, ConfigError
+from ustad.detector import Detector, Lessons
+from ustad.engine import buckets
+from ustad.engine.calibration import calibrate
+from ustad.engine.cluster import Cluster, connected, enough_for, import_ray
+from ustad.engine.events import BUCKET_ROWS, find
+from ustad.engine.jobs import Job
+from ustad.engine.places import Place
+from ustad.events.encoder import Encoder
+from ustad.events.visits import Frame
+from ustad.mobility.readers import open_data
+from ustad.model.network import DualTransformer
+from ustad.schema import EventSchema
+from ustad.scoring.default_score import DefaultModel, fit_default, fit_memory_model
+from ustad.scoring.memory_model import MemoryModel, new_network
+from ustad.tables import OnError
+from ustad.training.loop import CHECKPOINT, FitResult, fit
+from ustad.training.team import Team
+from ustad.training.validation import Validation
+
+#: How often a group of workers is started again after one of them died.
+FAILURES = 3
+_LESSONS = ("train", "stopping", "calibration")
+
+
+def train(
+    data: Any, out: Path | str, config: Config | str = "fast", workers: int = 1, address: str | None = None,
+    device: str = "auto", schema: EventSchema | None = None, timezone: str | None = None, on_error: OnError = "fail",
+    resume: bool = False, start: Detector | None = None, partitions: int | None = None,
+) -> Detector:  # fmt: skip
+    """Train on a Ray cluster and write the model directory `out`, which may be a URI, as may `data`.
+
+    `workers` processes share every batch (on GPUs, one each). With one the model is that of `Detector.fit`.
+    """
+    place = Place.of(out)
+    with connected(address, workers, device) as cluster:
+        enough_for(cluster, max(1, workers))
+        opened = _open(data, schema, timezone, on_error)
+        detector = RayDetector(config, cluster, place, resume, partitions)
+        detector.fit(opened, place.path if place.local else None, resume, start)
+        _save(detector, place)
+        detector.job.close()
+    return detector
+
+
+def _open(data: Any, schema: EventSchema | None, timezone: str | None, on_error: OnError) -> Any:
+    """A data set in this process: encoder and habits are fitted on the whole of it."""
+    if not isinstance(data, (str, Path, Place)) or Place.of(data).local:
+        return open_data(Place.of(data).path if isinstance(data, Place) else data, schema, timezone, on_error)
+    from dataclasses import replace
+
+    source = find(data, schema, timezone, on_error)
+    events = pa.concat_tables([f.read_table("") for f in source.events], promote_options="permissive")
+    trips = pa.concat_tables([f.read_table("") for f in source.trips]) if source.trips else None
+    opened = open_data(events, source.schema, source.timezone, on_error)
+    return replace(opened, trips=trips, meta={**source.meta, "notes": opened.meta["notes"]})
+
+
+def _save(detector: Detector, place: Place) -> None:
+    if place.local:
+        detector.save(place.path)
+        return
+    with tempfile.TemporaryDirectory(prefix="ustad-") as folder:
+        detector.save(Path(folder) / "model")
+        place.take_in(Path(folder) / "model")
+
+
+class RayDetector(Detector):
+    """A detector whose networks are trained, and whose reference is computed, on a cluster."""
+
+    def __init__(
+        self, config: Config | str, cluster: Cluster, place: Place, resume: bool = False, partitions: int | None = None
+    ) -> None:  # fmt: skip
+        super().__init__(config, "cpu")
+        self.cluster, self.place, self.partitions = cluster, place, partitions
+        self.job = Job.open(place, "train", None, cluster) if resume else _anew(place, cluster)
+
+    def _train(self, network: DualTransformer, lessons: Lessons, directory: Path | None, resume: bool) -> FitResult:
+        if directory is not None:
+            directory.mkdir(parents=True, exist_ok=True)
+            if not resume:
+                (directory / CHECKPOINT).unlink(missing_ok=True)
+        plan = self._plan("network", lessons, directory, network.state_dict())
+        weights, told = _on_workers(self.job, plan)
+        network.load_state_dict(weights)
+        network.eval()
+        return FitResult(**{**told, "validation": Validation(**told["validation"])})
+
+    def _learn_habits(self, lessons: Lessons) -> DefaultModel:
+        memory = None
+        if self.config.model.network == "memory":
+            weights, _ = _on_workers(self.job, self._plan("memory", lessons, None, {}))
+            frame = Frame.fit(lessons.train, lessons.encoder.schema)
+            network = new_network(lessons.encoder, frame, self.config)
+            network.load_state_dict(weights)
+            memory = MemoryModel(network.eval(), lessons.encoder, frame, self.config, self.device)
+        return fit_default(
+            lessons.train, lessons.validation, lessons.encoder, self.config, self.device, memory
+        )  # fmt: skip
+
+    def _calibrate(self, network: DualTransformer, lessons: Lessons) -> Any:
+        week, first = lessons.calibration_week()
+        number = self.partitions or buckets.how_many(lessons.train.num_rows, BUCKET_ROWS)
+        return calibrate(self.job, network, lessons.encoder, self.config, lessons.train, week, first, number)
+
+    def _plan(self, what: str, lessons: Lessons, directory: Path | None, weights: dict[str, torch.Tensor]) -> _Plan:
+        """Everything the workers need, where they can read it."""
+        place = self.job.place / what
+        for name in _LESSONS:
+            place.write_table(getattr(lessons, name), f"{name}.parquet")
+        place.write_json(lessons.encoder.to_dict(), "encoder.json")
+        place.write_json(self.config.to_dict(), "config.json")
+        place.write_bytes(pack_weights({k: v.cpu().contiguous() for k, v in weights.items()}), "first.safetensors")
+        return _Plan(what, place, directory, self.cluster.device, lessons.stopping is lessons.calibration)
+
+
+def _anew(place: Place, cluster: Cluster) -> Job:
+    (place / ".train-job").remove()
+    return Job.open(place, "train", None, cluster)
+
+
+# ---------------------------------------------------------------------------------------------- on workers
+@dataclass(frozen=True)
+class _Plan:
+    what: str  # network or memory
+    place: Place
+    directory: Path | None  # where checkpoints go
+    device: str
+    one_half: bool  # validation entities were too few to be halved
+
+    def lessons(self) -> Lessons:
+        encoder = Encoder.from_dict(self.place.read_json("encoder.json"))
+        train, stopping, other = (self.place.read_table(f"{name}.parquet") for name in _LESSONS)
+        return Lessons(encoder, train, stopping, stopping if self.one_half else other)
+
+
+def _on_workers(job: Job, plan: _Plan) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    """Run the loop in Ray Train; the weights and what the first worker says."""
+    ray = import_ray()
+    from ray.train import FailureConfig, RunConfig, ScalingConfig
+    from ray.train.torch import TorchConfig, TorchTrainer
+
+    cluster = job.cluster
+    gpu = cluster.gpus > 0
+    each = {"CPU": cluster.cpus, "GPU": cluster.gpus}
+    scaling = ScalingConfig(num_workers=max(1, cluster.workers), use_gpu=gpu, resources_per_worker=each)
+    storage = job.place / "ray"
+    settings = RunConfig(
+        name=plan.what, storage_path=storage.root, failure_config=FailureConfig(max_failures=FAILURES),
+        storage_filesystem=None if storage.local else storage.filesystem,
+    )  # fmt: skip
+    trainer = TorchTrainer(
+        _loop, train_loop_config={"plan": plan}, scaling_config=scaling, run_config=settings,
+        torch_config=TorchConfig(backend="nccl" if gpu else "gloo"),
+    )  # fmt: skip
+    try:
+        trainer.fit()
+    except (ray.exceptions.RayError, ray.train.TrainingFailedError) as error:
+        raise ConfigError(f"training failed on the cluster: {_reason(error)}") from error
+    return unpack_weights(plan.place.read_bytes("last.safetensors")), plan.place.read_json("result.json")
+
+
+def _reason(error: BaseException) -> str:
+    found = [line.strip() for line in str(error).splitlines() if "Error: " in line]
+    return found[-1] if found else (str(error).splitlines() or [type(error).__name__])[-1]
+
+
+def _loop(settings: dict[str, Any]) -> None:
+    """What each worker does: the local training loop, as a member of a team."""
+    plan: _Plan = settings["plan"]
+    lessons, config = plan.lessons(), Config.from_dict(plan.place.read_json("config.json"))
+    device = torch.device(plan.device)
+    weights, told = (_train_network if plan.what == "network" else _train_memory)(plan, lessons, config, device)
+    if Team.current().rank == 0:
+        plan.place.write_bytes(pack_weights({k: v.cpu().contiguous() for k, v in weights.items()}), "last.safetensors")
+        plan.place.write_json(told, "result.json")
+
+
+def _train_network(
+    plan: _Plan, lessons: Lessons, config: Config, device: torch.device
+) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:  # fmt: skip
+    detector = Detector(config, device.type)
+    network = DualTransformer(lessons.encoder.fields, config.model, config.window.max_events)
+    network.load_state_dict(unpack_weights(plan.place.read_bytes("first.safetensors")))
+    tensors, windows, validation = detector._tensors(lessons)
+    # The driver has removed the checkpoint of another run: what is there is this one's.
+    result = fit(network, tensors, windows, validation, config, device, plan.directory, plan.directory is not None)
+    return network.state_dict(), json.loads(json.dumps(asdict(result)))
+
+
+def _train_memory(
+    plan: _Plan, lessons: Lessons, config: Config, device: torch.device
+) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:  # fmt: skip
+    model = fit_memory_model(lessons.train, lessons.validation, lessons.encoder, config, device)
+    return model.network.state_dict(), {}
