@@ -1,6 +1,6 @@
 """Compiling where it pays: the Transformer blocks, which do nearly all of the arithmetic.
 
-A compiled block serves every block of its level and every window length, so compiling takes about half a minute
+A compiled block serves every block of its level and every window length, so compiling takes less than a minute
 once, not for each shape of a whole step.
 """
 
