@@ -13,14 +13,17 @@ from scipy.stats import nbinom
 sys.path.insert(0, str(Path(__file__).parents[1] / "events"))
 from routine_stays import FIRST_DAY, between, insert_visit, make_routine
 
+from ustad.config import SplitConfig
 from ustad.events.habits import Habits
 from ustad.events.visits import read_visits
 from ustad.schema import EventSchema, Feature, mobility_schema
+from ustad.scoring.default_score import p_values
 from ustad.scoring.distribution import Distribution
 from ustad.scoring.habit_agents import AgentReference, top_mean
 from ustad.scoring.habit_model import HabitModel, spread_max3
 from ustad.scoring.habit_terms import TERMS, compare
 from ustad.scoring.recurrence import Recurrence
+from ustad.simulate import simulate_tables
 from ustad.tables import TIMESTAMP, DataError
 
 SCHEMA = mobility_schema()
@@ -228,3 +231,47 @@ def test_cards_without_places_and_durations_are_judged_by_merchant_and_hour():
     assert np.isfinite(judged.score).all()
     assert int(np.argmax(judged.alone)) == len(judged.score) - 1
     assert (judged.surprise["distance"] == 0).all()
+
+
+# ---------------------------------------------------------------------------------------- entities' p-values
+@pytest.fixture(scope="module")
+def town():
+    """A simulated town: its model and the judgement of the four test weeks of agents that nothing was done to."""
+    data = simulate_tables("numosim-la", agents=300, seed=31)
+    split = data.split(SplitConfig())
+    train = data.between(split.train_first, split.validation_first - 1)
+    week = data.between(split.validation_first, split.test_first - 1)
+    test = data.between(split.test_first, split.test_last)
+    model = HabitModel.fit(train, week, SCHEMA)
+    judged = model.judge(test, context=pa.concat_tables([train, week]))
+    return model, judged, ~np.isin(judged.entity_ids, data.agent_labels["agent_id"].to_numpy())
+
+
+@pytest.mark.parametrize("share", [0.5, 0.2, 0.1, 0.05])
+def test_p_values_of_normal_agents_over_four_weeks_are_roughly_uniform(town, share):
+    """One week calibrates, four are judged: no more than twice, no less than a third of what chance would give."""
+    _, judged, normal = town
+    found = float((p_values(judged.agent_score)[normal] <= share).mean())
+    assert share / 3 <= found <= 2 * share
+
+
+def test_a_test_for_diffuse_change_claims_no_more_than_its_reference_can_show(town):
+    model, judged, _ = town
+    agents = model.agents
+    for test in ("shift", "profile"):
+        extreme = agents._shown(test, np.array([1e3, 1e6]))
+        assert extreme[0] < extreme[1] < np.log10(agents.tests[test].count + 1) + 0.2
+    assert judged.agents["top"].max() > 0
+
+
+def test_more_days_of_the_same_are_no_more_unusual():
+    """Scores that are truly -log10 p: the test `top` over four weeks is as uniform as over the week it knows."""
+    rng = np.random.default_rng(0)
+    entities, a_week = 4000, 21
+    week, month = (-np.log10(rng.random((entities, a_week * n))) for n in (1, 4))
+    owner = np.arange(entities)
+    reference = Distribution.fit(top_mean(week.ravel(), np.repeat(owner, a_week), entities))
+    top = top_mean(month.ravel(), np.repeat(owner, 4 * a_week), entities) - np.log10(4)
+    p = 10 ** reference.log10_tail(top)
+    for share in (0.5, 0.1, 0.01):
+        assert (p <= share).mean() == pytest.approx(share, rel=0.35)

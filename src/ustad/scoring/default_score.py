@@ -20,13 +20,14 @@ from safetensors.numpy import save_file as save_numpy
 from safetensors.torch import load_file, save_file
 
 from ustad.config import Config
+from ustad.dataset import event_days
 from ustad.events.encoder import Encoder
 from ustad.events.habits import Habits
 from ustad.events.population import Population
 from ustad.events.visits import Frame
 from ustad.progress import say
 from ustad.scoring.alerts import AlertRule, alerts
-from ustad.scoring.habit_agents import AgentReference, distribution_from, distribution_tensors
+from ustad.scoring.habit_agents import AgentReference, distribution_from, distribution_tensors, strongest
 from ustad.scoring.habit_model import LOOKS, HabitModel, Judged, Spread
 from ustad.scoring.habit_words import sentences
 from ustad.scoring.memory_model import MemoryModel, new_network
@@ -106,7 +107,7 @@ def score_default(
     """
     judged = model.habits.judge(events, context, period)
     p_value = p_values(judged.score)
-    day = (events[model.habits.schema.time].cast(pa.int64()).to_numpy() // 86_400_000_000).astype(np.int64)
+    day = event_days(events, model.habits.schema)
     flags = alerts(p_value, judged.score, rule, int(day.max() - day.min()) + 1, model.habits.final["none"].count)
     worst = worst_rows(judged)
     told: list[str | None] = [None] * events.num_rows
@@ -180,10 +181,21 @@ def agent_table(model: HabitModel, judged: Judged, scored: pa.Table, worst: np.n
             "p_value": p_values(score),
             "n_events": np.bincount(judged.entity, minlength=len(score)),
             f"worst_{label}": scored[label].take(pa.array(worst)),
-            "reason": scored["reason"].take(pa.array(worst)),
+            "reason": _agent_reasons(model, judged, scored["reason"].take(pa.array(worst)).to_pylist()),
             **{f"surprise_{name}": values for name, values in judged.agents.items()},
         }
     )
+
+
+def _agent_reasons(model: HabitModel, judged: Judged, worst: list[str | None]) -> list[str | None]:
+    """The worst event's reason, after what changed on the whole where that is what makes the entity unusual."""
+    events = f"{model.schema.event_word}s"
+    words = {
+        "shift": f"Its {events} are on the whole more unusual than in its reference week. Most of all: ",
+        "profile": f"Its {events} are spread over its places otherwise than before. Most unusual: ",
+    }
+    found = strongest(judged.agents)
+    return [text if text is None else words.get(test, "") + text for test, text in zip(found, worst, strict=True)]
 
 
 def _memory_columns(memory: MemoryModel | None, rows: int) -> dict[str, np.ndarray]:

@@ -2,7 +2,11 @@
 
 In go calibrated event scores of one period, by entity; out comes one p-value per entity and test. `shift` asks
 whether the mean of an entity's scores rose against its own reference week, `profile` whether it now spreads its
-visits over its places differently (a G-test against its history). What is normal comes from the calibration week.
+visits over its places differently (a G-test against its history). What is normal comes from the calibration week:
+- over r times as many days the highest scores are log10 r higher (-log10 p falls tenfold per unit), so that much is
+  taken off `top` before it is compared with one week's;
+- `shift` and `profile` claim no more than their reference can show, one in so many entities: nothing there says how
+  lives drift over months.
 """
 
 from __future__ import annotations
@@ -13,10 +17,11 @@ import numpy as np
 
 from ustad.events.habits import Habits
 from ustad.events.visits import Visits
-from ustad.scoring.distribution import Distribution, log10_any
+from ustad.scoring.distribution import Distribution
 
 TOP = 3
-TESTS = ("top", "shift", "profile")
+#: The tests, and the share of false alarms that each may make: half for peaks, half for change without one.
+TESTS = {"top": 0.5, "shift": 0.25, "profile": 0.25}
 #: Single events count up to this -log10 p in the mean: it is about many, the top is about few.
 SHIFT_LIMIT = 2.0
 #: Visits that the history of each place is worth more than counted, against zeros in the G-test.
@@ -77,13 +82,19 @@ class AgentReference:
         E = len(visits.entity_ids)
         now = _means(np.minimum(score, SHIFT_LIMIT), visits.entity, E)
         days = period[1] - period[0] + 1
-        top = self.tests["top"].log10_tail(top_mean(score, visits.entity, E))
+        longer = np.log10(max(days, 1) / self.days)
         shift = _standardised(now, self._reference(visits), self.typical, self.spread)
         return {
-            "top": -log10_any(top, max(days / self.days, 1e-9)),
-            "shift": -self.tests["shift"].log10_tail(shift),
-            "profile": -self.tests["profile"].log10_tail(profile_change(habits, visits, period[0])),
+            "top": -self.tests["top"].log10_tail(top_mean(score, visits.entity, E) - longer),
+            "shift": self._shown("shift", shift),
+            "profile": self._shown("profile", profile_change(habits, visits, period[0])),
         }
+
+    def _shown(self, test: str, values: np.ndarray) -> np.ndarray:
+        """-log10 p, no smaller than one in as many entities as there are in the reference; the order stays."""
+        surprise = -self.tests[test].log10_tail(values)
+        limit = np.log10(self.tests[test].count + 1)
+        return np.minimum(surprise, limit) + 0.01 * np.log1p(np.maximum(surprise - limit, 0.0))
 
     def _reference(self, visits: Visits) -> Means:
         at = np.minimum(np.searchsorted(self.entity_key, visits.entity_key), len(self.entity_key) - 1)
@@ -114,9 +125,16 @@ class AgentReference:
 
 
 def combined(tests: dict[str, np.ndarray]) -> np.ndarray:
-    """-log10 p of an entity: its smallest p-value, corrected for the number of tests. [E]."""
-    best = np.max(np.stack(list(tests.values())), axis=0)
-    return np.maximum(best - np.log10(len(tests)), 0.0) + 1e-6 * best
+    """-log10 p of an entity: its smallest p-value, each divided by its test's share of false alarms. [E]."""
+    total = sum(TESTS[name] for name in tests)
+    best = np.max([values + np.log10(TESTS[name] / total) for name, values in tests.items()], axis=0)
+    return np.maximum(best, 0.0) + 1e-6 * np.max(list(tests.values()), axis=0)  # a little, to keep the order
+
+
+def strongest(tests: dict[str, np.ndarray]) -> np.ndarray:
+    """Name of the test that an entity's p-value comes from: object [E]."""
+    names = np.array(list(tests), dtype=object)
+    return names[np.argmax([values + np.log10(TESTS[name]) for name, values in tests.items()], axis=0)]
 
 
 def top_mean(score: np.ndarray, entity: np.ndarray, entities: int, most: int = TOP) -> np.ndarray:
