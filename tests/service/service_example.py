@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import httpx
@@ -29,7 +29,7 @@ class PlainScorer:
     def __init__(self, schema: EventSchema | None = None) -> None:
         self.schema = schema or mobility_schema()
         self.extraction = ExtractionConfig()
-        self.context = 64
+        self.context, self.fingerprint = 64, "plain"
         self.held: dict[str, int] = {}
         self.scored: list[tuple[str, int]] = []
         self.batches: list[int] = []
@@ -38,13 +38,16 @@ class PlainScorer:
     def missing(self, agents: Sequence[str]) -> list[str]:
         return [a for a in agents if a not in self.held]
 
-    def remember(self, agents: Sequence[str], context: pa.Table) -> None:
+    def remember(self, agents: Sequence[str], context: pa.Table, states: Mapping[str, bytes]) -> None:
         for agent in agents:
             self.held[agent] = context["agent_id"].to_pylist().count(agent)
 
     def forget(self, agents: Sequence[str]) -> None:
         for agent in agents:
             self.held.pop(agent, None)
+
+    def erase(self, agents: Sequence[str]) -> None:
+        self.forget(agents)
 
     def score(self, events: pa.Table) -> Scored:
         self.fail(events)
@@ -95,15 +98,16 @@ TINY = {
 }  # fmt: skip
 
 
-def tiny_stays(agents: int = 6, days: int = 24, seed: int = 3) -> pa.Table:
-    """Home, work, somewhere, home: four stays a day in local time, with a little chance in each."""
+def tiny_stays(agents: int = 6, days: int = 24, seed: int = 3, after: int = 0) -> pa.Table:
+    """Home, work, somewhere, home: four stays a day in local time, with a little chance in each. They begin so many
+    days after 1 March 2024."""
     g = np.random.default_rng(seed)
     agent, day, slot = (v.ravel() for v in np.meshgrid(range(agents), range(days), range(4), indexing="ij"))
     first = np.datetime64("2024-02-29T22:00", "m").astype(np.int64)  # midnight of 1 March in Helsinki
     start = np.array([0, 510, 1030, 1150])[slot] + g.integers(0, 20, len(slot)) * (slot > 0)
     end = np.array([480, 1000, 1120, 1435])[slot] + g.integers(0, 15, len(slot)) * (slot < 3)
     where = np.where(slot == 2, 2 + g.integers(0, 3, len(slot)), (slot == 1).astype(int))
-    minutes = first + day * 1440 + np.stack([start, end])
+    minutes = first + (day + after) * 1440 + np.stack([start, end])
     return pa.table({
         "agent_id": pa.array([f"agent {a}" for a in agent]),
         "started_at": pa.array(minutes[0] * 60_000_000).cast(pa.timestamp("us", tz="UTC")),

@@ -20,6 +20,7 @@ from ustad.service.store import Store
 
 KILLS = 10
 CLIENTS = 3
+RESTART_S = 10.0
 
 
 class Client(threading.Thread):
@@ -37,8 +38,8 @@ class Client(threading.Thread):
                     if answer.status_code != 200:
                         return
                     for event in answer.json()["events"]:
-                        self.acknowledged.setdefault(event["id"], event["score"])
-                        assert self.acknowledged[event["id"]] == event["score"], "a second answer differs"
+                        before = self.acknowledged.setdefault(event["id"], event["score"])
+                        assert event["score"] >= before, "a second answer is lower than the first"
                     self.position += 1
                 except httpx.HTTPError:
                     return
@@ -47,12 +48,14 @@ class Client(threading.Thread):
 def test_ten_kills_lose_nothing_and_score_nothing_twice(tiny_run: Path, tmp_path: Path) -> None:
     model, store = str(tiny_run / "model"), f"sqlite:///{tmp_path / 'killed.db'}"
     g = np.random.default_rng(1)
-    stays = as_events(tiny_stays(agents=CLIENTS, days=80, seed=8))
+    stays = as_events(tiny_stays(agents=CLIENTS, days=80, seed=8, after=30))
     shares = [[e for e in stays if e["agent_id"] == f"agent {i}"] for i in range(CLIENTS)]
     acknowledged: dict[str, float] = {}
-    positions = [0] * CLIENTS
+    positions, waited = [0] * CLIENTS, []
     for _ in range(KILLS):
+        began = time.monotonic()
         server = ForkedServer(model, store)
+        waited.append(time.monotonic() - began)
         clients = [Client(server.url, share, acknowledged) for share in shares]
         for client, position in zip(clients, positions, strict=True):
             client.position = position
@@ -64,6 +67,7 @@ def test_ten_kills_lose_nothing_and_score_nothing_twice(tiny_run: Path, tmp_path
         for client in clients:
             client.join(10)
         positions = [client.position for client in clients]
+    assert np.median(waited[1:]) < RESTART_S, "restarts took long"  # the first one also waits for imports
     assert len(acknowledged) >= KILLS, "the load was too small to mean anything"
     check_store(store, acknowledged)
     sent = [e for share, position in zip(shares, positions, strict=True) for e in share[: position + 1]]
@@ -72,7 +76,7 @@ def test_ten_kills_lose_nothing_and_score_nothing_twice(tiny_run: Path, tmp_path
     assert again.keys() == uninterrupted.keys()
     for event, score in uninterrupted.items():
         assert again[event] == pytest.approx(score, abs=1e-4), "kills must not change a score"
-        assert acknowledged.get(event, again[event]) == again[event]
+    assert sum(again[event] > score + 1e-9 for event, score in acknowledged.items()) > 0, "some rose when the next came"
 
 
 def check_store(url: str, acknowledged: dict[str, float]) -> None:
@@ -83,7 +87,8 @@ def check_store(url: str, acknowledged: dict[str, float]) -> None:
         counted = connection.execute(select(func.sum(r.agents.c.n_scored))).scalar()
         details = connection.execute(select(func.count()).select_from(r.details)).scalar()
     store.close()
-    assert acknowledged.items() <= stored.items(), "an acknowledged event is lost or changed"
+    assert acknowledged.keys() <= stored.keys(), "an acknowledged event is lost"
+    assert all(stored[event] >= score for event, score in acknowledged.items()), "an acknowledged score fell"
     assert len(stored) <= len(acknowledged) + KILLS * CLIENTS, "more than what was under way when it was killed"
     assert counted == details == len(stored), "an event was counted twice"
 
@@ -92,5 +97,7 @@ def scores_of(model: str, store: str, events: list[dict[str, Any]]) -> dict[str,
     """What a service on this store answers to these events."""
     app = create_app(Settings(model=Path(model), store=store, device="cpu"))
     with client_of(app) as client:
-        answer = client.post("/v1/events", json={"events": events})
-        return {e["id"]: e["score"] for e in answer.json()["events"]}
+        assert client.post("/v1/events", json={"events": events}).status_code == 200
+        names = sorted({e["agent_id"] for e in events})
+        lists = [client.get(f"/v1/agents/{name}/events", params={"limit": 1000}).json()["events"] for name in names]
+        return {e["id"]: e["score"] for events in lists for e in events}

@@ -24,6 +24,13 @@ from ustad.tables import TIMESTAMP
 
 HISTORY = 5_000
 PLACES = 40
+#: What each term of a score by habits asks.
+HABIT_WORDS = {
+    "recurrence": "how often it comes here", "distance": "how far from its own places", "start": "when it came",
+    "duration": "how long it stayed", "leaving": "staying on so long", "presence": "being here at these hours",
+    "memory_place": "this place after the one before", "memory_start": "this time after what came before",
+    "memory_duration": "this length after what came before",
+}  # fmt: skip
 DEGREES = 3  # decimals that make one place of events without a POI, about 100 m
 
 
@@ -41,6 +48,7 @@ def event_detail(connection: Connection, schema: EventSchema, key: int) -> dict[
         "features": _features(schema, row, content),
         "knn": {"distance": content.get("knn"), "pct": content.get("pct_knn")},
         "history_days": content.get("history_days"),
+        "habits": _habits(content.get("habits")),
         "nearest": _nearest(row, past),
         "usually": _usually(row, past),
         "verdicts": _verdicts(connection, key),
@@ -89,6 +97,20 @@ def _feature(feature: Feature, parts: list[dict[str, Any]], content: dict[str, A
     else:
         made |= {name: parts[0].get(name) for name in ("expected", "error", "spread")}
     return made
+
+
+def _habits(held: dict[str, Any] | None) -> dict[str, Any] | None:
+    """What the score by habits is made of: each term in words, with its share; none where the network scored."""
+    if not held:
+        return None
+    surprise = {name: value for name, value in held["surprise"].items() if value is not None}
+    total = sum(surprise.values()) or 1.0
+    words = {name: HABIT_WORDS.get(name, name.replace("_", " ")) for name in surprise}
+    terms = [
+        {"name": name, "label": words[name], "surprise": value, "share": value / total}
+        for name, value in sorted(surprise.items(), key=lambda item: -item[1])
+    ]
+    return {"terms": terms, **{name: value for name, value in held.items() if name != "surprise"}}
 
 
 def _surprise(pct: float | None) -> float:

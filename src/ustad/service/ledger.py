@@ -58,6 +58,20 @@ def finalise(connection: Connection, finals: Mapping[int, Mapping[str, Any]]) ->
     return [row["key"] for row in became]
 
 
+def keep_states(connection: Connection, states: Mapping[str, bytes], model: str) -> None:
+    """What live scores hold of each agent, in the transaction of the events it comes from."""
+    if states:
+        rows = [{"agent": agent, "model": model, "content": content} for agent, content in states.items()]
+        connection.execute(_replacing(connection.dialect.name), rows)
+
+
+@cache
+def _replacing(dialect: str) -> Any:
+    statement: Any = (sqlite_insert if dialect == "sqlite" else postgresql_insert)(r.live_states)
+    new = {name: statement.excluded[name] for name in ("model", "content")}
+    return statement.on_conflict_do_update(index_elements=["agent"], set_=new)
+
+
 def _differs(row: Row, final: Mapping[str, Any]) -> bool:
     return row["score"] is not None and (row["score"] != final["score"] or bool(row["alert"]) != bool(final["alert"]))
 

@@ -3,15 +3,18 @@
 In: finished events. Out: their rows of the score table. The recent events of each agent are held here, read from the
 store when an agent comes that is not held, and dropped for the agents that were quiet longest. A few events go
 through the live scorer one by one, a larger micro-batch through the batch scoring with the same window: both give
-the same scores.
+the same scores. Where the model scores by habits (the presets `default` and `fast`), score, alert and reason come
+from those, and the network says what was expected.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,6 +28,7 @@ from ustad.schema import EventSchema
 from ustad.scoring.alerts import DEFAULT_P_VALUE, AlertRule
 from ustad.scoring.live import LiveScorer
 from ustad.scoring.score import score_events
+from ustad.service.habit_scorer import REPLAYED, HabitScorer
 from ustad.service.pipeline import Scored
 from ustad.service.queries import CONTEXT_EVENTS
 from ustad.service.settings import Settings
@@ -42,13 +46,18 @@ class ModelScorer:
         if detector.model is None:
             raise DataError("the model is not fitted; make one with `ustad train`")
         self.schema: EventSchema = detector.schema
-        self.context = CONTEXT_EVENTS
         mobile = self.schema.name == "mobility"
         self.extraction: ExtractionConfig | None = detector.config.extraction if mobile else None
         self._detector, self._settings = detector, settings
         self._model = detector.model.causal()
         self._p_value = alert_share(detector.facts, settings.alerts_per_day)
-        self._live = LiveScorer(self._model, detector.device, p_value=self._p_value)
+        self._live = LiveScorer(
+            self._model, detector.device, p_value=self._p_value, reasons="none" if detector.habits else "flagged"
+        )
+        most = settings.max_live_agents
+        self._habits = HabitScorer(detector.habits, self._p_value, most + 1) if detector.habits else None
+        self.context = REPLAYED if self._habits else CONTEXT_EVENTS
+        self.fingerprint = model_fingerprint(settings.model)
         self._zone = settings.timezone or only_zone(detector.facts)
         self._pois = PoiIndex(read_pois(settings.pois)) if settings.pois else None
         self._recent: OrderedDict[str, pa.Table] = OrderedDict()
@@ -71,24 +80,35 @@ class ModelScorer:
                  "lat": 0.0, "lon": 0.0}
                 for i in range(n)
             ]  # fmt: skip
-            self.remember([""], event_table([], layout))
+            self.remember([""], event_table([], layout), {})
             self.score(event_table(rows, layout))
             self.forget([""])
 
     # ------------------------------------------------------------------------------------------ memory
     def missing(self, agents: Sequence[str]) -> list[str]:
-        return [agent for agent in agents if agent not in self._recent]
+        gone = self._habits.missing if self._habits is not None else lambda agent: False
+        return [agent for agent in agents if agent not in self._recent or gone(agent)]
 
-    def remember(self, agents: Sequence[str], context: pa.Table) -> None:
-        """Take over the recent events of these agents, read from the store."""
+    def remember(self, agents: Sequence[str], context: pa.Table, states: Mapping[str, bytes]) -> None:
+        """Take over the recent events and the states of these agents, read from the store."""
         names = context[self.schema.entity]
         for agent in agents:
-            self._recent[agent] = context.filter(pc.equal(names, agent))
+            own = context.filter(pc.equal(names, agent))
+            if self._habits is not None:
+                self._habits.remember(agent, own, states.get(agent))
+            self._leave_live(agent)
+            self._recent[agent] = own.slice(max(0, own.num_rows - CONTEXT_EVENTS))
 
     def forget(self, agents: Sequence[str]) -> None:
         for agent in agents:
             self._recent.pop(agent, None)
             self._leave_live(agent)
+
+    def erase(self, agents: Sequence[str]) -> None:
+        self.forget(agents)
+        for agent in agents:
+            if self._habits is not None:
+                self._habits.erase(agent)
 
     def _hold(self, events: pa.Table) -> None:
         """Add scored events to what is held; let go of the agents that were quiet longest."""
@@ -110,9 +130,14 @@ class ModelScorer:
     def score(self, events: pa.Table) -> Scored:
         """Scores of events in order of agent and time, each after everything it knows of the agent."""
         events = self._complete(events)
-        scored = self._one_by_one(events) if events.num_rows <= ONE_BY_ONE else self._together(events)
+        rows = events.to_pylist()
+        scored = self._one_by_one(rows) if events.num_rows <= ONE_BY_ONE else self._together(events)
         self._hold(events)
-        return Scored(events, scored)
+        if self._habits is None:
+            return Scored(events, scored)
+        judged = self._habits.score(rows)
+        merged = [{**row, **more} for row, more in zip(scored, judged.rows, strict=True)]
+        return Scored(events, merged, judged.finals, judged.states)
 
     def _complete(self, events: pa.Table) -> pa.Table:
         """Events with a zone for each, where the schema has them by row."""
@@ -124,17 +149,16 @@ class ModelScorer:
         filled = pc.fill_null(events[zone], self._zone or "UTC")
         return events.set_column(events.column_names.index(zone), zone, filled)
 
-    def _one_by_one(self, events: pa.Table) -> list[dict[str, Any]]:
-        rows = []
-        for row in events.to_pylist():
+    def _one_by_one(self, events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        made = []
+        for row in events:
             agent = row[self.schema.entity]
             if agent not in self._in_live:
                 if self._recent[agent].num_rows:
                     self._live.warm(self._recent[agent])
                 self._in_live.add(agent)
-            rows.append(self._live.update(row))
-        own = set(events.column_names)
-        return [{name: value for name, value in row.items() if name not in own} for row in rows]
+            made.append({name: value for name, value in self._live.update(row).items() if name not in row})
+        return made
 
     def _together(self, events: pa.Table) -> list[dict[str, Any]]:
         agents = pc.unique(events[self.schema.entity]).to_pylist()
@@ -143,7 +167,8 @@ class ModelScorer:
         context = pa.concat_tables([self._recent[agent] for agent in agents])
         rule = AlertRule("p_value", self._p_value)
         before = context if context.num_rows else None
-        scored, _ = score_events(self._model, events, before, device=self._detector.device, rule=rule)
+        reasons: Literal["flagged", "none"] = "none" if self._habits is not None else "flagged"
+        scored, _ = score_events(self._model, events, before, device=self._detector.device, rule=rule, reasons=reasons)
         return scored.drop_columns(events.column_names).to_pylist()
 
     # -------------------------------------------------------------------------------------- extraction
@@ -167,6 +192,13 @@ class ModelScorer:
             known = field.name in stays.column_names
             arrays.append(stays[field.name].cast(field.type) if known else pa.nulls(stays.num_rows, field.type))
         return pa.table(arrays, schema=wanted)
+
+
+def model_fingerprint(path: Path | None) -> str:
+    """What tells one model directory from another: a hash of its manifest, which has checksums of all its files."""
+    manifest = path / "manifest.json" if path is not None else None
+    known = manifest is not None and manifest.is_file()
+    return hashlib.sha256(manifest.read_bytes()).hexdigest()[:32] if manifest is not None and known else ""
 
 
 def alert_share(facts: dict[str, Any], alerts_per_day: float) -> float:

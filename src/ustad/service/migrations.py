@@ -16,6 +16,7 @@ from sqlalchemy import (
     Connection,
     Engine,
     Integer,
+    LargeBinary,
     MetaData,
     String,
     Table,
@@ -34,9 +35,15 @@ Step = Callable[[Operations], None]
 
 
 def tell_final_from_provisional(store: Operations) -> None:
-    """Version 2: whether a score is final, and what a place is called."""
+    """Version 2: whether a score is final, what a place is called, and the state of live scores of each agent."""
     store.add_column("events", Column("final", Boolean, nullable=False, server_default=true()))
     store.add_column("events", Column("place_name", String(256)))
+    store.create_table(
+        "live_states",
+        Column("agent", String(256), primary_key=True),
+        Column("model", String(64), nullable=False),
+        Column("content", LargeBinary, nullable=False),
+    )
 
 
 #: Step i leads from version i + 1 to i + 2. A step that was released is never changed: add another, and change

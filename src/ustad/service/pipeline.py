@@ -18,7 +18,7 @@ from ustad.service import records as r
 from ustad.service.arrivals import Arrival, Arrivals
 from ustad.service.errors import InvalidError, ServiceError
 from ustad.service.extraction import Extraction
-from ustad.service.ledger import add_events, finalise
+from ustad.service.ledger import add_events, finalise, keep_states
 from ustad.service.movements import gap_rows, trip_rows
 from ustad.service.store import Row, Store, chunks, insert_new
 from ustad.service.translate import Layout, event_table, fresh_rows, keys_for, table_rows
@@ -36,6 +36,7 @@ class Scored:
     events: pa.Table
     rows: Sequence[Mapping[str, Any]]
     finals: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
+    states: Mapping[str, bytes] = field(default_factory=dict)  # of agents, kept in the same transaction
 
 
 class Scorer(Protocol):
@@ -43,18 +44,22 @@ class Scorer(Protocol):
 
     schema: EventSchema
     context: int  # how many of an agent's latest events it asks for
+    fingerprint: str  # of the model: states of another one are of no use
 
     def missing(self, agents: Sequence[str]) -> list[str]:
         """Agents whose recent events it does not hold."""
 
-    def remember(self, agents: Sequence[str], context: pa.Table) -> None:
-        """Take over the recent events of these agents, read from the store."""
+    def remember(self, agents: Sequence[str], context: pa.Table, states: Mapping[str, bytes]) -> None:
+        """Take over the recent events and the states of these agents, read from the store."""
 
     def score(self, events: pa.Table) -> Scored:
         """Scores of events in order of agent and time, each after everything it knows of the agent."""
 
     def forget(self, agents: Sequence[str]) -> None:
-        """Drop what it holds of these agents."""
+        """Drop what it holds of these agents; they can come back from the store."""
+
+    def erase(self, agents: Sequence[str]) -> None:
+        """Drop what it knows of these agents, for good."""
 
     def locate(self, stays: pa.Table, trips: pa.Table) -> pa.Table:
         """Extracted stays with everything else that the model reads: category, zone, trip vectors."""
@@ -82,6 +87,16 @@ class _Found:
     trips: list[pa.Table] = field(default_factory=list)
     gaps: list[pa.Table] = field(default_factory=list)
     fixes: list[pa.Table] = field(default_factory=list)
+
+
+@dataclass
+class _Judged:
+    """Rows for the store with their details, final scores of events that are in it already, states of agents."""
+
+    rows: list[Row] = field(default_factory=list)
+    details: dict[int, str] = field(default_factory=dict)
+    finals: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
+    states: Mapping[str, bytes] = field(default_factory=dict)
 
 
 class Pipeline:
@@ -116,10 +131,10 @@ class Pipeline:
                 jobs[number].outcome = arrival.refused
         accepted = [a for a in arrivals.values() if a.refused is None]
         new = [(a.rows[i], a.keys[i]) for a in accepted for i in a.fresh]
-        rows, details, finals = self._score(new)
-        alerts = self._write(rows, details, finals, found)
+        judged = self._score(new)
+        alerts = self._write(judged, found)
         self.arrivals.accepted(row for row, _ in new)
-        fresh = {row["key"]: queries.fresh_answer(row) for row in rows}
+        fresh = {row["key"]: queries.fresh_answer(row) for row in judged.rows}
         self._answer(jobs, {n: a.keys for n, a in arrivals.items() if a.refused is None}, fresh)
         return alerts
 
@@ -152,32 +167,33 @@ class Pipeline:
         return Arrival(rows, keys_for(rows), extracted=True)
 
     # -------------------------------------------------------------------------------------- going through
-    def _score(self, new: list[tuple[Row, int]]) -> tuple[list[Row], dict[int, str], dict[int, Mapping[str, Any]]]:
-        """Rows for the store with their details, and final scores of events that are in it already."""
+    def _score(self, new: list[tuple[Row, int]]) -> _Judged:
         if not new:
-            return [], {}, {}
+            return _Judged()
         new.sort(key=lambda pair: (pair[0]["agent"], pair[0]["started_at"]))
         agents = list(dict.fromkeys(row["agent"] for row, _ in new))
         absent = self.scorer.missing(agents)
         if absent:
             with self.store.reading() as connection:
-                known = [
-                    e for part in chunks(absent) for e in queries.recent_events(connection, part, self.scorer.context)
-                ]
-            self.scorer.remember(absent, event_table(known, self.layout))
+                known: list[Row] = []
+                states: dict[str, bytes] = {}
+                for part in chunks(absent):
+                    known += queries.recent_events(connection, part, self.scorer.context)
+                    states |= queries.live_states(connection, part, self.scorer.fingerprint)
+            self.scorer.remember(absent, event_table(known, self.layout), states)
         scored = self.scorer.score(event_table([row for row, _ in new], self.layout))
         rows, details = fresh_rows(new, scored.events, scored.rows, self.layout)
-        return rows, details, _merged(rows, scored.finals)
+        return _Judged(rows, details, _merged(rows, scored.finals), scored.states)
 
-    def _write(
-        self, rows: list[Row], details: dict[int, str], finals: Mapping[int, Mapping[str, Any]], found: _Found
-    ) -> list[int]:
+    def _write(self, judged: _Judged, found: _Found) -> list[int]:
+        rows = judged.rows
         if not rows and not found.fixes:
             return []
         with self.store.writing() as connection:
             likeness.mark(connection, rows)
-            raised = finalise(connection, finals)
-            add_events(connection, rows, details)
+            raised = finalise(connection, judged.finals)
+            add_events(connection, rows, judged.details)
+            keep_states(connection, judged.states, self.scorer.fingerprint)
             for table, parts, to_rows in ((r.trips, found.trips, trip_rows), (r.gaps, found.gaps, gap_rows)):
                 new = [row for part in parts for row in to_rows(part)]
                 insert_new(connection, table, new)
@@ -222,7 +238,8 @@ class Pipeline:
     def delete_agent(self, agent: str, by: str) -> int:
         """Delete an agent everywhere; returns how many events there were."""
         count = self.store.delete_agent(agent, by)
-        self.forget([agent])
+        self.scorer.erase([agent])
+        self.arrivals.forget([agent])
         if self.extraction is not None:
             self.extraction.forget(agent)
         return count

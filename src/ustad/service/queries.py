@@ -115,6 +115,13 @@ def recent_events(connection: Connection, agents: Sequence[str], most: int = CON
     return rows
 
 
+def live_states(connection: Connection, agents: Sequence[str], model: str) -> dict[str, bytes]:
+    """What live scores of this model hold of each agent, where the store has it."""
+    s = r.live_states.c
+    query = select(s.agent, s.content).where(s.agent.in_(agents), s.model == model)
+    return {row.agent: bytes(row.content) for row in connection.execute(query)}
+
+
 def agent_events(
     connection: Connection, agent: str, first: int | None, last: int | None, limit: int, offset: int
 ) -> tuple[int, list[dict[str, Any]]]:

@@ -127,6 +127,12 @@ snapshots = Table(
     Column("seq", BigInteger, nullable=False),  # journal entries up to here are inside
     Column("content", LargeBinary, nullable=False),
 )  # fmt: skip
+live_states = Table(
+    "live_states", metadata,
+    Column("agent", String(256), primary_key=True),
+    Column("model", String(64), nullable=False),  # what it belongs to; another model begins anew from the events
+    Column("content", LargeBinary, nullable=False),
+)  # fmt: skip
 access_keys = Table(
     "access_keys", metadata,
     Column("name", String(128), primary_key=True),
@@ -148,4 +154,4 @@ deletions = Table(
 )  # fmt: skip
 
 #: Tables with rows of agents, for deletion and retention.
-OF_AGENTS = (events, days, verdicts, trips, gaps, agents)
+OF_AGENTS = (events, days, verdicts, trips, gaps, live_states, agents)

@@ -125,7 +125,8 @@ def recount(connection: Connection, agent: str) -> None:
     rows = connection.execute(select(e.key, e.day, e.score, e.alert, e.started_at, e.finished_at, e.p_value, e.reason)
                               .where(e.agent == agent)).all()  # fmt: skip
     if not rows:
-        connection.execute(delete(r.agents).where(r.agents.c.agent == agent))
+        for table in (r.live_states, r.agents):
+            connection.execute(delete(table).where(table.c.agent == agent))
         return
     scored = [row for row in rows if row.score is not None]
     by_day: dict[int, list[Any]] = {}

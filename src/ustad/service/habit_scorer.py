@@ -1,0 +1,87 @@
+"""Live scores by habits for the service: each event after what its agent did, its final score after the next one.
+
+In: rows of events in order of agent and time. Out: the columns that habits set, final scores of earlier events by
+key, and each agent's state as bytes, which the store keeps in the same transaction as the events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+
+from ustad.dataset import event_days
+from ustad.scoring.default_score import DefaultModel
+from ustad.scoring.habit_live import HabitLive
+from ustad.scoring.habit_state import HabitState
+from ustad.service.queries import microseconds
+from ustad.service.translate import keys_for
+
+#: Events of an agent that are looked through again where the store has them but no state.
+REPLAYED = 256
+
+
+@dataclass
+class HabitScores:
+    """Columns of each event, in order; final scores by key; states by agent."""
+
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    finals: dict[int, dict[str, Any]] = field(default_factory=dict)
+    states: dict[str, bytes] = field(default_factory=dict)
+
+
+class HabitScorer:
+    """Counts visits from the day after the model's own history. `most` agents are at hand."""
+
+    def __init__(self, model: DefaultModel, p_value: float, most: int) -> None:
+        causal = DefaultModel(replace(model.habits, counting="past"), model.memory)
+        self.since = model.habits.habits.last_day + 1
+        self._schema = model.habits.schema
+        self._live = HabitLive(causal, self.since, p_value, most=most)
+        self._empty = HabitState().to_bytes(lambda rows: pa.Table.from_pylist(rows))
+
+    def missing(self, agent: str) -> bool:
+        return self._live.missing(agent)
+
+    def remember(self, agent: str, events: pa.Table, state: bytes | None) -> None:
+        """Take up an agent: from its state, or, where there is none, from the events since going live."""
+        later = event_days(events, self._schema) >= self.since
+        before = events.filter(pa.array(~later))
+        if before.num_rows:
+            self._live.warm(before)
+        self._live.from_bytes(agent, state or self._empty)
+        if state is None:
+            for row in events.filter(pa.array(later)).to_pylist():
+                self._live.update(row)
+
+    def score(self, events: Sequence[Mapping[str, Any]]) -> HabitScores:
+        """Scores of rows in order of agent and time."""
+        made = HabitScores()
+        for event in events:
+            update = self._live.update(event)
+            made.rows.append(self._columns(update.provisional))
+            if update.final is not None:
+                final = update.final
+                made.finals[self._key(final)] = {**self._columns(final), "term": _driver(final)}
+        for agent in {str(event[self._schema.entity]) for event in events}:
+            made.states[agent] = self._live.to_bytes(agent)
+        return made
+
+    def erase(self, agent: str) -> None:
+        """Leave nothing of an agent, what was learnt of it included."""
+        self._live.forget(agent)
+
+    def _columns(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        own = {self._schema.entity, self._schema.time, self._schema.event_id}
+        return {name: value for name, value in row.items() if name not in own}
+
+    def _key(self, row: Mapping[str, Any]) -> int:
+        agent, moment = str(row[self._schema.entity]), row[self._schema.time]
+        return keys_for([{"agent": agent, "started_at": microseconds(moment)}])[0]
+
+
+def _driver(row: Mapping[str, Any]) -> str | None:
+    shares = {n.removeprefix("surprise_"): v for n, v in row.items() if n.startswith("surprise_") and v is not None}
+    return max(shares, key=lambda name: shares[name]) if shares else None
