@@ -73,6 +73,36 @@ def test_live_equals_batch_for_any_interleaving_of_agents(
         _assert_same({k: v for k, v in scored.items() if k in batch[row["stay_id"]]}, batch[row["stay_id"]])
 
 
+@settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(seed=st.integers(0, 10_000), sizes=st.lists(st.integers(1, 40), min_size=1, max_size=5))
+def test_several_at_once_equal_one_by_one(causal: ScoringModel, stays: pa.Table, seed: int, sizes: list[int]) -> None:
+    """However they are cut into requests, and with an entity several times in one of them."""
+    alone, together = (LiveScorer(causal, neighbours="exact") for _ in range(2))
+    for scorer in (alone, together):
+        scorer.warm(_before(stays, FIRST_DAY + 9))  # the events of the reference would tie with themselves
+    rows = _interleaved(_since(stays, FIRST_DAY + 9), seed)[:90]
+    wanted = [alone.update(row) for row in rows]
+    made, turn = [], 0
+    while len(made) < len(rows):
+        size = sizes[turn % len(sizes)]
+        made += together.update_many(rows[len(made) : len(made) + size])
+        turn += 1
+    for one, other in zip(made, wanted, strict=True):
+        _assert_same(one, other)
+    assert set(together._embeddings) == set(alone._embeddings)
+    assert together.update_many([]) == []
+
+
+def test_where_one_of_several_is_refused_none_is_remembered(causal: ScoringModel, stays: pa.Table) -> None:
+    scorer = LiveScorer(causal)
+    rows = stays.slice(0, 4).to_pylist()
+    scorer.update(rows[0])
+    with pytest.raises(DataError, match="send them in order"):
+        scorer.update_many([rows[1], {**rows[3], "agent_id": 5}, rows[0]])
+    assert len(scorer) == 1
+    assert scorer.update(rows[1])["score"] == pytest.approx(LiveScorer(causal).update_many(rows[:2])[1]["score"])
+
+
 def test_live_without_warming_equals_batch_without_context(causal: ScoringModel, stays: pa.Table) -> None:
     some = stays.filter(pa.array(stays["agent_id"].to_numpy() == 3)).slice(0, 14)
     wanted, _ = score_events(causal, some)

@@ -8,8 +8,7 @@ those events are kept too, up to a budget over all entities; what was let go is 
 from __future__ import annotations
 
 import dataclasses
-import math
-from collections import OrderedDict
+from collections import ChainMap, OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -88,6 +87,28 @@ class LiveScorer:
     def update(self, event: Mapping[str, Any]) -> dict[str, Any]:
         """Score one event and remember it. Events of one entity must arrive in the order of their times."""
         return {**event, **self._score(self._remember(self._encode(event), event), event)}
+
+    def update_many(self, events: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """The same for several events at once, of any entities: the rows that `update` gives one by one.
+
+        Where one of them is refused, none is remembered.
+        """
+        entity = self.model.encoder.schema.entity
+        before = {e.get(entity): self._states.get(e.get(entity)) for e in events}
+        try:
+            states = [self._remember(self._encode(event), event) for event in events]
+        except DataError:
+            for name, state in before.items():
+                self._states.pop(name, None)
+                if state is not None:
+                    self._states[name] = state
+            raise
+        measured = self._measure_many(states)
+        for event, state in zip(events, states, strict=True):  # what has left an entity's window meanwhile
+            for key in set(state.arrays.key.tolist()) - set(self._states[event[entity]].arrays.key.tolist()):
+                self._embeddings.pop(key, None)
+        rows = [self._row(*one) for one in zip(states, events, measured, strict=True)]
+        return [{**event, **row} for event, row in zip(events, rows, strict=True)]
 
     def warm(self, events: Any) -> int:
         """Remember events without scoring them (what came before going live); returns how many entities."""
@@ -182,8 +203,11 @@ class LiveScorer:
 
     # -------------------------------------------------------------------------------------- scoring
     def _score(self, state: _State, event: Mapping[str, Any]) -> dict[str, Any]:
+        return self._row(state, event, self._measure(state))
+
+    def _row(self, state: _State, event: Mapping[str, Any], measured: tuple[Result, float]) -> dict[str, Any]:
         model, window = self.model, self.model.config.window
-        row, tails = self._judge.row(event, state.arrays, *self._measure(state))
+        row, tails = self._judge.row(event, state.arrays, *measured)
         row["alert"] = flagged = row["p_value"] <= self.p_value
         known = state.seen - 1 if window.unit == "events" else int(state.arrays.day[-1]) - state.first_day
         row["history_days"], row["reason"] = min(known, window.length), None
@@ -197,19 +221,62 @@ class LiveScorer:
         """What the samples say about the newest event of one window, and its neighbour distance."""
         arrays = state.arrays
         result = self._step(_fields(arrays, slice(-1, None)), self._shared(arrays), state.day_position)
-        self._embeddings[int(arrays.key[-1])] = result.embedding
+        self._keep({int(arrays.key[-1]): result.embedding})
+        return result, float(self._distance(result.hidden, [state])[0])
+
+    def _measure_many(self, states: Sequence[_State]) -> list[tuple[Result, float]]:
+        """The same for the newest events of several windows: those of one length together."""
+        shared = self._shared_many(states)
+        results: dict[int, Result] = {}
+        for length in {len(s.arrays) for s in states}:
+            chosen = [i for i, s in enumerate(states) if len(s.arrays) == length]
+            fields = [_fields(states[i].arrays, slice(-1, None)) for i in chosen]
+            together = [np.concatenate(column) for column in zip(*fields, strict=True)]
+            positions = np.stack([states[i].day_position for i in chosen])
+            found = self._step.many(together, [e for i in chosen for e in shared[i]], positions)
+            results |= dict(zip(chosen, found, strict=True))
+        if not states:
+            return []
+        hidden = np.concatenate([results[i].hidden for i in range(len(states))])
+        distances = self._distance(hidden, states).tolist()
+        return [(results[i], distance) for i, distance in enumerate(distances)]
+
+    def _shared_many(self, states: Sequence[_State]) -> list[list[Tensor]]:
+        """Embeddings of all events of each window; what is not at hand is made in one pass."""
+        absent: dict[int, list[np.ndarray]] = {}
+        for state in states:
+            for i, key in enumerate(state.arrays.key.tolist()):
+                if key not in self._embeddings and key not in absent:
+                    absent[key] = _fields(state.arrays, slice(i, i + 1))
+        made: dict[int, Tensor] = {}
+        if absent:
+            *fields, keys = (
+                torch.from_numpy(np.concatenate(c)).to(self.device) for c in zip(*absent.values(), strict=True)
+            )
+            with inference(self.model.network):
+                embedded = self._step.embed(Features(*fields), keys)
+                made = {key: embedded[:, j].contiguous() for j, key in enumerate(absent)}
+        held = ChainMap(made, self._embeddings)
+        shared = [[held[key] for key in state.arrays.key.tolist()] for state in states]
+        self._keep({key: held[key] for state in states for key in state.arrays.key.tolist()})
+        return shared
+
+    def _keep(self, embeddings: Mapping[int, Tensor]) -> None:
+        """Hold on to embeddings, and let go of those that were not asked for longest."""
+        for key, value in embeddings.items():
+            self._embeddings[key] = value
+            self._embeddings.move_to_end(key)
         while len(self._embeddings) > self._kept:
             self._embeddings.popitem(last=False)
-        if self.model.neighbours is None:
-            return result, math.nan
-        return result, float(self._distance(result.hidden, arrays)[0])
 
-    def _distance(self, embedding: np.ndarray, arrays: EventArrays) -> np.ndarray:
+    def _distance(self, embedding: np.ndarray, states: Sequence[_State]) -> np.ndarray:
+        """Mean distance to the nearest reference events: float32 [n] for embeddings [n, D]; NaN without any."""
         scoring, reference = self.model.config.scoring, self.model.neighbours
         if reference is None:
-            return np.full(1, np.nan, np.float32)
+            return np.full(len(embedding), np.nan, np.float32)
         if scoring.knn_scope == "own":
-            return reference.mean_distance(embedding, scoring.neighbours, self.device, owners(arrays)[-1:])
+            owner = np.concatenate([owners(s.arrays)[-1:] for s in states])
+            return reference.mean_distance(embedding, scoring.neighbours, self.device, owner)
         if self._approximate:
             return reference.approximate().distances(embedding, min(scoring.neighbours, len(reference))).mean(axis=1)
         return reference.mean_distance(embedding, scoring.neighbours, self.device)

@@ -109,11 +109,34 @@ class LiveStep:
         shared = torch.cat([old, new], dim=1)
         row = torch.arange(shared.shape[1], device=self.device)[None]
         hidden = passes.at(shared, row, self.masked, day_position[None], row[:, -1])  # [T + 1, 1, D]
+        return new[:, 0], self._reduced(hidden, features, key)[0]
+
+    def many(self, fields: Sequence[np.ndarray], shared: Sequence[Tensor], day_position: np.ndarray) -> list[Result]:
+        """The same for B events with windows of one length L: fields [B, …], embeddings of all events of all windows
+        one after the other, B · L of [T + 1, D], the newest of each window last; day_position [B, L]."""
+        with inference(self.network):
+            *held, key = (torch.from_numpy(f).to(self.device) for f in fields)
+            where = torch.from_numpy(day_position).to(self.device)
+            row = torch.arange(len(shared), device=self.device).view(where.shape)
+            stacked = self._stacked(shared)
+            at = torch.full((len(row),), row.shape[1] - 1, device=self.device)
+            hidden = self._passes.at(stacked, row, self.masked, where, at)  # [T + 1, B, D]
+            flat = self._reduced(hidden, Features(*held), key).cpu().numpy()
+        newest = shared[row.shape[1] - 1 :: row.shape[1]]
+        results = [self._result(e, line) for e, line in zip(newest, flat, strict=True)]
+        if self._precision == "auto" and not all(math.isfinite(v[-1]) for r in results for v in r.values):
+            self._precision, self._graphs = "fp32", {}
+            self._passes = passes_for(self.network, self.device, "fp32")
+            return self.many(fields, shared, day_position)
+        return results
+
+    def _reduced(self, hidden: Tensor, features: Features, key: Tensor) -> Tensor:
+        """hidden [T + 1, B, D] -> by event the scalars of all terms, the plain hidden state, mean vectors: [B, …]."""
         predictions = self.network.decode(hidden[: self.samples])
         reduced = [reduce_term(t, self.layout, predictions, features, key, self.seed) for t in self.layout.terms]
-        parts = [getattr(r, name) for r in reduced for name in SCALARS]
-        parts += [hidden[self.samples].flatten(), *(r.vector.flatten() for r in reduced if r.vector is not None)]
-        return new[:, 0], torch.cat([p.float() for p in parts])
+        scalars = torch.stack([getattr(r, name).float() for r in reduced for name in SCALARS], dim=1)
+        vectors = [r.vector.float() for r in reduced if r.vector is not None]
+        return torch.cat([scalars, hidden[self.samples].float(), *vectors], dim=1)
 
     def _result(self, embedding: Tensor, flat: np.ndarray) -> Result:
         size, terms = len(SCALARS), self.layout.terms
