@@ -8,13 +8,17 @@ from typing import Annotated, Any
 import typer
 
 from ustad.cli.shared import (
+    AddressOption,
     ConfigOption,
     DeviceOption,
+    EngineOption,
     JsonOption,
     OnErrorOption,
     OutOption,
     PresetOption,
     SetOption,
+    WorkersOption,
+    check_engine,
     out,
     print_json,
     resolve_config,
@@ -39,11 +43,17 @@ def train(
     resume: Annotated[bool, typer.Option("--resume", help="Carry on where a killed run stopped.")] = False,
     device: DeviceOption = "auto",
     on_error: OnErrorOption = "fail",
+    engine: EngineOption = "local",
+    address: AddressOption = None,
+    workers: WorkersOption = 0,
     json: JsonOption = False,
 ) -> None:
     """Learn what is usual from a data set's training weeks.
 
-    Example: `ustad train runs/demo/data --preset fast --out runs/demo/model`
+    Examples:
+
+    - `ustad train runs/demo/data --preset fast --out runs/demo/model`
+    - `ustad train data --engine ray --address head:6379 --workers 4 --out model` (four workers of a cluster)
     """
     from ustad.detector import Detector
     from ustad.mobility.readers import open_data
@@ -51,6 +61,18 @@ def train(
 
     settings = resolve_config(preset, config, set_, seed)
     described = EventSchema.from_yaml(schema) if schema else None
+    check_engine(engine, address, workers=workers)
+    if engine == "ray":
+        from ustad.engine.training import train as train_on_ray
+
+        if method != "ustad":
+            raise typer.BadParameter("trains the method ustad only", param_hint="--engine ray")
+        begun = Detector.load(base, device="cpu") if base else None
+        made = train_on_ray(
+            data, out_, settings, workers, address, device, described, timezone, on_error, resume, begun
+        )  # fmt: skip
+        _show(made.facts, data, out_, json)
+        return
     dataset = open_data(data, schema=described, timezone=timezone, on_error=on_error)
     if method == "ustad":
         start = Detector.load(base, device=device) if base else None
@@ -60,6 +82,10 @@ def train(
         facts = detector.facts
     else:
         facts = train_baseline(method, dataset, settings.seed, device, out_)
+    _show(facts, data, out_, json)
+
+
+def _show(facts: dict[str, Any], data: Path, out_: Path, json: bool) -> None:
     if json:
         print_json(facts)
     else:
