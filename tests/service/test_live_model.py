@@ -31,7 +31,7 @@ from ustad.service.live import ModelScorer, alert_share
 from ustad.service.runs import fingerprint
 from ustad.service.settings import Settings
 from ustad.service.store import Store
-from ustad.tables import DataError
+from ustad.tables import DataError, write_table
 
 
 @pytest.fixture
@@ -194,6 +194,32 @@ def test_fixes_become_the_stays_that_extraction_finds_and_are_scored(served: Tes
     moved = served.get("/v1/agents/gps/movements").json()
     assert len(moved["trips"]) >= 2
     assert all(len(t["path"]) >= 2 for t in moved["trips"])
+
+
+def stays_of(client: TestClient, agent: str, lat: float, lon: float, day: int) -> list[dict[str, Any]]:
+    """What the service finds in two hours of fixes at a point, after the agent has gone 5 km further."""
+    moments = [(m, lat) for m in range(0, 121, 5)] + [(m, lat + 0.045) for m in range(140, 200, 5)]
+    fixes = [
+        {"agent_id": agent, "time": f"2024-04-{day:02d}T{6 + m // 60:02d}:{m % 60:02d}:00Z", "lat": at, "lon": lon}
+        for m, at in moments
+    ]  # fmt: skip
+    events: list[dict[str, Any]] = client.post("/v1/fixes", json={"fixes": fixes}).json()["events"]
+    return events
+
+
+def test_live_stays_at_own_places_and_at_pois_are_called_what_they_are(tiny_run: Path, tmp_path: Path) -> None:
+    settings = Settings(model=tiny_run / "model", store=f"sqlite:///{tmp_path / 'x.db'}", device="cpu")
+    with client_of(create_app(settings)) as client:
+        own = stays_of(client, "agent 1", 60.17 + 0.01 + 0.004, 24.94 + 0.006, 10)[0]
+        assert own["category"] == "work", "where this agent works, as training saw it"
+        assert stays_of(client, "stranger", 60.17 + 0.01 + 0.004, 24.94 + 0.006, 10)[0]["category"] == "unknown"
+    pois = pa.table({"poi_id": ["p"], "lat": [60.3], "lon": [24.9], "category": ["library"], "name": ["Tikkurila"]})
+    write_table(pois, tmp_path / "pois.parquet")
+    named = Settings(model=tiny_run / "model", store="sqlite://", device="cpu", pois=tmp_path / "pois.parquet")
+    with client_of(create_app(named)) as client:
+        found = stays_of(client, "agent 1", 60.3, 24.9, 10)[0]
+        assert (found["category"], found["place_name"]) == ("library", "Tikkurila")
+        assert stays_of(client, "agent 1", 60.184, 24.946, 12)[0]["category"] == "work"
 
 
 def test_a_finished_run_is_shown_as_it_was_scored(tiny_run: Path, tmp_path: Path) -> None:

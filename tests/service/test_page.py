@@ -135,7 +135,10 @@ def test_a_case_shows_timeline_map_and_what_was_expected(visit: Visit) -> None:
     assert colours(page.locator(".map canvas")) > 20, "the map is there but not drawn"
     assert set(page.locator(".map-label").all_inner_texts()) == {"observed", "expected"}
     text = page.inner_text(".drawer")
-    for word in ("Expected and observed", "How sure the model is", "Usually on a", "Nearest known events"):
+    sections = ("What makes it unusual", "Expected and observed", "How sure the model is", "Usually on a",
+                "Nearest known events", "Farther from the nearest training stays",
+                "Its own, nearest in place")  # fmt: skip
+    for word in sections:
         assert word in text
     assert "24.9" not in text, "coordinates are shown on request only"
     page.click("text=Show coordinates")
@@ -214,13 +217,21 @@ def test_what_was_typed_stays_when_saving_fails(visit: Visit) -> None:
 def test_a_live_alert_appears_by_itself(visit: Visit) -> None:
     page = visit.go()
     page.wait_for_selector("text=● live")
-    answer = httpx.post(visit.url + "/v1/events", json={"events": [a_stay("newcomer", hour=2000, hours=5)]}, timeout=30)
+    stay = a_stay("newcomer", hour=2000, hours=5, poi_name="Café Aino")
+    answer = httpx.post(visit.url + "/v1/events", json={"events": [stay]}, timeout=30)
     assert answer.json()["events"][0]["alert"]
     page.wait_for_selector(".toast >> text=newcomer")
     page.wait_for_selector(".alerts li >> text=newcomer")
     page.click(".toast")
     page.wait_for_url("**/agent/newcomer*")
     page.wait_for_selector(".drawer")
+    expect(page.locator(".drawer .provisional")).to_have_count(1)
+    expect(page.locator(".drawer")).to_contain_text("Café Aino, work")
+    later = a_stay("newcomer", hour=2006, hours=1)
+    assert httpx.post(visit.url + "/v1/events", json={"events": [later]}, timeout=30).status_code == 200
+    page.reload()
+    page.wait_for_selector(".drawer .habits")
+    expect(page.locator(".drawer .provisional")).to_have_count(0)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -159,6 +159,7 @@ def _nearest(row: Any, past: list[Any], wanted: int = 3) -> list[dict[str, Any]]
         {
             "id": str(past[i]["key"]), "started_at": iso(past[i]["started_at"]), "timezone": past[i]["timezone"],
             "finished_at": iso(past[i]["finished_at"]), "category": past[i]["category"],
+            "place_name": past[i]["place_name"],
             "km": None if math.isnan(km[i]) else round(float(km[i]), 2), "hours": round(float(hours[i]), 1),
         }
         for i in order

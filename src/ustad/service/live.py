@@ -1,10 +1,9 @@
 """The model behind the service: scores events as they come, each by what its agent did before and nothing later.
 
-In: finished events. Out: their rows of the score table. The recent events of each agent are held here, read from the
-store when an agent comes that is not held, and dropped for the agents that were quiet longest. A few events go
-through the live scorer one by one, a larger micro-batch through the batch scoring with the same window: both give
-the same scores. Where the model scores by habits (the presets `default` and `fast`), score, alert and reason come
-from those, and the network says what was expected.
+In: finished events. Out: their rows of the score table, the same as batch scoring gives with the window `past`. The
+recent events of each agent are held by the live scorer, read from the store when an agent comes that is not held, and
+dropped for the agents that were quiet longest. Where the model scores by habits (the presets `default` and `fast`),
+score, alert and reason come from those, and the network says what was expected.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from datetime import date
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,20 +21,18 @@ import pyarrow.compute as pc
 from ustad.config import ExtractionConfig
 from ustad.detector import Detector
 from ustad.mobility.columns import Reading
-from ustad.mobility.places import PoiIndex, join_pois, read_pois
 from ustad.mobility.timezones import with_timezone
 from ustad.schema import EventSchema
-from ustad.scoring.alerts import DEFAULT_P_VALUE, AlertRule
+from ustad.scoring.alerts import DEFAULT_P_VALUE
 from ustad.scoring.live import LiveScorer
-from ustad.scoring.score import score_events
 from ustad.service.habit_scorer import REPLAYED, HabitScorer
 from ustad.service.pipeline import Scored
+from ustad.service.place_names import PlaceNames
 from ustad.service.queries import CONTEXT_EVENTS
 from ustad.service.settings import Settings
 from ustad.service.translate import Layout, event_table
 from ustad.tables import DataError
 
-ONE_BY_ONE = 2  # up to so many events the live scorer is faster than a batch
 RAREST = 1e-9
 
 
@@ -59,9 +56,8 @@ class ModelScorer:
         self.context = REPLAYED if self._habits else CONTEXT_EVENTS
         self.fingerprint = model_fingerprint(settings.model)
         self._zone = settings.timezone or only_zone(detector.facts)
-        self._pois = PoiIndex(read_pois(settings.pois)) if settings.pois else None
-        self._recent: OrderedDict[str, pa.Table] = OrderedDict()
-        self._in_live: set[str] = set()
+        self._places = PlaceNames(settings.pois, detector.habits)
+        self._held: OrderedDict[str, None] = OrderedDict()  # agents, the one seen last at the end
 
     @classmethod
     def load(cls, settings: Settings) -> ModelScorer:
@@ -74,7 +70,7 @@ class ModelScorer:
     def warm_up(self) -> None:
         """Score made-up events once, both ways, so that the first real one does not wait for what loads late."""
         layout = Layout.of(self.schema)
-        for n in (1, ONE_BY_ONE + 1):
+        for n in (1, 3):
             rows = [
                 {"agent": "", "started_at": i * 7_200_000_000, "finished_at": i * 7_200_000_000, "timezone": "UTC",
                  "lat": 0.0, "lon": 0.0}
@@ -87,7 +83,7 @@ class ModelScorer:
     # ------------------------------------------------------------------------------------------ memory
     def missing(self, agents: Sequence[str]) -> list[str]:
         gone = self._habits.missing if self._habits is not None else lambda agent: False
-        return [agent for agent in agents if agent not in self._recent or gone(agent)]
+        return [agent for agent in agents if agent not in self._held or gone(agent)]
 
     def remember(self, agents: Sequence[str], context: pa.Table, states: Mapping[str, bytes]) -> None:
         """Take over the recent events and the states of these agents, read from the store."""
@@ -96,13 +92,15 @@ class ModelScorer:
             own = context.filter(pc.equal(names, agent))
             if self._habits is not None:
                 self._habits.remember(agent, own, states.get(agent))
-            self._leave_live(agent)
-            self._recent[agent] = own.slice(max(0, own.num_rows - CONTEXT_EVENTS))
+            self._live.forget(agent)
+            self._held[agent] = None
+        if context.num_rows:
+            self._live.warm(context)
 
     def forget(self, agents: Sequence[str]) -> None:
         for agent in agents:
-            self._recent.pop(agent, None)
-            self._leave_live(agent)
+            self._held.pop(agent, None)
+            self._live.forget(agent)
 
     def erase(self, agents: Sequence[str]) -> None:
         self.forget(agents)
@@ -110,29 +108,23 @@ class ModelScorer:
             if self._habits is not None:
                 self._habits.erase(agent)
 
-    def _hold(self, events: pa.Table) -> None:
-        """Add scored events to what is held; let go of the agents that were quiet longest."""
-        names = events[self.schema.entity]
-        for agent in pc.unique(names).to_pylist():
-            both = pa.concat_tables([self._recent[agent], events.filter(pc.equal(names, agent))])
-            self._recent[agent] = both.slice(max(0, both.num_rows - CONTEXT_EVENTS)).combine_chunks()
-            self._recent.move_to_end(agent)
-        while len(self._recent) > self._settings.max_live_agents:
-            agent, _ = self._recent.popitem(last=False)
-            self._leave_live(agent)
-
-    def _leave_live(self, agent: str) -> None:
-        if agent in self._in_live:
-            self._live.forget(agent)
-            self._in_live.discard(agent)
+    def _hold(self, agents: Sequence[str]) -> None:
+        """These agents were seen last; let go of those that were quiet longest."""
+        for agent in agents:
+            self._held[agent] = None
+            self._held.move_to_end(agent)
+        while len(self._held) > self._settings.max_live_agents:
+            self._live.forget(self._held.popitem(last=False)[0])
 
     # ----------------------------------------------------------------------------------------- scoring
     def score(self, events: pa.Table) -> Scored:
         """Scores of events in order of agent and time, each after everything it knows of the agent."""
         events = self._complete(events)
         rows = events.to_pylist()
-        scored = self._one_by_one(rows) if events.num_rows <= ONE_BY_ONE else self._together(events)
-        self._hold(events)
+        made = [self._live.update(rows[0])] if len(rows) == 1 else self._live.update_many(rows)
+        own = set(events.column_names)
+        scored = [{name: value for name, value in row.items() if name not in own} for row in made]
+        self._hold([str(row[self.schema.entity]) for row in rows])
         if self._habits is None:
             return Scored(events, scored)
         judged = self._habits.score(rows)
@@ -149,37 +141,13 @@ class ModelScorer:
         filled = pc.fill_null(events[zone], self._zone or "UTC")
         return events.set_column(events.column_names.index(zone), zone, filled)
 
-    def _one_by_one(self, events: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        made = []
-        for row in events:
-            agent = row[self.schema.entity]
-            if agent not in self._in_live:
-                if self._recent[agent].num_rows:
-                    self._live.warm(self._recent[agent])
-                self._in_live.add(agent)
-            made.append({name: value for name, value in self._live.update(row).items() if name not in row})
-        return made
-
-    def _together(self, events: pa.Table) -> list[dict[str, Any]]:
-        agents = pc.unique(events[self.schema.entity]).to_pylist()
-        for agent in agents:
-            self._leave_live(agent)
-        context = pa.concat_tables([self._recent[agent] for agent in agents])
-        rule = AlertRule("p_value", self._p_value)
-        before = context if context.num_rows else None
-        reasons: Literal["flagged", "none"] = "none" if self._habits is not None else "flagged"
-        scored, _ = score_events(self._model, events, before, device=self._detector.device, rule=rule, reasons=reasons)
-        return scored.drop_columns(events.column_names).to_pylist()
-
     # -------------------------------------------------------------------------------------- extraction
     def locate(self, stays: pa.Table, trips: pa.Table) -> pa.Table:
         """Extracted stays as the model reads them: with zone, category and the vectors of the trip there."""
         if not stays.num_rows:
             return stays
         stays = with_timezone(stays, self._zone, Reading())
-        radius = self._detector.config.extraction.poi_radius_m
-        if self._pois is not None:
-            stays = join_pois(stays, self._pois, radius)
+        stays = self._places.name(stays, self._detector.config.extraction.poi_radius_m)
         stays = self._detector.trips.attach(stays, trips)
         return self._with_columns(stays)
 

@@ -8,32 +8,47 @@ export function drawer(detail, about, act) {
   const event = detail.event, [kind, meaning] = say.kind(event.kind);
   const scored = event.score !== null;
   return h("section", { class: "panel drawer", "aria-label": "Event" },
-    h("div", { class: "drawer-head" }, h("div", {}, h("h2", {}, say.span(event)), h("p", { class: "hint" }, `${event.category || "unknown place"}, ${say.duration(say.minutesOf(event))}, ${say.zoneName(event.timezone)} time`, act.position ? ` · ${act.position}` : "")),
+    h("div", { class: "drawer-head" }, h("div", {}, h("h2", {}, say.span(event)), h("p", { class: "hint" }, `${[say.what(event), say.minutesOf(event) ? say.duration(say.minutesOf(event)) : "", `${say.zoneName(event.timezone)} time`].filter(Boolean).join(", ")}`, act.position ? ` · ${act.position}` : "")),
       h("button", { type: "button", class: "round", "aria-label": "Close", on: { click: act.close } }, "×")),
     scored ? h("p", { class: "sentence" }, event.reason || "Nothing stands out enough for a sentence.") : h("p", { class: "sentence" }, "Known, not scored: this is what was learnt from."),
     scored ? h("p", { class: "facts" }, h("b", {}, `Score ${say.number(event.score)}`), ` ${say.rare(event.p_value)} usual events are as unusual. `, h("span", { class: `kind ${event.kind || ""}` }, kind), " ", meaning) : null,
+    scored && !event.final ? h("p", { class: "hint provisional" }, "Provisional: what comes next may raise this score, not lower it.") : null,
     scored ? verdictForm(event, about, act.give) : null,
+    detail.habits ? habits(detail.habits, about) : null,
     detail.features.length ? features(detail) : null,
     scored ? sureness(detail) : null,
     usually(detail.usually, about),
-    nearest(detail.nearest, act.open),
+    neighbours(detail, about, act.open),
     history(detail.verdicts),
     event.lat !== null ? coordinates(event) : null);
 }
 
-// ------------------------------------------------------------------------------------------- features
-function features(detail) {
-  return h("div", {}, h("h3", {}, "Expected and observed"), h("table", { class: "features" },
-    h("thead", {}, h("tr", {}, ["", "expected ± spread, ◆ observed", "share"].map((t) => h("th", { scope: "col" }, t)))),
-    h("tbody", {}, detail.features.map(featureRow))));
+// --------------------------------------------------------------------------------------------- habits
+// What makes a score by habits: each question with its share, and the plain facts behind it.
+function habits(found, about) {
+  const facts = [];
+  if (found.new_place) facts.push("Not one of its own places so far.");
+  if (found.visits_now) facts.push(`${found.visits_now === 1 ? "The first" : `Number ${found.visits_now}`} of its ${about.event_word}s here since the model was made.`);
+  if (found.km_from_own_places) facts.push(`${say.distance(found.km_from_own_places)} from the nearest own place.`);
+  const speaks = found.terms.filter((t) => t.share >= 0.005);
+  return h("div", {}, h("h3", {}, "What makes it unusual"), facts.length ? h("p", { class: "sure" }, facts.join(" ")) : null,
+    h("ul", { class: "usually habits" }, speaks.map((t) => h("li", { "data-tip": `${say.rare(10 ** -t.surprise)} usual events are as unusual in this` }, h("span", { class: "meter" }, h("i", { vars: { width: `${Math.round(100 * t.share)}%` } })), `${t.label}: ${Math.round(100 * t.share)} %`))));
 }
 
-function featureRow(f) {
+// ------------------------------------------------------------------------------------------- features
+function features(detail) {
+  const shares = !detail.habits; // by habits the shares stand above: the network only says what it expected
+  return h("div", {}, h("h3", {}, "Expected and observed"), h("table", { class: "features" },
+    h("thead", {}, h("tr", {}, ["", "expected ± spread, ◆ observed", ...(shares ? ["share"] : [])].map((t) => h("th", { scope: "col" }, t)))),
+    h("tbody", {}, detail.features.map((f) => featureRow(f, shares)))));
+}
+
+function featureRow(f, shares) {
   const [expected, observed] = texts(f);
   return h("tr", { class: f.scored ? null : "unscored" },
     h("th", { scope: "row" }, f.label),
     h("td", {}, axis(f), h("span", { class: "values" }, h("span", {}, expected), h("b", {}, observed))),
-    h("td", { class: "share", "data-tip": f.scored ? `${Math.round(100 * f.share)} % of what makes it unusual; more unusual than ${(100 * (f.pct ?? 0)).toFixed(1)} % of usual events` : "Not part of the score" }, h("span", { class: "meter" }, h("i", { vars: { width: `${Math.round(100 * f.share)}%` } })), f.scored ? `${Math.round(100 * f.share)} %` : "–"));
+    shares ? h("td", { class: "share", "data-tip": f.scored ? `${Math.round(100 * f.share)} % of what makes it unusual; more unusual than ${(100 * (f.pct ?? 0)).toFixed(1)} % of usual events` : "Not part of the score" }, h("span", { class: "meter" }, h("i", { vars: { width: `${Math.round(100 * f.share)}%` } })), f.scored ? `${Math.round(100 * f.share)} %` : "–") : null);
 }
 
 function texts(f) {
@@ -81,9 +96,17 @@ function usually(usual, about) {
   return h("div", {}, h("h3", {}, `Usually on a ${usual.weekday} at ${say.clock(usual.minute)}`), what);
 }
 
+// Near in everything the network looks at (all training events), and near in place and time (the agent's own).
+function neighbours(detail, about, open) {
+  const all = detail.knn.pct === null || detail.knn.pct === undefined ? null : h("p", { class: "sure" }, h("span", { class: "meter" }, h("i", { vars: { width: `${Math.round(100 * detail.knn.pct)}%` } })),
+    `Farther from the nearest training ${about.event_word}s of everybody than ${(Math.floor(1000 * detail.knn.pct) / 10).toFixed(1)} % of usual ones`, h("span", { class: "hint" }, ` (mean distance ${say.number(detail.knn.distance)})`));
+  const own = nearest(detail.nearest, open);
+  return all || own ? h("div", { class: "neighbours" }, h("h3", {}, "Nearest known events"), all, own) : null;
+}
+
 function nearest(items, open) {
   if (!items.length) return null;
-  return h("div", {}, h("h3", {}, "Nearest known events"), h("ul", { class: "nearest" }, items.map((n) => h("li", {}, h("button", { type: "button", class: "plain", on: { click: () => open(n.id) } }, `${say.span(n)}: ${n.category || "unknown place"}`), h("span", { class: "hint" }, [n.km === null ? "" : `${say.distance(n.km)} away`, `${n.hours} h apart in the day`].filter(Boolean).join(", "))))));
+  return h("div", {}, h("p", { class: "hint" }, "Its own, nearest in place, time of day and length:"), h("ul", { class: "nearest" }, items.map((n) => h("li", {}, h("button", { type: "button", class: "plain", on: { click: () => open(n.id) } }, `${say.span(n)}: ${say.what(n)}`), h("span", { class: "hint" }, [n.km === null ? "" : `${say.distance(n.km)} away`, `${n.hours} h apart in the day`].filter(Boolean).join(", "))))));
 }
 
 function history(verdicts) {

@@ -47,7 +47,7 @@ function block(svg, parts, b) {
 function bar(svg, parts, b, rows, event) {
   const scored = event.score !== null;
   const judged = say.state(event);
-  const tip = `${say.span(event)}\n${event.category || "unknown place"}, ${say.duration(say.minutesOf(event))}${scored ? `\nscore ${say.number(event.score)}` : ""}${event.alert ? `\n${event.reason || ""}` : ""}${judged ? `\n${judged[0]}` : ""}`;
+  const tip = `${say.span(event)}\n${say.what(event)}, ${say.duration(say.minutesOf(event))}${scored ? `\nscore ${say.number(event.score)}` : ""}${event.alert ? `\n${event.reason || ""}` : ""}${judged ? `\n${judged[0]}` : ""}`;
   let label = event.alert ? 0 : -1;
   pieces(event, event.timezone, rows, (y, from, to) => {
     const classes = ["stay", event.alert ? "alerted" : "", b.chosen?.id === event.id ? "chosen" : "", judged ? "judged" : ""].filter(Boolean).join(" ");

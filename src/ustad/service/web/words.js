@@ -23,6 +23,7 @@ export const time = (moment, zone) => format(zone, { hour: "2-digit", minute: "2
 export const date = (moment, zone) => format(zone, { weekday: "short", day: "numeric", month: "short" }).format(new Date(moment));
 export const zoneName = (zone) => zone.split("/").pop().replaceAll("_", " ");
 export const span = (event) => `${date(event.started_at, event.timezone)}, ${time(event.started_at, event.timezone)}–${time(event.finished_at, event.timezone)}`;
+export const what = (event) => event.place_name ? `${event.place_name}${event.category ? `, ${event.category}` : ""}` : event.category || "unknown";
 export const minutesOf = (event) => (new Date(event.finished_at) - new Date(event.started_at)) / 6e4;
 export const dayText = (day) => new Date(day + "T12:00:00Z").toLocaleDateString("en-GB", { timeZone: "UTC", weekday: "short", day: "numeric", month: "short", year: "numeric" });
 export const shortDay = (number) => new Date(number * 864e5).toLocaleDateString("en-GB", { timeZone: "UTC", day: "numeric", month: "short" });
