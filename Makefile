@@ -17,7 +17,7 @@ help:
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet -c constraints.txt torch==2.13.0
-	$(BIN)/pip install --quiet -c constraints.txt -e '.[geo,knn,tune,plots,pyod,service,dev]'
+	$(BIN)/pip install --quiet -c constraints.txt -e '.[geo,knn,tune,plots,pyod,service,ray,dev]'
 	@touch $(STAMP)
 
 demo: $(STAMP)
@@ -33,7 +33,7 @@ types: $(STAMP)
 	$(BIN)/mypy
 
 unit: $(STAMP) browser
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadgroup
 
 # A browser and a PostgreSQL server for the tests that use them, where they can be installed.
 browser:
@@ -48,7 +48,7 @@ experiments-small: $(STAMP)
 	  --out results/small --page docs/results.md --figures docs/figures/results
 
 bench: $(STAMP)
-	@for job in extraction simulation training scoring report history service; do $(BIN)/python benchmarks/$$job.py || exit 1; done
+	@for job in extraction simulation training scoring report history service engine; do $(BIN)/python benchmarks/$$job.py || exit 1; done
 
 clean:
 	rm -rf $(VENV) runs build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,175 @@
+"""The pieces of the engine without a cluster: buckets, places, merged neighbours, ranks and verdicts."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.fs as pa_fs
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ustad.config import ConfigError
+from ustad.engine import buckets, cluster
+from ustad.engine.merging import BINS, MergedRanks, drift_of_bins, survey, verdict
+from ustad.engine.neighbours import ShardedReference, merge_nearest
+from ustad.engine.places import Place, is_uri
+from ustad.scoring.alerts import AlertRule, alerts, drift
+from ustad.scoring.distribution import Ranks
+from ustad.scoring.neighbours import Reference
+from ustad.tables import DataError
+
+RULES = [AlertRule(), AlertRule("top", 17), AlertRule("fdr", 0.2), AlertRule("alerts_per_day", 3)]
+
+
+# ------------------------------------------------------------------------------------------------- buckets
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.integers(0, 40), min_size=1, max_size=80), st.integers(1, 9), st.integers(1, 80))
+def test_an_agent_lies_in_one_bucket_however_the_rows_are_cut(agents, number, cut):
+    table = pa.table({"agent_id": agents, "row": np.arange(len(agents))})
+    found: dict[int, set[int]] = {}
+    for piece in (table.slice(0, cut), table.slice(cut)):
+        for bucket, rows in buckets.divide(piece, "agent_id", number) if piece.num_rows else ():
+            assert rows["row"].to_pylist() == sorted(rows["row"].to_pylist())
+            for agent in rows["agent_id"].to_pylist():
+                found.setdefault(agent, set()).add(bucket)
+    assert all(len(where) == 1 for where in found.values())
+    assert set(found) == set(agents)
+
+
+def test_an_identifier_is_the_same_agent_as_number_and_as_text():
+    numbers = pa.array([7, 12, 7])
+    assert buckets.bucket_of(numbers, 64).tolist() == buckets.bucket_of(numbers.cast(pa.string()), 64).tolist()
+
+
+# -------------------------------------------------------------------------------------------------- places
+def test_uris_are_told_from_paths_also_after_a_path_took_a_slash():
+    assert is_uri("s3://bucket/x")
+    assert is_uri(Path("s3://bucket/x"))
+    assert not is_uri("/data/x")
+    assert not is_uri("data:x")
+    assert Place.of(Path("file:///tmp/x")).root == "/tmp/x"
+    with pytest.raises(DataError, match="no file system"):
+        Place.of("nowhere://bucket/x")
+
+
+def test_a_file_that_could_not_be_written_whole_is_not_there(tmp_path, monkeypatch):
+    place = Place(pa_fs.SubTreeFileSystem(str(tmp_path), pa_fs.LocalFileSystem()), "folder")
+    place.write_table(pa.table({"a": [1, 2]}), "x.parquet")
+    assert place.read_table("x.parquet")["a"].to_pylist() == [1, 2]
+
+    def stop(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("pyarrow.parquet.write_table", stop)
+    with pytest.raises(KeyboardInterrupt):
+        place.write_table(pa.table({"a": [3]}), "y.parquet")
+    assert place.names() == {"x.parquet"}
+
+
+# ---------------------------------------------------------------------------------------------- neighbours
+@settings(max_examples=30, deadline=None)
+@given(st.integers(1, 12), st.integers(1, 20), st.integers(1, 20), st.integers(0, 1000))
+def test_the_nearest_of_two_shards_are_the_nearest_of_all(k, left, right, seed):
+    distances = np.random.default_rng(seed).random((5, left + right)).astype(np.float32)
+    parts = [np.sort(part, axis=1)[:, :k] for part in (distances[:, :left], distances[:, left:])]
+    assert np.array_equal(merge_nearest(*parts, k), np.sort(distances, axis=1)[:, :k])
+
+
+@pytest.mark.parametrize("scope", ["all", "own"])
+@pytest.mark.parametrize("k", [1, 7, 500])
+def test_distances_to_a_sharded_reference_are_those_to_the_whole(scope, k):
+    rng = np.random.default_rng(3)
+    points, owner = rng.normal(size=(300, 8)).astype(np.float32), rng.integers(0, 9, 300)
+    queries, asked = rng.normal(size=(40, 8)).astype(np.float32), rng.integers(0, 11, 40)
+    edges = [0, 11, 12, 170, 300]
+    shards = [lambda a=a, b=b: Reference(points[a:b], owner[a:b]) for a, b in itertools.pairwise(edges)]
+    whose = asked if scope == "own" else None
+    expected = Reference(points, owner).mean_distance(queries, k, "cpu", whose)
+    found = ShardedReference(shards, 300).mean_distance(queries, k, "cpu", whose)
+    assert np.allclose(found, expected, rtol=1e-5, atol=1e-6, equal_nan=True)
+
+
+# --------------------------------------------------------------------------------------------------- ranks
+def test_merged_ranks_are_the_ranks_of_all_values():
+    rng = np.random.default_rng(1)
+    parts = [np.round(rng.normal(size=n), 1).astype(np.float32) for n in (50, 1, 0, 400)]
+    parts[0][3] = np.nan
+    whole = np.concatenate(parts)
+    assert np.array_equal(
+        MergedRanks.of(parts).log10_tail(whole), Ranks.of(whole).log10_tail(whole), equal_nan=True
+    )  # fmt: skip
+
+
+def test_thinned_ranks_are_off_by_no_more_than_what_a_kept_value_stands_for():
+    values = np.random.default_rng(2).exponential(size=20_000).astype(np.float32)
+    thin = MergedRanks.of([values], most=500)
+    assert len(thin.values) == 500
+    error = np.abs(10 ** thin.log10_tail(values) - 10 ** Ranks.of(values).log10_tail(values))
+    assert error.max() <= 1.5 / 500
+
+
+# ------------------------------------------------------------------------------------------------ verdicts
+@pytest.mark.parametrize("rule", RULES, ids=lambda r: r.kind)
+@pytest.mark.parametrize("shape", [1.0, 0.4, 3.0])
+def test_parts_are_judged_as_the_whole_is(rule, shape):
+    rng = np.random.default_rng(5)
+    p = np.round(rng.random(2_000) ** shape, 3)
+    p[p == 0] = 1e-6
+    score = -np.log10(p)
+    expected = alerts(p, score, rule, days=7.0, reference=900)
+    edges = [0, 3, 700, 2_000]
+    told = {}
+    for a, b in itertools.pairwise(edges):
+        told[str(a)] = survey(p[a:b], score[a:b], np.arange(b - a), rule)
+    found = verdict(rule, told, 7.0, 900, rank=lambda task, row: int(task) + row)
+    flags = np.concatenate([found.flags(str(a), p[a:b]) for a, b in itertools.pairwise(edges)])
+    assert np.array_equal(flags, expected.flagged)
+    assert found.threshold == expected.threshold
+    assert found.warnings == expected.warnings
+
+
+def test_drift_from_a_histogram_is_off_by_less_than_a_bin():
+    p = np.random.default_rng(6).beta(0.7, 1.2, 5_000)
+    counts = np.bincount(np.minimum((p * BINS).astype(int), BINS - 1), minlength=BINS)
+    assert abs(drift_of_bins(counts) - drift(p)) <= 1 / BINS + 1e-12
+
+
+# ------------------------------------------------------------------------------------------------- clusters
+def test_local_work_does_not_import_ray(tmp_path):
+    code = f"""
+import sys
+from ustad.cli import main
+import ustad.engine.extraction, ustad.engine.scoring, ustad.engine.simulation, ustad.engine.training
+try:
+    main(["simulate", "--agents", "3", "--days", "4", "--fixes", "300s", "--out", r"{tmp_path / "town"}"])
+except SystemExit as stop:
+    assert stop.code == 0
+try:
+    main(["extract", r"{tmp_path / "town"}", "--out", r"{tmp_path / "data"}"])
+except SystemExit as stop:
+    assert stop.code == 0
+print("ray" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.stdout.strip().endswith("False"), done.stderr[-1000:]
+
+
+def test_without_ray_the_engine_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(ConfigError, match=r"pip install 'ustad\[ray\]'"):
+        cluster.import_ray()
+
+
+def test_an_address_where_nothing_answers_is_refused_in_seconds(monkeypatch):
+    pytest.importorskip("ray", reason="Ray is not installed: pip install 'ustad[ray]'")
+    began = time.monotonic()
+    with pytest.raises(ConfigError, match="nothing answers there"):
+        cluster._reachable("127.0.0.1:9")
+    assert time.monotonic() - began < cluster.CONNECT_SECONDS + 1
