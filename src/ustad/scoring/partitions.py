@@ -1,0 +1,258 @@
+"""Scores in parts of whole entities: what `score_events` gives, with memory bounded by the part.
+
+Every part is measured on its own and laid aside as a Parquet file: the network, the neighbours and the habits look at
+one entity at a time. What depends on all events (ranks within the batch, the threshold of the alerts) comes from a few
+numbers per event that are kept; then the parts are read again, one after the other, judged and handed out.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import torch
+
+from ustad.dataset import event_days
+from ustad.progress import say, silence, track
+from ustad.scoring.alerts import AlertRule, Alerts, alerts
+from ustad.scoring.calibration import Parts, apply_tails, highest
+from ustad.scoring.default_score import DefaultModel, score_default
+from ustad.scoring.distribution import Distribution, Ranks, Tail
+from ustad.scoring.explain import kinds
+from ustad.scoring.model import ScoringModel
+from ustad.scoring.score import Judged, agent_scores, judge, reasons_of, score_events, worst_events
+from ustad.tables import DataError, agent_codes, as_table, read_table, write_table
+
+#: Entities of one part.
+ENTITIES = 2_000
+Reasons = Literal["flagged", "all", "none"]
+
+
+@dataclass(frozen=True)
+class Request:
+    """How everything is scored."""
+
+    model: ScoringModel
+    habits: DefaultModel | None = None
+    device: torch.device | str = "cpu"
+    rule: AlertRule = AlertRule()
+    reasons: Reasons = "flagged"
+    coverage: float | None = None
+
+    @property
+    def schema(self) -> Any:
+        return self.model.encoder.schema
+
+    @property
+    def by_ranks(self) -> bool:
+        """Whether scores are ranks among all scored events."""
+        return self.habits is None and self.model.config.scoring.percentiles == "batch"
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """What is kept of a part: its file and, in the order of entities and times, a few numbers per event."""
+
+    file: Path
+    agents: pa.Table
+    p_value: np.ndarray
+    score: np.ndarray
+    columns: np.ndarray  # losses and distance [n, K + 1], where scores are ranks; else [n, 0]
+
+
+class ScoredParts:
+    """Iterate over (event scores, agent scores) of each part; `notes` holds rule, threshold and warnings.
+
+    >>> for events, agents in ScoredParts(Request(model), stays, context):  # doctest: +SKIP
+    ...     writer.write_table(events)
+    """
+
+    def __init__(self, request: Request, events: Any, context: Any = None, entities: int = ENTITIES) -> None:
+        if entities < 1:
+            raise ValueError(f"entities must be at least 1, got {entities}")
+        self.request, self.entities = request, entities
+        self.events = as_table(events, "events")
+        self.context = as_table(context, "context") if context is not None else None
+        if not self.events.num_rows:
+            raise DataError(f"{request.schema.name}: the table of events is empty")
+        days = event_days(self.events, request.schema)
+        self.first_day, self.last_day = int(days.min()), int(days.max())
+        self.notes: dict[str, Any] = {}
+
+    def __iter__(self) -> Iterator[tuple[pa.Table, pa.Table]]:
+        with tempfile.TemporaryDirectory(prefix="ustad-parts-") as place:
+            kept = self._measure(Path(place))
+            judge_part, p_value, score = self._judgement(kept)
+            flags = self._flags(p_value, score)
+            at = 0
+            for one in kept:
+                n = len(one.p_value)
+                yield self._tell(one, judge_part, Alerts(flags.flagged[at : at + n], flags.threshold))
+                one.file.unlink()
+                at += n
+
+    # ------------------------------------------------------------------------------------------ measuring
+    def _measure(self, place: Path) -> list[_Kept]:
+        kept = []
+        with track("scoring, parts", self.events.num_rows) as advance:
+            for i, (events, context) in enumerate(self._divided()):
+                with silence():
+                    scored, agents = self._score(events, context)
+                kept.append(self._keep(scored, agents, place / f"{i:05d}.parquet"))
+                advance(events.num_rows)
+        return kept
+
+    def _divided(self) -> Iterator[tuple[pa.Table, pa.Table | None]]:
+        """Events and context of so many entities at a time, in the order of the entities."""
+        entity = self.request.schema.entity
+        codes, names = agent_codes(self.events[entity])
+        order = np.argsort(codes, kind="stable")
+        before, known = np.zeros(0, np.int64), np.zeros(0, np.int64)
+        if self.context is not None:
+            found = pc.index_in(self.context[entity], pa.array(names.tolist(), self.context[entity].type))
+            known = pc.fill_null(found, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+            before = np.argsort(known, kind="stable")
+        for first in range(0, len(names), self.entities):
+            bounds = (first, first + self.entities)
+            low, high = np.searchsorted(codes[order], bounds)
+            part = self.events.take(pa.array(np.sort(order[low:high])))
+            context = None
+            if self.context is not None:
+                low, high = np.searchsorted(known[before], bounds)
+                context = self.context.take(pa.array(np.sort(before[low:high]))) if high > low else None
+            yield part, context
+
+    def _score(self, events: pa.Table, context: pa.Table | None) -> tuple[pa.Table, pa.Table]:
+        """Everything of a part that does not depend on other entities."""
+        request = self.request
+        scored, agents = score_events(
+            request.model, events, context, None, request.device, None, "none", request.coverage
+        )  # fmt: skip
+        if request.habits is None:
+            return scored, agents
+        reasons: Reasons = "none" if request.reasons == "none" else "all"
+        period = self._period()
+        return score_default(request.habits, events, context, None, period, scored, reasons)
+
+    def _period(self) -> tuple[int, int]:
+        """Local days in which visits are counted: those of all events, not only of a part's."""
+        assert self.request.habits is not None
+        known = self.request.habits.habits.habits.last_day
+        days = event_days(self.context, self.request.schema) if self.context is not None else np.zeros(0, np.int64)
+        between = days[days > known]
+        return int(min([self.first_day, *between])), int(max([self.last_day, *between]))
+
+    def _keep(self, scored: pa.Table, agents: pa.Table, file: Path) -> _Kept:
+        write_table(scored, file)
+        order = self._order(scored)
+        parts = parts_of(scored, self.request.model.scored)
+        columns = parts.columns("loss_knn")[order] if self.request.by_ranks else np.zeros((len(order), 0), np.float32)
+        p_value, score = (scored[c].to_numpy()[order] for c in ("p_value", "score"))
+        return _Kept(file, agents, p_value, score, columns)
+
+    def _order(self, table: pa.Table) -> np.ndarray:
+        """Rows by entity and time, which decides between events that tie."""
+        codes, _ = agent_codes(table[self.request.schema.entity])
+        return np.lexsort((table[self.request.schema.time].cast(pa.int64()).to_numpy(), codes))
+
+    # -------------------------------------------------------------------------------------------- judging
+    def _judgement(self, kept: list[_Kept]) -> tuple[Any, np.ndarray, np.ndarray]:
+        """How a part is judged, and p-values and scores of all events."""
+        model = self.request.model
+        if not self.request.by_ranks:
+            p_value, score = (np.concatenate([getattr(k, c) for k in kept]) for c in ("p_value", "score"))
+            return (lambda parts: judge(model, parts, batch=False)), p_value, score
+        columns = np.concatenate([k.columns for k in kept])
+        ranks: list[Tail] = [Ranks.of(c) for c in columns.T]
+        normal = highest(apply_tails(ranks, model.calibration.parts.columns("loss_knn")))
+        tail = Distribution.fit(normal)
+
+        def judge_part(parts: Parts) -> Judged:
+            tails = apply_tails(ranks, parts.columns("loss_knn"))
+            score = highest(tails)
+            return Judged(tails, score, tail.log10_tail(score), tail.log10_tail(normal))
+
+        score = highest(apply_tails(ranks, columns))
+        return judge_part, np.power(10.0, tail.log10_tail(score)), score
+
+    def _flags(self, p_value: np.ndarray, score: np.ndarray) -> Alerts:
+        request = self.request
+        habits = request.habits.habits if request.habits is not None else None
+        reference = habits.final["none"].count if habits is not None else len(request.model.calibration.parts)
+        flags = alerts(p_value, score, request.rule, self.last_day - self.first_day + 1, reference)
+        self.notes = {
+            "rule": request.rule.kind,
+            "value": request.rule.value,
+            "threshold": flags.threshold,
+            "alerts": int(flags.flagged.sum()),
+            "coverage": request.coverage,
+            "warnings": list(flags.warnings),
+        }
+        for text in flags.warnings:
+            say(f"warning: {text}")
+        return flags
+
+    def _tell(self, kept: _Kept, judge_part: Any, ordered: Alerts) -> tuple[pa.Table, pa.Table]:
+        """The final rows of a part, in the order of the events given."""
+        table, request = read_table(kept.file), self.request
+        flagged = np.zeros(len(ordered.flagged), bool)
+        flagged[self._order(table)] = ordered.flagged
+        table = _set(table, "alert", pa.array(flagged))
+        codes, names = agent_codes(table[request.schema.entity])
+        if request.habits is not None:
+            if request.reasons == "flagged":
+                shown = flagged | np.isin(np.arange(len(table)), _worst_alone(table, codes))
+                table = _set(
+                    table, "reason", pc.if_else(pa.array(shown), table["reason"], pa.scalar(None, pa.string()))
+                )
+            return table, kept.agents
+        parts = parts_of(table, request.model.scored)
+        judged = judge_part(parts)
+        if request.by_ranks:
+            table = _ranked(request.model, table, parts, judged)
+        worst = worst_events(judged, codes)
+        told = reasons_of(request.model, table, judged, Alerts(flagged, ordered.threshold), worst, request.reasons)
+        table = _set(table, "reason", pa.array(told, pa.string()))
+        days = self.last_day - self.first_day + 1
+        return table, agent_scores(request.model, names, table, judged, codes, worst, days)
+
+
+def parts_of(table: pa.Table, names: tuple[str, ...]) -> Parts:
+    """What judging needs, read back from a score table (errors are in people's units there, so they are left out)."""
+
+    def column(name: str) -> np.ndarray:
+        return table[name].cast(pa.float32()).to_numpy(zero_copy_only=False).astype(np.float32)
+
+    loss, au, eu = (
+        np.stack([column(f"{what}_{n}") for n in names], axis=1) if names else np.zeros((len(table), 0), np.float32)
+        for what in ("loss", "au", "eu")
+    )
+    return Parts(names, np.full_like(loss, np.nan), loss, au, eu, column("knn"))
+
+
+def _ranked(model: ScoringModel, table: pa.Table, parts: Parts, judged: Judged) -> pa.Table:
+    """The columns that follow from ranks among all scored events."""
+    shares = 1 - np.power(10.0, judged.tails)
+    for i, name in enumerate((*parts.names, "knn")):
+        table = _set(table, f"pct_{name}", pa.array(shares[:, i], from_pandas=True))
+    doubts = apply_tails(model.calibration.uncertainty_tails, parts.au + parts.eu)
+    kind = kinds(model.encoder, judged.tails, doubts, np.isnan(parts.loss), table)
+    table = _set(table, "kind", pa.array(kind.tolist(), pa.string()))
+    table = _set(table, "score", pa.array(judged.score))
+    return _set(table, "p_value", pa.array(np.power(10.0, judged.log10_p)))
+
+
+def _worst_alone(table: pa.Table, codes: np.ndarray) -> np.ndarray:
+    """Row of each entity's most unusual event, by its own score."""
+    order = np.lexsort((-table["score_alone"].to_numpy(), codes))
+    return order[np.flatnonzero(np.diff(codes[order], prepend=-1))]
+
+
+def _set(table: pa.Table, name: str, values: Any) -> pa.Table:
+    return table.set_column(table.column_names.index(name), name, values)

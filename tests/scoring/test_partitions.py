@@ -1,0 +1,63 @@
+"""Scores in parts of whole entities against scores of everything at once."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pyarrow as pa
+import pytest
+
+from ustad.scoring.alerts import AlertRule
+from ustad.scoring.model import ScoringModel
+from ustad.scoring.partitions import Request, ScoredParts
+from ustad.scoring.score import notes, score_events
+from ustad.tables import DataError
+
+DAY = 19723 + 10
+
+
+def _split(stays: pa.Table) -> tuple[pa.Table, pa.Table]:
+    late = stays["started_at"].cast(pa.int64()).to_numpy() >= DAY * 86_400_000_000
+    return stays.filter(pa.array(~late)), stays.filter(pa.array(late))
+
+
+def _assert_equal(found: pa.Table, wanted: pa.Table, key: str) -> None:
+    assert set(found.column_names) == set(wanted.column_names)
+    for one, other in zip(found.sort_by(key).to_pylist(), wanted.sort_by(key).to_pylist(), strict=True):
+        for name, value in other.items():
+            if isinstance(value, float):
+                assert one[name] == pytest.approx(value, rel=1e-4, abs=1e-6), name
+            elif not (isinstance(value, list) and value and isinstance(value[0], float)):
+                assert one[name] == value, name
+
+
+@pytest.mark.parametrize("percentiles", ["batch", "calibrated"])
+@pytest.mark.parametrize(
+    "rule", [AlertRule(), AlertRule("top", 6), AlertRule("fdr", 0.5), AlertRule("alerts_per_day", 3)]
+)
+def test_parts_equal_the_whole(model: ScoringModel, stays: pa.Table, percentiles: str, rule: AlertRule) -> None:
+    model = dataclasses.replace(model, config=model.config.replace({"scoring.percentiles": percentiles}))
+    context, events = _split(stays)
+    wanted, agents = score_events(model, events, context, rule=rule, coverage=0.9)
+    parts = ScoredParts(Request(model, rule=rule, coverage=0.9), events, context, entities=3)
+    made = list(parts)
+    assert [len(a) for _, a in made] == [3, 3, 2]
+    _assert_equal(pa.concat_tables([e for e, _ in made]), wanted, "stay_id")
+    _assert_equal(pa.concat_tables([a for _, a in made]), agents, "agent_id")
+    said = notes(wanted)
+    assert parts.notes == {**said, "threshold": pytest.approx(said["threshold"])}
+
+
+def test_reasons_on_request_and_without_context(model: ScoringModel, stays: pa.Table) -> None:
+    _, events = _split(stays)
+    every = list(ScoredParts(Request(model, reasons="all"), events, entities=5))
+    assert sum(e["reason"].null_count for e, _ in every) == 0
+    none = list(ScoredParts(Request(model, reasons="none"), events, entities=5))
+    assert sum(e["reason"].null_count for e, _ in none) == len(events)
+
+
+def test_nothing_to_score_is_said(model: ScoringModel, stays: pa.Table) -> None:
+    with pytest.raises(DataError, match="empty"):
+        ScoredParts(Request(model), stays.slice(0, 0))
+    with pytest.raises(ValueError, match="at least 1"):
+        ScoredParts(Request(model), stays, entities=0)
