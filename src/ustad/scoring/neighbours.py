@@ -121,6 +121,13 @@ class Reference:
         return cls(embeddings, tensors["neighbours.owner"], lists)
 
 
+def shared_room(device: torch.device, most: int) -> int:
+    """Bytes of a GPU to work in: at most so many, and one in sixteen of what is free now, since others may share it."""
+    free, _ = torch.cuda.mem_get_info(device)
+    reusable = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return max(64 << 20, min(most, (free + reusable) // 16))
+
+
 def exact_distances(reference: np.ndarray, queries: np.ndarray, k: int, device: torch.device) -> np.ndarray:
     """Distances to the k nearest of M reference points, ascending: float32 [Q, k]."""
     return nearest_distances(Prepared.of(reference, device), queries, k)
@@ -134,8 +141,9 @@ def nearest_distances(prepared: Prepared, queries: np.ndarray, k: int) -> np.nda
     chosen are then computed again from the differences, free of cancellation.
     """
     device = prepared.points.device
-    room = (4 << 30) if device.type == "cuda" else (256 << 20)
-    size = max(1, min(len(queries), room // (4 * len(prepared.points))))
+    room = shared_room(device, 6 << 30) if device.type == "cuda" else (256 << 20)
+    columns = len(prepared.points) + 2 * k * _GROUP  # the matrix, and what is looked at again
+    size = max(1, min(len(queries), room // (4 * columns)))
     found = []
     with torch.inference_mode(), track("neighbours", len(queries)) as advance:
         for begin in range(0, len(queries), size):

@@ -24,12 +24,15 @@ from ustad.model.network import DualTransformer
 from ustad.progress import track
 from ustad.scoring.counter import keep_masks
 from ustad.scoring.crew import Crew
+from ustad.scoring.neighbours import shared_room
 from ustad.scoring.passes import Passes
 from ustad.scoring.terms import Layout, reduce_term
 
 Precision = Literal["auto", "fp32", "half"]
 #: Numbers of one field that are decoded at once (samples × events × classes).
 DECODED = 1 << 25
+#: What a token of width 1 takes on its way through a block, about.
+_BYTES_PER_TOKEN = 60
 SCALARS = ("expected", "error", "loss", "au", "eu")
 
 
@@ -41,9 +44,12 @@ class Budget:
     embedding_bytes: int
 
     @classmethod
-    def of(cls, device: torch.device) -> Budget:
-        """Sizes that keep a CPU inside its cache and a GPU busy."""
-        return cls(2_000_000, 4 << 30) if device.type == "cuda" else cls(5_000, 256 << 20)
+    def of(cls, device: torch.device, width: int = 64) -> Budget:
+        """Sizes that keep a CPU inside its cache, and a GPU busy without taking what others on it need."""
+        if device.type != "cuda":
+            return cls(5_000, 256 << 20)
+        room = shared_room(device, 8 << 30)
+        return cls(min(2_000_000, room // (_BYTES_PER_TOKEN * width)), room // 2)
 
 
 @dataclass
@@ -88,7 +94,7 @@ def sample(
 
     Without epistemic uncertainty there is one sample, without dropout.
     """
-    budget = budget or Budget.of(tensors.device)
+    budget = budget or Budget.of(tensors.device, network.config.width)
     T = samples if network.config.epistemic else 1
     layout = Layout.of(network.fields, encoder.terms, network.config.aleatoric)
     out = empty_samples(layout, len(queries), network, keep_probabilities)
@@ -124,7 +130,7 @@ def embed_events(
     A decision of ours: the network without dropout (one pass), so that distances carry no sampling noise. With the
     target visible, events that share a slice share the pass.
     """
-    budget = budget or Budget.of(tensors.device)
+    budget = budget or Budget.of(tensors.device, network.config.width)
     out = np.zeros((len(queries), network.config.width), np.float32)
 
     def answer(passes: Passes, shared: Tensor, together: bool, chosen: np.ndarray, slices: Slices) -> int:
