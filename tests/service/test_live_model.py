@@ -204,7 +204,7 @@ def stays_of(client: TestClient, agent: str, lat: float, lon: float, day: int) -
         for m, at in moments
     ]  # fmt: skip
     events: list[dict[str, Any]] = client.post("/v1/fixes", json={"fixes": fixes}).json()["events"]
-    return events
+    return [e for e in events if e["started_at"].startswith(f"2024-04-{day:02d}")]
 
 
 def test_live_stays_at_own_places_and_at_pois_are_called_what_they_are(tiny_run: Path, tmp_path: Path) -> None:
