@@ -12,7 +12,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).parents[1] / "events"))
 from routine_stays import FIRST_DAY, between, make_routine
 
-from ustad.config import Config
+from ustad.config import Config, ConfigError
 from ustad.events.encoder import Encoder
 from ustad.events.habits import Habits
 from ustad.events.own_places import HOURS, MemoryTensors, OwnPlaces
@@ -22,7 +22,8 @@ from ustad.model.memory import AREA_KM, FLOOR, KERNELS_KM, Memory, Targets
 from ustad.schema import mobility_schema
 from ustad.scoring.memory_model import new_network
 from ustad.scoring.memory_terms import sample_memory, uncertainties
-from ustad.training.memory import Data, ask, fit_memory, recall, span_masks, training_loss
+from ustad.training.memory import Data, MemoryUpdate, ask, recall, span_masks, training_loss
+from ustad.training.memory_loop import CHECKPOINT, fit_memory
 
 SCHEMA = mobility_schema("none", 16, True)
 SMALL = {
@@ -256,3 +257,57 @@ def test_padding_changes_no_loss(world):
         long = world.network.embed(data.events.batch(start, stop, 12).features)
     torch.testing.assert_close(short[1], long[1, :7])
     assert torch.isfinite(training_loss(world.network, data, start, stop, 12, 0.3))
+
+
+def test_a_step_of_fixed_shape_has_the_same_loss(world):
+    _, data = world.data(world.train)
+    start, stop = torch.tensor([0, 40, 80]), torch.tensor([6, 47, 91])
+    losses = []
+    for size in (None, 64, 3):
+        torch.manual_seed(5)
+        world.network.eval()
+        losses.append(float(training_loss(world.network, data, start, stop, 12, 0.3, size).detach()))
+    assert losses[1] == pytest.approx(losses[0], rel=1e-5)
+    assert losses[2] != pytest.approx(losses[0], rel=1e-3)  # what there is no room for is left out of the mean
+    empty = [torch.nn.functional.pad(ends, (0, 2)) for ends in (start, stop)]  # windows that make a batch full
+    assert torch.isfinite(training_loss(world.network, data, *empty, 12, 0.3, 64))
+
+
+def trained(directory, resume=False, **changes):
+    world = World(**{"training.epochs": 3, "training.batch_size": 24, **changes})
+    arrays, data = world.data(world.train)
+    _, held, questions = world.questions(world.table)
+    windows = make_windows(arrays, world.config.window)
+    result = fit_memory(world.network, data, windows, (held, questions), world.config, directory, resume)
+    return result, world.network.state_dict()
+
+
+def test_a_killed_run_goes_on_to_the_same_network(tmp_path, monkeypatch):
+    straight = trained(None)
+    steps = 0
+    step = MemoryUpdate.__call__
+
+    def counted(self, *arguments):
+        nonlocal steps
+        steps += 1
+        if steps == 8:
+            raise KeyboardInterrupt
+        return step(self, *arguments)
+
+    monkeypatch.setattr(MemoryUpdate, "__call__", counted)
+    with pytest.raises(KeyboardInterrupt):
+        trained(tmp_path, **{"training.checkpoint_minutes": 0.0})
+    monkeypatch.undo()
+    assert (tmp_path / CHECKPOINT).exists()
+    resumed = trained(tmp_path, resume=True, **{"training.checkpoint_minutes": 0.0})
+    assert resumed[0].losses == straight[0].losses
+    for name, value in straight[1].items():
+        torch.testing.assert_close(resumed[1][name], value, rtol=0, atol=0)
+    again = trained(tmp_path, resume=True, **{"training.checkpoint_minutes": 0.0})  # it is done: nothing happens
+    assert again[0].losses == straight[0].losses
+
+
+def test_a_checkpoint_of_other_settings_is_refused(tmp_path):
+    trained(tmp_path)
+    with pytest.raises(ConfigError, match="other settings or other data"):
+        trained(tmp_path, resume=True, **{"training.learning_rate": 0.5})

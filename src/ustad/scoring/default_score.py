@@ -55,13 +55,16 @@ def fit_default(
     config: Config,
     device: torch.device,
     memory: MemoryModel | None = None,
+    directory: Path | None = None,
+    resume: bool = False,
 ) -> DefaultModel:
     """Learn from the training weeks; the validation week's entities stop the network early (half of them) and
-    calibrate (the other half). `memory` is a memory network that was trained already."""
+    calibrate (the other half). `memory` is a memory network that was trained already; where it has to be trained,
+    its checkpoints go to `directory`, and `resume` goes on from the last one."""
     schema = encoder.schema
     half = calibrating(validation, schema.entity)
     if config.model.network == "memory" and memory is None:
-        memory = fit_memory_model(train, validation, encoder, config, device)
+        memory = fit_memory_model(train, validation, encoder, config, device, directory, resume)
     habits = HabitModel.fit(
         train,
         validation,
@@ -75,12 +78,18 @@ def fit_default(
 
 
 def fit_memory_model(
-    train: pa.Table, validation: pa.Table, encoder: Encoder, config: Config, device: torch.device
+    train: pa.Table,
+    validation: pa.Table,
+    encoder: Encoder,
+    config: Config,
+    device: torch.device,
+    directory: Path | None = None,
+    resume: bool = False,
 ) -> MemoryModel:
     """The memory network alone."""
     half = calibrating(validation, encoder.schema.entity)
     stopping = validation.filter(pa.array(~half)) if not half.all() else validation
-    return MemoryModel.fit(train, stopping, encoder, config, device)
+    return MemoryModel.fit(train, stopping, encoder, config, device, directory, resume)
 
 
 def calibrating(validation: pa.Table, entity: str) -> np.ndarray:

@@ -7,6 +7,7 @@ own places it reads always come from the habits it is given, so what is not in t
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +23,8 @@ from ustad.events.visits import Frame, read_visits
 from ustad.events.windows import EventTensors, Queries, make_queries, make_windows
 from ustad.model.memory import MemoryTransformer
 from ustad.scoring.memory_terms import MemorySamples, sample_memory
-from ustad.training.memory import Data, MemoryFit, fit_memory
+from ustad.training.memory import Data
+from ustad.training.memory_loop import MemoryFit, fit_memory
 
 
 @dataclass
@@ -36,20 +38,30 @@ class MemoryModel:
     device: torch.device
     result: MemoryFit | None = None
     samples: MemorySamples | None = field(default=None, repr=False)  # of the latest question, by row
-    kept: dict[int, torch.Tensor] | None = field(default=None, repr=False)  # embeddings between questions (live)
     _known: tuple[Habits, OwnPlaces] | None = field(default=None, repr=False)
 
     @classmethod
     def fit(
-        cls, train: pa.Table, stopping: pa.Table, encoder: Encoder, config: Config, device: torch.device
+        cls,
+        train: pa.Table,
+        stopping: pa.Table,
+        encoder: Encoder,
+        config: Config,
+        device: torch.device,
+        directory: Path | None = None,
+        resume: bool = False,
     ) -> MemoryModel:
-        """Train on `train`; the early-stopping entities' validation week `stopping` says when to stop."""
+        """Train on `train`; the early-stopping entities' validation week `stopping` says when to stop.
+
+        With a directory, checkpoints are written there, and `resume` goes on from the last one.
+        """
         frame = Frame.fit(train, encoder.schema)
         model = cls(new_network(encoder, frame, config).to(device), encoder, frame, config, device)
         habits = Habits.fit(read_visits(train, encoder.schema, frame))
         arrays, data = model._data(train, habits)
         held, questions, _ = model._questions(stopping, train, habits)
-        model.result = fit_memory(model.network, data, make_windows(arrays, config.window), (held, questions), config)
+        windows = make_windows(arrays, config.window)
+        model.result = fit_memory(model.network, data, windows, (held, questions), config, directory, resume)
         return model
 
     def terms(self, habits: Habits, events: pa.Table, before: pa.Table | None) -> dict[str, np.ndarray]:
@@ -57,7 +69,7 @@ class MemoryModel:
         data, questions, row = self._questions(events, before, habits)
         config = self.config
         samples, seed, precision = config.scoring.samples, config.seed, config.training.precision
-        found = sample_memory(self.network, data, questions, samples, seed, precision, self.kept)
+        found = sample_memory(self.network, data, questions, samples, seed, precision)
         self.samples = found.by_row(row, events.num_rows)
         return self.samples.terms
 

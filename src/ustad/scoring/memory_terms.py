@@ -22,7 +22,7 @@ from ustad.scoring.counter import keep_masks
 from ustad.training.memory import Data, ask
 
 #: Values of embeddings in flight at once, by device: what keeps memory bounded.
-BUDGET = {"cpu": 4_000_000, "cuda": 400_000_000}
+BUDGET = {"cpu": 4_000_000, "cuda": 50_000_000}
 RAW = ("memory_place", "memory_start", "memory_duration")
 
 
@@ -50,7 +50,7 @@ class MemorySamples:
         return MemorySamples(terms, *(placed(values) for values in rest))
 
 
-@torch.no_grad()
+@torch.inference_mode()
 def sample_memory(
     network: MemoryTransformer,
     data: Data,
@@ -58,12 +58,8 @@ def sample_memory(
     samples: int,
     seed: int,
     precision: Literal["auto", "fp32", "bf16"] = "auto",
-    kept: dict[int, Tensor] | None = None,
 ) -> MemorySamples:
-    """T samples of every question; without epistemic uncertainty one pass without dropout.
-
-    `kept` holds embeddings [T, D] by event key from one call to the next (live): an event is embedded only once.
-    """
+    """T samples of every question; without epistemic uncertainty one pass without dropout."""
     network.eval()
     out = _empty(len(queries))
     T = samples if network.config.epistemic else 1
@@ -71,20 +67,12 @@ def sample_memory(
     with track("asking the memory network", len(queries)) as advance:
         for chosen in _parts(queries, T * network.config.width, BUDGET[data.events.device.type]):
             part = queries.take(chosen)
-            _store(out, chosen, _ask(network, data, part, T, seed, half, kept))
+            _store(out, chosen, _ask(network, data, part, T, seed, half))
             advance(len(chosen))
     return out
 
 
-def _ask(
-    network: MemoryTransformer,
-    data: Data,
-    part: Queries,
-    samples: int,
-    seed: int,
-    half: bool,
-    kept: dict[int, Tensor] | None,
-) -> Outlook:
+def _ask(network: MemoryTransformer, data: Data, part: Queries, samples: int, seed: int, half: bool) -> Outlook:
     """The outlook of questions of similar length; an event's embeddings are shared by all that see it."""
     device = data.events.device
     length = int(part.length.max())
@@ -92,10 +80,7 @@ def _ask(
     index = data.events.batch(start, stop, length).index
     seen, row = torch.unique(index, return_inverse=True)
     with torch.autocast(device.type, torch.bfloat16, enabled=half):
-        if kept is None:
-            events = _embedded(network, data, seen, samples, seed)
-        else:
-            events = _from_kept(network, data, seen, samples, seed, kept)
+        events = _embedded(network, data, seen, samples, seed)
         return ask(network, data, events, start, stop, target, row)
 
 
@@ -107,18 +92,6 @@ def _embedded(network: MemoryTransformer, data: Data, seen: Tensor, samples: int
     key, width = data.events.key[seen], network.config.width
     keep = keep_masks(key, seed, samples, len(network.fields), width, network.config.dropout)
     return network.embed(features, keep.transpose(0, 1))  # keep [T, n, F, D]
-
-
-def _from_kept(
-    network: MemoryTransformer, data: Data, seen: Tensor, samples: int, seed: int, kept: dict[int, Tensor]
-) -> Tensor:
-    keys = data.events.key[seen].tolist()
-    lacking = [i for i, key in enumerate(keys) if key not in kept]
-    if lacking:
-        made = _embedded(network, data, seen[torch.tensor(lacking, device=seen.device)], samples, seed)
-        for column, i in enumerate(lacking):
-            kept[keys[i]] = made[:, column]
-    return torch.stack([kept[key] for key in keys], dim=1)
 
 
 def _parts(queries: Queries, cost: int, budget: int) -> Iterator[np.ndarray]:

@@ -1,43 +1,30 @@
-"""Training of the memory network: masked events, alone or with their neighbours, from a memory without their weeks.
+"""One step of the memory network's training: masked events, alone or with their neighbours, from a memory without
+their weeks; and the questions that validation and scoring ask.
 
-In go the network, the training events with their own places, and questions of the early-stopping agents; the
-network comes out with its best weights. Every random choice follows from the seed, the epoch and the step.
+In go the network and the events with their own places; out comes a loss, or what was expected of some events.
 """
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ustad.config import Config
+from ustad.config import TrainingConfig
 from ustad.events.own_places import MemoryTensors
-from ustad.events.windows import EventTensors, Queries, Windows
+from ustad.events.windows import EventTensors, Queries
 from ustad.model.memory import Memory, MemoryTransformer, Outlook, Targets
-from ustad.progress import track
-from ustad.training.batches import bucket_lengths, plan_epoch
-from ustad.training.optimise import learning_rate, make_optimizer, step_seed, use_bf16
+from ustad.training.optimise import use_bf16
+from ustad.training.step import capacity, places
 from ustad.training.team import Team
 
 #: Share of the training windows in which an event is masked together with the events beside it.
 SPAN_SHARE = 0.5
-#: Questions that each epoch is validated on, drawn once.
-MOST_QUESTIONS = 4096
+#: How many times as many events that masks, which leaves room for the rarest draws too.
+SPAN_RATIO = 2.2
 PARTS = ("place", "start", "duration", "category")
-
-
-@dataclass(frozen=True)
-class MemoryFit:
-    """What a run did: mean validation loss by epoch, the best of them, seconds."""
-
-    losses: list[float]
-    best_loss: float
-    best_epoch: int
-    seconds: float
-    parts: dict[str, float] = field(default_factory=dict)  # of the best epoch, by part
 
 
 @dataclass
@@ -48,59 +35,58 @@ class Data:
     memory: MemoryTensors
 
 
-def fit_memory(
-    network: MemoryTransformer, data: Data, windows: Windows, validation: tuple[Data, Queries], config: Config
-) -> MemoryFit:
-    """Train until the validation loss stops falling; the network keeps its best weights."""
-    training, device, team = config.training, data.events.device, Team.current()
-    optimizer = make_optimizer(network, training)
-    lengths = bucket_lengths(windows.length)
-    questions = _some(validation[1], config.seed)
-    best, best_weights, best_epoch, parts = float("inf"), _copy(network), 0, {}
-    losses: list[float] = []
-    step, began = 0, time.monotonic()
-    steps = -(-len(windows) // training.batch_size)
-    with track("training the memory network", training.epochs * steps) as advance:
-        for epoch in range(training.epochs):
-            network.train()
-            plan = plan_epoch(windows, lengths, training.batch_size, config.window.past_share, config.seed, epoch)
-            for i in range(len(plan)):
-                rows = slice(plan.first[i], plan.last[i])
-                torch.manual_seed(team.seed(step_seed(config.seed, step)))
-                start, stop = (team.share(torch.from_numpy(v[rows]).to(device)) for v in (plan.start, plan.stop))
-                with torch.autocast(device.type, torch.bfloat16, enabled=use_bf16(training, device)):
-                    loss = training_loss(network, data, start, stop, int(plan.length[i]), training.mask_ratio)
-                for group in optimizer.param_groups:
-                    group["lr"] = learning_rate(training, step, training.epochs * steps)
-                optimizer.zero_grad(set_to_none=True)
-                loss.backward()
-                team.average(network, start, stop)
-                if training.clip_norm > 0:
-                    torch.nn.utils.clip_grad_norm_(network.parameters(), training.clip_norm)
-                optimizer.step()
-                step += 1
-                advance(1)
-            found = validate(network, validation[0], questions)
-            losses.append(sum(found.values()))
-            if losses[-1] < best:
-                best, best_weights, best_epoch, parts = losses[-1], _copy(network), epoch, found
-            minutes = (time.monotonic() - began) / 60
-            late = team.agree(0 < training.max_minutes < minutes, device)
-            if epoch - best_epoch >= training.patience or late:
-                break
-    network.load_state_dict(best_weights)
-    network.eval()
-    return MemoryFit(losses, best, best_epoch, time.monotonic() - began, parts)
+@dataclass
+class MemoryUpdate:
+    """One step of the optimiser on some windows. Never waits for the device where it is `dense`."""
+
+    network: MemoryTransformer
+    data: Data
+    optimizer: torch.optim.Optimizer
+    config: TrainingConfig
+    dense: bool
+    team: Team = field(default_factory=Team.current)
+
+    @property
+    def tensors(self) -> EventTensors:
+        return self.data.events
+
+    def __call__(self, start: Tensor, stop: Tensor, length: int) -> Tensor:
+        """Windows start … stop [B], padded to `length` -> their mean loss, float64 [1]."""
+        device, config = self.data.events.device, self.config
+        size = capacity(len(start), length, SPAN_RATIO * config.mask_ratio) if self.dense else None
+        with torch.autocast(device.type, torch.bfloat16, enabled=use_bf16(config, device)):
+            loss = training_loss(self.network, self.data, start, stop, length, config.mask_ratio, size)
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        self.team.average(self.network, start, stop)
+        if config.clip_norm > 0:
+            torch.nn.utils.clip_grad_norm_(self.network.parameters(), config.clip_norm)
+        self.optimizer.step()
+        return loss.detach()[None].to(torch.float64)
 
 
 def training_loss(
-    network: MemoryTransformer, data: Data, start: Tensor, stop: Tensor, length: int, ratio: float
+    network: MemoryTransformer,
+    data: Data,
+    start: Tensor,
+    stop: Tensor,
+    length: int,
+    ratio: float,
+    size: int | None = None,
 ) -> Tensor:
-    """Mean loss of the masked events of some windows; the memory leaves out the blocks the windows touch."""
+    """Mean loss of the masked events of some windows; the memory leaves out the blocks the windows touch.
+
+    `size` is how many masked events there is room for, where shapes may not depend on the data; those beyond it
+    are left out of the mean.
+    """
     batch = data.events.batch(start, stop, length)
     masked = span_masks(batch.padding, ratio)
-    flat = masked.flatten().nonzero()[:, 0]
-    memory = recall(network, data.memory, start, data.memory.outside(start, stop - 1))
+    if size is None:
+        flat = masked.flatten().nonzero()[:, 0]
+        real = torch.ones_like(flat, dtype=torch.bool)
+    else:
+        flat, real = places(masked, size)
+    memory = recall(network, data.memory, start, data.memory.outside(start, (stop - 1).clamp(min=0)))
     events = network.embed(batch.features)[None]
     index = batch.index
     hidden = network.contextualise(
@@ -116,7 +102,8 @@ def training_loss(
     )
     window = torch.div(flat, length, rounding_mode="floor")
     outlook = network.decode(hidden, memory[window], targets_of(data.memory, index.flatten()[flat]))
-    return -sum(_parts(outlook).values(), torch.zeros((), device=start.device))
+    total = sum((getattr(outlook, name) for name in PARTS), torch.zeros((), device=start.device))[0]  # [M]
+    return -torch.where(real, total, 0.0).sum() / real.sum()
 
 
 def span_masks(padding: Tensor, ratio: float) -> Tensor:
@@ -200,13 +187,3 @@ def validate(network: MemoryTransformer, data: Data, queries: Queries, size: int
 def _parts(outlook: Outlook) -> dict[str, Tensor]:
     """Mean log-probability of what happened, by part of the chain."""
     return {name: getattr(outlook, name).mean() for name in PARTS}
-
-
-def _some(queries: Queries, seed: int) -> Queries:
-    if len(queries) <= MOST_QUESTIONS:
-        return queries
-    return queries.take(np.sort(np.random.default_rng(seed).permutation(len(queries))[:MOST_QUESTIONS]))
-
-
-def _copy(network: MemoryTransformer) -> dict[str, Tensor]:
-    return {name: value.detach().clone() for name, value in network.state_dict().items()}
