@@ -124,17 +124,12 @@ def paper(options: argparse.Namespace) -> tuple[dict[str, np.ndarray], dict[str,
 
 
 def atlanta(options: argparse.Namespace) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """The memory network's terms for both ways to name Atlanta's places."""
-    found: dict[str, np.ndarray] = {}
-    facts: dict[str, Any] = {}
-    for way in pol_atl.WAYS:
-        train, validation, test = pol_atl.periods(options.data, way)
-        model, facts[way] = _trained(train, validation, options)
-        terms = model.terms(_habits(model, train), validation, train)
-        found |= _named(f"{way}.validation", terms, validation)
-        both = pa.concat_tables([train, validation])
-        found |= _named(f"{way}.test", model.terms(_habits(model, both), test, both), test)
-    return found, facts
+    """The memory network's terms for Atlanta with named places."""
+    train, validation, test = pol_atl.periods(options.data, "venues")
+    model, facts = _trained(train, validation, options)
+    found = _named("venues.validation", model.terms(_habits(model, train), validation, train), validation)
+    both = pa.concat_tables([train, validation])
+    return found | _named("venues.test", model.terms(_habits(model, both), test, both), test), facts
 
 
 # --------------------------------------------------------------------------------------------------- steps

@@ -6,8 +6,9 @@ DIRECTORY holds pol_atl_gps_train.parquet, pol_atl_gps_test.parquet, pol_atl_che
 pol_atl_labels.csv; `--networks` is where `benchmarks/networks.py atlanta` wrote what the memory network says.
 The rule is the preset's. Stays are extracted as these fixes ask for: they have no noise (nearly all repeat the one
 before exactly) and come every 5 minutes in a town whose buildings stand 50 m apart, so a stay is two fixes within
-10 m. Places are named by the venues of the training check-ins, or not at all. Agents of the type Interest, which
-leaves no trace in the fixes, are left out. Prints AUROC / AP of agents, writes benchmarks/results/pol_atl.json.
+10 m. Places are named by the venues of the training check-ins, or not at all (without the network). Agents of the
+type Interest, which leaves no trace in the fixes, are left out. Prints AUROC / AP of agents, writes
+benchmarks/results/pol_atl.json.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ from ustad.scoring.memory_terms import RAW
 RESULTS = Path(__file__).parent / "results"
 TARGET = (0.86, 0.55)
 VALIDATION_DAYS = 7
-#: How places are named: by the venues of the training check-ins, or by where the fixes are alone.
+#: How places are known: by the names of the venues that people check in at, or by where the fixes are alone.
 WAYS = ("venues", "fixes")
 EXTRACTION = ExtractionConfig(distance_m=10.0, end_rule="last-inside", poi_radius_m=50.0)
 
@@ -67,7 +68,7 @@ def main() -> None:
     for way in WAYS:
         parts = periods(options.data, way)
         table[f"{way}, without the memory network"] = judged(parts, None, kinds)
-        if options.networks is not None:
+        if options.networks is not None and way == "venues":
             stored = np.load(options.networks / "atlanta.npz")
             facts = json.loads(str(stored["facts"]))
             table[way] = judged(parts, stored_terms(stored, way, *parts[1:]), kinds)
@@ -93,7 +94,9 @@ def periods(data: Path, way: str) -> tuple[pa.Table, pa.Table, pa.Table]:
 
 
 def stays(path: Path, pois: pa.Table | None) -> pa.Table:
-    return extract_tables(pq.read_table(path), EXTRACTION, pois, timezone="UTC").events
+    """The stays of one file. Own places that extraction names by itself are numbered anew in each file: dropped."""
+    found = extract_tables(pq.read_table(path), EXTRACTION, pois, timezone="UTC").events
+    return found if pois is not None else found.drop_columns(["poi_id", "poi_category"])
 
 
 def venues(path: Path) -> pa.Table:
