@@ -69,6 +69,35 @@ def test_overview_case_and_keyboard(open_page):
     assert page.locator("#help[open]").count() == 1
 
 
+def test_the_map_says_when_only_some_paths_are_drawn(open_page, tmp_path, monkeypatch):
+    from ustad.report import cases
+
+    monkeypatch.setattr(cases, "MAX_PATHS", 3)
+    events, agents, data, facts = make_run(24, 28)
+    travelled = {str(a) for a in data.trips["agent_id"].unique().to_pylist()}
+    few = write_report(ReportInput.from_tables(events, agents, facts, data), tmp_path / "few.html", cases=24)
+    assert "paths of the latest 3 are drawn" in case_text(open_page, few, travelled)
+    monkeypatch.setattr(cases, "MAX_PATHS", 10_000)
+    all_ = write_report(ReportInput.from_tables(events, agents, facts, data), tmp_path / "all.html", cases=24)
+    assert "are drawn" not in case_text(open_page, all_, travelled)
+
+
+def case_text(open_page, path, names):
+    """What the case of the first of these agents says."""
+    page = open_page(path=path)
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".timeline rect.stay")
+    for _ in range(200):
+        if page.locator("#case h1").inner_text().split()[-1] in names:
+            break
+        before = page.url
+        page.keyboard.press("j")
+        page.wait_for_function("url => location.href !== url", arg=before)
+    page.wait_for_selector(".map")
+    return page.locator("#case").inner_text()
+
+
 def test_coordinates_are_shown_on_request_only(open_page):
     page = open_page("#case=0")
     assert not page.get_by_text("(WGS84)").is_visible()

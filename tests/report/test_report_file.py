@@ -16,8 +16,10 @@ from report_example import card_schema, make_card_events, make_run
 from ustad.dataset import save_directory
 from ustad.report import ReportInput, write_report
 from ustad.report.card import to_html
+from ustad.report.overview import in_plain_words
 from ustad.report.page import SCRIPTS, embed
 from ustad.scores import Scores
+from ustad.scoring.alerts import AlertRule, too_small
 from ustad.tables import DataError, write_json, write_table
 
 HOSTILE = '</script><script>alert(1)</script><img src=x onerror="alert(2)">'
@@ -61,6 +63,16 @@ def page(run, tmp_path_factory):
 
 def write(tmp_path, *args, **options):
     return Parsed(write_report(ReportInput.from_tables(*args), tmp_path / "r.html", **options).read_text())
+
+
+def test_a_small_reference_is_said_in_plain_words() -> None:
+    warning = too_small(1e-4, AlertRule("alerts_per_day", 2), 900)[0]
+    plain = in_plain_words(warning)
+    assert "only 900 usual events" in plain
+    assert "1 in 10,000" in plain
+    assert "reference" not in plain
+    assert "tail" not in plain
+    assert in_plain_words("something else") == "something else"
 
 
 def test_nothing_is_fetched_from_anywhere(page):

@@ -111,8 +111,12 @@ function mapWords(item, chosen) {
   const p = item.event_place[chosen];
   return `Map: observed ${distance(Math.hypot(item.places.x[p] - item.events.ex[chosen], item.places.y[p] - item.events.ey[chosen]))} from the expected place`;
 }
+function pathWords(item) {
+  const drawn = item.trips.filter((t) => t.p).length, all = item.trips.length;
+  return drawn && drawn < all ? ` Of ${plural(all, "trip")} the paths of the latest ${count(drawn)} are drawn; on other days a straight line joins the ${plurals(DATA.words.event)}.` : "";
+}
 function mapLegend(item, chosen) {
   const p = chosen < 0 ? -1 : item.event_place[chosen];
-  return h("div", {}, h("p", { class: "hint", style: { "margin-top": "6px" } }, "Filled circles: places visited before, larger is more often. Rings: not visited before. Dashed: expected place, one and two standard deviations."),
+  return h("div", {}, h("p", { class: "hint", style: { "margin-top": "6px" } }, "Filled circles: places visited before, larger is more often. Rings: not visited before. Dashed: expected place, one and two standard deviations.", pathWords(item)),
     p >= 0 && h("details", { class: "coords" }, h("summary", {}, "Show coordinates"), h("span", {}, `observed ${item.places.lat[p]}, ${item.places.lon[p]} (WGS84)`)));
 }

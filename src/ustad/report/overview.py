@@ -5,6 +5,7 @@ In: the identifying columns of all scored events. Out: small dictionaries for th
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -118,7 +119,7 @@ def summary(scored: Scored, source: ReportInput) -> dict[str, Any]:
         "kinds": {kind: kinds.count(kind) for kind in sorted(set(kinds))},
         "byChance": _by_chance(scored),
         "rule": rule_in_words(run),
-        "notes": [*_why_none(scored, run), *map(str, run.get("warnings") or [])],
+        "notes": [*_why_none(scored, run), *(in_plain_words(str(w)) for w in run.get("warnings") or [])],
         "evaluation": figures(run),
         "groups": groups(run),
     }
@@ -140,6 +141,21 @@ def rule_in_words(run: dict[str, Any]) -> str:
     if isinstance(threshold, (int, float)):
         said.append(f"p ≤ {threshold:.2g}")
     return ", ".join(said)
+
+
+_SMALL = re.compile(r"p ≤ (?P<p>[\d.e-]+), rarer than one in the (?P<n>[\d,]+) reference events")
+
+
+def in_plain_words(warning: str) -> str:
+    """What a warning of scoring means for a reader; those that need no translation as they are."""
+    small = _SMALL.search(warning)
+    if small is None:
+        return warning
+    return (
+        f"the model had only {small['n']} usual events to compare with, and an alert here is to be rarer than 1 in "
+        f"{round(1 / float(small['p'])):,}: trust the order of the alerts, not their exact p-values, and expect more "
+        "or fewer false alarms than the figures say; longer or more training data makes this sure"
+    )
 
 
 def _why_none(scored: Scored, run: dict[str, Any]) -> list[str]:
