@@ -143,7 +143,6 @@ def loop_config(settings: DeepSettings, seed: int) -> Config:
             "window.max_events": settings.max_events,
             "window.past_share": 0.0,
             "training.compile": "off",
-            "training.graphs": "off",  # recorded steps are held equal to plain ones for the dual Transformer alone
             "training.precision": "fp32",
             **{f"training.{name}": getattr(settings, name) for name in names},
         }

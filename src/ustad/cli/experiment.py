@@ -34,6 +34,9 @@ def experiment(
     size: Annotated[
         str, typer.Option(help="full, large (for tens of thousands of agents), small or tiny networks.")
     ] = "full",
+    past: Annotated[
+        bool, typer.Option("--past/--no-past", help="Also with windows that show nothing later than the event.")
+    ] = True,
     agents: Annotated[int | None, typer.Option(help="Agents to simulate; else as many as the preset says.")] = None,
     days: Annotated[int | None, typer.Option(help="Days to simulate; else as many as the preset says.")] = None,
     anomalous_share: Annotated[float | None, typer.Option(help="Share of anomalous agents to simulate.")] = None,
@@ -76,7 +79,7 @@ def experiment(
                 sources.append(source)
         if not sources:
             raise DataError("no data is left to run on")
-        cells = plan(names, sources, seeds, BUDGETS[size], methods.split(",") if methods else None)
+        cells = plan(names, sources, seeds, BUDGETS[size], methods.split(",") if methods else None, past)
         ran = run(cells, results, work, device, workers, minutes)
         left = f", {ran.left} left for another run" if ran.left else ""
         out.print(f"{ran.done} cells run{left}; results are in {results}")

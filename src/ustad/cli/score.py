@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_module
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -73,6 +74,9 @@ def score(
     - `ustad score model s3://bucket/data --engine ray --address head:6379 --out s3://bucket/scores` (on a cluster)
     """
     from ustad.baselines.storage import is_baseline
+    from ustad.cli.baseline import score_baseline
+    from ustad.cli.parts import are_many, write_in_parts
+    from ustad.detector import Detector
     from ustad.mobility.readers import open_data
     from ustad.scoring.alerts import AlertRule
 
@@ -98,10 +102,20 @@ def score(
         return
     dataset = open_data(data, schema=described, timezone=timezone, on_error=on_error)
     if is_baseline(model):
-        scores = _baseline_scores(model, dataset, device, everything)
+        scores = score_baseline(model, dataset, device, rule, everything, out_)
+    elif wanted.reject is None and not wanted.curves and are_many(dataset):
+        names = {"model": str(model.resolve()), "data": str(data.resolve())}
+        run = write_in_parts(
+            Detector.load(model, device=device), dataset, out_, names,
+            rule=rule, everything=everything, reasons=wanted.reasons, coverage=wanted.coverage,
+        )  # fmt: skip
+        _show(run, out_, dataset.schema, json)
+        return
     else:
         scores = _detector_scores(model, dataset, device, rule, everything, out_, wanted)
     scores.run.update({"model": str(model.resolve()), "data": str(data.resolve())})
+    for name in ("events", "agents"):  # parts that an earlier run left here
+        shutil.rmtree(out_ / name, ignore_errors=True)
     scores.save(out_)
     counts = {"events": _rows(scores.events), "agents": _rows(scores.agents)}
     _show({**scores.run, **counts}, out_, dataset.schema, json)
@@ -188,18 +202,6 @@ def _with_rejection(detector: Any, scores: Any, place: Path, wanted: _Wanted) ->
     withheld = int(sum(events["withheld"].to_pylist()))
     said = {"share": wanted.reject, "by": wanted.reject_by, "threshold": threshold, "withheld": withheld}
     return Scores(events, scores.agents, {**scores.run, "rejected": said})
-
-
-def _baseline_scores(model: Path, data: Any, device: str, everything: bool) -> Any:
-    """Scores alone: the other methods have no uncertainty, no p-values and no reasons."""
-    from ustad.baselines.storage import load
-    from ustad.config import SplitConfig
-
-    split = data.split(SplitConfig())
-    scores = load(model, device).score(data.events if everything else data)
-    first = split.train_first if everything else split.test_first
-    scores.run.update({"first_day": first, "last_day": split.test_last, "schema": data.schema.to_dict()})
-    return scores
 
 
 def _rows(table: Any) -> int:

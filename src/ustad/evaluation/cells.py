@@ -169,7 +169,8 @@ def _classes(found: Measured) -> list[Options]:
 def training_size(shop: Workshop, weeks: int, **_: Any) -> Options:
     """Mean AU and EU of each term on two test weeks, after so many weeks of training."""
     found = shop.measured(USTAD, weeks=weeks)
-    parts = found.parts
+    early = pc.is_in(found.events["stay_id"], shop.first_test_weeks(2)["stay_id"].combine_chunks())
+    parts = found.parts.take(np.flatnonzero(early.to_numpy()))
     return {
         "weeks": weeks,
         "terms": {

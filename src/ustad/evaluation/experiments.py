@@ -106,9 +106,17 @@ class Cell:
 
 
 def plan(
-    names: Iterable[str], sources: Iterable[Source], seeds: int, budget: Budget, methods: Iterable[str] | None = None
+    names: Iterable[str],
+    sources: Iterable[Source],
+    seeds: int,
+    budget: Budget,
+    methods: Iterable[str] | None = None,
+    past: bool = True,
 ) -> list[Cell]:
-    """All cells of the experiments (of these methods only), a first seed complete before a second begins."""
+    """All cells of the experiments, a first seed complete before a second begins.
+
+    `methods` leaves out all others, `past` False the windows without anything later than the event.
+    """
     sources, names, wanted = list(sources), list(names), None if methods is None else set(methods)
     known = {o["method"] for e in EXPERIMENTS.values() for o in e.options if "method" in o}
     if wanted is not None and wanted - known:
@@ -122,7 +130,7 @@ def plan(
         for source in sources
         for name in names
         for options in EXPERIMENTS[name].options
-        if wanted is None or options.get("method", USTAD) in wanted
+        if (wanted is None or options.get("method", USTAD) in wanted) and (past or options.get("window") != "past")
     ]
 
 

@@ -22,6 +22,7 @@ import pyarrow as pa
 import torch
 
 from ustad.config import ConfigError
+from ustad.evaluation.cells import DEFAULT
 from ustad.evaluation.experiments import EXPERIMENTS, Cell, run_cell
 from ustad.evaluation.result_files import Line, append_line, read_lines
 from ustad.evaluation.sources import Source, open_source
@@ -91,7 +92,7 @@ def _lines(jobs: list[list[Cell]], place: Place, workers: int) -> Iterator[Line]
         for job in jobs:
             yield from bench.lines(job)
         return
-    jobs = sorted(jobs, key=lambda job: (job[0].seed, job[0].model in LIGHT, -_weight(job)))
+    jobs = sorted(jobs, key=lambda job: (job[0].model == DEFAULT, job[0].seed, job[0].model in LIGHT, -_weight(job)))
     context = get_context("spawn")
     with context.Manager() as manager, ProcessPoolExecutor(workers, mp_context=context) as pool:
         _make_data(pool, [job[0].source for job in jobs], place.work)

@@ -76,8 +76,8 @@ class Budget:
 
 
 BUDGETS = {
-    "full": Budget("full", epochs=30, batch_size=512, learning_rate=2e-3, patience=5),
-    "large": Budget("large", epochs=16, batch_size=1024, learning_rate=2e-3, patience=4),
+    "full": Budget("full", epochs=12, batch_size=256, learning_rate=1.5e-3, patience=4),
+    "large": Budget("large", epochs=6, batch_size=1024, learning_rate=2e-3, patience=3),
     "small": Budget(
         "small", 6, 32, 2, samples=10, neighbours=50, batch_size=32, learning_rate=2e-3, injected_share=0.1
     ),
@@ -158,7 +158,7 @@ class Workshop:
     def fitted(self, method: str, weeks: int | None = None) -> Baseline:
         """The detector of that name, fitted on the training weeks (or the last so many of them)."""
         method = SAME.get(method, method)
-        weeks = None if weeks is None or self.last_weeks(weeks).num_rows == self.train.num_rows else weeks
+        weeks = self._fewer(weeks)
         part = f"-{weeks}w" if weeks else ""
         place = self.work / "models" / self.source.key / f"{method}{part}-{self.seed}-{self.budget.key}"
         if (place / "method.json").exists():
@@ -190,12 +190,20 @@ class Workshop:
         return detector.score(self.data)
 
     def measured(self, method: str = USTAD, window: Window = "day", weeks: int | None = None) -> Measured:
-        """What one of the USTAD variants measures on the test weeks (the first two, where `weeks` is given)."""
+        """What one of the USTAD variants measures on the test weeks.
+
+        On the first two of them alone after fewer `weeks` of training than there are.
+        """
+        weeks = self._fewer(weeks)
         key = (f"{SAME.get(method, method)}{weeks or ''}", window)
         if key not in self._measured:
             events = self.first_test_weeks(2) if weeks else self.test
             self._measured[key] = measured(detector_of(self.fitted(method, weeks)), events, self.before, window)
         return self._measured[key]
+
+    def _fewer(self, weeks: int | None) -> int | None:
+        """The weeks where they are not all of the training weeks."""
+        return None if weeks is None or self.last_weeks(weeks).num_rows == self.train.num_rows else weeks
 
     def forget(self) -> None:
         """Let go of what was measured; tables and what lies on disk stay."""

@@ -1,0 +1,112 @@
+"""The verbs `train` and `score` for the methods USTAD is compared with.
+
+In go the same options as for USTAD; what a method has no use for is refused in one line, never dropped.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import yaml
+
+from ustad.config import ConfigError
+
+#: Options of `train` that only the detector knows.
+_DETECTOR_ONLY = {"preset": "--preset", "base": "--from", "resume": "--resume"}
+
+
+def refuse_detector_options(method: str, given: set[str]) -> None:
+    """An option of the detector that was given for another method: one line that says what to use instead."""
+    for name, option in _DETECTOR_ONLY.items():
+        if name in given:
+            raise ConfigError(
+                f"{option} is for the method ustad; {method} has settings of its own: --set NAME=VALUE or --config FILE"
+            )
+
+
+def method_settings(method: str, file: Path | None, changes: list[str] | None) -> dict[str, Any]:
+    """A method's settings from a YAML file and single changes, the later ones winning; names are checked."""
+    from ustad.baselines.base import read_settings
+    from ustad.baselines.protocol import find
+
+    settings = _from_file(file) if file is not None else {}
+    for change in changes or []:
+        name, sign, value = change.partition("=")
+        if not sign:
+            raise ConfigError(f"--set takes NAME=VALUE, got '{change}'")
+        settings[name.strip()] = yaml.safe_load(value)
+    read_settings(find(method).settings_class, settings, method)
+    return settings
+
+
+def _from_file(path: Path) -> dict[str, Any]:
+    if not path.exists():
+        raise ConfigError(f"{path}: no such file of settings")
+    try:
+        content = yaml.safe_load(path.read_text()) or {}
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path}: not valid YAML ({str(error).splitlines()[0]})") from error
+    if not isinstance(content, dict):
+        raise ConfigError(f"{path}: expected a mapping of settings")
+    return content
+
+
+def train_baseline(
+    method: str, dataset: Any, seed: int, device: str, place: Path, settings: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """Fit and save another detector of `ustad methods`; returns what it was made with."""
+    import dataclasses
+
+    from ustad.baselines.protocol import find
+    from ustad.baselines.storage import save
+
+    detector = find(method)(dataset.schema, seed, device, **(settings or {})).fit(dataset)
+    save(detector, place)
+    facts = {"method": method, "seed": seed, "settings": dataclasses.asdict(detector.settings)}
+    return {**facts, "validation_loss": detector.validation_loss}
+
+
+def score_baseline(model: Path, data: Any, device: str, rule: Any, everything: bool, place: Path) -> Any:
+    """Scores of another method. It has no p-values, so alerts are its highest scores."""
+    from ustad.baselines.storage import load
+    from ustad.config import SplitConfig
+
+    detector: Any = load(model, device)
+    if hasattr(detector, "detector"):  # a variant of USTAD: the detector itself
+        scores = detector.detector.score(data, rule=rule, everything=everything)
+        scores.run.update({"method": detector.name})
+        return scores
+    _check_rule(detector, rule)
+    split = data.split(SplitConfig())
+    first = split.train_first if everything else split.test_first
+    scores = detector.score(data.events if everything else data)
+    scores.run.update({"first_day": first, "last_day": split.test_last, "schema": data.schema.to_dict()})
+    return _with_alerts(scores, rule, split.test_last - first + 1, place)
+
+
+def _check_rule(detector: Any, rule: Any) -> None:
+    if rule.kind == "fdr":
+        raise ConfigError(f"--fdr needs p-values, which {detector.name} does not have: use --top or --alerts-per-day")
+    if rule.kind != "p_value" and not detector.abilities.scores_events:
+        raise ConfigError(f"{detector.name} scores agents only, so there are no events to flag: leave out the option")
+
+
+def _with_alerts(scores: Any, rule: Any, days: int, place: Path) -> Any:
+    """The highest scores flagged, the earlier row among equals; nothing is flagged unless it was asked for."""
+    from ustad.scores import Scores
+    from ustad.scoring.export import write_alerts_csv
+
+    if rule.kind == "p_value" or scores.events is None:
+        return scores
+    wanted = int(rule.value) if rule.kind == "top" else round(rule.value * days)
+    values = scores.events["score"].to_numpy()
+    chosen = np.argsort(-values, kind="stable")[:wanted]
+    flagged = np.zeros(len(values), bool)
+    flagged[chosen] = True
+    events = scores.events.append_column("alert", pa.array(flagged))
+    write_alerts_csv(events, place / "alerts.csv")
+    notes = {"rule": rule.kind, "value": rule.value, "alerts": len(chosen)}
+    return Scores(events, scores.agents, {**scores.run, **notes})
