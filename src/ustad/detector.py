@@ -34,6 +34,7 @@ from ustad.scores import Scores
 from ustad.scoring.alerts import AlertRule
 from ustad.scoring.default_score import DefaultModel, fit_default, load_default, save_default, score_default
 from ustad.scoring.model import ScoringModel, fit_reference
+from ustad.scoring.partitions import Request, ScoredParts
 from ustad.scoring.score import notes, score_events
 from ustad.tables import DataError, as_table
 from ustad.training.estimate import rough_seconds
@@ -186,6 +187,29 @@ class Detector:
         scored = scored.drop_columns([c for c in trip_features.COLUMNS if c in scored.column_names])
         days = event_days(events, self.schema)
         return Scores(scored, agents, {**notes(scored), **self.run_facts(int(days.min()), int(days.max()))})
+
+    def score_parts(
+        self,
+        data: Any,
+        context: Any = None,
+        rule: AlertRule | None = None,
+        everything: bool = False,
+        reasons: Literal["flagged", "all", "none"] = "flagged",
+        coverage: float | None = None,
+        entities: int | None = None,
+    ) -> ScoredParts:
+        """The same scores in parts of so many entities (2,000), with memory bounded by the part.
+
+        Iterate over it for (event scores, agent scores) of each part; afterwards its `notes` say rule, threshold
+        and warnings.
+        """
+        events, before, trips = self._scored_part(data, context, everything)
+        prepared = self.trips.attach(events, trips)
+        earlier = self.trips.attach(before, trips) if before is not None and before.num_rows else None
+        request = Request(
+            self._fitted(), self.habits, self.device, rule or AlertRule(), reasons, coverage, trip_features.COLUMNS
+        )
+        return ScoredParts(request, prepared, earlier, entities)
 
     def _scored_part(
         self, data: Any, context: Any, everything: bool

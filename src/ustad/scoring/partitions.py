@@ -44,6 +44,7 @@ class Request:
     rule: AlertRule = AlertRule()
     reasons: Reasons = "flagged"
     coverage: float | None = None
+    without: tuple[str, ...] = ()  # columns of the events that the scores do not carry
 
     @property
     def schema(self) -> Any:
@@ -73,7 +74,8 @@ class ScoredParts:
     ...     writer.write_table(events)
     """
 
-    def __init__(self, request: Request, events: Any, context: Any = None, entities: int = ENTITIES) -> None:
+    def __init__(self, request: Request, events: Any, context: Any = None, entities: int | None = None) -> None:
+        entities = ENTITIES if entities is None else entities
         if entities < 1:
             raise ValueError(f"entities must be at least 1, got {entities}")
         self.request, self.entities = request, entities
@@ -104,6 +106,7 @@ class ScoredParts:
             for i, (events, context) in enumerate(self._divided()):
                 with silence():
                     scored, agents = self._score(events, context)
+                scored = scored.drop_columns([c for c in self.request.without if c in scored.column_names])
                 kept.append(self._keep(scored, agents, place / f"{i:05d}.parquet"))
                 advance(events.num_rows)
         return kept

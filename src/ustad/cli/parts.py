@@ -1,0 +1,55 @@
+"""`ustad score` of many entities: scores are written part by part, so memory is bounded by the part.
+
+In: a detector and data. Out: `events/` and `agents/` of Parquet parts beside `run.json`, which `Scores.load` reads as
+it reads single files, and the alerts.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+NAMES = ("events", "agents")
+
+
+def are_many(data: Any) -> bool:
+    """Whether there are more entities than one part holds."""
+    import pyarrow.compute as pc
+
+    from ustad.scoring.partitions import ENTITIES
+
+    return len(pc.unique(data.events[data.schema.entity])) > ENTITIES
+
+
+def write_in_parts(detector: Any, data: Any, place: Path, facts: dict[str, Any], **asked: Any) -> dict[str, Any]:
+    """Score and write; returns what `run.json` says, with the numbers of events and agents."""
+    import pyarrow as pa
+
+    from ustad.scoring.export import write_alerts_csv, write_alerts_geojson
+    from ustad.tables import write_json, write_table
+
+    parts = detector.score_parts(data, **asked)
+    counts, alerts = dict.fromkeys(NAMES, 0), []
+    for i, tables in enumerate(parts):
+        for name, table in zip(NAMES, tables, strict=True):
+            write_table(table.replace_schema_metadata(None), place / f".{name}" / f"part-{i:05d}.parquet")
+            counts[name] += table.num_rows
+        alerts.append(tables[0].filter(tables[0]["alert"]))
+    _put_in_place(place)
+    flagged = pa.concat_tables(alerts, promote_options="permissive")
+    write_alerts_csv(flagged, place / "alerts.csv")
+    if any(f.kind == "place" for f in detector.schema.features):
+        write_alerts_geojson(flagged, detector.schema, place / "alerts.geojson")
+    run = {**parts.notes, **detector.run_facts(parts.first_day, parts.last_day), **facts}
+    write_json(run, place / "run.json")
+    return {**run, **counts}
+
+
+def _put_in_place(place: Path) -> None:
+    """New parts instead of whatever scores were there; `run.json` comes back last."""
+    (place / "run.json").unlink(missing_ok=True)
+    for name in NAMES:
+        (place / f"{name}.parquet").unlink(missing_ok=True)
+        shutil.rmtree(place / name, ignore_errors=True)
+        (place / f".{name}").rename(place / name)
