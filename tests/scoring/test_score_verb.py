@@ -75,6 +75,32 @@ def test_without_flags_only_alerts_and_worst_events_have_a_reason(
     assert some["score"].equals(none["score"])
 
 
+def test_many_people_are_scored_part_by_part_with_the_same_result(
+    trained: Path, town_directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ustad.scores import Scores
+    from ustad.scoring import partitions
+
+    assert _run("score", trained, town_directory, "--out", tmp_path / "whole", "--top", 9) == 0
+    assert _run("score", trained, town_directory, "--out", tmp_path / "parts") == 0  # gives way to the parts
+    monkeypatch.setattr(partitions, "ENTITIES", 7)
+    assert _run("score", trained, town_directory, "--out", tmp_path / "parts", "--top", 9) == 0
+    assert len(list((tmp_path / "parts" / "events").glob("*.parquet"))) == 4
+    whole, parts = (Scores.load(tmp_path / n) for n in ("whole", "parts"))
+    for name, key in (("events", "stay_id"), ("agents", "agent_id")):
+        one, other = (getattr(s, name).sort_by(key) for s in (whole, parts))
+        assert set(one.column_names) == set(other.column_names)
+        for column in one.column_names:
+            if pa.types.is_floating(one[column].type):
+                found, wanted = (t[column].to_numpy(zero_copy_only=False) for t in (other, one))
+                np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-5, err_msg=column)
+            elif not pa.types.is_list(one[column].type):
+                assert other[column].to_pylist() == one[column].to_pylist(), column
+    same = ("rule", "value", "alerts", "first_day", "last_day", "warnings")
+    assert {k: whole.run[k] for k in same} == {k: parts.run[k] for k in same}
+    assert len(pa_csv.read_csv(tmp_path / "parts" / "alerts.csv")) == 9
+
+
 @pytest.mark.parametrize(
     ("flags", "words"),
     [

@@ -55,6 +55,10 @@ def score(
     curves: Annotated[
         bool, typer.Option("--curves", help="Write rejection.csv: error against the share of predictions kept.")
     ] = False,
+    explain: Annotated[
+        int,
+        typer.Option("--explain", min=0, help="Show what this many of the highest scores are made of (explained.csv)."),
+    ] = 0,
     schema: SchemaOption = None,
     timezone: TimezoneOption = None,
     device: DeviceOption = "auto",
@@ -70,6 +74,7 @@ def score(
     Examples:
 
     - `ustad score runs/demo/model runs/demo/data --alerts-per-day 5 --out runs/demo/scores`
+    - `ustad score model data --top 20 --explain 20 --out scores` (what each of the highest scores is made of)
     - `ustad score model data --coverage 0.9 --reject 0.05 --curves --out scores` (what to expect, and how surely)
     - `ustad score model s3://bucket/data --engine ray --address head:6379 --out s3://bucket/scores` (on a cluster)
     """
@@ -98,7 +103,7 @@ def score(
             model, data, out_, rule, everything, described, timezone, on_error, device, workers, address, partitions
         )  # fmt: skip
         words = EventSchema.from_dict(done.run["schema"])
-        _show({"events": done.events, "agents": done.agents, **done.run}, out_, words, json)
+        _show({"events": done.events, "agents": done.agents, **done.run}, out_, words, json, explain)
         return
     dataset = open_data(data, schema=described, timezone=timezone, on_error=on_error)
     if is_baseline(model):
@@ -109,7 +114,7 @@ def score(
             Detector.load(model, device=device), dataset, out_, names,
             rule=rule, everything=everything, reasons=wanted.reasons, coverage=wanted.coverage,
         )  # fmt: skip
-        _show(run, out_, dataset.schema, json)
+        _show(run, out_, dataset.schema, json, explain)
         return
     else:
         scores = _detector_scores(model, dataset, device, rule, everything, out_, wanted)
@@ -118,15 +123,20 @@ def score(
         shutil.rmtree(out_ / name, ignore_errors=True)
     scores.save(out_)
     counts = {"events": _rows(scores.events), "agents": _rows(scores.agents)}
-    _show({**scores.run, **counts}, out_, dataset.schema, json)
+    _show({**scores.run, **counts}, out_, dataset.schema, json, explain)
 
 
-def _show(run: dict[str, Any], out_: Path, words: Any, json: bool) -> None:
+def _show(run: dict[str, Any], out_: Path, words: Any, json: bool, explain: int) -> None:
+    from ustad.cli.explain import explain as show_shares
+
     facts = {k: run.get(k) for k in ("alerts", "threshold", "warnings", "events", "agents")} | {"out": str(out_)}
     facts |= {k: run[k] for k in ("coverage", "rejected") if run.get(k) is not None}
     if json:
+        facts |= {"explained": show_shares(out_, words, explain, quiet=True)} if explain else {}
         print_json(facts)
         return
+    if explain:
+        show_shares(out_, words, explain)
     found = f", {facts['alerts']:,} alerts (alerts.csv)" if facts["alerts"] is not None else ""
     if "rejected" in run:
         found += f", {run['rejected']['withheld']:,} predictions withheld"
