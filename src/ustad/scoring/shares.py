@@ -1,0 +1,47 @@
+"""What each score is made of: every term's surprise and its share, for the most unusual events.
+
+In goes a table of event scores, out come the rows somebody will look at. By habits a term's share is its -log10 p of
+the sum over all terms; otherwise every part says its percentile, of which the score is the highest.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ustad.schema import EventSchema
+
+_PREFIXES = ("surprise_", "pct_")
+
+
+def most_unusual(events: pa.Table, schema: EventSchema, top: int) -> list[dict[str, Any]]:
+    """The `top` highest scores with their `terms`: name → surprise (-log10 p) and share, the largest first."""
+    order = pc.sort_indices(events["score"], sort_keys=[("", "descending")])[:top]
+    rows = events.take(order).to_pylist()
+    prefix = next((p for p in _PREFIXES if any(c.startswith(p) for c in events.column_names)), None)
+    names = [c.removeprefix(prefix) for c in events.column_names if c.startswith(prefix)] if prefix else []
+    named = [c for c in (schema.event_id, schema.entity, schema.time) if c is not None and c in events.column_names]
+    return [
+        {**{c: _plain(row[c]) for c in named}, "score": row["score"], "terms": _terms(row, prefix, names)}
+        for row in rows
+    ]
+
+
+def _plain(value: Any) -> Any:
+    """Moments as ISO 8601 text, for JSON and CSV alike."""
+    return value.isoformat() if isinstance(value, datetime) else value
+
+
+def _terms(row: dict[str, Any], prefix: str | None, names: list[str]) -> dict[str, dict[str, float]]:
+    """By share, the largest first; a part without a value has nothing to say."""
+    known = {name: float(row[f"{prefix}{name}"]) for name in names if row[f"{prefix}{name}"] is not None}
+    if prefix == "pct_":
+        known = {name: float(-np.log10(max(1.0 - value, 1e-9))) for name, value in known.items()}
+    known = {name: value for name, value in known.items() if np.isfinite(value)}
+    total = max(sum(known.values()), 1e-12)
+    ranked = sorted(known, key=lambda name: -known[name])
+    return {name: {"surprise": known[name], "share": known[name] / total} for name in ranked}

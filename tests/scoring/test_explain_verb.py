@@ -1,0 +1,62 @@
+"""`ustad score --explain`: what the highest scores are made of."""
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+import pytest
+
+from ustad.cli import main
+from ustad.schema import mobility_schema
+from ustad.scoring.shares import most_unusual
+
+TINY = {"model.width": 16, "model.event_blocks": 1, "training.epochs": 1, "scoring.samples": 2, "scoring.neighbours": 5}
+
+
+def run(*arguments: object) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main([str(a) for a in arguments])
+    assert stop.value.code in (0, None)
+
+
+@pytest.fixture(scope="module")
+def trained(town_directory: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("explained") / "model"
+    settings = [word for name, value in TINY.items() for word in ("--set", f"{name}={value}")]
+    run("train", town_directory, "--preset", "fast", "--set", "model.trips=none", *settings, "--out", place)
+    return place
+
+
+def test_the_highest_scores_are_told_apart_by_term(
+    trained: Path, town_directory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run("score", trained, town_directory, "--explain", 4, "--out", tmp_path / "scores")
+    shown = capsys.readouterr().out
+    assert "made of" in shown
+    lines = pa_csv.read_csv(tmp_path / "scores" / "explained.csv")
+    events = pq.read_table(tmp_path / "scores" / "events.parquet").sort_by([("score", "descending")])
+    assert len(lines["stay_id"].unique()) == 4
+    first = lines.filter(pa.compute.equal(lines["stay_id"], lines["stay_id"][0]))
+    assert first["score"][0].as_py() == pytest.approx(events["score"][0].as_py())
+    assert sum(first["share"].to_pylist()) == pytest.approx(1.0)
+    leading = first["term"][0].as_py()
+    assert f"{leading} {100 * first['share'][0].as_py():.0f} %" in " ".join(shown.split())
+
+
+def test_explanations_come_as_json_too(
+    trained: Path, town_directory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run("score", trained, town_directory, "--explain", 2, "--json", "--out", tmp_path / "scores")
+    told = json.loads(capsys.readouterr().out)["explained"]
+    assert len(told) == 2
+    assert told[0]["score"] >= told[1]["score"]
+    assert {"surprise", "share"} == set(next(iter(told[0]["terms"].values())))
+
+
+def test_without_habits_every_part_says_its_percentile() -> None:
+    columns = {"agent_id": [1, 2], "score": [0.2, 0.9], "pct_start": [0.2, 0.9], "pct_knn": [0.1, None]}
+    (row,) = most_unusual(pa.table(columns), mobility_schema(), 1)
+    assert row["agent_id"] == 2
+    assert row["terms"] == {"start": {"surprise": pytest.approx(1.0), "share": pytest.approx(1.0)}}
