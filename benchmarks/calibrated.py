@@ -35,13 +35,13 @@ from ustad.simulate import simulate
 WAYS = ("batch", "calibrated")
 
 
-def measure(seed: int, agents: int, days: int, share: float, minutes: float, device: str) -> dict[str, Any]:
+def measure(seed: int, given: argparse.Namespace) -> dict[str, Any]:
     """AUROC and AP of both ways, at both levels, for one city and one network."""
     began = time.perf_counter()
     with tempfile.TemporaryDirectory() as place:
-        simulate("numosim-la", agents, seed, Path(place), days=days, anomalous_share=share)
+        simulate("numosim-la", given.agents, seed, Path(place), days=given.days, anomalous_share=given.share)
         data = load_directory(Path(place))
-    detector = Detector(_config(seed, minutes, device), device).fit(data)
+    detector = Detector(_config(seed, given), given.device).fit(data)
     events = detector.score(data).events
     assert events is not None
     scores = {"batch": combine(parts_of_table(events)), "calibrated": events["score"].to_numpy()}
@@ -64,8 +64,8 @@ def measure(seed: int, agents: int, days: int, share: float, minutes: float, dev
     return result
 
 
-def _config(seed: int, minutes: float, device: str) -> Config:
-    gpu = device == "cuda"
+def _config(seed: int, given: argparse.Namespace) -> Config:
+    gpu = given.device == "cuda"
     return Config.preset(
         "paper",
         **{
@@ -75,7 +75,8 @@ def _config(seed: int, minutes: float, device: str) -> Config:
             "training.batch_size": 1024 if gpu else 128,
             "training.learning_rate": 2e-3 if gpu else 1e-3,
             "training.noise_samples": 10,
-            "training.max_minutes": minutes,
+            "training.max_minutes": given.minutes,
+            "scoring.samples": given.samples,
             "training.compile": "off",
         },
     )
@@ -108,12 +109,13 @@ def main() -> None:
     parser.add_argument("--days", type=int, default=56)
     parser.add_argument("--share", type=float, default=0.05, help="anomalous agents among all")
     parser.add_argument("--minutes", type=float, default=0.3, help="time to train each network")
+    parser.add_argument("--samples", type=int, default=50, help="T, Monte-Carlo samples of an event")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     runs = []
     for seed in given.seeds:
-        runs.append(measure(seed, given.agents, given.days, given.share, given.minutes, given.device))
+        runs.append(measure(seed, given))
         print(json.dumps(runs[-1]), flush=True)
     results = {
         "setting": {k: v for k, v in vars(given).items() if k != "out"} | {"load": os.getloadavg()[0]},
