@@ -277,10 +277,11 @@ class Detector:
             (place / "card.md").write_text(card(self.facts, self.config))
 
     @classmethod
-    def load(cls, path: Path | str, device: str = "auto", neighbours: bool = True) -> Detector:
+    def load(cls, path: Path | str, device: str = "auto", whole: bool = True) -> Detector:
         """Read a model directory after checking it. Nothing in it is executed.
 
-        Without `neighbours` the reference events are left on disk, for a caller who brings them in another form.
+        Without the `whole` of it, what grows with the entities (reference events, habits) is left on disk, for a
+        caller who brings it in parts.
         """
         path = Path(path)
         files = artefact.check(path)
@@ -290,12 +291,12 @@ class Detector:
         network.load_state_dict(load_file(path / "model.safetensors"))
         network.to(detector.device).eval()
         history = History.load(path / "history.parquet", encoder.schema) if "history.parquet" in files else None
-        tensors = artefact.arrays(path / "reference.safetensors", "" if neighbours else "neighbours.")
+        tensors = artefact.arrays(path / "reference.safetensors", "" if whole else "neighbours.")
         detector.model = ScoringModel.from_tensors(network, encoder, detector.config, tensors, history)
         learned = load_file(path / "trips.safetensors") if "trips.safetensors" in files else {}
         detector.trips = TripFeatures.from_tensors(detector.config.model.trips, learned)
         if detector.config.scoring.method == "habits":
-            detector.habits = load_default(path, encoder, detector.config, detector.device)
+            detector.habits = load_default(path, encoder, detector.config, detector.device, whole)
         detector.facts = json.loads((path / "facts.json").read_text())
         return detector
 

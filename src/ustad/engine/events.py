@@ -62,7 +62,8 @@ class Buckets:
     """Validated events by bucket, and which days they lie on."""
 
     place: Place
-    numbers: tuple[int, ...]
+    number: int  # of buckets
+    numbers: tuple[int, ...]  # of those that hold something
     days: np.ndarray  # int64 [n, 4]: local day, events, first and last UTC day of these
     source: Source
     renamed: bool  # event identifiers do not tell events apart: they become keys of entity and time
@@ -155,7 +156,9 @@ def divide(job: Job, source: Source, partitions: int | None = None) -> Buckets:
     notes = tuple(dict.fromkeys(note for one in found for note in one["notes"]))
     for note in notes:
         say(f"{source.name}: {note}")
-    return Buckets(place, tuple(held["events"]), _summed(days), lean, any(one["repeats"] for one in found), notes)
+    return Buckets(
+        place, number, tuple(held["events"]), _summed(days), lean, any(one["repeats"] for one in found), notes
+    )
 
 
 def _divide(job: Job, source: Source, kind: str, number: int) -> dict[int, list[str]]:

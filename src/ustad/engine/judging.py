@@ -179,7 +179,7 @@ def _tell_habits(detector: Detector, table: pa.Table, judging: Judging, name: st
     flagged = judging.verdict.flags(name, table["p_value"].to_numpy())
     reasons = table["reason"].to_pylist()
     if any(flag and reason is None for flag, reason in zip(flagged, reasons, strict=True)):
-        reasons = _all_reasons(detector, plan, int(name))
+        reasons = _all_reasons(plan, int(name))
     codes, _ = agent_codes(table[detector.schema.entity])
     shown = flagged.copy()
     order = np.lexsort((-table["score_alone"].to_numpy(), codes))
@@ -188,10 +188,11 @@ def _tell_habits(detector: Detector, table: pa.Table, judging: Judging, name: st
     return _set(table, {"alert": flagged, "reason": pa.array(told, pa.string())})
 
 
-def _all_reasons(detector: Detector, plan: Plan, number: int) -> list[str | None]:
+def _all_reasons(plan: Plan, number: int) -> list[str | None]:
     """More was flagged than was foreseen: the partition is asked again for all its reasons."""
     from ustad.engine.scoring import measure
 
+    detector = plan.model.load_bucket(plan.device, plan.habits, number)
     data, split = plan.buckets.read(number), plan.split
     events = data.between(split.test_first, split.test_last) if split else data.events
     before = data.between(split.train_first, split.test_first - 1) if split else None

@@ -1,19 +1,28 @@
-"""A model directory on every worker: loaded once per process, the kNN reference shared in memory, not copied."""
+"""A model directory on every worker: loaded once per process, but for what grows with the entities.
+
+The kNN reference is shared in memory; habits are divided into the buckets of the events and read with them.
+"""
 
 from __future__ import annotations
 
+import copy
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from safetensors import safe_open
 
 from ustad import artefact
 from ustad.detector import Detector
+from ustad.engine import buckets
 from ustad.engine.neighbours import SHARD_ROWS, ShardedReference, share_out
 from ustad.engine.places import Place
+from ustad.events.habits import Habits
+from ustad.scoring.default_score import HABITS
 from ustad.tables import DataError
 
 _REFERENCE = "reference.safetensors"
@@ -43,16 +52,39 @@ class ModelPlace:
         return ModelPlace(self.place, self.identity, share_out(embeddings, owner, SHARD_ROWS))
 
     def load(self, device: str) -> Detector:
-        """The detector, the same object for every task of a process."""
+        """The detector, the same object for every task of a process; it knows the habits of nobody."""
         detector = _load(self.place, self.identity, device)
         if self.reference is not None and detector.model is not None:
             detector.model.neighbours = self.reference  # type: ignore[assignment]  # it answers the same questions
         return detector
 
+    def divide_habits(self, target: Place, number: int) -> None:
+        """The habits of each bucket's entities into a file of their own; a piece at a time."""
+        if not self.place.exists(HABITS) or target.exists("done"):
+            return
+        target.remove()
+        file = pq.ParquetFile(f"{self.place.root}/{HABITS}", filesystem=self.place.filesystem)
+        entity = file.schema_arrow.metadata[b"entity"].decode()
+        for i, batch in enumerate(file.iter_batches(1 << 17)):
+            buckets.write(target, pa.Table.from_batches([batch], file.schema_arrow), f"{i:06d}", entity, number)
+        target.write_bytes(b"", "done")
+
+    def load_bucket(self, device: str, habits: Place, bucket: int) -> Detector:
+        """The detector with the habits of one bucket's entities."""
+        detector = self.load(device)
+        pieces = sorted(name.removesuffix(".parquet") for name in habits.names(f"bucket-{bucket:05d}", ".parquet"))
+        if detector.habits is None or not pieces:
+            return detector
+        table = pa.concat_tables(buckets.read(habits, bucket, pieces))
+        known = replace(detector.habits.habits, habits=Habits.from_table(table))
+        mine = copy.copy(detector)
+        mine.habits = replace(detector.habits, habits=known)
+        return mine
+
 
 @lru_cache(maxsize=1)
 def _load(place: Place, identity: str, device: str) -> Detector:
-    return Detector.load(_local(place, identity), device, neighbours=False)
+    return Detector.load(_local(place, identity), device, whole=False)
 
 
 @lru_cache(maxsize=1)

@@ -78,6 +78,7 @@ def score(
         detector = held.load("cpu")
         split = None if everything else detector.scored_days(parts.dataset())
         plan = _plan(job, held.shared(), parts, detector, split, rule, cluster.device)
+        held.divide_habits(plan.habits, parts.number)
         measured = _measure(job, plan)
         judging = _judge(job, plan, measured, detector)
         told = job.run("tell", _tasks(measured), tell, judging, "writing scores, partitions")
@@ -101,6 +102,7 @@ class Plan:
     rule: AlertRule
     device: str
     measured: Place
+    habits: Place  # of the entities, by bucket
     period: tuple[int, int]  # local days that visits are counted in
     first_day: int  # of the scored events
     last_day: int
@@ -124,7 +126,20 @@ def _plan(
         days = int(scored[:, 3].max() - scored[:, 2].min()) + 1
     if split is not None:
         say(f"{split.describe()}; what comes before the test part is context, not scored")
-    return Plan(model, parts, split, rule, device, job.place / "measured", period, first, last, days, count)
+    return Plan(
+        model,
+        parts,
+        split,
+        rule,
+        device,
+        job.place / "measured",
+        job.place / "habits",
+        period,
+        first,
+        last,
+        days,
+        count,
+    )
 
 
 # ------------------------------------------------------------------------------------------------ measuring
@@ -136,7 +151,7 @@ def _measure(job: Job, plan: Plan) -> dict[str, dict[str, Any]]:
 
 
 def _measure_bucket(number: int, plan: Plan) -> dict[str, Any]:
-    detector = plan.model.load(plan.device)
+    detector = plan.model.load_bucket(plan.device, plan.habits, number)
     data = plan.buckets.read(number)
     split = plan.split
     events = data.between(split.test_first, split.test_last) if split else data.events

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import torch
 from safetensors.numpy import load_file as load_numpy
 from safetensors.numpy import save_file as save_numpy
@@ -28,7 +29,8 @@ from ustad.events.visits import Frame
 from ustad.progress import say
 from ustad.scoring.alerts import AlertRule, alerts
 from ustad.scoring.habit_agents import AgentReference, distribution_from, distribution_tensors, strongest
-from ustad.scoring.habit_model import LOOKS, HabitModel, Judged, Spread
+from ustad.scoring.habit_model import HabitModel, Judged, Spread
+from ustad.scoring.habit_weights import LOOKS, unit_weights
 from ustad.scoring.habit_words import sentences
 from ustad.scoring.memory_model import MemoryModel, new_network
 from ustad.scoring.recurrence import Recurrence
@@ -73,6 +75,8 @@ def fit_default(
         config.scoring.counting,
         config.scoring.spread,
         memory.terms if memory is not None else None,
+        weighing=config.scoring.weights,
+        seed=config.seed,
     )
     return DefaultModel(habits, memory)
 
@@ -240,6 +244,7 @@ def save_default(model: DefaultModel, place: Path) -> None:
         "frame": habits.frame.to_dict(),
         "recurrence": [habits.recurrence.a, habits.recurrence.b, habits.recurrence.c],
         "terms": list(habits.tails),
+        "weights": habits.weights,
         "memory": model.memory is not None,
     }
     (place / FACTS).write_text(json.dumps(facts))
@@ -248,8 +253,11 @@ def save_default(model: DefaultModel, place: Path) -> None:
         save_file({k: v.detach().cpu().contiguous() for k, v in state.items()}, place / NETWORK)
 
 
-def load_default(place: Path, encoder: Encoder, config: Config, device: torch.device) -> DefaultModel:
-    """Read what `save_default` wrote. Nothing in it is executed."""
+def load_default(
+    place: Path, encoder: Encoder, config: Config, device: torch.device, whole: bool = True
+) -> DefaultModel:
+    """Read what `save_default` wrote, but for the habits of entities where not the `whole` is asked for. Nothing in
+    it is executed."""
     facts = json.loads((place / FACTS).read_text())
     tensors = load_numpy(place / TENSORS)
     frame = Frame.from_dict(facts["frame"])
@@ -264,7 +272,7 @@ def load_default(place: Path, encoder: Encoder, config: Config, device: torch.de
         frame,
         Population(*(tensors[f"population.{n}"] for n in ("start", "duration", "longer"))),
         Recurrence(*facts["recurrence"]),
-        Habits.from_table(read_table(place / HABITS)),
+        Habits.from_table(read_table(place / HABITS) if whole else pq.read_schema(place / HABITS).empty_table()),
         {name: distribution_from(tensors, f"term.{name}") for name in facts["terms"]},
         {name: distribution_from(tensors, f"look.{name}") for name in LOOKS},
         {name: distribution_from(tensors, f"final.{name}") for name in spreads},
@@ -272,5 +280,6 @@ def load_default(place: Path, encoder: Encoder, config: Config, device: torch.de
         config.scoring.counting,
         config.scoring.spread,
         memory.terms if memory is not None else None,
+        weights=facts["weights"] if "weights" in facts else unit_weights(),
     )
     return DefaultModel(habits, memory)
