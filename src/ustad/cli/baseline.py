@@ -18,6 +18,11 @@ from ustad.config import ConfigError
 _DETECTOR_ONLY = {"preset": "--preset", "base": "--from", "resume": "--resume"}
 
 
+def given_options(context: Any) -> set[str]:
+    """Names of the options that were given on the command line, not left at their defaults."""
+    return {name for name in context.params if str(context.get_parameter_source(name)).endswith("COMMANDLINE")}
+
+
 def refuse_detector_options(method: str, given: set[str]) -> None:
     """An option of the detector that was given for another method: one line that says what to use instead."""
     for name, option in _DETECTOR_ONLY.items():

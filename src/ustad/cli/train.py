@@ -30,6 +30,7 @@ TimezoneOption = Annotated[str | None, typer.Option("--timezone", help="The zone
 
 
 def train(
+    context: typer.Context,
     data: DataArgument,
     out_: OutOption = Path("runs/model"),
     preset: PresetOption = "fast",
@@ -53,20 +54,30 @@ def train(
     Examples:
 
     - `ustad train runs/demo/data --preset fast --out runs/demo/model`
+    - `ustad train data --method ctle --set width=128 --out model` (another method, with settings of its own)
     - `ustad train data --engine ray --address head:6379 --workers 4 --out model` (four workers of a cluster)
     """
+    from ustad.cli.baseline import given_options, method_settings, refuse_detector_options, train_baseline
+    from ustad.config import Config
     from ustad.detector import Detector
     from ustad.mobility.readers import open_data
     from ustad.schema import EventSchema
 
-    settings = resolve_config(preset, config, set_, seed)
     described = EventSchema.from_yaml(schema) if schema else None
     check_engine(engine, address, workers=workers)
+    if method != "ustad":
+        if engine == "ray":
+            raise typer.BadParameter("trains the method ustad only", param_hint="--engine ray")
+        refuse_detector_options(method, given_options(context))
+        chosen = method_settings(method, config, set_)
+        dataset = open_data(data, schema=described, timezone=timezone, on_error=on_error)
+        facts = train_baseline(method, dataset, Config().seed if seed is None else seed, device, out_, chosen)
+        _show(facts, data, out_, json)
+        return
+    settings = resolve_config(preset, config, set_, seed)
     if engine == "ray":
         from ustad.engine.training import train as train_on_ray
 
-        if method != "ustad":
-            raise typer.BadParameter("trains the method ustad only", param_hint="--engine ray")
         begun = Detector.load(base, device="cpu") if base else None
         made = train_on_ray(
             data, out_, settings, workers, address, device, described, timezone, on_error, resume, begun
@@ -74,15 +85,11 @@ def train(
         _show(made.facts, data, out_, json)
         return
     dataset = open_data(data, schema=described, timezone=timezone, on_error=on_error)
-    if method == "ustad":
-        start = Detector.load(base, device=device) if base else None
-        detector = Detector(settings, device=device)
-        detector.fit(dataset, directory=out_, resume=resume, start=start)
-        detector.save(out_)
-        facts = detector.facts
-    else:
-        facts = train_baseline(method, dataset, settings.seed, device, out_)
-    _show(facts, data, out_, json)
+    start = Detector.load(base, device=device) if base else None
+    detector = Detector(settings, device=device)
+    detector.fit(dataset, directory=out_, resume=resume, start=start)
+    detector.save(out_)
+    _show(detector.facts, data, out_, json)
 
 
 def _show(facts: dict[str, Any], data: Path, out_: Path, json: bool) -> None:
@@ -91,15 +98,6 @@ def _show(facts: dict[str, Any], data: Path, out_: Path, json: bool) -> None:
     else:
         out.print(f"model: {out_}", highlight=False)
         out.print(f"next:  ustad score {out_} {data} --out runs/scores", highlight=False)
-
-
-def train_baseline(method: str, dataset: Any, seed: int, device: str, place: Path) -> dict[str, Any]:
-    """Fit and save another detector of `ustad methods`."""
-    from ustad.baselines.protocol import find
-    from ustad.baselines.storage import save
-
-    save(find(method)(dataset.schema, seed, device).fit(dataset), place)
-    return {"method": method, "seed": seed}
 
 
 def tune(
