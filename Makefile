@@ -44,8 +44,9 @@ serve: $(STAMP)
 	$(BIN)/ustad serve runs/demo
 
 experiments-small: $(STAMP)
-	$(BIN)/ustad experiment all --size small --agents 60 --anomalous-share 0.15 --seeds 2 --workers 2 --device cpu \
-	  --out results/small --page docs/results.md --figures docs/figures/results
+	OMP_NUM_THREADS=1 $(BIN)/ustad experiment all --size small --agents 80 --anomalous-share 0.15 --seeds 2 --workers 2 \
+	  --device cpu --out runs/experiments-small --work runs/experiments-small/work
+	@echo "the page: runs/experiments-small/results.md"
 
 bench: $(STAMP)
 	@for job in extraction simulation training scoring report history service engine; do $(BIN)/python benchmarks/$$job.py || exit 1; done
