@@ -184,6 +184,9 @@ class ScoringConfig:
     counting: Literal["past", "whole"] = setting(
         "past", "habits: visits to a place are counted up to the event, or over the whole scored period"
     )
+    weights: Literal["unit", "injected"] = setting(
+        "unit", "habits: every term counts once, or as suits anomalies injected into the validation week"
+    )
 
     def __post_init__(self) -> None:
         _require(self.samples >= 1, "scoring.samples", self.samples, "1 or more")

@@ -22,16 +22,12 @@ from ustad.schema import EventSchema
 from ustad.scoring.distribution import Distribution
 from ustad.scoring.habit_agents import AgentReference, combined
 from ustad.scoring.habit_terms import Compared, Counting, compare
+from ustad.scoring.habit_weights import LOOKS, Weighing, Weights, choose_weights, look_sum, unit_weights
+from ustad.scoring.injected import injected_week
 from ustad.scoring.recurrence import Recurrence
 from ustad.tables import DataError
 
 Spread = Literal["none", "max3"]
-#: Terms that are added up, by look. `memory_…` are there only with the memory network.
-LOOKS: dict[str, tuple[str, ...]] = {
-    "visit": ("recurrence", "distance", "start", "duration", "memory_place", "memory_start", "memory_duration"),
-    "stay": ("duration", "leaving", "presence"),
-    "start": ("start",),
-}
 #: More terms from elsewhere (the memory network): (history, events, what came before) -> name → raw values by row.
 Extra = Callable[[Habits, pa.Table, pa.Table | None], Mapping[str, np.ndarray]]
 
@@ -71,6 +67,7 @@ class HabitModel:
     spread: Spread = "max3"
     extra: Extra | None = field(default=None, repr=False)
     without: tuple[str, ...] = ()  # terms that are left out
+    weights: Weights = field(default_factory=unit_weights)  # of each term, by look
 
     # ---------------------------------------------------------------------------------------- fitting
     @classmethod
@@ -84,6 +81,8 @@ class HabitModel:
         spread: Spread = "max3",
         extra: Extra | None = None,
         without: tuple[str, ...] = (),
+        weighing: Weighing = "unit",
+        seed: int = 7,
     ) -> HabitModel:
         """Learn habits and calibrate. `calibrating`: bool by row of `validation`, whose entities calibrate; all
         by default. The history that the validation week is compared with is the training weeks alone."""
@@ -100,7 +99,14 @@ class HabitModel:
             raise DataError("habits: fewer than two events of the validation week are there to calibrate on")
         tails = {name: Distribution.fit(values[normal]) for name, values in raw.items() if name not in without}
         surprise = _surprise(tails, raw)
-        sums = {look: _sum(surprise, look) for look in LOOKS}
+        weights = unit_weights()
+        if weighing == "injected":
+            changed, done = injected_week(validation, schema, seed)
+            visits = read_visits(changed, schema, frame)
+            terms = compare(habits, population, recurrence, visits, period, counting).terms
+            odd = _surprise(tails, {**terms, **_more(extra, habits, visits, changed, train)})
+            weights = choose_weights({n: v[normal] for n, v in surprise.items()}, odd, done[visits.row])
+        sums = {look: look_sum(surprise, weights[look]) for look in LOOKS}
         looks = {look: Distribution.fit(values[normal]) for look, values in sums.items()}
         alone = _highest(looks, sums)
         wide = spread_max3(alone, week.entity)
@@ -124,6 +130,7 @@ class HabitModel:
             spread,
             extra,
             without,
+            weights,
         )
 
     # ---------------------------------------------------------------------------------------- judging
@@ -157,7 +164,7 @@ class HabitModel:
     def weigh(self, raw: Mapping[str, np.ndarray]) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], np.ndarray]:
         """From raw terms: -log10 p of every term and of every look, and the highest look: float64 [N] each."""
         surprise = _surprise(self.tails, raw)
-        looks = {look: -self.looks[look].log10_tail(_sum(surprise, look)) for look in LOOKS}
+        looks = {n: -self.looks[n].log10_tail(look_sum(surprise, self.weights[n])) for n in LOOKS}
         return surprise, looks, np.max(list(looks.values()), axis=0)
 
     def calibrated(self, spread: Spread, highest: np.ndarray) -> np.ndarray:
@@ -207,11 +214,6 @@ def _surprise(tails: dict[str, Distribution], raw: Mapping[str, np.ndarray]) -> 
 
 def _p(distribution: Distribution, values: np.ndarray) -> np.ndarray:
     return np.nan_to_num(-distribution.log10_tail(values), nan=0.0)
-
-
-def _sum(surprise: Mapping[str, np.ndarray], look: str) -> np.ndarray:
-    parts = [surprise[name] for name in LOOKS[look] if name in surprise]
-    return np.sum(parts, axis=0) if parts else np.zeros(len(next(iter(surprise.values()))))
 
 
 def _highest(looks: Mapping[str, Distribution], sums: Mapping[str, np.ndarray]) -> np.ndarray:

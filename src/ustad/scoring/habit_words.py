@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from ustad.events.habits import Habits
 from ustad.events.visits import Visits, kind_feature, read_visits
-from ustad.scoring.habit_model import LOOKS, HabitModel, Judged
+from ustad.scoring.habit_model import HabitModel, Judged
 from ustad.scoring.words import clock_words, distance_words, minutes_words
 
 _ORDINALS = ("", "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
@@ -34,10 +34,11 @@ def sentences(model: HabitModel, judged: Judged, events: pa.Table, rows: np.ndar
     return [_sentence(model, judged, int(row), visits, int(back[i]), words[i]) for i, row in enumerate(rows)]
 
 
-def drivers(judged: Judged, row: int) -> list[str]:
+def drivers(model: HabitModel, judged: Judged, row: int) -> list[str]:
     """Terms that made an event unusual, most first: those of its most unusual look that speak."""
     look = max(judged.looks, key=lambda name: float(judged.looks[name][row]))
-    weights = {n: float(judged.surprise[n][row]) for n in LOOKS[look] if n in judged.surprise}
+    own = model.weights[look]
+    weights = {n: weight * float(judged.surprise[n][row]) for n, weight in own.items() if n in judged.surprise}
     total = sum(weights.values())
     ranked = sorted(weights, key=lambda n: -weights[n])
     return [n for n in ranked if total > 0 and weights[n] >= SPEAKS * total]
@@ -57,7 +58,7 @@ def borrowed_words(model: HabitModel) -> str:
 
 def plain_words(model: HabitModel, judged: Judged, row: int, visits: Visits, at: int, kind: str | None) -> str:
     """An event by itself: row of the judgement, and where it is among the visits."""
-    named = drivers(judged, row)
+    named = drivers(model, judged, row)
     habits, place = model.habits, int(judged.compared.place[row])
     count = int(judged.compared.count[row])
     where = f"{kind}" if kind else f"a {model.schema.event_word}"
