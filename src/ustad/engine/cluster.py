@@ -17,9 +17,10 @@ from typing import Any
 import ustad
 from ustad.config import ConfigError
 
-#: Seconds to wait for a connection, and for the first task to be done by a worker.
+#: Seconds to wait for a connection, for a core that is free, and for a worker to start on it (a busy disk is slow).
 CONNECT_SECONDS = 5.0
-START_SECONDS = 60.0
+FREE_SECONDS = 20.0
+START_SECONDS = 120.0
 #: Shared memory of a cluster that is started here: what travels between tasks is small, tables go through files.
 STORE_BYTES = 512 << 20
 
@@ -107,7 +108,7 @@ def _reachable(address: str) -> None:
         ) from error
 
 
-def _checked(ray: Any, cluster: Cluster, seconds: float | None = None) -> Cluster:
+def _checked(ray: Any, cluster: Cluster, seconds: float = FREE_SECONDS) -> Cluster:
     """Run one small task where the real ones will run: it needs what they need."""
     for name, wanted in (("CPU", cluster.cpus), ("GPU", cluster.gpus)):
         most = max((node["Resources"].get(name, 0.0) for node in ray.nodes() if node["Alive"]), default=0.0)
@@ -117,21 +118,27 @@ def _checked(ray: Any, cluster: Cluster, seconds: float | None = None) -> Cluste
                 "add a machine that has, or ask for less"
             )
     probe = ray.remote(num_cpus=cluster.cpus, num_gpus=cluster.gpus, max_retries=0)(_version)
+    free = ray.available_resources().get("CPU", 0.0) >= cluster.cpus
+    seconds = START_SECONDS if free else seconds  # a worker that starts takes what it takes, a taken core may stay so
     waiting = probe.remote()
     try:
-        theirs = ray.get(waiting, timeout=START_SECONDS if seconds is None else seconds)
-    except ray.exceptions.GetTimeoutError:
-        ray.cancel(waiting, force=True)
-        free, all_ = (f().get("CPU", 0.0) for f in (ray.available_resources, ray.cluster_resources))
-        raise ConfigError(
-            f"the cluster did not start a task within {START_SECONDS if seconds is None else seconds:g} seconds: "
-            f"{free:g} of its {all_:g} CPUs are free; wait for other jobs to end, or add machines"
-        ) from None
+        if not ray.wait([waiting], timeout=seconds)[0]:
+            ray.cancel(waiting, force=True)
+            raise ConfigError(_busy(ray, seconds))
+        theirs = ray.get(waiting)
     except ray.exceptions.RayError as error:
         raise ConfigError(f"the workers of the cluster cannot run ustad: {_cause(error)}") from error
     if theirs != ustad.__version__:
         raise ConfigError(f"the cluster has ustad {theirs}, here is {ustad.__version__}; install the same on both")
     return cluster
+
+
+def _busy(ray: Any, seconds: float) -> str:
+    free, all_ = (f().get("CPU", 0.0) for f in (ray.available_resources, ray.cluster_resources))
+    return (
+        f"the cluster did not start a task within {seconds:g} seconds: {free:g} of its {all_:g} CPUs are free; "
+        "wait for other jobs to end, or add machines"
+    )
 
 
 def enough_for(cluster: Cluster, workers: int, seconds: float = 10.0) -> None:
