@@ -68,7 +68,7 @@ def child(verb: str, engine: str, folder: Path, events: int) -> dict[str, Any]:
     began = time.perf_counter()
     if engine == "local":
         found = _timed(lambda: work(verb, engine, folder, events))
-        return found | {"peak_mb": _status(os.getpid(), "VmHWM")}
+        return found | {"peak_mb": _status(os.getpid(), "VmHWM"), "out_mb": _size(folder / f"{verb}-{engine}")}
     from ustad.engine.cluster import connected
 
     with connected():
@@ -78,6 +78,11 @@ def child(verb: str, engine: str, folder: Path, events: int) -> dict[str, Any]:
         found["cpu_seconds"] += sum(_cpu(pid) for pid in workers)
         peaks = [_status(pid, "VmHWM") for pid in workers]
         return found | {"start_seconds": start, "peak_mb": _status(os.getpid(), "VmHWM"), "worker_mb": max(peaks)}
+
+
+def _size(folder: Path) -> float:
+    """Megabytes of Parquet in a folder."""
+    return sum(file.stat().st_size for file in folder.rglob("*.parquet")) / 1e6
 
 
 def _timed(call: Any) -> dict[str, Any]:

@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import json
 import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -30,16 +33,19 @@ from ustad.events.encoder import Encoder
 from ustad.events.visits import Frame
 from ustad.mobility.readers import open_data
 from ustad.model.network import DualTransformer
+from ustad.progress import say
 from ustad.schema import EventSchema
 from ustad.scoring.default_score import DefaultModel, fit_default, fit_memory_model
 from ustad.scoring.memory_model import MemoryModel, new_network
 from ustad.tables import OnError
 from ustad.training.loop import CHECKPOINT, FitResult, fit
+from ustad.training.memory_loop import CHECKPOINT as MEMORY_CHECKPOINT
 from ustad.training.team import Team
 from ustad.training.validation import Validation
 
 #: How often a group of workers is started again after one of them died.
 FAILURES = 3
+_WORDS = {"network": "network", "memory": "memory network"}
 _LESSONS = ("train", "stopping", "calibration")
 
 
@@ -93,13 +99,15 @@ class RayDetector(Detector):
     ) -> None:  # fmt: skip
         super().__init__(config, "cpu")
         self.cluster, self.place, self.partitions = cluster, place, partitions
+        self.directory: Path | None = None
         self.job = Job.open(place, "train", None, cluster) if resume else _anew(place, cluster)
 
     def _train(self, network: DualTransformer, lessons: Lessons, directory: Path | None, resume: bool) -> FitResult:
         if directory is not None:
             directory.mkdir(parents=True, exist_ok=True)
-            if not resume:
-                (directory / CHECKPOINT).unlink(missing_ok=True)
+            for name in () if resume else (CHECKPOINT, MEMORY_CHECKPOINT, "log.jsonl"):
+                (directory / name).unlink(missing_ok=True)
+        self.directory = directory
         plan = self._plan("network", lessons, directory, network.state_dict())
         weights, told = _on_workers(self.job, plan)
         network.load_state_dict(weights)
@@ -109,7 +117,7 @@ class RayDetector(Detector):
     def _learn_habits(self, lessons: Lessons) -> DefaultModel:
         memory = None
         if self.config.model.network == "memory":
-            weights, _ = _on_workers(self.job, self._plan("memory", lessons, None, {}))
+            weights, _ = _on_workers(self.job, self._plan("memory", lessons, self.directory, {}))
             frame = Frame.fit(lessons.train, lessons.encoder.schema)
             network = new_network(lessons.encoder, frame, self.config)
             network.load_state_dict(weights)
@@ -173,11 +181,42 @@ def _on_workers(job: Job, plan: _Plan) -> tuple[dict[str, torch.Tensor], dict[st
         _loop, train_loop_config={"plan": plan}, scaling_config=scaling, run_config=settings,
         torch_config=TorchConfig(backend="nccl" if gpu else "gloo"),
     )  # fmt: skip
+    say(f"training the {_WORDS[plan.what]} with {scaling.num_workers} worker(s) of the cluster")
     try:
-        trainer.fit()
+        with _told(plan.directory if plan.what == "network" else None):
+            trainer.fit()
     except (ray.exceptions.RayError, ray.train.TrainingFailedError) as error:
         raise ConfigError(f"training failed on the cluster: {_reason(error)}") from error
     return unpack_weights(plan.place.read_bytes("last.safetensors")), plan.place.read_json("result.json")
+
+
+@contextmanager
+def _told(directory: Path | None) -> Iterator[None]:
+    """Says what the first worker writes into its log, epoch by epoch."""
+    log = None if directory is None else directory / "log.jsonl"
+    over = threading.Event()
+
+    def follow() -> None:
+        said = {entry["epoch"] for entry in _entries(log)}
+        while not over.wait(1.0):
+            for entry in _entries(log):
+                if entry["epoch"] not in said:
+                    say(f"epoch {entry['epoch'] + 1}: loss {entry['loss']:.3f}, validation {entry['validation']:.3f}")
+                    said.add(entry["epoch"])
+
+    watcher = threading.Thread(target=follow, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join()
+
+
+def _entries(log: Path | None) -> list[dict[str, Any]]:
+    """The whole lines of a file that is being written."""
+    lines = log.read_text().splitlines(keepends=True) if log is not None and log.exists() else []
+    return [json.loads(line) for line in lines if line.endswith("\n")]
 
 
 def _reason(error: BaseException) -> str:
@@ -211,5 +250,8 @@ def _train_network(
 def _train_memory(
     plan: _Plan, lessons: Lessons, config: Config, device: torch.device
 ) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:  # fmt: skip
-    model = fit_memory_model(lessons.train, lessons.validation, lessons.encoder, config, device)
+    kept = plan.directory
+    model = fit_memory_model(
+        lessons.train, lessons.validation, lessons.encoder, config, device, kept, kept is not None
+    )  # fmt: skip
     return model.network.state_dict(), {}

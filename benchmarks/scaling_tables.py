@@ -1,0 +1,122 @@
+"""The tables of docs/scaling.md from the result files, so that no figure is typed.
+
+python benchmarks/scaling_tables.py     writes them between their marks in the page
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).parent / "results"
+PAGE = Path(__file__).parents[1] / "docs" / "scaling.md"
+#: What a data set is taken to be: NUMOSIM's weeks and stays, a fix a minute, 64 numbers per reference event.
+DAYS, STAYS_A_DAY, FIXES_A_DAY, WIDTH, EPOCHS = 56, 3.05, 1440, 64, 20
+TRAIN_DAYS, TEST_DAYS = 21, 28
+
+
+def load(name: str) -> dict[str, Any]:
+    return json.loads((RESULTS / f"{name}.json").read_text())
+
+
+def overhead() -> str:
+    """Ray beside local runs on this machine."""
+    lines = [
+        "| verb | how much | local | on Ray | CPU time, Ray to local | a worker's memory | load |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for verb in ("simulate", "extract", "score"):
+        pair = load("engine")["runs"][verb]
+        local, ray = pair["local"], pair["ray"]
+        what = f"{ray['fixes'] / 1e6:.0f} M fixes" if "fixes" in ray else f"{ray['events'] / 1e6:.2f} M stays"
+        lines.append(
+            f"| `{verb}` | {what} | {local['seconds']:.0f} s, {local['cpu_seconds']:.0f} s of CPU "
+            f"| {ray['seconds']:.0f} s, {ray['cpu_seconds']:.0f} s of CPU, and {ray['start_seconds']:.0f} s to start "
+            f"| {ray['cpu_seconds'] / local['cpu_seconds']:.1f} "
+            f"| {ray['worker_mb']:.0f} MB (local {local['peak_mb']:.0f}) "
+            f"| {local['load']:.0f}, {ray['load']:.0f} |"
+        )
+    return "\n".join(lines)
+
+
+def sizes() -> str:
+    """What 200,000 agents and 500 such regions take."""
+    scoring, engine = load("scoring-cuda"), load("engine")["runs"]
+    training = max(_rates(load("training_cuda")))
+    rows = [_row(200_000, 1, scoring, engine, training), _row(200_000, 500, scoring, engine, training)]
+    names = list(rows[0])
+    lines = ["| | 200,000 agents | 100 M agents: 500 regions of 200,000 |", "|---|---|---|"]
+    lines += [f"| {name} | {rows[0][name]} | {rows[1][name]} |" for name in names]
+    return "\n".join(lines)
+
+
+def _rates(content: Any) -> list[float]:
+    """Every `windows_per_s` in a result file."""
+    if isinstance(content, list):
+        return [rate for one in content for rate in _rates(one)]
+    if not isinstance(content, dict):
+        return []
+    own = [content["windows_per_s"]] if isinstance(content.get("windows_per_s"), (int, float)) else []
+    return own + [rate for one in content.values() for rate in _rates(one)]
+
+
+def _row(agents: int, regions: int, scoring: Any, engine: Any, windows_per_s: float) -> dict[str, str]:
+    events = agents * DAYS * STAYS_A_DAY
+    fixes = agents * DAYS * FIXES_A_DAY
+    scored, reference = events * TEST_DAYS / DAYS, events * TRAIN_DAYS / DAYS
+    extract, score = engine["extract"]["ray"], engine["score"]
+    knn = scoring["neighbours"]
+    queries_per_s = knn["queries_per_s"] * knn["references"] / reference
+    event_bytes = score["local"]["out_mb"] * 1e6 / score["local"]["events"]
+    hours = {
+        "training": agents * TRAIN_DAYS * EPOCHS / windows_per_s / 3600,
+        "network": scored / scoring["bulk"]["events_per_s"] / 3600,
+        "neighbours": scored / queries_per_s / 3600,
+    }
+    return {
+        "stays in eight weeks": _count(events * regions),
+        "fixes, one a minute": _count(fixes * regions),
+        "extraction": f"{extract['cpu_seconds'] / extract['fixes'] * fixes * regions / 3600:,.0f} core hours",
+        "shuffle of the extraction, written once and read once": _bytes(12 * fixes * regions),
+        f"training, {EPOCHS} epochs": f"{hours['training'] * regions:,.1f} GPU hours",
+        "scoring four weeks, T = 50": f"{hours['network'] * regions:,.1f} GPU hours",
+        "exact kNN of these against three weeks": f"{hours['neighbours'] * regions:,.1f} GPU hours",
+        "kNN reference": _bytes(reference * WIDTH * 4) + (" in each region" if regions > 1 else ""),
+        "score tables": _bytes(event_bytes * scored * regions),
+    }
+
+
+def _count(number: float) -> str:
+    for unit, size in (("thousand million", 1e9), ("M", 1e6)):
+        if number >= size:
+            return f"{number / size:,.0f} {unit}"
+    return f"{number:,.0f}"
+
+
+def _bytes(number: float) -> str:
+    for unit, size in (("PB", 1e15), ("TB", 1e12), ("GB", 1e9)):
+        if number >= size:
+            return f"{number / size:,.1f} {unit}"
+    return f"{number / 1e6:,.0f} MB"
+
+
+BLOCKS: dict[str, tuple[Callable[[], str], str]] = {
+    "overhead": (overhead, "engine"),
+    "sizes": (sizes, "engine, scoring-cuda and training_cuda"),
+}
+
+
+def filled(page: str) -> str:
+    """The page with every table as the result files have it."""
+    for name, (make, source) in BLOCKS.items():
+        marks = rf"(<!-- {name}: from benchmarks/results: {source} -->\n).*?(<!-- end of {name} -->)"
+        page = re.sub(marks, lambda m, make=make: f"{m[1]}{make()}\n{m[2]}", page, flags=re.DOTALL)
+    return page
+
+
+if __name__ == "__main__":
+    PAGE.write_text(filled(PAGE.read_text()))
+    print(f"written to {PAGE}")
