@@ -93,7 +93,6 @@ def robust(name: str) -> str:
 BLOCKS: dict[str, tuple[Callable[[str], str], str]] = {
     "speed on a CPU": (speed, "training"),
     "speed on a GPU": (speed, "training_cuda"),
-    "race on a CPU": (race, "training"),
     "race on a GPU": (race, "training_cuda"),
     "robust": (robust, "robust"),
 }
