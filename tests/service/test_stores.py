@@ -136,6 +136,9 @@ def test_a_store_of_the_first_version_gets_what_it_lacks_and_keeps_its_events(
         for name in ("final", "place_name"):
             connection.execute(sa.text(f"ALTER TABLE events DROP COLUMN {name}"))
         connection.execute(sa.text("DROP TABLE live_states"))
+        for name in ("days_by_agent", "alerts_by_score"):
+            connection.execute(sa.text(f"DROP INDEX {name}"))
+        connection.execute(sa.text("CREATE INDEX days_by_day ON days (day)"))
         connection.execute(sa.text("UPDATE store_version SET version = 1"))
     store.close()
     client = open_client(PlainScorer(), store=any_store_url)

@@ -20,6 +20,7 @@ from sqlalchemy import (
     MetaData,
     String,
     Table,
+    column,
     insert,
     inspect,
     select,
@@ -35,7 +36,8 @@ Step = Callable[[Operations], None]
 
 
 def tell_final_from_provisional(store: Operations) -> None:
-    """Version 2: whether a score is final, what a place is called, and the state of live scores of each agent."""
+    """Version 2: whether a score is final, what a place is called, the state of live scores of each agent, and
+    indexes for lists of alerts and for lanes."""
     store.add_column("events", Column("final", Boolean, nullable=False, server_default=true()))
     store.add_column("events", Column("place_name", String(256)))
     store.create_table(
@@ -44,6 +46,10 @@ def tell_final_from_provisional(store: Operations) -> None:
         Column("model", String(64), nullable=False),
         Column("content", LargeBinary, nullable=False),
     )
+    store.drop_index("days_by_day", "days")
+    store.create_index("days_by_agent", "days", ["agent", "day", "score"])
+    flagged = column("alert", Boolean).is_(True)
+    store.create_index("alerts_by_score", "events", ["score"], sqlite_where=flagged, postgresql_where=flagged)
 
 
 #: Step i leads from version i + 1 to i + 2. A step that was released is never changed: add another, and change

@@ -144,6 +144,8 @@ def alerts(
     conditions = wanted.conditions()
     query = _event_rows()
     if wanted.min_score is None or since:
+        conditions.append(E.alert.is_(True))
+    if since:
         query = query.join(r.alerts, r.alerts.c.key == E.key)
         conditions.append(r.alerts.c.seq > since)
     query = query.where(*conditions)
@@ -195,11 +197,15 @@ def agents(
 def lanes(
     connection: Connection, wanted: Filter, first_day: int, last_day: int, limit: int, offset: int
 ) -> tuple[int, list[dict[str, Any]]]:
-    """Agents by their highest score within the days, each with one cell a day: score, events, alerts, worst."""
+    """Agents by their highest score within the days, each with one cell a day: score, events, alerts, worst.
+
+    Narrowed by kind, category or verdict, they are those whose alerts match; by score, whose events do.
+    """
     narrow = wanted.kind or wanted.category or wanted.min_score is not None or wanted.state
     if narrow:
+        judged = [E.score.is_not(None)] if wanted.min_score is not None else [E.alert.is_(True)]
         source = select(E.agent, func.max(E.score).label("top")).where(
-            E.score.is_not(None), E.day.between(first_day, last_day), *wanted.conditions()
+            *judged, E.day.between(first_day, last_day), *wanted.conditions()
         )
         if wanted.state in ("confirmed", "expected"):
             source = source.join_from(r.events, r.verdicts, V.id == E.verdict)
@@ -208,14 +214,15 @@ def lanes(
         conditions = [D.agent.contains(wanted.search, autoescape=True)] if wanted.search else []
         inside = D.day.between(first_day, last_day)
         ranked = select(D.agent, func.max(D.score).label("top")).where(inside, *conditions).group_by(D.agent).subquery()
-    total = connection.execute(select(func.count()).select_from(ranked)).scalar_one()
-    page = select(ranked).order_by(ranked.c.top.desc(), ranked.c.agent).limit(limit).offset(offset)
-    names = [row.agent for row in connection.execute(page)]
+    page = select(ranked.c.agent, func.count().over().label("total"))
+    rows = connection.execute(page.order_by(ranked.c.top.desc(), ranked.c.agent).limit(limit).offset(offset)).all()
+    names = [row.agent for row in rows]
+    total = rows[0].total if rows else connection.execute(select(func.count()).select_from(ranked)).scalar_one()
     cells: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
     reasons = select(r.days, E.reason, E.kind).join_from(r.days, r.events, E.key == D.worst, isouter=True)
     for part in chunks(names):
-        rows = connection.execute(reasons.where(D.agent.in_(part), D.day.between(first_day, last_day)))
-        for row in rows:
+        found = connection.execute(reasons.where(D.agent.in_(part), D.day.between(first_day, last_day)))
+        for row in found:
             cells[row.agent].append({
                 "day": iso_day(row.day), "score": row.score, "events": row.n_events, "alerts": row.n_alerts,
                 "worst": str(row.worst), "reason": row.reason, "kind": row.kind,
@@ -259,8 +266,8 @@ def _curve(connection: Connection, n_days: int) -> list[dict[str, float]]:
 
 def _choices(connection: Connection, column: Any) -> list[str]:
     """The values that alerts have, the most frequent first."""
-    query = select(column, func.count().label("n")).join_from(r.alerts, r.events, E.key == r.alerts.c.key)
-    rows = connection.execute(query.where(column.is_not(None)).group_by(column).order_by(func.count().desc()).limit(50))
+    query = select(column, func.count().label("n")).where(E.alert.is_(True), column.is_not(None))
+    rows = connection.execute(query.group_by(column).order_by(func.count().desc()).limit(50))
     return [row[0] for row in rows]
 
 

@@ -70,6 +70,10 @@ events = Table(
     Index("events_by_score", "score"),
     Index("events_by_time", "started_at"),
 )  # fmt: skip
+#: The alerts among the events: one in hundreds, so lists of alerts never look through the others.
+alerts_by_score = Index(
+    "alerts_by_score", events.c.score, sqlite_where=events.c.alert.is_(True), postgresql_where=events.c.alert.is_(True)
+)
 details = Table(
     "details", metadata,
     Column("key", BigInteger, primary_key=True, autoincrement=False),
@@ -83,7 +87,7 @@ days = Table(
     Column("n_events", Integer, nullable=False),
     Column("n_alerts", Integer, nullable=False),
     Column("worst", BigInteger, nullable=False),
-    Index("days_by_day", "day"),
+    Index("days_by_agent", "agent", "day", "score"),  # everything that ranking lanes reads
 )  # fmt: skip
 alerts = Table(
     "alerts", metadata,
