@@ -52,6 +52,10 @@ class Claim:
         return "not confirmed"
 
     @property
+    def mean(self) -> str:
+        return f"{np.mean(self.effects):+.3f}"
+
+    @property
     def figures(self) -> str:
         if not self.effects:
             return "–"

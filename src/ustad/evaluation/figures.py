@@ -15,7 +15,21 @@ from typing import Any
 import numpy as np
 
 from ustad.config import ConfigError
-from ustad.evaluation.tables import KIND_NAMES, NAMES, SCORES, TERMS, Line, Results, chosen, score_values, sets, slug
+from ustad.evaluation.tables import (
+    DEEP,
+    KIND_NAMES,
+    LEVELS,
+    NAMES,
+    SCORES,
+    TERMS,
+    Line,
+    Results,
+    chosen,
+    detection_values,
+    score_values,
+    sets,
+    slug,
+)  # fmt: skip
 
 #: Okabe and Ito's colours.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
@@ -74,6 +88,7 @@ def planned(results: Results) -> dict[str, list[tuple[str, str]]]:
 
 def _all(results: Results) -> dict[str, list[Figure]]:
     makers: dict[str, Callable[[list[Line]], list[Figure]]] = {
+        "detection": _detection,
         "uncertainty": _uncertainty,
         "scores": _scores,
         "injections": _injections,
@@ -81,6 +96,42 @@ def _all(results: Results) -> dict[str, list[Figure]]:
         "cases": _cases,
     }
     return {name: make(results[name]) if results[name] else [] for name, make in makers.items()}
+
+
+# ---------------------------------------------------------------------------------------------- detection
+def _detection(lines: list[Line]) -> list[Figure]:
+    return [
+        Figure(
+            f"detection-{slug(data)}",
+            f"AUROC and AUPR of every detector, mean and standard deviation over seeds, {data}",
+            partial(_detectors, lines=chosen(lines, data=data, window="day"), data=data),
+        )
+        for data in sets(lines)
+    ]
+
+
+def _detectors(plt: Any, lines: list[Line], data: str) -> Any:
+    """A row per method; deep baselines, USTAD and its variants, and trivial methods in colours of their own."""
+    methods = list(dict.fromkeys(x["method"] for x in lines))[::-1]
+    levels = [level for level in LEVELS if any(level in x["result"] for x in lines)]
+    columns = [(level, what) for level in levels for what in ("auroc", "ap")]
+    tall = 0.2 * len(methods) + 0.9
+    figure, axes = plt.subplots(1, len(columns), figsize=(2.6 * len(columns) + 1, tall), sharey=True, squeeze=False)
+    for axis, (level, what) in zip(axes[0], columns, strict=True):
+        for row, method in enumerate(methods):
+            values = detection_values(lines, data, method, level, what)
+            if values:
+                spread = np.std(values, ddof=1) if len(values) > 1 else 0.0
+                kind = 1 if method.startswith("ustad") else 0 if method in DEEP else 6
+                axis.errorbar(np.mean(values), row, xerr=spread, fmt=MARKERS[kind], color=COLOURS[kind], capsize=2)
+        axis.set_title(f"{'AUROC' if what == 'auroc' else 'AUPR'}, {level}")
+        axis.set_yticks(range(len(methods)), [NAMES[m].replace("`", "") for m in methods])
+        axis.grid(axis="y", color="0.92")
+        if what == "auroc":
+            axis.axvline(0.5, color="0.6", linewidth=0.8, linestyle=":")
+        else:
+            axis.set_xscale("log")
+    return figure
 
 
 # -------------------------------------------------------------------------------------------- uncertainty
