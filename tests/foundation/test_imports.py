@@ -31,7 +31,6 @@ BESIDE = {
     ("simulate", "mobility"),
     ("scoring", "training"),
     ("evaluation", "baselines"),
-    ("engine", "evaluation"),
 }
 #: What may be imported at the top of a module anywhere but in report, service, engine and cli.
 BARE = ["numpy", "scipy", "numba", "pyarrow", "sklearn", "torch", "safetensors", "yaml", "typer", "rich"]
