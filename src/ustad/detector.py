@@ -81,6 +81,7 @@ class Detector:
         self.habits: DefaultModel | None = None  # what each entity usually does, where the score asks for it
         self.trips = TripFeatures("none")
         self.facts: dict[str, Any] = {}
+        self._checkpoints: tuple[Path | None, bool] = (None, False)  # where to, and whether to go on from there
 
     @property
     def schema(self) -> EventSchema:
@@ -105,6 +106,7 @@ class Detector:
         progress.say("building the reference and calibrating")
         self.model = self._calibrate(network, lessons)
         if self.config.scoring.method == "habits":
+            self._checkpoints = (directory, resume)
             self.habits = self._learn_habits(lessons)
         self.facts = self._facts(lessons, result)
         return self
@@ -153,7 +155,11 @@ class Detector:
         return fit(network, tensors, windows, validation, self.config, self.device, directory, resume)
 
     def _learn_habits(self, lessons: Lessons) -> DefaultModel:
-        return fit_default(lessons.train, lessons.validation, lessons.encoder, self.config, self.device)
+        train, validation, encoder = lessons.train, lessons.validation, lessons.encoder
+        directory, resume = self._checkpoints
+        return fit_default(
+            train, validation, encoder, self.config, self.device, directory=directory, resume=resume
+        )  # fmt: skip
 
     def _calibrate(self, network: DualTransformer, lessons: Lessons) -> ScoringModel:
         """Neighbours from the training events, calibration from the other half of the validation entities."""

@@ -17,6 +17,7 @@ from ustad.schema import mobility_schema
 from ustad.scoring.alerts import AlertRule
 from ustad.scoring.default_score import fit_default, load_default, save_default, score_default
 from ustad.scoring.habit_words import middle_of_day, ordinal
+from ustad.training.memory_loop import CHECKPOINT
 
 CPU = torch.device("cpu")
 SMALL = {
@@ -97,3 +98,14 @@ def test_columns_of_another_score_table_are_kept(model, life, week):
 def test_words_for_times_and_counts():
     assert middle_of_day(np.array([1430.0, 5.0, 10.0])) == 5.0
     assert (ordinal(1), ordinal(11)) == ("first", "11th")
+
+
+def test_the_memory_network_is_resumed_from_the_directory_of_the_model(life, week, tmp_path):
+    config = Config.preset("default", **SMALL)
+    train, validation = between(life, 0, 21), between(life, 21, 28)
+    encoder = Encoder.fit(train, mobility_schema("none", 16, True))
+    first = fit_default(train, validation, encoder, config, CPU, directory=tmp_path)
+    assert (tmp_path / CHECKPOINT).exists()
+    again = fit_default(train, validation, encoder, config, CPU, directory=tmp_path, resume=True)
+    assert again.memory.result.losses == first.memory.result.losses
+    np.testing.assert_array_equal(again.habits.judge(week).score, first.habits.judge(week).score)
