@@ -124,6 +124,22 @@ def chromium() -> str:
     return path
 
 
+FLAGS = [
+    "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
+    "--disable-sync", "--no-first-run",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def browser(chromium: str) -> Iterator[Any]:
+    needed = "playwright is not installed: pip install 'ustad[dev]'"
+    playwright = pytest.importorskip("playwright.sync_api", reason=needed)
+    with playwright.sync_playwright() as player:
+        browser = player.chromium.launch(executable_path=chromium, args=FLAGS)
+        yield browser
+        browser.close()
+
+
 @pytest.fixture(scope="session")
 def postgresql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """URL of a PostgreSQL server of our own, started for these tests and stopped after them."""

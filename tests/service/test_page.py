@@ -11,17 +11,13 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+from page_visit import Visit
 from service_example import Server, a_stay
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install 'ustad[dev]'")
 expect = playwright.expect
 expect.set_options(timeout=20_000)
 Image = pytest.importorskip("PIL.Image", reason="Pillow is not installed: pip install 'ustad[dev]'")
-
-FLAGS = [
-    "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
-    "--disable-sync", "--no-first-run",
-]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -37,38 +33,6 @@ def server(run: Path) -> Iterator[Server]:
     server = Server(str(run), "--alerts-per-day", "100000")
     yield server
     server.stop()
-
-
-@pytest.fixture(scope="module")
-def browser(chromium: str) -> Iterator[Any]:
-    with playwright.sync_playwright() as player:
-        browser = player.chromium.launch(executable_path=chromium, args=FLAGS)
-        yield browser
-        browser.close()
-
-
-class Visit:
-    """A page, and what must never happen on it: a console error, or a request that leaves the machine."""
-
-    def __init__(self, browser: Any, url: str, **options: Any) -> None:
-        self.context = browser.new_context(**{"viewport": {"width": 1280, "height": 720}, **options})
-        self.page, self.url = self.context.new_page(), url
-        self.page.set_default_timeout(20_000)
-        self.problems: list[str] = []
-        self.page.on("console", lambda m: self.problems.append(m.text) if m.type == "error" else None)
-        self.page.on("pageerror", lambda e: self.problems.append(str(e)))
-        self.page.on(
-            "request", lambda r: None if r.url.startswith((url, "data:", "blob:")) else self.problems.append(r.url)
-        )
-
-    def go(self, path: str = "/", wait: str = ".alerts li, .empty") -> Any:
-        self.page.goto(self.url + path)
-        self.page.wait_for_selector(wait)
-        return self.page
-
-    def close(self) -> None:
-        self.context.close()
-        assert self.problems == []
 
 
 @pytest.fixture

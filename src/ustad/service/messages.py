@@ -115,6 +115,8 @@ def _event_of(schema: EventSchema) -> type[BaseModel]:
             place = dict(zip(feature.source, (Latitude | None, Longitude | None), strict=False))
             kind = place[column] if feature.kind == "place" else kinds.get(feature.kind, Finite | None)
             fields.setdefault(column, (kind, None))
+    if schema.habitat:
+        fields.setdefault(schema.habitat, (AgentId | None, None))
     return create_model("Event", __config__=ConfigDict(extra="forbid"), **fields)
 
 

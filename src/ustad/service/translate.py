@@ -54,7 +54,7 @@ class Layout:
         """Column of the store → column of the table."""
         named = {
             "event_id": self.schema.event_id, "lat": self.lat, "lon": self.lon, "category": self.category,
-            "poi_id": "poi_id", "place_name": "poi_name", "n_fixes": "n_fixes",
+            "poi_id": self.schema.habitat or "poi_id", "place_name": "poi_name", "n_fixes": "n_fixes",
             "start_gap_s": "start_gap_s", "end_gap_s": "end_gap_s",
         }  # fmt: skip
         return {ours: theirs for ours, theirs in named.items() if theirs}
