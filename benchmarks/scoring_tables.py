@@ -1,0 +1,90 @@
+"""The tables of docs/scoring.md, written from the result files of benchmarks/scoring.py and benchmarks/calibrated.py.
+
+python benchmarks/scoring_tables.py           writes them into the page, between their marks
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).parent / "results"
+PAGE = Path(__file__).parent.parent / "docs" / "scoring.md"
+Row = tuple[str, ...]
+
+
+def read(name: str) -> dict[str, Any]:
+    return dict(json.loads((RESULTS / f"{name}.json").read_text()))
+
+
+def table(head: Row, rows: list[Row]) -> str:
+    lines = [head, ("---",) * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def speed() -> str:
+    """What the GPU and the CPU did, and what was asked of them."""
+    gpu, cpu = read("scoring-cuda"), read("scoring")
+    head = ("", gpu["hardware"]["device"], f"{cpu['hardware']['threads']} CPU cores ({cpu['hardware']['cpu']})")
+    left, right = _column(gpu), _column(cpu)
+    said = cpu.get("note") or (
+        f"The CPU was measured with a load of {cpu['hardware']['load']:.1f} at the start; its processor time says what "
+        "it would take alone."
+    )
+    return f"{table(head, [(name, left[name], right[name]) for name in left])}\n\n{said}"
+
+
+def _column(found: dict[str, Any]) -> dict[str, str]:
+    plain, bulk, near, live = (found[k] for k in ("plain", "bulk", "neighbours", "live"))
+    faster = bulk["events_per_s"] * plain["sequential_ms"] / 1e3
+    processor = f", processor time {bulk['cpu_ms_per_event']:.1f} ms an event" if "cpu_ms_per_event" in bulk else ""
+    lists = f", lists: recall {live['recall']:.3f}, error {live['distance_error']:.2%}" if "recall" in live else ""
+    return {
+        "plain, one event: 50 passes one after the other": f"{plain['sequential_ms']:.0f} ms",
+        "plain, one event: the 50 passes as one batch": f"{plain['one_batch_ms']:.1f} ms",
+        "in bulk": f"{bulk['events_per_s']:,.0f} events/s ({bulk['events']:,} in {bulk['seconds']:.1f} s{processor})",
+        "in bulk, against the sequential way": f"{faster:,.0f} times as fast",
+        "exact kNN, k = 150": f"{near['queries']:,} queries against {near['references']:,} in {near['seconds']:.1f} s",
+        "live, one event, kNN included": f"{live['ms']:.1f} ms, {live['events_per_s']:.0f} events/s "
+        f"(against {live['references']:,}{lists})",
+        "of that, network and kNN": f"{live['network_and_knn_ms']:.1f} ms",
+        "live, processor time": f"{live['cpu_ms']:.1f} ms" if "cpu_ms" in live else "–",
+        "live losses differ from batch by at most": f"{live['loss_differs_from_batch']:.0e}"
+        if "loss_differs_from_batch" in live
+        else "–",
+    }
+
+
+def calibrated() -> str:
+    """Both ways to make percentiles of the same losses and distances."""
+    found = read("calibrated")
+    setting, means = found["setting"], found["means"]
+    names = list(means["batch"])
+    head = ("percentiles", *(n.replace("_", " ").replace("auroc", "AUROC").replace("ap", "AP") for n in names))
+    rows = [
+        (way, *(f"{values[n]:+.3f}" if "-" in way else f"{values[n]:.3f}" for n in names))
+        for way, values in means.items()
+    ]
+    said = (
+        f"Simulated numosim-la, {setting['agents']} people, {setting['days']} days, {setting['share']:.0%} of them "
+        f"anomalous, T = {setting['samples']}, means of {len(setting['seeds'])} seeds on {found['device']}."
+    )
+    return f"{said}\n\n{table(head, rows)}"
+
+
+BLOCKS = {"speed": speed, "calibrated": calibrated}
+
+
+def filled(page: str) -> str:
+    """The page with every block between its marks made anew."""
+    for name, make in BLOCKS.items():
+        pattern = re.compile(f"(<!-- {name}: from [^>]*-->\n).*?(<!-- end of {name} -->)", re.DOTALL)
+        page = pattern.sub(lambda found, text=make(): f"{found[1]}{text}\n{found[2]}", page)  # type: ignore[misc]  # bound at once
+    return page
+
+
+if __name__ == "__main__":
+    PAGE.write_text(filled(PAGE.read_text()))
+    print(f"written to {PAGE.name}")
