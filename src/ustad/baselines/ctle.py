@@ -79,17 +79,10 @@ class LocationTransformer(SequenceNetwork):
 
     def locate(self, x: Tensor, padding: Tensor) -> Tensor:
         """The learned location embeddings: [B, L, D] -> [B, L, D]."""
-        bias = (padding.to(x.dtype) * HIDDEN)[:, None, None, :]
-        for block in self.context:
-            x = block(x, bias)
-        return x
+        return _through(self.context, x, padding)
 
     def encode(self, x: Tensor, padding: Tensor) -> Tensor:
-        x = self.locate(x, padding)
-        bias = (padding.to(x.dtype) * HIDDEN)[:, None, None, :]
-        for block in self.blocks:
-            x = block(x, bias)
-        return x
+        return _through(self.blocks, self.locate(x, padding), padding)
 
     def pretraining_loss(self, batch: Batch, masked: Tensor) -> Tensor:
         """Cross-entropy of the cells and hours of masked events."""
@@ -128,9 +121,8 @@ class Ctle(MaskedPredictor):
 
         items = (len(parts[0]), len(parts[1]))
         fit_network(self.network, loss, items, self.settings, self.seed, self.device, "ctle: locations")
-        trained = ("blocks", "norm", "heads")
         for name, parameter in self.network.named_parameters():
-            parameter.requires_grad_(name.split(".")[0] in trained)
+            parameter.requires_grad_(name.split(".")[0] in ("blocks", "norm", "heads"))
         super()._train(train, validation)
 
     def _state(self) -> State:
@@ -141,6 +133,13 @@ class Ctle(MaskedPredictor):
     def _restore(self, state: State) -> None:
         self.grid = Grid(self.settings.cell_km, state.tensors["known"].cpu().numpy())
         super()._restore(state)
+
+
+def _through(blocks: nn.ModuleList, x: Tensor, padding: Tensor) -> Tensor:
+    bias = (padding.to(x.dtype) * HIDDEN)[:, None, None, :]
+    for block in blocks:
+        x = block(x, bias)
+    return x
 
 
 def _cycle(encoder: Encoder) -> tuple[str, ...]:
