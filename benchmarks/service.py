@@ -207,12 +207,14 @@ def many_clients(
             "server_cpu_ms": 1e3 * (server.cpu_seconds() - cpu) / len(all_)}  # fmt: skip
 
 
-def over_http(minutes: float, preset: str) -> dict[str, Any]:
+def over_http(minutes: float, preset: str, model: Path | None) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
-        print("fitting a model of the paper's size …", flush=True)
-        make_model(place / "model", 60, "cpu", preset)
-        server = Server(place / "model", place / "store.db")
+        if model is None:
+            print("fitting a model of the paper's size …", flush=True)
+            model = place / "model"
+            make_model(model, 60, "cpu", preset)
+        server = Server(model, place / "store.db")
         try:
             found: dict[str, Any] = {"seconds_to_start": server.seconds_to_start}
             warm = as_events(make_stays(1, 170, "2024-02-01", seed=1))["a0"]
@@ -223,7 +225,7 @@ def over_http(minutes: float, preset: str) -> dict[str, Any]:
             found["memory"] = memory(server, minutes)
             server.process.kill()  # SIGKILL
             server.process.wait()
-            server = Server(place / "model", place / "store.db")
+            server = Server(model, place / "store.db")
             found["seconds to start again after SIGKILL"] = server.seconds_to_start
         finally:
             server.stop()
@@ -331,6 +333,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=1.0, help="of steady load, to see memory")
     parser.add_argument("--batch", type=int, default=512, help="events of the largest micro-batch of the scorer alone")
     parser.add_argument("--preset", choices=["paper", "fast"], default="paper", help="how the served model scores")
+    parser.add_argument("--model", type=Path, help="a model directory that is served instead of fitting one")
     parser.add_argument("--scorer", action="store_true", help="the scorer alone, also on a CPU")
     parser.add_argument("--out", type=Path, default=RESULTS, help="where the result file goes")
     chosen = parser.parse_args()
@@ -339,7 +342,7 @@ def main() -> None:
         report(found, f"service_scorer_{chosen.device}", chosen.out, GPU_GOALS if chosen.device == "cuda" else {})
     else:
         name = "service" if chosen.preset == "paper" else f"service_{chosen.preset}"
-        report(over_http(chosen.minutes, chosen.preset), name, chosen.out, GOALS)
+        report(over_http(chosen.minutes, chosen.preset, chosen.model), name, chosen.out, GOALS)
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ class HabitScorer:
         causal = DefaultModel(replace(model.habits, counting="past"), model.memory)
         self.since = model.habits.habits.last_day + 1
         self._schema = model.habits.schema
-        self._live = HabitLive(causal, self.since, p_value, most=most)
+        self._live = HabitLive(causal, self.since, p_value, reasons="all", most=most)  # the slider shows any event
         self._empty = HabitState().to_bytes(lambda rows: pa.Table.from_pylist(rows))
 
     def missing(self, agent: str) -> bool:
