@@ -166,14 +166,16 @@ def seconds_tables(results: Results) -> list[Table]:
     for data in sets(lines):
         for method in dict.fromkeys(x["method"] for x in chosen(lines, data=data)):
             found = [x for x in chosen(lines, data=data, method=method) if x.get("window") != "past"]
-            fit, rest = zip(*(_seconds(chosen(found, seed=seed)) for seed in {x["seed"] for x in found}), strict=True)
+            fit, rest = zip(
+                *(method_seconds(chosen(found, seed=seed)) for seed in {x["seed"] for x in found}), strict=True
+            )
             rows.append((data, NAMES[method], f"{np.median(fit):.1f}", f"{np.median(rest):.1f}"))
     heads = ("data", "method", "fit s", "score, predict and evaluate s")
     note = "other processes shared the machine, so these are upper bounds"
     return [Table("seconds", "Seconds by method", heads, tuple(rows), note)] if rows else []
 
 
-def _seconds(lines: list[Line]) -> tuple[float, float]:
+def method_seconds(lines: list[Line]) -> tuple[float, float]:
     """Seconds of fitting and of the rest in one method's cells of one seed."""
     fit = sum(x["fit_seconds"] or 0.0 for x in lines if x["seconds"] >= (x["fit_seconds"] or 0.0))
     return fit, sum(x["seconds"] for x in lines) - fit
