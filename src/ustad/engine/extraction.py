@@ -240,8 +240,7 @@ def _publish(tables: Place, out: Place, meta: dict[str, Any]) -> None:
         return
     out.remove("meta.json")
     for name in REPLACED:
-        out.remove(f"{name}.parquet")
-        out.remove(name)
+        out.remove_table(name)
     source = tables.root.removeprefix(f"{out.root}/")
     for name in TABLES:
         for info in tables.files(name, ".parquet"):

@@ -157,6 +157,16 @@ class Place:
         elif kind == pa_fs.FileType.File:
             self.filesystem.delete_file(self._at(name))
 
+    def remove_table(self, name: str) -> None:
+        """`NAME.parquet` and the folder `NAME/` of parts; a folder that holds anything else is not touched."""
+        self.remove(f"{name}.parquet")
+        if not self.is_folder(name):
+            return
+        infos = self.filesystem.get_file_info(pa_fs.FileSelector(self._at(name)))
+        if not all(info.base_name.endswith((".parquet", ".part")) for info in infos):
+            raise DataError(f"{self / name}: holds more than a table; choose another --out")
+        self.remove(name)
+
     def move(self, source: str, target: str) -> None:
         """One file, within this place."""
         self.filesystem.create_dir(self._at(target).rpartition("/")[0], recursive=True)

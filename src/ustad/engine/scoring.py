@@ -259,8 +259,7 @@ def _publish(scores: Place, out: Place, run: dict[str, Any]) -> None:
     out.remove("run.json")
     source = scores.root.removeprefix(f"{out.root}/")
     for name in ("events", "agents"):
-        out.remove(f"{name}.parquet")
-        out.remove(name)
+        out.remove_table(name)
         for info in scores.files(name, ".parquet"):
             out.move(f"{source}/{name}/{info.base_name}", f"{name}/part-{info.base_name}")
     out.write_bytes((json.dumps(run, indent=2, sort_keys=True, ensure_ascii=False) + "\n").encode(), "run.json")

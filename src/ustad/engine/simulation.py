@@ -111,8 +111,7 @@ def _publish(tables: Place, out: Place, meta: dict[str, Any]) -> None:
     out.remove("meta.json")
     source = tables.root.removeprefix(f"{out.root}/")
     for name in (*PARTED, *WHOLE, "pois"):
-        out.remove(f"{name}.parquet")
-        out.remove(name)
+        out.remove_table(name)
         if tables.exists(f"{name}.parquet"):
             out.move(f"{source}/{name}.parquet", f"{name}.parquet")
         for info in tables.files(name, ".parquet"):

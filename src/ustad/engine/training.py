@@ -12,7 +12,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from ustad.engine.calibration import calibrate
 from ustad.engine.cluster import Cluster, connected, enough_for, import_ray
 from ustad.engine.events import BUCKET_ROWS, find
 from ustad.engine.jobs import Job
+from ustad.engine.memory_terms import DistributedTerms
 from ustad.engine.places import Place
 from ustad.events.encoder import Encoder
 from ustad.events.visits import Frame
@@ -35,7 +36,8 @@ from ustad.mobility.readers import open_data
 from ustad.model.network import DualTransformer
 from ustad.progress import say
 from ustad.schema import EventSchema
-from ustad.scoring.default_score import DefaultModel, fit_default, fit_memory_model
+from ustad.scoring.default_score import DefaultModel, calibrating, fit_memory_model
+from ustad.scoring.habit_model import HabitModel
 from ustad.scoring.memory_model import MemoryModel, new_network
 from ustad.tables import OnError
 from ustad.training.loop import CHECKPOINT, FitResult, fit
@@ -64,6 +66,7 @@ def train(
         opened = _open(data, schema, timezone, on_error)
         detector = RayDetector(config, cluster, place, resume, partitions)
         detector.fit(opened, place.path if place.local else None, resume, start)
+        detector.facts |= {"device": cluster.device, "engine": "ray", "workers": max(1, workers)}
         _save(detector, place)
         detector.job.close()
     return detector
@@ -73,8 +76,6 @@ def _open(data: Any, schema: EventSchema | None, timezone: str | None, on_error:
     """A data set in this process: encoder and habits are fitted on the whole of it."""
     if not isinstance(data, (str, Path, Place)) or Place.of(data).local:
         return open_data(Place.of(data).path if isinstance(data, Place) else data, schema, timezone, on_error)
-    from dataclasses import replace
-
     source = find(data, schema, timezone, on_error)
     events = pa.concat_tables([f.read_table("") for f in source.events], promote_options="permissive")
     trips = pa.concat_tables([f.read_table("") for f in source.trips]) if source.trips else None
@@ -115,21 +116,28 @@ class RayDetector(Detector):
         return FitResult(**{**told, "validation": Validation(**told["validation"])})
 
     def _learn_habits(self, lessons: Lessons) -> DefaultModel:
-        memory = None
-        if self.config.model.network == "memory":
-            weights, _ = _on_workers(self.job, self._plan("memory", lessons, self.directory, {}))
-            frame = Frame.fit(lessons.train, lessons.encoder.schema)
-            network = new_network(lessons.encoder, frame, self.config)
-            network.load_state_dict(weights)
-            memory = MemoryModel(network.eval(), lessons.encoder, frame, self.config, self.device)
-        return fit_default(
-            lessons.train, lessons.validation, lessons.encoder, self.config, self.device, memory
+        if self.config.model.network != "memory":
+            return super()._learn_habits(lessons)
+        weights, _ = _on_workers(self.job, self._plan("memory", lessons, self.directory, {}))
+        encoder, scoring = lessons.encoder, self.config.scoring
+        frame = Frame.fit(lessons.train, encoder.schema)
+        network = new_network(encoder, frame, self.config)
+        network.load_state_dict(weights)
+        memory = MemoryModel(network.eval(), encoder, frame, self.config, self.device)
+        half = calibrating(lessons.validation, encoder.schema.entity)
+        terms = DistributedTerms(self.job, memory, self._parts(lessons))
+        habits = HabitModel.fit(
+            lessons.train, lessons.validation, encoder.schema, half, scoring.counting, scoring.spread, terms
         )  # fmt: skip
+        return DefaultModel(replace(habits, extra=memory.terms), memory)
+
+    def _parts(self, lessons: Lessons) -> int:
+        return self.partitions or buckets.how_many(lessons.train.num_rows, BUCKET_ROWS)
 
     def _calibrate(self, network: DualTransformer, lessons: Lessons) -> Any:
         week, first = lessons.calibration_week()
-        number = self.partitions or buckets.how_many(lessons.train.num_rows, BUCKET_ROWS)
-        return calibrate(self.job, network, lessons.encoder, self.config, lessons.train, week, first, number)
+        parts = self._parts(lessons)
+        return calibrate(self.job, network, lessons.encoder, self.config, lessons.train, week, first, parts)
 
     def _plan(self, what: str, lessons: Lessons, directory: Path | None, weights: dict[str, torch.Tensor]) -> _Plan:
         """Everything the workers need, where they can read it."""

@@ -1,0 +1,84 @@
+"""The memory network of the preset `default`, as the workers of a cluster train and ask it, in one process."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+
+from ustad.config import Config
+from ustad.detector import Detector
+from ustad.engine import training
+from ustad.engine.cluster import Cluster
+from ustad.engine.memory_terms import DistributedTerms
+from ustad.engine.places import Place
+from ustad.engine.training import RayDetector
+
+SETTINGS = {
+    "model.width": 16, "model.event_blocks": 1, "training.epochs": 1, "training.batch_size": 64,
+    "scoring.samples": 3, "scoring.neighbours": 10,
+}  # fmt: skip
+
+
+@dataclass
+class Here:
+    """A job whose tasks run one after the other in this process."""
+
+    place: Place
+    cluster: Cluster
+
+    def run(self, step, tasks, work, shared=None, label=None):
+        return [json.loads(json.dumps(work(task.payload, shared))) for task in tasks]
+
+
+@pytest.fixture(scope="module")
+def made(town, tmp_path_factory):
+    """A local detector with a memory network, and one that was made as the workers do it."""
+    config = Config.preset("default", **SETTINGS)
+    local = Detector(config, "cpu").fit(town)
+    place = Place.of(tmp_path_factory.mktemp("model"))
+    detector = RayDetector(config, Cluster(), place, partitions=5)
+    detector.job = Here(place / "job", Cluster())
+
+    def on_workers(job, plan):
+        training._loop({"plan": plan})
+        return training.unpack_weights(plan.place.read_bytes("last.safetensors")), plan.place.read_json("result.json")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(training, "_on_workers", on_workers)
+        patch.setattr("ustad.engine.calibration.share_out", lambda e, o: _reference(e, o))
+        return local, detector.fit(town, place.path)
+
+
+def _reference(embeddings, owner):
+    from ustad.scoring.neighbours import Reference
+
+    return Reference(embeddings, owner)
+
+
+def test_both_networks_are_those_of_a_local_run(made):
+    local, detector = made
+    for mine, theirs in ((local.model, detector.model), (local.habits.memory, detector.habits.memory)):
+        for name, value in mine.network.state_dict().items():
+            assert torch.allclose(theirs.network.state_dict()[name], value, atol=1e-6), name
+
+
+def test_habits_calibrated_in_buckets_give_the_scores_of_a_local_run(made, town):
+    mine, theirs = (d.score(town).events.sort_by("stay_id") for d in made)
+    assert np.allclose(mine["score"].to_numpy(), theirs["score"].to_numpy(), atol=1e-4)
+    assert mine["reason"].to_pylist() == theirs["reason"].to_pylist()
+
+
+def test_terms_of_entities_without_history_are_there_too(made, town, tmp_path):
+    local, _ = made
+    memory, habits = local.habits.memory, local.habits.habits.habits.only([1, 2])
+    terms = DistributedTerms(Here(Place.of(tmp_path), Cluster()), memory, 4)
+    few = town.only(list(range(6))).events
+    expected = memory.terms(habits, few, None)
+    found = terms(habits, few, None)
+    assert set(found) == set(expected)
+    for name, values in expected.items():
+        assert np.allclose(found[name], values, atol=1e-5, equal_nan=True), name
