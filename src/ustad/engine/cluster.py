@@ -23,6 +23,16 @@ FREE_SECONDS = 20.0
 START_SECONDS = 120.0
 #: Shared memory of a cluster that is started here: what travels between tasks is small, tables go through files.
 STORE_BYTES = 512 << 20
+#: How Ray behaves here, unless the environment says otherwise: nothing is sent home, no bars beside our own, a training
+#: whose cores are there may take minutes to start (a busy machine), its end is noticed at once.
+_SETTINGS = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_DATA_DISABLE_PROGRESS_BARS": "1",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_TRAIN_V2_ENABLED": "1",
+    "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "300",
+    "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.5",
+}
 
 
 @dataclass(frozen=True)
@@ -60,10 +70,8 @@ def connected(address: str | None = None, workers: int = 0, device: str = "cpu")
 
 def import_ray() -> Any:
     """The library, with its messages home off and its own progress silent."""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_DATA_DISABLE_PROGRESS_BARS", "1")
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    os.environ.setdefault("RAY_TRAIN_V2_ENABLED", "1")
+    for name, value in _SETTINGS.items():
+        os.environ.setdefault(name, value)
     try:
         import ray
         import ray.data
