@@ -275,3 +275,13 @@ def test_more_days_of_the_same_are_no_more_unusual():
     p = 10 ** reference.log10_tail(top)
     for share in (0.5, 0.1, 0.01):
         assert (p <= share).mean() == pytest.approx(share, rel=0.35)
+
+
+def test_many_events_are_compared_in_parts_with_the_same_result(model, odd, monkeypatch):
+    visits = read_visits(odd, SCHEMA, model.frame)
+    whole = compare(model.habits, model.population, model.recurrence, visits, PERIOD).terms
+    monkeypatch.setattr("ustad.scoring.habit_terms.LEAST_ROWS", 7)
+    monkeypatch.setattr("os.cpu_count", lambda: 3)
+    parted = compare(model.habits, model.population, model.recurrence, visits, PERIOD).terms
+    for name, values in whole.items():
+        np.testing.assert_array_equal(parted[name], values)

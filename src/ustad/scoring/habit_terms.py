@@ -7,7 +7,11 @@ event; `whole` counts the period's visits to the place, later ones included.
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -28,6 +32,8 @@ TERMS = {
     "leaving": "staying so long, given place and start",
     "presence": "being at this own place all through the visit",
 }
+#: Fewer rows than this are not worth another thread.
+LEAST_ROWS = 100_000
 #: Distances below this are alike: the scale of the logarithm, km.
 NEAR_KM = 0.5
 
@@ -70,17 +76,13 @@ def compare(
         "distance": np.log1p(distance / NEAR_KM),
         **_times(habits, population, visits, place),
     }
-    terms["presence"] = presence(
-        place,
-        visits.minute,
-        visits.duration,
-        visits.weekday,
-        habits.days_by_weekday,
-        habits.visit_offsets,
-        habits.visit_minute,
-        habits.visit_duration,
-        habits.visit_weekday,
-    )
+    held = (habits.visit_offsets, habits.visit_minute, habits.visit_duration, habits.visit_weekday)
+    days = habits.days_by_weekday
+
+    def there(rows: slice) -> np.ndarray:
+        return presence(place[rows], visits.minute[rows], visits.duration[rows], visits.weekday[rows], days, *held)
+
+    terms["presence"] = in_parts(there, len(visits))
     terms["recurrence"][owner < 0] = np.nan
     return Compared({name: terms[name] for name in TERMS}, place, key, counts, distance)
 
@@ -94,19 +96,26 @@ def _counts(visits: Visits, key: np.ndarray, counting: Counting) -> np.ndarray:
 
 def _times(habits: Habits, population: Population, visits: Visits, place: np.ndarray) -> dict[str, np.ndarray]:
     density, longer = population.durations(visits)
-    values = times_at_place(
-        place,
-        visits.minute,
-        np.log1p(np.maximum(visits.duration, 0.0)),
-        visits.weekday >= 5,
-        population.starts(visits),
-        density,
-        longer,
-        habits.visit_offsets,
-        habits.visit_minute,
-        habits.visit_log_duration,
-        habits.visit_weekend,
-    )
+    starts, length = population.starts(visits), np.log1p(np.maximum(visits.duration, 0.0))
+    weekend = visits.weekday >= 5
+    held = (habits.visit_offsets, habits.visit_minute, habits.visit_log_duration, habits.visit_weekend)
+
+    def times(rows: slice) -> np.ndarray:
+        own = (place, visits.minute, length, weekend, starts, density, longer)
+        return times_at_place(*(values[rows] for values in own), *held)
+
+    values = in_parts(times, len(visits))
     unknown = ~np.isfinite(visits.duration)
     values[unknown, 1:] = np.nan
     return {"start": values[:, 0], "duration": values[:, 1], "leaving": values[:, 2]}
+
+
+def in_parts(work: Callable[[slice], np.ndarray], rows: int) -> np.ndarray:
+    """The work on all rows, divided among the processors where there are many: compiled loops run side by side."""
+    parts = min(os.cpu_count() or 1, rows // LEAST_ROWS)
+    if parts < 2:
+        return work(slice(0, rows))
+    edges = np.linspace(0, rows, parts + 1).astype(int)
+    with ThreadPoolExecutor(parts) as pool:
+        done = pool.map(work, [slice(low, high) for low, high in pairwise(edges)])
+        return np.concatenate(list(done))
