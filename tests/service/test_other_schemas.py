@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 from pydantic import ValidationError
 
 from ustad.schema import EventSchema, Feature
 from ustad.service.messages import events_model
 from ustad.service.routes_ingest import _row
-from ustad.service.translate import Layout, event_table, store_rows
+from ustad.service.translate import Layout, event_table, fresh_rows, keys_for, store_rows, table_rows
+from ustad.tables import TIMESTAMP, event_keys
 
 CARDS = EventSchema(
     name="cards",
@@ -47,3 +49,26 @@ def test_an_event_comes_back_from_the_store_as_the_model_reads_it() -> None:
 
     again = event_table([{**rows[0], "given": json.loads(details[rows[0]["key"]])["given"]}], layout)
     assert again.equals(table)
+
+
+def test_rows_are_known_by_the_key_that_tables_give_them() -> None:
+    rows = [
+        {"agent": name, "started_at": moment} for name in ("a", "é 1", "7") for moment in (0, 1_700_000_000_123_456)
+    ]
+    agents, starts = (pa.array([row[name] for row in rows]) for name in ("agent", "started_at"))
+    assert keys_for(rows) == event_keys(agents, starts.cast(TIMESTAMP)).tolist()
+    assert keys_for([]) == []
+
+
+def test_rows_that_just_came_are_stored_like_rows_of_a_score_table() -> None:
+    layout = Layout.of(CARDS)
+    payment = {"card": "c", "paid_at": "2024-03-01T23:30:00Z", "amount": 12.5, "merchant": "food", "shape": [1, 2]}
+    row = _row(events_model(CARDS)(events=[payment]).events[0].model_dump(), layout)
+    score = {"score": 2.0, "p_value": 0.01, "alert": True, "kind": "novel", "reason": "because", "pct_amount": 0.9,
+             "expected_amount": float("nan"), "knn": 0.5, "pct_knn": 0.2}  # fmt: skip
+    table = event_table([row], layout)
+    rows, details = fresh_rows([(row, keys_for([row])[0])], table, [score], layout)
+    for name, value in score.items():
+        table = table.append_column(name, pa.array([value]))
+    assert (rows, details) == store_rows(table, layout)
+    assert event_table(table_rows(event_table([row], layout), layout), layout).equals(event_table([row], layout))
