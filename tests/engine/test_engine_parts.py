@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ustad.cli import main
 from ustad.config import ConfigError
 from ustad.engine import buckets, cluster
 from ustad.engine.merging import BINS, MergedRanks, drift_of_bins, survey, verdict
@@ -173,3 +174,19 @@ def test_an_address_where_nothing_answers_is_refused_in_seconds(monkeypatch):
     with pytest.raises(ConfigError, match="nothing answers there"):
         cluster._reachable("127.0.0.1:9")
     assert time.monotonic() - began < cluster.CONNECT_SECONDS + 1
+
+
+@pytest.mark.parametrize("option", ["--address=head:6379", "--partitions=3", "--workers=2"])
+def test_options_of_a_cluster_need_the_engine(option, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["score", "model", "data", option])
+    assert stop.value.code == 2
+    assert "needs --engine ray" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_folder_that_is_no_table_is_never_removed(tmp_path):
+    (tmp_path / "events").mkdir()
+    (tmp_path / "events" / "diary.txt").write_text("mine")
+    with pytest.raises(DataError, match="choose another --out"):
+        Place.of(tmp_path).remove_table("events")
+    assert (tmp_path / "events" / "diary.txt").exists()
