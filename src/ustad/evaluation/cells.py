@@ -113,8 +113,7 @@ def scores(shop: Workshop, **_: Any) -> Options:
 def rejection(shop: Workshop, method: str, **_: Any) -> Options:
     """Error of each term against the share kept, surest first; EU and accuracy of each kind of place.
 
-    Events are sorted by the paper's sum of uncertainties over all terms and, in `own`, by the term's own: of a kind
-    of place by EU where there is one, since its AU is that of the true kind, which nobody knows beforehand.
+    Events are sorted by the paper's sum of uncertainties over all terms and, in `own`, by the term's own.
     """
     found = shop.measured(method)
     total = {
@@ -129,18 +128,12 @@ def rejection(shop: Workshop, method: str, **_: Any) -> Options:
         "curves": {name: _curve(values, order) for name, values in errors.items()},
     }
     if total is not None:
-        known = total if method == "ustad-au" else np.where(_categories(found), found.parts.eu, total)
-        columns = dict(zip(found.parts.names, known.astype(np.float64).T, strict=True))
+        columns = dict(zip(found.parts.names, total.astype(np.float64).T, strict=True))
         own = {n: np.nan_to_num(columns[n], nan=np.inf) for n in errors}
         result["own"] = {name: _curve(values, own[name]) for name, values in errors.items()}
     if method == USTAD:
         result["classes"] = _classes(found)
     return result
-
-
-def _categories(found: Measured) -> np.ndarray:
-    """Which terms are categories: bool [terms]."""
-    return np.array([found.columns[f"expected_{name}"].dtype == object for name in found.parts.names])
 
 
 def _errors(found: Measured) -> dict[str, np.ndarray]:

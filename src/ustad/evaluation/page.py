@@ -52,7 +52,7 @@ INTRODUCTIONS = {
         "uncertain left out. USTAD-none has nothing to sort by: its line is flat. The paper's AU of a kind of place is "
         "the variance of the true kind's logit: it is known only afterwards, and small where an improbable kind came "
         "true, so the sum can put wrong predictions among the surest. The dashed line sorts each feature by its own "
-        "uncertainty instead (kinds of place by EU)."
+        "AU + EU instead; USTAD-EU knows a kind of place by its entropy alone."
     ),
     "scores": "One model, its events scored in different ways.",
     "injections": (
