@@ -7,7 +7,8 @@ Simulates numosim-la for every seed, learns from its first weeks, scores the las
 odd hours, skipped, long stays) meet the same people, so the same model scores them. `--networks` is where
 `benchmarks/networks.py` wrote what the memory network and the preset `paper` say of the same events. Labels are read
 only here. Prints AUROC / average precision of events and agents, mean ± standard deviation over seeds, and writes
-benchmarks/results/default.json (default-without-network.json without networks).
+benchmarks/results/default.json (default-without-network.json without networks). `--merge FILES` puts runs of single
+seeds together instead.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--first-seed", type=int, default=FIRST_SEED)
     parser.add_argument("--networks", type=Path, help="where benchmarks/networks.py wrote; without: habits alone")
     parser.add_argument("--variants", default=",".join(HARD), help="red teams beside the standard one")
+    parser.add_argument("--merge", type=Path, nargs="+", help="result files of other seeds to put into one")
     parser.add_argument("--out", type=Path, default=RESULTS)
     return parser.parse_args()
 
@@ -217,6 +219,9 @@ def visit_rates(standard: Parts, other: Parts) -> dict[str, Measures]:
 def main() -> None:
     options = arguments()
     progress.disable()
+    if options.merge:
+        merge(options.merge, options.out / "default.json")
+        return
     began = time.monotonic()
     table: dict[str, dict[str, list[Measures]]] = {}
     facts = {}
@@ -238,6 +243,20 @@ def main() -> None:
     write(table, facts, options, time.monotonic() - began)
 
 
+def merge(paths: list[Path], to: Path) -> None:
+    """The tables of several seeds in one; what the runs have in common is taken from the first."""
+    files = [json.loads(path.read_text()) for path in paths]
+    table: dict[str, dict[str, list[Measures]]] = {}
+    for file in files:
+        for variant, methods in file["table"].items():
+            for method, runs in methods.items():
+                table.setdefault(variant, {}).setdefault(method, []).extend(runs)
+    networks = {seed: facts for file in files for seed, facts in file["networks"].items()}
+    seeds = {"agents": files[0]["options"]["agents"], "seeds": sorted(int(seed) for seed in networks)}
+    show(table)
+    to.write_text(json.dumps({**files[0], "options": seeds, "table": table, "networks": networks}, indent=1) + "\n")
+
+
 def show(table: dict[str, dict[str, list[Measures]]]) -> None:
     for variant, methods in table.items():
         print(f"\n{variant}: AUROC / AP of events | agents; recurring; one-off", flush=True)
@@ -254,7 +273,7 @@ def _cell(values: np.ndarray) -> str:
 
 def write(table: Any, facts: dict[int, Any], options: argparse.Namespace, seconds: float) -> None:
     content = {
-        "options": {"agents": options.agents, "seeds": options.seeds, "first_seed": options.first_seed},
+        "options": {"agents": options.agents, "seeds": [int(seed) for seed in facts]},
         "columns": ["event AUROC", "event AP", "agent AUROC", "agent AP"],
         "targets": TARGETS,
         "table": table,

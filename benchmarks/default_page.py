@@ -1,0 +1,147 @@
+"""The tables of docs/default.md, written from the result files of default.py, pol_atl.py, default_speed.py, history.py.
+
+python benchmarks/default_page.py            writes them into the page, between their marks
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+RESULTS = Path(__file__).parent / "results"
+PAGE = Path(__file__).parent.parent / "docs" / "default.md"
+GROUPS = {"all": "all", "recurring": "recurring", "one-off": "one-off"}
+VARIANTS = {
+    "near-15km": "within 15 km of home",
+    "near-5km": "within 5 km of home",
+    "odd-hours": "own places at odd hours",
+    "skipped": "skipped routines",
+    "long-stays": "long stays",
+}
+COMPARED = ("default", "paper", "visit rate", "visit rate, causal")
+
+
+def read(name: str) -> dict[str, Any]:
+    return dict(json.loads((RESULTS / f"{name}.json").read_text()))
+
+
+def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    lines = [head, ("---",) * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def cell(runs: list[dict[str, list[float]]], group: str) -> str:
+    """Event AUROC / AP and agent AUROC / AP, mean and standard deviation over the seeds."""
+    values = np.array([run[group] for run in runs])
+    mean, spread = values.mean(axis=0), values.std(axis=0)
+    shown = [f"{m:.3f}" + (f" ± {s:.3f}" if len(values) > 1 else "") for m, s in zip(mean, spread, strict=True)]
+    return f"{shown[0]} / {shown[1]} \\| {shown[2]} / {shown[3]}"
+
+
+def standard(name: str) -> str:
+    found = read(name)
+    rows = [(method, *(cell(runs, group) for group in GROUPS)) for method, runs in found["table"]["standard"].items()]
+    options = found["options"]
+    seeds = ", ".join(str(seed) for seed in options["seeds"])
+    said = f"{options['agents']:,} agents, seeds {seeds}; {trained(found)}."
+    head = ("events \\| agents", *GROUPS.values())
+    return f"{said}\n\n{table(head, rows)}\n\n{verdict(found)}"
+
+
+def trained(found: dict[str, Any]) -> str:
+    """How far the networks got."""
+    words = []
+    for network in ("memory", "paper"):
+        epochs = [facts[network]["epochs"] for facts in found["networks"].values() if facts and network in facts]
+        if epochs:
+            words.append(f"{network} network trained for {', '.join(str(n) for n in epochs)} epochs")
+    return "; ".join(words) or "without networks"
+
+
+def verdict(found: dict[str, Any]) -> str:
+    """The targets beside what was reached, mean over the seeds."""
+    reached = np.mean([run["all"] for run in found["table"]["standard"]["default"]], axis=0)
+    words = []
+    for i, (what, (area, precision)) in enumerate(found["targets"].items()):
+        got = reached[2 * i : 2 * i + 2]
+        met = "met" if got[0] >= area and got[1] >= precision else "missed"
+        words.append(f"{what} {got[0]:.3f} / {got[1]:.3f} against {area:.2f} / {precision:.2f}: {met}")
+    return f"Targets: {'; '.join(words)}."
+
+
+def hard(name: str) -> str:
+    found = read(name)["table"]
+    rows = [
+        (method, *(cell(found[variant][method], "all") for variant in VARIANTS))
+        for method in COMPARED
+        if method in found["near-5km"]
+    ]
+    rows.append(("ahead of the others by more than the spread", *(ahead(found[variant]) for variant in VARIANTS)))
+    return table(("events \\| agents", *VARIANTS.values()), rows)
+
+
+def ahead(methods: dict[str, list[dict[str, list[float]]]]) -> str:
+    """Which of the four measures of the default lie above every other method's by more than both deviations."""
+    values = {m: np.array([run["all"] for run in methods[m]]) for m in COMPARED if m in methods}
+    ours = values.pop("default")
+    behind = []
+    for i, measure in enumerate(("event AUROC", "event AP", "agent AUROC", "agent AP")):
+        for method, other in values.items():
+            spread = max(ours[:, i].std(), other[:, i].std())
+            if ours[:, i].mean() - other[:, i].mean() <= spread:
+                behind.append(f"{measure} ({method})")
+    return "in all four" if not behind else f"not in {', '.join(behind)}"
+
+
+def atlanta(name: str) -> str:
+    found = read(name)
+    rows = [
+        (f"{way}: {method}" if method != "visit rate" else way, f"{area:.3f} / {precision:.3f}")
+        for way, methods in found["table"].items()
+        for method, (area, precision) in methods.items()
+        if not method.startswith("top")
+    ]
+    area, precision = found["target"]
+    rows.append(("target", f"{area:.2f} / {precision:.2f}"))
+    return table(("places, and what is asked", "agents, AUROC / AP"), rows)
+
+
+def speed(name: str) -> str:
+    found = read(name)
+    rows = [(what, f"{rate:,.0f}") for what, rate in found["rates"].items()]
+    return table(("scoring", "events/s"), rows)
+
+
+def history(name: str) -> str:
+    found = read(name)
+    rows = [(what, f"{seconds:.1f}") for what, seconds in found["seconds"].items()]
+    rows.append((f"together, {found['events']:,} stays (target {found['target_s']:.0f})", f"{found['total_s']:.1f}"))
+    return table(("history", "seconds"), rows)
+
+
+#: Mark → what writes the block, and the result file it is written from.
+BLOCKS: dict[str, tuple[Callable[[str], str], str]] = {
+    "standard": (standard, "default"),
+    "hard cases": (hard, "default"),
+    "atlanta": (atlanta, "pol_atl"),
+    "speed": (speed, "default_speed-cpu"),
+    "history": (history, "history"),
+}
+
+
+def filled(page: str) -> str:
+    """The page with every block as the result files have it."""
+    for name, (write, source) in BLOCKS.items():
+        begin, end = f"<!-- {name}: from benchmarks/results/{source}.json -->", f"<!-- end of {name} -->"
+        block = f"{begin}\n{write(source)}\n{end}"
+        page = re.sub(f"{re.escape(begin)}.*?{re.escape(end)}", lambda _, block=block: block, page, flags=re.DOTALL)
+    return page
+
+
+if __name__ == "__main__":
+    PAGE.write_text(filled(PAGE.read_text()))
