@@ -33,6 +33,8 @@ def test_the_whole_way_works_on_every_database(open_client: Any, any_store_url: 
     lanes = client.get("/v1/lanes").json()["lanes"]
     assert [lane["agent_id"] for lane in lanes] == ["b", "é 1"]
     assert lanes[0]["cells"][0]["events"] == 2
+    assert [lane["agent_id"] for lane in client.get("/v1/lanes", params={"kind": "novel"}).json()["lanes"]] == ["b"]
+    assert client.get("/v1/lanes", params={"min_score": 3.5, "category": "work"}).json()["total"] == 2
     fixes = [{"agent_id": "c", "time": f"2024-03-01T0{i // 60}:{i % 60:02d}:00Z", "lat": 60 + i // 60 * 0.1, "lon": 25}
              for i in range(0, 120, 5)]  # fmt: skip
     assert len(client.post("/v1/fixes", json={"fixes": fixes}).json()["events"]) == 1

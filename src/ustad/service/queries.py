@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, func, select
+from sqlalchemy import Connection, Row, Select, func, literal_column, select
 from sqlalchemy.sql.elements import ColumnElement
 
 from ustad.dataset import EPOCH
@@ -204,12 +204,15 @@ def lanes(
     narrow = wanted.kind or wanted.category or wanted.min_score is not None or wanted.state
     if narrow:
         judged = [E.score.is_not(None)] if wanted.min_score is not None else [E.alert.is_(True)]
-        source = select(E.agent, func.max(E.score).label("top")).where(
+        name = func.coalesce(E.agent, literal_column("''")).label(
+            "agent"
+        )  # by the column itself SQLite walks all events
+        source = select(name, func.max(E.score).label("top")).where(
             *judged, E.day.between(first_day, last_day), *wanted.conditions()
         )
         if wanted.state in ("confirmed", "expected"):
             source = source.join_from(r.events, r.verdicts, V.id == E.verdict)
-        ranked = source.group_by(E.agent).subquery()
+        ranked = source.group_by(name).subquery()
     else:
         conditions = [D.agent.contains(wanted.search, autoescape=True)] if wanted.search else []
         inside = D.day.between(first_day, last_day)
