@@ -31,7 +31,7 @@ def overhead() -> str:
     for verb in ("simulate", "extract", "score"):
         pair = load("engine")["runs"][verb]
         local, ray = pair["local"], pair["ray"]
-        what = f"{ray['fixes'] / 1e6:.0f} M fixes" if "fixes" in ray else f"{ray['events'] / 1e6:.2f} M stays"
+        what = f"{ray['fixes'] / 1e6:.0f} M fixes" if "fixes" in ray else f"{ray['events']:,} stays"
         lines.append(
             f"| `{verb}` | {what} | {local['seconds']:.0f} s, {local['cpu_seconds']:.0f} s of CPU "
             f"| {ray['seconds']:.0f} s, {ray['cpu_seconds']:.0f} s of CPU, and {ray['start_seconds']:.0f} s to start "
@@ -70,7 +70,8 @@ def _row(agents: int, regions: int, scoring: Any, engine: Any, windows_per_s: fl
     extract, score = engine["extract"]["ray"], engine["score"]
     knn = scoring["neighbours"]
     queries_per_s = knn["queries_per_s"] * knn["references"] / reference
-    event_bytes = score["local"]["out_mb"] * 1e6 / score["local"]["events"]
+    written = score["local"] if "out_mb" in score["local"] else engine["score of a million, local"]
+    event_bytes = written["out_mb"] * 1e6 / written["events"]
     hours = {
         "training": agents * TRAIN_DAYS * EPOCHS / windows_per_s / 3600,
         "network": scored / scoring["bulk"]["events_per_s"] / 3600,
