@@ -102,7 +102,7 @@ def _times(habits: Habits, population: Population, visits: Visits, place: np.nda
 
     def times(rows: slice) -> np.ndarray:
         own = (place, visits.minute, length, weekend, starts, density, longer)
-        return times_at_place(*(values[rows] for values in own), *held)
+        return times_at_place(*(values[rows] for values in own), *held)  # type: ignore[call-arg]  # seven and four
 
     values = in_parts(times, len(visits))
     unknown = ~np.isfinite(visits.duration)
