@@ -70,8 +70,7 @@ def _row(agents: int, regions: int, scoring: Any, engine: Any, windows_per_s: fl
     extract, score = engine["extract"]["ray"], engine["score"]
     knn = scoring["neighbours"]
     queries_per_s = knn["queries_per_s"] * knn["references"] / reference
-    written = score["local"] if "out_mb" in score["local"] else engine["score of a million, local"]
-    event_bytes = written["out_mb"] * 1e6 / written["events"]
+    event_bytes = score["local"]["out_mb"] * 1e6 / score["local"]["events"]
     hours = {
         "training": agents * TRAIN_DAYS * EPOCHS / windows_per_s / 3600,
         "network": scored / scoring["bulk"]["events_per_s"] / 3600,
