@@ -189,7 +189,7 @@ def _prepare_sqlite(engine: Engine) -> None:
     def connected(connection: Any, record: Any) -> None:
         connection.isolation_level = None  # the begin below is ours
         for pragma in ("journal_mode=WAL", "synchronous=FULL", "secure_delete=ON", "busy_timeout=30000",
-                       "cache_size=-65536", "temp_store=MEMORY"):  # fmt: skip
+                       "cache_size=-16384", "temp_store=MEMORY"):  # fmt: skip
             connection.execute(f"PRAGMA {pragma}")
 
     @event.listens_for(engine, "begin")
