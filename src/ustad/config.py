@@ -76,17 +76,19 @@ class SplitConfig:
 class WindowConfig:
     """What the model sees around an event."""
 
-    unit: Literal["days", "events"] = setting("days", "count the window in local days or in events")
-    length: int = setting(3, "w: days before the event's own day (or events before the event)")
+    unit: Literal["days", "events", "sessions"] = setting("days", "count the window in local days, events or sessions")
+    length: int = setting(3, "w: days before the event's own day (or events, or sessions before its own)")
+    session_minutes: float = setting(30.0, "a longer pause between the starts of two events begins a new session")
     mode: Literal["day", "past"] = setting(
         "day",
-        "day: the rest of the event's own day may be seen (the paper); past: nothing later than the event",
+        "day: the rest of the event's own day or session may be seen (the paper); past: nothing later than the event",
     )
     max_events: int = setting(48, "windows longer than this keep the latest events")
     past_share: float = setting(0.5, "share of training windows cut at a random event, so that `past` is familiar")
 
     def __post_init__(self) -> None:
         _require(self.length >= 0, "window.length", self.length, "0 or more")
+        _require(self.session_minutes > 0, "window.session_minutes", self.session_minutes, "above 0")
         _require(self.max_events >= 1, "window.max_events", self.max_events, "1 or more")
         _require(0 <= self.past_share <= 1, "window.past_share", self.past_share, "between 0 and 1")
 
@@ -204,6 +206,10 @@ class Config:
     model: ModelConfig = section(ModelConfig, "the dual Transformer")
     training: TrainingConfig = section(TrainingConfig, "how the network is fitted")
     scoring: ScoringConfig = section(ScoringConfig, "from the trained network to scores")
+
+    def __post_init__(self) -> None:
+        memory, unit = self.model.network == "memory", self.window.unit
+        _require(not memory or unit != "sessions", "window.unit", unit, "days or events where model.network is memory")
 
     # -------------------------------------------------------------------------------------- making one
     @classmethod

@@ -22,9 +22,16 @@ def arrays_of(seed, **kwargs):
     return Encoder.fit(table, SCHEMA).encode(table)
 
 
+def pauses(arrays, start, stop, config):
+    """How often somebody paused for longer than a session lasts, counted one by one."""
+    longest = config.session_minutes * 60_000_000
+    return sum(int(arrays.time[i]) - int(arrays.time[i - 1]) > longest for i in range(start + 1, stop))
+
+
 windows_of = st.builds(
     WindowConfig,
-    unit=st.sampled_from(["days", "events"]),
+    unit=st.sampled_from(["days", "events", "sessions"]),
+    session_minutes=st.sampled_from([60.0, 300.0, 900.0]),
     length=st.integers(0, 4),
     mode=st.sampled_from(["day", "past"]),
     max_events=st.integers(1, 12),
@@ -45,6 +52,9 @@ def test_a_window_never_holds_a_later_day_or_another_entity(seed, config):
             assert (arrays.day[target:stop] == own).all()
             assert (arrays.day[start:stop] >= own - config.length).all()
             assert (arrays.day[start:stop] <= own).all()
+        if config.unit == "sessions":
+            assert pauses(arrays, target, stop, config) == 0
+            assert pauses(arrays, start, stop, config) <= config.length
 
 
 @settings(max_examples=60, deadline=None)
@@ -59,23 +69,32 @@ def test_every_event_is_asked_about_once_within_its_rules(seed, config):
     assert (arrays.entity[queries.start] == arrays.entity[queries.stop - 1]).all()
     if config.mode == "past" or config.unit == "events":
         assert (queries.stop == queries.target + 1).all()
-    else:
+    elif config.unit == "days":
         assert (arrays.day[queries.stop - 1] == arrays.day[queries.target]).all()
-    if config.unit == "days":
+    else:
+        ends = zip(queries.target, queries.stop, strict=True)
+        assert not any(pauses(arrays, target, stop, config) for target, stop in ends)
+    if config.unit == "sessions":
+        begins = zip(queries.start, queries.target, strict=True)
+        assert all(pauses(arrays, start, target + 1, config) <= config.length for start, target in begins)
+    elif config.unit == "days":
         assert (arrays.day[queries.target] - arrays.day[queries.start] <= config.length).all()
     else:
         assert (queries.target - queries.start <= config.length).all()
 
 
-def test_windows_of_a_span_ask_only_about_its_days_but_see_the_days_before():
+@pytest.mark.parametrize("unit", ["days", "events", "sessions"])
+def test_windows_of_a_span_ask_only_about_its_days_but_see_the_days_before(unit):
     arrays = arrays_of(4, days=8)
-    config = WindowConfig(length=3)
+    config = WindowConfig(unit=unit, length=3, session_minutes=600.0)
     first = int(arrays.day.min()) + 5
     windows = make_windows(arrays, config, first_day=first)
     assert (arrays.day[windows.target] >= first).all()
     assert (arrays.day[windows.start] < first).any()
     asked = make_queries(arrays, windows, config).target
     assert asked.tolist() == np.flatnonzero(arrays.day >= first).tolist()
+    earlier = make_windows(arrays, config, last_day=first - 1)
+    assert (arrays.day[earlier.stop - 1] < first).all()  # what is learnt from shows nothing of the weeks after
 
 
 def test_the_paper_window_is_the_day_and_the_three_before():

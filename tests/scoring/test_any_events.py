@@ -48,12 +48,12 @@ def _payments() -> pa.Table:
     )
 
 
-@pytest.fixture(scope="module")
-def cards() -> tuple[ScoringModel, pa.Table, pa.Table]:
+@pytest.fixture(scope="module", params=["events", "sessions"])
+def cards(request: pytest.FixtureRequest) -> tuple[ScoringModel, pa.Table, pa.Table]:
     payments = _payments()
     changes = {"model.width": 16, "model.event_blocks": 2, "scoring.samples": 4, "scoring.neighbours": 4}
-    window = {"window.unit": "events", "window.length": 5, "scoring.percentiles": "calibrated"}
-    config = Config().replace(changes | window)
+    window = {"window.unit": request.param, "window.length": 5, "window.session_minutes": 600.0, "window.mode": "past"}
+    config = Config().replace(changes | window | {"scoring.percentiles": "calibrated"})
     day = payments["paid_at"].cast(pa.int64()).to_numpy() // 86_400_000_000 - FIRST_DAY
     early, late = payments.filter(pa.array(day < 8)), payments.filter(pa.array(day >= 8))
     encoder = Encoder.fit(early, SCHEMA)
@@ -65,6 +65,7 @@ def cards() -> tuple[ScoringModel, pa.Table, pa.Table]:
 def test_any_events_are_scored_with_reasons_in_their_own_words(cards: tuple[ScoringModel, pa.Table, pa.Table]) -> None:
     model, early, late = cards
     events, agents = score_events(model, late, early, reasons="all", coverage=0.9)
+    assert events.num_rows == late.num_rows
     assert np.isfinite(events["score"].to_numpy()).all()
     assert {"expected_merchant", "spread_amount", "expected_basket", "set_merchant"} <= set(events.column_names)
     assert "expected_lat" not in events.column_names

@@ -59,20 +59,22 @@ class Queries:
 def make_windows(
     arrays: EventArrays, config: WindowConfig, first_day: int | None = None, last_day: int | None = None
 ) -> Windows:
-    """A window per entity and local day in [first_day, last_day] (of `length` events by count windows).
+    """A window per entity and local day in [first_day, last_day] (per session, or of `length` events).
 
     A day with more events than half of `max_events` is divided into several windows, so that no event is lost
-    and no window is longer than `max_events`.
+    and no window is longer than `max_events`. No window reaches over an end of the span of days.
     """
     block = max(1, config.max_events // 2)
-    group = _day_groups(arrays) if config.unit == "days" else _count_groups(arrays, max(1, min(config.length, block)))
-    first = np.flatnonzero(np.diff(group, prepend=-1))
-    last = np.append(first[1:], len(group))
-    first, last = _divide(first, last, block)
-    if first_day is not None or last_day is not None:
-        low, high = first_day if first_day is not None else -(2**31), last_day if last_day is not None else 2**31
-        inside = (arrays.day[first] >= low) & (arrays.day[first] <= high)
-        first, last = first[inside], last[inside]
+    inside = np.ones(len(arrays), bool)
+    if first_day is not None:
+        inside &= arrays.day >= first_day
+    if last_day is not None:
+        inside &= arrays.day <= last_day
+    change = _changes(arrays, config, max(1, min(config.length, block)))
+    change[1:] |= inside[1:] != inside[:-1]
+    first = np.flatnonzero(change)
+    first, last = _divide(first, np.append(first[1:], len(arrays)), block)
+    first, last = first[inside[first]], last[inside[first]]
     start = np.maximum(_history_start(arrays, first, config), last - config.max_events)
     return Windows(start, first, last)
 
@@ -80,8 +82,8 @@ def make_windows(
 def make_queries(arrays: EventArrays, windows: Windows, config: WindowConfig) -> Queries:
     """One question per event of the windows' own days, in the order of the arrays.
 
-    `day`: the slice ends with the event's day (or `max_events // 4` events after the event on a very long day);
-    `past`: it ends with the event. Either way it holds at most `max_events` events.
+    `day`: the slice ends with the event's day or session (or `max_events // 4` events after the event, where that is
+    very long); `past`: it ends with the event. Either way it holds at most `max_events` events.
     """
     counts = windows.stop - windows.target
     owner = np.repeat(np.arange(len(windows)), counts)
@@ -92,22 +94,30 @@ def make_queries(arrays: EventArrays, windows: Windows, config: WindowConfig) ->
     if config.mode == "past" or config.unit == "events":
         stop = target + 1
     else:
-        stop = np.minimum(_day_end(arrays)[target], target + 1 + config.max_events // 4)
+        stop = np.minimum(_period_end(arrays, config)[target], target + 1 + config.max_events // 4)
     return Queries(np.maximum(history, stop - config.max_events), stop, target)
 
 
-def _day_groups(arrays: EventArrays) -> np.ndarray:
-    """A number that changes wherever entity or day does: int64 [N]."""
-    change = np.ones(len(arrays), bool)
-    change[1:] = (arrays.entity[1:] != arrays.entity[:-1]) | (arrays.day[1:] != arrays.day[:-1])
-    return np.cumsum(change) - 1
+def periods(arrays: EventArrays, config: WindowConfig) -> np.ndarray:
+    """What windows count in, never falling within an entity: its local days, or its sessions, int64 [N]."""
+    if config.unit != "sessions":
+        return arrays.day.astype(np.int64)
+    pause = np.diff(arrays.time, prepend=arrays.time[:1]) > config.session_minutes * 60e6
+    return np.cumsum(pause | (np.diff(arrays.entity, prepend=arrays.entity[:1]) != 0))
 
 
-def _count_groups(arrays: EventArrays, size: int) -> np.ndarray:
-    within = np.arange(len(arrays)) - arrays.offsets[arrays.entity]
-    change = np.ones(len(arrays), bool)
-    change[1:] = (arrays.entity[1:] != arrays.entity[:-1]) | (within[1:] % size == 0)
-    return np.cumsum(change) - 1
+def _changes(arrays: EventArrays, config: WindowConfig, size: int) -> np.ndarray:
+    """Where one window's own events end and the next one's begin: bool [N]."""
+    if config.unit == "events":
+        return (np.arange(len(arrays)) - arrays.offsets[arrays.entity]) % size == 0
+    return _begins(arrays.entity, periods(arrays, config))
+
+
+def _begins(entity: np.ndarray, period: np.ndarray) -> np.ndarray:
+    """Where entity or period changes: bool [N]."""
+    begins = np.ones(len(entity), bool)
+    begins[1:] = (entity[1:] != entity[:-1]) | (period[1:] != period[:-1])
+    return begins
 
 
 def _divide(first: np.ndarray, last: np.ndarray, block: int) -> tuple[np.ndarray, np.ndarray]:
@@ -124,15 +134,14 @@ def _history_start(arrays: EventArrays, event: np.ndarray, config: WindowConfig)
     begin = arrays.offsets[arrays.entity[event]]
     if config.unit == "events":
         return np.maximum(begin, event - config.length)
-    stamp = arrays.entity.astype(np.int64) * (1 << 32) + arrays.day.astype(np.int64)
+    stamp = arrays.entity.astype(np.int64) * (1 << 32) + periods(arrays, config)
     return np.maximum(begin, np.searchsorted(stamp, stamp[event] - config.length, side="left"))
 
 
-def _day_end(arrays: EventArrays) -> np.ndarray:
-    """Index after the last event of each event's own day: int64 [N]."""
-    group = _day_groups(arrays)
-    ends = np.append(np.flatnonzero(np.diff(group)) + 1, len(group))
-    return ends[group]
+def _period_end(arrays: EventArrays, config: WindowConfig) -> np.ndarray:
+    """Index after the last event of each event's own day or session: int64 [N]."""
+    begins = _begins(arrays.entity, periods(arrays, config))
+    return np.append(np.flatnonzero(begins)[1:], len(begins))[np.cumsum(begins) - 1]
 
 
 # ---------------------------------------------------------------------------------------------- tensors
@@ -174,8 +183,8 @@ class EventTensors:
             torch.from_numpy(np.ascontiguousarray(arrays.missing)).to(self.device),
         )
         self.key = torch.from_numpy(np.ascontiguousarray(arrays.key)).to(self.device)
-        group = _day_groups(arrays)
-        within = np.arange(len(arrays)) - np.flatnonzero(np.diff(group, prepend=-1))[group]
+        begins = _begins(arrays.entity, arrays.day)
+        within = np.arange(len(arrays)) - np.flatnonzero(begins)[np.cumsum(begins) - 1]
         self.day_position = torch.from_numpy(within).to(self.device)
 
     def __len__(self) -> int:

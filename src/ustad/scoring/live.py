@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from ustad.events.encoder import EventArrays
-from ustad.events.windows import EventTensors, Features
+from ustad.events.windows import EventTensors, Features, periods
 from ustad.scoring.alerts import DEFAULT_P_VALUE
 from ustad.scoring.explain import Explainer
 from ustad.scoring.model import ScoringModel, owners
@@ -45,6 +45,7 @@ class _State:
     day_position: np.ndarray  # int64, order of each within its own day
     first_day: int  # of everything ever seen of it
     seen: int  # events ever seen of it
+    sessions: int  # sessions ever begun after its first
     last_row: dict[str, Any] = field(repr=False, default_factory=dict)
 
 
@@ -115,6 +116,7 @@ class LiveScorer:
         table = as_table(events, "context")
         arrays = self.model.encoder.encode(table)
         tensors_day = EventTensors(arrays).day_position.numpy()
+        period = periods(arrays, self.model.config.window)
         columns = [c for c in table.column_names if c in self._columns]
         offsets = arrays.offsets
         for code, entity in enumerate(arrays.entity_ids.tolist()):
@@ -122,7 +124,8 @@ class LiveScorer:
             first = max(low, high - self.model.config.window.max_events)
             last = table.select(columns).slice(int(arrays.row[high - 1]), 1).to_pylist()[0]
             part = _cut(arrays, slice(first, high))
-            state = _State(part, tensors_day[first:high], int(arrays.day[low]), high - low, last)
+            sessions = int(period[high - 1] - period[low])
+            state = _State(part, tensors_day[first:high], int(arrays.day[low]), high - low, sessions, last)
             self._states[entity] = self._trimmed(state)
         return len(arrays.entity_ids)
 
@@ -172,14 +175,16 @@ class LiveScorer:
         old = self._states.get(entity)
         last = {k: event[k] for k in self._columns if k in event}
         if old is None:
-            state = _State(new, np.zeros(1, np.int64), int(new.day[0]), 1, last)
+            state = _State(new, np.zeros(1, np.int64), int(new.day[0]), 1, 0, last)
         else:
             before = int(old.arrays.day[-1])
             day = max(int(new.day[0]), before)  # local dates never fall
             order = int(old.day_position[-1]) + 1 if day == before else 0
             new = dataclasses.replace(new, day=np.array([day], np.int32))
             joined = _join(old.arrays, new)
-            state = _State(joined, np.append(old.day_position, order), old.first_day, old.seen + 1, last)
+            begun = int(np.diff(periods(joined, self.model.config.window)[-2:])[0] > 0)
+            orders = np.append(old.day_position, order)
+            state = _State(joined, orders, old.first_day, old.seen + 1, old.sessions + begun, last)
         state = self._trimmed(state)
         self._states[entity] = state
         return state
@@ -191,7 +196,8 @@ class LiveScorer:
         if window.unit == "events":
             first = max(0, n - 1 - window.length)
         else:
-            first = int(np.searchsorted(arrays.day, arrays.day[-1] - window.length, side="left"))
+            period = periods(arrays, window)
+            first = int(np.searchsorted(period, period[-1] - window.length, side="left"))
         first = max(first, n - window.max_events)
         if first == 0:
             return state
@@ -209,7 +215,8 @@ class LiveScorer:
         model, window = self.model, self.model.config.window
         row, tails = self._judge.row(event, state.arrays, *measured)
         row["alert"] = flagged = row["p_value"] <= self.p_value
-        known = state.seen - 1 if window.unit == "events" else int(state.arrays.day[-1]) - state.first_day
+        days = int(state.arrays.day[-1]) - state.first_day
+        known = {"days": days, "events": state.seen - 1, "sessions": state.sessions}[window.unit]
         row["history_days"], row["reason"] = min(known, window.length), None
         if self.reasons == "all" or (self.reasons == "flagged" and flagged):
             facts = model.history.facts(self._table([event])).row(0) if model.history is not None else None

@@ -99,7 +99,7 @@ class MemoryModel:
         schema, window = self.encoder.schema, self.config.window
         mine = pc.is_in(before[schema.entity], pc.unique(events[schema.entity]))
         before = before.filter(mine)
-        if window.unit == "events" or not before.num_rows:
+        if window.unit != "days" or not before.num_rows:
             return before
         oldest = int(event_days(events, schema).min()) - window.length
         return before.filter(pa.array(event_days(before, schema) >= oldest))

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import torch
 
 from ustad.events.encoder import EventArrays
-from ustad.events.windows import Queries, make_queries, make_windows
+from ustad.events.windows import Queries, make_queries, make_windows, periods
 from ustad.progress import say
 from ustad.scoring.alerts import AlertRule, Alerts, alerts
 from ustad.scoring.calibration import Parts, apply_tails, corrected_score, highest, log10_tails
@@ -127,7 +127,7 @@ def event_columns(
 
 
 def history_days(model: ScoringModel, arrays: EventArrays, queries: Queries) -> np.ndarray:
-    """How much of the window before each event its entity's data could fill (days, or events): int32.
+    """How much of the window before each event its entity's data could fill (days, events or sessions): int32.
 
     Less than the window's length means a shorter history than the model was made for.
     """
@@ -135,7 +135,8 @@ def history_days(model: ScoringModel, arrays: EventArrays, queries: Queries) -> 
     window = model.config.window
     if window.unit == "events":
         return np.minimum(queries.target - first, window.length).astype(np.int32)
-    return np.minimum(arrays.day[queries.target] - arrays.day[first], window.length).astype(np.int32)
+    period = periods(arrays, window)
+    return np.minimum(period[queries.target] - period[first], window.length).astype(np.int32)
 
 
 def radii(model: ScoringModel, coverage: float) -> dict[str, float]:
