@@ -77,8 +77,8 @@ def test_terms_of_entities_without_history_are_there_too(made, town, tmp_path):
     memory, habits = local.habits.memory, local.habits.habits.habits.only([1, 2])
     terms = DistributedTerms(Here(Place.of(tmp_path), Cluster()), memory, 4)
     few = town.only(list(range(6))).events
-    expected = memory.terms(habits, few, None)
-    found = terms(habits, few, None)
-    assert set(found) == set(expected)
-    for name, values in expected.items():
-        assert np.allclose(found[name], values, atol=1e-5, equal_nan=True), name
+    for events in (few, few.slice(0, few.num_rows // 2)):  # a second question is not given the first one's answer
+        expected, found = memory.terms(habits, events, None), terms(habits, events, None)
+        assert set(found) == set(expected)
+        for name, values in expected.items():
+            assert np.allclose(found[name], values, atol=1e-5, equal_nan=True), name

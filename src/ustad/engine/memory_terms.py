@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -38,12 +38,14 @@ class DistributedTerms:
     job: Job
     memory: MemoryModel
     partitions: int
+    calls: list[Place] = field(default_factory=list)  # each has its files: the questions differ, their order does not
 
     def __call__(self, habits: Habits, events: pa.Table, before: pa.Table | None) -> Mapping[str, np.ndarray]:
         """Raw terms of every event, by row."""
         entity = self.memory.encoder.schema.entity
-        identity = self._store()
-        place = self.job.place / "memory-terms"
+        place = self.job.place / f"memory-terms-{len(self.calls)}"
+        self.calls.append(place)
+        identity = self._store(place)
         known = habits.to_table(entity)
         place.write_table(known.slice(0, 0), "nobody.parquet")  # the span of days, for buckets without any history
         numbered = events.append_column(_ROW, pa.array(np.arange(events.num_rows)))
@@ -58,14 +60,15 @@ class DistributedTerms:
             for number in sorted(held["events"])
         ]
         shared = (place, identity, self.job.cluster.device)
-        self.job.run(f"memory-{identity[:16]}", tasks, _terms, shared, "asking the memory network, partitions")
+        step = f"memory-{len(self.calls)}-{identity[:16]}"
+        self.job.run(step, tasks, _terms, shared, "asking the memory network, partitions")
         parts = [unpack(place.read_bytes(f"terms/{task.name}.safetensors")) for task in tasks]
         rows = np.concatenate([part.pop(_ROW) for part in parts])
         back = np.argsort(rows)
         return {name: np.concatenate([part[name] for part in parts])[back] for name in parts[0]}
 
-    def _store(self) -> str:
-        memory, place = self.memory, self.job.place / "memory-terms"
+    def _store(self, place: Place) -> str:
+        memory = self.memory
         weights = pack_weights({k: v.cpu().contiguous() for k, v in memory.network.state_dict().items()})
         place.write_bytes(weights, "network.safetensors")
         place.write_json(memory.encoder.to_dict(), "encoder.json")

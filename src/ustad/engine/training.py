@@ -127,7 +127,8 @@ class RayDetector(Detector):
         half = calibrating(lessons.validation, encoder.schema.entity)
         terms = DistributedTerms(self.job, memory, self._parts(lessons))
         habits = HabitModel.fit(
-            lessons.train, lessons.validation, encoder.schema, half, scoring.counting, scoring.spread, terms
+            lessons.train, lessons.validation, encoder.schema, half, scoring.counting, scoring.spread, terms,
+            weighing=scoring.weights, seed=self.config.seed,
         )  # fmt: skip
         return DefaultModel(replace(habits, extra=memory.terms), memory)
 
