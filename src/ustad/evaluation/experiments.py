@@ -23,6 +23,7 @@ from ustad.evaluation.cases import cases
 from ustad.evaluation.result_files import Line, hardware, plain_json, read_lines, versions
 from ustad.evaluation.sources import Source
 from ustad.evaluation.workshop import BUDGETS, SAME, USTAD, Budget, Workshop
+from ustad.simulate import PRESETS
 from ustad.simulate.injections import KINDS
 
 FIRST_SEED = 7
@@ -35,6 +36,8 @@ DETECTORS = (
 #: Detectors that are also asked with nothing later than the event in their window.
 BOTH_WINDOWS = ("transformer", USTAD)
 WEEKS = (1, 2, 3)
+#: Larger data sets come after the others on the page.
+LARGE = 10_000
 
 
 @dataclass(frozen=True)
@@ -157,12 +160,24 @@ def run_cell(cell: Cell, shop: Workshop) -> dict[str, Any]:
 
 # -------------------------------------------------------------------------------------------- result files
 def read_results(*directories: Path) -> dict[str, list[Line]]:
-    """All lines by experiment, those of the same cell once (the latest)."""
+    """All lines by experiment, those of the same cell once (the latest), in the order of data sets and of the plan."""
     found: dict[str, list[Line]] = {}
-    for name in EXPERIMENTS:
+    for name, experiment in EXPERIMENTS.items():
         lines = [line for directory in directories for line in read_lines(directory / f"{name}.jsonl")]
-        found[name] = list({line["key"]: line for line in lines}.values())
+        places = {json.dumps(options, sort_keys=True): i for i, options in enumerate(experiment.options)}
+        keys = sorted({key for options in experiment.options for key in options})
+        found[name] = sorted(
+            {line["key"]: line for line in lines}.values(), key=lambda line: _place(line, places, keys)
+        )
     return found
+
+
+def _place(line: Line, places: dict[str, int], keys: list[str]) -> tuple[int, int, int, int]:
+    """Where a line stands: by size and name of its data, by its options, by its seed."""
+    source = line["source"]
+    options = json.dumps({key: line[key] for key in keys if key in line}, sort_keys=True)
+    rank = list(PRESETS).index(source["name"]) if source["name"] in PRESETS else len(PRESETS)
+    return int(source.get("agents", 0) > LARGE), rank, places.get(options, len(places)), line["seed"]
 
 
 def device_type(name: str) -> str:

@@ -286,7 +286,8 @@ def _hexbin(axis: Any, bins: dict[str, Any]) -> None:
     angles = np.pi / 6 + np.arange(6) * np.pi / 3
     corner = np.stack([np.cos(angles) * width, np.sin(angles) * height], axis=1) / np.sqrt(3)
     centres = np.stack([bins["x"], bins["y"]], axis=1).reshape(-1, 1, 2)
-    shapes = PolyCollection(centres + corner, array=np.log10(np.array(bins["count"], float)), cmap="cividis", lw=0)
+    counts = np.log10(np.array(bins["count"], float))
+    shapes = PolyCollection(centres + corner, array=counts, cmap="cividis", lw=0, rasterized=True)
     axis.add_collection(shapes)
     axis.autoscale_view()
 

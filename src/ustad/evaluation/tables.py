@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -60,6 +60,13 @@ class Table:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerows([self.heads, *self.rows])
         return file.getvalue()
+
+
+def without_empty(table: Table) -> Table:
+    """The table without the columns that hold nothing in any row."""
+    kept = [i for i in range(len(table.heads)) if i == 0 or any(row[i] not in ("–", "") for row in table.rows)]
+    heads, *rows = (tuple(row[i] for i in kept) for row in (table.heads, *table.rows))
+    return replace(table, heads=heads, rows=tuple(rows))
 
 
 @cache
@@ -128,17 +135,19 @@ def prediction_values(lines: list[Line], data: str, method: str, what: str, term
 
 
 def detection_tables(lines: list[Line]) -> list[Table]:
-    return [table for data in sets(lines) for table in (_detection_table(lines, data), _recurrence_table(lines, data))]
+    tables = [t for data in sets(lines) for t in (_detection_table(lines, data), _recurrence_table(lines, data))]
+    return [table for table in map(without_empty, tables) if len(table.heads) > 1]
 
 
 def _detection_table(lines: list[Line], data: str) -> Table:
-    heads = ["method"]
+    heads = ["method", "seeds"]
     for level in LEVELS:
         heads += [f"{level} AUROC", "paper", f"{level} AUPR", "paper"]
     printed = published()["detection"].get(base_name(lines, data), {})
     rows = []
     for method, window in dict.fromkeys((x["method"], x["window"]) for x in chosen(lines, data=data)):
         row = [NAMES[method] + (", past only" if window == "past" else "")]
+        row.append(str(len(chosen(lines, data=data, method=method, window=window))))
         for level in LEVELS:
             for i, what in enumerate(("auroc", "ap")):
                 known = printed.get(method, {}).get(level) if window == "day" else None
@@ -193,7 +202,7 @@ def best_deep(lines: list[Line], data: str, level: str, what: str) -> tuple[str,
 
 
 def _improvement(lines: list[Line], data: str) -> tuple[str, ...]:
-    row = ["**improvement**"]
+    row = ["**improvement**", ""]
     for level in LEVELS:
         for what in ("auroc", "ap"):
             ours, best = detection_values(lines, data, "ustad-plain", level, what), best_deep(lines, data, level, what)

@@ -1,0 +1,97 @@
+"""Where USTAD stands against the other methods, and what the figures say about the causes.
+
+In go results, out come sentences made of their figures.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ustad.evaluation.tables import (
+    DEEP,
+    LEVELS,
+    NAMES,
+    SCORES,
+    TERMS,
+    Line,
+    Results,
+    best_deep,
+    detection_values,
+    plain,
+    prediction_values,
+    score_values,
+    sets,
+)
+
+UNITS = {"x": "km", "y": "km", "start": "min", "duration": "min", "poi": "% right"}
+
+
+def lead(lines: list[Line], data: str, level: str) -> tuple[float, float] | None:
+    """AUROC of USTAD minus the best deep baseline's, and the larger of the two standard deviations."""
+    ours, best = detection_values(lines, data, "ustad-plain", level, "auroc"), best_deep(lines, data, level, "auroc")
+    if not ours or best is None:
+        return None
+    spread = float(np.std(ours, ddof=1)) if len(ours) > 1 else 0.0
+    return float(np.mean(ours)) - best[1], max(spread, best[2])
+
+
+def standing(results: Results) -> list[str]:
+    """Against the best deep baseline and visit rate: one sentence per data set and level."""
+    lines, told = results["detection"], []
+    for data in sets(lines):
+        for level in LEVELS:
+            margin, best = lead(lines, data, level), best_deep(lines, data, level, "auroc")
+            if margin is None or best is None:
+                continue
+            word = "ahead of" if margin[0] > margin[1] else "behind" if margin[0] < -margin[1] else "level with"
+            rate = detection_values(lines, data, "visit-rate", level, "auroc")
+            trivial = f"; visit rate has {plain(float(np.mean(rate)))}" if rate else ""
+            spread = f"spread {plain(margin[1])}" if margin[1] else "one seed, so no spread is known"
+            count = sum(bool(detection_values(lines, data, m, level, "auroc")) for m in DEEP)
+            which = "the best deep baseline" if count > 1 else "the one deep baseline measured there"
+            told.append(
+                f"{data}, {level}: USTAD ({plain(best[1] + margin[0])}) is {word} {which}, {NAMES[best[0]]} "
+                f"({plain(best[1])}); {spread}{trivial}."
+            )
+    return told
+
+
+def causes(results: Results) -> list[str]:
+    """For each data set: what USTAD predicts better and worse than the Transformer, and which of its scores is best."""
+    told = []
+    for data in sets(results["detection"]):
+        sentences = [*_predictions(results["prediction"], data), *_parts(results, data)]
+        if sentences:
+            told.append(f"{data}: {' '.join(sentences)}")
+    return told
+
+
+def _predictions(lines: list[Line], data: str) -> list[str]:
+    """Features that USTAD predicts better or worse than the Transformer, with both figures."""
+    sides: dict[str, list[str]] = {"better": [], "worse": []}
+    for term in TERMS:
+        what = "accuracy" if term == "poi" else "mae"
+        ours, theirs = (prediction_values(lines, data, m, what, term) for m in ("ustad-plain", "transformer"))
+        if ours and theirs:
+            good = (np.mean(ours) > np.mean(theirs)) == (term == "poi")
+            figures = f"{np.mean(ours):.3g} against {np.mean(theirs):.3g} {UNITS[term]}"
+            sides["better" if good else "worse"].append(f"{TERMS[term].split(' (')[0]} ({figures})")
+    words = [f"{', '.join(terms)} {word}" for word, terms in sides.items() if terms]
+    return [f"It predicts {' and '.join(words)} than the Transformer."] if words else []
+
+
+def _parts(results: Results, data: str) -> list[str]:
+    """The best single score of the same model, and the network without uncertainty, by level."""
+    told = []
+    for level in LEVELS:
+        found = {how: score_values(results["scores"], data, how, level, "auroc") for how in SCORES}
+        means = {how: float(np.mean(values)) for how, values in found.items() if values}
+        if not means:
+            continue
+        best = max(means, key=lambda how: means[how])
+        without = detection_values(results["detection"], data, "ustad-none", level, "auroc")
+        bare = f", USTAD-none has {plain(float(np.mean(without)))}" if without else ""
+        beside = "" if best == "loss_knn" else f"; loss & kNN {plain(means['loss_knn'])}"
+        figures = f"{SCORES[best]} ({plain(means[best])}{beside})"
+        told.append(f"Of its own scores the best for {level} is {figures}{bare}.")
+    return told
