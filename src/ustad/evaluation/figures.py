@@ -131,6 +131,9 @@ def _detectors(plt: Any, lines: list[Line], data: str) -> Any:
             axis.axvline(0.5, color="0.6", linewidth=0.8, linestyle=":")
         else:
             axis.set_xscale("log")
+            axis.xaxis.set_major_locator(plt.matplotlib.ticker.LogLocator(subs=(1.0, 3.0)))
+            axis.xaxis.set_major_formatter(plt.matplotlib.ticker.FormatStrFormatter("%g"))
+            axis.xaxis.set_minor_formatter(plt.matplotlib.ticker.NullFormatter())
     return figure
 
 
@@ -152,7 +155,7 @@ def _uncertainty(lines: list[Line]) -> list[Figure]:
 
 def _rejection(plt: Any, lines: list[Line]) -> Any:
     terms = [t for t in TERMS if any(t in x["result"]["curves"] for x in lines)]
-    figure, axes = plt.subplots(1, len(terms), figsize=(2.6 * len(terms), 2.7), squeeze=False)
+    figure, axes = plt.subplots(1, len(terms), figsize=(2.6 * len(terms), 3.0), squeeze=False)
     for axis, term in zip(axes[0], terms, strict=True):
         for i, method in enumerate(("ustad-plain", "ustad-au", "ustad-eu", "ustad-none")):
             found = [x["result"] for x in chosen(lines, method=method)]
@@ -168,7 +171,8 @@ def _rejection(plt: Any, lines: list[Line]) -> Any:
                 axis.plot(kept, 1 - own if term == "poi" else own, color=COLOURS[i], linestyle="--", label=label)
         axis.set_title("accuracy, kind of place" if term == "poi" else f"MAE, {TERMS[term]}")
         axis.set_xlabel("% kept, surest first")
-    axes[0][0].legend(frameon=False, fontsize=7)
+    handles, labels = axes[0][0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=5, frameon=False, fontsize=8)
     return figure
 
 
@@ -183,6 +187,7 @@ def _classes(plt: Any, lines: list[Line]) -> Any:
         )  # fmt: skip
         for row in sorted(rows, key=lambda r: -r["n"])[:8]:
             axis.annotate(row["class"], (row["eu"], 100 * row["accuracy"]), fontsize=7)
+    axis.margins(0.12)
     axis.set_xlabel("mean EU of the kind of place")
     axis.set_ylabel("accuracy, %")
     return figure
@@ -201,6 +206,7 @@ def _training_size(plt: Any, lines: list[Line]) -> Any:
         axis.set_xlabel("weeks of training")
         axis.set_xticks(weeks)
         axis.set_title(f"{what}, against one week")
+        axis.set_yscale("log")
     axes[0].legend(frameon=False, fontsize=7)
     return figure
 
@@ -219,20 +225,22 @@ def _scores(lines: list[Line]) -> list[Figure]:
 
 
 def _bars(plt: Any, lines: list[Line], what: str) -> Any:
-    figure, axes = plt.subplots(1, 2, figsize=(8, 2.9))
-    names = sets(lines)
-    for axis, level in zip(axes, ("events", "agents"), strict=True):
+    names = {level: [d for d in sets(lines) if score_values(lines, d, "loss", level, what)] for level in LEVELS}
+    wide = [max(1, len(names[level])) for level in LEVELS]
+    figure, axes = plt.subplots(1, 2, figsize=(1.3 * sum(wide) + 1, 3.2), width_ratios=wide)
+    for axis, level in zip(axes, LEVELS, strict=True):
         for i, how in enumerate(("pe", "loss", "pe_au_eu", "loss_knn")):
-            values = [score_values(lines, data, how, level, what) for data in names]
-            at = np.arange(len(names)) + 0.2 * (i - 1.5)
-            heights = [np.mean(v) if v else np.nan for v in values]
+            values = [score_values(lines, data, how, level, what) for data in names[level]]
+            at = np.arange(len(values)) + 0.2 * (i - 1.5)
             spread = [np.std(v, ddof=1) if len(v) > 1 else 0 for v in values]
+            heights = [np.mean(v) for v in values]
             axis.bar(at, heights, 0.18, yerr=spread, color=COLOURS[i], label=SCORES[how], error_kw={"lw": 0.8})
-        axis.set_xticks(range(len(names)), [n.replace(" (", "\n(") for n in names], fontsize=7)
+        axis.set_xticks(range(len(names[level])), [n.replace(" (", "\n(") for n in names[level]], fontsize=7)
         axis.set_title(f"{'AUROC' if what == 'auroc' else 'AUPR'}, {level}")
         if what == "auroc":
             axis.axhline(0.5, color="0.6", linewidth=0.8, linestyle=":")
-    axes[1].legend(frameon=False, fontsize=7, loc="lower right")
+    handles, labels = axes[1].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize=8)
     return figure
 
 
