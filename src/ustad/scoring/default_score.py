@@ -89,11 +89,12 @@ def fit_memory_model(
     device: torch.device,
     directory: Path | None = None,
     resume: bool = False,
+    start: MemoryModel | None = None,
 ) -> MemoryModel:
-    """The memory network alone."""
+    """The memory network alone, beginning at the weights of `start` where that fits."""
     half = calibrating(validation, encoder.schema.entity)
     stopping = validation.filter(pa.array(~half)) if not half.all() else validation
-    return MemoryModel.fit(train, stopping, encoder, config, device, directory, resume)
+    return MemoryModel.fit(train, stopping, encoder, config, device, directory, resume, start)
 
 
 def calibrating(validation: pa.Table, entity: str) -> np.ndarray:

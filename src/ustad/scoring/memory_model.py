@@ -22,6 +22,7 @@ from ustad.events.own_places import MemoryTensors, OwnPlaces
 from ustad.events.visits import Frame, read_visits
 from ustad.events.windows import EventTensors, Queries, make_queries, make_windows
 from ustad.model.memory import MemoryTransformer
+from ustad.progress import say
 from ustad.scoring.memory_terms import MemorySamples, sample_memory
 from ustad.training.memory import Data
 from ustad.training.memory_loop import MemoryFit, fit_memory
@@ -50,13 +51,16 @@ class MemoryModel:
         device: torch.device,
         directory: Path | None = None,
         resume: bool = False,
+        start: MemoryModel | None = None,
     ) -> MemoryModel:
         """Train on `train`; the early-stopping entities' validation week `stopping` says when to stop.
 
-        With a directory, checkpoints are written there, and `resume` goes on from the last one.
+        With a directory, checkpoints are written there, and `resume` goes on from the last one. `start` is a model
+        to carry on from; it is not used, and that is said, where the kinds of places are other ones.
         """
         frame = Frame.fit(train, encoder.schema)
-        model = cls(new_network(encoder, frame, config).to(device), encoder, frame, config, device)
+        network = first_network(encoder, frame, config, start)
+        model = cls(network.to(device), encoder, frame, config, device)
         habits = Habits.fit(read_visits(train, encoder.schema, frame))
         arrays, data = model._data(train, habits)
         held, questions, _ = model._questions(stopping, train, habits)
@@ -116,3 +120,18 @@ def new_network(encoder: Encoder, frame: Frame, config: Config) -> MemoryTransfo
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(config.seed)
         return MemoryTransformer(encoder.fields, config.model, config.window.max_events, len(frame.categories) + 1)
+
+
+def first_network(encoder: Encoder, frame: Frame, config: Config, start: MemoryModel | None) -> MemoryTransformer:
+    """A new network, with the weights of `start` where its kinds of places and its shape are the same."""
+    network = new_network(encoder, frame, config)
+    if start is None:
+        return network
+    weights, own = start.network.state_dict(), network.state_dict()
+    if start.frame.categories != frame.categories:
+        say("the kinds of places are not those of the model carried on from: its memory network starts anew")
+    elif {n: w.shape for n, w in weights.items()} != {n: w.shape for n, w in own.items()}:
+        say("the memory network has another shape than that of the model carried on from: it starts anew")
+    else:
+        network.load_state_dict(weights)
+    return network
