@@ -115,7 +115,7 @@ def _detectors(plt: Any, lines: list[Line], data: str) -> Any:
     methods = list(dict.fromkeys(x["method"] for x in lines))[::-1]
     levels = [level for level in LEVELS if any(level in x["result"] for x in lines)]
     columns = [(level, what) for level in levels for what in ("auroc", "ap")]
-    tall = 0.2 * len(methods) + 0.9
+    tall = 0.2 * len(methods) + 1.0
     figure, axes = plt.subplots(1, len(columns), figsize=(2.6 * len(columns) + 1, tall), sharey=True, squeeze=False)
     for axis, (level, what) in zip(axes[0], columns, strict=True):
         for row, method in enumerate(methods):
@@ -125,6 +125,7 @@ def _detectors(plt: Any, lines: list[Line], data: str) -> Any:
                 kind = 1 if method.startswith("ustad") else 0 if method in DEEP else 6
                 axis.errorbar(np.mean(values), row, xerr=spread, fmt=MARKERS[kind], color=COLOURS[kind], capsize=2)
         axis.set_title(f"{'AUROC' if what == 'auroc' else 'AUPR'}, {level}")
+        axis.set_ylim(-0.6, len(methods) - 0.4)
         axis.set_yticks(range(len(methods)), [NAMES[m].replace("`", "") for m in methods])
         axis.grid(axis="y", color="0.92")
         if what == "auroc":
