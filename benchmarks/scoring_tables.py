@@ -33,7 +33,20 @@ def speed() -> str:
         f"The CPU was measured with a load of {cpu['hardware']['load']:.1f} at the start; its processor time says what "
         "it would take alone."
     )
+    said = "\n\n".join(text for text in (_live_run(gpu), said) if text)
     return f"{table(head, [(name, left[name], right[name]) for name in left])}\n\n{said}"
+
+
+def _live_run(found: dict[str, Any]) -> str:
+    """That a column is of two runs, where live scoring was measured in another one."""
+    if "live_run" not in found:
+        return ""
+    here, there, bulk = found["hardware"], found["live_run"]["hardware"], found["live_run"]["bulk"]
+    return (
+        f"The column of the {here['device']} is of two runs of the same benchmark: the rows of live scoring are from "
+        f"another, smaller one ({bulk['events']:,} events in bulk at {bulk['events_per_s']:,.0f} events/s, "
+        f"{there['threads']} threads instead of {here['threads']})."
+    )
 
 
 def _column(found: dict[str, Any]) -> dict[str, str]:
