@@ -15,7 +15,7 @@ from ustad.schema import EventSchema, Feature, mobility_schema
 from ustad.scoring.alerts import AlertRule, alerts, drift
 from ustad.scoring.calibration import Parts
 from ustad.scoring.export import write_alerts_csv, write_alerts_geojson
-from ustad.scoring.rejection import kept, rejection_curve, uncertainty, withhold
+from ustad.scoring.rejection import WITHHELD, kept, rejection_curve, uncertainty, withhold
 from ustad.tables import DataError
 
 NORMAL = np.random.default_rng(0).uniform(size=20_000)
@@ -105,6 +105,15 @@ def test_withheld_predictions_are_empty() -> None:
     assert shown["score"].to_pylist() == [0.1, 0.2, 0.3]
     with pytest.raises(ValueError, match="share must be"):
         kept(np.array([1.0]), 0.0)
+
+
+def test_the_reason_of_a_withheld_event_does_not_say_what_was_expected() -> None:
+    said = ["Expected home at 18:00; was at 3 km away.", "Expected home at 18:00; was at 3 km away.", None]
+    table = pa.table({"pct_x": [0.2, 0.9, 0.9], "pct_knn": [0.99, None, 0.1], "reason": said})
+    shown = withhold(table, np.array([True, False, False]), {"x": "place"})["reason"].to_pylist()
+    assert shown == [said[0], f"{WITHHELD}; most unusual: place.", None]
+    habits = table.append_column("score_alone", pa.array([0.0, 1.0, 2.0]))
+    assert withhold(habits, np.array([True, False, False]))["reason"].to_pylist() == said
 
 
 # ------------------------------------------------------------------------------------------------- export

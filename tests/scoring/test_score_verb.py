@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ustad.cli import main
+from ustad.scoring.rejection import WITHHELD
 
 TINY = {"model.width": 16, "model.event_blocks": 1, "training.epochs": 1, "scoring.samples": 4, "scoring.neighbours": 5}
 
@@ -52,6 +53,14 @@ def test_reasons_intervals_rejection_and_curves_by_flags(
     for name in ("expected_duration", "spread_start", "low_duration", "high_x", "set_poi", "expected_lat"):
         assert np.array_equal(pc.is_null(events[name]).to_numpy(zero_copy_only=False), withheld), name
     assert events["reason"].null_count == 0
+    hidden, shown = (events.filter(pa.array(rows))["reason"].to_pylist() for rows in (withheld, ~withheld))
+    assert not any("xpected" in text.replace(WITHHELD, "") or "away" in text for text in hidden)
+    if "score_alone" not in events.column_names:  # by habits a reason says what was seen, never what was expected
+        assert all(text.startswith(WITHHELD) for text in hidden)
+        assert sum("Expected" in text for text in shown) > len(shown) / 2
+        told = dict(zip(events["stay_id"].to_pylist(), events["reason"].to_pylist(), strict=True))
+        agents = pq.read_table(out / "agents.parquet")
+        assert agents["reason"].to_pylist() == [told[stay] for stay in agents["worst_stay_id"].to_pylist()]
     assert events["score"].null_count == 0  # an event without a prediction is scored all the same
     curves = pa_csv.read_csv(out / "rejection.csv")
     assert set(curves["by"].to_pylist()) == {"sum", "standardised"}

@@ -200,18 +200,21 @@ def _detector_scores(
 def _with_rejection(detector: Any, scores: Any, place: Path, wanted: _Wanted) -> Any:
     """Curves of error against the share kept, and predictions withheld, where asked for."""
     from ustad.scores import Scores
+    from ustad.scoring.explain import term_labels
     from ustad.scoring.export import write_csv
-    from ustad.scoring.rejection import reject, rejection_curves
+    from ustad.scoring.rejection import agents_after, reject, rejection_curves
 
     reference = detector.model.calibration.parts
     if wanted.curves:
         write_csv(rejection_curves(scores.events, reference), place / "rejection.csv")
     if wanted.reject is None:
         return scores
-    events, threshold = reject(scores.events, wanted.reject, wanted.reject_by, reference)  # type: ignore[arg-type]  # checked above
+    labels = term_labels(detector.model.encoder)
+    events, threshold = reject(scores.events, wanted.reject, wanted.reject_by, reference, labels)  # type: ignore[arg-type]  # checked above
     withheld = int(sum(events["withheld"].to_pylist()))
     said = {"share": wanted.reject, "by": wanted.reject_by, "threshold": threshold, "withheld": withheld}
-    return Scores(events, scores.agents, {**scores.run, "rejected": said})
+    agents = agents_after(scores.agents, events, detector.schema.entity)
+    return Scores(events, agents, {**scores.run, "rejected": said})
 
 
 def _rows(table: Any) -> int:

@@ -63,16 +63,20 @@ def shares(tails: np.ndarray) -> np.ndarray:
     return np.divide(weight, total, out=np.zeros_like(weight), where=total > 0)
 
 
+def term_labels(encoder: Encoder) -> dict[str, str]:
+    """Words for the scored terms and, last, the neighbour distance."""
+    labels = {t.name: encoder.schema.feature(t.feature).label for t in encoder.terms if t.scored}
+    return labels | {"knn": f"unlike any {encoder.schema.event_word} seen in training"}
+
+
 def breakdown(encoder: Encoder, row: Mapping[str, Any]) -> list[dict[str, Any]]:
     """One row of a score table, feature by feature, the largest share of the score first.
 
     Each entry: `name`, `label`, `expected`, `observed`, `spread` (in the feature's unit), `percentile`, `share`.
     The neighbour distance is the entry `knn`.
     """
-    terms = [t for t in encoder.terms if t.scored]
-    names = [*(t.name for t in terms), "knn"]
-    labels = [encoder.schema.feature(t.feature).label for t in terms]
-    labels.append(f"unlike any {encoder.schema.event_word} seen in training")
+    said = term_labels(encoder)
+    names, labels = list(said), list(said.values())
     percentiles = np.array([[np.nan if row[f"pct_{n}"] is None else row[f"pct_{n}"] for n in names]])
     part = shares(np.log10(np.maximum(1 - percentiles, 1e-16)))[0]
     entries = [

@@ -6,6 +6,7 @@ against the share kept.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 import numpy as np
@@ -17,6 +18,10 @@ from ustad.scoring.calibration import Parts
 
 Measure = Literal["sum", "standardised"]
 MEASURES: tuple[Measure, ...] = ("sum", "standardised")
+#: What is said of an event whose prediction is withheld.
+WITHHELD = "What was expected is withheld as too uncertain"
+#: A column of tables that were scored by habits.
+BY_HABITS = "score_alone"
 
 
 def uncertainty(parts: Parts, how: Measure = "sum", reference: Parts | None = None) -> np.ndarray:
@@ -84,11 +89,15 @@ def rejection_curves(events: pa.Table, reference: Parts | None = None, shares: n
 
 
 def reject(
-    events: pa.Table, share: float, how: Measure = "sum", reference: Parts | None = None
+    events: pa.Table,
+    share: float,
+    how: Measure = "sum",
+    reference: Parts | None = None,
+    labels: Mapping[str, str] | None = None,
 ) -> tuple[pa.Table, float]:
     """Withhold the predictions of the least certain `share` of the events; returns the uncertainty that divides.
 
-    Adds `uncertainty` and `withheld`.
+    Adds `uncertainty` and `withheld`. `labels` are words for terms, as in `withhold`.
     """
     if not 0 < share < 1:
         raise ConfigError(f"the share to reject must lie between 0 and 1, got {share:g}")
@@ -96,14 +105,48 @@ def reject(
         raise ConfigError(f"uncertainty '{how}' is not one of {', '.join(MEASURES)}")
     total = uncertainty(parts_of_table(events), how, reference)
     threshold = float(np.quantile(total, 1 - share)) if len(total) else 0.0
-    made = withhold(events.append_column("uncertainty", pa.array(total)), kept(total, 1 - share, threshold))
+    made = withhold(events.append_column("uncertainty", pa.array(total)), kept(total, 1 - share, threshold), labels)
     return made, threshold
 
 
-def withhold(events: pa.Table, keep: np.ndarray) -> pa.Table:
-    """The score table with predictions (`expected_*`, `spread_*`, intervals and sets) empty where not kept."""
+def withhold(events: pa.Table, keep: np.ndarray, labels: Mapping[str, str] | None = None) -> pa.Table:
+    """The score table with predictions (`expected_*`, `spread_*`, intervals and sets) empty where not kept.
+
+    A reason that says what was expected gives way to one that names the most unusual term, in the words of `labels`
+    (by default the term's name). Reasons by habits say what was seen before, not what was expected, and stay.
+    """
     for name in events.column_names:
         if name.startswith(("expected_", "spread_", "low_", "high_", "set_")):
             values = pc.if_else(pa.array(keep), events[name], pa.scalar(None, events[name].type))
             events = events.set_column(events.column_names.index(name), name, values)
+    if "reason" in events.column_names and BY_HABITS not in events.column_names:
+        place = events.column_names.index("reason")
+        events = events.set_column(place, "reason", pa.array(_guarded(events, keep, labels or {}), pa.string()))
     return events.append_column("withheld", pa.array(~keep))
+
+
+def _guarded(events: pa.Table, keep: np.ndarray, labels: Mapping[str, str]) -> list[str | None]:
+    """Reasons, those of events that are not kept without what was expected."""
+    told = events["reason"].to_pylist()
+    percentiles = [c for c in events.column_names if c.startswith("pct_")]
+    for row in np.flatnonzero(~keep):
+        if told[row] is None:
+            continue
+        held = {c.removeprefix("pct_"): events[c][row].as_py() for c in percentiles}
+        seen = {name: value for name, value in held.items() if value is not None and value == value}
+        most = max(seen, key=lambda name: seen[name], default=None)
+        told[row] = WITHHELD + (f"; most unusual: {labels.get(most, most)}." if most is not None else ".")
+    return told
+
+
+def agents_after(agents: pa.Table, events: pa.Table, entity: str) -> pa.Table:
+    """The agent table after `reject`: an agent whose most unusual event is withheld has that event's new reason."""
+    label = next((c for c in agents.column_names if c.startswith("worst_")), None)
+    if label is None or "reason" not in agents.column_names or BY_HABITS in events.column_names:
+        return agents
+    held = events.filter(events["withheld"])
+    names = (held[c].to_pylist() for c in (entity, label.removeprefix("worst_"), "reason"))
+    new = {(who, what): reason for who, what, reason in zip(*names, strict=True)}
+    rows = zip(*(agents[c].to_pylist() for c in (entity, label, "reason")), strict=True)
+    reasons = pa.array([new.get((who, what), reason) for who, what, reason in rows], pa.string())
+    return agents.set_column(agents.column_names.index("reason"), "reason", reasons)
