@@ -239,8 +239,9 @@ class Config:
         return _read(cls, content, "")
 
     @classmethod
-    def from_yaml(cls, path: Path | str, preset: str = "paper") -> Config:
-        """A YAML file of the same tree; what it leaves out comes from `preset: NAME` in it, or else from `preset`."""
+    def from_yaml(cls, path: Path | str, preset: str | Config = "paper") -> Config:
+        """A YAML file of the same tree; what it leaves out comes from `preset: NAME` in it, or else from `preset`,
+        which may be a configuration too."""
         path = Path(path)
         if not path.exists():
             raise ConfigError(f"{path}: no such configuration file")
@@ -250,7 +251,8 @@ class Config:
             raise ConfigError(f"{path}: not valid YAML ({str(error).splitlines()[0]})") from error
         if not isinstance(content, dict):
             raise ConfigError(f"{path}: expected a mapping of settings")
-        base = cls.preset(content.pop("preset", preset))
+        preset = content.pop("preset", preset)
+        base = preset if isinstance(preset, Config) else cls.preset(preset)
         return base.replace(dict(_flatten(content)))
 
     def to_dict(self) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from safetensors.torch import load_file, save_file
 import ustad
 from ustad import artefact, progress, trip_features
 from ustad.card import area, card
-from ustad.config import Config
+from ustad.config import Config, ConfigError
 from ustad.dataset import Dataset, Split, event_days, zone_of
 from ustad.events.encoder import Encoder
 from ustad.events.history import History
@@ -32,7 +32,15 @@ from ustad.periods import as_data, beyond_habits, query_period, split_entities, 
 from ustad.schema import EventSchema, mobility_schema
 from ustad.scores import Scores
 from ustad.scoring.alerts import AlertRule
-from ustad.scoring.default_score import DefaultModel, fit_default, load_default, save_default, score_default
+from ustad.scoring.default_score import (
+    DefaultModel,
+    fit_default,
+    fit_memory_model,
+    load_default,
+    save_default,
+    score_default,
+)
+from ustad.scoring.memory_model import MemoryModel
 from ustad.scoring.model import ScoringModel, fit_reference
 from ustad.scoring.partitions import Request, ScoredParts
 from ustad.scoring.score import notes, score_events
@@ -41,6 +49,13 @@ from ustad.training.estimate import rough_seconds
 from ustad.training.loop import FitResult, fit
 from ustad.training.search import SearchResult, tune
 from ustad.trip_features import TripFeatures
+
+#: Settings that make the shape of the dual network, or what its inputs mean.
+SHAPE = (
+    *(("model", n) for n in ("width", "feature_blocks", "event_blocks", "heads", "aleatoric", "trips", "trip_size")),
+    ("model", "log_duration"),
+    ("window", "max_events"),
+)
 
 
 @dataclass(frozen=True)
@@ -82,6 +97,7 @@ class Detector:
         self.trips = TripFeatures("none")
         self.facts: dict[str, Any] = {}
         self._checkpoints: tuple[Path | None, bool] = (None, False)  # where to, and whether to go on from there
+        self._first: MemoryModel | None = None  # whose weights the memory network begins with
 
     @property
     def schema(self) -> EventSchema:
@@ -98,7 +114,9 @@ class Detector:
         """Learn from a data set's training weeks; its validation week stops early and calibrates.
 
         A table instead of a data set is all training: its last quarter of days becomes the validation part.
-        `start` is a fitted detector to carry on from, with the same schema.
+        `start` is a fitted detector to carry on from, with the same schema and shape of network
+        (`Detector(start.config)`): both networks begin at its weights. Habits, neighbours and calibration come from
+        `data` alone.
         """
         lessons = self._prepare(data, start)
         network = self._new_network(lessons.encoder, start)
@@ -107,6 +125,7 @@ class Detector:
         self.model = self._calibrate(network, lessons)
         if self.config.scoring.method == "habits":
             self._checkpoints = (directory, resume)
+            self._first = start.habits.memory if start is not None and start.habits is not None else None
             self.habits = self._learn_habits(lessons)
         self.facts = self._facts(lessons, result)
         return self
@@ -117,6 +136,8 @@ class Detector:
 
     def _prepare(self, data: Any, start: Detector | None) -> Lessons:
         """Split, trips, encoder: everything before the network."""
+        if start is not None:
+            check_shape(self.config, start.config)
         periods = training_periods(data, self.config)
         self.trips = start.trips if start else TripFeatures.fit(periods.trips, periods.train, self.config, self.device)
         self.config = self.config.replace({"model.trips": self.trips.how})
@@ -130,6 +151,8 @@ class Detector:
         if self.config.scoring.method == "habits" and beyond:
             progress.say(f"habits do not look at {', '.join(beyond)}: scored by losses and neighbours instead")
             self.config = self.config.replace({"scoring.method": "paper"})
+        if start is not None:
+            check_same_events(schema, start.schema)
         encoder = start._fitted().encoder if start else Encoder.fit(train, schema)
         return Lessons(encoder, train, *split_entities(validation, schema.entity))
 
@@ -155,11 +178,11 @@ class Detector:
         return fit(network, tensors, windows, validation, self.config, self.device, directory, resume)
 
     def _learn_habits(self, lessons: Lessons) -> DefaultModel:
-        train, validation, encoder = lessons.train, lessons.validation, lessons.encoder
-        directory, resume = self._checkpoints
-        return fit_default(
-            train, validation, encoder, self.config, self.device, directory=directory, resume=resume
-        )  # fmt: skip
+        learn = (lessons.train, lessons.validation, lessons.encoder, self.config, self.device)
+        memory = None
+        if self.config.model.network == "memory":
+            memory = fit_memory_model(*learn, *self._checkpoints, self._first)
+        return fit_default(*learn, memory)
 
     def _calibrate(self, network: DualTransformer, lessons: Lessons) -> ScoringModel:
         """Neighbours from the training events, calibration from the other half of the validation entities."""
@@ -332,6 +355,25 @@ class Detector:
             "device": str(self.device),
             "versions": {"ustad": ustad.__version__, "torch": torch.__version__, "python": platform.python_version()},
         }
+
+
+def check_shape(config: Config, base: Config) -> None:
+    """A network can be carried on with only in the shape it has."""
+    asked, held = config.to_dict(), base.to_dict()
+    for section, name in SHAPE:
+        if asked[section][name] != held[section][name]:
+            raise ConfigError(
+                f"{section}.{name} is {held[section][name]} in the model to carry on from and cannot become "
+                f"{asked[section][name]}; leave it as it is, or train anew without that model"
+            )
+
+
+def check_same_events(schema: EventSchema, base: EventSchema) -> None:
+    """The encoder is that of the model carried on from: the features must be the same."""
+    given, known = ({(f.name, f.kind, f.source) for f in s.features} for s in (schema, base))
+    if (schema.entity, schema.time) != (base.entity, base.time) or given != known:
+        names = ", ".join(sorted({name for name, *_ in given ^ known})) or "entity or time"
+        raise DataError(f"the model to carry on from was trained with another schema (different: {names}); train anew")
 
 
 def choose_device(name: str) -> torch.device:

@@ -52,9 +52,10 @@ def check_engine(engine: str, address: str | None, partitions: int | None = None
             raise typer.BadParameter("needs --engine ray", param_hint=option)
 
 
-def resolve_config(preset: str, file: Path | None, changes: list[str] | None, seed: int | None) -> Config:
-    """Preset, then file, then single settings, then the seed."""
-    config = Config.from_yaml(file, preset) if file is not None else Config.preset(preset)
+def resolve_config(preset: str | Config, file: Path | None, changes: list[str] | None, seed: int | None) -> Config:
+    """Preset (or a configuration to begin with), then file, then single settings, then the seed."""
+    first = preset if isinstance(preset, Config) else Config.preset(preset)
+    config = Config.from_yaml(file, first) if file is not None else first
     for change in changes or []:
         name, sign, value = change.partition("=")
         if not sign:

@@ -23,6 +23,7 @@ from ustad.cli.shared import (
     print_json,
     resolve_config,
 )
+from ustad.config import Config
 
 DataArgument = Annotated[Path, typer.Argument(help="A data directory, or a file of stays or events.")]
 SchemaOption = Annotated[Path | None, typer.Option("--schema", help="A YAML schema, for events that are not stays.")]
@@ -33,7 +34,14 @@ def train(
     context: typer.Context,
     data: DataArgument,
     out_: OutOption = Path("runs/model"),
-    preset: PresetOption = "fast",
+    preset: Annotated[
+        str | None,
+        typer.Option(
+            "--preset",
+            help="A named configuration: fast, default, paper.",
+            show_default="fast, or with --from that model's own configuration",
+        ),
+    ] = None,
     config: ConfigOption = None,
     set_: SetOption = None,
     seed: Annotated[int | None, typer.Option("--seed", help="Every random choice follows from it.")] = None,
@@ -55,11 +63,11 @@ def train(
 
     - `ustad train runs/demo/data --preset fast --out runs/demo/model`
     - `ustad train data --method ctle --set width=128 --out model` (another method, with settings of its own)
+    - `ustad train newer --from model --out model-2` (carry on from a model, with its settings, on newer weeks)
     - `ustad train data --engine ray --address head:6379 --workers 4 --out model` (four workers of a cluster)
     """
     from ustad.cli.baseline import given_options, method_settings, refuse_detector_options, train_baseline
-    from ustad.config import Config
-    from ustad.detector import Detector
+    from ustad.detector import Detector, check_shape
     from ustad.mobility.readers import open_data
     from ustad.schema import EventSchema
 
@@ -74,22 +82,33 @@ def train(
         facts = train_baseline(method, dataset, Config().seed if seed is None else seed, device, out_, chosen)
         _show(facts, data, out_, json)
         return
-    settings = resolve_config(preset, config, set_, seed)
+    start = Detector.load(base, device="cpu" if engine == "ray" else device) if base else None
+    settings = resolve_config(_first_config(preset, start), config, set_, seed)
+    if start is not None:
+        check_shape(settings, start.config)
+        described = described or start.schema
     if engine == "ray":
         from ustad.engine.training import train as train_on_ray
 
-        begun = Detector.load(base, device="cpu") if base else None
         made = train_on_ray(
-            data, out_, settings, workers, address, device, described, timezone, on_error, resume, begun
+            data, out_, settings, workers, address, device, described, timezone, on_error, resume, start
         )  # fmt: skip
         _show(made.facts, data, out_, json)
         return
     dataset = open_data(data, schema=described, timezone=timezone, on_error=on_error)
-    start = Detector.load(base, device=device) if base else None
     detector = Detector(settings, device=device)
     detector.fit(dataset, directory=out_, resume=resume, start=start)
     detector.save(out_)
     _show(detector.facts, data, out_, json)
+
+
+def _first_config(preset: str | None, start: Any) -> Config:
+    """What the settings begin with: the preset that was named, else the model carried on from, else `fast`."""
+    if start is None:
+        return Config.preset(preset or "fast")
+    if preset is None:
+        return start.config
+    return Config.preset(preset).replace({"model.trips": start.config.model.trips})
 
 
 def _show(facts: dict[str, Any], data: Path, out_: Path, json: bool) -> None:
@@ -108,22 +127,32 @@ def tune(
     config: ConfigOption = None,
     set_: SetOption = None,
     seed: Annotated[int | None, typer.Option("--seed", help="Every random choice follows from it.")] = None,
+    schema: SchemaOption = None,
+    timezone: TimezoneOption = None,
     device: DeviceOption = "auto",
+    on_error: OnErrorOption = "fail",
     json: JsonOption = False,
 ) -> None:
     """Search mask ratio, width and depth by validation loss alone. A stopped search carries on.
 
-    Example: `ustad tune runs/demo/data --trials 20 --out runs/tune`
+    Examples:
+
+    - `ustad tune runs/demo/data --trials 20 --out runs/tune`
+    - `ustad tune payments.parquet --schema cards.yaml --out runs/tune` (events that are not stays)
     """
     from ustad.detector import Detector
     from ustad.mobility.readers import open_data
+    from ustad.schema import EventSchema
 
+    described = EventSchema.from_yaml(schema) if schema else None
     detector = Detector(resolve_config(preset, config, set_, seed), device=device)
-    best = detector.search(open_data(data), out_, trials)
+    dataset = open_data(data, schema=described, timezone=timezone, on_error=on_error)
+    best = detector.search(dataset, out_, trials)
     settings = {k: v for k, v in best.trials.slice(0, 1).to_pylist()[0].items() if k not in ("trial", "loss")}
     if json:
         print_json({"loss": best.loss, "settings": settings, "config": str(out_ / "best.yaml")})
         return
     chosen = ", ".join(f"{k} = {v}" for k, v in settings.items())
     out.print(f"best validation loss {best.loss:.4f} with {chosen}", highlight=False)
-    out.print(f"next: ustad train {data} --config {out_ / 'best.yaml'}", highlight=False)
+    described_by = f" --schema {schema}" if schema else ""
+    out.print(f"next: ustad train {data}{described_by} --config {out_ / 'best.yaml'}", highlight=False)

@@ -38,7 +38,7 @@ from ustad.progress import say
 from ustad.schema import EventSchema
 from ustad.scoring.default_score import DefaultModel, calibrating, fit_memory_model
 from ustad.scoring.habit_model import HabitModel
-from ustad.scoring.memory_model import MemoryModel, new_network
+from ustad.scoring.memory_model import MemoryModel, first_network, new_network
 from ustad.tables import OnError
 from ustad.training.loop import CHECKPOINT, FitResult, fit
 from ustad.training.memory_loop import CHECKPOINT as MEMORY_CHECKPOINT
@@ -118,10 +118,10 @@ class RayDetector(Detector):
     def _learn_habits(self, lessons: Lessons) -> DefaultModel:
         if self.config.model.network != "memory":
             return super()._learn_habits(lessons)
-        weights, _ = _on_workers(self.job, self._plan("memory", lessons, self.directory, {}))
         encoder, scoring = lessons.encoder, self.config.scoring
         frame = Frame.fit(lessons.train, encoder.schema)
-        network = new_network(encoder, frame, self.config)
+        network = first_network(encoder, frame, self.config, self._first)
+        weights, _ = _on_workers(self.job, self._plan("memory", lessons, self.directory, network.state_dict()))
         network.load_state_dict(weights)
         memory = MemoryModel(network.eval(), encoder, frame, self.config, self.device)
         half = calibrating(lessons.validation, encoder.schema.entity)
@@ -259,8 +259,11 @@ def _train_network(
 def _train_memory(
     plan: _Plan, lessons: Lessons, config: Config, device: torch.device
 ) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:  # fmt: skip
-    kept = plan.directory
+    kept, encoder = plan.directory, lessons.encoder
+    frame = Frame.fit(lessons.train, encoder.schema)
+    first = MemoryModel(new_network(encoder, frame, config), encoder, frame, config, device)
+    first.network.load_state_dict(unpack_weights(plan.place.read_bytes("first.safetensors")))
     model = fit_memory_model(
-        lessons.train, lessons.validation, lessons.encoder, config, device, kept, kept is not None
+        lessons.train, lessons.validation, encoder, config, device, kept, kept is not None, first
     )  # fmt: skip
     return model.network.state_dict(), {}

@@ -27,6 +27,9 @@ from ustad.scoring.memory_terms import MemorySamples, sample_memory
 from ustad.training.memory import Data
 from ustad.training.memory_loop import MemoryFit, fit_memory
 
+#: Weights of the network with a row for each kind of place.
+BY_KIND = ("category.weight", "heads.kind.weight", "heads.kind.bias")
+
 
 @dataclass
 class MemoryModel:
@@ -56,7 +59,7 @@ class MemoryModel:
         """Train on `train`; the early-stopping entities' validation week `stopping` says when to stop.
 
         With a directory, checkpoints are written there, and `resume` goes on from the last one. `start` is a model
-        to carry on from; it is not used, and that is said, where the kinds of places are other ones.
+        to carry on from, whose weights are begun with.
         """
         frame = Frame.fit(train, encoder.schema)
         network = first_network(encoder, frame, config, start)
@@ -123,15 +126,24 @@ def new_network(encoder: Encoder, frame: Frame, config: Config) -> MemoryTransfo
 
 
 def first_network(encoder: Encoder, frame: Frame, config: Config, start: MemoryModel | None) -> MemoryTransformer:
-    """A new network, with the weights of `start` where its kinds of places and its shape are the same."""
+    """A new network with the weights of `start`; those that belong to a kind of place are found by its name."""
     network = new_network(encoder, frame, config)
     if start is None:
         return network
-    weights, own = start.network.state_dict(), network.state_dict()
-    if start.frame.categories != frame.categories:
-        say("the kinds of places are not those of the model carried on from: its memory network starts anew")
-    elif {n: w.shape for n, w in weights.items()} != {n: w.shape for n, w in own.items()}:
+    own, held = network.state_dict(), start.network.state_dict()
+    known = {name: code for code, name in enumerate(start.frame.categories, 1)}
+    shared = [(code, known[name]) for code, name in enumerate(frame.categories, 1) if name in known]
+    to, source = zip((0, 0), *shared, strict=True)
+    for name in BY_KIND:
+        rows = own[name].clone()
+        if rows.shape[1:] == held[name].shape[1:]:
+            rows[list(to)] = held[name].to(rows.device)[list(source)]
+            held[name] = rows
+    if {n: w.shape for n, w in held.items()} != {n: w.shape for n, w in own.items()}:
         say("the memory network has another shape than that of the model carried on from: it starts anew")
-    else:
-        network.load_state_dict(weights)
+        return network
+    if len(shared) < len(frame.categories):
+        new = len(frame.categories) - len(shared)
+        say(f"{new} kind(s) of places are new to the memory network: what it knows of them starts anew")
+    network.load_state_dict(held)
     return network
