@@ -28,7 +28,7 @@ from ustad.events.encoder import Encoder
 from ustad.events.history import History
 from ustad.events.windows import EventTensors, Queries, Windows, make_windows
 from ustad.model.network import DualTransformer
-from ustad.periods import as_data, beyond_habits, query_period, split_entities, training_periods
+from ustad.periods import as_data, beyond_habits, query_period, scored_days, split_entities, training_periods
 from ustad.schema import EventSchema, mobility_schema
 from ustad.scores import Scores
 from ustad.scoring.alerts import AlertRule
@@ -256,19 +256,7 @@ class Detector:
 
     def scored_days(self, data: Dataset) -> Split | None:
         """The split whose test part is scored, or None where all of the data is."""
-        return None if self._is_new(data) else data.split(self.config.split)
-
-    def _is_new(self, data: Dataset) -> bool:
-        """Whether all of it is to be scored: it begins after the training weeks, or is too short to be split."""
-        first = np.datetime64(int(data.days().min()), "D")
-        if "split" not in data.meta and first > np.datetime64(self.facts["last_day"]):
-            return True
-        try:
-            data.split(self.config.split)
-        except DataError as error:
-            progress.say(f"{error}; all of it is scored")
-            return True
-        return False
+        return scored_days(data, self.config.split, self.facts["last_day"])
 
     def run_facts(self, first_day: int, last_day: int) -> dict[str, Any]:
         """What is said of a run beside its notes; days since 1970-01-01 of the scored events."""

@@ -1,4 +1,4 @@
-"""Which events a detector learns from: the training and validation parts of a data set, by date and by entity."""
+"""Which events a detector learns from and which it scores: the parts of a data set, by date and by entity."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ustad.config import Config
-from ustad.dataset import Dataset, event_days
+from ustad import progress
+from ustad.config import Config, SplitConfig
+from ustad.dataset import Dataset, Split, event_days
 from ustad.events.encoder import Encoder, EventArrays
 from ustad.events.windows import Queries, make_queries, make_windows
 from ustad.mobility.readers import open_data
@@ -55,6 +56,21 @@ def training_periods(data: Any, config: Config) -> Periods:
         if table.num_rows == 0:
             raise DataError(f"the {what} part holds no events; choose other dates (split.train_weeks, …)")
     return Periods(train, validation, trips, schema)
+
+
+def scored_days(data: Dataset, config: SplitConfig, last_day: str | None) -> Split | None:
+    """The split whose test part is scored, or None where all of the data is.
+
+    That is where they begin after `last_day`, the last that was trained on (as a date), or are too short to be split.
+    """
+    first = np.datetime64(int(data.days().min()), "D")
+    if last_day is not None and "split" not in data.meta and first > np.datetime64(last_day):
+        return None
+    try:
+        return data.split(config)
+    except DataError as error:
+        progress.say(f"{error}; all of it is scored")
+        return None
 
 
 def beyond_habits(schema: EventSchema) -> list[str]:

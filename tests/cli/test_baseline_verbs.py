@@ -8,7 +8,8 @@ import pytest
 from test_verbs import run
 
 from ustad.cli.baseline import train_baseline
-from ustad.dataset import load_directory
+from ustad.config import SplitConfig
+from ustad.dataset import Dataset, load_directory, save_directory
 
 
 @pytest.fixture(scope="module")
@@ -74,3 +75,39 @@ def test_a_method_of_agents_has_no_events_to_flag(capsys, town_directory, tmp_pa
     code, _, err = run(capsys, "score", tmp_path / "m", town_directory, "--top", "3", "--out", tmp_path / "s")
     assert code == 1
     assert "scores agents only" in err
+
+
+@pytest.mark.parametrize("method", ["distance", "ibat"])
+def test_new_weeks_are_scored_whole_as_by_the_detector(capsys, town, fitted, town_directory, tmp_path, method):
+    """Data from after training have no test part: a method scores all of them, and so does USTAD."""
+    first = town.split(SplitConfig()).test_first
+    weeks = Dataset(town.between(first, first + 30), town.schema)
+    save_directory(weeks, tmp_path / "weeks")
+    assert run(capsys, "train", town_directory, "--method", method, "--out", tmp_path / "m")[0] == 0
+    code, _, err = run(capsys, "score", tmp_path / "m", tmp_path / "weeks", "--out", tmp_path / "s")
+    assert code == 0, err
+    told = json.loads((tmp_path / "s" / "run.json").read_text())
+    assert (told["first_day"], told["last_day"]) == (weeks.days().min(), weeks.days().max())
+    agents = pq.read_table(tmp_path / "s" / "agents.parquet")
+    assert set(agents["agent_id"].to_pylist()) == set(weeks.events["agent_id"].to_pylist())
+    assert fitted.scored_days(weeks) is None
+    if method == "distance":
+        assert pq.read_metadata(tmp_path / "s" / "events.parquet").num_rows == weeks.events.num_rows
+
+
+def test_a_single_day_is_scored_whole_and_everything_needs_no_split(capsys, town, rated, tmp_path):
+    first = int(town.days().min())
+    save_directory(Dataset(town.between(first, first), town.schema), tmp_path / "day")
+    for name, options in (("plain", []), ("all", ["--all"])):
+        code, _, err = run(capsys, "score", rated, tmp_path / "day", *options, "--out", tmp_path / name)
+        assert code == 0, err
+        assert pq.read_metadata(tmp_path / name / "events.parquet").num_rows == town.between(first, first).num_rows
+
+
+def test_a_data_set_with_the_training_weeks_is_still_scored_in_its_test_part(
+    capsys, town, town_directory, rated, tmp_path
+):
+    assert run(capsys, "score", rated, town_directory, "--out", tmp_path)[0] == 0
+    split = town.split(SplitConfig())
+    scored = pq.read_metadata(tmp_path / "events.parquet").num_rows
+    assert scored == town.between(split.test_first, split.test_last).num_rows < town.events.num_rows

@@ -18,9 +18,9 @@ import torch
 
 from ustad.baselines.protocol import Abilities, agents_by_worst, event_table, events_of
 from ustad.config import Config, ConfigError, SplitConfig
-from ustad.dataset import Dataset, load_directory
+from ustad.dataset import Dataset, event_days, load_directory
 from ustad.detector import choose_device
-from ustad.periods import training_periods
+from ustad.periods import scored_days, training_periods
 from ustad.schema import EventSchema, Feature, mobility_schema
 from ustad.scores import Scores
 from ustad.tables import DataError, as_table
@@ -60,6 +60,7 @@ class Baseline:
         self.settings: Any = read_settings(self.settings_class, settings, self.name)
         self.fitted = False
         self.validation_loss: float | None = None  # what settings are chosen by; never a label
+        self.last_day: str | None = None  # of the training events
 
     # ---------------------------------------------------------------------------------------- protocol
     def fit(self, train: Any, validation: Any = None) -> Self:
@@ -68,22 +69,28 @@ class Baseline:
         A data set (or its directory) alone is divided by its dates; a table alone keeps its last quarter of days
         for validation.
         """
-        self._learn(*fitting_parts(train, validation, self.schema, self.needs_validation))
+        parts = fitting_parts(train, validation, self.schema, self.needs_validation)
+        self._learn(*parts)
+        self.last_day = str(np.datetime64(int(event_days(parts[0], self.schema).max()), "D"))
         self.fitted = True
         return self
 
     def score(self, events: Any, context: Any = None) -> Scores:
-        """Score events and agents, as far as this baseline can. A data set is scored in its test part."""
-        table, before = self._scored(events, context)
+        """Score events and agents, as far as this baseline can.
+
+        A data set is scored in its test part, or whole where it begins after the training events.
+        """
+        table, before = self.scored_part(events, context)
         if self.abilities.scores_events:
             score = self._rate(table, before)
             return self._scores(event_table(table, self.schema, score), agents_by_worst(table, self.schema, score))
         return self._scores(None, self._rate_agents(table))
 
-    def _scored(self, events: Any, context: Any) -> tuple[pa.Table, pa.Table | None]:
+    def scored_part(self, events: Any, context: Any = None) -> tuple[pa.Table, pa.Table | None]:
+        """The events that `score` would score, and what it would take as their past."""
         if not self.fitted:
             raise DataError(f"{self.name}: fit it on training events before scoring")
-        return scoring_parts(events, context, self.schema)
+        return scoring_parts(events, context, self.schema, self.last_day)
 
     def _scores(self, events: pa.Table | None, agents: pa.Table | None) -> Scores:
         facts = {"method": self.name, "seed": self.seed, "settings": dataclasses.asdict(self.settings)}
@@ -146,11 +153,18 @@ def fitting_parts(train: Any, validation: Any, schema: EventSchema, divide: bool
     return periods.train, periods.validation
 
 
-def scoring_parts(events: Any, context: Any, schema: EventSchema) -> tuple[pa.Table, pa.Table | None]:
-    """Events to score and what came before them; a data set gives its test part and the weeks before."""
+def scoring_parts(
+    events: Any, context: Any, schema: EventSchema, last_day: str | None = None
+) -> tuple[pa.Table, pa.Table | None]:
+    """Events to score and what came before them; a data set gives its test part and the weeks before.
+
+    One that begins after `last_day` (the last of training) or is too short for a test part is scored whole.
+    """
     data = _as_data(events)
     if isinstance(data, Dataset) and context is None:
-        split = data.split(SplitConfig())
+        split = scored_days(data, SplitConfig(), last_day)
+        if split is None:
+            return events_of(data, schema), None
         return (
             data.between(split.test_first, split.test_last),
             data.between(split.train_first, split.test_first - 1),

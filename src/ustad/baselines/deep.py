@@ -99,7 +99,7 @@ class MaskedPredictor(Baseline):
         """
         if reject:
             raise ConfigError(f"{self.name} has no uncertainty to reject by")
-        table, before = self._scored(events, context)
+        table, before = self.scored_part(events, context)
         asked = self._ask(table, before)
         columns = term_columns(self.encoder, asked.arrays, asked.queries.target, self._reduce(asked))
         told = {k: in_rows(v, asked.row) for k, v in columns.items() if k.startswith(("expected_", "observed_"))}

@@ -23,7 +23,7 @@ class Random(Baseline):
     def score(self, events: Any, context: Any = None) -> Scores:
         """Learns nothing, so it scores without being fitted too."""
         self.fitted = True
-        table, _ = self._scored(events, context)
+        table, _ = self.scored_part(events, context)
         score = self._uniform(event_keys(table[self.schema.entity], table[self.schema.time]).astype(np.uint64))
         codes, values = agent_codes(table[self.schema.entity])
         agents = pa.table(

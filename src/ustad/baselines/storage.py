@@ -53,6 +53,7 @@ def load(path: Path | str, device: str = "auto") -> Baseline:
     content = json.loads((path / METHOD).read_text())
     schema = EventSchema.from_dict(content["schema"])
     detector = find(content["method"])(schema, content["seed"], device, **content["settings"])
+    detector.last_day = content.get("last_day")
     if hasattr(detector, "detector"):
         detector.detector = type(detector.detector).load(path, device)
         detector.fitted = True
@@ -69,6 +70,7 @@ def _method(detector: Baseline, state: State) -> dict[str, Any]:
         "version": __version__,
         "seed": detector.seed,
         "schema": detector.schema.to_dict(),
+        "last_day": detector.last_day,
         "settings": dataclasses.asdict(detector.settings),
         "facts": state.facts,
     }

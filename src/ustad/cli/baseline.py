@@ -77,7 +77,7 @@ def train_baseline(
 def score_baseline(model: Path, data: Any, device: str, rule: Any, everything: bool, place: Path) -> Any:
     """Scores of another method. It has no p-values, so alerts are its highest scores."""
     from ustad.baselines.storage import load
-    from ustad.config import SplitConfig
+    from ustad.dataset import event_days
 
     detector: Any = load(model, device)
     if hasattr(detector, "detector"):  # a variant of USTAD: the detector itself
@@ -85,11 +85,12 @@ def score_baseline(model: Path, data: Any, device: str, rule: Any, everything: b
         scores.run.update({"method": detector.name})
         return scores
     _check_rule(detector, rule)
-    split = data.split(SplitConfig())
-    first = split.train_first if everything else split.test_first
-    scores = detector.score(data.events if everything else data)
-    scores.run.update({"first_day": first, "last_day": split.test_last, "schema": data.schema.to_dict()})
-    return _with_alerts(scores, rule, split.test_last - first + 1, place)
+    events, before = (data.events, None) if everything else detector.scored_part(data)
+    scores = detector.score(events, before)
+    days = event_days(events, data.schema)
+    first, last = int(days.min()), int(days.max())
+    scores.run.update({"first_day": first, "last_day": last, "schema": data.schema.to_dict()})
+    return _with_alerts(scores, rule, last - first + 1, place)
 
 
 def _check_rule(detector: Any, rule: Any) -> None:
