@@ -91,7 +91,10 @@ class Service:
 
     async def _retain(self) -> None:
         while True:
-            await asyncio.to_thread(self.expire)
+            try:
+                await asyncio.to_thread(self.expire)
+            except Exception as error:  # tried again next time; a message could hold ids
+                log.error("retention failed: %s at %s", type(error).__name__, errors.where(error))
             await asyncio.sleep(RETENTION_S)
 
     def expire(self) -> int:

@@ -24,6 +24,7 @@ class Extraction:
 
     def __init__(self, store: Store, config: ExtractionConfig, lateness_s: float) -> None:
         self._store, self._config, self._lateness_s = store, config, lateness_s
+        self._stale = False  # the tracker knows fixes that the store does not
         self._tracker, self._since_snapshot = self._restore()
 
     @property
@@ -33,6 +34,7 @@ class Extraction:
 
     def update(self, fixes: pa.Table) -> tuple[Found, dict[str, int]]:
         """What these fixes finish, and how many of them were dropped, by why."""
+        self._in_step()
         before = dict(self._tracker.counts)
         found = self._tracker.update(fixes)
         return found, {why: count - before[why] for why, count in self._tracker.counts.items()}
@@ -52,15 +54,26 @@ class Extraction:
         connection.execute(delete(r.journal).where(r.journal.c.seq <= seq))
         self._since_snapshot = 0
 
-    def reload(self) -> None:
-        """Go back to what the store says, after a transaction that failed."""
-        self._tracker, self._since_snapshot = self._restore()
+    def go_back(self) -> None:
+        """After a transaction that failed: what the store says is read again before anything else is done."""
+        self._stale = True
+
+    def _in_step(self) -> None:
+        """Fails, and stays stale, as long as the store cannot be read."""
+        if self._stale:
+            self._tracker, self._since_snapshot = self._restore()
+            self._stale = False
 
     def forget(self, agent: str) -> None:
         """Leave nothing of an agent, neither in memory nor in the store."""
+        self._in_step()
         self._tracker.forget([agent])
-        with self._store.writing() as connection:
-            self.snapshot(connection)
+        try:
+            with self._store.writing() as connection:
+                self.snapshot(connection)
+        except BaseException:
+            self.go_back()
+            raise
 
     def _restore(self) -> tuple[StayTracker, int]:
         tracker, seq, replayed = StayTracker(self._config, self._lateness_s), 0, 0

@@ -12,6 +12,8 @@ import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
+from sqlalchemy.exc import OperationalError
+
 from ustad.service import errors
 from ustad.service.errors import UnauthorizedError, content
 from ustad.service.keys import Keys, key_in
@@ -80,7 +82,10 @@ class Guard:
             errors.log.error("unexpected %s at %s", type(error).__name__, errors.where(error))
             if status:
                 raise ConnectionError("the answer broke off") from None
-            await _refuse(answer, 500, "an unexpected error; the service's log says where")
+            if isinstance(error, OperationalError):
+                await _refuse(answer, 503, "the store does not answer; send again later")
+            else:
+                await _refuse(answer, 500, "an unexpected error; the service's log says where")
         finally:
             self._note(scope, status, time.perf_counter() - began)
 

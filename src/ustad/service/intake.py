@@ -125,7 +125,7 @@ class Intake:
 
 
 def _answer(future: Future[Any], outcome: Any) -> None:
-    if future.cancelled():
+    if not future.set_running_or_notify_cancel():  # from here on it cannot be cancelled any more
         return
     if isinstance(outcome, (ServiceError, DataError)):
         future.set_exception(outcome)
@@ -136,7 +136,14 @@ def _answer(future: Future[Any], outcome: Any) -> None:
 
 
 def _settle(future: Future[Any], function: Callable[[], Any]) -> None:
+    """Run it whether or not somebody still waits: a deletion that was asked for is done."""
     try:
-        future.set_result(function())
-    except Exception as error:  # handed to whoever asked
+        outcome, error = function(), None
+    except Exception as raised:  # handed to whoever asked
+        outcome, error = None, raised
+    if not future.set_running_or_notify_cancel():
+        return
+    if error is not None:
         future.set_exception(error)
+    else:
+        future.set_result(outcome)

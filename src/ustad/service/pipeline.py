@@ -6,23 +6,27 @@ changes is one transaction; when it fails, what is in memory goes back to what t
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import pyarrow as pa
+from sqlalchemy.exc import SQLAlchemyError
 
 from ustad.schema import EventSchema
 from ustad.service import likeness, queries
 from ustad.service import records as r
 from ustad.service.arrivals import Arrival, Arrivals
-from ustad.service.errors import InvalidError, ServiceError
+from ustad.service.errors import InvalidError, ServiceError, where
 from ustad.service.extraction import Extraction
 from ustad.service.ledger import add_events, finalise, keep_states
 from ustad.service.movements import gap_rows, trip_rows
 from ustad.service.store import Row, Store, chunks, insert_new
 from ustad.service.translate import Layout, event_table, fresh_rows, keys_for, table_rows
 from ustad.tables import DataError
+
+log = logging.getLogger("ustad.service")
 
 
 @dataclass(frozen=True)
@@ -114,11 +118,24 @@ class Pipeline:
         except Exception as error:
             self._recover(jobs)
             if len(jobs) > 1:
-                return [key for job in jobs for key in self.run([job])]
+                return self._one_by_one(jobs)
             if not isinstance(error, (ServiceError, DataError)):
                 raise
             jobs[0].outcome = error
             return []
+
+    def _one_by_one(self, jobs: Sequence[Job]) -> list[int]:
+        """Each job for itself, so that what was stored of one is not taken back by the failure of another."""
+        alerts: list[int] = []
+        for job in jobs:
+            try:
+                alerts += self.run([job])
+            except SQLAlchemyError as error:  # without a store the others would fail too, each after a long wait
+                log.error("the store failed: %s at %s", type(error).__name__, where(error))
+                break
+            except Exception as error:  # the job has no outcome: its client is told to send again
+                log.error("scoring failed: %s at %s", type(error).__name__, where(error))
+        return alerts
 
     def _run(self, jobs: Sequence[Job]) -> list[int]:
         found = _Found()
@@ -226,7 +243,7 @@ class Pipeline:
         if any(job.fixes is not None for job in jobs):
             entity |= {str(a) for job in jobs if job.fixes is not None for a in job.fixes["agent_id"].to_pylist()}
             if self.extraction is not None:
-                self.extraction.reload()
+                self.extraction.go_back()
         self.forget(list(entity))
 
     def forget(self, agents: Sequence[str]) -> None:

@@ -1,0 +1,118 @@
+"""When the store goes away, or a setting changes between starts: fixes are neither lost nor counted twice."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from service_example import PlainScorer
+from sqlalchemy.exc import OperationalError
+
+from ustad.service import app as app_module
+from ustad.service.intake import Intake
+from ustad.service.pipeline import Job
+from ustad.service.store import Store
+
+
+def fixes(minutes: range, lat: float, agent: str = "g") -> list[dict[str, Any]]:
+    start = datetime(2024, 3, 1, 8, tzinfo=UTC)
+    return [
+        {"agent_id": agent, "time": (start + timedelta(minutes=m)).isoformat(), "lat": lat, "lon": 25.0}
+        for m in minutes
+    ]
+
+
+MORNING = [fixes(range(10), 60.0), fixes(range(10, 20), 60.0), fixes(range(20, 40), 60.5), fixes(range(40, 45), 61.0)]
+
+
+@contextmanager
+def down(store: Store) -> Iterator[None]:
+    """While inside, the store answers nothing."""
+
+    def dead() -> Any:
+        raise OperationalError("select", {}, OSError("connection refused"))
+
+    store.writing = store.reading = dead  # type: ignore[method-assign]  # taken back below
+    yield
+    del store.writing, store.reading
+
+
+def stays_of(client: Any) -> list[tuple[str, str, float]]:
+    listed = client.get("/v1/agents/g/events").json().get("events", [])
+    return [(e["started_at"], e["finished_at"], e["score"]) for e in listed]
+
+
+@pytest.mark.parametrize("lost", range(4))
+def test_fixes_sent_again_after_an_outage_give_the_stays_of_a_day_without_one(open_client: Any, lost: int) -> None:
+    whole = open_client(PlainScorer(), store="sqlite://")
+    for part in MORNING:
+        assert whole.post("/v1/fixes", json={"fixes": part}).status_code == 200
+    client = open_client(PlainScorer())
+    assert stays_of(client) == []  # and the keys are read
+    for number, part in enumerate(MORNING):
+        if number == lost:
+            with down(client.app.state.service.store):
+                assert client.post("/v1/fixes", json={"fixes": part}).status_code == 503
+        answer = client.post("/v1/fixes", json={"fixes": part}).json()
+        assert (answer["accepted"], answer["late"], answer["duplicates"]) == (len(part), 0, 0)
+    assert len(stays_of(client)) == 2
+    assert stays_of(client) == stays_of(whole)
+
+
+def test_deleting_an_agent_after_an_outage_stores_nothing_that_was_refused(open_client: Any) -> None:
+    client = open_client(PlainScorer())
+    client.post("/v1/fixes", json={"fixes": MORNING[0] + fixes(range(5), 60.0, "other")})
+    with down(client.app.state.service.store):
+        assert client.post("/v1/fixes", json={"fixes": MORNING[1]}).status_code == 503
+    assert client.delete("/v1/agents/other").status_code == 200
+    answer = client.post("/v1/fixes", json={"fixes": MORNING[1]}).json()
+    assert (answer["accepted"], answer["late"], answer["duplicates"]) == (len(MORNING[1]), 0, 0)
+
+
+def test_without_a_store_the_answer_is_503(open_client: Any) -> None:
+    client = open_client(PlainScorer())
+    with down(client.app.state.service.store):
+        answer = client.get("/v1/agents")
+    assert answer.status_code == 503
+    assert answer.json()["error"]["code"] == "unavailable"
+
+
+def test_retention_goes_on_after_an_error(
+    open_client: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    calls, again = [], threading.Event()
+
+    def failing(self: Store, before: int) -> int:
+        calls.append(before)
+        if len(calls) > 2:
+            again.set()
+        raise OSError("disk full, agent 17")
+
+    monkeypatch.setattr(app_module, "RETENTION_S", 0.01)
+    monkeypatch.setattr(Store, "expire", failing)
+    with caplog.at_level(logging.ERROR, "ustad.service"):
+        open_client(PlainScorer(), keep_days=1.0)
+        assert again.wait(5), "the second time never came"
+    assert "retention failed: OSError" in caplog.text
+    assert "agent 17" not in caplog.text
+
+
+def test_a_call_that_nobody_waits_for_any_more_leaves_the_thread_alive() -> None:
+    class Nothing:
+        def run(self, jobs: list[Job]) -> list[int]:
+            return []
+
+    intake, done = Intake(Nothing(), 8, 8, lambda *a: None), []
+    given_up = intake.call(lambda: done.append(1))
+    job = intake.submit(Job(rows=[{"agent": "a"}]))
+    assert given_up.cancel()
+    assert job.cancel()
+    intake.start()
+    assert intake.call(lambda: 7).result(5) == 7
+    assert done == [1], "what was asked for is done"
+    intake.stop()
