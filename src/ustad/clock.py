@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
@@ -49,6 +51,16 @@ def check_zone(name: str) -> str:
     """The name itself when the zone data knows it, else a DataError."""
     _wall_clock(pa.chunked_array([pa.array([0], TIMESTAMP)]), name)
     return name
+
+
+@cache
+def is_zone(name: str) -> bool:
+    """Whether the zone data knows the name: Europe/Helsinki, and also EST, Japan, GMT."""
+    try:
+        ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        return name == "UTC"
+    return True
 
 
 def localise(time: pa.ChunkedArray, zone: str) -> pa.ChunkedArray:

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ustad.clock import local_time
+from ustad.clock import is_zone, local_time
 from ustad.config import SplitConfig
 from ustad.schema import EventSchema, mobility_schema
 from ustad.tables import DataError, find_table, read_json, read_table, write_json, write_table
@@ -130,10 +130,20 @@ def event_days(events: pa.Table, schema: EventSchema) -> np.ndarray:
 
 
 def zone_of(events: pa.Table, schema: EventSchema) -> str | pa.ChunkedArray:
-    """The zone column where the table has it, else the schema's zone, else UTC for a table without one."""
+    """The zone column where the table has it, else the schema's zone, else UTC for a table without its column."""
     if schema.timezone in events.column_names:
         return pc.fill_null(events[schema.timezone], "UTC")
-    return schema.timezone if "/" in schema.timezone or schema.timezone == "UTC" else "UTC"
+    return schema.timezone if is_zone(schema.timezone) or "/" in schema.timezone else "UTC"
+
+
+def require_zone(events: pa.Table, schema: EventSchema) -> None:
+    """Refuse events whose zone can be told neither from a column nor from its name; stays without one are in UTC."""
+    name = schema.timezone
+    if name not in events.column_names and not is_zone(name) and schema.name != "mobility":
+        raise DataError(
+            f"schema '{schema.name}': timezone '{name}' is neither a column of the events nor a known zone; "
+            "name a column or an IANA zone such as Europe/Helsinki"
+        )
 
 
 def load_directory(path: Path) -> Dataset:

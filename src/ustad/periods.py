@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from ustad import progress
 from ustad.config import Config, SplitConfig
-from ustad.dataset import Dataset, Split, event_days
+from ustad.dataset import Dataset, Split, event_days, require_zone
 from ustad.events.encoder import Encoder, EventArrays
 from ustad.events.windows import Queries, make_queries, make_windows
 from ustad.mobility.readers import open_data
@@ -42,6 +42,8 @@ def as_data(data: Any, schema: EventSchema | None = None) -> Any:
 def training_periods(data: Any, config: Config) -> Periods:
     """Training and validation events by date. A data set whose `meta["training"]` is true holds no test part."""
     data = as_data(data)
+    if isinstance(data, Dataset):
+        require_zone(data.events, data.schema)
     if isinstance(data, Dataset) and not data.meta.get("training"):
         split = data.split(config.split)
         train = data.between(split.train_first, split.validation_first - 1)

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import yaml
 
-from ustad.clock import check_zone
+from ustad.clock import is_zone
 from ustad.schema import EventSchema, Feature
 from ustad.tables import DataError, as_table
 
@@ -278,16 +278,10 @@ def check(schema: EventSchema, source: Any = None) -> list[str]:
 
 def _check_zone_name(schema: EventSchema, columns: tuple[str, ...] | list[str]) -> list[str]:
     """The zone is a column, or a name that the zone data knows."""
-    if schema.timezone in columns or schema.timezone == "UTC":
+    name = schema.timezone
+    if name in columns or is_zone(name) or not (columns or "/" in name):  # without a table it may be a column
         return []
-    if "/" not in schema.timezone:
-        unknown = f"timezone '{schema.timezone}' is neither a column nor a zone: UTC would be used"
-        return [unknown] if columns else []
-    try:
-        check_zone(schema.timezone)
-    except DataError as error:
-        return [str(error)]
-    return []
+    return [f"timezone '{name}' is neither a column nor a known zone; use an IANA name such as Europe/Helsinki"]
 
 
 def _check_time(column: pa.ChunkedArray, name: str) -> list[str]:

@@ -2,14 +2,18 @@
 
 import datetime as dt
 import json
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from ustad import artefact
-from ustad.config import SplitConfig
+from ustad.config import Config, SplitConfig
 from ustad.dataset import Dataset, load_directory, save_directory
+from ustad.mobility.readers import open_data
+from ustad.periods import training_periods
+from ustad.schema import EventSchema, Feature
 from ustad.scores import Scores
 from ustad.tables import TIMESTAMP, DataError
 
@@ -57,6 +61,31 @@ def test_the_files_may_say_where_the_test_begins():
 def test_an_event_belongs_to_the_local_date_of_its_start():
     late = Dataset(stays(3, zone="Asia/Tokyo", hour=20))
     assert np.datetime64(int(late.days().min()), "D") == np.datetime64("2024-01-02")
+
+
+def in_zone(zone: str) -> EventSchema:
+    return EventSchema("visits", (Feature("poi_category", "categorical"),), "agent_id", "started_at", timezone=zone)
+
+
+@pytest.mark.parametrize("zone", ["Japan", "EST", "GMT", "Europe/Paris"])
+def test_every_zone_that_zoneinfo_knows_is_taken_with_or_without_a_slash(zone):
+    table = stays(3, hour=20).drop_columns(["timezone"])
+    theirs = table["started_at"][0].as_py().astimezone(ZoneInfo(zone)).date()
+    for data in (Dataset(table, in_zone(zone)), open_data(table, in_zone(zone))):
+        assert np.datetime64(int(data.days().min()), "D") == np.datetime64(theirs)
+
+
+def test_a_column_of_zones_wins_over_a_zone_of_the_same_name():
+    table = stays(3, zone="UTC", hour=20).rename_columns({"timezone": "Japan"})
+    assert np.datetime64(int(Dataset(table, in_zone("Japan")).days().min()), "D") == np.datetime64("2024-01-01")
+
+
+def test_a_zone_that_is_neither_known_nor_a_column_is_refused():
+    table = stays(30)
+    with pytest.raises(DataError, match="'Nippon' is neither a column of the events nor a known zone"):
+        open_data(table, in_zone("Nippon"))
+    with pytest.raises(DataError, match="name a column or an IANA zone"):
+        training_periods(Dataset(table, in_zone("Nippon")), Config())
 
 
 @pytest.mark.parametrize("days", [1, 2])

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pa_json
 
-from ustad.clock import check_zone
-from ustad.dataset import Dataset, load_directory
+from ustad.clock import check_zone, is_zone
+from ustad.dataset import Dataset, load_directory, require_zone
 from ustad.mobility.columns import Reading, Times, as_stays, no_times, to_utc
 from ustad.mobility.formats import csv_identifiers, format_of, json_options, refuse_semicolons
 from ustad.mobility.numosim import is_numosim, read_numosim
@@ -153,7 +153,8 @@ def _any_events(path: Any, schema: EventSchema, reading: Reading) -> Dataset:
         raise DataError(f"{where}: the table is empty")
     if is_path and format_of(Path(path)) == "csv":
         table = set_columns(table, **{schema.entity: csv_identifiers(Path(path), schema.entity)})
-    if reading.timezone is None and ("/" in schema.timezone or schema.timezone == "UTC"):
+    require_zone(table, schema)
+    if reading.timezone is None and schema.timezone not in table.column_names and is_zone(schema.timezone):
         reading.timezone = schema.timezone
     complaints = Complaints(where, reading.on_error)
     for name in (schema.time, schema.end):

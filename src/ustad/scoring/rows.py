@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from ustad.clock import DAY_NAMES, MICROSECONDS_PER_DAY
+from ustad.clock import DAY_NAMES, MICROSECONDS_PER_DAY, is_zone
 from ustad.events.encoder import LIMIT, Encoder, EventArrays
 from ustad.schema import Feature
 
@@ -88,7 +88,7 @@ class RowEncoder:
         named = self.schema.timezone
         if named in event:
             named = event[named] or "UTC"
-        return _zone(named if "/" in named or named == "UTC" or self.schema.timezone in event else "UTC")
+        return _zone(named if is_zone(named) or "/" in named or self.schema.timezone in event else "UTC")
 
     def _feature(
         self,

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, StrictInt, create_model
 
+from ustad.clock import is_zone
 from ustad.schema import EventSchema
 
 EARLIEST, LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC)
@@ -107,7 +108,7 @@ def _event_of(schema: EventSchema) -> type[BaseModel]:
         fields[schema.end] = (Moment, ...)
     if schema.event_id:
         fields[schema.event_id] = (AgentId | None, None)
-    if "/" not in schema.timezone and schema.timezone != "UTC":
+    if not is_zone(schema.timezone):
         fields[schema.timezone] = (Text | None, None)
     kinds = {"categorical": Text | None, "vector": Annotated[list[Finite], Field(max_length=1024)] | None}
     for feature in schema.features:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from ustad.clock import is_zone
 from ustad.dataset import event_days, zone_of
 from ustad.schema import EventSchema
 from ustad.service import records
@@ -154,7 +155,7 @@ def _driver(value: Mapping[str, Any], parts: dict[str, list[str]], terms: list[s
     """The term that says most: of the habits where they score, else the one with the highest percentile, `knn` where
     that is the distance to known events."""
     if terms:
-        shares = [(value.get(f"surprise_{term}"), term) for term in terms]
+        shares = [(value.get(f"share_{term}", value.get(f"surprise_{term}")), term) for term in terms]
     else:
         shares = [(value.get(f"pct_{term}"), term) for term in (*parts, "knn")]
     known = [(share, term) for share, term in shares if share is not None and share == share]
@@ -170,6 +171,7 @@ def _detail(value: Mapping[str, Any], parts: dict[str, list[str]], terms: list[s
     if terms:
         content["habits"] = {
             "surprise": {t: _finite(value.get(f"surprise_{t}")) for t in terms},
+            "share": {t: _finite(value.get(f"share_{t}")) for t in terms},
             **{n: _finite(value[n]) for n in HABITS if n in value},
         }
     return json.dumps(content, separators=(",", ":"), ensure_ascii=False)
@@ -193,7 +195,7 @@ def event_table(rows: Sequence[Mapping[str, Any]], layout: Layout) -> pa.Table:
     for name in layout.given:
         kind = pa.list_(pa.float32()) if name in vectors else pa.string() if name in texts else pa.float64()
         table[name] = pa.array([(row.get("given") or {}).get(name) for row in rows], kind)
-    if "/" not in schema.timezone and schema.timezone != "UTC":
+    if not is_zone(schema.timezone):
         table[schema.timezone] = pa.array([row["timezone"] for row in rows], pa.string())
     return pa.table(table)
 
