@@ -48,6 +48,19 @@ def test_finished_tasks_are_not_done_again_and_another_input_starts_anew(cluster
     assert job.reused["square"] == 0
 
 
+def test_a_job_of_another_version_of_ustad_starts_anew(tmp_path, monkeypatch):
+    """Finished partitions are results of the code that made them."""
+
+    def carries_on() -> bool:
+        return Job.open(Place.of(tmp_path), "test", "one", Cluster(workers=1)).resumed
+
+    assert not carries_on()
+    assert carries_on()
+    monkeypatch.setattr("ustad.engine.jobs.__version__", "0.0.0")
+    assert not carries_on()
+    assert carries_on()
+
+
 def test_a_busy_cluster_is_given_up_in_seconds(cluster):
     import ray
 

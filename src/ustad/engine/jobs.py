@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ustad import progress
+from ustad import __version__, progress
 from ustad.config import ConfigError
 from ustad.engine.cluster import Cluster, import_ray
 from ustad.engine.places import Place
@@ -42,9 +42,9 @@ class Job:
 
     @classmethod
     def open(cls, out: Place, verb: str, identity: Any, cluster: Cluster) -> Job:
-        """Carry on with the job of the same identity, else clear what another left."""
+        """Carry on with the job of the same identity and version, else clear what another left."""
         place = out / f".{verb}-job"
-        mark = {"identity": fingerprint(identity)}
+        mark = {"identity": fingerprint([__version__, identity])}
         if place.exists("job.json") and place.read_json("job.json") == mark:
             progress.say("carrying on: finished partitions of an earlier run are kept")
             return cls(place, cluster, resumed=True)
