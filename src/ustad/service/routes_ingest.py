@@ -18,9 +18,11 @@ from ustad.service.keys import Caller, needs
 from ustad.service.messages import ErrorAnswer, Fixes, FixesAnswer, IngestAnswer, events_model
 from ustad.service.pipeline import Job
 from ustad.service.queries import microseconds
+from ustad.service.store import now
 from ustad.service.translate import Layout
 from ustad.tables import TIMESTAMP, DataError
 
+MICROSECONDS_PER_DAY = 86_400_000_000
 Ingest = Annotated[Caller, Depends(needs("ingest"))]
 ERRORS: dict[int | str, dict[str, Any]] = {
     code: {"model": ErrorAnswer, "description": text}
@@ -50,6 +52,7 @@ def ingest_routes(schema: EventSchema) -> APIRouter:
             raise TooLargeError(f"at most {service.settings.max_batch:,} events go into one request")
         rows = [_row(event.model_dump(), layout) for event in events.events]
         _check(rows)
+        _check_clock([row["finished_at"] for row in rows], service.settings.ahead_days)
         return _told(await asyncio.wrap_future(service.intake.submit(Job(rows=rows))))
 
     if schema.name == "mobility":
@@ -62,10 +65,12 @@ async def post_fixes(request: Request, caller: Ingest, fixes: Fixes) -> Any:
     service = request.app.state.service
     if len(fixes.fixes) > service.settings.max_fixes:
         raise TooLargeError(f"at most {service.settings.max_fixes:,} fixes go into one request")
+    times = [microseconds(f.time) for f in fixes.fixes]
+    _check_clock(times, service.settings.ahead_days)
     table = pa.table(
         {
             "agent_id": pa.array([str(f.agent_id) for f in fixes.fixes], pa.string()),
-            "time": pa.array([microseconds(f.time) for f in fixes.fixes], pa.int64()).cast(TIMESTAMP),
+            "time": pa.array(times, pa.int64()).cast(TIMESTAMP),
             "lat": pa.array([f.lat for f in fixes.fixes], pa.float64()),
             "lon": pa.array([f.lon for f in fixes.fixes], pa.float64()),
             "accuracy_m": pa.array([f.accuracy_m for f in fixes.fixes], pa.float64()),
@@ -100,6 +105,18 @@ def _row(event: dict[str, Any], layout: Layout) -> dict[str, Any]:
 def _known_zone(zone: str) -> None:
     """Refuses an unknown zone. Those that are known are remembered: looking one up takes a millisecond."""
     check_zone(zone)
+
+
+def _check_clock(times: list[int], ahead_days: float) -> None:
+    """Refuses what a wrong clock sent: everything that its agent sends later would count as late."""
+    latest = now() + round(ahead_days * MICROSECONDS_PER_DAY)
+    wrong = [i for i, moment in enumerate(times) if moment > latest] if ahead_days else []
+    if wrong:
+        raise InvalidError(
+            f"{len(wrong)} of {len(times)} times are more than {ahead_days:g} days ahead of the service's clock; "
+            "set the clock that sent them right, nothing of this request was stored",
+            [{"row": i} for i in wrong[:20]],
+        )
 
 
 def _check(rows: list[dict[str, Any]]) -> None:

@@ -36,6 +36,7 @@ class Settings:
     alerts_per_day: float = setting(0.0, "live scores: about this many alerts a day; 0: one usual event in a thousand")
     keep_days: float = setting(0.0, "events that ended longer ago than this many days are deleted; 0: kept")
     lateness_s: float = setting(0.0, "fixes may come out of order by this many seconds")
+    ahead_days: float = setting(1.0, "a time so many days ahead of this machine's clock is refused; 0: none is")
     max_body_bytes: int = setting(4_000_000, "a larger request body is refused with 413")
     max_batch: int = setting(2_000, "more events in one request are refused with 413")
     max_fixes: int = setting(20_000, "more fixes in one request are refused with 413")
@@ -64,9 +65,9 @@ class Settings:
             return False
 
 
-def days_of(text: str) -> float:
+def days_of(text: str, option: str = "--keep") -> float:
     """`90d`, `12w` or `36h` as days."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([hdw])\s*", text)
     if not match:
-        raise ConfigError(f"--keep takes a number of hours, days or weeks such as 36h, 90d or 12w, got '{text}'")
+        raise ConfigError(f"{option} takes a number of hours, days or weeks such as 36h, 90d or 12w, got '{text}'")
     return float(match[1]) * _UNITS[match[2]] / _UNITS["d"]
