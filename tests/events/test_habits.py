@@ -185,11 +185,34 @@ def test_being_home_all_through_a_working_day_is_unlikely_and_at_night_is_not():
     home = np.array([np.argmax(habits.place_count)] * 3)
     got = kernels.presence(
         home, np.array([0.0, 600.0, 600.0]), np.array([300.0, 300.0, 300.0]), np.array([1, 1, 5]),
-        habits.days_by_weekday, habits.visit_offsets, habits.visit_minute, habits.visit_duration, habits.visit_weekday,
+        habits.place_since, habits.last_day,
+        habits.visit_offsets, habits.visit_minute, habits.visit_duration, habits.visit_weekday,
     )  # fmt: skip
     night, working, saturday = got
     assert working > 5 * night
     assert working > 5 * saturday
+
+
+def test_on_a_long_history_presence_counts_the_days_whose_visits_are_remembered():
+    table = make_routine(seed=11, agents=1, days=280)
+    visits = visits_of(table, Frame.fit(table, SCHEMA))
+    found = []
+    for most in (96, 10_000):
+        habits = Habits.fit(visits, most)
+        home = int(np.argmax(habits.place_count))
+        found.append(
+            kernels.presence(
+                np.array([home] * 2), np.array([0.0, 600.0]), np.array([300.0, 300.0]), np.array([1, 1]),
+                habits.place_since, habits.last_day,
+                habits.visit_offsets, habits.visit_minute, habits.visit_duration, habits.visit_weekday,
+            )
+        )  # fmt: skip
+        short = habits.place_count > most
+        assert (habits.place_since[~short] == habits.first_day).all()
+        assert short[home] == (most == 96)
+    short, whole = found
+    assert short[0] == pytest.approx(whole[0], abs=0.1)  # a night at home is as usual as ever
+    assert short[1] > 10 * short[0]
 
 
 def test_population_densities_sum_to_one():

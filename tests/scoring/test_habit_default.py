@@ -16,6 +16,7 @@ from ustad.events.encoder import Encoder
 from ustad.schema import mobility_schema
 from ustad.scoring.alerts import AlertRule
 from ustad.scoring.default_score import fit_default, load_default, save_default, score_default
+from ustad.scoring.habit_weights import LOOKS
 from ustad.scoring.habit_words import middle_of_day, ordinal
 from ustad.training.memory_loop import CHECKPOINT
 
@@ -72,7 +73,60 @@ def test_every_column_is_finite_and_shares_add_up(model, life, week):
             assert np.isfinite(events[name].to_numpy()).all(), name
     shares = np.sum([events[c].to_numpy() for c in events.column_names if c.startswith("share_")], axis=0)
     assert ((shares < 1 + 1e-9) & ((shares > 1 - 1e-6) | (shares < 1e-6))).all()
+    judged = model[2].habits.judge(week, between(life, 0, 28))
+    first = np.array(list(judged.looks))[np.argmax(list(judged.looks.values()), axis=0)]
+    for name in judged.surprise:
+        outside = np.array([name not in LOOKS[look] for look in first])
+        assert (events[f"share_{name}"].to_numpy()[outside] == 0).all()
     assert ((agents["p_value"].to_numpy() > 0) & (agents["p_value"].to_numpy() <= 1)).all()
+
+
+def test_the_kind_agrees_with_the_reason(model, life, week):
+    scored = week.append_column("kind", pa.array(["novel"] * week.num_rows))
+    events, _ = score_default(model[2], week, between(life, 0, 28), scored=scored, reasons="all")
+    for row in events.to_pylist():
+        if "not seen in" in row["reason"]:
+            assert row["kind"] == "novel"
+        elif row["kind"] == "novel":
+            assert row["visits_now"] > int(row["reason"].split("seen there ")[1].split()[0])
+        else:
+            assert row["kind"] in ("predictable", "unsure")
+    assert {"novel", "predictable"} <= set(events["kind"].to_pylist())
+
+
+def test_a_start_that_nobody_saw_makes_an_odd_start_unobserved(model, life, week):
+    gap = np.full(week.num_rows, 7200.0)
+    plain, _ = score_default(model[2], week, between(life, 0, 28))
+    blind, _ = score_default(model[2], week.append_column("start_gap_s", pa.array(gap)), between(life, 0, 28))
+    names = [c for c in plain.column_names if c.startswith("share_")]
+    leads = np.array(names)[np.argmax([plain[c].to_numpy() for c in names], axis=0)]
+    timed = ~np.isin(leads, ["share_recurrence", "share_distance", "share_memory_place"])
+    assert timed.any()
+    assert (np.array(blind["kind"].to_pylist())[timed] == "unobserved").all()
+    assert not (np.array(blind["kind"].to_pylist())[~timed] == "unobserved").any()
+
+
+def test_an_agent_of_the_context_alone_gets_no_row(model, life, week):
+    late, early = between(week, 31, 35), between(week, 28, 31)
+    present = late.filter(pa.array(late["agent_id"].to_numpy() % 3 == 0))
+    alone = score_default(model[2], present, pa.concat_tables([between(life, 0, 28), early]))
+    assert alone[1]["agent_id"].to_pylist() == sorted(set(present["agent_id"].to_pylist()))
+    counts = dict(zip(*np.unique(present["agent_id"].to_numpy(), return_counts=True), strict=True))
+    assert alone[1]["n_events"].to_pylist() == [counts[a] for a in alone[1]["agent_id"].to_pylist()]
+    owners = dict(zip(present["stay_id"].to_pylist(), present["agent_id"].to_pylist(), strict=True))
+    assert [owners[stay] for stay in alone[1]["worst_stay_id"].to_pylist()] == alone[1]["agent_id"].to_pylist()
+
+
+def test_an_anomaly_in_the_context_does_not_make_its_agent_unusual_now(model, life):
+    late, early = between(life, 31, 35), between(life, 28, 31)
+    odd = insert_visit(early, 4, 29, 1350, minutes=40)
+    scores = [
+        score_default(model[2], late, pa.concat_tables([between(life, 0, 28), context]))[1]["surprise_top"].to_numpy()
+        for context in (early, odd)
+    ]
+    if model[2].memory is None:  # the network's window of the first day shows what came before
+        np.testing.assert_allclose(scores[1], scores[0], rtol=1e-12)
+    np.testing.assert_allclose(scores[1], scores[0], atol=0.2)
 
 
 def test_a_stored_model_scores_as_it_did(model, life, week, tmp_path):

@@ -3,6 +3,7 @@
 import sys
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 import torch
@@ -45,35 +46,35 @@ def make(network, named=True, **changes):
 @pytest.fixture(scope="module", params=[("dual", True), ("dual", False), ("memory", True)])
 def world(request):
     model, before, week = make(*request.param)
-    events, _ = score_default(model, week, before, period=PERIOD)
+    events, _ = score_default(model, week, before, period=PERIOD, reasons="all")
     return model, before, week, {r["stay_id"]: r for r in events.to_pylist()}
 
 
-def played(world, order):
-    """Provisional and final rows by stay, when the events come in this order of agents."""
+def played(world, seed):
+    """Provisional and final rows by stay, when the agents' events come mixed with each other's."""
     model, before, week, _ = world
-    live = HabitLive(model, since=PERIOD[0])
+    live = HabitLive(model, since=PERIOD[0], reasons="all")
     live.warm(before)
     waiting = {}
     for row in week.sort_by([("agent_id", "ascending"), ("started_at", "ascending")]).to_pylist():
         waiting.setdefault(row["agent_id"], []).append(row)
     provisional, final, last = {}, {}, {}
-    agents = [a for a in order for _ in range(60)] if order else sorted(waiting)
-    for agent in agents + [a for a in waiting for _ in waiting[a]]:
-        if waiting.get(agent):
-            row = waiting[agent].pop(0)
-            update = live.update(row)
-            provisional[row["stay_id"]] = update.provisional
-            if update.final is not None:
-                final[last[agent]] = update.final
-            last[agent] = row["stay_id"]
+    turns = [agent for agent, rows in waiting.items() for _ in rows]
+    np.random.default_rng(seed).shuffle(turns)
+    for agent in turns:
+        row = waiting[agent].pop(0)
+        update = live.update(row)
+        provisional[row["stay_id"]] = update.provisional
+        if update.final is not None:
+            final[last[agent]] = update.final
+        last[agent] = row["stay_id"]
     return provisional, final
 
 
 @settings(max_examples=3, deadline=None)
-@given(st.permutations(range(5)))
-def test_live_equals_batch_in_any_interleaving(world, order):
-    provisional, final = played(world, order)
+@given(st.integers(0, 2**32))
+def test_live_equals_batch_in_any_interleaving(world, seed):
+    provisional, final = played(world, seed)
     batch = world[3]
     for stay, row in provisional.items():
         assert row["score_alone"] == pytest.approx(batch[stay]["score_alone"], rel=1e-4, abs=1e-4)
@@ -81,12 +82,44 @@ def test_live_equals_batch_in_any_interleaving(world, order):
     for stay, row in final.items():
         assert row["score"] == pytest.approx(batch[stay]["score"], rel=1e-4, abs=1e-4)
         assert row["final"] is True
+        assert row["kind"] == batch[stay]["kind"]
+        assert row["reason"] == batch[stay]["reason"]
+        for name in (n for n in row if n.startswith(("share_", "surprise_"))):
+            assert row[name] == pytest.approx(batch[stay][name], rel=1e-3, abs=1e-4), name
     assert len(provisional) == len(batch)
     assert len(final) == len(batch) - 5  # each agent's last one is still open
 
 
+def test_an_event_that_failed_can_be_sent_again_and_counts_once(world, monkeypatch):
+    model, before, week, _ = world
+    rows = week.filter(pa.array(week["agent_id"].to_numpy() == 2)).sort_by("started_at").to_pylist()
+    straight, shaken = (HabitLive(model, since=PERIOD[0], reasons="all") for _ in range(2))
+    straight.warm(before)
+    shaken.warm(before)
+    for row in rows:
+        with monkeypatch.context() as broken:
+            broken.setattr(HabitLive, "_words", lambda *_: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                shaken.update(row)
+        expected, found = straight.update(row).provisional, shaken.update(row).provisional
+        assert found["visits_now"] == expected["visits_now"]
+        assert found["score"] == pytest.approx(expected["score"], rel=1e-5, abs=1e-5)
+
+
+def test_each_agent_is_warmed_with_its_own_latest_events(world):
+    live = HabitLive(world[0], since=PERIOD[0])
+    live.warm(world[1])
+    if live.memory is None:
+        assert not live._context
+        return
+    most = live.memory.model.config.window.max_events
+    for agent in range(5):
+        own = world[1].filter(pa.array(world[1]["agent_id"].to_numpy() == agent)).sort_by("started_at")
+        assert live._context[agent]["stay_id"].to_pylist() == own["stay_id"].to_pylist()[-most:]
+
+
 def test_the_next_event_can_only_raise_a_score(world):
-    provisional, final = played(world, None)
+    provisional, final = played(world, 1)
     raised = [final[s]["score"] - provisional[s]["score"] for s in final]
     assert min(raised) > -1e-6
     assert max(raised) > 0.5

@@ -104,6 +104,15 @@ def test_the_calibration_week_is_compared_with_the_training_weeks_alone(life, mo
     assert model.habits.last_day == FIRST_DAY + 27  # later events are compared with both
 
 
+def test_the_validation_week_changes_no_prior(life, model):
+    week = between(life, 21, 28)
+    for _ in range(3):
+        week = insert_visit(week, 4, 23, 1350, minutes=40)
+    other = HabitModel.fit(between(life, 0, 21), week, SCHEMA)
+    assert other.recurrence == model.recurrence
+    np.testing.assert_array_equal(other.population.start, model.population.start)
+
+
 def test_whole_counting_sees_the_later_visits(life, odd):
     model = HabitModel.fit(between(life, 0, 21), between(life, 21, 28), SCHEMA, counting="whole")
     inserted = odd["poi_id"].to_numpy() == 999
@@ -146,6 +155,16 @@ def test_an_agent_without_history_is_scored_by_the_population(model, odd):
 
 def test_forgetting_every_agent_leaves_a_model_that_still_scores(model, odd):
     assert np.isfinite(model.forget(list(range(12))).judge(odd, period=PERIOD).score).all()
+
+
+def test_a_forgotten_agent_leaves_no_trace_in_habits_or_references(model, odd):
+    left = model.forget([3])
+    gone = np.setdiff1d(model.agents.entity_key, left.agents.entity_key)
+    assert len(gone) == 1
+    assert gone[0] not in left.habits.entity_key
+    same, before = left.judge(odd, period=PERIOD), model.judge(odd, period=PERIOD)
+    others = before.entity_ids != 3
+    np.testing.assert_allclose(same.agent_score[others], before.agent_score[others], rtol=1e-12)
 
 
 def test_too_few_calibration_events_are_refused(life):

@@ -196,7 +196,8 @@ def _all_reasons(plan: Plan, number: int) -> list[str | None]:
     data, split = plan.buckets.read(number), plan.split
     events = data.between(split.test_first, split.test_last) if split else data.events
     before = data.between(split.train_first, split.test_first - 1) if split else None
-    scored, _ = measure(detector, events, before, data.trips, plan.period, AlertRule("top", events.num_rows))
+    tested, every = (plan.first_day, plan.last_day), AlertRule("top", events.num_rows)
+    scored, _ = measure(detector, events, before, data.trips, plan.period, tested, every)
     return scored["reason"].to_pylist()
 
 

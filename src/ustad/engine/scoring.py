@@ -158,7 +158,8 @@ def _measure_bucket(number: int, plan: Plan) -> dict[str, Any]:
     before = data.between(split.train_first, split.test_first - 1) if split else None
     if not events.num_rows:
         return {"events": 0}
-    scored, agents = measure(detector, events, before, data.trips, plan.period, _likely(plan))
+    tested = (plan.first_day, plan.last_day)
+    scored, agents = measure(detector, events, before, data.trips, plan.period, tested, _likely(plan))
     name = f"{number:05d}.parquet"
     plan.measured.write_table(scored, f"events/{name}")
     plan.measured.write_table(agents, f"agents/{name}")
@@ -168,7 +169,7 @@ def _measure_bucket(number: int, plan: Plan) -> dict[str, Any]:
 
 def measure(
     detector: Detector, events: pa.Table, before: pa.Table | None, trips: pa.Table | None, period: tuple[int, int],
-    likely: AlertRule,
+    tested: tuple[int, int], likely: AlertRule,
 ) -> tuple[pa.Table, pa.Table]:  # fmt: skip
     """As `Detector.score` does it, but for what depends on other entities."""
     assert detector.model is not None
@@ -176,7 +177,7 @@ def measure(
     earlier = detector.trips.attach(before, trips) if before is not None and before.num_rows else None
     scored, agents = score_events(detector.model, prepared, earlier, device=detector.device, reasons="none")
     if detector.habits is not None:
-        scored, agents = score_default(detector.habits, prepared, earlier, likely, period, scored)
+        scored, agents = score_default(detector.habits, prepared, earlier, likely, period, scored, tested=tested)
     return scored.drop_columns([c for c in COLUMNS if c in scored.column_names]), agents
 
 

@@ -184,7 +184,8 @@ def presence(
     minute: np.ndarray,
     duration: np.ndarray,
     weekday: np.ndarray,
-    days: np.ndarray,
+    place_since: np.ndarray,
+    last_day: int,
     visit_offsets: np.ndarray,
     visit_minute: np.ndarray,
     visit_duration: np.ndarray,
@@ -193,8 +194,8 @@ def presence(
     """How unlikely it is to be at this own place all through the visit: float64 [N], NaN somewhere new.
 
     For each half hour of the visit, -log of the share of days on which the entity was there at that time (the same
-    weekday counts 1, other days of its kind OTHER_WEEKDAY); `days` [7] are the days of the history by weekday. Half
-    hours in a row are no separate evidence: four hours of them count as one.
+    weekday counts 1, other days of its kind OTHER_WEEKDAY), out of the days from the place's `place_since` [P] to the
+    history's `last_day`. Half hours in a row are no separate evidence: four hours of them count as one.
     """
     result = np.full(len(place), np.nan)
     there = np.zeros((7, SLOTS))
@@ -202,6 +203,7 @@ def presence(
         if place[i] < 0 or np.isnan(duration[i]):
             continue
         there[:] = 0.0
+        days = _days_by_weekday(place_since[place[i]], last_day)
         for v in range(visit_offsets[place[i]], visit_offsets[place[i] + 1]):
             if not np.isnan(visit_duration[v]):
                 first, last = _slots(visit_minute[v], visit_duration[v])
@@ -213,6 +215,15 @@ def presence(
             total -= np.log(_share(there, days, (weekday[i] + slot // SLOTS) % 7, slot % SLOTS))
         result[i] = total / SLOTS_OF_EVIDENCE
     return result
+
+
+@njit(nogil=True, cache=True)
+def _days_by_weekday(first: int, last: int) -> np.ndarray:  # pragma: no cover - compiled
+    """How many of the days from first to last (since 1970-01-01) fall on each weekday, Monday first: float64 [7]."""
+    days = np.full(7, float((last - first + 1) // 7))
+    for day in range(last - (last - first + 1) % 7 + 1, last + 1):
+        days[(day + 3) % 7] += 1.0
+    return days
 
 
 @njit(nogil=True, cache=True)

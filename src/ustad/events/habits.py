@@ -1,7 +1,7 @@
 """What each entity usually does: its own places, how often, when and for how long it is there.
 
 `Habits` are built from visits in one pass, kept in plain arrays, stored as one table (a row per own place), and
-can be extended with later visits or forget an entity. `Population` is what thin histories are smoothed towards.
+can forget an entity; later visits come in by fitting anew. `Population` is what thin histories are smoothed towards.
 """
 
 from __future__ import annotations
@@ -69,10 +69,13 @@ class Habits:
         return self.last_day - self.first_day + 1
 
     @cached_property
-    def days_by_weekday(self) -> np.ndarray:
-        """How many of the history's days fall on each weekday, Monday first: float64 [7]."""
-        weekdays = (np.arange(self.first_day, self.last_day + 1) + 3) % 7
-        return np.bincount(weekdays, minlength=7).astype(np.float64)
+    def place_since(self) -> np.ndarray:
+        """From which local day on every visit to a place is remembered: the oldest one kept where older ones were let
+        go, else the first day of the history. int64 [P]."""
+        since = np.full(len(self.place_key), self.first_day, np.int64)
+        short = self.place_count > np.diff(self.visit_offsets)
+        since[short] = self.visit_day[self.visit_offsets[:-1][short]]
+        return since
 
     @cached_property
     def visit_day(self) -> np.ndarray:

@@ -113,13 +113,15 @@ def score_default(
     period: tuple[int, int] | None = None,
     scored: pa.Table | None = None,
     reasons: Literal["flagged", "all", "none"] = "flagged",
+    tested: tuple[int, int] | None = None,
 ) -> tuple[pa.Table, pa.Table]:
     """Event scores in the order of `events`, and agent scores.
 
     `scored` is a score table of the same rows (the dual Transformer's), whose other columns are kept: what was
-    expected, its uncertainties and neighbours. `context` is what came before the events.
+    expected, its uncertainties and neighbours. `context` is what came before the events. `period` and `tested` are
+    the days of `HabitModel.judge`.
     """
-    judged = model.habits.judge(events, context, period)
+    judged = model.habits.judge(events, context, period, tested)
     p_value = p_values(judged.score)
     day = event_days(events, model.habits.schema)
     flags = alerts(p_value, judged.score, rule, int(day.max() - day.min()) + 1, model.habits.final["none"].count)
@@ -136,6 +138,7 @@ def score_default(
         "score": judged.score,
         "p_value": p_value,
         "alert": flags.flagged,
+        "kind": pa.array(judged.kind.tolist(), pa.string()),
         "reason": pa.array(told, pa.string()),
     }
     table = _replaced(scored if scored is not None else events, columns)
@@ -166,9 +169,8 @@ def p_values(score: np.ndarray) -> np.ndarray:
 
 def term_columns(judged: Judged) -> dict[str, np.ndarray]:
     """What the score is made of: -log10 p and share of every term, and the plain facts behind them."""
-    total = np.maximum(np.sum(list(judged.surprise.values()), axis=0), 1e-12)
     columns = {f"surprise_{name}": values for name, values in judged.surprise.items()}
-    columns |= {f"share_{name}": values / total for name, values in judged.surprise.items()}
+    columns |= {f"share_{name}": values for name, values in judged.shares.items()}
     return {
         **columns,
         "score_alone": judged.alone,

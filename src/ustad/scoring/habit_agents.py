@@ -11,13 +11,16 @@ visits over its places differently (a G-test against its history). What is norma
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from ustad.events.habits import Habits
 from ustad.events.visits import Visits
 from ustad.scoring.distribution import Distribution
+from ustad.tables import identity_hash
 
 TOP = 3
 #: The tests, and the share of false alarms that each may make: half for peaks, half for change without one.
@@ -97,9 +100,16 @@ class AgentReference:
         return np.minimum(surprise, limit) + 0.01 * np.log1p(np.maximum(surprise - limit, 0.0))
 
     def _reference(self, visits: Visits) -> Means:
+        if not len(self.entity_key):
+            return Means(np.zeros(len(visits.entity_key)), np.full(len(visits.entity_key), self.typical))
         at = np.minimum(np.searchsorted(self.entity_key, visits.entity_key), len(self.entity_key) - 1)
         known = self.entity_key[at] == visits.entity_key
         return Means(np.where(known, self.count[at], 0.0), np.where(known, self.mean[at], self.typical))
+
+    def forget(self, entities: Iterable[Any]) -> AgentReference:
+        """Without the reference week of some entities; what is normal stays, in which nobody can be told apart."""
+        kept = ~np.isin(self.entity_key, identity_hash(entities))
+        return replace(self, entity_key=self.entity_key[kept], count=self.count[kept], mean=self.mean[kept])
 
     # ---------------------------------------------------------------------------------------- storing
     def to_tensors(self) -> dict[str, np.ndarray]:

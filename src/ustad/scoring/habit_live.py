@@ -23,6 +23,7 @@ from ustad.events.habits import SAME_PLACE_KM
 from ustad.events.visits import Visits, kind_feature, place_keys, read_visits
 from ustad.scoring.alerts import DEFAULT_P_VALUE
 from ustad.scoring.default_score import DefaultModel, p_values
+from ustad.scoring.habit_kinds import unseen_parts
 from ustad.scoring.habit_model import HabitModel, Judged, spread_max3
 from ustad.scoring.habit_state import HabitState
 from ustad.scoring.habit_terms import compare
@@ -62,7 +63,7 @@ class HabitLive:
     >>> update.final                                         # doctest: +SKIP
 
     `update(event)` takes one finished event (a mapping with the schema's columns; times as aware datetimes) and
-    gives two rows. `provisional` is the event's own: score, p_value, alert, reason (None unless asked for), final
+    gives two rows. `provisional` is the event's own: score, p_value, alert, kind, reason (None unless asked for), final
     (False until the next event has come; always True with `scoring.spread: none`), score_alone, visits_now,
     km_from_own_places, new_place, surprise_TERM, share_TERM, and the event's own entity, time and id. `final` is the
     same row of the entity's event before, with what its neighbours say of it; None for the first.
@@ -102,13 +103,18 @@ class HabitLive:
         length = self.memory.model.config.window.max_events
         table = table.select([c for c in self._columns if c in table.column_names])
         table = table.sort_by([(schema.entity, "ascending"), (schema.time, "ascending")])
-        names = table[schema.entity].combine_chunks()
-        for part in pc.unique(names):
-            first, count = pc.index(names, part).as_py(), pc.sum(pc.equal(names, part)).as_py()
-            self._context[part.as_py()] = table.slice(first + max(0, count - length), min(count, length))
+        runs = pc.run_end_encode(table[schema.entity].combine_chunks())
+        first = 0
+        for entity, stop in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
+            start = max(first, stop - length)
+            self._context[entity] = table.slice(start, stop - start)
+            first = stop
 
     def update(self, event: Mapping[str, Any]) -> Update:
-        """Score one event and remember it. Events of one entity must come in the order of their times."""
+        """Score one event and remember it. Events of one entity must come in the order of their times.
+
+        Where it fails, nothing was counted: the same event can be sent again.
+        """
         schema = self.model.schema
         entity = event.get(schema.entity)
         if entity is None or event.get(schema.time) is None:
@@ -117,11 +123,21 @@ class HabitLive:
         last = known.state.last
         if last is not None and event[schema.time] < last[schema.time]:
             raise DataError(f"an event arrived before its {schema.entity_word}'s previous one; send them in order")
+        tried = replace(known, state=known.state.copy())
+        try:
+            update = self._score(tried, event)
+        except BaseException:
+            known.window = None  # begun anew from the recent events, which do not hold this one
+            raise
+        known.state, known.window = tried.state, tried.window
+        return update
+
+    def _score(self, known: _Known, event: Mapping[str, Any]) -> Update:
         row = {c: event[c] for c in self._columns if c in event}
         newest = self._table([row])
-        visits = read_visits(newest, schema, known.model.frame)
+        visits = read_visits(newest, self.model.schema, known.model.frame)
         judged, raw = self._judged(known, newest, visits)
-        return self._answer(known.state, row, judged, raw, self._words(judged, newest, visits))
+        return self._answer(known.state, row, judged, raw, self._words(known.model, judged, newest, visits))
 
     def to_bytes(self, entity: Any) -> bytes:
         """What is held of an entity since going live."""
@@ -154,7 +170,7 @@ class HabitLive:
     def _columns(self) -> tuple[str, ...]:
         """The columns of an event that are looked at."""
         schema = self.model.schema
-        named = (schema.event_id, schema.timezone, schema.habitat, *schema.extra)
+        named = (schema.event_id, schema.timezone, schema.habitat, *schema.extra, "start_gap_s", "end_gap_s")
         return tuple(dict.fromkeys((*schema.columns, *(c for c in named if c))))
 
     def _at_hand(self, entity: Any) -> _Known:
@@ -183,9 +199,11 @@ class HabitLive:
         period = (self.since, int(visits.day[0]))
         compared = compare(model.habits, model.population, model.recurrence, visits, period, "past", counts)
         extra = self._ask(known, newest, visits)
-        surprise, looks, alone = model.weigh({**compared.terms, **extra})
+        raw = {**compared.terms, **extra}
+        surprise, looks, alone = model.weigh(raw)
+        driven = model.driven(compared, raw, surprise, looks, unseen_parts(newest, visits, model.schema))
         single = model.calibrated("none", alone)
-        judged = Judged(surprise, looks, single, single, compared, visits.entity_ids, visits.entity, {})
+        judged = Judged(surprise, looks, single, single, compared, visits.entity_ids, visits.entity, {}, *driven)
         return judged, float(alone[0])
 
     def _placed(self, known: _Known, visits: Visits) -> Visits:
@@ -234,7 +252,6 @@ class HabitLive:
 
     def _facts(self, judged: Judged, words: str | None) -> dict[str, Any]:
         """What is known of an event whatever comes after it."""
-        total = max(sum(float(values[0]) for values in judged.surprise.values()), 1e-12)
         distance = float(judged.compared.distance[0])
         return {
             "score_alone": float(judged.alone[0]),
@@ -243,7 +260,8 @@ class HabitLive:
             "km_from_own_places": distance if np.isfinite(distance) else None,
             "new_place": bool(judged.compared.place[0] < 0),
             **{f"surprise_{name}": float(values[0]) for name, values in judged.surprise.items()},
-            **{f"share_{name}": float(values[0]) / total for name, values in judged.surprise.items()},
+            **{f"share_{name}": float(values[0]) for name, values in judged.shares.items()},
+            "kind": str(judged.kind[0]),
             "reason": words,
         }
 
@@ -257,12 +275,12 @@ class HabitLive:
             words = f"{words[:-1]}; {borrowed_words(self.model)}."
         return {**named, **facts, "score": score, "p_value": p_value, "alert": flagged, "reason": words}
 
-    def _words(self, judged: Judged, newest: pa.Table, visits: Visits) -> str | None:
+    def _words(self, model: HabitModel, judged: Judged, newest: pa.Table, visits: Visits) -> str | None:
         if self.reasons == "none":
             return None
-        kind = kind_feature(newest, self.model.schema)
+        kind = kind_feature(newest, model.schema)
         word = newest[kind.columns[0]][0].as_py() if kind is not None else None
-        return plain_words(self.model, judged, 0, visits, 0, word)
+        return plain_words(model, judged, 0, visits, 0, word)
 
 
 def _column(values: list[Any], is_time: bool) -> pa.Array:

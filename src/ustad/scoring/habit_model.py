@@ -14,13 +14,16 @@ from typing import Literal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from ustad.dataset import event_days
 from ustad.events.habits import Habits
 from ustad.events.population import Population
 from ustad.events.visits import Frame, Visits, read_visits
 from ustad.schema import EventSchema
 from ustad.scoring.distribution import Distribution
 from ustad.scoring.habit_agents import AgentReference, combined
+from ustad.scoring.habit_kinds import DOUBT, driving_shares, kinds, unseen_parts
 from ustad.scoring.habit_terms import Compared, Counting, compare
 from ustad.scoring.habit_weights import LOOKS, Weighing, Weights, choose_weights, look_sum, unit_weights
 from ustad.scoring.injected import injected_week
@@ -44,6 +47,8 @@ class Judged:
     entity_ids: np.ndarray
     entity: np.ndarray  # int64 [N] index into entity_ids
     agents: dict[str, np.ndarray]  # test → -log10 p, float64 [E]
+    shares: dict[str, np.ndarray]  # term → its share of the look that decides, float64 [N]
+    kind: np.ndarray  # object [N], see `habit_kinds`
 
     @property
     def agent_score(self) -> np.ndarray:
@@ -85,12 +90,13 @@ class HabitModel:
         seed: int = 7,
     ) -> HabitModel:
         """Learn habits and calibrate. `calibrating`: bool by row of `validation`, whose entities calibrate; all
-        by default. The history that the validation week is compared with is the training weeks alone."""
+        by default. The history that the validation week is compared with is the training weeks alone, and so is what
+        the priors come from."""
         frame = Frame.fit(train, schema)
         before, week = (read_visits(t, schema, frame) for t in (train, validation))
         both = read_visits(pa.concat_tables([train, validation], promote_options="permissive"), schema, frame)
         habits, population = Habits.fit(before), Population.fit(before, len(frame.categories) + 1)
-        recurrence = Recurrence.fit_halves(both)
+        recurrence = Recurrence.fit_halves(before)
         period = (int(week.day.min()), int(week.day.max()))
         compared = compare(habits, population, recurrence, week, period, counting)
         raw = {**compared.terms, **_more(extra, habits, week, validation, train)}
@@ -134,21 +140,34 @@ class HabitModel:
         )
 
     # ---------------------------------------------------------------------------------------- judging
-    def judge(self, events: pa.Table, context: pa.Table | None = None, period: tuple[int, int] | None = None) -> Judged:
-        """Scores of every row of `events`. Rows of `context` after the history ends are counted, not scored.
+    def judge(
+        self,
+        events: pa.Table,
+        context: pa.Table | None = None,
+        period: tuple[int, int] | None = None,
+        tested: tuple[int, int] | None = None,
+    ) -> Judged:
+        """Scores of every row of `events` and of their entities. Rows of `context` after the history ends are counted,
+        not scored.
 
-        `period` are the first and last local day that visits are counted in, by default those of the rows; give it
-        when entities are scored in parts, so that no part differs from the whole.
+        `period` are the first and last local day that visits are counted in, by default those of events and counted
+        context; `tested` those that entities are judged over, by default the events' own (`period`, where no context
+        is counted). Give both when entities are scored in parts, so that no part differs from the whole.
         """
-        table, first, earlier = self._joined(events, context)
+        table, first, earlier, days = self._joined(events, context)
         visits = read_visits(table, self.schema, self.frame)
-        period = period or (int(visits.day.min()), int(visits.day.max()))
+        scored = visits.row >= first
+        own = visits.day[scored]
+        if tested is None:
+            tested = period if period is not None and first == 0 else (int(own.min()), int(own.max()))
+        period = period or (min([tested[0], *days]), max([tested[1], *days]))
         compared = compare(self.habits, self.population, self.recurrence, visits, period, self.counting)
         raw = {**compared.terms, **_more(self.extra, self.habits, visits, table, earlier)}
         surprise, looks, alone = self.weigh(raw)
+        shares, kind = self.driven(compared, raw, surprise, looks, unseen_parts(table, visits, self.schema))
         single = self.calibrated("none", alone)
         wide = single if self.spread == "none" else self.calibrated("max3", spread_max3(alone, visits.entity))
-        agents = self.agents.judge(single, self.habits, visits, period)
+        agents = self.agents.judge(single[scored], self.habits, _chosen(visits, scored), tested)
         back = _order(visits.row, first)
         return Judged(
             {name: values[back] for name, values in surprise.items()},
@@ -159,6 +178,8 @@ class HabitModel:
             visits.entity_ids,
             visits.entity[back],
             agents,
+            {name: values[back] for name, values in shares.items()},
+            kind[back],
         )
 
     def weigh(self, raw: Mapping[str, np.ndarray]) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], np.ndarray]:
@@ -167,24 +188,43 @@ class HabitModel:
         looks = {n: -self.looks[n].log10_tail(look_sum(surprise, self.weights[n])) for n in LOOKS}
         return surprise, looks, np.max(list(looks.values()), axis=0)
 
+    def driven(
+        self,
+        compared: Compared,
+        raw: Mapping[str, np.ndarray],
+        surprise: Mapping[str, np.ndarray],
+        looks: Mapping[str, np.ndarray],
+        unseen: Mapping[str, np.ndarray],
+    ) -> tuple[dict[str, np.ndarray], np.ndarray]:
+        """What makes each event unusual: shares by term, and its kind."""
+        shares = driving_shares(looks, surprise, self.weights)
+        doubt = self.tails[DOUBT].log10_tail(raw[DOUBT]) if DOUBT in self.tails and DOUBT in raw else None
+        before = self.habits.visits_at(compared.place)
+        return shares, kinds(shares, compared.place, before, compared.count, doubt, unseen)
+
     def calibrated(self, spread: Spread, highest: np.ndarray) -> np.ndarray:
         """-log10 p of events' highest looks, alone or with their neighbours' evidence."""
         return _p(self.final[spread], highest)
 
-    def _joined(self, events: pa.Table, context: pa.Table | None) -> tuple[pa.Table, int, pa.Table | None]:
-        """Counted context and events in one table, the row where the events begin, and the context before that."""
+    def _joined(
+        self, events: pa.Table, context: pa.Table | None
+    ) -> tuple[pa.Table, int, pa.Table | None, tuple[int, ...]]:
+        """Counted context and events in one table, the row where the events begin, the context before that, and the
+        first and last day of anybody's counted context. Context of entities without an event is left out."""
         if context is None or context.num_rows == 0:
-            return events, 0, None
-        visits = read_visits(context, self.schema, self.frame)
-        later = np.zeros(len(visits), bool)
-        later[visits.row] = visits.day > self.habits.last_day
-        counted = context.filter(pa.array(later))
+            return events, 0, None, ()
+        entity, day = self.schema.entity, event_days(context, self.schema)
+        later = day > self.habits.last_day
+        days = (int(day[later].min()), int(day[later].max())) if later.any() else ()
+        wanted = pc.unique(events[entity]).cast(context[entity].type)
+        mine = pc.is_in(context[entity], wanted).to_numpy(zero_copy_only=False)
+        counted = context.filter(pa.array(later & mine))
         joined = pa.concat_tables([counted, events], promote_options="permissive")
-        return joined, counted.num_rows, context.filter(pa.array(~later))
+        return joined, counted.num_rows, context.filter(pa.array(~later & mine)), days
 
     def forget(self, entities: list[object]) -> HabitModel:
-        """Without the history of some entities."""
-        return replace(self, habits=self.habits.forget(entities))
+        """Without the history and the reference week of some entities."""
+        return replace(self, habits=self.habits.forget(entities), agents=self.agents.forget(entities))
 
 
 def spread_max3(score: np.ndarray, entity: np.ndarray) -> np.ndarray:
@@ -208,8 +248,8 @@ def _more(
 
 
 def _surprise(tails: dict[str, Distribution], raw: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """-log10 p of every term; 0 where it has nothing to say."""
-    return {name: _p(tails[name], raw[name]) for name in tails}
+    """-log10 p of every term; 0 where it has nothing to say. Doubt is no term."""
+    return {name: _p(tails[name], raw[name]) for name in tails if name != DOUBT}
 
 
 def _p(distribution: Distribution, values: np.ndarray) -> np.ndarray:
@@ -225,6 +265,12 @@ def _order(row: np.ndarray, first: int) -> np.ndarray:
     back = np.empty(len(row), np.int64)
     back[row] = np.arange(len(row))
     return back[first:]
+
+
+def _chosen(visits: Visits, rows: np.ndarray) -> Visits:
+    """Some of the visits, of the same entities."""
+    per_visit = ("entity", "key", "time", "day", "minute", "weekday", "duration", "x", "y", "category", "row")
+    return replace(visits, **{name: getattr(visits, name)[rows] for name in per_visit})
 
 
 def _taken(compared: Compared, index: np.ndarray) -> Compared:

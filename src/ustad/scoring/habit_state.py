@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -33,6 +33,10 @@ class HabitState:
     @property
     def last(self) -> dict[str, Any] | None:
         return self.recent[-1] if self.recent else None
+
+    def copy(self) -> HabitState:
+        """One that can be changed without changing this one."""
+        return replace(self, counts=dict(self.counts), spots=dict(self.spots))
 
     def count(self, key: int) -> int:
         """Visits to a place so far, this one included."""

@@ -77,10 +77,11 @@ def compare(
         **_times(habits, population, visits, place),
     }
     held = (habits.visit_offsets, habits.visit_minute, habits.visit_duration, habits.visit_weekday)
-    days = habits.days_by_weekday
+    known = (habits.place_since, habits.last_day)
 
     def there(rows: slice) -> np.ndarray:
-        return presence(place[rows], visits.minute[rows], visits.duration[rows], visits.weekday[rows], days, *held)
+        own = (place, visits.minute, visits.duration, visits.weekday)
+        return presence(*(values[rows] for values in own), *known, *held)  # type: ignore[call-arg]  # four, two and four
 
     terms["presence"] = in_parts(there, len(visits))
     terms["recurrence"][owner < 0] = np.nan

@@ -21,8 +21,9 @@ from ustad.events.visits import Visits, read_visits
 from ustad.events.windows import Features
 from ustad.model.memory import Memory
 from ustad.scoring.counter import keep_masks
+from ustad.scoring.habit_kinds import DOUBT
 from ustad.scoring.memory_model import MemoryModel
-from ustad.scoring.memory_terms import chain_terms
+from ustad.scoring.memory_terms import chain_terms, uncertainties
 from ustad.training.memory import recall, targets_of
 
 
@@ -60,7 +61,8 @@ class MemoryLive:
 
     @torch.inference_mode()
     def ask(self, window: MemoryWindow, newest: pa.Table, visits: Visits) -> dict[str, float]:
-        """Raw terms of the last row of `newest` (a row before it is for features that look back), then remember it.
+        """Raw terms and doubt about the last row of `newest` (a row before it is for features that look back), which is
+        then remembered.
 
         `visits` is that row alone.
         """
@@ -74,7 +76,8 @@ class MemoryLive:
             window.memory = recall(self.network, data, only)
         hidden = self._hidden(window)
         outlook = self.network.decode(hidden, window.memory, targets_of(data, only))
-        return {name: float(value[0]) for name, value in chain_terms(outlook).items()}
+        doubt = uncertainties([outlook.places, outlook.starts, outlook.durations])[1]
+        return {name: float(value[0]) for name, value in {**chain_terms(outlook), DOUBT: doubt}.items()}
 
     def _hidden(self, window: MemoryWindow) -> Tensor:
         """The state of the last event, it and the one before it masked: [T, 1, D]."""

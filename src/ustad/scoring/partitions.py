@@ -141,7 +141,8 @@ class ScoredParts:
             return scored, agents
         reasons: Reasons = "none" if request.reasons == "none" else "all"
         period = self._period()
-        return score_default(request.habits, events, context, None, period, scored, reasons)
+        tested = (self.first_day, self.last_day)
+        return score_default(request.habits, events, context, None, period, scored, reasons, tested)
 
     def _period(self) -> tuple[int, int]:
         """Local days in which visits are counted: those of all events, not only of a part's."""

@@ -1,7 +1,7 @@
 """What each score is made of: every term's surprise and its share, for the most unusual events.
 
-In goes a table of event scores, out come the rows somebody will look at. By habits a term's share is its -log10 p of
-the sum over all terms; otherwise every part says its percentile, of which the score is the highest.
+In goes a table of event scores, out come the rows somebody will look at. By habits a term's share is that of the look
+which decides (0 outside it); otherwise every part says its percentile, of which the score is the highest.
 """
 
 from __future__ import annotations
@@ -43,5 +43,7 @@ def _terms(row: dict[str, Any], prefix: str | None, names: list[str]) -> dict[st
         known = {name: float(-np.log10(max(1.0 - value, 1e-9))) for name, value in known.items()}
     known = {name: value for name, value in known.items() if np.isfinite(value)}
     total = max(sum(known.values()), 1e-12)
-    ranked = sorted(known, key=lambda name: -known[name])
-    return {name: {"surprise": known[name], "share": known[name] / total} for name in ranked}
+    shares = {name: row.get(f"share_{name}") for name in known}
+    shares = {name: known[name] / total if share is None else float(share) for name, share in shares.items()}
+    ranked = sorted(known, key=lambda name: (-shares[name], -known[name]))
+    return {name: {"surprise": known[name], "share": shares[name]} for name in ranked}

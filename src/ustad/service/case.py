@@ -106,11 +106,12 @@ def _habits(held: dict[str, Any] | None) -> dict[str, Any] | None:
     surprise = {name: value for name, value in held["surprise"].items() if value is not None}
     total = sum(surprise.values()) or 1.0
     words = {name: HABIT_WORDS.get(name, name.replace("_", " ")) for name in surprise}
+    shares = {name: held.get("share", {}).get(name, value / total) or 0.0 for name, value in surprise.items()}
     terms = [
-        {"name": name, "label": words[name], "surprise": value, "share": value / total}
-        for name, value in sorted(surprise.items(), key=lambda item: -item[1])
+        {"name": name, "label": words[name], "surprise": surprise[name], "share": shares[name]}
+        for name in sorted(surprise, key=lambda name: (-shares[name], -surprise[name]))
     ]
-    return {"terms": terms, **{name: value for name, value in held.items() if name != "surprise"}}
+    return {"terms": terms, **{name: value for name, value in held.items() if name not in ("surprise", "share")}}
 
 
 def _surprise(pct: float | None) -> float:

@@ -17,7 +17,7 @@ from ustad.scoring.default_score import DefaultModel
 from ustad.scoring.habit_live import HabitLive
 from ustad.scoring.habit_state import HabitState
 from ustad.service.queries import microseconds
-from ustad.service.translate import keys_for
+from ustad.service.translate import identified, keys_for
 
 #: Events of an agent that are looked through again where the store has them but no state.
 REPLAYED = 256
@@ -79,9 +79,11 @@ class HabitScorer:
 
     def _key(self, row: Mapping[str, Any]) -> int:
         agent, moment = str(row[self._schema.entity]), row[self._schema.time]
-        return keys_for([{"agent": agent, "started_at": microseconds(moment)}])[0]
+        event_id = row.get(self._schema.event_id) if self._schema.event_id else None
+        known = {"agent": agent, "started_at": microseconds(moment), "event_id": event_id}
+        return keys_for([known], identified(self._schema))[0]
 
 
 def _driver(row: Mapping[str, Any]) -> str | None:
-    shares = {n.removeprefix("surprise_"): v for n, v in row.items() if n.startswith("surprise_") and v is not None}
+    shares = {n.removeprefix("share_"): v for n, v in row.items() if n.startswith("share_") and v is not None}
     return max(shares, key=lambda name: shares[name]) if shares else None
