@@ -138,6 +138,14 @@ def test_a_file_of_settings_is_laid_over_those_of_the_model(capsys, weeks, tmp_p
     assert Config.from_yaml(tmp_path / "next" / "config.yaml") == expected
 
 
+def test_a_model_of_another_method_is_not_carried_on(capsys, weeks, tmp_path):
+    other = tmp_path / "other"
+    assert run(capsys, "train", weeks.older, "--method", "random", "--out", other)[0] == 0
+    code, _, err = run(capsys, "train", weeks.newer, "--from", other, "--out", tmp_path / "next")
+    assert code == 1
+    assert "models of the method ustad" in " ".join(err.split())
+
+
 # ------------------------------------------------------------------------------------------ other schemas
 @pytest.fixture
 def payments(tmp_path) -> tuple[Path, Path]:

@@ -39,7 +39,12 @@ def made(town, tmp_path_factory):
     """A local detector with a memory network, and one that was made as the workers do it."""
     config = Config.preset("default", **SETTINGS)
     local = Detector(config, "cpu").fit(town)
-    place = Place.of(tmp_path_factory.mktemp("model"))
+    return local, as_workers_do(config, town, tmp_path_factory.mktemp("model"))
+
+
+def as_workers_do(config, town, folder, start=None):
+    """A detector that was fitted as the workers do it, in this process."""
+    place = Place.of(folder)
     detector = RayDetector(config, Cluster(), place, partitions=5)
     detector.job = Here(place / "job", Cluster())
 
@@ -50,7 +55,7 @@ def made(town, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(training, "_on_workers", on_workers)
         patch.setattr("ustad.engine.calibration.share_out", lambda e, o: _reference(e, o))
-        return local, detector.fit(town, place.path)
+        return detector.fit(town, place.path, start=start)
 
 
 def _reference(embeddings, owner):
@@ -64,6 +69,16 @@ def test_both_networks_are_those_of_a_local_run(made):
     for mine, theirs in ((local.model, detector.model), (local.habits.memory, detector.habits.memory)):
         for name, value in mine.network.state_dict().items():
             assert torch.allclose(theirs.network.state_dict()[name], value, atol=1e-6), name
+
+
+def test_workers_carry_on_from_both_networks(made, town, tmp_path):
+    """With steps too small to matter the weights stay where they began."""
+    local, _ = made
+    later = as_workers_do(local.config.replace({"training.learning_rate": 1e-9}), town, tmp_path, local)
+    pairs = ((later.model.network, local.model.network), (later.habits.memory.network, local.habits.memory.network))
+    for new, old in pairs:
+        held = old.state_dict()
+        assert all(torch.allclose(value, held[name], atol=1e-6) for name, value in new.state_dict().items())
 
 
 def test_habits_calibrated_in_buckets_give_the_scores_of_a_local_run(made, town):

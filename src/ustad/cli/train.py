@@ -23,7 +23,7 @@ from ustad.cli.shared import (
     print_json,
     resolve_config,
 )
-from ustad.config import Config
+from ustad.config import Config, ConfigError
 
 DataArgument = Annotated[Path, typer.Argument(help="A data directory, or a file of stays or events.")]
 SchemaOption = Annotated[Path | None, typer.Option("--schema", help="A YAML schema, for events that are not stays.")]
@@ -82,7 +82,7 @@ def train(
         facts = train_baseline(method, dataset, Config().seed if seed is None else seed, device, out_, chosen)
         _show(facts, data, out_, json)
         return
-    start = Detector.load(base, device="cpu" if engine == "ray" else device) if base else None
+    start = _load_base(base, "cpu" if engine == "ray" else device) if base else None
     settings = resolve_config(_first_config(preset, start), config, set_, seed)
     if start is not None:
         check_shape(settings, start.config)
@@ -100,6 +100,16 @@ def train(
     detector.fit(dataset, directory=out_, resume=resume, start=start)
     detector.save(out_)
     _show(detector.facts, data, out_, json)
+
+
+def _load_base(base: Path, device: str) -> Any:
+    """The model to carry on from."""
+    from ustad.baselines.storage import is_baseline
+    from ustad.detector import Detector
+
+    if is_baseline(base):
+        raise ConfigError(f"{base}: a model of another method; --from carries on models of the method ustad")
+    return Detector.load(base, device=device)
 
 
 def _first_config(preset: str | None, start: Any) -> Config:
