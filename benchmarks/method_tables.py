@@ -5,25 +5,13 @@ python benchmarks/method_tables.py            writes them into the page, between
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
-from typing import Any
 
-RESULTS = Path(__file__).parent / "results"
-PAGE = Path(__file__).parent.parent / "docs" / "method.md"
+from marked_pages import DOCS, read, table, with_block
+
+PAGE = DOCS / "method.md"
 WAYS = {"eager": "fit", "graphs": "fit, recorded", "compiled": "fit, recorded, compiled blocks"}
-
-
-def read(name: str) -> dict[str, Any]:
-    return dict(json.loads((RESULTS / f"{name}.json").read_text()))
-
-
-def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
-    lines = [head, ("---",) * len(head), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def speed(name: str) -> str:
@@ -103,10 +91,7 @@ BLOCKS: dict[str, tuple[Callable[[str], str], str]] = {
 def filled(page: str) -> str:
     """The page with every marked block written anew."""
     for name, (make, source) in BLOCKS.items():
-        begin, end = f"<!-- {name}: from benchmarks/results/{source}.json -->", f"<!-- end of {name} -->"
-        if begin in page:
-            block = f"{begin}\n{make(source)}\n{end}"
-            page = re.sub(re.escape(begin) + ".*?" + re.escape(end), lambda _, block=block: block, page, flags=re.S)
+        page = with_block(page, name, make(source))
     return page
 
 

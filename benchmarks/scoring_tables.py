@@ -5,23 +5,11 @@ python benchmarks/scoring_tables.py           writes them into the page, between
 
 from __future__ import annotations
 
-import json
-import re
-from pathlib import Path
 from typing import Any
 
-RESULTS = Path(__file__).parent / "results"
-PAGE = Path(__file__).parent.parent / "docs" / "scoring.md"
-Row = tuple[str, ...]
+from marked_pages import DOCS, read, table, with_block
 
-
-def read(name: str) -> dict[str, Any]:
-    return dict(json.loads((RESULTS / f"{name}.json").read_text()))
-
-
-def table(head: Row, rows: list[Row]) -> str:
-    lines = [head, ("---",) * len(head), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+PAGE = DOCS / "scoring.md"
 
 
 def speed() -> str:
@@ -93,8 +81,7 @@ BLOCKS = {"speed": speed, "calibrated": calibrated}
 def filled(page: str) -> str:
     """The page with every block between its marks made anew."""
     for name, make in BLOCKS.items():
-        pattern = re.compile(f"(<!-- {name}: from [^>]*-->\n).*?(<!-- end of {name} -->)", re.DOTALL)
-        page = pattern.sub(lambda found, text=make(): f"{found[1]}{text}\n{found[2]}", page)  # type: ignore[misc]  # bound at once
+        page = with_block(page, name, make())
     return page
 
 
