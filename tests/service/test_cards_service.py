@@ -82,6 +82,29 @@ def test_payments_get_the_scores_of_a_batch(model: Path, payments: Any, tmp_path
     assert {f["label"] for f in case["features"]} >= {"time of day", "kind of shop", "way of paying"}
 
 
+def test_payments_of_one_card_at_one_moment_are_told_apart_by_their_ids(
+    model: Path, payments: Any, tmp_path: Path
+) -> None:
+    store = f"sqlite:///{tmp_path / 'x.db'}"
+    first, second, third = bodies(payments[2])[:3]
+    same = [{**e, "card_id": "card 1", "paid_at": first["paid_at"], "payment_id": f"p{i}"}
+            for i, e in enumerate((first, second, third))]  # fmt: skip
+    with client_of(create_app(Settings(model=model, store=store, device="cpu"))) as client:
+        together = client.post("/v1/events", json={"events": same[:2]}).json()
+        assert (together["accepted"], together["duplicates"]) == (2, 0)
+        assert client.post("/v1/events", json={"events": same[:2]}).json()["duplicates"] == 2
+        assert client.post("/v1/events", json={"events": same[2:]}).json()["accepted"] == 1
+    with client_of(create_app(Settings(model=model, store=store, device="cpu"))) as client:
+        again = client.post("/v1/events", json={"events": same}).json()
+        assert (again["accepted"], again["duplicates"]) == (0, 3)
+        later = {**first, "card_id": "card 1", "payment_id": "p9", "paid_at": "2026-01-01T00:00:00Z"}
+        assert client.post("/v1/events", json={"events": [later]}).json()["accepted"] == 1
+        listed = client.get("/v1/agents/card 1/events").json()["events"]
+    assert sorted(e["event_id"] for e in listed) == ["p0", "p1", "p2", "p9"]
+    finals = [e["final"] for e in sorted(listed, key=lambda e: e["event_id"])]
+    assert finals[:3] == [True, True, True], "the final score of each reaches the event that it belongs to"
+
+
 def test_what_is_not_in_the_schema_is_refused(model: Path) -> None:
     with client_of(create_app(Settings(model=model, store="sqlite://", device="cpu"))) as client:
         payment = {"card_id": "c", "paid_at": "2024-05-01T10:00:00Z", "amount": 12.0, "category": "bakery"}

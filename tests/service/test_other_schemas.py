@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pyarrow as pa
 import pytest
 from pydantic import ValidationError
@@ -9,7 +11,7 @@ from pydantic import ValidationError
 from ustad.schema import EventSchema, Feature
 from ustad.service.messages import events_model
 from ustad.service.routes_ingest import _row
-from ustad.service.translate import Layout, event_table, fresh_rows, keys_for, store_rows, table_rows
+from ustad.service.translate import Layout, event_table, fresh_rows, keys_for, keys_of, store_rows, table_rows
 from ustad.tables import TIMESTAMP, event_keys
 
 CARDS = EventSchema(
@@ -58,6 +60,19 @@ def test_rows_are_known_by_the_key_that_tables_give_them() -> None:
     agents, starts = (pa.array([row[name] for row in rows]) for name in ("agent", "started_at"))
     assert keys_for(rows) == event_keys(agents, starts.cast(TIMESTAMP)).tolist()
     assert keys_for([]) == []
+
+
+def test_an_id_is_part_of_the_key_alike_in_tables_and_rows() -> None:
+    schema = replace(CARDS, event_id="number")
+    ids = [7, 8, None]
+    table = pa.table({"card": ["c"] * 3, "paid_at": pa.array([5] * 3, pa.int64()).cast(TIMESTAMP), "number": ids})
+    rows = [{"agent": "c", "started_at": 5, "event_id": None if i is None else str(i)} for i in ids]
+    keys = keys_for(rows, by_id=True)
+    assert keys == keys_of(table, schema)
+    assert len(set(keys)) == 3
+    assert min(keys) >= 0
+    assert keys[2] == keys_for(rows)[2], "without an id, entity and time tell"
+    assert len(set(keys_of(table, CARDS))) == 1
 
 
 def test_rows_that_just_came_are_stored_like_rows_of_a_score_table() -> None:

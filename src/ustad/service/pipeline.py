@@ -23,7 +23,7 @@ from ustad.service.extraction import Extraction
 from ustad.service.ledger import add_events, finalise, keep_states
 from ustad.service.movements import gap_rows, trip_rows
 from ustad.service.store import Row, Store, chunks, insert_new
-from ustad.service.translate import Layout, event_table, fresh_rows, keys_for, table_rows
+from ustad.service.translate import Layout, event_table, fresh_rows, identified, keys_for, table_rows
 from ustad.tables import DataError
 
 log = logging.getLogger("ustad.service")
@@ -159,7 +159,7 @@ class Pipeline:
     def _events(self, job: Job) -> Arrival:
         """The job's rows in order of agent and time; each event once."""
         rows = sorted(job.rows, key=lambda row: (row["agent"], row["started_at"]))
-        keys = keys_for(rows)
+        keys = keys_for(rows, identified(self.scorer.schema))
         first = {key: i for i, key in reversed(list(enumerate(keys)))}
         if len(first) < len(keys):
             rows, keys = [rows[i] for i in sorted(first.values())], [keys[i] for i in sorted(first.values())]

@@ -103,12 +103,13 @@ def events_by_key(connection: Connection, keys: Sequence[int]) -> list[dict[str,
 
 def recent_events(connection: Connection, agents: Sequence[str], most: int = CONTEXT_EVENTS) -> list[dict[str, Any]]:
     """The latest events of each agent, oldest first, with what the model reads beyond the store's columns."""
-    place = func.row_number().over(partition_by=E.agent, order_by=E.started_at.desc()).label("place")
+    place = func.row_number().over(partition_by=E.agent, order_by=(E.started_at.desc(), E.event_id.desc()))
+    place = place.label("place")
     ranked = select(r.events, place).where(E.agent.in_(agents)).subquery()
     query = select(ranked, r.details.c.content).join_from(
         ranked, r.details, r.details.c.key == ranked.c.key, isouter=True
     )
-    query = query.where(ranked.c.place <= most).order_by(ranked.c.agent, ranked.c.started_at)
+    query = query.where(ranked.c.place <= most).order_by(ranked.c.agent, ranked.c.place.desc())
     rows = [dict(row) for row in connection.execute(query).mappings()]
     for row in rows:
         row["given"] = json.loads(row["content"]).get("given") if row["content"] else None

@@ -119,8 +119,11 @@ def _ranked(scores: Scores, entity: str) -> pa.Array:
 def _add_context(store: Store, scores: Scores, data: Dataset, layout: Layout) -> None:
     """Events that were not scored (the training weeks), of the most unusual agents, as many as fit."""
     schema = layout.schema
-    scored = set(keys_of(scores.events, schema))
-    fresh = np.array([key not in scored for key in keys_of(data.events, schema)], bool)
+    scored, known = scores.events, data.events
+    if schema.event_id and schema.event_id not in scored.column_names:  # then neither is known by it
+        known = known.drop_columns([c for c in (schema.event_id,) if c in known.column_names])
+    held = set(keys_of(scored, schema))
+    fresh = np.array([key not in held for key in keys_of(known, schema)], bool)
     events = data.events.filter(pa.array(fresh)).drop_columns(
         [n for n in _UNSCORED if n in data.events.column_names]
     )  # fmt: skip

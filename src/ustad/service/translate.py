@@ -67,19 +67,37 @@ class Layout:
         return tuple(c for c in self.schema.columns if c not in own)
 
 
+def identified(schema: EventSchema) -> bool:
+    """Whether events are told apart by their id too. A stay is known by its agent and start, whatever its id."""
+    return schema.event_id is not None and schema.name != "mobility"
+
+
 def keys_of(events: pa.Table, schema: EventSchema) -> list[int]:
-    return event_keys(events[schema.entity], events[schema.time]).tolist()
+    """What identifies each event in the store: entity and time (`tables.event_keys`) and, where there is one, id."""
+    keys: list[int] = event_keys(events[schema.entity], events[schema.time]).tolist()
+    if not identified(schema) or schema.event_id not in events.column_names:
+        return keys
+    return _with_ids(keys, events[schema.event_id].to_pylist())
 
 
-def keys_for(rows: Sequence[Mapping[str, Any]]) -> list[int]:
-    """The same of rows of the store, quick also for one."""
+def keys_for(rows: Sequence[Mapping[str, Any]], by_id: bool = False) -> list[int]:
+    """The same of rows of the store, quick also for one; `by_id` where the schema's events are `identified`."""
     if not rows:
         return []
     names = np.array([_hash_of(row["agent"]) for row in rows], np.uint64)
     times = np.array([row["started_at"] for row in rows], np.int64).astype(np.uint64)
     with np.errstate(over="ignore"):
         keys = mix(names + times * np.uint64(0x9E3779B97F4A7C15))
-    return (keys >> np.uint64(1)).astype(np.int64).tolist()
+    found: list[int] = (keys >> np.uint64(1)).astype(np.int64).tolist()
+    return _with_ids(found, [row.get("event_id") for row in rows]) if by_id else found
+
+
+def _with_ids(keys: list[int], ids: Sequence[Any]) -> list[int]:
+    """Keys that tell events of one entity and moment apart by their ids; as they were where there is no id."""
+    hashes = identity_hash([str(i) for i in ids]) if keys else np.empty(0, np.uint64)
+    with np.errstate(over="ignore"):
+        mixed = mix(np.array(keys, np.uint64) * np.uint64(0x9E3779B97F4A7C15) + hashes) >> np.uint64(1)
+    return [key if i is None else int(new) for key, i, new in zip(keys, ids, mixed.tolist(), strict=True)]
 
 
 @lru_cache(maxsize=100_000)
