@@ -44,7 +44,7 @@ from ustad.scoring.memory_model import MemoryModel
 from ustad.scoring.model import ScoringModel, fit_reference
 from ustad.scoring.partitions import Request, ScoredParts
 from ustad.scoring.score import notes, score_events
-from ustad.tables import DataError, as_table
+from ustad.tables import DataError, as_table, identity_hash
 from ustad.training.estimate import rough_seconds
 from ustad.training.loop import FitResult, fit
 from ustad.training.search import SearchResult, tune
@@ -269,6 +269,25 @@ class Detector:
             "first_day": first_day,
             "last_day": last_day,
         }
+
+    def forget(self, *entities: Any) -> Detector:
+        """Drop what is kept of some entities: habits, reference weeks, history and training events; then `save`.
+
+        Weights of the networks and distributions that calibrate stay: no entity can be told apart in them.
+        """
+        model, wanted = self._fitted(), identity_hash(entities)
+        known = identity_hash(pc.unique(model.history.table["entity"]).to_pylist()) if model.history else wanted[:0]
+        if self.habits is not None:
+            known = np.r_[known, self.habits.habits.habits.entity_key, self.habits.habits.agents.entity_key]
+        absent = int((~np.isin(wanted, known)).sum())
+        if absent or not entities:
+            word = self.schema.entity_word
+            raise DataError(f"{absent} of {len(entities)} {word}s are not in this model; nothing was forgotten")
+        self.model = model.forget(entities)
+        if self.habits is not None:
+            self.habits = DefaultModel(self.habits.habits.forget(list(entities)), self.habits.memory)
+        self.facts = {**self.facts, "neighbours": self.model.index_neighbours()}
+        return self
 
     # ---------------------------------------------------------------------------------------- storing
     def save(self, path: Path | str) -> None:

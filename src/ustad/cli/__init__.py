@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from ustad import __version__, progress
-from ustad.cli import demo, evaluate, experiment, extract, report, schema, score, serve, simulate, train
+from ustad.cli import demo, evaluate, experiment, extract, forget, report, schema, score, serve, simulate, train
 from ustad.cli.shared import err, out
 from ustad.config import ConfigError
 from ustad.tables import DataError
@@ -62,6 +62,7 @@ for verb in (
     train.train,
     train.tune,
     score.score,
+    forget.forget,
     evaluate.evaluate,
     evaluate.methods,
     report.report,

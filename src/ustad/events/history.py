@@ -6,9 +6,11 @@ hour, on this weekday, and in how many days. Kept as one small Parquet table bes
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -84,6 +86,11 @@ class History:
             known & (((weekdays >> clock.weekday.astype(np.int64)) & 1) > 0),
             np.where(familiar, span, 0),
         )
+
+    def forget(self, entities: Iterable[Any]) -> History:
+        """Without the rows of some entities."""
+        gone = np.isin(_hashes(self.table["entity"]), identity_hash(entities))
+        return History(self.table.filter(pa.array(~gone)), self.schema)
 
     def save(self, path: Path) -> None:
         write_table(self.table, path)

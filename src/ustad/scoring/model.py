@@ -7,7 +7,9 @@ stored as tensors (`reference.safetensors`) and one Parquet table (`history.parq
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -51,6 +53,16 @@ class ScoringModel:
         if len(self.neighbours) > APPROXIMATE_ABOVE:
             self.neighbours.approximate(self.config.scoring.neighbours)
         return self.neighbours.facts()
+
+    def forget(self, entities: Iterable[Any]) -> ScoringModel:
+        """Without the training events and the history of some entities. The network's weights stay as they are."""
+        neighbours, gone = self.neighbours, identity_hash(entities).view(np.int64)
+        if neighbours is not None:
+            kept = ~np.isin(neighbours.owner, gone)
+            if not kept.any():
+                raise DataError("no training event would be left to compare with; delete the model instead")
+            neighbours = Reference(neighbours.embeddings[kept], neighbours.owner[kept])
+        return replace(self, neighbours=neighbours, history=self.history.forget(entities) if self.history else None)
 
     @property
     def scored(self) -> tuple[str, ...]:
