@@ -80,8 +80,8 @@ def compare(
     known = (habits.place_since, habits.last_day)
 
     def there(rows: slice) -> np.ndarray:
-        own = (place, visits.minute, visits.duration, visits.weekday)
-        return presence(*(values[rows] for values in own), *known, *held)  # type: ignore[call-arg]  # four, two and four
+        own = (place[rows], visits.minute[rows], visits.duration[rows], visits.weekday[rows])
+        return presence(*own, *known, *held)
 
     terms["presence"] = in_parts(there, len(visits))
     terms["recurrence"][owner < 0] = np.nan

@@ -43,7 +43,6 @@ def _terms(row: dict[str, Any], prefix: str | None, names: list[str]) -> dict[st
         known = {name: float(-np.log10(max(1.0 - value, 1e-9))) for name, value in known.items()}
     known = {name: value for name, value in known.items() if np.isfinite(value)}
     total = max(sum(known.values()), 1e-12)
-    shares = {name: row.get(f"share_{name}") for name in known}
-    shares = {name: known[name] / total if share is None else float(share) for name, share in shares.items()}
+    shares = {name: float(row.get(f"share_{name}", value / total)) for name, value in known.items()}
     ranked = sorted(known, key=lambda name: (-shares[name], -known[name]))
     return {name: {"surprise": known[name], "share": shares[name]} for name in ranked}
