@@ -10,10 +10,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from service_example import PlainScorer
+from service_example import PlainScorer, a_stay
 from sqlalchemy.exc import OperationalError
 
+from ustad.config import ConfigError, ExtractionConfig
 from ustad.service import app as app_module
+from ustad.service import extraction
 from ustad.service.intake import Intake
 from ustad.service.pipeline import Job
 from ustad.service.store import Store
@@ -116,3 +118,56 @@ def test_a_call_that_nobody_waits_for_any_more_leaves_the_thread_alive() -> None
     assert intake.call(lambda: 7).result(5) == 7
     assert done == [1], "what was asked for is done"
     intake.stop()
+
+
+def test_fixes_after_a_snapshot_survive_a_restart(open_client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = open_client(PlainScorer(), store="sqlite://")
+    for part in MORNING:
+        whole.post("/v1/fixes", json={"fixes": part})
+    monkeypatch.setattr(extraction, "SNAPSHOT_FIXES", 15)  # one after the second request
+    for part in MORNING:
+        answer = open_client(PlainScorer()).post("/v1/fixes", json={"fixes": part}).json()
+        assert (answer["accepted"], answer["late"]) == (len(part), 0)
+    again = open_client(PlainScorer())
+    assert stays_of(again) == stays_of(whole)
+    assert again.post("/v1/fixes", json={"fixes": MORNING[3]}).json()["accepted"] == 0, "it knows what it was sent"
+
+
+def test_an_alert_after_a_deleted_one_is_still_new_to_who_saw_that_one(open_client: Any) -> None:
+    client = open_client(PlainScorer())
+    client.post("/v1/events", json={"events": [a_stay("a", 0, 4), a_stay("gone", 0, 4)]})
+    seen = client.get("/v1/alerts").json()["next_since"]
+    client.delete("/v1/agents/gone")
+    client.post("/v1/events", json={"events": [a_stay("a", 9, 4)]})
+    assert client.get("/v1/alerts", params={"since": seen}).json()["total"] == 1
+
+
+def test_a_new_lateness_counts_after_a_restart(open_client: Any) -> None:
+    open_client(PlainScorer()).post("/v1/fixes", json={"fixes": MORNING[0] + MORNING[2]})
+    patient = open_client(PlainScorer(), lateness_s=3600.0)
+    assert patient.post("/v1/fixes", json={"fixes": MORNING[3] + fixes(range(50, 60), 62.0)}).json()["late"] == 0
+    late = patient.post("/v1/fixes", json={"fixes": fixes(range(45, 50), 61.0)}).json()
+    assert (late["accepted"], late["late"]) == (5, 0)
+    prompt = open_client(PlainScorer(), lateness_s=0.0)
+    assert prompt.post("/v1/fixes", json={"fixes": MORNING[0][:1]}).json()["late"] == 1
+    prompt.post("/v1/fixes", json={"fixes": fixes(range(60, 65), 62.5)})
+    assert [finished for _, finished, _ in stays_of(prompt)][:2] == ["2024-03-01T09:00:00Z", "2024-03-01T08:50:00Z"], (
+        "fixes that came late while that was allowed are not lost"
+    )
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_store_of_other_extraction_settings_is_refused_once_it_has_fixes(open_client: Any, begun: bool) -> None:
+    if begun:
+        open_client(PlainScorer()).post("/v1/fixes", json={"fixes": MORNING[0]})
+    else:
+        open_client(PlainScorer())
+    other = PlainScorer()
+    other.extraction = ExtractionConfig(minutes=20)
+    if not begun:
+        assert open_client(other).post("/v1/fixes", json={"fixes": MORNING[0]}).status_code == 200
+        return
+    with pytest.raises(ConfigError, match="--store") as error:
+        open_client(other)
+    assert "minutes" in str(error.value)
+    assert "\n" not in str(error.value)

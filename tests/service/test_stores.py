@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -160,3 +161,21 @@ def test_a_password_in_the_url_is_not_shown() -> None:
     with pytest.raises(DataError) as error:
         Store("postgresql://me:secret-word@127.0.0.1:1/none")
     assert "secret-word" not in str(error.value)
+
+
+def test_a_store_of_the_second_version_never_gives_the_number_of_an_alert_twice(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'second.db'}"
+    store = Store(url)
+    with store.engine.begin() as connection:
+        connection.execute(sa.text("DROP TABLE alerts"))
+        connection.execute(sa.text("CREATE TABLE alerts (seq INTEGER NOT NULL PRIMARY KEY, key BIGINT NOT NULL UNIQUE, "
+                                   "created_at BIGINT NOT NULL)"))  # fmt: skip
+        connection.execute(sa.text("INSERT INTO alerts VALUES (3, 30, 0), (7, 70, 0)"))
+        connection.execute(sa.text("UPDATE store_version SET version = 2"))
+    store.close()
+    store = Store(url)
+    with store.writing() as connection:
+        connection.execute(sa.delete(r.alerts).where(r.alerts.c.seq == 7))
+        connection.execute(sa.insert(r.alerts).values(key=80, created_at=0))
+        assert connection.execute(select(r.alerts.c.seq, r.alerts.c.key)).all() == [(3, 30), (8, 80)]
+    store.close()

@@ -7,16 +7,20 @@ journal behind it. The tracker gives the same however a stream is cut, so the re
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import pyarrow as pa
 from sqlalchemy import Connection, delete, func, insert, select
 
-from ustad.config import ExtractionConfig
+from ustad.config import ConfigError, ExtractionConfig
 from ustad.mobility.core import Found
 from ustad.mobility.tracker import StayTracker
 from ustad.service import records as r
 from ustad.service.store import Store
 
 SNAPSHOT_FIXES = 100_000
+SETTINGS = "extraction"  # the name under which the store remembers them
+NAMES_ONLY = "poi_radius_m"  # names stays that are finished; what is under way does not depend on it
 
 
 class Extraction:
@@ -26,6 +30,7 @@ class Extraction:
         self._store, self._config, self._lateness_s = store, config, lateness_s
         self._stale = False  # the tracker knows fixes that the store does not
         self._tracker, self._since_snapshot = self._restore()
+        self._take_over()
 
     @property
     def counts(self) -> dict[str, int]:
@@ -41,6 +46,8 @@ class Extraction:
 
     def record(self, connection: Connection, fixes: pa.Table) -> None:
         """Write the fixes of a micro-batch, in the transaction that stores what they finished."""
+        if not self._noted:
+            self._note(connection)
         connection.execute(insert(r.journal).values(content=_to_bytes(fixes)))
         self._since_snapshot += fixes.num_rows
         if self._since_snapshot >= SNAPSHOT_FIXES:
@@ -49,9 +56,10 @@ class Extraction:
     def snapshot(self, connection: Connection) -> None:
         """Write the whole state and empty the journal."""
         seq = connection.execute(select(func.max(r.journal.c.seq))).scalar() or 0
+        self._note(connection)
         connection.execute(delete(r.snapshots))
         connection.execute(insert(r.snapshots).values(id=1, seq=seq, content=self._tracker.to_bytes()))
-        connection.execute(delete(r.journal).where(r.journal.c.seq <= seq))
+        connection.execute(delete(r.journal))
         self._since_snapshot = 0
 
     def go_back(self) -> None:
@@ -67,6 +75,8 @@ class Extraction:
     def forget(self, agent: str) -> None:
         """Leave nothing of an agent, neither in memory nor in the store."""
         self._in_step()
+        if not self._begun:
+            return
         self._tracker.forget([agent])
         try:
             with self._store.writing() as connection:
@@ -76,17 +86,45 @@ class Extraction:
             raise
 
     def _restore(self) -> tuple[StayTracker, int]:
-        tracker, seq, replayed = StayTracker(self._config, self._lateness_s), 0, 0
+        """The last snapshot and, with the settings of that time, everything in the journal: it is emptied with each
+        snapshot, and its numbers may begin anew then."""
+        noted, replayed = self._store.about(SETTINGS), 0
+        tracker = StayTracker(self._config, self._lateness_s)
+        if noted is not None:
+            tracker = StayTracker(ExtractionConfig(**noted["config"]), noted["lateness_s"])
         with self._store.reading() as connection:
-            saved = connection.execute(select(r.snapshots.c.seq, r.snapshots.c.content)).first()
+            saved = connection.execute(select(r.snapshots.c.content)).scalar()
             if saved is not None:
-                tracker, seq = StayTracker.from_bytes(saved.content), saved.seq
-            later = select(r.journal.c.content).where(r.journal.c.seq > seq).order_by(r.journal.c.seq)
-            for content in connection.execute(later).scalars():
+                tracker = StayTracker.from_bytes(saved)
+            for content in connection.execute(select(r.journal.c.content).order_by(r.journal.c.seq)).scalars():
                 fixes = _from_bytes(content)
                 tracker.update(fixes)
                 replayed += fixes.num_rows
+        self._noted = noted is not None
+        self._begun = self._noted or saved is not None or replayed > 0
         return tracker, replayed
+
+    def _take_over(self) -> None:
+        """Go on with the settings of today: another lateness counts from now on, other rules would mix two kinds of
+        stays."""
+        before, today = asdict(self._tracker.config), asdict(self._config)
+        other = [name for name in today if name != NAMES_ONLY and before[name] != today[name]]
+        if other:
+            changes = ", ".join(f"{name} {before[name]} → {today[name]}" for name in other)
+            raise ConfigError(
+                f"the store holds unfinished stays of other extraction settings ({changes}); "
+                "serve a model trained with those, or choose another --store"
+            )
+        if self._tracker.lateness_s != self._lateness_s:
+            self._tracker.lateness_s = self._lateness_s
+            with self._store.writing() as connection:
+                self.snapshot(connection)
+
+    def _note(self, connection: Connection) -> None:
+        """Remember the settings with which the fixes of the journal were taken."""
+        content = {"config": asdict(self._config), "lateness_s": self._lateness_s}
+        self._store.remember(connection, SETTINGS, content)
+        self._noted = self._begun = True
 
 
 def _to_bytes(fixes: pa.Table) -> bytes:

@@ -52,9 +52,18 @@ def tell_final_from_provisional(store: Operations) -> None:
     store.create_index("alerts_by_score", "events", ["score"], sqlite_where=flagged, postgresql_where=flagged)
 
 
+def never_use_a_number_twice(store: Operations) -> None:
+    """Version 3: SQLite gives numbers of deleted alerts and verdicts to new ones unless it is told not to, and who
+    has seen the deleted alert would not see the new one."""
+    if store.get_bind().dialect.name == "sqlite":
+        for name in ("alerts", "verdicts"):
+            with store.batch_alter_table(name, recreate="always", table_kwargs={"sqlite_autoincrement": True}):
+                pass
+
+
 #: Step i leads from version i + 1 to i + 2. A step that was released is never changed: add another, and change
 #: `records` to what the tables are after it.
-STEPS: tuple[Step, ...] = (tell_final_from_provisional,)
+STEPS: tuple[Step, ...] = (tell_final_from_provisional, never_use_a_number_twice)
 
 version_table = Table("store_version", MetaData(), Column("version", Integer, nullable=False))
 

@@ -103,9 +103,8 @@ def events_by_key(connection: Connection, keys: Sequence[int]) -> list[dict[str,
 
 def recent_events(connection: Connection, agents: Sequence[str], most: int = CONTEXT_EVENTS) -> list[dict[str, Any]]:
     """The latest events of each agent, oldest first, with what the model reads beyond the store's columns."""
-    place = func.row_number().over(partition_by=E.agent, order_by=(E.started_at.desc(), E.event_id.desc()))
-    place = place.label("place")
-    ranked = select(r.events, place).where(E.agent.in_(agents)).subquery()
+    latest = func.row_number().over(partition_by=E.agent, order_by=(E.started_at.desc(), E.event_id.desc()))
+    ranked = select(r.events, latest.label("place")).where(E.agent.in_(agents)).subquery()
     query = select(ranked, r.details.c.content).join_from(
         ranked, r.details, r.details.c.key == ranked.c.key, isouter=True
     )

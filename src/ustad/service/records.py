@@ -94,6 +94,7 @@ alerts = Table(
     Column("seq", Counter, primary_key=True, autoincrement=True),
     Column("key", BigInteger, nullable=False, unique=True),
     Column("created_at", BigInteger, nullable=False),
+    sqlite_autoincrement=True,  # a number is never used twice, also after a deletion
 )  # fmt: skip
 verdicts = Table(
     "verdicts", metadata,
@@ -106,6 +107,7 @@ verdicts = Table(
     Column("expires_at", BigInteger),
     Column("given_by", String(128), nullable=False),
     Column("given_at", BigInteger, nullable=False),
+    sqlite_autoincrement=True,
 )  # fmt: skip
 trips = Table(
     "trips", metadata,

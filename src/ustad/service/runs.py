@@ -119,7 +119,9 @@ def _ranked(scores: Scores, entity: str) -> pa.Array:
 def _add_context(store: Store, scores: Scores, data: Dataset, layout: Layout) -> None:
     """Events that were not scored (the training weeks), of the most unusual agents, as many as fit."""
     schema = layout.schema
-    scored, known = scores.events, data.events
+    known, scored = data.events, scores.events
+    if scored is None:
+        return
     if schema.event_id and schema.event_id not in scored.column_names:  # then neither is known by it
         known = known.drop_columns([c for c in (schema.event_id,) if c in known.column_names])
     held = set(keys_of(scored, schema))
