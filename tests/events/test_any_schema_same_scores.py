@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import stored_habits
 
 from ustad.dataset import Dataset
 from ustad.detector import Detector
@@ -18,6 +19,8 @@ from ustad.scores import Scores
 STORED = Path(__file__).with_name("mobility_scores.json")
 #: Other processors and versions of torch round differently, and training carries that on.
 TOLERANCE = 0.25
+#: Habits are counted, not trained: only the order of sums and a library's last digits may differ.
+HABITS_TOLERANCE = 1e-6
 
 
 def by_stay(scores: Scores) -> np.ndarray:
@@ -46,3 +49,14 @@ def test_scores_of_the_mobility_preset_are_those_that_were_stored(paper_scores):
     some = paper_scores[:: stored["every"]]
     assert np.corrcoef(some, stored["scores"])[0, 1] > 0.97
     assert np.median(np.abs(some - stored["scores"])) < TOLERANCE / 5
+
+
+def test_scores_by_habits_of_the_preset_fast_are_those_that_were_stored(town, fitted):
+    """After a change that is meant: `python tests/events/stored_habits.py`."""
+    stored = json.loads(stored_habits.STORED.read_text())
+    found = stored_habits.told(fitted.score(town))
+    assert found["rows"] == stored["rows"]
+    for table in ("events", "agents"):
+        assert found[table].keys() == stored[table].keys()
+        for name, values in stored[table].items():
+            assert found[table][name] == pytest.approx(values, abs=HABITS_TOLERANCE, nan_ok=True), name
