@@ -89,14 +89,14 @@ def test_retention_goes_on_after_an_error(
 ) -> None:
     calls, again = [], threading.Event()
 
-    def failing(self: Store, before: int) -> int:
+    def failing(store: Store, before: int) -> int:
         calls.append(before)
         if len(calls) > 2:
             again.set()
         raise OSError("disk full, agent 17")
 
     monkeypatch.setattr(app_module, "RETENTION_S", 0.01)
-    monkeypatch.setattr(Store, "expire", failing)
+    monkeypatch.setattr(app_module, "expire", failing)
     with caplog.at_level(logging.ERROR, "ustad.service"):
         open_client(PlainScorer(), keep_days=1.0)
         assert again.wait(5), "the second time never came"

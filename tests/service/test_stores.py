@@ -14,6 +14,7 @@ from sqlalchemy import func, select
 
 from ustad.service import records as r
 from ustad.service.migrations import STEPS, migrate
+from ustad.service.retention import expire
 from ustad.service.store import Store
 from ustad.tables import DataError
 
@@ -105,7 +106,7 @@ def test_retention_deletes_what_is_old_and_recounts_the_rest(open_client: Any, a
     import datetime
 
     at = datetime.datetime.fromisoformat(limit.replace("Z", "+00:00"))
-    assert store.expire(int(at.timestamp() * 1e6)) == 2
+    assert expire(store, int(at.timestamp() * 1e6)) == 2
     store.close()
     both = client.get("/v1/agents/both").json()
     assert (both["n_events"], both["n_alerts"], both["score"]) == (1, 1, 4.0)

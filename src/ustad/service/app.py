@@ -24,6 +24,7 @@ from ustad.service.intake import Intake
 from ustad.service.keys import Keys
 from ustad.service.metrics import Metrics
 from ustad.service.pipeline import Pipeline, Scorer
+from ustad.service.retention import expire
 from ustad.service.routes_ingest import ingest_routes
 from ustad.service.routes_page import WEB, page_routes
 from ustad.service.routes_read import read_routes
@@ -100,7 +101,7 @@ class Service:
     def expire(self) -> int:
         """Delete what is older than the settings keep."""
         before = now() - round(self.settings.keep_days * MICROSECONDS_PER_DAY)
-        count = self.store.expire(before)
+        count = expire(self.store, before)
         if count:
             log.info("retention: %d events deleted", count)
         return count

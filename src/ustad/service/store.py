@@ -100,23 +100,6 @@ class Store:
             connection.execute(insert(r.deletions).values(deleted_at=now(), deleted_by=by, n_events=count))
         return int(count)
 
-    def expire(self, before: int) -> int:
-        """Delete what ended before this moment; agents without an event go too. Returns the number of events."""
-        old = select(r.events.c.key).where(r.events.c.finished_at < before)
-        with self.writing() as connection:
-            concerned = connection.execute(
-                select(r.events.c.agent, func.min(r.events.c.day)).where(r.events.c.finished_at < before)
-                .group_by(r.events.c.agent)
-            ).all()  # fmt: skip
-            for table in (r.details, r.alerts, r.verdicts):
-                connection.execute(delete(table).where(table.c.key.in_(old)))
-            count = connection.execute(delete(r.events).where(r.events.c.finished_at < before)).rowcount
-            for table in (r.trips, r.gaps):
-                connection.execute(delete(table).where(table.c.finished_at < before))
-            for agent, _ in concerned:
-                recount(connection, agent)
-        return int(count)
-
 
 def recount(connection: Connection, agent: str) -> None:
     """Set an agent's totals and days from its events, after some were deleted."""

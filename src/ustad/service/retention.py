@@ -1,0 +1,97 @@
+"""Deleting what is older than a service keeps, a few agents at a time so that new events need not wait for it.
+
+In: a store and a moment. Out: how many events ended before it and are gone, with their details, alerts and verdicts.
+Totals are reduced by what went; of the days, those of deleted events are counted again from what is left of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection, case, delete, func, insert, select, update
+
+from ustad.service import records as r
+from ustad.service.store import Store
+
+AGENTS = 100  # in one transaction
+TWO_DAYS = 2 * 86_400_000_000  # further than any zone moves the end of a day
+E, D, A = r.events.c, r.days.c, r.agents.c
+
+
+def expire(store: Store, before: int) -> int:
+    """Delete what ended before this moment (microseconds); agents without an event go too."""
+    old = (E.started_at < before, E.finished_at < before)  # the first has an index
+    with store.reading() as connection:
+        agents = list(connection.execute(select(E.agent).where(*old).distinct().order_by(E.agent)).scalars())
+    count = 0
+    for start in range(0, len(agents), AGENTS):
+        with store.writing() as connection:
+            count += _expire_agents(connection, agents[start : start + AGENTS], before)
+    with store.writing() as connection:
+        for table in (r.trips, r.gaps):
+            connection.execute(delete(table).where(table.c.finished_at < before))
+    return count
+
+
+def _expire_agents(connection: Connection, agents: Sequence[str], before: int) -> int:
+    old = (E.agent.in_(agents), E.started_at < before, E.finished_at < before)
+    own_scores = _with_own_scores(connection, agents)
+    going = connection.execute(
+        select(E.agent, func.count().label("n_events"), func.count(E.score).label("n_scored"),
+               func.sum(case((E.alert.is_(True) & E.score.is_not(None), 1), else_=0)).label("n_alerts"),
+               func.max(E.day).label("day"))
+        .where(*old).group_by(E.agent)
+    ).all()  # fmt: skip
+    keys = select(E.key).where(*old)
+    for table in (r.details, r.alerts, r.verdicts):
+        connection.execute(delete(table).where(table.c.key.in_(keys)))
+    connection.execute(delete(r.events).where(*old))
+    for row in going:
+        _reduce(connection, row, before, row.agent in own_scores)
+    return sum(int(row.n_events) for row in going)
+
+
+def _with_own_scores(connection: Connection, agents: Sequence[str]) -> set[str]:
+    """Agents whose score is that of their highest event; of the others a finished run says it, and it stays."""
+    query = select(A.agent).join(r.events, E.key == A.worst)
+    query = query.where(A.agent.in_(agents), A.score == E.score, A.p_value.is_not_distinct_from(E.p_value))
+    return set(connection.execute(query).scalars())
+
+
+def _reduce(connection: Connection, gone: Any, before: int, own_score: bool) -> None:
+    """Take what is gone off the totals of its agent."""
+    first = connection.execute(select(func.min(E.started_at)).where(E.agent == gone.agent)).scalar()
+    if first is None:
+        for table in (r.days, r.live_states, r.agents):
+            connection.execute(delete(table).where(table.c.agent == gone.agent))
+        return
+    _recount_days(connection, gone.agent, int(gone.day), before)
+    highest = connection.execute(
+        select(E.key, E.score, E.p_value, E.reason).join(r.days, D.worst == E.key)
+        .where(D.agent == gone.agent).order_by(D.score.desc(), D.day).limit(1)
+    ).first()  # fmt: skip
+    values: dict[str, Any] = {
+        "first_at": first, "worst": highest.key if highest else None,
+        **{name: A[name] - int(getattr(gone, name)) for name in ("n_events", "n_scored", "n_alerts")},
+    }  # fmt: skip
+    if own_score:
+        values |= {name: getattr(highest, name, None) for name in ("score", "p_value", "reason")}
+    connection.execute(update(r.agents).where(A.agent == gone.agent).values(values))
+
+
+def _recount_days(connection: Connection, agent: str, last: int, before: int) -> None:
+    """The days up to this one, of which events were deleted, from what is left of them."""
+    connection.execute(delete(r.days).where(D.agent == agent, D.day <= last))
+    left = select(E.key, E.day, E.score, E.alert).where(
+        E.agent == agent, E.started_at < before + TWO_DAYS, E.day <= last, E.score.is_not(None)
+    )
+    by_day: dict[int, list[Any]] = {}
+    for row in connection.execute(left):
+        by_day.setdefault(row.day, []).append(row)
+    for day, group in by_day.items():
+        worst = max(group, key=lambda row: row.score)
+        connection.execute(insert(r.days).values(
+            agent=agent, day=day, score=worst.score, n_events=len(group), n_alerts=sum(row.alert for row in group),
+            worst=worst.key,
+        ))  # fmt: skip

@@ -1,0 +1,68 @@
+"""What is older than the service keeps goes, and every total is what counting the rest gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from service_example import PlainScorer
+from sqlalchemy import func, select, update
+
+from ustad.service import records as r
+from ustad.service import retention
+from ustad.service.retention import expire
+from ustad.service.store import Store, recount
+
+Stay = Callable[..., dict[str, Any]]
+FIRST = 1_709_251_200_000_000  # the hour 0 of `stay`
+HOUR = 3_600_000_000
+
+
+def totals(store: Store) -> tuple[list[Any], list[Any]]:
+    with store.reading() as connection:
+        agents = connection.execute(select(r.agents).order_by(r.agents.c.agent)).all()
+        days = connection.execute(select(r.days).order_by(r.days.c.agent, r.days.c.day)).all()
+    return agents, days
+
+
+@pytest.mark.parametrize("hour", [0, 1, 37, 70, 200])
+def test_totals_after_retention_are_those_of_counting_everything_again(
+    open_client: Any, stay: Stay, hour: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention, "AGENTS", 2)
+    client, g = open_client(PlainScorer()), np.random.default_rng(hour)
+    events = [
+        stay(agent, 8 * i + float(g.uniform(0, 2)), float(g.uniform(0.2, 6))) for agent in "abcde" for i in range(12)
+    ]
+    client.post("/v1/events", json={"events": events})
+    store: Store = client.app.state.service.store
+    before = FIRST + hour * HOUR
+    with store.reading() as connection:
+        expected = connection.execute(select(func.count()).where(r.events.c.finished_at < before)).scalar_one()
+    assert expire(store, before) == expected
+    found = totals(store)
+    with store.writing() as connection:
+        for agent in "abcde":
+            recount(connection, agent)
+        orphans = connection.execute(
+            select(func.count()).select_from(r.details).where(r.details.c.key.not_in(select(r.events.c.key)))
+        ).scalar_one()
+    assert found == totals(store)
+    assert orphans == 0
+    assert len(found[0]) == (5 if hour < 100 else 0)
+    assert expire(store, before) == 0
+
+
+def test_the_score_that_a_run_gave_an_agent_outlives_its_highest_event(open_client: Any, stay: Stay) -> None:
+    client = open_client(PlainScorer())
+    client.post("/v1/events", json={"events": [stay("a", 0, 6), stay("a", 50, 2), stay("b", 0, 6), stay("b", 50, 2)]})
+    store: Store = client.app.state.service.store
+    with store.writing() as connection:
+        connection.execute(update(r.agents).where(r.agents.c.agent == "a").values(score=9.5, reason="of the run"))
+    assert expire(store, FIRST + 20 * HOUR) == 2
+    a, b = (client.get(f"/v1/agents/{name}").json() for name in "ab")
+    assert (a["score"], a["reason"]) == (9.5, "of the run")
+    assert b["score"] == pytest.approx(2.0)
+    assert client.get(f"/v1/events/{a['worst']}").status_code == 200
