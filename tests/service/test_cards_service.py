@@ -20,6 +20,7 @@ from ustad.schema import EventSchema
 from ustad.scoring.score import score_events
 from ustad.service.app import create_app
 from ustad.service.settings import Settings
+from ustad.tables import write_table
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -103,6 +104,21 @@ def test_payments_of_one_card_at_one_moment_are_told_apart_by_their_ids(
     assert sorted(e["event_id"] for e in listed) == ["p0", "p1", "p2", "p9"]
     finals = [e["final"] for e in sorted(listed, key=lambda e: e["event_id"])]
     assert finals[:3] == [True, True, True], "the final score of each reaches the event that it belongs to"
+
+
+def test_a_finished_run_of_payments_shows_the_weeks_before_too(model: Path, payments: Any, tmp_path: Path) -> None:
+    _, early, late = payments
+    data = tmp_path / "payments.parquet"
+    cards = early.filter(pa.compute.is_in(early["card_id"], pa.array(["card 1", "card 2", "card 3"])))
+    write_table(pa.concat_tables([cards, late]), data)
+    scores = Detector.load(model, device="cpu").score(late)
+    assert scores.events is not None
+    scores.run["data"] = str(data)
+    scores.save(tmp_path / "run" / "scores")
+    with client_of(create_app(Settings(run=tmp_path / "run", store="sqlite://"))) as client:
+        agents = client.get("/v1/agents").json()["agents"]
+    assert sum(a["n_scored"] for a in agents) == scores.events.num_rows
+    assert sum(a["n_events"] for a in agents) == cards.num_rows + late.num_rows
 
 
 def test_what_is_not_in_the_schema_is_refused(model: Path) -> None:

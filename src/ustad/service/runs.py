@@ -18,6 +18,7 @@ from sqlalchemy import bindparam, update
 
 from ustad import progress
 from ustad.dataset import Dataset, load_directory
+from ustad.mobility.readers import open_data
 from ustad.schema import EventSchema, mobility_schema
 from ustad.scores import Scores
 from ustad.service import records as r
@@ -64,7 +65,7 @@ def import_run(store: Store, path: Path) -> EventSchema:
     if scores.events is None:
         raise DataError(f"{path}: the run has no scores of events, only of agents; there is nothing to show")
     schema = EventSchema.from_dict(scores.run["schema"]) if "schema" in scores.run else mobility_schema()
-    data = _data(path, scores.run)
+    data = _data(path, scores.run, schema)
     layout = Layout.of(schema)
     _add(store, scores.events, layout, "importing scores")
     if data is not None:
@@ -78,13 +79,20 @@ def import_run(store: Store, path: Path) -> EventSchema:
     return schema
 
 
-def _data(path: Path, run: dict[str, Any]) -> Dataset | None:
-    """The data that was scored: beside the scores, or where the run says."""
-    places = [path / "data", path.parent / "data", *([Path(run["data"])] if run.get("data") else [])]
-    for place in places:
-        if any((place / name).exists() for name in ("stays.parquet", "stays")):
-            return load_directory(place)
-    return None
+def _data(path: Path, run: dict[str, Any], schema: EventSchema) -> Dataset | None:
+    """The data that was scored: stays beside the scores, or whatever the run says it read."""
+    told = Path(run["data"]) if run.get("data") else None
+    if schema.name == "mobility":
+        for place in (path / "data", path.parent / "data", *([told] if told else [])):
+            if any((place / name).exists() for name in ("stays.parquet", "stays")):
+                return load_directory(place)
+    if told is None or not (told.is_file() or (schema.name != "mobility" and told.exists())):
+        return None
+    try:
+        return open_data(told, schema=schema, on_error="skip")
+    except DataError as error:  # the scores can be shown without
+        progress.say(f"the weeks before the scored ones are not shown: {error}")
+        return None
 
 
 def _add(store: Store, events: pa.Table, layout: Layout, label: str) -> None:
