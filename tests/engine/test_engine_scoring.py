@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import threading
-import time
-from pathlib import Path
 
 import numpy as np
 import pyarrow.fs as pa_fs
@@ -17,6 +12,7 @@ from same_tables import Killer, assert_same
 from ustad.cli import main
 from ustad.config import Config
 from ustad.detector import Detector
+from ustad.engine.jobs import Job
 from ustad.engine.places import Place
 from ustad.engine.scoring import score
 from ustad.scores import Scores
@@ -90,15 +86,18 @@ def test_model_data_and_scores_may_lie_on_another_file_system(cluster, model_dir
     assert_same_scores(model_directory, town_directory, Scores.load(tmp_path / "scores"), AlertRule())
 
 
-def test_an_interrupted_job_carries_on_where_it_was(cluster, model_directory, town_directory, tmp_path, capsys):
+def test_an_interrupted_job_carries_on_where_it_was(
+    cluster, model_directory, town_directory, tmp_path, capsys, monkeypatch
+):
     out = tmp_path / "scores"
     verb = ["score", model_directory, town_directory, "--out", out, "--engine", "ray", "--top", 25, "--partitions", 23]
-    done = out / ".score-job" / "done" / "measure"
-    threading.Thread(target=_interrupt, args=(done,), daemon=True).start()
-    with pytest.raises(SystemExit) as stop:
-        main([*map(str, verb), "--workers", "1"])
+    with monkeypatch.context() as patch:
+        patch.setattr(Job, "_run", _interrupted(Job._run))
+        with pytest.raises(SystemExit) as stop:
+            main([*map(str, verb), "--workers", "1"])
     assert stop.value.code == 130
     assert find_table(out, "events") is None
+    done = out / ".score-job" / "done" / "measure"
     finished = {p.name: p.stat().st_mtime_ns for p in done.glob("[!.]*.json")}
     summary = score(model_directory, town_directory, out, AlertRule("top", 25), partitions=23)
     assert 2 <= len(finished) <= summary.reused < 23
@@ -106,11 +105,16 @@ def test_an_interrupted_job_carries_on_where_it_was(cluster, model_directory, to
     assert json.loads((out / "run.json").read_text())["engine"] == "ray"
 
 
-def _interrupt(done: Path) -> None:
+def _interrupted(run):
     """As Ctrl-C does, once two partitions are measured."""
-    while len(list(done.glob("[!.]*.json")) if done.exists() else []) < 2:
-        time.sleep(0.002)
-    os.kill(os.getpid(), signal.SIGINT)
+
+    def until_two(self, step, tasks, work, shared):
+        for count, row in enumerate(run(self, step, tasks, work, shared), 1):
+            yield row
+            if step == "measure" and count == 2:
+                raise KeyboardInterrupt
+
+    return until_two
 
 
 def test_scored_events_hold_no_other_entity_than_local_ones(cluster, model_directory, town, tmp_path):

@@ -35,7 +35,7 @@ def infer(
         typer.echo(proposal.to_yaml(), nl=False)
     else:
         out.print(f"schema: {out_}; edit it, then", highlight=False)
-        out.print(f"next:   ustad train {events} --schema {out_} --out runs/model", highlight=False)
+        out.print(f"next:   ustad train {events} --schema {out_} --out runs/model", highlight=False, soft_wrap=True)
 
 
 @schema.command()

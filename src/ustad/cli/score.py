@@ -144,7 +144,9 @@ def _show(run: dict[str, Any], out_: Path, words: Any, json: bool, explain: int)
         f"{facts['events']:,} {words.event_word}s, {facts['agents']:,} {words.entity_word}s{found}: {out_}",
         highlight=False,
     )
-    out.print(f"next:  ustad report {out_} --out report.html   or   ustad evaluate {out_}", highlight=False)
+    out.print(
+        f"next:  ustad report {out_} --out report.html   or   ustad evaluate {out_}", highlight=False, soft_wrap=True
+    )
 
 
 def _schema(model: Path, given: Path | None) -> Any:

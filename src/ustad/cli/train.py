@@ -126,7 +126,7 @@ def _show(facts: dict[str, Any], data: Path, out_: Path, json: bool) -> None:
         print_json(facts)
     else:
         out.print(f"model: {out_}", highlight=False)
-        out.print(f"next:  ustad score {out_} {data} --out runs/scores", highlight=False)
+        out.print(f"next:  ustad score {out_} {data} --out runs/scores", highlight=False, soft_wrap=True)
 
 
 def tune(
@@ -165,4 +165,4 @@ def tune(
     chosen = ", ".join(f"{k} = {v}" for k, v in settings.items())
     out.print(f"best validation loss {best.loss:.4f} with {chosen}", highlight=False)
     described_by = f" --schema {schema}" if schema else ""
-    out.print(f"next: ustad train {data}{described_by} --config {out_ / 'best.yaml'}", highlight=False)
+    out.print(f"next: ustad train {data}{described_by} --config {out_ / 'best.yaml'}", highlight=False, soft_wrap=True)
