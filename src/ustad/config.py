@@ -29,6 +29,19 @@ def section(kind: type, about: str) -> Any:
     return field(default_factory=kind, metadata={"about": about})
 
 
+def read_yaml(path: Path) -> dict[str, Any]:
+    """The settings in a YAML file; one line says what is wrong with it."""
+    if not path.exists():
+        raise ConfigError(f"{path}: no such configuration file")
+    try:
+        content = yaml.safe_load(path.read_text()) or {}
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path}: not valid YAML ({str(error).splitlines()[0]})") from error
+    if not isinstance(content, dict):
+        raise ConfigError(f"{path}: expected a mapping of settings")
+    return content
+
+
 def _require(condition: bool, name: str, value: Any, wanted: str) -> None:
     if not condition:
         raise ConfigError(f"{name} must be {wanted}, got {value!r}")
@@ -242,15 +255,7 @@ class Config:
     def from_yaml(cls, path: Path | str, preset: str | Config = "paper") -> Config:
         """A YAML file of the same tree; what it leaves out comes from `preset: NAME` in it, or else from `preset`,
         which may be a configuration too."""
-        path = Path(path)
-        if not path.exists():
-            raise ConfigError(f"{path}: no such configuration file")
-        try:
-            content = yaml.safe_load(path.read_text()) or {}
-        except yaml.YAMLError as error:
-            raise ConfigError(f"{path}: not valid YAML ({str(error).splitlines()[0]})") from error
-        if not isinstance(content, dict):
-            raise ConfigError(f"{path}: expected a mapping of settings")
+        content = read_yaml(Path(path))
         preset = content.pop("preset", preset)
         base = preset if isinstance(preset, Config) else cls.preset(preset)
         return base.replace(dict(_flatten(content)))

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import yaml
 
-from ustad.config import ConfigError
+from ustad.config import ConfigError, read_yaml
 
 #: Options of `train` that only the detector knows.
 _DETECTOR_ONLY = {"preset": "--preset", "base": "--from", "resume": "--resume"}
@@ -37,7 +37,7 @@ def method_settings(method: str, file: Path | None, changes: list[str] | None) -
     from ustad.baselines.base import read_settings
     from ustad.baselines.protocol import find
 
-    settings = _from_file(file) if file is not None else {}
+    settings = read_yaml(file) if file is not None else {}
     for change in changes or []:
         name, sign, value = change.partition("=")
         if not sign:
@@ -45,18 +45,6 @@ def method_settings(method: str, file: Path | None, changes: list[str] | None) -
         settings[name.strip()] = yaml.safe_load(value)
     read_settings(find(method).settings_class, settings, method)
     return settings
-
-
-def _from_file(path: Path) -> dict[str, Any]:
-    if not path.exists():
-        raise ConfigError(f"{path}: no such file of settings")
-    try:
-        content = yaml.safe_load(path.read_text()) or {}
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path}: not valid YAML ({str(error).splitlines()[0]})") from error
-    if not isinstance(content, dict):
-        raise ConfigError(f"{path}: expected a mapping of settings")
-    return content
 
 
 def train_baseline(
