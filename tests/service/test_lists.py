@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -134,10 +135,12 @@ def test_questions_that_make_no_sense_are_422(filled: Any, path: str) -> None:
     assert answer.json()["error"]["code"] == "invalid"
 
 
-def test_new_alerts_are_streamed_and_a_client_that_was_cut_off_goes_on(tiny_run: Any, start_server: Any) -> None:
+def test_new_alerts_are_streamed_and_a_client_that_was_cut_off_goes_on(
+    tiny_run: Any, start_server: Any, tmp_path: Path
+) -> None:
     import httpx
 
-    server = start_server(str(tiny_run), "--store", "sqlite://", "--alerts-per-day", "100000")
+    server = start_server(str(tiny_run), "--store", f"sqlite:///{tmp_path}/store.db", "--alerts-per-day", "100000")
     latest = httpx.get(server.url + "/v1/alerts").json()["next_since"]
     got: list[tuple[str, dict[str, Any]]] = []
 
@@ -155,7 +158,8 @@ def test_new_alerts_are_streamed_and_a_client_that_was_cut_off_goes_on(tiny_run:
     reader = threading.Thread(target=read, args=({"Last-Event-ID": str(latest)}, 2))
     reader.start()
     for hour in range(6):
-        httpx.post(server.url + "/v1/events", json={"events": [a_stay("live", hour=24 * 60 + 6 * hour, hours=3)]})
+        sent = {"events": [a_stay("live", hour=24 * 60 + 6 * hour, hours=3)]}
+        assert httpx.post(server.url + "/v1/events", json=sent, timeout=20).status_code == 200
     reader.join(20)
     assert [n for n, _ in got] == [str(latest + 1), str(latest + 2)]
     read({"Last-Event-ID": got[-1][0]}, 4)
