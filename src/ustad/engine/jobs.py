@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-import pickle
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -93,8 +92,9 @@ class Job:
         ray = import_ray()
         from ray.data import TaskPoolStrategy
 
-        items = [{"name": task.name, "payload": pickle.dumps(task.payload)} for task in tasks]
-        call = functools.partial(_call, work=work, shared=ray.put(shared), place=self.place, step=step)
+        items = [{"name": task.name, "number": number} for number, task in enumerate(tasks)]
+        known = ray.put(([task.payload for task in tasks], shared))
+        call = functools.partial(_call, work=work, known=known, place=self.place, step=step)
         rows = ray.data.from_items(items, override_num_blocks=len(items)).map(
             call,
             num_cpus=self.cluster.cpus,
@@ -110,12 +110,13 @@ class Job:
             raise _plainly(error) from error
 
 
-def _call(row: dict[str, Any], work: Callable[..., Any], shared: Any, place: Place, step: str) -> dict[str, str]:
+def _call(row: dict[str, Any], work: Callable[..., Any], known: Any, place: Place, step: str) -> dict[str, str]:
     """On a worker: do the work, then say that it is done."""
     import ray
 
     try:
-        result = work(pickle.loads(row["payload"]), ray.get(shared))
+        payloads, shared = ray.get(known)
+        result = work(payloads[row["number"]], shared)
     except (DataError, ConfigError) as error:
         return {"name": row["name"], "error": type(error).__name__, "result": str(error)}
     place.write_json(result, f"done/{step}/{row['name']}.json")
