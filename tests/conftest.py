@@ -18,6 +18,14 @@ TINY = {
 }
 
 
+@pytest.fixture(autouse=True)
+def quiet():
+    """A test that runs the command line turns progress on for its process; the next one starts without it."""
+    from ustad import progress
+
+    progress.disable()
+
+
 @pytest.fixture(scope="session")
 def tiny_config():
     """The fast preset made tiny: seconds instead of minutes."""

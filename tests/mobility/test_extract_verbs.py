@@ -10,6 +10,7 @@ import typer
 from town import walks
 from typer.testing import CliRunner
 
+from ustad import progress
 from ustad.cli.extract import extract, info, pois
 from ustad.cli.inspect import bar, sparkline
 from ustad.dataset import load_directory
@@ -71,8 +72,11 @@ def test_labels_of_a_simulated_town_travel_to_the_extracted_stays(app, tmp_path)
 
 
 def test_json_is_all_that_json_prints(app, fixes, tmp_path):
-    said = run(app, "extract", fixes, "--out", tmp_path / "d", "--timezone", "UTC", "--json")
-    assert json.loads(said)["agents"] == 3
+    progress.enable()  # as the command line does
+    command = ["extract", str(fixes), "--out", str(tmp_path / "d"), "--timezone", "UTC", "--json"]
+    result = CliRunner().invoke(app, command, catch_exceptions=False)
+    assert json.loads(result.stdout)["agents"] == 3
+    assert "stays of 3 agents" in result.stderr
 
 
 def test_help_shows_an_example_of_every_format(app):
