@@ -130,8 +130,9 @@ def prepare(folder: Path, events: int) -> None:
     from extraction import FIXES_PER_AGENT, agent_fixes
     from ustad.config import Config
     from ustad.detector import Detector
+    from ustad.files import write_table
     from ustad.simulate import simulate
-    from ustad.tables import TIMESTAMP, write_table
+    from ustad.tables import TIMESTAMP
 
     agents = max(10, events * FIXES_AN_EVENT // FIXES_PER_AGENT)
     for first in range(0, agents, 50):

@@ -17,9 +17,9 @@ from ustad import Config, Dataset, Detector, EventSchema, Scores, open_data
 from ustad.baselines.protocol import make
 from ustad.cli.evaluate import EVENT_KEY, with_key
 from ustad.evaluation.metrics import evaluate
+from ustad.files import write_json, write_table
 from ustad.report import write_report
 from ustad.scoring.alerts import AlertRule
-from ustad.tables import write_json, write_table
 
 #: What USTAD is put beside: name of the method → how the table calls it.
 OTHERS = {

@@ -16,7 +16,8 @@ from pathlib import Path
 import numpy as np
 from safetensors import safe_open
 
-from ustad.tables import DataError, read_json, write_json
+from ustad.files import read_json, write_json
+from ustad.tables import DataError
 
 FORMAT = 1
 MANIFEST = "manifest.json"

@@ -19,8 +19,9 @@ import pyarrow.compute as pc
 
 from ustad.clock import is_zone, local_time
 from ustad.config import SplitConfig
+from ustad.files import find_table, read_json, read_table, write_json, write_table
 from ustad.schema import EventSchema, mobility_schema
-from ustad.tables import DataError, find_table, read_json, read_table, write_json, write_table
+from ustad.tables import DataError
 
 EPOCH = date(1970, 1, 1)
 #: Tables that a data directory may hold beside its events.

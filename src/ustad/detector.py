@@ -27,6 +27,7 @@ from ustad.dataset import Dataset, Split, event_days, zone_of
 from ustad.events.encoder import Encoder
 from ustad.events.history import History
 from ustad.events.windows import EventTensors, Queries, Windows, make_windows
+from ustad.files import as_table
 from ustad.model.network import DualTransformer
 from ustad.periods import as_data, beyond_habits, query_period, scored_days, split_entities, training_periods
 from ustad.schema import EventSchema, mobility_schema
@@ -44,7 +45,7 @@ from ustad.scoring.memory_model import MemoryModel
 from ustad.scoring.model import ScoringModel, fit_reference
 from ustad.scoring.partitions import Request, ScoredParts
 from ustad.scoring.score import notes, score_events
-from ustad.tables import DataError, as_table, identity_hash
+from ustad.tables import DataError, identity_hash
 from ustad.training.estimate import rough_seconds
 from ustad.training.loop import FitResult, fit
 from ustad.training.search import SearchResult, tune

@@ -15,9 +15,10 @@ from ustad.config import Config, SplitConfig
 from ustad.dataset import Dataset, Split, event_days, require_zone
 from ustad.events.encoder import Encoder, EventArrays
 from ustad.events.windows import Queries, make_queries, make_windows
+from ustad.files import as_table
 from ustad.mobility.readers import open_data
 from ustad.schema import EventSchema
-from ustad.tables import DataError, agent_codes, as_table, identity_hash
+from ustad.tables import DataError, agent_codes, identity_hash
 
 
 @dataclass(frozen=True)

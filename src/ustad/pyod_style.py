@@ -20,10 +20,11 @@ from sklearn.utils.validation import check_is_fitted
 from ustad.config import Config, ConfigError
 from ustad.dataset import Dataset
 from ustad.detector import Detector
+from ustad.files import as_table
 from ustad.mobility.readers import open_data
 from ustad.schema import EventSchema
 from ustad.schema_infer import infer
-from ustad.tables import DataError, as_table
+from ustad.tables import DataError
 
 #: Carries the order of the rows through sorting by entity and time.
 ROW = "__row"

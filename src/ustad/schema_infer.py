@@ -15,8 +15,9 @@ import pyarrow.compute as pc
 import yaml
 
 from ustad.clock import is_zone
+from ustad.files import as_table
 from ustad.schema import EventSchema, Feature
-from ustad.tables import DataError, as_table
+from ustad.tables import DataError
 
 #: At most this many rows are looked at, evenly spread.
 LOOKED_AT = 200_000

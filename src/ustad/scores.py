@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ustad.tables import DataError, find_table, read_json, read_table, write_json, write_table
+from ustad.files import find_table, read_json, read_table, write_json, write_table
+from ustad.tables import DataError
 
 
 @dataclass(frozen=True)

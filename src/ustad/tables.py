@@ -1,23 +1,19 @@
 """The table contracts: which columns each table has, of which type, and what makes a row bad.
 
-In go paths, file objects of other libraries (anything with an Arrow C stream) or pyarrow tables; out come
-pyarrow tables that keep the contract. Validation happens here once, where data enters.
+In go pyarrow tables (`files.as_table` makes them of whatever a user has); out come pyarrow tables that keep the
+contract. Validation happens here once, where data enters. Identity and order of events are here too.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv as pa_csv
-import pyarrow.parquet as pq
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 PATH_POINT = pa.struct([("time", TIMESTAMP), ("lat", pa.float64()), ("lon", pa.float64())])
@@ -87,108 +83,6 @@ POIS = Contract(
 STAY_LABELS = Contract("labels", {"stay_id": IDENTIFIER, "anomaly": pa.bool_()}, {"kind": pa.string()})
 AGENT_LABELS = Contract("agent_labels", {"agent_id": IDENTIFIER, "anomaly": pa.bool_()}, {"kind": pa.string()})
 CONTRACTS = {c.name: c for c in (FIXES, STAYS, TRIPS, GAPS, POIS, STAY_LABELS, AGENT_LABELS)}
-
-
-# ---------------------------------------------------------------------------------------------- reading
-def as_table(source: Any, where: str = "data") -> pa.Table:
-    """A pyarrow table from a path (Parquet, CSV, a directory of parts) or anything with an Arrow C stream."""
-    if isinstance(source, pa.Table):
-        return source
-    if isinstance(source, (str, Path)):
-        return read_table(Path(source))
-    if hasattr(source, "__arrow_c_stream__"):
-        return _plain_text(pa.table(source))
-    raise DataError(
-        f"{where}: expected a path or a table with an Arrow C stream (pyarrow, polars, pandas), "
-        f"got {type(source).__name__}"
-    )
-
-
-def _plain_text(table: pa.Table) -> pa.Table:
-    """Text as polars hands it over (string views) as strings, which every function here takes."""
-    views = [i for i, kind in enumerate(table.schema.types) if kind == pa.string_view()]
-    for i in views:
-        table = table.set_column(i, table.column_names[i], table.column(i).cast(pa.string()))
-    return table
-
-
-def read_table(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
-    """One Parquet or CSV file, or a directory of Parquet parts, as a table."""
-    if not path.exists():
-        raise DataError(f"{path}: no such file or directory")
-    try:
-        if path.is_dir():
-            parts = sorted(path.glob("*.parquet"))
-            if not parts:
-                raise DataError(f"{path}: the directory holds no .parquet files")
-            import pyarrow.dataset as pa_dataset  # here, because it imports pandas where there is one
-
-            return pa_dataset.dataset([str(p) for p in parts], format="parquet").to_table(columns=columns)
-        if path.suffix in {".parquet", ".pq"}:
-            return pq.read_table(path, columns=columns)
-        if path.name.endswith((".csv", ".csv.gz")):
-            table = _read_csv(path)
-            return table.select(columns) if columns is not None else table
-    except (pa.ArrowInvalid, pa.ArrowKeyError, OSError) as error:
-        raise DataError(f"{path}: cannot be read ({_first_line(error)})") from error
-    raise DataError(f"{path}: unknown kind of file; expected .parquet, .csv or a directory of .parquet")
-
-
-def _read_csv(path: Path) -> pa.Table:
-    """CSV whose identifiers (columns by the name of `…id`, `agent`, `user`) are not read as numbers."""
-    with pa_csv.open_csv(path, read_options=pa_csv.ReadOptions(block_size=1 << 16)) as probe:
-        ids = [n for n in probe.schema.names if n.lower().endswith("id") or n.lower() in ("agent", "user")]
-    kinds = pa_csv.ConvertOptions(column_types=dict.fromkeys(ids, pa.string()))
-    table = pa_csv.read_csv(path, convert_options=kinds)
-    for name in ids:
-        table = table.set_column(table.column_names.index(name), name, plain_identifiers(table[name]))
-    return table
-
-
-def plain_identifiers(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Identifiers from text: integers where every one is written as integers are (7, not 007), else the text."""
-    text = pc.utf8_trim_whitespace(column)
-    text = pc.if_else(pc.equal(text, ""), pa.scalar(None, text.type), text)
-    whole = pc.match_substring_regex(text, r"^(0|-?[1-9]\d{0,18})$")
-    missing = pc.is_in(text, pa.array(["NA", "N/A", "NaN", "nan", "null", "NULL"]))
-    if not pc.any(whole).as_py() or not pc.all(pc.or_(whole, missing)).as_py():
-        return text
-    try:
-        return pc.if_else(whole, text, pa.scalar(None, text.type)).cast(pa.int64())
-    except pa.ArrowInvalid:  # more than 64 bits hold
-        return text
-
-
-def write_table(table: pa.Table, path: Path) -> None:
-    """Write Parquet under a temporary name, then rename, so that nobody sees half a table."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.part")
-    pq.write_table(table, temporary, compression="zstd")
-    temporary.replace(path)
-
-
-def write_json(content: Any, path: Path) -> None:
-    """Write JSON under a temporary name, then rename."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.part")
-    temporary.write_text(json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n")
-    temporary.replace(path)
-
-
-def read_json(path: Path) -> Any:
-    """What `write_json` wrote; a damaged file is named."""
-    try:
-        return json.loads(path.read_text())
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: not valid JSON ({error}); the file is damaged, make it again") from error
-
-
-def find_table(directory: Path, name: str) -> Path | None:
-    """`NAME.parquet` or the directory `NAME/` of parts inside a data directory, or None."""
-    for candidate in (directory / f"{name}.parquet", directory / name):
-        if candidate.exists():
-            return candidate
-    return None
 
 
 # ------------------------------------------------------------------------------------------- validation
@@ -284,7 +178,7 @@ def _cast(column: pa.ChunkedArray, kind: pa.DataType | None, where: str, name: s
     try:
         return column.cast(kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise DataError(f"{where}: column '{name}' is {column.type}, expected {kind} ({_first_line(error)})") from error
+        raise DataError(f"{where}: column '{name}' is {column.type}, expected {kind} ({first_line(error)})") from error
 
 
 def _identifier(column: pa.ChunkedArray, where: str, name: str) -> pa.ChunkedArray:
@@ -346,7 +240,8 @@ def _to_int(column: pa.ChunkedArray) -> np.ndarray:
     return column.cast(pa.int64()).to_numpy()
 
 
-def _first_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
+    """The first line of what an error says, for a message of one line."""
     lines = str(error).splitlines()
     return lines[0] if lines else type(error).__name__
 

@@ -10,9 +10,9 @@ from same_tables import Killer, assert_same
 from ustad.engine.extraction import extract
 from ustad.engine.places import Place
 from ustad.engine.simulation import simulate
+from ustad.files import find_table, read_table
 from ustad.mobility.extraction import extract as extract_here
 from ustad.simulate import simulate as simulate_here
-from ustad.tables import find_table, read_table
 
 KEYS = {"stays": ["stay_id"], "trips": ["trip_id"], "gaps": ["agent_id", "started_at"], "quality": ["agent_id"]}
 

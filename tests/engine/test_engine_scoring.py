@@ -15,9 +15,9 @@ from ustad.detector import Detector
 from ustad.engine.jobs import Job
 from ustad.engine.places import Place
 from ustad.engine.scoring import score
+from ustad.files import find_table
 from ustad.scores import Scores
 from ustad.scoring.alerts import AlertRule
-from ustad.tables import find_table
 
 
 @pytest.fixture(scope="session")

@@ -7,20 +7,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from ustad.files import as_table, read_json, read_table, write_table
 from ustad.tables import (
     FIXES,
     STAYS,
     Complaints,
     DataError,
     agent_codes,
-    as_table,
     check_overlaps,
     event_keys,
-    read_json,
-    read_table,
     sort_events,
     validate,
-    write_table,
 )
 
 UTC = dt.UTC

@@ -14,13 +14,14 @@ import pytest
 from report_example import card_schema, make_card_events, make_run
 
 from ustad.dataset import save_directory
+from ustad.files import write_json, write_table
 from ustad.report import ReportInput, write_report
 from ustad.report.card import to_html
 from ustad.report.overview import in_plain_words
 from ustad.report.page import SCRIPTS, embed
 from ustad.scores import Scores
 from ustad.scoring.alerts import AlertRule, too_small
-from ustad.tables import DataError, write_json, write_table
+from ustad.tables import DataError
 
 HOSTILE = '</script><script>alert(1)</script><img src=x onerror="alert(2)">'
 

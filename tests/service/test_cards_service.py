@@ -16,11 +16,11 @@ from service_example import TINY, Server, client_of
 from ustad.config import Config
 from ustad.dataset import Dataset, event_days
 from ustad.detector import Detector
+from ustad.files import write_table
 from ustad.schema import EventSchema
 from ustad.scoring.score import score_events
 from ustad.service.app import create_app
 from ustad.service.settings import Settings
-from ustad.tables import write_table
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

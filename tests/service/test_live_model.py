@@ -19,6 +19,7 @@ from ustad.cli.serve import settings_for
 from ustad.config import ExtractionConfig
 from ustad.dataset import event_days
 from ustad.detector import Detector
+from ustad.files import write_table
 from ustad.mobility.tracker import StayTracker
 from ustad.schema import mobility_schema
 from ustad.scores import Scores
@@ -31,7 +32,7 @@ from ustad.service.live import ModelScorer, alert_share
 from ustad.service.runs import fingerprint
 from ustad.service.settings import Settings
 from ustad.service.store import Store
-from ustad.tables import DataError, write_table
+from ustad.tables import DataError
 
 
 @pytest.fixture

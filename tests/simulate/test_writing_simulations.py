@@ -17,10 +17,11 @@ from typer.testing import CliRunner
 from ustad.cli import simulate as verbs
 from ustad.config import ConfigError, SplitConfig
 from ustad.dataset import Dataset, load_directory
+from ustad.files import find_table, read_table
 from ustad.geo import haversine_km
 from ustad.simulate import simulate, simulate_tables
 from ustad.simulate.fixes import parse_interval
-from ustad.tables import FIXES, find_table, read_table, validate
+from ustad.tables import FIXES, validate
 
 AGENTS, DAYS = 60, 7
 

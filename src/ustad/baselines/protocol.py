@@ -16,9 +16,10 @@ import pyarrow as pa
 
 from ustad.config import ConfigError
 from ustad.dataset import Dataset
+from ustad.files import as_table
 from ustad.schema import EventSchema
 from ustad.scores import Scores
-from ustad.tables import DataError, agent_codes, as_table
+from ustad.tables import DataError, agent_codes
 
 #: name → "module:Class". A new baseline is one file and one line here.
 REGISTRY: dict[str, str] = {

@@ -16,8 +16,9 @@ from safetensors.torch import load_file, save_file
 from ustad import __version__, artefact
 from ustad.baselines.base import Baseline, State
 from ustad.baselines.protocol import find
+from ustad.files import read_table, write_json, write_table
 from ustad.schema import EventSchema
-from ustad.tables import DataError, read_table, write_json, write_table
+from ustad.tables import DataError
 
 METHOD = "method.json"
 TENSORS = "state.safetensors"

@@ -44,10 +44,10 @@ def make_town(place: Path, agents: int, days: int, seed: int) -> Path:
     """Simulate fixes, extract stays and trips from them, and carry the labels over to the extracted stays."""
     from ustad.config import Config
     from ustad.dataset import load_directory
+    from ustad.files import write_json, write_table
     from ustad.mobility.extraction import extract
     from ustad.simulate import simulate
     from ustad.simulate.labels import match_labels
-    from ustad.tables import write_json, write_table
 
     town, data = place / "town", place / "data"
     _step(1, f"simulating a town of {agents} people over {days} days, a fix a minute")
@@ -82,7 +82,7 @@ def train_and_score(data: Path, place: Path, seed: int, device: str) -> Any:
 
 def judge(scores: Any, place: Path) -> dict[str, Any]:
     from ustad.cli.evaluate import evaluate_scores, with_figures
-    from ustad.tables import write_json
+    from ustad.files import write_json
 
     figures = evaluate_scores(scores, None, baselines=True)
     write_json(with_figures(scores.run, figures), place / "scores" / "run.json")

@@ -27,8 +27,8 @@ def evaluate(
 
     Example: `ustad evaluate runs/demo/scores`
     """
+    from ustad.files import write_json
     from ustad.scores import Scores
-    from ustad.tables import write_json
 
     found = Scores.load(scores)
     figures = evaluate_scores(found, labels, baselines)
@@ -60,9 +60,9 @@ def methods(json: JsonOption = False) -> None:
 def evaluate_scores(scores: Any, labels: Path | None, baselines: bool) -> dict[str, Any]:
     """Figures of the scores and, on the same events, of random and visit rate: {method: figures}."""
     from ustad.evaluation.metrics import evaluate as figures_of
+    from ustad.files import read_table
     from ustad.mobility.readers import open_data
     from ustad.schema import EventSchema, mobility_schema
-    from ustad.tables import read_table
 
     schema = EventSchema.from_dict(scores.run["schema"]) if scores.run.get("schema") else mobility_schema()
     source = scores.run.get("data")

@@ -111,7 +111,7 @@ def extract(
 
 def _carry_labels(sources: list[str], directory: Path) -> list[str]:
     """Labels of a data directory, from its stays to those that were extracted from its fixes; what to say of it."""
-    from ustad.tables import find_table
+    from ustad.files import find_table
 
     source = Path(sources[0])
     if len(sources) != 1 or not source.is_dir():
@@ -119,7 +119,7 @@ def _carry_labels(sources: list[str], directory: Path) -> list[str]:
     found = {name: find_table(source, name) for name in ("labels", "agent_labels")}
     notes = _match(found["labels"], directory) if found["labels"] is not None else []
     if found["agent_labels"] is not None:
-        from ustad.tables import read_table, write_table
+        from ustad.files import read_table, write_table
 
         table = read_table(found["agent_labels"])
         write_table(table, directory / "agent_labels.parquet")
@@ -128,8 +128,8 @@ def _carry_labels(sources: list[str], directory: Path) -> list[str]:
 
 
 def _match(labels: Path, directory: Path) -> list[str]:
+    from ustad.files import find_table, read_table, write_table
     from ustad.simulate.labels import match_labels
-    from ustad.tables import find_table, read_table, write_table
 
     truth, stays = read_table(labels), read_table(find_table(directory, "stays") or directory / "stays.parquet")
     if not {"agent_id", "started_at", "finished_at"} <= set(truth.column_names):
@@ -197,8 +197,8 @@ def pois(
 
     Example: `ustad pois Helsinki.osm.pbf --categories mine.yaml --out pois.parquet`
     """
+    from ustad.files import write_table
     from ustad.mobility.osm import ATTRIBUTION, read_osm
-    from ustad.tables import write_table
 
     table = read_osm(file, categories)
     write_table(table.replace_schema_metadata({"attribution": ATTRIBUTION}), out_file)

@@ -52,7 +52,7 @@ def describe(path: Path) -> dict[str, Any]:
 def _without_stays(path: Path) -> dict[str, Any] | None:
     """What a data directory without one stay has to tell: why there is none. None where there are stays."""
     from ustad.dataset import load_directory
-    from ustad.tables import find_table, read_table
+    from ustad.files import find_table, read_table
 
     stays = find_table(path, "stays") if path.is_dir() else None
     if stays is None or read_table(stays, columns=[]).num_rows:
@@ -77,7 +77,7 @@ def _without_stays(path: Path) -> dict[str, Any] | None:
 def describe_record(path: Path) -> dict[str, Any] | None:
     """What the record in a directory says that is neither data nor the detector's model: a baseline's `method.json`
     or the `run.json` of scores. None where there is no such record."""
-    from ustad.tables import read_json
+    from ustad.files import read_json
 
     for name, kind in (("method.json", "baseline"), ("run.json", "scores")):
         if (path / name).is_file():

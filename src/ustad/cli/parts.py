@@ -26,8 +26,8 @@ def write_in_parts(detector: Any, data: Any, place: Path, facts: dict[str, Any],
     """Score and write; returns what `run.json` says, with the numbers of events and agents."""
     import pyarrow as pa
 
+    from ustad.files import write_json, write_table
     from ustad.scoring.export import write_alerts_csv, write_alerts_geojson
-    from ustad.tables import write_json, write_table
 
     parts = detector.score_parts(data, **asked)
     counts, alerts = dict.fromkeys(NAMES, 0), []

@@ -15,7 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ustad.tables import AGENT_LABELS, STAY_LABELS, Contract, DataError, agent_codes, as_table, validate
+from ustad.files import as_table
+from ustad.tables import AGENT_LABELS, STAY_LABELS, Contract, DataError, agent_codes, validate
 
 PRECISION_AT = (10, 50, 100, 500)
 #: Columns of a label table whose values are also evaluated apart.

@@ -18,8 +18,9 @@ import pyarrow.compute as pc
 
 from ustad.clock import local_time
 from ustad.dataset import zone_of
+from ustad.files import read_table, write_table
 from ustad.schema import EventSchema
-from ustad.tables import agent_codes, identity_hash, mix, read_table, write_table
+from ustad.tables import agent_codes, identity_hash, mix
 
 _COLUMNS = ("entity", "habitat", "count", "hours", "weekdays", "first_day", "last_day")
 _SALT = np.uint64(0x9E3779B97F4A7C15)

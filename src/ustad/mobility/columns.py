@@ -13,8 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ustad.files import as_table
 from ustad.mobility.geometry import point_degrees
-from ustad.tables import FIXES, STAYS, TIMESTAMP, Complaints, Contract, DataError, OnError, as_table, validate
+from ustad.tables import FIXES, STAYS, TIMESTAMP, Complaints, Contract, DataError, OnError, validate
 
 Times = Literal["utc", "local"]
 

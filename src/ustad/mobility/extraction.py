@@ -24,6 +24,7 @@ from ustad import __version__
 from ustad.clock import check_zone
 from ustad.config import ExtractionConfig
 from ustad.dataset import Dataset
+from ustad.files import write_table
 from ustad.mobility.columns import Reading, Times, as_fixes
 from ustad.mobility.core import Fixes, advance, no_fixes, to_tables
 from ustad.mobility.formats import Piece, estimate_rows, expand, pieces
@@ -34,7 +35,7 @@ from ustad.mobility.staypoints import Limits, empty_state
 from ustad.mobility.store import AgentNumbers, DiskStore, MemoryStore, Partition, Store
 from ustad.mobility.timezones import with_timezone
 from ustad.progress import say, track
-from ustad.tables import DataError, OnError, write_table
+from ustad.tables import DataError, OnError
 
 MEMORY_ROWS = 12_000_000  # more fixes than this wait on disk
 PARTITION_ROWS = 2_500_000  # fixes of one partition, about

@@ -18,8 +18,9 @@ import pyarrow.csv as pa_csv
 import pyarrow.json as pa_json
 import pyarrow.parquet as pq
 
+from ustad.files import find_table, plain_identifiers
 from ustad.mobility.columns import FIX_NAMES, GEOMETRY_NAMES, Reading, match_names
-from ustad.tables import FIXES, TIMESTAMP, DataError, find_table, plain_identifiers
+from ustad.tables import FIXES, TIMESTAMP, DataError
 
 PIECE_ROWS = 1 << 20
 BLOCK_BYTES = 32 << 20

@@ -15,10 +15,11 @@ import pyarrow.compute as pc
 
 from ustad.clock import local_time
 from ustad.dataset import EPOCH, Dataset
+from ustad.files import read_table
 from ustad.mobility.columns import Reading, as_stays
 from ustad.mobility.places import read_pois, set_columns
 from ustad.mobility.timezones import can_find_zones, with_timezone
-from ustad.tables import Complaints, DataError, agent_codes, event_keys, read_table, sort_events
+from ustad.tables import Complaints, DataError, agent_codes, event_keys, sort_events
 
 TRAIN, TEST, TRUTH = "stay_points_train.parquet", "stay_points_test_anomalous.parquet", "stay_points_test_truth.parquet"
 POIS = "poi.parquet"

@@ -18,10 +18,11 @@ from scipy.spatial import cKDTree
 from ustad.clock import MICROSECONDS_PER_DAY, local_time, localise
 from ustad.config import SplitConfig
 from ustad.dataset import Dataset
+from ustad.files import as_table
 from ustad.geo import EARTH_RADIUS_KM, unit_vectors
 from ustad.mobility.columns import POI_NAMES, Reading, rename
 from ustad.mobility.staypoints import sphere_points
-from ustad.tables import POIS, TIMESTAMP, DataError, agent_codes, as_table, validate
+from ustad.tables import POIS, TIMESTAMP, DataError, agent_codes, validate
 
 UNKNOWN = "unknown"
 HOME, WORK, OTHER = "home", "work", "other"

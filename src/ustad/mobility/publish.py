@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ustad.dataset import COMPANIONS
-from ustad.tables import DataError, find_table, read_json, write_json
+from ustad.files import find_table, read_json, write_json
+from ustad.tables import DataError
 
 #: What a data directory holds beside its fixes; only these names are ever replaced or removed.
 TABLES = ("stays", *COMPANIONS, "counterfactual", "dirty_labels")

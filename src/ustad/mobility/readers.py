@@ -16,6 +16,7 @@ import pyarrow.json as pa_json
 
 from ustad.clock import check_zone, is_zone
 from ustad.dataset import Dataset, load_directory, require_zone
+from ustad.files import as_table, find_table
 from ustad.mobility.columns import Reading, Times, as_stays, no_times, to_utc
 from ustad.mobility.formats import csv_identifiers, format_of, json_options, refuse_semicolons
 from ustad.mobility.numosim import is_numosim, read_numosim
@@ -23,7 +24,7 @@ from ustad.mobility.places import UNKNOWN, set_columns
 from ustad.mobility.timezones import with_timezone
 from ustad.progress import say
 from ustad.schema import EventSchema
-from ustad.tables import Complaints, DataError, OnError, as_table, check_overlaps, event_keys, find_table, sort_events
+from ustad.tables import Complaints, DataError, OnError, check_overlaps, event_keys, sort_events
 
 
 def open_data(

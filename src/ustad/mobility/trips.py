@@ -15,9 +15,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ustad.files import as_table
 from ustad.geo import EARTH_RADIUS_KM
 from ustad.mobility.staypoints import sphere_points
-from ustad.tables import PATH_POINT, TIMESTAMP, TRIPS, DataError, as_table, event_keys
+from ustad.tables import PATH_POINT, TIMESTAMP, TRIPS, DataError, event_keys
 
 
 @dataclass(frozen=True)

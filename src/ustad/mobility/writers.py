@@ -1,4 +1,4 @@
-"""Tables for other tools: GeoParquet (with trackintel's column names) and CSV. Plain Parquet is `tables.write_table`.
+"""Tables for other tools: GeoParquet (with trackintel's column names) and CSV. Plain Parquet is `files.write_table`.
 
 In: stays, trips, gaps or POIs. Out: one file, written whole or not at all.
 """
@@ -14,8 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
+from ustad.files import as_table, write_table
 from ustad.mobility.geometry import lines_to_wkb, points_to_wkb
-from ustad.tables import DataError, as_table, write_table
+from ustad.tables import DataError
 
 ExportFormat = Literal["geoparquet", "csv"]
 GEOMETRY = "geom"  # trackintel's name

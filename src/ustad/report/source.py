@@ -15,8 +15,9 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pa_dataset
 
 from ustad.dataset import Dataset
+from ustad.files import as_table, find_table, read_json, read_table
 from ustad.schema import EventSchema, mobility_schema
-from ustad.tables import DataError, as_table, find_table, read_json, read_table
+from ustad.tables import DataError
 
 #: Field of the input → table of the data directory.
 COMPANIONS = {"history": "stays", "trips": "trips", "gaps": "gaps"}

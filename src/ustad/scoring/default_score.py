@@ -26,6 +26,7 @@ from ustad.events.encoder import Encoder
 from ustad.events.habits import Habits
 from ustad.events.population import Population
 from ustad.events.visits import Frame
+from ustad.files import read_table, write_table
 from ustad.progress import say
 from ustad.scoring.alerts import AlertRule, alerts
 from ustad.scoring.habit_agents import AgentReference, distribution_from, distribution_tensors, strongest
@@ -35,7 +36,7 @@ from ustad.scoring.habit_words import sentences
 from ustad.scoring.memory_model import MemoryModel, new_network
 from ustad.scoring.recurrence import Recurrence
 from ustad.scoring.score import NOTES
-from ustad.tables import agent_codes, identity_hash, read_table, write_table
+from ustad.tables import agent_codes, identity_hash
 
 #: The smallest p-value that is written is ten to the minus this.
 SMALLEST = 300.0

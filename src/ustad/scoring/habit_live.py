@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from ustad.config import ConfigError
 from ustad.events.habits import SAME_PLACE_KM
 from ustad.events.visits import Visits, kind_feature, place_keys, read_visits
+from ustad.files import as_table
 from ustad.scoring.alerts import DEFAULT_P_VALUE
 from ustad.scoring.default_score import DefaultModel, p_values
 from ustad.scoring.habit_kinds import unseen_parts
@@ -29,7 +30,7 @@ from ustad.scoring.habit_state import HabitState
 from ustad.scoring.habit_terms import compare
 from ustad.scoring.habit_words import BORROWED, borrowed_words, plain_words
 from ustad.scoring.memory_live import MemoryLive, MemoryWindow
-from ustad.tables import TIMESTAMP, DataError, as_table
+from ustad.tables import TIMESTAMP, DataError
 
 #: Entities whose state is kept at hand; the quietest go first. Keep their bytes where they must not be lost.
 MOST_ENTITIES = 4096

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from ustad.events.encoder import EventArrays
 from ustad.events.windows import EventTensors, Features, periods
+from ustad.files import as_table
 from ustad.scoring.alerts import DEFAULT_P_VALUE
 from ustad.scoring.explain import Explainer
 from ustad.scoring.model import ScoringModel, owners
@@ -31,7 +32,7 @@ from ustad.scoring.rows import RowEncoder
 from ustad.scoring.sampling import inference
 from ustad.scoring.step import LiveStep, Result
 from ustad.scoring.terms import Layout
-from ustad.tables import TIMESTAMP, DataError, as_table
+from ustad.tables import TIMESTAMP, DataError
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ARRAYS = ("time", "day", "key", "numbers", "categories", "vectors", "missing")

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 import torch
 
 from ustad.dataset import event_days
+from ustad.files import as_table, read_table, write_table
 from ustad.progress import say, silence, track
 from ustad.scoring.alerts import AlertRule, Alerts, alerts
 from ustad.scoring.calibration import Parts, apply_tails, highest
@@ -27,7 +28,7 @@ from ustad.scoring.distribution import Distribution, Ranks, Tail
 from ustad.scoring.explain import kinds
 from ustad.scoring.model import ScoringModel
 from ustad.scoring.score import Judged, agent_scores, judge, reasons_of, score_events, worst_events
-from ustad.tables import DataError, agent_codes, as_table, read_table, write_table
+from ustad.tables import DataError, agent_codes
 
 #: Entities of one part.
 ENTITIES = 2_000

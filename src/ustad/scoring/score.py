@@ -18,6 +18,7 @@ import torch
 
 from ustad.events.encoder import EventArrays
 from ustad.events.windows import Queries, make_queries, make_windows, periods
+from ustad.files import as_table
 from ustad.progress import say
 from ustad.scoring.alerts import AlertRule, Alerts, alerts
 from ustad.scoring.calibration import Parts, apply_tails, corrected_score, highest, log10_tails
@@ -25,7 +26,7 @@ from ustad.scoring.columns import Columns, interval_columns, term_columns, to_ar
 from ustad.scoring.explain import kinds, sentences
 from ustad.scoring.model import ScoringModel, measure
 from ustad.scoring.sampling import Samples
-from ustad.tables import DataError, as_table, event_keys
+from ustad.tables import DataError, event_keys
 
 NOTES = b"ustad"  # key of the notes in the metadata of the score table
 

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ustad.tables import DataError, agent_codes, as_table
+from ustad.files import as_table
+from ustad.tables import DataError, agent_codes
 
 _NEEDED = ("agent_id", "started_at", "finished_at")
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from ustad.config import ConfigError
 from ustad.dataset import Dataset
+from ustad.files import write_json, write_table
 from ustad.progress import track
 from ustad.simulate.assembly import make_part
 from ustad.simulate.city import Ground
@@ -21,7 +22,6 @@ from ustad.simulate.fixes import parse_interval
 from ustad.simulate.presets import Preset, get_preset
 from ustad.simulate.rows import Recorder, poi_table
 from ustad.simulate.setting import Simulation, prepare
-from ustad.tables import write_json, write_table
 
 AGENTS_A_PART = 1_000
 FIX_AGENTS = 100  # agents per file of fixes

@@ -16,9 +16,9 @@ import torch
 
 from ustad.config import Config
 from ustad.events.windows import EventTensors, Queries, Windows
+from ustad.files import write_json, write_table
 from ustad.model.network import build_network
 from ustad.progress import say
-from ustad.tables import write_json, write_table
 from ustad.training.loop import fit
 
 #: The paper's space: a range (low, high) or a list of choices.
