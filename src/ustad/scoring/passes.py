@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from ustad.events.windows import Features
 from ustad.model.blocks import Block
+from ustad.model.memory import MemoryTransformer
 from ustad.model.network import DualTransformer
 from ustad.scoring import kernels
 
@@ -61,7 +62,7 @@ class _Linear:
         return torch.addmm(self.bias, x, self.weight, out=out)
 
 
-class _FastBlock:
+class FastBlock:
     """One pre-norm block over tokens [N·L, D], in place."""
 
     def __init__(self, block: Block, work: Workspace, dtype: torch.dtype) -> None:
@@ -94,7 +95,7 @@ class _FastBlock:
     def at(self, x: Tensor, length: int, flat: Tensor) -> Tensor:
         """The tokens at rows `flat` [N], one of each sequence: [N·L, D] -> [N, D]."""
         N, D = len(flat), x.shape[-1]
-        normed = self._norm(x)
+        normed = self.normed(x)
         query = self.query(normed[flat], self._buffer("query", N, D))
         pair = self.key_value(normed, self._buffer("qkv", len(x), 2 * D))
         width = D // self.heads
@@ -105,10 +106,11 @@ class _FastBlock:
         weights = torch.softmax(torch.bmm(query, key.transpose(1, 2)), -1)
         mixed = torch.bmm(weights, value).view(self.heads, N, width).transpose(0, 1).reshape(N, D)
         chosen = x[flat].add_(torch.addmm(self.out.bias, mixed, self.out.weight))
-        hidden = nn.functional.gelu(torch.addmm(self.up.bias, self._norm(chosen), self.up.weight))
+        hidden = nn.functional.gelu(torch.addmm(self.up.bias, self.normed(chosen), self.up.weight))
         return chosen.add_(torch.addmm(self.down.bias, hidden, self.down.weight))
 
-    def _norm(self, x: Tensor) -> Tensor:
+    def normed(self, x: Tensor) -> Tensor:
+        """Normalised rows [n, D], without the weights that the linear maps hold; in a buffer."""
         if x.device.type == "cuda":
             return normalised(x, self.epsilon, self._buffer("normed", *x.shape))
         if x.dtype == self.dtype == torch.float32:
@@ -120,7 +122,7 @@ class _FastBlock:
     def _attended(self, x: Tensor, length: int) -> Tensor:
         tokens, D = x.shape
         N, H, width = tokens // length, self.heads, D // self.heads
-        qkv = self.qkv(self._norm(x), self._buffer("qkv", tokens, 3 * D))
+        qkv = self.qkv(self.normed(x), self._buffer("qkv", tokens, 3 * D))
         split = self._buffer("split", 3 * H, N, length, width)
         split.copy_(qkv.view(N, length, 3 * H, width).permute(2, 0, 1, 3))
         query, key, value = split.view(3, H * N, length, width)
@@ -140,20 +142,20 @@ class _FastBlock:
         return self.work.get(name, self.dtype, *shape)
 
     def _hidden(self, x: Tensor) -> Tensor:
-        wide = self.up(self._norm(x), self._buffer("wide", len(x), 4 * x.shape[-1]))
+        wide = self.up(self.normed(x), self._buffer("wide", len(x), 4 * x.shape[-1]))
         return torch.ops.aten.gelu.out(wide, out=wide)
 
 
 class Passes:
     """Feature-level and event-level passes of one network, with its weights as they are now."""
 
-    def __init__(self, network: DualTransformer, dtype: torch.dtype | None = None) -> None:
+    def __init__(self, network: DualTransformer | MemoryTransformer, dtype: torch.dtype | None = None) -> None:
         self.network = network
         token = network.masked_token
         self.work = Workspace(token.device)
         with torch.no_grad():
-            self.feature_blocks = [_FastBlock(b, self.work, dtype or token.dtype) for b in _blocks(network, "feature")]
-            self.event_blocks = [_FastBlock(b, self.work, dtype or token.dtype) for b in _blocks(network, "event")]
+            self.feature_blocks = [FastBlock(b, self.work, dtype or token.dtype) for b in _blocks(network, "feature")]
+            self.event_blocks = [FastBlock(b, self.work, dtype or token.dtype) for b in _blocks(network, "event")]
 
     def embed(self, features: Features, keep: Tensor | None) -> Tensor:
         """As `network.embed`; keep [..., F, D] may have more leading dimensions than the features."""
@@ -189,5 +191,5 @@ class Passes:
         return network.norm(last.at(x, L, flat.flatten())).view(T, B, D)
 
 
-def _blocks(network: DualTransformer, level: str) -> list[Block]:
+def _blocks(network: DualTransformer | MemoryTransformer, level: str) -> list[Block]:
     return [b for b in getattr(network, f"{level}_blocks") if isinstance(b, Block)]

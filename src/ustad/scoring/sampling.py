@@ -20,6 +20,7 @@ from torch import Tensor
 
 from ustad.events.encoder import Encoder
 from ustad.events.windows import EventTensors, Features, Queries
+from ustad.model.memory import MemoryTransformer
 from ustad.model.network import DualTransformer
 from ustad.progress import track
 from ustad.scoring.counter import keep_masks
@@ -106,7 +107,7 @@ def sample(
 
     crew = Crew(lambda: passes_for(network, tensors.device, precision), tensors.device)
     with inference(network), track("sampling", len(queries)) as advance, crew:
-        for part in _partitions(queries, T * network.config.width * 4, budget.embedding_bytes):
+        for part in cut_queries(queries, T * network.config.width * 4, budget.embedding_bytes):
             shared = embed_samples(network, tensors, part.events, T, seed, budget.tokens, crew)
             batches = part.batches(budget.tokens // T, tensors.device)
             for done in crew.each(answer, ((shared, *batch) for batch in batches)):
@@ -143,7 +144,7 @@ def embed_events(
 
     crew = Crew(lambda: passes_for(network, tensors.device, precision), tensors.device)
     with inference(network), track("embedding", len(queries)) as advance, crew:
-        for part in _partitions(queries, network.config.width * 4, budget.embedding_bytes):
+        for part in cut_queries(queries, network.config.width * 4, budget.embedding_bytes):
             shared = embed_samples(network, tensors, part.events, 0, 0, budget.tokens, crew)
             together = visible and part.shares_slices
             batches = part.batches(budget.tokens, tensors.device)
@@ -168,7 +169,7 @@ class Slices:
 
 
 def embed_samples(
-    network: DualTransformer,
+    network: DualTransformer | MemoryTransformer,
     tensors: EventTensors,
     events: np.ndarray,
     samples: int,
@@ -247,7 +248,7 @@ def _hidden_shared(network: DualTransformer, tensors: EventTensors, shared: Tens
 
 
 @contextmanager
-def inference(network: DualTransformer) -> Iterator[None]:
+def inference(network: DualTransformer | MemoryTransformer) -> Iterator[None]:
     """Evaluation mode and no gradients."""
     if network.training:
         network.eval()
@@ -291,7 +292,7 @@ class _Partition:
                 yield self.chosen[pick], Slices(*(torch.from_numpy(c).to(device) for c in columns))
 
 
-def _partitions(queries: Queries, bytes_per_event: int, budget: int) -> Iterator[_Partition]:
+def cut_queries(queries: Queries, bytes_per_event: int, budget: int) -> Iterator[_Partition]:
     """Cut the queries, in the order of their slices, so that the events of each part fit the budget."""
     if not len(queries):
         return
