@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -149,6 +151,47 @@ def test_a_store_of_the_first_version_gets_what_it_lacks_and_keeps_its_events(
     event = client.get("/v1/alerts").json()["alerts"][0]
     assert event["final"] is True
     assert event["place_name"] is None
+
+
+@pytest.mark.parametrize("kind", ["memory", "file"])
+def test_writers_and_readers_at_once_lose_nothing_and_see_whole_transactions(kind: str, tmp_path: Path) -> None:
+    store = Store("sqlite://" if kind == "memory" else f"sqlite:///{tmp_path / 'busy.db'}")
+    wrong: list[str] = []
+
+    def write(number: int) -> None:
+        for i in range(60):
+            key = 1000 * number + i
+            with suppress(InterruptedError), store.writing() as connection:
+                connection.execute(sa.insert(r.alerts).values(key=key, created_at=0))
+                connection.execute(sa.insert(r.details).values(key=key, content=""))
+                if i % 3 == 2:
+                    raise InterruptedError("this transaction is taken back")
+
+    def read(number: int) -> None:
+        for _ in range(80):
+            with store.reading() as connection:
+                counts = [connection.execute(select(func.count()).select_from(t)).scalar_one()
+                          for t in (r.alerts, r.details)]  # fmt: skip
+            if counts[0] != counts[1]:
+                wrong.append(f"half a transaction is seen: {counts}")
+
+    def noting(work: Callable[[int], None], number: int) -> None:
+        try:
+            work(number)
+        except Exception as error:
+            wrong.append(type(error).__name__)
+
+    threads = [threading.Thread(target=noting, args=(work, n)) for n in range(2) for work in (write, read, read)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+    expected = {1000 * n + i for n in range(2) for i in range(60) if i % 3 != 2}
+    with store.reading() as connection:
+        for table in (r.alerts, r.details):
+            assert set(connection.execute(select(table.c.key)).scalars()) == expected
+    store.close()
 
 
 @pytest.mark.parametrize("url", ["nonsense", "mysql://x/y", "sqlite:////no/such/place/x.db"])

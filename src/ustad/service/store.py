@@ -10,7 +10,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from sqlalchemy import Connection, Engine, Table, bindparam, create_engine, delete, event, func, insert, select, update
@@ -41,6 +41,10 @@ class Store:
         self.engine = _engine(url)
         self.url = self.engine.url.render_as_string(hide_password=True)
         self._writing = threading.Lock()
+        # A store in memory is one connection: what began on it must end before anything else begins, or a reader's
+        # end would roll back what a writer has written.
+        in_memory = isinstance(self.engine.pool, StaticPool)
+        self._alone: AbstractContextManager[Any] = threading.RLock() if in_memory else nullcontext()
         try:
             migrate(self.engine)
         except OperationalError as error:
@@ -52,12 +56,12 @@ class Store:
     @contextmanager
     def writing(self) -> Iterator[Connection]:
         """One transaction; everything in it is committed together or not at all."""
-        with self._writing, self.engine.execution_options(writing=True).begin() as connection:
+        with self._writing, self._alone, self.engine.execution_options(writing=True).begin() as connection:
             yield connection
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        with self.engine.connect() as connection:
+        with self._alone, self.engine.connect() as connection:
             yield connection
 
     def ping(self) -> None:
