@@ -1,12 +1,26 @@
-"""One small town and one small model, made once for all tests that need something real."""
+"""One small town and one small model, made once for all tests that need something real.
+
+Every test begins alike, whichever ran before it in the same process, and sees the same examples in every run.
+"""
 
 import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # several test processes share few cores
 
-import pytest
+import random
+import sys
 
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, settings
+
+from ustad import progress
 from ustad.config import Config
+
+# Examples are a function of the test, and a busy machine is no failure. `--hypothesis-profile search` looks for others.
+settings.register_profile("search", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("same", settings.get_profile("search"), derandomize=True, database=None)
+settings.load_profile("same")
 
 TINY = {
     "model.width": 16,
@@ -18,12 +32,14 @@ TINY = {
 }
 
 
-@pytest.fixture(autouse=True)
-def quiet():
-    """A test that runs the command line turns progress on for its process; the next one starts without it."""
-    from ustad import progress
-
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """Before any fixture: no progress, which the command line turns on for its process, and chance from its start."""
     progress.disable()
+    random.seed(0)
+    np.random.seed(0)  # noqa: NPY002  # libraries use it
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(0)
 
 
 @pytest.fixture(scope="session")
