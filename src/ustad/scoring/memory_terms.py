@@ -7,7 +7,6 @@ what was expected. Dropout masks come from the counter, so nothing depends on ba
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -18,11 +17,12 @@ from torch import Tensor
 from ustad.events.windows import Queries
 from ustad.model.memory import MemoryTransformer, Outlook
 from ustad.progress import track
-from ustad.scoring.counter import keep_masks
-from ustad.training.memory import Data, ask
+from ustad.scoring.crew import Crew
+from ustad.scoring.memory_passes import MemoryPasses, Seen
+from ustad.scoring.sampling import Budget, Slices, cut_queries, embed_samples, inference
+from ustad.training.memory import Data, targets_of
 
-#: Values of embeddings in flight at once, by device: what keeps memory bounded.
-BUDGET = {"cpu": 4_000_000, "cuda": 50_000_000}
+Precision = Literal["auto", "fp32", "bf16"]
 RAW = ("memory_place", "memory_start", "memory_duration")
 
 
@@ -50,61 +50,66 @@ class MemorySamples:
         return MemorySamples(terms, *(placed(values) for values in rest))
 
 
-@torch.inference_mode()
 def sample_memory(
     network: MemoryTransformer,
     data: Data,
     queries: Queries,
     samples: int,
     seed: int,
-    precision: Literal["auto", "fp32", "bf16"] = "auto",
+    precision: Precision = "auto",
+    budget: Budget | None = None,
 ) -> MemorySamples:
     """T samples of every question; without epistemic uncertainty one pass without dropout."""
-    network.eval()
+    device, width = data.events.device, network.config.width
+    budget = budget or _budget(device, width)
     out = _empty(len(queries))
     T = samples if network.config.epistemic else 1
-    half = precision == "bf16" or (precision == "auto" and data.events.device.type == "cuda")
-    with track("asking the memory network", len(queries)) as advance:
-        for chosen in _parts(queries, T * network.config.width, BUDGET[data.events.device.type]):
-            part = queries.take(chosen)
-            _store(out, chosen, _ask(network, data, part, T, seed, half))
-            advance(len(chosen))
+
+    def answer(passes: MemoryPasses, shared: Tensor, chosen: np.ndarray, slices: Slices) -> int:
+        _store(out, chosen, _ask(passes, data, shared, slices))
+        return len(chosen)
+
+    crew = Crew(lambda: MemoryPasses(network, _kind(precision, device)), device)
+    with inference(network), track("asking the memory network", len(queries)) as advance, crew:
+        for part in cut_queries(queries, T * width * 4, budget.embedding_bytes):
+            shared = embed_samples(network, data.events, part.events, T, seed, budget.tokens, crew)
+            batches = part.batches(budget.tokens // T, device)
+            for done in crew.each(answer, ((shared, *batch) for batch in batches)):
+                advance(done)
+    if precision == "auto" and not np.isfinite(out.epistemic).all():
+        # Half precision overflowed somewhere: the whole of it again, in full precision.
+        return sample_memory(network, data, queries, samples, seed, "fp32", budget)
     return out
 
 
-def _ask(network: MemoryTransformer, data: Data, part: Queries, samples: int, seed: int, half: bool) -> Outlook:
-    """The outlook of questions of similar length; an event's embeddings are shared by all that see it."""
-    device = data.events.device
-    length = int(part.length.max())
-    start, stop, target = (torch.from_numpy(v).to(device) for v in (part.start, part.stop, part.target))
-    index = data.events.batch(start, stop, length).index
-    seen, row = torch.unique(index, return_inverse=True)
-    with torch.autocast(device.type, torch.bfloat16, enabled=half):
-        events = _embedded(network, data, seen, samples, seed)
-        return ask(network, data, events, start, stop, target, row)
+def _ask(passes: MemoryPasses, data: Data, shared: Tensor, slices: Slices) -> Outlook:
+    """The outlook of questions of one length; what is known of an entity is shared by all that ask about it."""
+    memory, offset = data.memory, torch.arange(slices.length, device=shared.device)
+    index = slices.start[:, None] + offset  # [B, L]
+    seen = Seen(
+        slices.where[:, None] + offset,
+        data.events.day_position[index],
+        memory.weekday[index],
+        memory.slot[index],
+        slices.target - slices.start,
+    )
+    entity, owner = torch.unique(memory.owner[slices.target], return_inverse=True)
+    places = memory.remembered(entity), memory.x[entity], memory.y[entity], memory.category[entity]
+    known = passes.know(passes.network.remember(*places))
+    return passes.outlook(shared, seen, known, owner, targets_of(memory, slices.target))
 
 
-def _embedded(network: MemoryTransformer, data: Data, seen: Tensor, samples: int, seed: int) -> Tensor:
-    """Embeddings of some events under every sample: [T, n, D]."""
-    features = data.events.features[seen]
-    if not network.config.epistemic:
-        return network.embed(features)[None]
-    key, width = data.events.key[seen], network.config.width
-    keep = keep_masks(key, seed, samples, len(network.fields), width, network.config.dropout)
-    return network.embed(features, keep.transpose(0, 1))  # keep [T, n, F, D]
+def _kind(precision: Precision, device: torch.device) -> torch.dtype | None:
+    """What the blocks compute in: on a GPU in half precision, unless told otherwise (the rest stays fp32)."""
+    if precision == "bf16":
+        return torch.bfloat16
+    return torch.float16 if precision == "auto" and device.type == "cuda" else None
 
 
-def _parts(queries: Queries, cost: int, budget: int) -> Iterator[np.ndarray]:
-    """Questions of similar length, neighbours in time together, as many as the budget holds."""
-    order = np.argsort(-(-queries.length // 4), kind="stable")
-    first = 0
-    while first < len(order):
-        length = int(queries.length[order[first]])
-        size = max(1, budget // (cost * (length + 4)))
-        part = order[first : first + size]
-        part = part[queries.length[part] <= -(-length // 4) * 4]  # sorted, so this cuts the end off
-        yield part
-        first += len(part)
+def _budget(device: torch.device, width: int) -> Budget:
+    """As the paper's network has it, with half as much room for embeddings on a CPU."""
+    budget = Budget.of(device, width)
+    return budget if device.type == "cuda" else Budget(budget.tokens, budget.embedding_bytes // 2)
 
 
 def chain_terms(outlook: Outlook) -> dict[str, Tensor]:
@@ -116,14 +121,15 @@ def chain_terms(outlook: Outlook) -> dict[str, Tensor]:
 
 def _store(out: MemorySamples, rows: np.ndarray, outlook: Outlook) -> None:
     """Means over samples, in at least fp32: outlook [T, B, …]."""
-    for name, values in chain_terms(outlook).items():
-        out.terms[name][rows] = values.cpu().numpy()
+    terms = chain_terms(outlook)
     aleatoric, epistemic = uncertainties([outlook.places, outlook.starts, outlook.durations])
-    out.aleatoric[rows], out.epistemic[rows] = aleatoric.cpu().numpy(), epistemic.cpu().numpy()
-    out.expected_slot[rows] = outlook.places.exp().mean(dim=0).argmax(dim=-1).cpu().numpy()
-    out.expected_start[rows] = outlook.starts.exp().mean(dim=0).argmax(dim=-1).cpu().numpy()
-    half = outlook.durations.exp().mean(dim=0).cumsum(dim=-1) < 0.5
-    out.expected_duration[rows] = half.sum(dim=-1).cpu().numpy()
+    slot, start = (values.exp().mean(dim=0).argmax(dim=-1) for values in (outlook.places, outlook.starts))
+    median = (outlook.durations.exp().mean(dim=0).cumsum(dim=-1) < 0.5).sum(dim=-1)
+    found = [*terms.values(), aleatoric, epistemic, slot, start, median]
+    lines = torch.stack([values.to(torch.float32) for values in found]).cpu().numpy()  # one transfer for all
+    rest = (out.aleatoric, out.epistemic, out.expected_slot, out.expected_start, out.expected_duration)
+    for held, line in zip((*(out.terms[name] for name in terms), *rest), lines, strict=True):
+        held[rows] = line
 
 
 def uncertainties(distributions: list[Tensor]) -> tuple[Tensor, Tensor]:

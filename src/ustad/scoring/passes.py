@@ -96,10 +96,10 @@ class FastBlock:
         """The tokens at rows `flat` [N], one of each sequence: [N·L, D] -> [N, D]."""
         N, D = len(flat), x.shape[-1]
         normed = self.normed(x)
-        query = self.query(normed[flat], self._buffer("query", N, D))
-        pair = self.key_value(normed, self._buffer("qkv", len(x), 2 * D))
+        query = self.query(normed[flat], self.buffer("query", N, D))
+        pair = self.key_value(normed, self.buffer("qkv", len(x), 2 * D))
         width = D // self.heads
-        split = self._buffer("split", 2 * self.heads, N, length, width)
+        split = self.buffer("split", 2 * self.heads, N, length, width)
         split.copy_(pair.view(N, length, 2 * self.heads, width).permute(2, 0, 1, 3))
         key, value = split.view(2, self.heads * N, length, width)
         query = query.view(N, self.heads, width).transpose(0, 1).reshape(self.heads * N, 1, width)
@@ -112,9 +112,9 @@ class FastBlock:
     def normed(self, x: Tensor) -> Tensor:
         """Normalised rows [n, D], without the weights that the linear maps hold; in a buffer."""
         if x.device.type == "cuda":
-            return normalised(x, self.epsilon, self._buffer("normed", *x.shape))
+            return normalised(x, self.epsilon, self.buffer("normed", *x.shape))
         if x.dtype == self.dtype == torch.float32:
-            normed = self._buffer("normed", *x.shape)
+            normed = self.buffer("normed", *x.shape)
             kernels.normalise(x.numpy(), self.epsilon, normed.numpy())
             return normed
         return nn.functional.layer_norm(x, x.shape[-1:], eps=self.epsilon).to(self.dtype)
@@ -122,27 +122,38 @@ class FastBlock:
     def _attended(self, x: Tensor, length: int) -> Tensor:
         tokens, D = x.shape
         N, H, width = tokens // length, self.heads, D // self.heads
-        qkv = self.qkv(self.normed(x), self._buffer("qkv", tokens, 3 * D))
-        split = self._buffer("split", 3 * H, N, length, width)
+        qkv = self.qkv(self.normed(x), self.buffer("qkv", tokens, 3 * D))
+        split = self.buffer("split", 3 * H, N, length, width)
         split.copy_(qkv.view(N, length, 3 * H, width).permute(2, 0, 1, 3))
         query, key, value = split.view(3, H * N, length, width)
-        logits = torch.bmm(query, key.transpose(1, 2), out=self._buffer("logits", H * N, length, length))
-        mixed = torch.bmm(torch.softmax(logits, -1), value, out=self._buffer("mixed", H * N, length, width))
-        merged = self._buffer("merged", N, length, H, width)
+        logits = torch.bmm(query, key.transpose(1, 2), out=self.buffer("logits", H * N, length, length))
+        mixed = torch.bmm(self.softmaxed(logits), value, out=self.buffer("mixed", H * N, length, width))
+        merged = self.buffer("merged", N, length, H, width)
         merged.copy_(mixed.view(H, N, length, width).permute(1, 2, 0, 3))
         return self._add(x, self.out, merged.view(tokens, D))
+
+    def softmaxed(self, logits: Tensor) -> Tensor:
+        """Softmax over the last dimension; `logits` may be overwritten."""
+        if logits.dtype != torch.float32 or logits.device.type != "cpu":
+            return torch.softmax(logits, -1)
+        spare = self.buffer("spare", logits.numel())
+        kernels.softmax(logits.view(-1, logits.shape[-1]).numpy(), spare.numpy())
+        return logits
 
     def _add(self, x: Tensor, linear: _Linear, inner: Tensor) -> Tensor:
         """x plus a linear map of something, in place; where the precision is one, without a buffer between."""
         if x.dtype == self.dtype and x.device.type == "cpu":
             return x.addmm_(inner, linear.weight).add_(linear.bias)
-        return x.add_(linear(inner, self._buffer("down", *x.shape)))
+        return x.add_(linear(inner, self.buffer("down", *x.shape)))
 
-    def _buffer(self, name: str, *shape: int) -> Tensor:
+    def buffer(self, name: str, *shape: int) -> Tensor:
         return self.work.get(name, self.dtype, *shape)
 
     def _hidden(self, x: Tensor) -> Tensor:
-        wide = self.up(self.normed(x), self._buffer("wide", len(x), 4 * x.shape[-1]))
+        wide = self.up(self.normed(x), self.buffer("wide", len(x), 4 * x.shape[-1]))
+        if wide.dtype == torch.float32 and wide.device.type == "cpu":
+            kernels.gelu(wide.view(-1).numpy())
+            return wide
         return torch.ops.aten.gelu.out(wide, out=wide)
 
 

@@ -1,0 +1,140 @@
+"""The memory network's forward pass as inference wants it: the same numbers, fewer of the steps.
+
+In go event embeddings under T samples and what is remembered of their entities; out comes the `Outlook` that
+`MemoryTransformer.contextualise` and `decode` give, to float rounding (a test compares them). Beside what `passes`
+saves: the keys and values of an entity's own places are computed once for all its questions and samples, and folded
+with the query's and the output's maps, so that attending to them is two products and a softmax on states as they lie.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ustad.model.blocks import HIDDEN
+from ustad.model.memory import CrossAttention, Memory, MemoryTransformer, Outlook, Targets
+from ustad.scoring.memory_heads import FastHeads, Pointers
+from ustad.scoring.passes import FastBlock, Passes
+
+
+@dataclass(frozen=True)
+class Attended:
+    """Own places of E entities as a block attends to them, heads side by side: softmax(x · keys + bias) · values."""
+
+    keys: Tensor  # [E, D, H·K]
+    bias: Tensor  # [E, 1, H·K]
+    values: Tensor  # [E, H·K, D]
+
+
+@dataclass(frozen=True)
+class Known:
+    """All that the passes need of E entities."""
+
+    memory: Memory
+    own: Tensor  # [E, K + 1, D] what an event at each own place, or somewhere new, is given
+    attended: tuple[Attended, ...]  # by block
+    pointers: Pointers
+
+
+@dataclass(frozen=True)
+class Seen:
+    """B windows of L events without padding: int64 [B, L], but for at [B], the event that is asked about."""
+
+    row: Tensor  # among the shared embeddings
+    day_position: Tensor
+    weekday: Tensor
+    slot: Tensor
+    at: Tensor
+
+
+class FastCross:
+    """Events attend to own places, in place; the normalisation before it is the block's that follows."""
+
+    def __init__(self, cross: CrossAttention, block: FastBlock) -> None:
+        self.block, self.heads = block, cross.heads
+        D, H = cross.query.in_features, cross.heads
+        scale, norm = 1 / math.sqrt(D // H), cross.norm
+        self.query = (cross.query.weight * norm.weight * scale).detach().view(H, D // H, D)
+        self.query_bias = ((cross.query.bias + cross.query.weight @ norm.bias) * scale).detach().view(H, D // H)
+        self.pair = cross.pair
+        self.out = cross.out.weight.detach().t().reshape(H, D // H, D)
+        self.out_bias = cross.out.bias.detach() / H  # the weights of each head sum to 1
+
+    def attended(self, memory: Memory) -> Attended:
+        """What this block needs of the own places of E entities."""
+        (E, K, D), H, dtype = memory.tokens.shape, self.heads, self.block.dtype
+        key, value = self.pair(memory.tokens).view(E, K, 2, H, D // H).permute(2, 0, 3, 1, 4)  # 2 × [E, H, K, d]
+        keys = (key @ self.query).permute(0, 3, 1, 2).reshape(E, D, H * K)
+        bias = (key @ self.query_bias[..., None])[..., 0]  # [E, H, K]
+        bias = bias.masked_fill(memory.absent[:, None], max(HIDDEN, torch.finfo(dtype).min / 2)).view(E, 1, H * K)
+        values = (value @ self.out + self.out_bias).view(E, H * K, D)
+        return Attended(keys.to(dtype), bias.to(dtype), values.to(dtype))
+
+    def __call__(self, x: Tensor, known: Attended, owner: Tensor) -> Tensor:
+        """x [B·n, D], n states of each of B windows, owner [B]; x is changed and returned."""
+        B, D, wide = len(owner), x.shape[-1], known.keys.shape[-1]
+        normed = self.block.normed(x).view(B, -1, D)
+        logits = self.block.buffer("attended", B, normed.shape[1], wide)
+        torch.baddbmm(known.bias[owner], normed, known.keys[owner], out=logits)
+        weights = logits.view(-1, wide // self.heads).softmax(dim=-1).view_as(logits)
+        if x.dtype == self.block.dtype:
+            return x.view_as(normed).baddbmm_(weights, known.values[owner]).view_as(x)
+        return x.add_(torch.bmm(weights, known.values[owner], out=normed).view_as(x))
+
+
+class MemoryPasses(Passes):
+    """Feature-level and event-level passes and heads of one memory network, with its weights as they are now."""
+
+    network: MemoryTransformer
+
+    def __init__(self, network: MemoryTransformer, dtype: torch.dtype | None = None) -> None:
+        super().__init__(network, dtype)
+        with torch.no_grad():
+            pairs = zip(network.crosses, self.event_blocks, strict=True)
+            self.crosses = [FastCross(c, block) for c, block in pairs if isinstance(c, CrossAttention)]
+            self.heads = FastHeads(network)
+
+    def know(self, memory: Memory) -> Known:
+        """What the passes need of E entities, once for all their questions."""
+        network = self.network
+        new = network.new_token.expand(len(memory.tokens), 1, -1)
+        own = network.own(torch.cat([memory.tokens, new], dim=1))
+        return Known(memory, own, tuple(c.attended(memory) for c in self.crosses), self.heads.pointers(memory))
+
+    def outlook(self, shared: Tensor, seen: Seen, known: Known, owner: Tensor, targets: Targets) -> Outlook:
+        """What was expected of B events, they and the events beside them masked: leading dimensions [T, B].
+
+        shared [T, n, D] are embeddings, owner [B] says whose windows they are.
+        """
+        (B, L), (T, _, D) = seen.row.shape, shared.shape
+        x = self._enter(shared, seen, known, owner)
+        flat = (torch.arange(B * T, device=x.device) * L).view(B, T) + seen.at[:, None]
+        *blocks, last = self.event_blocks
+        *crosses, final = zip(self.crosses, known.attended, strict=True)
+        for (cross, attended), block in zip(crosses, blocks, strict=True):
+            x = block(cross(x, attended, owner), L)
+        x = last.at(final[0](x, final[1], owner), L, flat.flatten())
+        return self.heads(self.network.norm(x).view(B, T, D), known.memory, known.pointers, owner, targets)
+
+    def _enter(self, shared: Tensor, seen: Seen, known: Known, owner: Tensor) -> Tensor:
+        """Events with masks, own places, positions and days: [B·T·L, D]."""
+        (B, L), (T, n, D), network = seen.row.shape, shared.shape, self.network
+        offset, sample = (torch.arange(size, device=shared.device) for size in (L, T))
+        rows = (sample[:, None] * n + seen.row[:, None]).flatten()  # [B, T, L]
+        x = self.work.get("x", shared.dtype, B * T * L, D)
+        torch.index_select(shared.view(T * n, D), 0, rows, out=x)
+        x = x.view(B, T, L, D)
+        masked = (offset - seen.at[:, None]).abs() <= 1  # [B, L]
+        K = known.own.shape[1] - 1
+        held = seen.slot.clamp(max=K - 1)
+        slot = torch.where(known.memory.absent[owner[:, None], held] | (seen.slot >= K), K, held)
+        given = known.own[owner[:, None], slot]  # [B, L, D]
+        hidden = masked[:, None, :, None]
+        torch.where(hidden, network.masked_token.to(x.dtype), x, out=x)
+        limit = network.position.num_embeddings - 1
+        given = torch.where(masked[..., None], 0.0, given) + network.position(offset.clamp(max=limit))
+        given += network.day_position(seen.day_position.clamp(max=limit)) + network.weekday(seen.weekday)
+        return x.add_(given[:, None]).view(B * T * L, D)
