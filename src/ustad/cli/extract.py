@@ -30,6 +30,10 @@ def extract(
     ],
     out_dir: OutOption = Path("runs/data"),
     pois: Annotated[Path | None, typer.Option("--pois", help="POIs that name the stays' categories.")] = None,
+    places: Annotated[
+        list[Path] | None,
+        typer.Option("--places", help="An earlier extraction whose own places keep their names. May be repeated."),
+    ] = None,
     timezone: Annotated[
         str | None, typer.Option("--timezone", help="Zone of naive times and of the stays; else found by coordinates.")
     ] = None,
@@ -75,6 +79,7 @@ def extract(
     - `ustad extract run.gpx ride.gpx --out data` (GPX, one agent per file)
     - `ustad extract town --out data` (the fixes, POIs and labels of a data directory)
     - `ustad extract fixes.parquet --pois pois.parquet --export geoparquet --out data`
+    - `ustad extract may.parquet --places april --out may` (without POIs: own places are called as in `april`)
     - `ustad extract s3://bucket/fixes --engine ray --address head:6379 --out s3://bucket/data` (on a cluster)
     """
     from dataclasses import asdict
@@ -96,10 +101,10 @@ def extract(
         from ustad.engine.extraction import extract as run_on_ray
 
         summary = run_on_ray(
-            fixes, out_dir, config, pois, timezone, on_error, workers, times, address, partitions  # type: ignore[arg-type]  # checked above
+            fixes, out_dir, config, pois, timezone, on_error, workers, times, address, partitions, places or []  # type: ignore[arg-type]  # checked above
         )  # fmt: skip
     else:
-        summary = run(fixes, out_dir, config, pois, timezone, on_error, workers, times)  # type: ignore[arg-type]  # checked above
+        summary = run(fixes, out_dir, config, pois, timezone, on_error, workers, times, places or [])  # type: ignore[arg-type]  # checked above
     if out_dir.exists():  # not where the results went to another file system
         summary.notes += _carry_labels(fixes, out_dir)
     exported = _export(out_dir, export_as or [])

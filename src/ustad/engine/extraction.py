@@ -60,6 +60,7 @@ def extract(
     sources: Sequence[Path | str] | Path | str, out: Path | str, config: ExtractionConfig | None = None,
     pois: Any = None, timezone: str | None = None, on_error: OnError = "fail", workers: int = 0,
     times: Times = "utc", address: str | None = None, partitions: int | None = None,
+    places: Sequence[Path | str] = (),
 ) -> ExtractionSummary:  # fmt: skip
     """Extract on a Ray cluster; sources and `out` may be URIs (`s3://bucket/fixes`). Otherwise as the local `extract`.
 
@@ -70,11 +71,13 @@ def extract(
     files, rows, known, near = _files(listed, place)
     timezone = timezone or known.get("timezone")
     setting = make_setting(
-        config or ExtractionConfig(), pois if pois is not None else near, timezone, Reading(timezone, times, on_error)
+        config or ExtractionConfig(), pois if pois is not None else near, timezone, Reading(timezone, times, on_error),
+        [_stays_of(Place.of(p)) if is_uri(p) else p for p in places],
     )  # fmt: skip
     number = partitions or buckets.how_many(rows, PARTITION_ROWS)
     with connected(address, workers) as cluster:
-        identity = [[_stamp(f) for f in files], setting.config, timezone, times, on_error, number, known, str(pois)]
+        said = [timezone, times, on_error, number, known, str(pois), [str(p) for p in places]]
+        identity = [[_stamp(f) for f in files], setting.config, *said]
         job = Job.open(place, "extract", identity, cluster)
         shared = _Shared(setting, job.place / "exchange", job.place / "tables", number)
         summary = ExtractionSummary(Path(str(out)), files=len(files))
@@ -225,6 +228,11 @@ def _remote(place: Place) -> tuple[list[Place], dict[str, Any], pa.Table | None]
     if not files:
         raise DataError(f"{folder}: holds no file that can be read (.parquet, .csv, .ndjson, .plt, .gpx)")
     return files, known, pois
+
+
+def _stays_of(directory: Place) -> pa.Table:
+    """The stays of a data directory behind a URI."""
+    return directory.read_table("stays" if directory.is_folder("stays") else "stays.parquet")
 
 
 def _stamp(file: Place) -> list[str]:

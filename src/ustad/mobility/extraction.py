@@ -28,7 +28,8 @@ from ustad.files import write_table
 from ustad.mobility.columns import Reading, Times, as_fixes
 from ustad.mobility.core import Fixes, advance, no_fixes, to_tables
 from ustad.mobility.formats import Piece, estimate_rows, expand, pieces
-from ustad.mobility.places import PoiIndex, first_of_test, join_pois, own_places, read_pois
+from ustad.mobility.own_places import KnownPlaces, first_of_test, own_places
+from ustad.mobility.places import PoiIndex, join_pois, read_pois
 from ustad.mobility.publish import check_target, publish, source_meta, source_pois, write_part
 from ustad.mobility.quality import Dropped, quality_table
 from ustad.mobility.staypoints import Limits, empty_state
@@ -70,24 +71,29 @@ class Setting:
     pois: PoiIndex | None
     timezone: str | None
     reading: Reading
+    known: KnownPlaces | None = None  # the agents' own places, from earlier extractions
     until: datetime | None = None  # only earlier stays say which of an agent's own places is home or work
 
     def before_test(self, span: tuple[int, int] | None, split: dict[str, Any] | None) -> Setting:
         """The same, with `until` at the first day of the test part: what is learnt must not know of it."""
         until = first_of_test(span, self.timezone, split) if self.pois is None and span is not None else None
         if until is not None:
-            self.reading.say(f"home and work are what stays before {until:%Y-%m-%d %H:%M} UTC say they are")
+            whose = "" if self.known is None else " of agents not known from before"
+            self.reading.say(f"home and work{whose} are what stays before {until:%Y-%m-%d %H:%M} UTC say they are")
         return replace(self, until=until)
 
 
 # ---------------------------------------------------------------------------------------------- in memory
 def extract_tables(
     fixes: Any, config: ExtractionConfig | None = None, pois: Any = None, timezone: str | None = None,
-    times: Times = "utc", on_error: OnError = "fail",
+    times: Times = "utc", on_error: OnError = "fail", places: Sequence[Path | str | pa.Table] = (),
 ) -> Dataset:  # fmt: skip
-    """Stays, trips, gaps and quality of one table of fixes (a path or anything with an Arrow C stream)."""
+    """Stays, trips, gaps and quality of one table of fixes (a path or anything with an Arrow C stream).
+
+    `places` are the stays of earlier extractions (directories, files or tables) whose own places are to be known again.
+    """
     reading = Reading(timezone, times, on_error)
-    setting = make_setting(config or ExtractionConfig(), pois, timezone, reading)
+    setting = make_setting(config or ExtractionConfig(), pois, timezone, reading, places)
     store, agents = MemoryStore(), AgentNumbers()
     table = as_fixes(fixes, str(fixes) if isinstance(fixes, (str, Path)) else "fixes", reading)
     if table.num_rows == 0:
@@ -103,13 +109,21 @@ def extract_tables(
     )  # fmt: skip
 
 
-def make_setting(config: ExtractionConfig, pois: Any, timezone: str | None, reading: Reading) -> Setting:
+def make_setting(
+    config: ExtractionConfig, pois: Any, timezone: str | None, reading: Reading,
+    places: Sequence[Path | str | pa.Table] = (),
+) -> Setting:  # fmt: skip
     if timezone is not None:
         check_zone(timezone)
+    if places and pois is not None:
+        raise DataError("POIs name the places here; --places is for extractions without them, leave it out")
+    known = KnownPlaces.of(places) if places else None
+    if known is not None:
+        reading.say(f"{len(known.names):,} own places of {len(known.agents):,} agents are known from before")
     index = None
     if pois is not None:
         index = pois if isinstance(pois, PoiIndex) else PoiIndex(read_pois(pois, reading))
-    return Setting(config, index, timezone, reading)
+    return Setting(config, index, timezone, reading, known)
 
 
 def collect(table: pa.Table, store: Store, agents: AgentNumbers, config: ExtractionConfig) -> None:
@@ -131,21 +145,18 @@ def extract_partition(part: Partition, setting: Setting) -> dict[str, pa.Table]:
     state = empty_state(len(part.agents))
     step = advance(part.fixes, no_fixes(), state, Limits.of(setting.config), final=True)
     found = to_tables(step, part.agents)
-    stays = name_places(
-        found.stays, setting.pois, setting.timezone, setting.config.poi_radius_m, setting.reading, setting.until
-    )  # fmt: skip
+    stays = name_places(found.stays, setting)
     quality = quality_table(step, part.agents, Dropped(part.unsorted, part.inaccurate), setting.config)
     return {"stays": stays, "trips": found.trips, "gaps": found.gaps, "quality": quality}
 
 
-def name_places(
-    stays: pa.Table, pois: pa.Table | PoiIndex | None, timezone: str | None, radius_m: float,
-    reading: Reading | None = None, until: datetime | None = None,
-) -> pa.Table:  # fmt: skip
-    """Stays with time zone, POI and category: what fixes alone do not tell. Without POIs, the agents' own places, of
-    which stays before `until` say what they are."""
-    stays = with_timezone(stays, timezone, reading or Reading())
-    stays = own_places(stays, radius_m, until) if pois is None else join_pois(stays, pois, radius_m)
+def name_places(stays: pa.Table, setting: Setting) -> pa.Table:
+    """Stays with time zone, POI and category: what fixes alone do not tell. Without POIs, the agents' own places."""
+    stays, radius_m = with_timezone(stays, setting.timezone, setting.reading), setting.config.poi_radius_m
+    if setting.pois is not None:
+        stays = join_pois(stays, setting.pois, radius_m)
+    else:
+        stays = own_places(stays, radius_m, setting.until, setting.known)
     order = ("poi_id", "poi_category", "timezone", "n_fixes", "start_gap_s", "end_gap_s")
     names = [n for n in stays.column_names if n not in order]
     return stays.select(names + [n for n in order if n in stays.column_names])
@@ -155,13 +166,14 @@ def name_places(
 def extract(
     sources: Sequence[Path | str] | Path | str, out: Path | str, config: ExtractionConfig | None = None,
     pois: Any = None, timezone: str | None = None, on_error: OnError = "fail", workers: int = 0,
-    times: Times = "utc",
+    times: Times = "utc", places: Sequence[Path | str] = (),
 ) -> ExtractionSummary:  # fmt: skip
     """Extract files of fixes into the data directory `out`.
 
     `timezone` is the zone of naive times and of the stays; without it stays get the zone of their coordinates.
     `times="local"` says that epoch numbers count the wall clock of `timezone`. A data directory among the sources
-    gives its POIs, time zone and split where nothing else is said. With `on_error="skip"` bad rows and unreadable
+    gives its POIs, time zone and split where nothing else is said. `places` are earlier extractions whose own places
+    are to be known again, with the names and kinds they have there. With `on_error="skip"` bad rows and unreadable
     files are left out and counted. The tables appear in `out` when everything is done, and take the place
     of all that a data directory holds beside fixes.
     """
@@ -172,7 +184,7 @@ def extract(
     timezone = timezone or known.get("timezone")
     pois = pois if pois is not None else source_pois(listed)
     reading = Reading(timezone, times, on_error)
-    setting = make_setting(config or ExtractionConfig(), pois, timezone, reading)
+    setting = make_setting(config or ExtractionConfig(), pois, timezone, reading, places)
     out.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(prefix=".extract-", dir=out))
     try:

@@ -1,38 +1,26 @@
-"""Where a stay was: the nearest point of interest, or, without such data, the agent's own places.
+"""Where a stay was: the nearest point of interest. Without such data, see `own_places`.
 
 In: stays (and POIs). Out: the same stays with `poi_id` and `poi_category`. Distances are great-circle distances.
 """
 
 from __future__ import annotations
 
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import numba
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from scipy.spatial import cKDTree
 
-from ustad.clock import MICROSECONDS_PER_DAY, local_time, localise
-from ustad.config import SplitConfig
-from ustad.dataset import Dataset
 from ustad.files import as_table
 from ustad.geo import EARTH_RADIUS_KM, unit_vectors
 from ustad.mobility.columns import POI_NAMES, Reading, rename
-from ustad.mobility.staypoints import sphere_points
-from ustad.tables import POIS, TIMESTAMP, DataError, agent_codes, validate
+from ustad.tables import POIS, DataError, agent_codes, validate
 
 UNKNOWN = "unknown"
-HOME, WORK, OTHER = "home", "work", "other"
-NIGHT = (22.0, 6.0)  # local hours that speak for home
-OFFICE = (9.0, 17.0)  # local hours of a weekday that speak for work
-LEAST_NIGHT_HOURS = 8.0  # a home needs this much time there by night in all
-LEAST_WORK_HOURS = 12.0  # a place of work needs this much time there in office hours in all
 
 
-# --------------------------------------------------------------------------------------------------- POIs
 def read_pois(source: Any, reading: Reading | None = None) -> pa.Table:
     """POIs by the contract; where `category` is a list, one is chosen by `one_category`."""
     reading = reading or Reading()
@@ -97,102 +85,3 @@ def set_columns(table: pa.Table, **columns: pa.Array) -> pa.Table:
         else:
             table = table.append_column(name, values)
     return table
-
-
-# --------------------------------------------------------------------------------------------- own places
-def first_of_test(span: tuple[int, int], timezone: str | None, split: dict[str, Any] | None) -> datetime | None:
-    """When the test part of data between two moments (µs) begins: as `split` says, else by the default proportions,
-    at midnight of `timezone` (UTC without one). None where the data is too short to be split."""
-    zone = timezone or "UTC"
-    ends = pa.table({"started_at": pa.array(span, TIMESTAMP), "timezone": [zone, zone]})
-    try:
-        day = Dataset(ends, meta={"split": split} if split else {}).split(SplitConfig()).test_first
-    except DataError:
-        return None
-    midnight = pa.chunked_array([pa.array([day * MICROSECONDS_PER_DAY], pa.timestamp("us"))])
-    return localise(midnight, zone)[0].as_py()
-
-
-def own_places(stays: pa.Table, radius_m: float = 150.0, until: Any = None) -> pa.Table:
-    """Stays with each agent's own places as `poi_id` (`AGENT:1`, `AGENT:2`, … by first visit) and what they are to
-    the agent as `poi_category`: home, work or other.
-
-    In order of time a stay joins the nearest of the agent's places within `radius_m`, else founds one. Home is
-    where the agent spends the most hours of the night, work the most office hours of weekdays elsewhere, each
-    above a least amount. With `until` (a time) only stays that begin before it say what a place is.
-    Needs `timezone`; stays have to be in order of agent and time.
-    """
-    codes, agents = agent_codes(stays["agent_id"])
-    starts = np.searchsorted(codes, np.arange(len(agents) + 1))
-    points = sphere_points(np.array(stays["lat"]), np.array(stays["lon"]))
-    chord = 2.0 * np.sin(radius_m / 1000.0 / EARTH_RADIUS_KM / 2.0)
-    place = _cluster(starts, points, chord * chord)  # numbered within each agent
-    kinds = _kinds(stays, codes, place, until)
-    names = pc.binary_join_element_wise(
-        stays["agent_id"].cast(pa.string()).combine_chunks(), pa.array(place + 1).cast(pa.string()), ":"
-    )
-    return set_columns(stays, poi_id=names, poi_category=pa.array([OTHER, HOME, WORK]).take(pa.array(kinds)))
-
-
-@numba.njit(cache=True, nogil=True)
-def _cluster(starts: Any, points: Any, limit: Any) -> Any:
-    """Number of the place of each stay, within its agent; a place's point is the mean of its stays so far."""
-    place = np.zeros(len(points), np.int64)
-    for agent in range(len(starts) - 1):
-        n = starts[agent + 1] - starts[agent]
-        sums, counts, places = np.zeros((n, 3)), np.zeros(n), 0
-        for k in range(starts[agent], starts[agent + 1]):
-            best, nearest = places, limit
-            for p in range(places):
-                distance = 0.0
-                for axis in range(3):
-                    distance += (sums[p, axis] / counts[p] - points[k, axis]) ** 2
-                if distance <= nearest:
-                    best, nearest = p, distance
-            places = max(places, best + 1)
-            for axis in range(3):
-                sums[best, axis] += points[k, axis]
-            counts[best] += 1
-            place[k] = best
-    return place
-
-
-def _kinds(stays: pa.Table, codes: np.ndarray, place: np.ndarray, until: Any) -> np.ndarray:
-    """0 other, 1 home, 2 work for each stay."""
-    starts, ends = (stays[name].cast(pa.int64()).to_numpy() for name in ("started_at", "finished_at"))
-    clock = local_time(stays["started_at"], stays["timezone"])
-    night, office = _hours(clock.minute / 60.0, clock.weekday, (ends - starts) / 3.6e9)
-    if until is not None:
-        limit = pa.scalar(until).cast(stays["started_at"].type).cast(pa.int64()).as_py()
-        night, office = np.where(starts < limit, night, 0.0), np.where(starts < limit, office, 0.0)
-    key, which = np.unique(codes * (place.max(initial=0) + 1) + place, return_inverse=True)
-    agent = key // (place.max(initial=0) + 1)
-    home = _best_place(agent, np.bincount(which, night, len(key)), LEAST_NIGHT_HOURS)
-    office_hours = np.where(home, 0.0, np.bincount(which, office, len(key)))
-    work = _best_place(agent, office_hours, LEAST_WORK_HOURS)
-    return (home * 1 + work * 2)[which]
-
-
-def _best_place(agent: np.ndarray, hours: np.ndarray, least: float) -> np.ndarray:
-    """Per agent the place with the most hours, where they are enough: bool [places]."""
-    order = np.lexsort((np.arange(len(agent)), -hours, agent))
-    first = np.r_[True, np.diff(agent[order]) > 0] if len(order) else np.zeros(0, bool)
-    chosen = np.zeros(len(agent), bool)
-    chosen[order[first]] = hours[order[first]] >= least
-    return chosen
-
-
-@numba.njit(cache=True, nogil=True)
-def _hours(start: Any, weekday: Any, duration: Any) -> Any:
-    """Hours of each stay by night and in the office hours of weekdays; stays of more than 14 days count 14."""
-    night, office = np.zeros(len(start)), np.zeros(len(start))
-    for k in range(len(start)):
-        end = start[k] + min(duration[k], 336.0)
-        day = 0
-        while day * 24.0 < end:
-            a, b = max(start[k] - day * 24.0, 0.0), min(end - day * 24.0, 24.0)
-            night[k] += max(0.0, min(b, NIGHT[1]) - a) + max(0.0, b - max(a, NIGHT[0]))
-            if (weekday[k] + day) % 7 < 5:
-                office[k] += max(0.0, min(b, OFFICE[1]) - max(a, OFFICE[0]))
-            day += 1
-    return night, office
