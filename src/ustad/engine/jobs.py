@@ -16,6 +16,7 @@ from typing import Any
 from ustad import __version__, progress
 from ustad.config import ConfigError
 from ustad.engine.cluster import Cluster, import_ray
+from ustad.engine.interrupts import noticed
 from ustad.engine.places import Place
 from ustad.tables import DataError
 
@@ -62,12 +63,13 @@ class Job:
         done = self._finished(step, tasks)
         self.reused[step] = len(done)
         left = [task for task in tasks if task.name not in done]
-        with progress.track(label or step, len(tasks)) as advance:
+        with progress.track(label or step, len(tasks)) as advance, noticed() as check:
             if done:
                 advance(len(done))
             for name, result in self._run(step, left, work, shared):
                 done[name] = result
                 advance(1)
+                check()
         return [done[task.name] for task in tasks]
 
     def finish(self) -> None:

@@ -27,6 +27,7 @@ from ustad.engine import buckets
 from ustad.engine.calibration import calibrate
 from ustad.engine.cluster import Cluster, connected, enough_for, import_ray
 from ustad.engine.events import BUCKET_ROWS, find
+from ustad.engine.interrupts import given_back
 from ustad.engine.jobs import Job
 from ustad.engine.memory_terms import DistributedTerms
 from ustad.engine.places import Place
@@ -192,7 +193,7 @@ def _on_workers(job: Job, plan: _Plan) -> tuple[dict[str, torch.Tensor], dict[st
     )  # fmt: skip
     say(f"training the {_WORDS[plan.what]} with {scaling.num_workers} worker(s) of the cluster")
     try:
-        with _told(plan.directory if plan.what == "network" else None):
+        with _told(plan.directory if plan.what == "network" else None), given_back():
             trainer.fit()
     except (ray.exceptions.RayError, ray.train.TrainingFailedError) as error:
         raise ConfigError(f"training failed on the cluster: {_reason(error)}") from error
