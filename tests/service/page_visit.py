@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from service_example import PATIENCE
+
 
 class Visit:
     """A page, and what must never happen on it: a console error, or a request that leaves the machine."""
@@ -11,7 +13,7 @@ class Visit:
     def __init__(self, browser: Any, url: str, **options: Any) -> None:
         self.context = browser.new_context(**{"viewport": {"width": 1280, "height": 720}, **options})
         self.page, self.url = self.context.new_page(), url
-        self.page.set_default_timeout(20_000)
+        self.page.set_default_timeout(1000 * PATIENCE)
         self.problems: list[str] = []
         self.page.on("console", lambda m: self.problems.append(m.text) if m.type == "error" else None)
         self.page.on("pageerror", lambda e: self.problems.append(str(e)))

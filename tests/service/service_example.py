@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
+import random
 import socket
 import subprocess
 import sys
@@ -127,6 +129,19 @@ def as_events(stays: pa.Table) -> list[dict[str, Any]]:
 
 
 # --------------------------------------------------------------------------------------- real servers
+#: Seconds until something that is sure to come is given up: only a test that fails waits so long, however busy the
+#: machine is.
+PATIENCE = 180.0
+
+
+def until(happened: Callable[[], Any], pause: float = 0.02) -> bool:
+    """Wait until it has happened; whether it has."""
+    deadline = time.monotonic() + PATIENCE
+    while not (done := bool(happened())) and time.monotonic() < deadline:
+        time.sleep(pause)
+    return done
+
+
 class Server:
     """`ustad serve` in a process of its own, ended by its own id."""
 
@@ -135,23 +150,15 @@ class Server:
         self.url = f"http://127.0.0.1:{self.port}"
         command = "import typer; from ustad.cli.serve import serve; typer.run(serve)"
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        began = time.monotonic()
         self.log = tempfile.TemporaryFile()  # noqa: SIM115  # lives as long as the server
         self.process = subprocess.Popen(
             [sys.executable, "-c", command, *arguments, "--port", str(self.port), "--device", "cpu"],
             env=environment, stdout=self.log, stderr=self.log,
         )  # fmt: skip
-        self._wait()
-        self.seconds_to_start = time.monotonic() - began
-
-    def _wait(self) -> None:
-        for _ in range(600):
-            if self.process.poll() is not None:
-                raise RuntimeError(f"the server ended: {self.said()[-2000:]}")
-            if is_ready(self.url):
-                return
-            time.sleep(0.1)
-        raise RuntimeError("the server was not ready within a minute")
+        until(lambda: self.process.poll() is not None or is_ready(self.url), 0.1)
+        if self.process.poll() is not None or not is_ready(self.url):
+            self.stop()
+            raise RuntimeError(f"the server did not start: {self.said()[-2000:]}")
 
     def said(self) -> str:
         """Everything it has written to its log."""
@@ -167,7 +174,7 @@ class Server:
         if self.process.poll() is None:
             self.process.terminate()
             try:
-                self.process.wait(15)
+                self.process.wait(60)
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
@@ -180,7 +187,7 @@ def client_of(app: Any) -> TestClient:
 
 def is_ready(url: str) -> bool:
     try:
-        return httpx.get(url + "/readyz").status_code == 200
+        return httpx.get(url + "/readyz", timeout=PATIENCE).status_code == 200
     except httpx.HTTPError:
         return False
 
@@ -205,13 +212,10 @@ class ForkedServer:
         self.url = f"http://127.0.0.1:{port}"
         self.process = context.Process(target=run_service, args=(model, store, port), daemon=True)
         self.process.start()
-        for _ in range(600):
-            if is_ready(self.url):
-                return
-            if not self.process.is_alive():
-                break
-            time.sleep(0.03)
-        raise RuntimeError("the server was not ready")
+        until(lambda: is_ready(self.url) or not self.process.is_alive(), 0.03)
+        if not self.process.is_alive() or not is_ready(self.url):
+            self.kill()
+            raise RuntimeError("the server did not start")
 
     def kill(self) -> None:
         """SIGKILL: no chance to put anything in order."""
@@ -220,6 +224,9 @@ class ForkedServer:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """One that nobody listens at, and that no outgoing connection is given until the server has it."""
+    for port in random.SystemRandom().sample(range(20_000, 32_000), 50):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise RuntimeError("no free port among fifty")

@@ -11,7 +11,7 @@ import httpx
 import pyarrow as pa
 import pytest
 from page_visit import Visit
-from service_example import TINY, Server, client_of
+from service_example import PATIENCE, TINY, Server, client_of
 
 from ustad.config import Config
 from ustad.dataset import Dataset, event_days
@@ -133,7 +133,7 @@ def test_what_is_not_in_the_schema_is_refused(model: Path) -> None:
 def server(model: Path, payments: Any) -> Iterator[Server]:
     store = f"sqlite:///{model.parent / 'cards.db'}"
     server = Server(str(model), "--store", store, "--alerts-per-day", "100000")
-    answer = httpx.post(server.url + "/v1/events", json={"events": bodies(payments[2])}, timeout=60)
+    answer = httpx.post(server.url + "/v1/events", json={"events": bodies(payments[2])}, timeout=PATIENCE)
     assert answer.status_code == 200
     assert any(e["alert"] for e in answer.json()["events"])
     yield server

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
@@ -14,7 +13,7 @@ import pytest
 from fastapi.testclient import TestClient
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from service_example import PlainScorer, a_stay
+from service_example import PATIENCE, PlainScorer, a_stay, until
 from sqlalchemy import func, select
 
 from ustad.service import records as r
@@ -124,11 +123,11 @@ def test_a_failing_commit_leaves_nothing_and_the_event_can_be_sent_again(
 
 def test_requests_that_wait_are_scored_together(open_client: Any, scorer: Any, stay: Stay) -> None:
     held, begun = threading.Event(), threading.Event()
-    scorer.fail = lambda events: (begun.set(), held.wait(20)) if not scorer.batches else None
+    scorer.fail = lambda events: (begun.set(), held.wait(PATIENCE)) if not scorer.batches else None
     client = open_client(scorer)
     with ThreadPoolExecutor(9) as pool:
         first = pool.submit(post, client, stay("first"))
-        begun.wait(10)
+        assert begun.wait(PATIENCE)
         others = [pool.submit(post, client, stay(f"a{i}")) for i in range(8)]
         wait_for_depth(client, 8)
         held.set()
@@ -139,11 +138,11 @@ def test_requests_that_wait_are_scored_together(open_client: Any, scorer: Any, s
 
 def test_a_full_queue_answers_429_with_retry_after(open_client: Any, scorer: Any, stay: Stay) -> None:
     held, begun = threading.Event(), threading.Event()
-    scorer.fail = lambda events: (begun.set(), held.wait(20))
+    scorer.fail = lambda events: (begun.set(), held.wait(PATIENCE))
     client = open_client(scorer, max_queue=3)
     with ThreadPoolExecutor(3) as pool:
         waiting = [pool.submit(post, client, stay("x"))]
-        begun.wait(10)
+        assert begun.wait(PATIENCE)
         waiting.append(pool.submit(post, client, *[stay("y", hour=i * 2) for i in range(3)]))
         wait_for_depth(client, 3)
         refused = post(client, stay("z"))
@@ -163,16 +162,14 @@ def test_the_intake_lives_on_after_an_unexpected_failure() -> None:
     intake.start()
     for _ in range(2):
         with pytest.raises(Exception, match="nothing of this request was stored"):
-            intake.submit(Job(rows=[{"agent": "a"}])).result(5)
-    assert intake.call(lambda: 7).result(5) == 7
+            intake.submit(Job(rows=[{"agent": "a"}])).result(PATIENCE)
+    assert intake.call(lambda: 7).result(PATIENCE) == 7
     intake.stop()
 
 
 def wait_for_depth(client: TestClient, depth: int) -> None:
     """Until so many events wait to be scored."""
-    until = time.monotonic() + 20
-    while client.app.state.service.intake.depth < depth and time.monotonic() < until:
-        time.sleep(0.01)
+    assert until(lambda: client.app.state.service.intake.depth >= depth, 0.01)
 
 
 def row_of(stay: dict[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from fastapi.testclient import TestClient
-from service_example import PlainScorer, a_stay, client_of
+from service_example import PATIENCE, PlainScorer, a_stay, client_of
 
 from ustad.service.app import create_app
 from ustad.service.settings import Settings
@@ -141,11 +141,11 @@ def test_new_alerts_are_streamed_and_a_client_that_was_cut_off_goes_on(
     import httpx
 
     server = start_server(str(tiny_run), "--store", f"sqlite:///{tmp_path}/store.db", "--alerts-per-day", "100000")
-    latest = httpx.get(server.url + "/v1/alerts").json()["next_since"]
+    latest = httpx.get(server.url + "/v1/alerts", timeout=PATIENCE).json()["next_since"]
     got: list[tuple[str, dict[str, Any]]] = []
 
     def read(headers: dict[str, str], wanted: int) -> None:
-        with httpx.stream("GET", server.url + "/v1/alerts/stream", headers=headers, timeout=20) as stream:
+        with httpx.stream("GET", server.url + "/v1/alerts/stream", headers=headers, timeout=PATIENCE) as stream:
             number = ""
             for line in stream.iter_lines():
                 if line.startswith("id: "):
@@ -159,8 +159,8 @@ def test_new_alerts_are_streamed_and_a_client_that_was_cut_off_goes_on(
     reader.start()
     for hour in range(6):
         sent = {"events": [a_stay("live", hour=24 * 60 + 6 * hour, hours=3)]}
-        assert httpx.post(server.url + "/v1/events", json=sent, timeout=20).status_code == 200
-    reader.join(20)
+        assert httpx.post(server.url + "/v1/events", json=sent, timeout=PATIENCE).status_code == 200
+    reader.join(PATIENCE)
     assert [n for n, _ in got] == [str(latest + 1), str(latest + 2)]
     read({"Last-Event-ID": got[-1][0]}, 4)
     assert [int(n) for n, _ in got] == [latest + i for i in (1, 2, 3, 4)]

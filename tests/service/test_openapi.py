@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +10,7 @@ import httpx
 import pytest
 import uvicorn
 from hypothesis import HealthCheck, Phase, settings
-from service_example import PlainScorer, a_stay, free_port, is_ready
+from service_example import PATIENCE, PlainScorer, a_stay, free_port, is_ready, until
 
 from ustad.service.app import create_app
 from ustad.service.settings import Settings
@@ -40,12 +39,11 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     address = f"http://127.0.0.1:{port}"
-    while not is_ready(address):
-        time.sleep(0.05)
-    httpx.post(address + "/v1/events", json={"events": [a_stay(hours=4), a_stay("b", hours=7)]})
+    assert until(lambda: is_ready(address))
+    httpx.post(address + "/v1/events", json={"events": [a_stay(hours=4), a_stay("b", hours=7)]}, timeout=PATIENCE)
     yield address
     server.should_exit = True
-    thread.join(10)
+    thread.join(PATIENCE)
 
 
 @described.parametrize()
@@ -54,7 +52,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     suppress_health_check=list(HealthCheck),
 )  # fmt: skip
 def test_no_made_up_request_gets_anything_but_a_documented_answer(case: Any, url: str) -> None:
-    response = case.call(base_url=url)
+    response = case.call(base_url=url, timeout=PATIENCE)
     assert response.status_code < 500, response.text
     case.validate_response(
         response,

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from service_example import PlainScorer, a_stay
+from service_example import PATIENCE, PlainScorer, a_stay
 from sqlalchemy.exc import OperationalError
 
 from ustad.config import ConfigError, ExtractionConfig
@@ -99,7 +99,7 @@ def test_retention_goes_on_after_an_error(
     monkeypatch.setattr(app_module, "expire", failing)
     with caplog.at_level(logging.ERROR, "ustad.service"):
         open_client(PlainScorer(), keep_days=1.0)
-        assert again.wait(5), "the second time never came"
+        assert again.wait(PATIENCE), "the second time never came"
     assert "retention failed: OSError" in caplog.text
     assert "agent 17" not in caplog.text
 
