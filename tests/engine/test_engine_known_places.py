@@ -1,0 +1,42 @@
+"""Own places known from an earlier extraction, on a cluster as in a local run."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from same_tables import assert_same
+
+from ustad.engine.extraction import extract
+from ustad.files import find_table, read_table
+from ustad.mobility.extraction import extract as extract_here
+from ustad.tables import TIMESTAMP
+
+
+def commuters(agents: int = 6, days: int = 3) -> pa.Table:
+    """A fix every ten minutes: each agent at a place of its own by night, at another by day."""
+    moment = np.arange(days * 144)
+    away = (moment % 144 > 54) & (moment % 144 < 102)
+    rows = [
+        {
+            "agent_id": pa.array(np.full(len(moment), agent)),
+            "time": pa.array(1_704_067_200_000_000 + moment * 600_000_000, TIMESTAMP),
+            "lat": pa.array(60.0 + 0.01 * agent + 0.05 * away),
+            "lon": pa.array(np.full(len(moment), 25.0)),
+        }
+        for agent in range(agents)
+    ]
+    return pa.concat_tables([pa.table(columns) for columns in rows])
+
+
+def test_own_places_of_an_earlier_extraction_keep_their_names(cluster, tmp_path):
+    fixes, before = tmp_path / "fixes.parquet", tmp_path / "before"
+    pq.write_table(commuters(), fixes)
+    pq.write_table(commuters().slice(0, 144 * 4), tmp_path / "first.parquet")
+    extract_here(tmp_path / "first.parquet", before, timezone="UTC")
+    extract_here(fixes, tmp_path / "local", timezone="UTC", places=[before])
+    extract(fixes, tmp_path / "ray", timezone="UTC", workers=2, places=[f"file://{before}"])
+    known, local, ray = (read_table(find_table(tmp_path / name, "stays")) for name in ("before", "local", "ray"))
+    assert_same(local, ray, ["stay_id"])
+    assert len(set(ray["poi_id"].to_pylist())) == 2 * 6
+    assert set(known["poi_id"].to_pylist()) <= set(ray["poi_id"].to_pylist())
