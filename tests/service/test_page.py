@@ -143,8 +143,11 @@ def choose_second(page: Any) -> bool:
     return bool(chosen == 1)
 
 
-def test_verdicts_lead_to_the_next_case_and_survive_a_restart(browser: Any, run: Path) -> None:
-    server = Server(str(run), "--store", f"sqlite:///{run / 'verdicts.db'}")
+def test_verdicts_lead_to_the_next_case_and_survive_a_restart(
+    browser: Any, run: Path, tmp_path: Path, start_server: Any
+) -> None:
+    store = f"sqlite:///{tmp_path / 'verdicts.db'}"
+    server = start_server(str(run), "--store", store)
     visit = Visit(browser, server.url)
     page = visit.go()
     first, second = (page.locator(".alerts li a").nth(i).get_attribute("href") for i in (0, 1))
@@ -161,7 +164,7 @@ def test_verdicts_lead_to_the_next_case_and_survive_a_restart(browser: Any, run:
     expect(page.locator(".drawer")).to_contain_text("case 3 of")
     visit.close()
     server.kill()
-    server = Server(str(run), "--store", f"sqlite:///{run / 'verdicts.db'}")
+    server = start_server(str(run), "--store", store)
     visit = Visit(browser, server.url)
     page = visit.go()
     assert "✓ confirmed" in page.locator(".alerts li").first.inner_text()
@@ -172,7 +175,6 @@ def test_verdicts_lead_to_the_next_case_and_survive_a_restart(browser: Any, run:
     page.wait_for_selector(".alerts li")
     assert page.locator(".alerts li").count() == 1
     visit.close()
-    server.stop()
 
 
 def test_what_was_typed_stays_when_saving_fails(visit: Visit) -> None:
@@ -246,11 +248,10 @@ CONTRAST = """() => {
 }"""  # noqa: E501  # JavaScript
 
 
-def test_an_empty_store_says_why_and_what_to_do(browser: Any, run: Path) -> None:
-    server = Server(str(run / "model"), "--store", "sqlite://")
+def test_an_empty_store_says_why_and_what_to_do(browser: Any, run: Path, start_server: Any) -> None:
+    server = start_server(str(run / "model"), "--store", "sqlite://")
     visit = Visit(browser, server.url)
     page = visit.go()
     assert "Nothing was scored yet" in page.inner_text("main")
     assert "/v1/events" in page.inner_text("main")
     visit.close()
-    server.stop()
