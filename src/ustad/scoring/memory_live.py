@@ -23,6 +23,7 @@ from ustad.model.memory import Memory
 from ustad.scoring.counter import keep_masks
 from ustad.scoring.habit_kinds import DOUBT
 from ustad.scoring.memory_model import MemoryModel
+from ustad.scoring.memory_passes import MemoryPasses, Seen
 from ustad.scoring.memory_terms import chain_terms, uncertainties
 from ustad.training.memory import recall, targets_of
 
@@ -46,6 +47,7 @@ class MemoryLive:
 
     def __init__(self, model: MemoryModel) -> None:
         self.model, self.network = model, model.network.eval()
+        self.passes = MemoryPasses(self.network)
         self.samples = model.config.scoring.samples if self.network.config.epistemic else 1
 
     @torch.inference_mode()
@@ -74,27 +76,18 @@ class MemoryLive:
         only = torch.zeros(1, dtype=torch.long, device=self.model.device)
         if window.memory is None:
             window.memory = recall(self.network, data, only)
-        hidden = self._hidden(window)
-        outlook = self.network.decode(hidden, window.memory, targets_of(data, only))
+        seen = self._seen(window)
+        shared = torch.stack(window.embedding, dim=1)  # [T, L, D]
+        known = self.passes.know(window.memory)  # not kept: it is several times as large as the memory
+        outlook = self.passes.outlook(shared, seen, known, only, targets_of(data, only))
         doubt = uncertainties([outlook.places, outlook.starts, outlook.durations])[1]
         return {name: float(value[0]) for name, value in {**chain_terms(outlook), DOUBT: doubt}.items()}
 
-    def _hidden(self, window: MemoryWindow) -> Tensor:
-        """The state of the last event, it and the one before it masked: [T, 1, D]."""
-        device, L = self.model.device, len(window.day)
-        offset = torch.arange(L, device=device)[None]
-        assert window.memory is not None
-        return self.network.contextualise(
-            torch.stack(window.embedding, dim=1)[:, None],  # [T, 1, L, D]
-            offset >= L - 2,
-            torch.zeros(1, L, dtype=torch.bool, device=device),
-            offset,
-            torch.tensor([window.order], device=device),
-            torch.tensor([window.weekday], device=device),
-            torch.tensor([window.slot], device=device),
-            window.memory,
-            torch.tensor([L - 1], device=device),
-        )
+    def _seen(self, window: MemoryWindow) -> Seen:
+        """The window, asked about its last event."""
+        columns = (list(range(len(window.day))), window.order, window.weekday, window.slot)
+        row, order, weekday, slot = torch.tensor(columns, device=self.model.device)[:, None]  # [1, L] each
+        return Seen(row, order, weekday, slot, row[:, -1])
 
     def _remember(self, window: MemoryWindow, made: Tensor, days: list[int], data: MemoryTensors) -> None:
         """Embeddings [T, n, D], days and own places of the newest events."""
@@ -119,10 +112,10 @@ class MemoryLive:
         """[T, n, D]."""
         held = (arrays.numbers, arrays.categories.astype(np.int64), arrays.vectors, arrays.missing, arrays.key)
         moved = [torch.from_numpy(np.ascontiguousarray(v[rows])).to(self.model.device) for v in held]
-        features, config = Features(*moved[:4]), self.network.config
-        if not config.epistemic:
-            return self.network.embed(features)[None]
-        keep = keep_masks(
-            moved[4], self.model.config.seed, self.samples, len(self.network.fields), config.width, config.dropout
-        )
-        return self.network.embed(features, keep.transpose(0, 1))
+        every = torch.arange(len(rows), device=self.model.device)[:, None]
+        features, config = Features(*moved[:4])[every], self.network.config  # [n, 1, …]
+        keep = None
+        if config.epistemic:
+            seed, fields = self.model.config.seed, len(self.network.fields)
+            keep = keep_masks(moved[4], seed, self.samples, fields, config.width, config.dropout)
+        return self.passes.embed(features, keep).transpose(0, 1)
