@@ -5,16 +5,15 @@ python benchmarks/default_page.py            writes them into the page, between 
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Callable
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-RESULTS = Path(__file__).parent / "results"
-PAGE = Path(__file__).parent.parent / "docs" / "default.md"
+from marked_pages import DOCS, read, table, write
+
+PAGE = DOCS / "default.md"
 GROUPS = {"all": "all", "recurring": "recurring", "one-off": "one-off"}
 VARIANTS = {
     "near-15km": "within 15 km of home",
@@ -24,15 +23,6 @@ VARIANTS = {
     "long-stays": "long stays",
 }
 COMPARED = ("default", "paper", "visit rate", "visit rate, causal")
-
-
-def read(name: str) -> dict[str, Any]:
-    return dict(json.loads((RESULTS / f"{name}.json").read_text()))
-
-
-def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
-    lines = [head, ("---",) * len(head), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def cell(runs: list[dict[str, list[float]]], group: str) -> str:
@@ -124,24 +114,14 @@ def history(name: str) -> str:
     return table(("history", "seconds"), rows)
 
 
-#: Mark → what writes the block, and the result file it is written from.
-BLOCKS: dict[str, tuple[Callable[[str], str], str]] = {
-    "standard": (standard, "default"),
-    "hard cases": (hard, "default"),
-    "atlanta": (atlanta, "pol_atl"),
-    "speed": (speed, "default_speed-cpu"),
-    "history": (history, "history"),
+BLOCKS: dict[str, Callable[[], str]] = {
+    "standard": partial(standard, "default"),
+    "hard cases": partial(hard, "default"),
+    "atlanta": partial(atlanta, "pol_atl"),
+    "speed": partial(speed, "default_speed-cpu"),
+    "history": partial(history, "history"),
 }
 
 
-def filled(page: str) -> str:
-    """The page with every block as the result files have it."""
-    for name, (write, source) in BLOCKS.items():
-        begin, end = f"<!-- {name}: from benchmarks/results/{source}.json -->", f"<!-- end of {name} -->"
-        block = f"{begin}\n{write(source)}\n{end}"
-        page = re.sub(f"{re.escape(begin)}.*?{re.escape(end)}", lambda _, block=block: block, page, flags=re.DOTALL)
-    return page
-
-
 if __name__ == "__main__":
-    PAGE.write_text(filled(PAGE.read_text()))
+    write(PAGE, BLOCKS)

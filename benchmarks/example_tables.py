@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from marked_pages import DOCS, read, table, with_block
+from marked_pages import DOCS, read, table, write
 
 PAGE = DOCS / "any-events.md"
 EXAMPLES = {"cards": "cards", "shop": "shop", "app_usage": "app usage"}
@@ -60,12 +60,5 @@ def _behind(methods: dict[str, Any], title: str) -> list[str]:
 BLOCKS = {"results": results}
 
 
-def filled(page: str) -> str:
-    """The page with every marked block written anew."""
-    for name, make in BLOCKS.items():
-        page = with_block(page, name, make())
-    return page
-
-
 if __name__ == "__main__":
-    PAGE.write_text(filled(PAGE.read_text()))
+    write(PAGE, BLOCKS)

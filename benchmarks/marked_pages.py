@@ -1,12 +1,14 @@
 """What the scripts that write tables into pages share: result files, Markdown tables, marks.
 
-A block of a page stands between `<!-- NAME: from benchmarks/results/FILE.json -->` and `<!-- end of NAME -->`.
+A block of a page stands between `<!-- NAME: from benchmarks/results/FILE.json -->` and `<!-- end of NAME -->`; where it
+is made from several files, `FILE.json and FILE.json` are named. Such a script has a PAGE and its BLOCKS.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,21 @@ def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
 
 
 def with_block(page: str, name: str, text: str) -> str:
-    """The page with `text` between the marks of that name; a page without them stays as it is."""
+    """The page with `text` between the marks of that name."""
     pattern = re.compile(f"(<!-- {re.escape(name)}: from [^>]*-->\n).*?(<!-- end of {re.escape(name)} -->)", re.DOTALL)
+    if len(pattern.findall(page)) != 1:
+        raise ValueError(f"the page has no marks of the block {name!r}, or has them twice")
     return pattern.sub(lambda found: f"{found[1]}{text}\n{found[2]}", page)
+
+
+def filled(page: str, blocks: Mapping[str, Callable[[], str]]) -> str:
+    """The page with every block as the result files have it."""
+    for name, make in blocks.items():
+        page = with_block(page, name, make())
+    return page
+
+
+def write(page: Path, blocks: Mapping[str, Callable[[], str]]) -> None:
+    """Write every block into the page."""
+    page.write_text(filled(page.read_text(), blocks))
+    print(f"written to {page.name}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from marked_pages import DOCS, read, table, with_block
+from marked_pages import DOCS, read, table, write
 
 PAGE = DOCS / "method.md"
 WAYS = {"eager": "fit", "graphs": "fit, recorded", "compiled": "fit, recorded, compiled blocks"}
@@ -79,21 +79,14 @@ def robust(name: str) -> str:
     return f"{said}\n\n{table(head, rows)}"
 
 
-BLOCKS: dict[str, tuple[Callable[[str], str], str]] = {
-    "speed on a CPU": (speed, "training"),
-    "speed on a GPU": (speed, "training_cuda"),
-    "race on a GPU": (race, "training_cuda"),
-    "second race on a GPU": (partial(race, run="second race"), "training_cuda"),
-    "robust": (robust, "robust"),
+BLOCKS: dict[str, Callable[[], str]] = {
+    "speed on a CPU": partial(speed, "training"),
+    "speed on a GPU": partial(speed, "training_cuda"),
+    "race on a GPU": partial(race, "training_cuda"),
+    "second race on a GPU": partial(race, "training_cuda", run="second race"),
+    "robust": partial(robust, "robust"),
 }
 
 
-def filled(page: str) -> str:
-    """The page with every marked block written anew."""
-    for name, (make, source) in BLOCKS.items():
-        page = with_block(page, name, make(source))
-    return page
-
-
 if __name__ == "__main__":
-    PAGE.write_text(filled(PAGE.read_text()))
+    write(PAGE, BLOCKS)

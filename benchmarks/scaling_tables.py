@@ -5,52 +5,45 @@ python benchmarks/scaling_tables.py     writes them between their marks in the p
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-RESULTS = Path(__file__).parent / "results"
-PAGE = Path(__file__).parents[1] / "docs" / "scaling.md"
+from marked_pages import DOCS, read, table, write
+
+PAGE = DOCS / "scaling.md"
 #: What a data set is taken to be: NUMOSIM's weeks and stays, a fix a minute, 64 numbers per reference event.
 DAYS, STAYS_A_DAY, FIXES_A_DAY, WIDTH, EPOCHS = 56, 3.05, 1440, 64, 20
 TRAIN_DAYS, TEST_DAYS = 21, 28
 
 
-def load(name: str) -> dict[str, Any]:
-    return json.loads((RESULTS / f"{name}.json").read_text())
-
-
 def overhead() -> str:
     """Ray beside local runs on this machine."""
-    lines = [
-        "| verb | how much | local | on Ray | CPU time, Ray to local | a worker's memory | load |",
-        "|---|---|---|---|---|---|---|",
-    ]
+    head = ("verb", "how much", "local", "on Ray", "CPU time, Ray to local", "a worker's memory", "load")
+    rows = []
     for verb in ("simulate", "extract", "score"):
-        pair = load("engine")["runs"][verb]
+        pair = read("engine")["runs"][verb]
         local, ray = pair["local"], pair["ray"]
         what = f"{ray['fixes'] / 1e6:.0f} M fixes" if "fixes" in ray else f"{ray['events']:,} stays"
-        lines.append(
-            f"| `{verb}` | {what} | {local['seconds']:.0f} s, {local['cpu_seconds']:.0f} s of CPU "
-            f"| {ray['seconds']:.0f} s, {ray['cpu_seconds']:.0f} s of CPU, and {ray['start_seconds']:.0f} s to start "
-            f"| {ray['cpu_seconds'] / local['cpu_seconds']:.1f} "
-            f"| {ray['worker_mb']:.0f} MB (local {local['peak_mb']:.0f}) "
-            f"| {local['load']:.0f}, {ray['load']:.0f} |"
+        rows.append(
+            (
+                f"`{verb}`",
+                what,
+                f"{local['seconds']:.0f} s, {local['cpu_seconds']:.0f} s of CPU",
+                f"{ray['seconds']:.0f} s, {ray['cpu_seconds']:.0f} s of CPU, and {ray['start_seconds']:.0f} s to start",
+                f"{ray['cpu_seconds'] / local['cpu_seconds']:.1f}",
+                f"{ray['worker_mb']:.0f} MB (local {local['peak_mb']:.0f})",
+                f"{local['load']:.0f}, {ray['load']:.0f}",
+            )
         )
-    return "\n".join(lines)
+    return table(head, rows)
 
 
 def sizes() -> str:
     """What 200,000 agents and 500 such regions take."""
-    scoring, engine = load("scoring-cuda"), load("engine")["runs"]
-    training = max(_rates(load("training_cuda")))
+    scoring, engine = read("scoring-cuda"), read("engine")["runs"]
+    training = max(_rates(read("training_cuda")))
     rows = [_row(200_000, 1, scoring, engine, training), _row(200_000, 500, scoring, engine, training)]
-    names = list(rows[0])
-    lines = ["| | 200,000 agents | 100 M agents: 500 regions of 200,000 |", "|---|---|---|"]
-    lines += [f"| {name} | {rows[0][name]} | {rows[1][name]} |" for name in names]
-    return "\n".join(lines)
+    head = ("", "200,000 agents", "100 M agents: 500 regions of 200,000")
+    return table(head, [(name, rows[0][name], rows[1][name]) for name in rows[0]])
 
 
 def _rates(content: Any) -> list[float]:
@@ -103,20 +96,8 @@ def _bytes(number: float) -> str:
     return f"{number / 1e6:,.0f} MB"
 
 
-BLOCKS: dict[str, tuple[Callable[[], str], str]] = {
-    "overhead": (overhead, "engine"),
-    "sizes": (sizes, "engine, scoring-cuda and training_cuda"),
-}
-
-
-def filled(page: str) -> str:
-    """The page with every table as the result files have it."""
-    for name, (make, source) in BLOCKS.items():
-        marks = rf"(<!-- {name}: from benchmarks/results: {source} -->\n).*?(<!-- end of {name} -->)"
-        page = re.sub(marks, lambda m, make=make: f"{m[1]}{make()}\n{m[2]}", page, flags=re.DOTALL)
-    return page
+BLOCKS = {"overhead": overhead, "sizes": sizes}
 
 
 if __name__ == "__main__":
-    PAGE.write_text(filled(PAGE.read_text()))
-    print(f"written to {PAGE}")
+    write(PAGE, BLOCKS)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from marked_pages import DOCS, read, table, with_block
+from marked_pages import DOCS, read, table, write
 
 PAGE = DOCS / "scoring.md"
 
@@ -78,13 +78,5 @@ def calibrated() -> str:
 BLOCKS = {"speed": speed, "calibrated": calibrated}
 
 
-def filled(page: str) -> str:
-    """The page with every block between its marks made anew."""
-    for name, make in BLOCKS.items():
-        page = with_block(page, name, make())
-    return page
-
-
 if __name__ == "__main__":
-    PAGE.write_text(filled(PAGE.read_text()))
-    print(f"written to {PAGE.name}")
+    write(PAGE, BLOCKS)

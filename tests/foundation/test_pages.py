@@ -1,0 +1,77 @@
+"""Every table of the docs that is written from result files says what they say; no figure of theirs is typed."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[2]
+SCRIPTS = ("baselines", "default_page", "example_tables", "method_tables", "scaling_tables", "scoring_tables")
+MARK = re.compile(r"<!-- ([^:>]+): from ([^>]*) -->")
+
+
+@pytest.fixture
+def script(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> ModuleType:
+    """A script of benchmarks/, by name."""
+    monkeypatch.syspath_prepend(str(REPOSITORY / "benchmarks"))
+    return importlib.import_module(request.param)
+
+
+@pytest.fixture
+def marked_pages(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(REPOSITORY / "benchmarks"))
+    return importlib.import_module("marked_pages")
+
+
+@pytest.mark.parametrize("script", SCRIPTS, indirect=True)
+def test_the_tables_of_a_page_are_those_of_the_result_files(script: ModuleType, marked_pages: ModuleType) -> None:
+    page = script.PAGE.read_text()
+    assert marked_pages.filled(page, script.BLOCKS) == page
+    assert [name for name, _ in MARK.findall(page)] == list(script.BLOCKS)
+    assert re.findall(r"<!-- end of (.*) -->", page) == list(script.BLOCKS)
+
+
+def test_every_page_with_marks_is_written_by_a_script_and_its_files_are_there(marked_pages: ModuleType) -> None:
+    pages = {path.name: MARK.findall(path.read_text()) for path in marked_pages.DOCS.glob("*.md")}
+    assert sum(bool(marks) for marks in pages.values()) == len(SCRIPTS)
+    for name, marks in pages.items():
+        for _, sources in marks:
+            files = re.findall(r"[\w-]+\.json", sources)
+            assert files
+            assert all((marked_pages.RESULTS / file).exists() for file in files), name
+
+
+def test_a_page_without_the_marks_is_refused(marked_pages: ModuleType) -> None:
+    page = "<!-- speed: from benchmarks/results/a.json -->\nold\n<!-- end of speed -->\n"
+    assert marked_pages.with_block(page, "speed", "new") == page.replace("old", "new")
+    with pytest.raises(ValueError, match="no marks of the block 'memory'"):
+        marked_pages.with_block(page, "memory", "new")
+
+
+@pytest.mark.parametrize("script", ["default_page"], indirect=True)
+def test_who_is_not_ahead_by_more_than_the_spread_is_named(script: ModuleType) -> None:
+    def runs(*areas: float) -> list[dict[str, list[float]]]:
+        return [{"all": [area, 0.5, 0.9, 0.5]} for area in areas]
+
+    said = script.ahead({"default": runs(0.90, 0.94), "paper": runs(0.89, 0.93), "visit rate": runs(0.5, 0.5)})
+    assert "event AUROC (paper)" in said
+    assert "event AUROC (visit rate)" not in said
+
+
+@pytest.mark.parametrize("script", ["example_tables"], indirect=True)
+def test_no_measured_figure_of_the_examples_stands_outside_the_marks(script: ModuleType) -> None:
+    around = re.sub(r"<!-- results: from .*?<!-- end of results -->", "", script.PAGE.read_text(), flags=re.DOTALL)
+    assert re.findall(r"\b0\.\d{3}\b", around) == []
+    assert "AUROC" not in around
+
+
+@pytest.mark.parametrize("script", ["example_tables"], indirect=True)
+def test_a_method_ahead_of_ustad_is_named_and_the_best_is_bold(script: ModuleType) -> None:
+    methods = {name: {"auroc": [0.5, 0.1], "ap": [0.1, 0.0]} for name in script.METHODS}
+    methods["pyod"] = {"auroc": [0.75, 0.1], "ap": [0.05, 0.0]}
+    assert script._behind(methods, "cards") == ["- **cards, AUROC**: USTAD has 0.500; ahead: PyOD IForest, 0.750."]
+    assert script._cell(methods, "pyod") == "**0.750** ± 0.100 / 0.050 ± 0.000"
