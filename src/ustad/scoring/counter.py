@@ -40,10 +40,24 @@ def _shift(value: Tensor, bits: int) -> Tensor:
     return (value >> bits) & ((1 << (64 - bits)) - 1)
 
 
+def _salt(seed: int, stream: int) -> int:
+    return _signed(_signed(seed) * _GOLDEN + stream * _SECOND)
+
+
 def _base(key: Tensor, seed: int, stream: int) -> Tensor:
     """One start per event and stream: int64 [N]."""
-    salt = _signed(_signed(seed) * _GOLDEN + stream * _SECOND)
-    return mix(key + salt)
+    return mix(key + _salt(seed, stream))
+
+
+def _base_here(key: np.ndarray, seed: int, stream: int) -> np.ndarray:
+    """The same bits on a CPU: uint64 [N] of int64 [N]."""
+    salt = np.uint64(_salt(seed, stream) & ((1 << 64) - 1))
+    return kernels.starts(np.ascontiguousarray(key).view(np.uint64), salt)
+
+
+def noise_starts(key: np.ndarray, seed: int) -> np.ndarray:
+    """Where each event's normals begin, for `kernels.normal_at`: uint64 [N] of int64 [N]."""
+    return _base_here(key, seed, _NOISE)
 
 
 def _draw(base: Tensor, counter: Tensor) -> Tensor:
@@ -64,32 +78,27 @@ def keep_masks(key: Tensor, seed: int, samples: int, fields: int, width: int, ra
 
     Each entry is 0 with probability `rate` (to 1/65536), else 1 / (1 − rate). key int64 [N].
     """
-    start = _base(key, seed, _DROPOUT)
     threshold = round(rate * _LANE_RANGE) - (_LANE_RANGE >> 1)  # lanes are signed
     if key.device.type == "cpu":
         masks = torch.empty(len(key), samples, fields, width)
-        kernels.draw_masks(_unsigned(start), 1.0 / (1.0 - rate), threshold, masks.numpy())
+        kernels.draw_masks(_base_here(key.numpy(), seed, _DROPOUT), 1.0 / (1.0 - rate), threshold, masks.numpy())
         return masks
     cells = -(-width // _LANES)
-    draws = _draw(start, _counters(samples, torch.arange(fields, device=key.device), cells))
+    counters = _counters(samples, torch.arange(fields, device=key.device), cells)
+    draws = _draw(_base(key, seed, _DROPOUT), counters)
     lanes = draws.contiguous().view(torch.int16).view(len(key), samples, fields, cells * _LANES)[..., :width]
     return (lanes >= threshold).to(torch.float32).mul_(1.0 / (1.0 - rate))
 
 
 def normal_noise(key: Tensor, seed: int, samples: int, field: int, classes: int) -> Tensor:
     """Standard normals for the logits of one category field: float32 [samples, N, classes] (Box–Muller)."""
-    start = _base(key, seed, _NOISE)
     if key.device.type == "cpu":
         noise = torch.empty(samples, len(key), classes)
-        kernels.draw_normals(_unsigned(start), field, noise.numpy())
+        kernels.draw_normals(noise_starts(key.numpy(), seed), field, noise.numpy())
         return noise
     which = torch.arange(field, field + 1, device=key.device)
-    draws = _draw(start, _counters(samples, which, classes))
+    draws = _draw(_base(key, seed, _NOISE), _counters(samples, which, classes))
     radius = ((_shift(draws, 40)).to(torch.float32) + 0.5) * 2.0**-24
     angle = ((draws & 0xFFFFFF).to(torch.float32)) * (2.0**-24 * 2.0 * math.pi)
     normal = torch.sqrt(-2.0 * torch.log(radius)) * torch.cos(angle)
     return normal.view(len(key), samples, classes).transpose(0, 1)
-
-
-def _unsigned(start: Tensor) -> np.ndarray:
-    return start.contiguous().numpy().view(np.uint64)

@@ -1,4 +1,4 @@
-"""Small loops that torch does slowly on a CPU: normalising short rows, and drawing from the counter.
+"""Small loops that torch does slowly on a CPU: short rows normalised and exponentiated, draws from the counter.
 
 In go arrays, out come the numbers that torch gives: bit for bit for the dropout masks, to float rounding for the rest
 (tests compare them). None of them holds Python's lock, so several batches can run at the same time.
@@ -40,11 +40,89 @@ def normalise(x: np.ndarray, epsilon: float, out: np.ndarray) -> None:
 
 
 @_compiled
+def _exponential(value: np.float32) -> tuple[np.float32, np.int32]:
+    """eˣ of −87 ≤ x ≤ 87 as a factor in [0.7, 1.5] and the bits of a power of two: to 2 units in the last place."""
+    power = np.floor(value * np.float32(1.44269504) + np.float32(0.5))
+    rest = value - power * np.float32(0.693359375) + power * np.float32(2.12194440e-4)
+    series = np.float32(1.9875691500e-4)
+    series = series * rest + np.float32(1.3981999507e-3)
+    series = series * rest + np.float32(8.3334519073e-3)
+    series = series * rest + np.float32(4.1665795894e-2)
+    series = series * rest + np.float32(1.6666665459e-1)
+    series = series * rest + np.float32(5.0000001201e-1)
+    return series * rest * rest + rest + np.float32(1), (np.int32(power) + np.int32(127)) << np.int32(23)
+
+
+@_compiled
+def softmax(x: np.ndarray, spare: np.ndarray) -> None:
+    """Rows of x, float32 [n, L], to their softmax in place; `spare` is a float32 buffer of as many elements."""
+    count, length = x.shape
+    for r in range(count):
+        top = x[r, 0]
+        for c in range(1, length):
+            top = max(top, x[r, c])
+        for c in range(length):
+            x[r, c] = max(x[r, c] - top, np.float32(-87.0))
+    flat, bits = x.reshape(-1), spare.view(np.int32)
+    for i in range(flat.shape[0]):  # one long loop, not many of twelve: whole vectors
+        flat[i], bits[i] = _exponential(flat[i])
+    for i in range(flat.shape[0]):
+        flat[i] *= spare[i]
+    for r in range(count):
+        total = np.float32(0)
+        for c in range(length):
+            total += x[r, c]
+        share = np.float32(1.0) / total
+        for c in range(length):
+            x[r, c] *= share
+
+
+@_compiled
+def gelu(x: np.ndarray) -> None:
+    """x Φ(x) in place, float32 [n]; the error function as a ratio of polynomials, to 3 · 10⁻⁷."""
+    for i in range(x.shape[0]):
+        z = min(max(x[i] * np.float32(0.70710678), np.float32(-3.8325069)), np.float32(3.8325069))
+        s = z * z
+        above = np.float32(0.00022905066)
+        above = above * s + np.float32(0.0034082910)
+        above = above * s + np.float32(0.050955695)
+        above = above * s + np.float32(0.18520832)
+        above = above * s + np.float32(1.1283791)
+        below = np.float32(-1.1791603e-7)
+        below = below * s + np.float32(2.3547966e-5)
+        below = below * s + np.float32(0.0010179625)
+        below = below * s + np.float32(0.014070470)
+        below = below * s + np.float32(0.11098505)
+        below = below * s + np.float32(0.49746925)
+        below = below * s + np.float32(1.0)
+        x[i] = np.float32(0.5) * x[i] * (np.float32(1.0) + z * above / below)
+
+
+@_compiled
 def _mix(value: np.uint64) -> np.uint64:
     """The splitmix64 finaliser."""
     value = (value ^ (value >> np.uint64(30))) * _FIRST
     value = (value ^ (value >> np.uint64(27))) * _SECOND
     return value ^ (value >> np.uint64(31))
+
+
+@_compiled
+def starts(key: np.ndarray, salt: np.uint64) -> np.ndarray:
+    """Where the counter of each event begins, uint64 [n] of uint64 [n]."""
+    out = np.empty_like(key)
+    for n in range(len(key)):
+        out[n] = _mix(key[n] + salt)
+    return out
+
+
+@_compiled
+def normal_at(start: np.uint64, t: int, field: int, cell: int) -> np.float32:
+    """The standard normal of one sample, field and class, by Box and Muller."""
+    place = (np.uint64(t) << np.uint64(40)) + (np.uint64(field) << np.uint64(20)) + np.uint64(cell + 1)
+    draw = _mix(start + place * _GOLDEN)
+    radius = (np.float32(draw >> np.uint64(40)) + np.float32(0.5)) * np.float32(2.0**-24)
+    angle = np.float32(draw & np.uint64(0xFFFFFF)) * _TURN
+    return np.sqrt(np.float32(-2.0) * np.log(radius)) * np.cos(angle)
 
 
 @_compiled
@@ -66,13 +144,9 @@ def draw_masks(start: np.ndarray, kept: float, threshold: int, out: np.ndarray) 
 
 @_compiled
 def draw_normals(start: np.ndarray, field: int, out: np.ndarray) -> None:
-    """Standard normals out [T, n, C] by Box and Muller, from each event's start of the counter, uint64 [n]."""
+    """Standard normals out [T, n, C] from each event's start of the counter, uint64 [n]."""
     samples, count, classes = out.shape
     for n in range(count):
         for t in range(samples):
-            base = (np.uint64(t) << np.uint64(40)) + (np.uint64(field) << np.uint64(20))
             for c in range(classes):
-                draw = _mix(start[n] + (base + np.uint64(c + 1)) * _GOLDEN)
-                radius = (np.float32(draw >> np.uint64(40)) + np.float32(0.5)) * np.float32(2.0**-24)
-                angle = np.float32(draw & np.uint64(0xFFFFFF)) * _TURN
-                out[t, n, c] = np.sqrt(np.float32(-2.0) * np.log(radius)) * np.cos(angle)
+                out[t, n, c] = normal_at(start[n], t, field, c)

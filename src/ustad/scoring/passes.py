@@ -103,7 +103,7 @@ class FastBlock:
         split.copy_(pair.view(N, length, 2 * self.heads, width).permute(2, 0, 1, 3))
         key, value = split.view(2, self.heads * N, length, width)
         query = query.view(N, self.heads, width).transpose(0, 1).reshape(self.heads * N, 1, width)
-        weights = torch.softmax(torch.bmm(query, key.transpose(1, 2)), -1)
+        weights = self.softmaxed(torch.bmm(query, key.transpose(1, 2)))
         mixed = torch.bmm(weights, value).view(self.heads, N, width).transpose(0, 1).reshape(N, D)
         chosen = x[flat].add_(torch.addmm(self.out.bias, mixed, self.out.weight))
         hidden = nn.functional.gelu(torch.addmm(self.up.bias, self.normed(chosen), self.up.weight))

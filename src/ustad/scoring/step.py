@@ -20,6 +20,7 @@ from ustad.model.network import DualTransformer
 from ustad.progress import say
 from ustad.scoring.counter import keep_masks
 from ustad.scoring.passes import Passes
+from ustad.scoring.quick_terms import QuickTerms
 from ustad.scoring.sampling import SCALARS, Precision, inference, passes_for
 from ustad.scoring.terms import Layout, reduce_term
 
@@ -55,6 +56,8 @@ class LiveStep:
         self._precision: Precision = "auto"
         self._sizes = {f.name: f.size for f in network.fields}
         self._passes = passes_for(network, device)
+        here = device.type == "cpu" and network.masked_token.dtype == torch.float32
+        self._terms = QuickTerms(network, layout, seed) if here else None
         self._graphs: dict[int, _Captured] = {}
         self._capturing = device.type == "cuda"
 
@@ -63,6 +66,10 @@ class LiveStep:
         L − 1 of [T + 1, D]; day_position int64 [L]."""
         given = [*fields, day_position]
         with inference(self.network):
+            if self._terms is not None:
+                there = [torch.from_numpy(g) for g in given]
+                embedding, hidden = self._hidden(self._passes, self._stacked(old), *there)
+                return self._told(self._terms, embedding[:, 0], hidden[:, 0], fields)
             embedding, flat = self._replay(given, old) if self._capturing else self._eager(given, old)
             result = self._result(embedding, flat.cpu().numpy())
             if self._precision == "auto" and not all(math.isfinite(v[-1]) for v in result.values):
@@ -92,24 +99,23 @@ class LiveStep:
         keep = torch.cat([keep, torch.ones_like(keep[:, :1])], dim=1).to(self.network.masked_token.dtype)
         return passes.embed(apart, keep).transpose(0, 1)
 
-    def _compute(
-        self,
-        passes: Passes,
-        old: Tensor,
-        numbers: Tensor,
-        categories: Tensor,
-        vectors: Tensor,
-        missing: Tensor,
-        key: Tensor,
-        day_position: Tensor,
-    ) -> tuple[Tensor, Tensor]:
-        """Embeddings [T + 1, D] and, flat, the scalars of all terms, the plain hidden state, mean vectors."""
-        features = Features(numbers, categories, vectors, missing)
-        new = self.embed(features, key, passes)
+    def _hidden(self, passes: Passes, old: Tensor, *given: Tensor) -> tuple[Tensor, Tensor]:
+        """Embeddings and hidden states of the event, [T + 1, 1, D] both; given as in `__call__`."""
+        numbers, categories, vectors, missing, key, day_position = given
+        new = self.embed(Features(numbers, categories, vectors, missing), key, passes)
         shared = torch.cat([old, new], dim=1)
         row = torch.arange(shared.shape[1], device=self.device)[None]
-        hidden = passes.at(shared, row, self.masked, day_position[None], row[:, -1])  # [T + 1, 1, D]
-        return new[:, 0], self._reduced(hidden, features, key)[0]
+        return new, passes.at(shared, row, self.masked, day_position[None], row[:, -1])
+
+    def _compute(self, passes: Passes, old: Tensor, *given: Tensor) -> tuple[Tensor, Tensor]:
+        """Embeddings [T + 1, D] and, flat, the scalars of all terms, the plain hidden state, mean vectors."""
+        new, hidden = self._hidden(passes, old, *given)
+        return new[:, 0], self._reduced(hidden, Features(*given[:4]), given[4])[0]
+
+    def _told(self, terms: QuickTerms, embedding: Tensor, hidden: Tensor, fields: Sequence[np.ndarray]) -> Result:
+        """What the samples say about one event: embedding and hidden [T + 1, D]."""
+        lines, vectors = terms(hidden[: self.samples], fields)
+        return Result(lines.tolist(), vectors, hidden[self.samples :].numpy(), embedding)
 
     def many(self, fields: Sequence[np.ndarray], shared: Sequence[Tensor], day_position: np.ndarray) -> list[Result]:
         """The same for B events with windows of one length L: fields [B, …], embeddings of all events of all windows
@@ -121,8 +127,12 @@ class LiveStep:
             stacked = self._stacked(shared)
             at = torch.full((len(row),), row.shape[1] - 1, device=self.device)
             hidden = self._passes.at(stacked, row, self.masked, where, at)  # [T + 1, B, D]
+            newest = shared[row.shape[1] - 1 :: row.shape[1]]
+            if self._terms is not None:
+                one = [[f[i : i + 1] for f in fields] for i in range(len(newest))]
+                told = zip(newest, hidden.unbind(1), one, strict=True)
+                return [self._told(self._terms, *event) for event in told]
             flat = self._reduced(hidden, Features(*held), key).cpu().numpy()
-        newest = shared[row.shape[1] - 1 :: row.shape[1]]
         results = [self._result(e, line) for e, line in zip(newest, flat, strict=True)]
         if self._precision == "auto" and not all(math.isfinite(v[-1]) for r in results for v in r.values):
             self._precision, self._graphs = "fp32", {}
