@@ -1,5 +1,6 @@
 """`ustad forget`: nothing of a forgotten agent is left in a model directory, and the others score as before."""
 
+import shutil
 import sys
 from pathlib import Path
 
@@ -29,10 +30,16 @@ def life():
 
 
 @pytest.fixture(scope="module")
-def place(life, tmp_path_factory):
+def trained(life, tmp_path_factory):
     directory = tmp_path_factory.mktemp("forget") / "model"
     Detector(Config.preset("default", **SMALL), device="cpu").fit(between(life, 0, 28)).save(directory)
     return directory
+
+
+@pytest.fixture
+def place(trained, tmp_path):
+    """A copy of the model for each test: what is forgotten in one is there in the next."""
+    return shutil.copytree(trained, tmp_path / "model")
 
 
 def call(*arguments):

@@ -168,7 +168,7 @@ def test_every_verb_has_help_with_an_example(verb):
 
 def test_help_is_quick_because_nothing_heavy_is_imported():
     code = "import sys, ustad.cli; print(sorted({'torch', 'numba', 'pandas', 'faiss'} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=600)
     assert done.stdout.strip() == "[]"
 
 
@@ -177,7 +177,7 @@ def test_debug_shows_where_it_failed(tmp_path):
         [sys.executable, "-m", "ustad", "--debug", "info", str(tmp_path / "nowhere")],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
     )
     assert done.returncode != 0
     assert "Traceback" in done.stderr

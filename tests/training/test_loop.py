@@ -101,7 +101,7 @@ def test_a_process_killed_at_any_moment_resumes_to_the_weights_of_one_that_never
     script = Path(__file__).parent / "killed_run.py"
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(
-        [sys.executable, str(script), str(tmp_path)], env=environment, capture_output=True, check=True, timeout=120
+        [sys.executable, str(script), str(tmp_path)], env=environment, capture_output=True, check=True, timeout=600
     )
     steps = json.loads(done.stdout)
     assert len(steps) == len(MOMENTS)
