@@ -9,7 +9,12 @@ from typing import Any
 
 import pytest
 
-os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+#: Two machines on a few busy cores: workers are not the last to be given one, nor is anybody given up for being slow.
+os.environ |= {
+    "RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0", "RAY_worker_register_timeout_seconds": "600",
+    "RAY_health_check_timeout_ms": "60000", "RAY_health_check_failure_threshold": "20",
+    "RAY_gcs_rpc_server_connect_timeout_s": "60", "RAY_memory_monitor_refresh_ms": "0",
+}  # fmt: skip
 STORE = 80 << 20
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -71,14 +70,13 @@ def test_a_busy_cluster_is_given_up_in_seconds(cluster):
 
     hogs = [Busy.remote() for _ in range(3)]
     ray.get([hog.here.remote() for hog in hogs])
-    began = time.monotonic()
     with pytest.raises(ConfigError, match="of its 3 CPUs are free"):
         engine_cluster._checked(ray, Cluster(), seconds=2.0)
     with pytest.raises(ConfigError, match="2 workers need 2 CPU"):
         engine_cluster.enough_for(Cluster(), 2, seconds=1.0)
-    assert time.monotonic() - began < 20
     for hog in hogs:
         ray.kill(hog)
+    assert engine_cluster._free(ray, 3, 600)  # for whoever comes next
 
 
 def test_a_gpu_that_no_machine_has_is_refused_at_once(cluster):

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pyarrow.fs as pa_fs
 import pytest
-from same_tables import Killer, assert_same
+from same_tables import Deadly, assert_same
 
 from ustad.cli import main
 from ustad.config import Config
@@ -69,11 +69,13 @@ def test_ranks_within_all_scored_events_are_those_of_a_local_run(
     assert_same_scores(paper_model, town_directory, Scores.load(tmp_path / "scores"), rule)
 
 
-def test_killing_workers_during_scoring_changes_nothing(cluster, model_directory, town_directory, tmp_path):
-    killer = Killer(tmp_path / "scores" / ".score-job", "measure")
+def test_a_worker_killed_during_scoring_changes_nothing(
+    cluster, model_directory, town_directory, tmp_path, monkeypatch
+):
+    deadly = Deadly(monkeypatch, "measure", tmp_path / "traces")
     score(model_directory, town_directory, tmp_path / "scores", workers=1, partitions=20)
-    killer.join()
-    assert killer.killed
+    assert deadly.killed
+    assert deadly.calls > 3
     assert_same_scores(model_directory, town_directory, Scores.load(tmp_path / "scores"), AlertRule())
 
 

@@ -23,12 +23,13 @@ FREE_SECONDS = 20.0
 START_SECONDS = 120.0
 #: Shared memory of a cluster that is started here: what travels between tasks is small, tables go through files.
 STORE_BYTES = 512 << 20
-#: How Ray behaves here, unless the environment says otherwise: nothing is sent home, no bars beside our own, a training
-#: whose cores are there may take minutes to start (a busy machine), its end is noticed at once.
+#: How Ray behaves here, unless the environment says otherwise: nothing is sent home, no bars beside our own, a worker
+#: and a training whose cores are there may take minutes to start (a busy machine), its end is noticed at once.
 _SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_DATA_DISABLE_PROGRESS_BARS": "1",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_worker_register_timeout_seconds": "300",
     "RAY_TRAIN_V2_ENABLED": "1",
     "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "300",
     "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.5",
@@ -126,8 +127,8 @@ def _checked(ray: Any, cluster: Cluster, seconds: float = FREE_SECONDS) -> Clust
                 "add a machine that has, or ask for less"
             )
     probe = ray.remote(num_cpus=cluster.cpus, num_gpus=cluster.gpus, max_retries=0)(_version)
-    free = ray.available_resources().get("CPU", 0.0) >= cluster.cpus
-    seconds = START_SECONDS if free else seconds  # a worker that starts takes what it takes, a taken core may stay so
+    # A worker that starts takes what it takes; a taken core may stay so, or another machine comes for who waits.
+    seconds = START_SECONDS if _free(ray, cluster.cpus, seconds / 2) else seconds / 2
     waiting = probe.remote()
     try:
         if not ray.wait([waiting], timeout=seconds)[0]:
@@ -139,6 +140,14 @@ def _checked(ray: Any, cluster: Cluster, seconds: float = FREE_SECONDS) -> Clust
     if theirs != ustad.__version__:
         raise ConfigError(f"the cluster has ustad {theirs}, here is {ustad.__version__}; install the same on both")
     return cluster
+
+
+def _free(ray: Any, cpus: float, seconds: float) -> bool:
+    """Whether so many cores are free within these seconds: those of a task that has just ended soon are."""
+    deadline = time.monotonic() + seconds
+    while not (free := ray.available_resources().get("CPU", 0.0) >= cpus) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    return bool(free)
 
 
 def _busy(ray: Any, seconds: float) -> str:
