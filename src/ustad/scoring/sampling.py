@@ -33,7 +33,7 @@ Precision = Literal["auto", "fp32", "half"]
 #: Numbers of one field that are decoded at once (samples × events × classes).
 DECODED = 1 << 25
 #: What a token of width 1 takes on its way through a block, about.
-_BYTES_PER_TOKEN = 60
+BYTES_PER_TOKEN = 60
 SCALARS = ("expected", "error", "loss", "au", "eu")
 
 
@@ -50,7 +50,7 @@ class Budget:
         if device.type != "cuda":
             return cls(5_000, 256 << 20)
         room = shared_room(device, 8 << 30)
-        return cls(min(2_000_000, room // (_BYTES_PER_TOKEN * width)), room // 2)
+        return cls(min(2_000_000, room // (BYTES_PER_TOKEN * width)), room // 2)
 
 
 @dataclass
@@ -278,13 +278,16 @@ class _Partition:
         pairs = np.stack([self.queries.start, self.queries.stop], 1)
         return len(np.unique(pairs, axis=0)) < 0.8 * len(pairs)
 
-    def batches(self, tokens: int, device: torch.device) -> Iterator[tuple[np.ndarray, Slices]]:
-        """Queries of one length at a time, at most `tokens` events together: no padding, no waste."""
+    def batches(self, tokens: int, device: torch.device, beside: int = 0) -> Iterator[tuple[np.ndarray, Slices]]:
+        """Queries of one length at a time, at most `tokens` events together: no padding, no waste.
+
+        A query's own room counts as `beside` events.
+        """
         length = self.queries.length
         order = np.argsort(length, kind="stable")
         cuts = np.flatnonzero(np.diff(length[order])) + 1
         for group in np.split(order, cuts):
-            size = max(1, tokens // int(length[group[0]]))
+            size = max(1, tokens // (int(length[group[0]]) + beside))
             for begin in range(0, len(group), size):
                 pick = group[begin : begin + size]
                 q = self.queries.take(pick)
