@@ -7,6 +7,7 @@ what was expected. Dropout masks come from the counter, so nothing depends on ba
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,12 +15,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ustad.config import ModelConfig
 from ustad.events.windows import Queries
 from ustad.model.memory import MemoryTransformer, Outlook
 from ustad.progress import track
 from ustad.scoring.crew import Crew
 from ustad.scoring.memory_passes import MemoryPasses, Seen
-from ustad.scoring.sampling import Budget, Slices, cut_queries, embed_samples, inference
+from ustad.scoring.sampling import BYTES_PER_TOKEN, Budget, Slices, cut_queries, embed_samples, inference
 from ustad.training.memory import Data, targets_of
 
 Precision = Literal["auto", "fp32", "bf16"]
@@ -60,10 +62,10 @@ def sample_memory(
     budget: Budget | None = None,
 ) -> MemorySamples:
     """T samples of every question; without epistemic uncertainty one pass without dropout."""
-    device, width = data.events.device, network.config.width
-    budget = budget or _budget(device, width)
+    device, config = data.events.device, network.config
+    budget = budget or _budget(device, config)
     out = _empty(len(queries))
-    T = samples if network.config.epistemic else 1
+    T = samples if config.epistemic else 1
 
     def answer(passes: MemoryPasses, shared: Tensor, chosen: np.ndarray, slices: Slices) -> int:
         _store(out, chosen, _ask(passes, data, shared, slices))
@@ -71,9 +73,9 @@ def sample_memory(
 
     crew = Crew(lambda: MemoryPasses(network, _kind(precision, device)), device)
     with inference(network), track("asking the memory network", len(queries)) as advance, crew:
-        for part in cut_queries(queries, T * width * 4, budget.embedding_bytes):
+        for part in cut_queries(queries, T * config.width * 4, budget.embedding_bytes):
             shared = embed_samples(network, data.events, part.events, T, seed, budget.tokens, crew)
-            batches = part.batches(budget.tokens // T, device)
+            batches = part.batches(budget.tokens // T, device, _room(config) // T)
             for done in crew.each(answer, ((shared, *batch) for batch in batches)):
                 advance(done)
     if precision == "auto" and not np.isfinite(out.epistemic).all():
@@ -106,10 +108,18 @@ def _kind(precision: Precision, device: torch.device) -> torch.dtype | None:
     return torch.float16 if precision == "auto" and device.type == "cuda" else None
 
 
-def _budget(device: torch.device, width: int) -> Budget:
-    """As the paper's network has it, with half as much room for embeddings on a CPU."""
-    budget = Budget.of(device, width)
-    return budget if device.type == "cuda" else Budget(budget.tokens, budget.embedding_bytes // 2)
+def _budget(device: torch.device, config: ModelConfig) -> Budget:
+    """As the paper's network has it, less what attending to own places takes; on a CPU half the room for embeddings."""
+    budget = Budget.of(device, config.width)
+    usual, attended = BYTES_PER_TOKEN * config.width, 8 * config.heads * config.places
+    tokens = budget.tokens * usual // (usual + attended)
+    return Budget(tokens, budget.embedding_bytes if device.type == "cuda" else budget.embedding_bytes // 2)
+
+
+def _room(config: ModelConfig) -> int:
+    """What is known of one entity, and its copies by question, in tokens that take as much room, about."""
+    numbers = 2 * (config.event_blocks + 2) * config.heads * config.places * config.width
+    return math.ceil(4 * numbers / (BYTES_PER_TOKEN * config.width))
 
 
 def chain_terms(outlook: Outlook) -> dict[str, Tensor]:
