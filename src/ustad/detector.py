@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import platform
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,14 +21,23 @@ from safetensors.torch import load_file, save_file
 import ustad
 from ustad import artefact, progress, trip_features
 from ustad.card import area, card
-from ustad.config import Config, ConfigError
+from ustad.carrying_on import check_same_events, check_shape
+from ustad.config import Config
 from ustad.dataset import Dataset, Split, event_days, zone_of
 from ustad.events.encoder import Encoder
 from ustad.events.history import History
 from ustad.events.windows import EventTensors, Queries, Windows, make_windows
 from ustad.files import as_table
 from ustad.model.network import DualTransformer
-from ustad.periods import as_data, beyond_habits, query_period, scored_days, split_entities, training_periods
+from ustad.periods import (
+    Lessons,
+    as_data,
+    beyond_habits,
+    query_period,
+    scored_days,
+    split_entities,
+    training_periods,
+)
 from ustad.schema import EventSchema, mobility_schema
 from ustad.scores import Scores
 from ustad.scoring.alerts import AlertRule
@@ -50,37 +58,6 @@ from ustad.training.estimate import rough_seconds
 from ustad.training.loop import FitResult, fit
 from ustad.training.search import SearchResult, tune
 from ustad.trip_features import TripFeatures
-
-#: Settings that make the shape of the dual network, or what its inputs mean.
-SHAPE = (
-    *(("model", n) for n in ("width", "feature_blocks", "event_blocks", "heads", "aleatoric", "trips", "trip_size")),
-    ("model", "log_duration"),
-    ("window", "max_events"),
-)
-
-
-@dataclass(frozen=True)
-class Lessons:
-    """What is learned from: training events, and validation events of two halves of the entities."""
-
-    encoder: Encoder
-    train: pa.Table
-    stopping: pa.Table
-    calibration: pa.Table
-
-    @property
-    def validation(self) -> pa.Table:
-        """Both halves (which are the same table where there is but one entity)."""
-        if self.stopping is self.calibration:
-            return self.stopping
-        return pa.concat_tables([self.stopping, self.calibration])
-
-    def calibration_week(self) -> tuple[pa.Table, int]:
-        """The calibrating entities' events with what they did before, and the first day that calibrates."""
-        schema, train = self.encoder.schema, self.train
-        known = train.filter(pc.is_in(train[schema.entity], pc.unique(self.calibration[schema.entity])))
-        week = pa.concat_tables([known, self.calibration], promote_options="permissive")
-        return week, int(event_days(self.calibration, schema).min())
 
 
 class Detector:
@@ -207,13 +184,11 @@ class Detector:
         intervals `low_f`, `high_f` and sets `set_f` that hold so large a share of normal events.
         """
         model = self._fitted()
-        events, before, trips = self._scored_part(data, context, everything)
-        prepared = self.trips.attach(events, trips)
-        earlier = self.trips.attach(before, trips) if before is not None and before.num_rows else None
+        events, earlier = self._scored_part(data, context, everything)
         own = "none" if self.habits else reasons
-        scored, agents = score_events(model, prepared, earlier, None, self.device, rule, own, coverage)
+        scored, agents = score_events(model, events, earlier, None, self.device, rule, own, coverage)
         if self.habits is not None:
-            scored, agents = score_default(self.habits, prepared, earlier, rule, scored=scored, reasons=reasons)
+            scored, agents = score_default(self.habits, events, earlier, rule, scored=scored, reasons=reasons)
         scored = scored.drop_columns([c for c in trip_features.COLUMNS if c in scored.column_names])
         days = event_days(events, self.schema)
         return Scores(scored, agents, {**notes(scored), **self.run_facts(int(days.min()), int(days.max()))})
@@ -233,27 +208,31 @@ class Detector:
         Iterate over it for (event scores, agent scores) of each part; afterwards its `notes` say rule, threshold
         and warnings.
         """
-        events, before, trips = self._scored_part(data, context, everything)
-        prepared = self.trips.attach(events, trips)
-        earlier = self.trips.attach(before, trips) if before is not None and before.num_rows else None
+        events, earlier = self._scored_part(data, context, everything)
         request = Request(
             self._fitted(), self.habits, self.device, rule or AlertRule(), reasons, coverage, trip_features.COLUMNS
         )
-        return ScoredParts(request, prepared, earlier, entities)
+        return ScoredParts(request, events, earlier, entities)
 
-    def _scored_part(
-        self, data: Any, context: Any, everything: bool
-    ) -> tuple[pa.Table, pa.Table | None, pa.Table | None]:
+    def _scored_part(self, data: Any, context: Any, everything: bool) -> tuple[pa.Table, pa.Table | None]:
+        """The events to score and, where there are any, those before them, both with what is known of trips."""
         data = as_data(data, self.schema)
         if not isinstance(data, Dataset):
-            return data, as_data(as_table(context, "context"), self.schema) if context is not None else None, None
+            before = as_data(as_table(context, "context"), self.schema) if context is not None else None
+            return self._with_trips(data, before, None)
         split = None if everything else self.scored_days(data)
         if split is None:
-            return data.events, None, data.trips
+            return self._with_trips(data.events, None, data.trips)
         scored = data.between(split.test_first, split.test_last)
         before = data.between(split.train_first, split.test_first - 1)
         progress.say(f"{split.describe()}; {before.num_rows:,} events before the test part are context, not scored")
-        return scored, before, data.trips
+        return self._with_trips(scored, before, data.trips)
+
+    def _with_trips(
+        self, events: pa.Table, before: pa.Table | None, trips: pa.Table | None
+    ) -> tuple[pa.Table, pa.Table | None]:
+        earlier = self.trips.attach(before, trips) if before is not None and before.num_rows else None
+        return self.trips.attach(events, trips), earlier
 
     def scored_days(self, data: Dataset) -> Split | None:
         """The split whose test part is scored, or None where all of the data is."""
@@ -363,25 +342,6 @@ class Detector:
             "device": str(self.device),
             "versions": {"ustad": ustad.__version__, "torch": torch.__version__, "python": platform.python_version()},
         }
-
-
-def check_shape(config: Config, base: Config) -> None:
-    """A network can be carried on with only in the shape it has."""
-    asked, held = config.to_dict(), base.to_dict()
-    for section, name in SHAPE:
-        if asked[section][name] != held[section][name]:
-            raise ConfigError(
-                f"{section}.{name} is {held[section][name]} in the model to carry on from and cannot become "
-                f"{asked[section][name]}; leave it as it is, or train anew without that model"
-            )
-
-
-def check_same_events(schema: EventSchema, base: EventSchema) -> None:
-    """The encoder is that of the model carried on from: the features must be the same."""
-    given, known = ({(f.name, f.kind, f.source) for f in s.features} for s in (schema, base))
-    if (schema.entity, schema.time) != (base.entity, base.time) or given != known:
-        names = ", ".join(sorted({name for name, *_ in given ^ known})) or "entity or time"
-        raise DataError(f"the model to carry on from was trained with another schema (different: {names}); train anew")
 
 
 def choose_device(name: str) -> torch.device:

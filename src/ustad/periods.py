@@ -31,6 +31,30 @@ class Periods:
     schema: EventSchema
 
 
+@dataclass(frozen=True)
+class Lessons:
+    """What is learned from: training events, and validation events of two halves of the entities."""
+
+    encoder: Encoder
+    train: pa.Table
+    stopping: pa.Table
+    calibration: pa.Table
+
+    @property
+    def validation(self) -> pa.Table:
+        """Both halves (which are the same table where there is but one entity)."""
+        if self.stopping is self.calibration:
+            return self.stopping
+        return pa.concat_tables([self.stopping, self.calibration])
+
+    def calibration_week(self) -> tuple[pa.Table, int]:
+        """The calibrating entities' events with what they did before, and the first day that calibrates."""
+        schema, train = self.encoder.schema, self.train
+        known = train.filter(pc.is_in(train[schema.entity], pc.unique(self.calibration[schema.entity])))
+        week = pa.concat_tables([known, self.calibration], promote_options="permissive")
+        return week, int(event_days(self.calibration, schema).min())
+
+
 def as_data(data: Any, schema: EventSchema | None = None) -> Any:
     """A Dataset as it is or from a path (of events that keep `schema`, where given), else a validated table."""
     if isinstance(data, Dataset):

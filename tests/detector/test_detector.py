@@ -112,24 +112,32 @@ def test_one_agent_alone_works(town, tiny_config):
     assert np.isfinite(scores.events[SCORE].to_numpy()).all()
 
 
-def test_events_that_are_all_the_same_get_finite_scores(tiny_config):
-    day = 86_400_000_000
-    starts = [(19_700 + d) * day + 8 * 3_600_000_000 for d in range(12)] * 4
+def identical_days(agents: int, days: int) -> pa.Table:
+    """One stay a day, always the same."""
+    day, hour = 86_400_000_000, 3_600_000_000
+    starts = [(19_700 + d) * day + 8 * hour for d in range(days)] * agents
     n = len(starts)
-    table = pa.table(
+    return pa.table(
         {
             "stay_id": list(range(n)),
-            "agent_id": np.repeat(range(4), 12),
+            "agent_id": np.repeat(range(agents), days),
             "started_at": pa.array(starts, TIMESTAMP),
-            "finished_at": pa.array([s + 3_600_000_000 for s in starts], TIMESTAMP),
+            "finished_at": pa.array([s + hour for s in starts], TIMESTAMP),
             "lat": [1.0] * n,
             "lon": [2.0] * n,
             "poi_category": ["home"] * n,
             "timezone": ["UTC"] * n,
         }
     )
+
+
+def test_events_that_are_all_the_same_get_finite_scores_and_are_not_called_impossible(tiny_config):
+    table = identical_days(agents=6, days=16)
     scores = Detector(tiny_config, device="cpu").fit(table).score(table)
+    p_values = scores.events["p_value"].to_numpy()
     assert np.isfinite(scores.events[SCORE].to_numpy()).all()
+    assert np.median(p_values) > 0.001
+    assert p_values.min() > 1e-6
 
 
 def test_one_event_or_one_day_is_refused_with_a_reason(town, tiny_config):
@@ -195,23 +203,3 @@ def test_pandas_tables_with_neighbours_names_are_taken(town, fitted):
     frame = town.events.rename_columns([names.get(c, c) for c in town.events.column_names]).to_pandas()
     scores = fitted.score(frame)
     assert scores.events.num_rows == town.events.num_rows
-
-
-def test_identical_events_are_not_called_impossible(tiny_config):
-    day = 86_400_000_000
-    starts = [(19_700 + d) * day + 8 * 3_600_000_000 for d in range(16)] * 6
-    n = len(starts)
-    table = pa.table(
-        {
-            "agent_id": np.repeat(range(6), 16),
-            "started_at": pa.array(starts, TIMESTAMP),
-            "finished_at": pa.array([s + 3_600_000_000 for s in starts], TIMESTAMP),
-            "lat": [1.0] * n,
-            "lon": [2.0] * n,
-            "poi_category": ["home"] * n,
-            "timezone": ["UTC"] * n,
-        }
-    )
-    scores = Detector(tiny_config, device="cpu").fit(table).score(table)
-    assert np.median(scores.events["p_value"].to_numpy()) > 0.001
-    assert scores.events["p_value"].to_numpy().min() > 1e-6

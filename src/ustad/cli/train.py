@@ -66,8 +66,9 @@ def train(
     - `ustad train newer --from model --out model-2` (carry on from a model, with its settings, on newer weeks)
     - `ustad train data --engine ray --address head:6379 --workers 4 --out model` (four workers of a cluster)
     """
+    from ustad.carrying_on import check_shape
     from ustad.cli.baseline import given_options, method_settings, refuse_detector_options, train_baseline
-    from ustad.detector import Detector, check_shape
+    from ustad.detector import Detector
     from ustad.mobility.readers import open_data
     from ustad.schema import EventSchema
 

@@ -22,7 +22,7 @@ from safetensors.torch import load as unpack_weights
 from safetensors.torch import save as pack_weights
 
 from ustad.config import Config, ConfigError
-from ustad.detector import Detector, Lessons
+from ustad.detector import Detector
 from ustad.engine import buckets
 from ustad.engine.calibration import calibrate
 from ustad.engine.cluster import Cluster, connected, enough_for, import_ray
@@ -35,6 +35,7 @@ from ustad.events.encoder import Encoder
 from ustad.events.visits import Frame
 from ustad.mobility.readers import open_data
 from ustad.model.network import DualTransformer
+from ustad.periods import Lessons
 from ustad.progress import say
 from ustad.schema import EventSchema
 from ustad.scoring.default_score import DefaultModel, calibrating, fit_memory_model

@@ -1,0 +1,36 @@
+"""Whether a model can be carried on from: its networks have one shape, its encoder one kind of events.
+
+In: what is asked for and what the model has. A setting or a schema that does not fit is an error that names it.
+"""
+
+from __future__ import annotations
+
+from ustad.config import Config, ConfigError
+from ustad.schema import EventSchema
+from ustad.tables import DataError
+
+#: Settings that make the shape of the dual network, or what its inputs mean.
+SHAPE = (
+    *(("model", n) for n in ("width", "feature_blocks", "event_blocks", "heads", "aleatoric", "trips", "trip_size")),
+    ("model", "log_duration"),
+    ("window", "max_events"),
+)
+
+
+def check_shape(config: Config, base: Config) -> None:
+    """A network can be carried on with only in the shape it has."""
+    asked, held = config.to_dict(), base.to_dict()
+    for section, name in SHAPE:
+        if asked[section][name] != held[section][name]:
+            raise ConfigError(
+                f"{section}.{name} is {held[section][name]} in the model to carry on from and cannot become "
+                f"{asked[section][name]}; leave it as it is, or train anew without that model"
+            )
+
+
+def check_same_events(schema: EventSchema, base: EventSchema) -> None:
+    """The encoder is that of the model carried on from: the features must be the same."""
+    given, known = ({(f.name, f.kind, f.source) for f in s.features} for s in (schema, base))
+    if (schema.entity, schema.time) != (base.entity, base.time) or given != known:
+        names = ", ".join(sorted({name for name, *_ in given ^ known})) or "entity or time"
+        raise DataError(f"the model to carry on from was trained with another schema (different: {names}); train anew")
