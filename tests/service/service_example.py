@@ -51,11 +51,10 @@ class PlainScorer:
     def erase(self, agents: Sequence[str]) -> None:
         self.forget(agents)
 
-    def score(self, events: pa.Table) -> Scored:
+    def score(self, rows: Sequence[Mapping[str, Any]]) -> Scored:
+        events = event_table(rows, Layout.of(self.schema))
         self.fail(events)
         self.batches.append(events.num_rows)
-        zones = pa.array([z or "UTC" for z in events["timezone"].to_pylist()])
-        events = events.set_column(events.column_names.index("timezone"), "timezone", zones)
         start = events["started_at"].cast(pa.int64()).to_numpy()
         hours = (events["finished_at"].cast(pa.int64()).to_numpy() - start) / 3.6e9
         for agent, moment in zip(events["agent_id"].to_pylist(), start.tolist(), strict=True):
@@ -70,7 +69,8 @@ class PlainScorer:
             "kind": np.where(hours >= 6, "novel", "predictable"),
             "reason": [f"stayed {h:.0f} hours; expected about one" for h in hours],
         }  # fmt: skip
-        return Scored(events, pa.table({name: pa.array(values) for name, values in more.items()}).to_pylist())
+        zones = [row["timezone"] or "UTC" for row in rows]
+        return Scored(zones, pa.table({name: pa.array(values) for name, values in more.items()}).to_pylist())
 
     def locate(self, stays: pa.Table, trips: pa.Table) -> pa.Table:
         wanted = event_table([], Layout.of(self.schema)).schema

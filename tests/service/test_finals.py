@@ -6,12 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from service_example import PlainScorer
 
 from ustad.service.pipeline import Scored
-from ustad.service.translate import keys_of
+from ustad.service.translate import keys_for
 
 Stay = Callable[..., dict[str, Any]]
 
@@ -23,12 +22,12 @@ class LookingBack(PlainScorer):
         super().__init__()
         self.last: dict[str, tuple[int, float]] = {}
 
-    def score(self, events: pa.Table) -> Scored:
-        scored = super().score(events)
+    def score(self, rows: Any) -> Scored:
+        scored = super().score(rows)
         finals: dict[int, dict[str, Any]] = {}
-        rows = []
-        keys = keys_of(scored.events, self.schema)
-        for key, agent, row in zip(keys, scored.events["agent_id"].to_pylist(), scored.rows, strict=True):
+        made = []
+        agents = [row["agent"] for row in rows]
+        for key, agent, row in zip(keys_for(rows), agents, scored.rows, strict=True):
             if agent in self.last:
                 before, own = self.last[agent]
                 score = max(own, row["score"])
@@ -36,8 +35,8 @@ class LookingBack(PlainScorer):
                                   "reason": "the stay after it is the more unusual one",
                                   "term": "duration"}  # fmt: skip
             self.last[agent] = (key, row["score"])
-            rows.append({**row, "final": False})
-        return Scored(scored.events, rows, finals)
+            made.append({**row, "final": False})
+        return Scored(scored.zones, made, finals)
 
     def forget(self, agents: Any) -> None:
         super().forget(agents)
@@ -93,10 +92,10 @@ def test_totals_and_finals_do_not_depend_on_how_requests_are_cut(
 
 def test_a_score_that_falls_is_counted_anew(open_client: Any, stay: Stay) -> None:
     class Falling(LookingBack):
-        def score(self, events: pa.Table) -> Scored:
-            scored = super().score(events)
+        def score(self, rows: Any) -> Scored:
+            scored = super().score(rows)
             lower = {k: {**v, "score": 0.25, "p_value": 0.5, "alert": False} for k, v in scored.finals.items()}
-            return Scored(scored.events, scored.rows, lower)
+            return Scored(scored.zones, scored.rows, lower)
 
     client = open_client(Falling())
     for hour in (0, 3):

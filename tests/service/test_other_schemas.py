@@ -6,12 +6,25 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from ustad.schema import EventSchema, Feature
+from ustad.clock import local_time
+from ustad.schema import EventSchema, Feature, mobility_schema
 from ustad.service.messages import events_model
 from ustad.service.routes_ingest import _row
-from ustad.service.translate import Layout, event_table, fresh_rows, keys_for, keys_of, store_rows, table_rows
+from ustad.service.translate import (
+    Layout,
+    event_rows,
+    event_table,
+    fresh_rows,
+    keys_for,
+    keys_of,
+    local_day,
+    store_rows,
+    table_rows,
+)
 from ustad.tables import TIMESTAMP, event_keys
 
 CARDS = EventSchema(
@@ -82,8 +95,28 @@ def test_rows_that_just_came_are_stored_like_rows_of_a_score_table() -> None:
     score = {"score": 2.0, "p_value": 0.01, "alert": True, "kind": "novel", "reason": "because", "pct_amount": 0.9,
              "expected_amount": float("nan"), "knn": 0.5, "pct_knn": 0.2}  # fmt: skip
     table = event_table([row], layout)
-    rows, details = fresh_rows([(row, keys_for([row])[0])], table, [score], layout)
+    rows, details = fresh_rows([(row, keys_for([row])[0])], ["Europe/Paris"], [score], layout)
     for name, value in score.items():
         table = table.append_column(name, pa.array([value]))
     assert (rows, details) == store_rows(table, layout)
     assert event_table(table_rows(event_table([row], layout), layout), layout).equals(event_table([row], layout))
+
+
+@pytest.mark.parametrize(
+    "schema", [CARDS, replace(CARDS, timezone="zone"), mobility_schema()], ids=lambda s: s.timezone
+)
+def test_rows_are_read_by_the_model_as_their_table_would_be(schema: EventSchema) -> None:
+    layout = Layout.of(schema)
+    whole = {"agent": "é 1", "started_at": 1_700_000_000_123_456, "finished_at": 1_700_000_900_000_000,
+             "timezone": "Asia/Tokyo", "lat": 60.5, "lon": 24.25, "poi_id": "p", "category": "food", "n_fixes": 3,
+             "given": {"amount": 12, "shape": [1.0, 2.5]}}  # fmt: skip
+    bare = {"agent": "b", "started_at": 0, "finished_at": 0, "timezone": None}
+    assert event_rows([whole, bare], layout) == event_table([whole, bare], layout).to_pylist()
+
+
+ZONES = ["UTC", "Europe/Helsinki", "America/St_Johns", "Pacific/Apia", "Africa/Casablanca", "+03:00"]
+
+
+@given(st.integers(0, 2**52), st.sampled_from(ZONES))
+def test_the_local_date_of_one_moment_is_that_of_a_table(moment: int, zone: str) -> None:
+    assert local_day(moment, zone) == local_time(pa.array([moment], pa.int64()).cast(TIMESTAMP), zone).day[0]

@@ -18,6 +18,7 @@ from ustad.service import likeness
 from ustad.service import records as r
 from ustad.service.store import Row, chunks, now, recount
 
+_NEW_EVENT, _NEW_DETAIL, _NEW_ALERT = insert(r.events), insert(r.details), insert(r.alerts)
 _HELD = select(r.events).where(r.events.c.key.in_(bindparam("keys", expanding=True)))
 _FINAL = ("score", "p_value", "alert", "reason", "term", "marked_by")
 _SETTLE = update(r.events).where(r.events.c.key == bindparam("at")).values(final=True)
@@ -28,9 +29,9 @@ def add_events(connection: Connection, rows: list[Row], details: dict[int, str])
     """Insert events and keep totals. Rows without a score are known, not judged."""
     if not rows:
         return
-    connection.execute(insert(r.events), rows)
+    connection.execute(_NEW_EVENT, rows)
     if details:
-        connection.execute(insert(r.details), [{"key": k, "content": text} for k, text in details.items()])
+        connection.execute(_NEW_DETAIL, [{"key": k, "content": text} for k, text in details.items()])
     _add_alerts(connection, [row["key"] for row in rows if row["alert"]])
     _add(connection, r.agents, _summed(rows, _of_agent, lambda row: row["agent"]))
     scored = [row for row in rows if row["score"] is not None]
@@ -85,7 +86,7 @@ def _raised(row: Row, final: Mapping[str, Any]) -> Row:
 
 def _add_alerts(connection: Connection, keys: list[int]) -> None:
     if keys:
-        connection.execute(insert(r.alerts), [{"key": key, "created_at": now()} for key in keys])
+        connection.execute(_NEW_ALERT, [{"key": key, "created_at": now()} for key in keys])
 
 
 # ------------------------------------------------------------------------------------------------- totals

@@ -30,7 +30,8 @@ from ustad.service.pipeline import Scored
 from ustad.service.place_names import PlaceNames
 from ustad.service.queries import CONTEXT_EVENTS
 from ustad.service.settings import Settings
-from ustad.service.translate import Layout, event_table
+from ustad.service.store import Row
+from ustad.service.translate import Layout, event_rows, event_table
 from ustad.tables import DataError
 
 RAREST = 1e-9
@@ -57,6 +58,7 @@ class ModelScorer:
         self.fingerprint = model_fingerprint(settings.model)
         self._zone = settings.timezone or only_zone(detector.facts)
         self._places = PlaceNames(settings.pois, detector.habits)
+        self._layout = Layout.of(self.schema)
         self._held: OrderedDict[str, None] = OrderedDict()  # agents, the one seen last at the end
 
     @classmethod
@@ -69,15 +71,14 @@ class ModelScorer:
 
     def warm_up(self) -> None:
         """Score made-up events once, both ways, so that the first real one does not wait for what loads late."""
-        layout = Layout.of(self.schema)
         for n in (1, 3):
             rows = [
                 {"agent": "", "started_at": i * 7_200_000_000, "finished_at": i * 7_200_000_000, "timezone": "UTC",
                  "lat": 0.0, "lon": 0.0}
                 for i in range(n)
             ]  # fmt: skip
-            self.remember([""], event_table([], layout), {})
-            self.score(event_table(rows, layout))
+            self.remember([""], event_table([], self._layout), {})
+            self.score(rows)
             self.forget([""])
 
     # ------------------------------------------------------------------------------------------ memory
@@ -117,25 +118,33 @@ class ModelScorer:
             self._live.forget(self._held.popitem(last=False)[0])
 
     # ----------------------------------------------------------------------------------------- scoring
-    def score(self, events: pa.Table) -> Scored:
-        """Scores of events in order of agent and time, each after everything it knows of the agent."""
-        events = self._complete(events)
-        rows = events.to_pylist()
+    def score(self, events: Sequence[Row]) -> Scored:
+        """Scores of rows of events in order of agent and time, each after everything it knows of the agent."""
+        zones = self._zones(events)
+        rows = event_rows([{**row, "timezone": z} for row, z in zip(events, zones, strict=True)], self._layout)
         made = [self._live.update(rows[0])] if len(rows) == 1 else self._live.update_many(rows)
-        own = set(events.column_names)
+        own = set(rows[0]) if rows else set()
         scored = [{name: value for name, value in row.items() if name not in own} for row in made]
         self._hold([str(row[self.schema.entity]) for row in rows])
         if self._habits is None:
-            return Scored(events, scored)
+            return Scored(zones, scored)
         judged = self._habits.score(rows)
         merged = [{**row, **more} for row, more in zip(scored, judged.rows, strict=True)]
-        return Scored(events, merged, judged.finals, judged.states)
+        return Scored(zones, merged, judged.finals, judged.states)
+
+    def _zones(self, events: Sequence[Row]) -> list[str]:
+        """The zone of each event: its own, that of its place, or that of all."""
+        column = self._layout.zone_column
+        if column is None:
+            return [self.schema.timezone] * len(events)
+        if any(row["timezone"] is None for row in events):
+            found = self._complete(event_table(events, self._layout))[column].to_pylist()
+            return [zone or "UTC" for zone in found]
+        return [row["timezone"] for row in events]
 
     def _complete(self, events: pa.Table) -> pa.Table:
-        """Events with a zone for each, where the schema has them by row."""
+        """Events with a zone for each."""
         zone = self.schema.timezone
-        if zone not in events.column_names or events[zone].null_count == 0:
-            return events
         if {"lat", "lon"} <= set(events.column_names):
             return with_timezone(events, self._zone, Reading())
         filled = pc.fill_null(events[zone], self._zone or "UTC")
@@ -153,8 +162,7 @@ class ModelScorer:
 
     def _with_columns(self, stays: pa.Table) -> pa.Table:
         """The columns that events sent by hand have too, in one order and of one type."""
-        layout = Layout.of(self.schema)
-        wanted = event_table([], layout).schema
+        wanted = event_table([], self._layout).schema
         arrays = []
         for field in wanted:
             known = field.name in stays.column_names

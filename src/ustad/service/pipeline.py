@@ -31,13 +31,13 @@ log = logging.getLogger("ustad.service")
 
 @dataclass(frozen=True)
 class Scored:
-    """Events with a zone for each, and their scores in the same order.
+    """The zone and the score of each event, in the order of the events.
 
     A row with `final` false is provisional: the agent's next event may raise it. `finals` are the final scores of
     earlier events, by key: score, p_value, alert and, where there is one, reason and term.
     """
 
-    events: pa.Table
+    zones: Sequence[str]
     rows: Sequence[Mapping[str, Any]]
     finals: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
     states: Mapping[str, bytes] = field(default_factory=dict)  # of agents, kept in the same transaction
@@ -56,8 +56,8 @@ class Scorer(Protocol):
     def remember(self, agents: Sequence[str], context: pa.Table, states: Mapping[str, bytes]) -> None:
         """Take over the recent events and the states of these agents, read from the store."""
 
-    def score(self, events: pa.Table) -> Scored:
-        """Scores of events in order of agent and time, each after everything it knows of the agent."""
+    def score(self, events: Sequence[Row]) -> Scored:
+        """Scores of rows of events in order of agent and time, each after everything it knows of the agent."""
 
     def forget(self, agents: Sequence[str]) -> None:
         """Drop what it holds of these agents; they can come back from the store."""
@@ -198,8 +198,8 @@ class Pipeline:
                     known += queries.recent_events(connection, part, self.scorer.context)
                     states |= queries.live_states(connection, part, self.scorer.fingerprint)
             self.scorer.remember(absent, event_table(known, self.layout), states)
-        scored = self.scorer.score(event_table([row for row, _ in new], self.layout))
-        rows, details = fresh_rows(new, scored.events, scored.rows, self.layout)
+        scored = self.scorer.score([row for row, _ in new])
+        rows, details = fresh_rows(new, scored.zones, scored.rows, self.layout)
         return _Judged(rows, details, _merged(rows, scored.finals), scored.states)
 
     def _write(self, judged: _Judged, found: _Found) -> list[int]:

@@ -40,6 +40,7 @@ class Store:
     def __init__(self, url: str) -> None:
         self.engine = _engine(url)
         self.url = self.engine.url.render_as_string(hide_password=True)
+        self._writer = self.engine.execution_options(writing=True)
         self._writing = threading.Lock()
         # A store in memory is one connection: what began on it must end before anything else begins, or a reader's
         # end would roll back what a writer has written.
@@ -56,7 +57,7 @@ class Store:
     @contextmanager
     def writing(self) -> Iterator[Connection]:
         """One transaction; everything in it is committed together or not at all."""
-        with self._writing, self._alone, self.engine.execution_options(writing=True).begin() as connection:
+        with self._writing, self._alone, self._writer.begin() as connection:
             yield connection
 
     @contextmanager

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from datetime import UTC, datetime, timedelta
+from functools import cache, cached_property, lru_cache
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
 
-from ustad.clock import is_zone
+from ustad.clock import MICROSECONDS_PER_DAY, is_zone, local_time
 from ustad.dataset import event_days, zone_of
 from ustad.schema import EventSchema
 from ustad.service import records
@@ -32,6 +34,8 @@ _TEXTS = ("event_id", "poi_id", "place_name", "category")
 _SCORES = ("score", "p_value", "kind", "reason")
 _COLUMNS = tuple(c.name for c in records.events.columns)
 _UNJUDGED = {"verdict": None, "marked_by": None}
+_START, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
+Parts = tuple[dict[str, list[str]], list[str]]  # of each term what the score has of it; the terms of habits
 
 
 @dataclass(frozen=True)
@@ -50,7 +54,7 @@ class Layout:
         lat, lon = place.source if place else (None, None)
         return cls(schema, lat, lon, category.columns[0] if category else None)
 
-    @property
+    @cached_property
     def columns(self) -> dict[str, str]:
         """Column of the store → column of the table."""
         named = {
@@ -60,11 +64,35 @@ class Layout:
         }  # fmt: skip
         return {ours: theirs for ours, theirs in named.items() if theirs}
 
-    @property
+    @cached_property
     def given(self) -> tuple[str, ...]:
         """Columns the model reads that have no column of their own in the store."""
         own = {*self.columns.values(), self.schema.entity, self.schema.time, self.schema.end}
         return tuple(c for c in self.schema.columns if c not in own)
+
+    @cached_property
+    def given_types(self) -> dict[str, pa.DataType]:
+        """How these columns are read: vectors, texts, numbers."""
+        vectors = {c for f in self.schema.features if f.kind == "vector" for c in f.columns}
+        texts = {c for f in self.schema.features if f.kind == "categorical" for c in f.columns}
+        kinds = {**dict.fromkeys(texts, pa.string()), **dict.fromkeys(vectors, pa.list_(pa.float32()))}
+        return {name: kinds.get(name, pa.float64()) for name in self.given}
+
+    @cached_property
+    def zone_column(self) -> str | None:
+        """The column that holds each event's zone, where it is not one for all."""
+        return None if is_zone(self.schema.timezone) else self.schema.timezone
+
+    def parts(self, names: Iterable[str]) -> Parts:
+        """Which parts scores with these columns have. They are the same for every event of a model."""
+        wanted = tuple(names)
+        if wanted not in self._known_parts:
+            self._known_parts[wanted] = _parts_of(set(wanted), self.schema)
+        return self._known_parts[wanted]
+
+    @cached_property
+    def _known_parts(self) -> dict[tuple[str, ...], Parts]:
+        return {}
 
 
 def identified(schema: EventSchema) -> bool:
@@ -109,7 +137,7 @@ def store_rows(events: pa.Table, layout: Layout) -> tuple[list[Row], dict[int, s
     """Rows for the store and, by key, details as JSON, of a table that holds events and scores alike."""
     schema = layout.schema
     values = events.drop_columns([n for n in (schema.time, schema.end) if n]).to_pylist()
-    parts, terms = _parts_of(set(events.column_names), schema)
+    parts, terms = layout.parts(events.column_names)
     rows, details = [], {}
     for value, fixed in zip(values, _fixed(events, schema), strict=True):
         own = {ours: _finite(value.get(theirs)) for ours, theirs in layout.columns.items()}
@@ -121,19 +149,31 @@ def store_rows(events: pa.Table, layout: Layout) -> tuple[list[Row], dict[int, s
 
 
 def fresh_rows(
-    new: Sequence[tuple[Row, int]], events: pa.Table, scores: Sequence[Mapping[str, Any]], layout: Layout
+    new: Sequence[tuple[Row, int]], zones: Sequence[str], scores: Sequence[Mapping[str, Any]], layout: Layout
 ) -> tuple[list[Row], dict[int, str]]:
-    """The same of rows that just came, with their keys: `events` are these rows with a zone for each."""
-    schema = layout.schema
-    zones = zone_of(events, schema)
-    named = [zones] * len(new) if isinstance(zones, str) else zones.to_pylist()
-    parts, terms = _parts_of(set(scores[0]) if scores else set(), schema)
+    """The same of rows that just came, with their keys and the zone of each."""
+    parts, terms = layout.parts(scores[0]) if scores else ({}, [])
     rows, details = [], {}
-    for (row, key), zone, day, score in zip(new, named, event_days(events, schema).tolist(), scores, strict=True):
-        fixed = {**row, "key": key, "timezone": zone, "day": day}
+    for (row, key), zone, score in zip(new, zones, scores, strict=True):
+        fixed = {**row, "key": key, "timezone": zone, "day": local_day(row["started_at"], zone)}
         rows.append(_scored(fixed, score, parts, terms))
         details[key] = _detail(score, parts, terms, {n: _plain(v) for n, v in (row.get("given") or {}).items()})
     return rows, details
+
+
+def local_day(moment: int, zone: str) -> int:
+    """The local date of one moment, as `dataset.event_days` gives it for many."""
+    known = _zone(zone)
+    if known is None:
+        return int(local_time(pa.array([moment], pa.int64()).cast(TIMESTAMP), zone).day[0])
+    ahead = known.utcoffset((_START + timedelta(microseconds=moment)).astimezone(known)) or timedelta()
+    return (moment + ahead // _MICROSECOND) // MICROSECONDS_PER_DAY
+
+
+@cache
+def _zone(name: str) -> ZoneInfo | None:
+    """None for what only Arrow takes for a zone."""
+    return ZoneInfo(name) if is_zone(name) else None
 
 
 def _scored(row: Row, score: Mapping[str, Any], parts: dict[str, list[str]], terms: list[str]) -> Row:
@@ -160,7 +200,7 @@ def _fixed(events: pa.Table, schema: EventSchema) -> Iterator[Row]:
         yield dict(zip(columns, values, strict=True))
 
 
-def _parts_of(names: set[str], schema: EventSchema) -> tuple[dict[str, list[str]], list[str]]:
+def _parts_of(names: set[str], schema: EventSchema) -> Parts:
     """Which parts the score table has of each term (the expected value of a vector says nobody anything), and
     the terms of a score by habits."""
     parts = {t.name: [p for p in PARTS if f"{p}_{t.name}" in names] for t in schema.terms()}
@@ -208,14 +248,32 @@ def event_table(rows: Sequence[Mapping[str, Any]], layout: Layout) -> pa.Table:
              "end_gap_s": pa.float64()}  # fmt: skip
     for ours, theirs in layout.columns.items():
         table[theirs] = pa.array([row.get(ours) for row in rows], types.get(ours, pa.string()))
-    vectors = {c for f in schema.features if f.kind == "vector" for c in f.columns}
-    texts = {c for f in schema.features if f.kind == "categorical" for c in f.columns}
-    for name in layout.given:
-        kind = pa.list_(pa.float32()) if name in vectors else pa.string() if name in texts else pa.float64()
+    for name, kind in layout.given_types.items():
         table[name] = pa.array([(row.get("given") or {}).get(name) for row in rows], kind)
-    if not is_zone(schema.timezone):
-        table[schema.timezone] = pa.array([row["timezone"] for row in rows], pa.string())
+    if layout.zone_column:
+        table[layout.zone_column] = pa.array([row["timezone"] for row in rows], pa.string())
     return pa.table(table)
+
+
+def event_rows(rows: Sequence[Mapping[str, Any]], layout: Layout) -> list[dict[str, Any]]:
+    """The rows of `event_table`, without the table: quick also for one."""
+    return [_event_row(row, layout) for row in rows]
+
+
+def _event_row(row: Mapping[str, Any], layout: Layout) -> dict[str, Any]:
+    schema = layout.schema
+    event = {schema.entity: row["agent"], schema.time: _START + timedelta(microseconds=row["started_at"])}
+    if schema.end:
+        event[schema.end] = _START + timedelta(microseconds=row["finished_at"])
+    for ours, theirs in layout.columns.items():
+        event[theirs] = row.get(ours)
+    given = row.get("given") or {}
+    for name, kind in layout.given_types.items():
+        value = given.get(name)
+        event[name] = float(value) if value is not None and kind == pa.float64() else value
+    if layout.zone_column:
+        event[layout.zone_column] = row["timezone"]
+    return event
 
 
 def table_rows(table: pa.Table, layout: Layout) -> list[Row]:
