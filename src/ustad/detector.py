@@ -110,7 +110,15 @@ class Detector:
 
     def search(self, data: Any, directory: Path, trials: int) -> SearchResult:
         """Try settings of the paper's space, judged by masked validation loss alone; carries on where it stopped."""
-        return tune(*self._tensors(self._prepare(data, None)), self.config, trials, directory, self.device)
+        lessons = self._prepare(data, None)
+        tensors, windows, validation = self._tensors(lessons)
+        if progress.shown():
+            seconds = rough_seconds(self._new_network(lessons.encoder, None), tensors, windows, self.config)
+            progress.say(
+                f"{trials} trials on {len(windows):,} windows: {progress.roughly(trials * seconds)} in all, less as "
+                "trials stop early"
+            )
+        return tune(tensors, windows, validation, self.config, trials, directory, self.device)
 
     def _prepare(self, data: Any, start: Detector | None) -> Lessons:
         """Split, trips, encoder: everything before the network."""

@@ -35,11 +35,12 @@ from ustad.mobility.quality import Dropped, quality_table
 from ustad.mobility.staypoints import Limits, empty_state
 from ustad.mobility.store import AgentNumbers, DiskStore, MemoryStore, Partition, Store
 from ustad.mobility.timezones import with_timezone
-from ustad.progress import say, track
+from ustad.progress import roughly, say, shown, track
 from ustad.tables import DataError, OnError
 
 MEMORY_ROWS = 12_000_000  # more fixes than this wait on disk
 PARTITION_ROWS = 2_500_000  # fixes of one partition, about
+WORTH_AN_ESTIMATE = 4  # pieces of the size of the first one
 TABLES = ("stays", "trips", "gaps", "quality")
 CARRIED = ("split", "seed")  # what a source directory's meta.json says of the result too
 
@@ -206,8 +207,12 @@ def _run(
     rows = sum(estimate_rows(f) for f in files)
     buckets = -(-rows // PARTITION_ROWS)
     store: Store = MemoryStore() if rows <= MEMORY_ROWS else DiskStore(work / "buckets", buckets)
+    began = time.perf_counter()
     with track("reading fixes", rows) as advance_bar:
         for table in valid_pieces(files, setting.reading, summary):
+            if not summary.fixes and shown() and rows >= WORTH_AN_ESTIMATE * table.num_rows:
+                seconds = time.perf_counter() - began + rough_seconds(table, setting) / workers
+                say(f"about {rows:,} fixes: {roughly(seconds * rows / table.num_rows)}")
             collect(table, store, agents, setting.config)
             summary.fixes += table.num_rows
             advance_bar(table.num_rows)
@@ -226,6 +231,17 @@ def _run(
             advance_bar(count.agents)
     add_dropped(summary, "bad rows", setting.reading.dropped)
     return summary
+
+
+def rough_seconds(table: pa.Table, setting: Setting) -> float:
+    """Seconds to find the stays of some fixes, as measured now."""
+    setting = replace(setting, reading=replace(setting.reading, notes=[], dropped=0))
+    for rows in (table.slice(0, 100), table):  # the first warms up
+        store, agents, began = MemoryStore(), AgentNumbers(), time.perf_counter()
+        collect(rows, store, agents, setting.config)
+        for part in store.partitions(agents, rows.num_rows + 1):
+            extract_partition(part, setting)
+    return time.perf_counter() - began
 
 
 def valid_pieces(files: list[Path], reading: Reading, summary: ExtractionSummary) -> Iterator[pa.Table]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import shutil
+import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -15,7 +17,7 @@ import pyarrow as pa
 from ustad.config import ConfigError
 from ustad.dataset import Dataset
 from ustad.files import write_json, write_table
-from ustad.progress import track
+from ustad.progress import roughly, say, shown, track
 from ustad.simulate.assembly import make_part
 from ustad.simulate.city import Ground
 from ustad.simulate.fixes import parse_interval
@@ -25,6 +27,7 @@ from ustad.simulate.setting import Simulation, prepare
 
 AGENTS_A_PART = 1_000
 FIX_AGENTS = 100  # agents per file of fixes
+WORTH_AN_ESTIMATE = 500  # agents
 PARTED = ("stays", "trips", "fixes")
 WHOLE = ("gaps", "labels", "agent_labels", "counterfactual", "dirty_labels")
 
@@ -59,6 +62,9 @@ def simulate(
     _clear(out)
     parts = range(0, simulation.agents, agents_a_part)
     alone = len(parts) == 1
+    if shown() and simulation.agents >= WORTH_AN_ESTIMATE:
+        seconds = rough_seconds(simulation, paths, interval) / min(workers, len(parts), os.cpu_count() or 1)
+        say(f"{simulation.agents:,} agents over {simulation.days} days: {roughly(seconds)}")
 
     def make(first: int) -> tuple[int, dict[str, pa.Table]]:
         last = min(simulation.agents, first + agents_a_part)
@@ -129,6 +135,22 @@ def plan_simulation(
     agents = plan.agents if agents is None else agents
     days = plan.days if days is None else days
     return prepare(plan, agents, seed, days, dirty, ground)
+
+
+def rough_seconds(simulation: Simulation, paths: bool, interval: float | None) -> float:
+    """Seconds for all agents on one core: what a few take, or some more where that is too quick to tell."""
+
+    def seconds_of(agents: int) -> float:
+        recorder = Recorder(interval, lambda first, table: None, FIX_AGENTS) if interval is not None else None
+        began = time.perf_counter()
+        make_part(simulation, 0, agents, paths, recorder)
+        return time.perf_counter() - began
+
+    few = 4
+    seconds_of(few)  # warms up
+    while (seconds := seconds_of(few)) < 0.2 and few < WORTH_AN_ESTIMATE // 2:
+        few *= 4
+    return seconds * simulation.agents / few
 
 
 def _real_city(plan: Preset, osm: Path, timezone: str | None, seed: int) -> tuple[Preset, Ground]:
