@@ -142,10 +142,10 @@ def build(service: Service) -> FastAPI:
     )  # fmt: skip
     app.state.service = service
     errors.install(app)
+    if service.intake is not None:
+        app.include_router(ingest_routes(service.schema))  # first: what is asked most is found soonest
     app.include_router(read_routes())
     app.include_router(verdict_routes())
-    if service.intake is not None:
-        app.include_router(ingest_routes(service.schema))
     app.include_router(page_routes(service.settings))
     app.mount("/static", StaticFiles(directory=WEB), name="static")
     app.add_middleware(
