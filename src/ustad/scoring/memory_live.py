@@ -78,8 +78,8 @@ class MemoryLive:
             window.memory = recall(self.network, data, only)
         seen = self._seen(window)
         shared = torch.stack(window.embedding, dim=1)  # [T, L, D]
-        known = self.passes.know(window.memory)  # not kept: it is several times as large as the memory
-        outlook = self.passes.outlook(shared, seen, known, only, targets_of(data, only))
+        known = self.passes.know(window.memory, only + 1)  # not kept: it is several times as large as the memory
+        outlook = self.passes.outlook(shared, seen, known, targets_of(data, only))
         doubt = uncertainties([outlook.places, outlook.starts, outlook.durations])[1]
         return {name: float(value[0]) for name, value in {**chain_terms(outlook), DOUBT: doubt}.items()}
 

@@ -9,6 +9,7 @@ with the query's and the output's maps, so that attending to them is two product
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -31,12 +32,14 @@ class Attended:
 
 @dataclass(frozen=True)
 class Known:
-    """All that the passes need of E entities."""
+    """All that the passes need of E entities, and whose each of B questions is."""
 
     memory: Memory
     own: Tensor  # [E, K + 1, D] what an event at each own place, or somewhere new, is given
     attended: tuple[Attended, ...]  # by block
     pointers: Pointers
+    owner: Tensor  # int64 [B], ascending
+    counts: tuple[int, ...]  # questions of each entity; not asked for on a GPU, which would have to wait for it
 
 
 @dataclass(frozen=True)
@@ -73,16 +76,42 @@ class FastCross:
         values = (value @ self.out + self.out_bias).view(E, H * K, D)
         return Attended(keys.to(dtype), bias.to(dtype), values.to(dtype))
 
-    def __call__(self, x: Tensor, known: Attended, owner: Tensor) -> Tensor:
-        """x [B·n, D], n states of each of B windows, owner [B]; x is changed and returned."""
-        B, D, wide = len(owner), x.shape[-1], known.keys.shape[-1]
-        normed = self.block.normed(x).view(B, -1, D)
-        logits = self.block.buffer("attended", B, normed.shape[1], wide)
-        torch.baddbmm(known.bias[owner], normed, known.keys[owner], out=logits)
-        weights = logits.view(-1, wide // self.heads).softmax(dim=-1).view_as(logits)
-        if x.dtype == self.block.dtype:
-            return x.view_as(normed).baddbmm_(weights, known.values[owner]).view_as(x)
-        return x.add_(torch.bmm(weights, known.values[owner], out=normed).view_as(x))
+    def __call__(self, x: Tensor, attended: Attended, known: Known) -> Tensor:
+        """States of B questions, as many of each, x [B·n, D]; x is changed and returned."""
+        normed = self.block.normed(x)
+        logits = self.block.buffer("attended", len(x), attended.keys.shape[-1])
+        way = self._one_by_one if known.counts else self._together
+        return way(x, normed, logits, attended, known)
+
+    def _together(self, x: Tensor, normed: Tensor, logits: Tensor, attended: Attended, known: Known) -> Tensor:
+        """In one product for all: every question has a copy of its entity's maps."""
+        B = len(known.owner)
+        states, wide = (v.view(B, -1, v.shape[-1]) for v in (normed, logits))
+        torch.baddbmm(attended.bias[known.owner], states, attended.keys[known.owner], out=wide)
+        return x.add_(torch.bmm(self._softmax(wide), attended.values[known.owner], out=states).view_as(x))
+
+    def _one_by_one(self, x: Tensor, normed: Tensor, logits: Tensor, attended: Attended, known: Known) -> Tensor:
+        """Entity by entity, without copies."""
+        size = [count * (len(x) // len(known.owner)) for count in known.counts]
+        for maps, states, wide in zip(_each(attended), normed.split(size), logits.split(size), strict=True):
+            torch.addmm(maps.bias, states, maps.keys, out=wide)
+        weights = self._softmax(logits)
+        for maps, states, wide in zip(_each(attended), x.split(size), weights.split(size), strict=True):
+            if x.dtype == self.block.dtype:
+                states.addmm_(wide, maps.values)
+            else:
+                states.add_(wide @ maps.values)
+        return x
+
+    def _softmax(self, logits: Tensor) -> Tensor:
+        """Over own places, head by head: [..., H·K]."""
+        return logits.view(-1, logits.shape[-1] // self.heads).softmax(dim=-1).view_as(logits)
+
+
+def _each(attended: Attended) -> Iterator[Attended]:
+    """Entity by entity."""
+    for maps in zip(attended.keys, attended.bias, attended.values, strict=True):
+        yield Attended(*maps)
 
 
 class MemoryPasses(Passes):
@@ -97,29 +126,36 @@ class MemoryPasses(Passes):
             self.crosses = [FastCross(c, block) for c, block in pairs if isinstance(c, CrossAttention)]
             self.heads = FastHeads(network)
 
-    def know(self, memory: Memory) -> Known:
-        """What the passes need of E entities, once for all their questions."""
+    def know(self, memory: Memory, counts: Tensor) -> Known:
+        """What the passes need of E entities, once for all their questions, which stand together: counts [E]."""
         network = self.network
         new = network.new_token.expand(len(memory.tokens), 1, -1)
         own = network.own(torch.cat([memory.tokens, new], dim=1))
-        return Known(memory, own, tuple(c.attended(memory) for c in self.crosses), self.heads.pointers(memory))
+        return Known(
+            memory,
+            own,
+            tuple(cross.attended(memory) for cross in self.crosses),
+            self.heads.pointers(memory),
+            torch.arange(len(counts), device=counts.device).repeat_interleave(counts),
+            tuple(counts.tolist()) if counts.device.type == "cpu" else (),
+        )
 
-    def outlook(self, shared: Tensor, seen: Seen, known: Known, owner: Tensor, targets: Targets) -> Outlook:
+    def outlook(self, shared: Tensor, seen: Seen, known: Known, targets: Targets) -> Outlook:
         """What was expected of B events, they and the events beside them masked: leading dimensions [T, B].
 
-        shared [T, n, D] are embeddings, owner [B] says whose windows they are.
+        shared [T, n, D] are embeddings.
         """
         (B, L), (T, _, D) = seen.row.shape, shared.shape
-        x = self._enter(shared, seen, known, owner)
+        x = self._enter(shared, seen, known)
         flat = (torch.arange(B * T, device=x.device) * L).view(B, T) + seen.at[:, None]
         *blocks, last = self.event_blocks
         *crosses, final = zip(self.crosses, known.attended, strict=True)
         for (cross, attended), block in zip(crosses, blocks, strict=True):
-            x = block(cross(x, attended, owner), L)
-        x = last.at(final[0](x, final[1], owner), L, flat.flatten())
-        return self.heads(self.network.norm(x).view(B, T, D), known.memory, known.pointers, owner, targets)
+            x = block(cross(x, attended, known), L)
+        x = last.at(final[0](x, final[1], known), L, flat.flatten())
+        return self.heads(self.network.norm(x).view(B, T, D), known.memory, known.pointers, known.owner, targets)
 
-    def _enter(self, shared: Tensor, seen: Seen, known: Known, owner: Tensor) -> Tensor:
+    def _enter(self, shared: Tensor, seen: Seen, known: Known) -> Tensor:
         """Events with masks, own places, positions and days: [B·T·L, D]."""
         (B, L), (T, n, D), network = seen.row.shape, shared.shape, self.network
         offset, sample = (torch.arange(size, device=shared.device) for size in (L, T))
@@ -129,9 +165,9 @@ class MemoryPasses(Passes):
         x = x.view(B, T, L, D)
         masked = (offset - seen.at[:, None]).abs() <= 1  # [B, L]
         K = known.own.shape[1] - 1
-        held = seen.slot.clamp(max=K - 1)
-        slot = torch.where(known.memory.absent[owner[:, None], held] | (seen.slot >= K), K, held)
-        given = known.own[owner[:, None], slot]  # [B, L, D]
+        owner, held = known.owner[:, None], seen.slot.clamp(max=K - 1)
+        slot = torch.where(known.memory.absent[owner, held] | (seen.slot >= K), K, held)
+        given = known.own[owner, slot]  # [B, L, D]
         hidden = masked[:, None, :, None]
         torch.where(hidden, network.masked_token.to(x.dtype), x, out=x)
         limit = network.position.num_embeddings - 1

@@ -95,10 +95,10 @@ def _ask(passes: MemoryPasses, data: Data, shared: Tensor, slices: Slices) -> Ou
         memory.slot[index],
         slices.target - slices.start,
     )
-    entity, owner = torch.unique(memory.owner[slices.target], return_inverse=True)
+    entity, counts = torch.unique_consecutive(memory.owner[slices.target], return_counts=True)
     places = memory.remembered(entity), memory.x[entity], memory.y[entity], memory.category[entity]
-    known = passes.know(passes.network.remember(*places))
-    return passes.outlook(shared, seen, known, owner, targets_of(memory, slices.target))
+    known = passes.know(passes.network.remember(*places), counts)
+    return passes.outlook(shared, seen, known, targets_of(memory, slices.target))
 
 
 def _kind(precision: Precision, device: torch.device) -> torch.dtype | None:
