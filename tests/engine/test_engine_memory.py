@@ -1,4 +1,4 @@
-"""The memory network of the preset `default`, as the workers of a cluster train and ask it, in one process."""
+"""The memory network of the preset `default`, as workers train and ask it: in one process, and on a cluster."""
 
 from __future__ import annotations
 
@@ -69,6 +69,21 @@ def test_both_networks_are_those_of_a_local_run(made):
     for mine, theirs in ((local.model, detector.model), (local.habits.memory, detector.habits.memory)):
         for name, value in mine.network.state_dict().items():
             assert torch.allclose(theirs.network.state_dict()[name], value, atol=1e-6), name
+
+
+def test_two_workers_of_a_cluster_train_both_networks_and_their_scores_are_those_of_one_process(
+    cluster, made, town, town_directory, tmp_path
+):
+    """Nearly: each half of a batch has masks and noise of its own."""
+    local, _ = made
+    training.train(town_directory, tmp_path / "model", local.config, workers=2)
+    both = Detector.load(tmp_path / "model", "cpu")
+    for mine, theirs in ((local.model, both.model), (local.habits.memory, both.habits.memory)):
+        held = mine.network.state_dict()
+        assert max(float((v - held[k]).abs().max()) for k, v in theirs.network.state_dict().items()) < 0.01
+    scores = [d.score(town).events.sort_by("stay_id")["score"].to_numpy() for d in (local, both)]
+    assert np.corrcoef(*scores)[0, 1] > 0.99
+    assert not (tmp_path / "model" / ".train-job").exists()
 
 
 def test_workers_carry_on_from_both_networks(made, town, tmp_path):
