@@ -119,6 +119,36 @@ def test_p_values_of_the_final_score_are_uniform_on_held_back_normal_data() -> N
         assert (p <= level).mean() == pytest.approx(level, rel=0.5)
 
 
+def _people(rng: np.random.Generator, count: int, events: int = 20, terms: int = 6) -> tuple[Parts, np.ndarray]:
+    """People whose events are alike: as much between people as within one."""
+    habits = rng.normal(size=(count, 1, terms + 1))
+    values = np.exp(habits + rng.normal(size=(count, events, terms + 1))).reshape(count * events, -1)
+    loss, names = values[:, :-1], tuple(f"term {i}" for i in range(terms))
+    return Parts(names, loss, loss, loss, loss, values[:, -1]), np.repeat(np.arange(count), events)
+
+
+def test_few_reference_people_do_not_make_new_ones_look_rare() -> None:
+    shares = []
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        calibration = Calibration.fit(*_people(rng, 40), 7)
+        new, _ = _people(rng, 300)
+        p = 10 ** calibration.log10_p(combine(new, reference=calibration.parts))
+        shares.append([(p <= level).mean() / level for level in (0.2, 0.01, 0.001)])
+    often, seldom, rare = np.mean(shares, axis=0)
+    assert often == pytest.approx(1, abs=0.15)
+    assert seldom == pytest.approx(1, abs=0.5)  # 2.1 where each event is part of what it is compared with
+    assert rare < 3  # 5.4 there
+
+
+def test_one_reference_person_is_enough_to_give_p_values() -> None:
+    parts = make_parts(30, 3)
+    calibration = Calibration.fit(parts, np.zeros(30, int), 7)
+    p = 10 ** calibration.log10_p(combine(parts, reference=parts))
+    assert ((p > 0) & (p <= 1)).all()
+    assert len(np.unique(p)) > 20
+
+
 def test_batch_p_values_are_uniform_on_held_back_normal_data() -> None:
     calibration = Calibration.fit(make_parts(20_000, 6), np.arange(20_000) // 20, 7)
     held_back = make_parts(20_000, 7)
