@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -14,11 +15,13 @@ from hypothesis import strategies as st
 from town import fixes, minutes
 
 from ustad.clock import local_time
+from ustad.config import SplitConfig
+from ustad.dataset import Dataset
 from ustad.geo import Projection, haversine_km
 from ustad.mobility.columns import Reading
 from ustad.mobility.extraction import extract_tables
 from ustad.mobility.osm import category_of, read_categories, read_osm
-from ustad.mobility.own_places import own_places
+from ustad.mobility.own_places import first_of_test, own_places
 from ustad.mobility.places import PoiIndex, join_pois, one_category, read_pois
 from ustad.mobility.timezones import with_timezone
 from ustad.tables import TIMESTAMP, DataError
@@ -105,6 +108,24 @@ def test_what_comes_after_until_does_not_say_what_a_place_is():
     later = own_places(table, until=table["started_at"][4].as_py())["poi_category"].to_pylist()
     assert later == ["home"] * 4 + ["other"] * 6
     assert own_places(table)["poi_category"].to_pylist() == ["other"] * 4 + ["home"] * 6
+
+
+@pytest.mark.parametrize("ends_at", [0.1, 23.0])
+def test_what_says_home_and_work_ends_before_the_test_part_whatever_the_length(ends_at):
+    for days in range(4, 60):
+        stayed = np.arange(days - (ends_at < 1)) * 1440.0 + 600  # no stay begins in the minutes after the last midnight
+        data = Dataset(stays([1] * len(stayed), stayed, stayed + 60, [50.0] * len(stayed), [8.0] * len(stayed)))
+        span = minutes([5.0, (days - 1) * 1440 + ends_at * 60])
+        begins = first_of_test((int(span[0]), int(span[1])), "UTC", None)
+        test_day = data.split(SplitConfig()).test_first
+        assert begins is not None
+        assert 0 <= test_day - begins.timestamp() / 86400 <= 1
+
+
+def test_three_days_can_be_split_and_one_cannot():
+    three = minutes([5.0, 2 * 1440 + 600])
+    assert first_of_test((int(three[0]), int(three[1])), "UTC", None) == datetime(2024, 1, 3, tzinfo=UTC)
+    assert first_of_test((int(three[0]), int(three[0]) + 10**9), "UTC", None) is None
 
 
 @settings(max_examples=30, deadline=None)

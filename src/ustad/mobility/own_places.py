@@ -182,15 +182,23 @@ def _cluster(starts: Any, points: Any, limit: Any, known: Any, known_sums: Any, 
 
 # ------------------------------------------------------------------------------------------- home and work
 def first_of_test(span: tuple[int, int], timezone: str | None, split: dict[str, Any] | None) -> datetime | None:
-    """When the test part of data between two moments (µs) begins: as `split` says, else by the default proportions,
-    at midnight of `timezone` (UTC without one). None where the data is too short to be split."""
+    """When the test part of fixes between two moments (µs) begins: as `split` says, else by the default proportions,
+    at midnight of `timezone` (UTC without one). None where the data is too short to be split.
+
+    Stays are split by the days they begin on, and none may begin on the last day of the fixes: of the two beginnings
+    that this leaves, the earlier one.
+    """
     zone = timezone or "UTC"
-    ends = pa.table({"started_at": pa.array(span, TIMESTAMP), "timezone": [zone, zone]})
-    try:
-        day = Dataset(ends, meta={"split": split} if split else {}).split(SplitConfig()).test_first
-    except DataError:
+    begins = []
+    for last in (span[1], span[1] - MICROSECONDS_PER_DAY):
+        ends = pa.table({"started_at": pa.array((span[0], last), TIMESTAMP), "timezone": [zone, zone]})
+        try:
+            begins.append(Dataset(ends, meta={"split": split} if split else {}).split(SplitConfig()).test_first)
+        except DataError:
+            continue
+    if not begins:
         return None
-    midnight = pa.chunked_array([pa.array([day * MICROSECONDS_PER_DAY], pa.timestamp("us"))])
+    midnight = pa.chunked_array([pa.array([min(begins) * MICROSECONDS_PER_DAY], pa.timestamp("us"))])
     return localise(midnight, zone)[0].as_py()
 
 
