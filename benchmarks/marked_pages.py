@@ -2,10 +2,13 @@
 
 A block of a page stands between `<!-- NAME: from benchmarks/results/FILE.json -->` and `<!-- end of NAME -->`; where it
 is made from several files, `FILE.json and FILE.json` are named. Such a script has a PAGE and its BLOCKS.
+
+python benchmarks/marked_pages.py             writes all pages anew, after whatever was measured
 """
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -14,6 +17,17 @@ from typing import Any
 
 RESULTS = Path(__file__).parent / "results"
 DOCS = Path(__file__).parent.parent / "docs"
+#: The scripts, by name.
+SCRIPTS = (
+    "baselines",
+    "default_page",
+    "example_tables",
+    "extraction_tables",
+    "method_tables",
+    "scaling_tables",
+    "scoring_tables",
+    "simulation_tables",
+)
 
 
 def read(name: str) -> dict[str, Any]:
@@ -46,3 +60,9 @@ def write(page: Path, blocks: Mapping[str, Callable[[], str]]) -> None:
     """Write every block into the page."""
     page.write_text(filled(page.read_text(), blocks))
     print(f"written to {page.name}")
+
+
+if __name__ == "__main__":
+    for name in SCRIPTS:
+        script = importlib.import_module(name)
+        write(script.PAGE, script.BLOCKS)
