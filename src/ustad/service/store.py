@@ -165,6 +165,8 @@ def _engine(url: str) -> Engine:
     options: dict[str, Any] = {"connect_args": {"check_same_thread": False, "timeout": 30}}
     if parsed.database in (None, "", ":memory:"):
         options["poolclass"] = StaticPool
+    else:
+        options["pool_use_lifo"] = True  # the connection used last, so that those of a rush fill no memory after it
     engine = create_engine(parsed, hide_parameters=True, **options)
     _prepare_sqlite(engine)
     return engine
@@ -177,7 +179,7 @@ def _prepare_sqlite(engine: Engine) -> None:
     def connected(connection: Any, record: Any) -> None:
         connection.isolation_level = None  # the begin below is ours
         for pragma in ("journal_mode=WAL", "synchronous=FULL", "secure_delete=ON", "busy_timeout=30000",
-                       "cache_size=-16384", "temp_store=MEMORY"):  # fmt: skip
+                       "cache_size=-4096", "temp_store=MEMORY"):  # fmt: skip
             connection.execute(f"PRAGMA {pragma}")
 
     @event.listens_for(engine, "begin")
