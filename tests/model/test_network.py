@@ -230,3 +230,44 @@ def test_a_new_network_follows_from_the_seed_and_leaves_the_generator_alone() ->
     assert all(torch.equal(a, b) for a, b in zip(first.parameters(), second.parameters(), strict=True))
     other = build_network(FIELDS, config.replace({"seed": 8}))
     assert not torch.equal(first.tokenizer.weight, other.tokenizer.weight)
+
+
+@pytest.mark.parametrize("width", [16, 64])
+@torch.no_grad()
+def test_a_new_network_sees_the_order_of_events(width: int) -> None:
+    torch.manual_seed(width)
+    net, batch = network(width=width, heads=4), make_batch((6,) * 64)
+    masked = torch.zeros_like(batch.padding)
+    masked[:, 2] = True
+    events = net.embed(batch.features)
+
+    def seen(events: Tensor) -> Tensor:
+        return net.contextualise(events, masked, batch.padding, batch.position, batch.day_position)[:, 2]
+
+    otherwise = seen(events[:, [4, 0, 2, 5, 1, 3]]) - seen(events)
+    others = seen(events.roll(1, dims=0)) - seen(events)
+    assert otherwise.norm() > 0.1 * others.norm()  # other events change everything, another order a good part of it
+
+
+@pytest.mark.parametrize("width", [16, 64])
+@torch.no_grad()
+def test_fields_and_positions_of_a_new_network_are_equally_loud(width: int) -> None:
+    torch.manual_seed(width)
+    net, batch = network(width=width, heads=4), make_batch((6,) * 64)
+    fields = net.tokenizer(batch.features).std(dim=(0, 1, 3))  # [F]
+    assert fields.max() < 3 * fields.min()
+    places = net.position(batch.position) + net.day_position(batch.day_position)
+    assert 0.4 < places.std() / net.embed(batch.features).std() < 2.5
+
+
+def test_only_embeddings_learn_faster_than_the_rest() -> None:
+    net = network(width=16)
+    gains = net.gains()
+    rest = {name for name, _ in net.named_parameters()} - set(gains)
+    assert set(gains) <= set(net.state_dict())
+    assert {name.split(".")[0] for name in rest} == {"tokenizer", "feature_blocks", "event_blocks", "norm", "heads"}
+    assert {name for name in rest if name.startswith("tokenizer")} == {
+        "tokenizer.vectors.0.weight",
+        "tokenizer.vectors.0.bias",
+    }
+    assert set(gains.values()) == {4.0}

@@ -115,6 +115,19 @@ def test_a_recorded_optimiser_reads_its_rate_where_it_lies(config: Config) -> No
     assert held.item() == pytest.approx(rate)
 
 
+@pytest.mark.parametrize("recorded", [False, True])
+def test_each_parameter_learns_at_the_rate_of_its_gain(config: Config, recorded: bool) -> None:
+    network = build_network(FIELDS, config)
+    optimizer = make_optimizer(network, config.training, recorded)
+    set_rate(optimizer, 0.01)
+    found = {id(p): float(group["lr"]) for group in optimizer.param_groups for p in group["params"]}
+    gains = network.gains()
+    wanted = {id(p): 0.01 * gains.get(name, 1.0) for name, p in network.named_parameters()}
+    assert found == pytest.approx(wanted)
+    plain = torch.nn.Linear(3, 2)  # a network that knows of no gains
+    assert len(make_optimizer(plain, config.training, recorded).param_groups) == 1
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_replayed_graphs_draw_the_masks_of_plain_steps(world: World, config: Config) -> None:
     _, windows, queries = world

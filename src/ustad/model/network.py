@@ -6,6 +6,7 @@ paper: B windows of L events of F fields, width D.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -18,9 +19,15 @@ from ustad.model.heads import Heads, Predictions
 from ustad.model.tokenizer import FeatureTokenizer
 from ustad.schema import Field
 
+#: What the branches of a feature block begin with, as a share of torch's own first weights.
+BRANCH = 0.1
+
 
 class DualTransformer(nn.Module):
-    """Tokenizer → dropout → M1 feature blocks → sum over fields → positions → M2 event blocks → heads."""
+    """Tokenizer → dropout → M1 feature blocks → sum over fields → positions → M2 event blocks → heads.
+
+    Where the paper is silent: the first weights (`_begin`), and how fast embeddings learn (`gains`).
+    """
 
     def __init__(self, fields: Sequence[Field], config: ModelConfig, max_events: int) -> None:
         super().__init__()
@@ -36,8 +43,37 @@ class DualTransformer(nn.Module):
         self.event_blocks = nn.ModuleList(Block(D, config.heads) for _ in range(config.event_blocks))
         self.norm = nn.LayerNorm(D)
         self.heads = Heads(self.fields, D, config.aleatoric)
+        self._begin()
+
+    # ----------------------------------------------------------------------------------- before training
+    @torch.no_grad()
+    def _begin(self) -> None:
+        """First weights under which order can be seen: positions are as loud as all fields of an event together.
+
+        A block's branches add about as much to every token, whatever the token: summed over fields, that drowns
+        both the fields and the positions. So they begin quietly and without bias, and grow as they are needed.
+        """
+        D = self.config.width
+        token = 1 / math.sqrt(3 * D)  # the standard deviation of what `FeatureTokenizer` begins with
         for table in (self.position, self.day_position):
-            nn.init.normal_(table.weight, std=0.02)
+            nn.init.normal_(table.weight, std=token * math.sqrt(len(self.fields) / 2))
+        for linear, size in zip(self.tokenizer.vectors, self.tokenizer.vector_sizes, strict=True):
+            nn.init.normal_(linear.weight, std=token / math.sqrt(size))  # type: ignore[arg-type]  # a Linear
+            nn.init.normal_(linear.bias, std=token)  # type: ignore[arg-type]  # a Linear
+        for block in self.feature_blocks:
+            for last in (block.attention.out, block.forward_out):  # type: ignore[union-attr]  # a Block
+                last.weight.mul_(BRANCH)  # type: ignore[operator, union-attr]  # a Linear
+                last.bias.zero_()  # type: ignore[operator, union-attr]  # a Linear
+
+    def gains(self) -> dict[str, float]:
+        """Parameters that learn faster than the rest, by name: embeddings, √D times.
+
+        A step moves each weight by about the learning rate. Behind a linear map D such moves add up; an embedding,
+        which an event is the sum of, has one. Transformers since the first multiply their embeddings by √D.
+        """
+        tokens = ("tokenizer.weight", "tokenizer.bias", "tokenizer.table", "tokenizer.missing")
+        names = (*tokens, "masked_token", "position.weight", "day_position.weight")
+        return dict.fromkeys(names, math.sqrt(self.config.width))
 
     # ---------------------------------------------------------------------------------- feature level
     def embed(self, features: Features, keep: Tensor | None = None) -> Tensor:

@@ -16,24 +16,32 @@ COMPILE_FROM = 40_000_000
 
 
 def make_optimizer(network: nn.Module, config: TrainingConfig, recorded: bool = False) -> torch.optim.Optimizer:
-    """Adam with L2 in the gradient, as the paper's, or AdamW; all parameters updated in one kernel.
+    """Adam with L2 in the gradient, as the paper's, or AdamW; all parameters of one gain updated in one kernel.
 
-    Where steps are recorded, the learning rate lies on the device, so that a replayed step reads the current one.
+    A network with `gains` names the parameters that learn so many times as fast as the rest. Where steps are
+    recorded, the learning rates lie on the device, so that a replayed step reads the current ones.
     """
     kind = torch.optim.Adam if config.optimizer == "adam" else torch.optim.AdamW
-    rate: float | Tensor = config.learning_rate
-    if recorded:
-        rate = torch.tensor(rate, device=next(network.parameters()).device)
+    gains: dict[str, float] = network.gains() if hasattr(network, "gains") else {}  # type: ignore[operator]  # a method
+    members: dict[float, list[nn.Parameter]] = {1.0: []}
+    for name, parameter in network.named_parameters():
+        members.setdefault(gains.get(name, 1.0), []).append(parameter)
     options: dict[str, Any] = {"weight_decay": config.weight_decay, "fused": True, "capturable": recorded}
-    return kind(network.parameters(), lr=rate, **options)
+    groups = [{"params": parameters, "gain": gain} for gain, parameters in members.items()]
+    optimizer = kind(groups, lr=config.learning_rate, **options)
+    for group in optimizer.param_groups:
+        rate = config.learning_rate * group["gain"]
+        group["lr"] = torch.tensor(rate, device=group["params"][0].device) if recorded else rate
+    return optimizer
 
 
 def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    """The rate of this step; each group of parameters learns as many times as fast as its gain says."""
     for group in optimizer.param_groups:
         if isinstance(group["lr"], Tensor):
-            group["lr"].fill_(rate)
+            group["lr"].fill_(rate * group["gain"])
         else:
-            group["lr"] = rate
+            group["lr"] = rate * group["gain"]
 
 
 def learning_rate(config: TrainingConfig, step: int, total: int) -> float:
