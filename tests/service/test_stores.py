@@ -15,6 +15,7 @@ from service_example import PlainScorer
 from sqlalchemy import func, select
 
 from ustad.service import records as r
+from ustad.service.ledger import add_events
 from ustad.service.migrations import STEPS, migrate
 from ustad.service.retention import expire
 from ustad.service.store import Store
@@ -58,6 +59,29 @@ def test_events_scores_and_windows_survive_a_restart(open_client: Any, any_store
     assert second.get("/v1/agents/a/events").json()["events"][::-1] == before
     second.post("/v1/events", json={"events": [stay(hour=20)]})
     assert scorer.held["a"] == 6, "the window is read back from the store before the first new event"
+
+
+def test_events_of_one_moment_come_back_in_the_order_they_came(
+    open_client: Any, any_store_url: str, stay: Stay
+) -> None:
+    class Reading(PlainScorer):
+        def remember(self, agents: Any, context: Any, states: Any) -> None:
+            super().remember(agents, context, states)
+            self.read = context["poi_category"].to_pylist()
+
+    store = Store(any_store_url)
+    rows = [{"agent": "a", "event_id": name, "started_at": 7, "finished_at": 7, "timezone": "UTC", "day": 0,
+             "alert": False, "score": 1.0, "p_value": 0.1, "final": True, "category": name, "key": key, "reason": None}
+            for name, key in (("b", 3), ("c", 1), ("a", 2))]  # fmt: skip
+    for part in (rows[:2], rows[2:]):
+        with store.writing() as connection:
+            add_events(connection, part, {})
+    store.close()
+    scorer = Reading()
+    client = open_client(scorer, store=any_store_url)
+    assert [e["category"] for e in client.get("/v1/agents/a/events").json()["events"]] == ["a", "c", "b"]
+    assert client.post("/v1/events", json={"events": [stay("a")]}).status_code == 200
+    assert scorer.read == ["b", "c", "a"]
 
 
 def test_half_a_stay_survives_a_restart(open_client: Any, any_store_url: str) -> None:
@@ -139,11 +163,11 @@ def test_a_store_of_the_first_version_gets_what_it_lacks_and_keeps_its_events(
     open_client(PlainScorer(), store=any_store_url).post("/v1/events", json={"events": [stay("a", 0, 4)]})
     store = Store(any_store_url)
     with store.engine.begin() as connection:
-        for name in ("final", "place_name"):
+        for name in ("days_by_agent", "alerts_by_score", "days_in_order"):
+            connection.execute(sa.text(f"DROP INDEX {name}"))
+        for name in ("final", "place_name", "arrived_at"):
             connection.execute(sa.text(f"ALTER TABLE events DROP COLUMN {name}"))
         connection.execute(sa.text("DROP TABLE live_states"))
-        for name in ("days_by_agent", "alerts_by_score"):
-            connection.execute(sa.text(f"DROP INDEX {name}"))
         connection.execute(sa.text("CREATE INDEX days_by_day ON days (day)"))
         connection.execute(sa.text("UPDATE store_version SET version = 1"))
     store.close()
@@ -211,6 +235,8 @@ def test_a_store_of_the_second_version_never_gives_the_number_of_an_alert_twice(
     url = f"sqlite:///{tmp_path / 'second.db'}"
     store = Store(url)
     with store.engine.begin() as connection:
+        connection.execute(sa.text("DROP INDEX days_in_order"))
+        connection.execute(sa.text("ALTER TABLE events DROP COLUMN arrived_at"))
         connection.execute(sa.text("DROP TABLE alerts"))
         connection.execute(sa.text("CREATE TABLE alerts (seq INTEGER NOT NULL PRIMARY KEY, key BIGINT NOT NULL UNIQUE, "
                                    "created_at BIGINT NOT NULL)"))  # fmt: skip

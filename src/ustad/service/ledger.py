@@ -6,6 +6,7 @@ A score that was provisional is made final here, when the event after it has com
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
@@ -29,13 +30,25 @@ def add_events(connection: Connection, rows: list[Row], details: dict[int, str])
     """Insert events and keep totals. Rows without a score are known, not judged."""
     if not rows:
         return
-    connection.execute(_NEW_EVENT, rows)
+    first = _arrivals(len(rows))
+    connection.execute(_NEW_EVENT, [{**row, "arrived_at": first + i} for i, row in enumerate(rows)])
     if details:
         connection.execute(_NEW_DETAIL, [{"key": k, "content": text} for k, text in details.items()])
     _add_alerts(connection, [row["key"] for row in rows if row["alert"]])
     _add(connection, r.agents, _summed(rows, _of_agent, lambda row: row["agent"]))
     scored = [row for row in rows if row["score"] is not None]
     _add(connection, r.days, _summed(scored, _of_day, lambda row: (row["agent"], row["day"])))
+
+
+_latest, _counting = [0], threading.Lock()
+
+
+def _arrivals(count: int) -> int:
+    """The first of so many numbers that count up with every event: microseconds, or the next where two would meet."""
+    with _counting:
+        first = max(now(), _latest[0] + 1)
+        _latest[0] = first + count - 1
+    return first
 
 
 def finalise(connection: Connection, finals: Mapping[int, Mapping[str, Any]]) -> list[int]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from alembic.migration import MigrationContext
 from alembic.operations import Operations
 from sqlalchemy import (
+    BigInteger,
     Boolean,
     Column,
     Connection,
@@ -61,9 +62,22 @@ def never_use_a_number_twice(store: Operations) -> None:
                 pass
 
 
+def keep_the_order_of_arrival(store: Operations) -> None:
+    """Version 4: in which order events of one moment came; indexes that hold all that lists of alerts, the slider and
+    the span of days ask for."""
+    store.add_column("events", Column("arrived_at", BigInteger))
+    store.drop_index("events_by_score", "events")
+    store.create_index("events_by_score", "events", ["score", "p_value"])
+    store.drop_index("alerts_by_score", "events")
+    flagged = column("alert", Boolean).is_(True)
+    narrowed = ["score", "agent", "day", "started_at", "kind", "category", "verdict", "marked_by"]
+    store.create_index("alerts_by_score", "events", narrowed, sqlite_where=flagged, postgresql_where=flagged)
+    store.create_index("days_in_order", "days", ["day"])
+
+
 #: Step i leads from version i + 1 to i + 2. A step that was released is never changed: add another, and change
 #: `records` to what the tables are after it.
-STEPS: tuple[Step, ...] = (tell_final_from_provisional, never_use_a_number_twice)
+STEPS: tuple[Step, ...] = (tell_final_from_provisional, never_use_a_number_twice, keep_the_order_of_arrival)
 
 version_table = Table("store_version", MetaData(), Column("version", Integer, nullable=False))
 

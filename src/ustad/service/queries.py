@@ -21,6 +21,8 @@ from ustad.service.store import chunks
 
 E, V, A, D = r.events.c, r.verdicts.c, r.agents.c, r.days.c
 START = datetime(1970, 1, 1, tzinfo=UTC)
+#: Of one moment the one that came last.
+LATEST_FIRST = (E.started_at.desc(), func.coalesce(E.arrived_at, literal_column("0")).desc(), E.event_id.desc(), E.key)
 CONTEXT_EVENTS = 64  # of one agent, read back as its window
 CURVE = 200  # alerts a day, the end of the slider
 
@@ -45,10 +47,11 @@ class Filter:
             found.append(E.agent == self.agent)
         if self.search:
             found.append(E.agent.contains(self.search, autoescape=True))
+        moment = E.started_at + literal_column("0")  # the bare column would lead through all events of the span
         if self.first is not None:
-            found.append(E.started_at >= self.first)
+            found.append(moment >= self.first)
         if self.last is not None:
-            found.append(E.started_at < self.last)
+            found.append(moment < self.last)
         if self.kind is not None:
             found.append(E.kind == self.kind)
         if self.category is not None:
@@ -103,7 +106,7 @@ def events_by_key(connection: Connection, keys: Sequence[int]) -> list[dict[str,
 
 def recent_events(connection: Connection, agents: Sequence[str], most: int = CONTEXT_EVENTS) -> list[dict[str, Any]]:
     """The latest events of each agent, oldest first, with what the model reads beyond the store's columns."""
-    latest = func.row_number().over(partition_by=E.agent, order_by=(E.started_at.desc(), E.event_id.desc()))
+    latest = func.row_number().over(partition_by=E.agent, order_by=LATEST_FIRST)
     ranked = select(r.events, latest.label("place")).where(E.agent.in_(agents)).subquery()
     query = select(ranked, r.details.c.content).join_from(
         ranked, r.details, r.details.c.key == ranked.c.key, isouter=True
@@ -126,9 +129,11 @@ def agent_events(
     connection: Connection, agent: str, first: int | None, last: int | None, limit: int, offset: int
 ) -> tuple[int, list[dict[str, Any]]]:
     """How many there are in the span, and a page of them, latest first."""
-    conditions = Filter(agent=agent, first=first, last=last).conditions()
+    conditions = [E.agent == agent]
+    conditions += [E.started_at >= first] if first is not None else []
+    conditions += [E.started_at < last] if last is not None else []
     total = connection.execute(select(func.count()).select_from(r.events).where(*conditions)).scalar_one()
-    query = _event_rows().where(*conditions).order_by(E.started_at.desc()).limit(limit).offset(offset)
+    query = _event_rows().where(*conditions).order_by(*LATEST_FIRST).limit(limit).offset(offset)
     return total, [event_answer(row) for row in connection.execute(query)]
 
 
@@ -236,7 +241,8 @@ def lanes(
 # ------------------------------------------------------------------------------------------------- totals
 def span(connection: Connection) -> tuple[int, int] | None:
     """First and last day with a score; none while nothing was scored."""
-    first, last = connection.execute(select(func.min(D.day), func.max(D.day))).one()
+    ends = (select(of(D.day)).scalar_subquery() for of in (func.min, func.max))  # each looks at one end of the index
+    first, last = connection.execute(select(*ends)).one()
     return None if first is None else (int(first), int(last))
 
 

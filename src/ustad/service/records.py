@@ -66,14 +66,18 @@ events = Table(
     Column("reason", Text),
     Column("verdict", BigInteger),  # the latest verdict on this event
     Column("marked_by", BigInteger),  # the verdict on a like event that calls this one expected
+    Column("arrived_at", BigInteger),  # counts up by the order of arrival; null in stores older than this column
     Index("events_by_agent", "agent", "started_at"),
-    Index("events_by_score", "score"),
+    Index("events_by_score", "score", "p_value"),  # everything that the slider reads
     Index("events_by_time", "started_at"),
 )  # fmt: skip
+#: What alerts are narrowed by.
+ALERTS_BY = ("score", "agent", "day", "started_at", "kind", "category", "verdict", "marked_by")
 #: The alerts among the events: one in hundreds, so lists of alerts never look through the others.
 alerts_by_score = Index(
-    "alerts_by_score", events.c.score, sqlite_where=events.c.alert.is_(True), postgresql_where=events.c.alert.is_(True)
-)
+    "alerts_by_score", *(events.c[name] for name in ALERTS_BY),
+    sqlite_where=events.c.alert.is_(True), postgresql_where=events.c.alert.is_(True),
+)  # fmt: skip
 details = Table(
     "details", metadata,
     Column("key", BigInteger, primary_key=True, autoincrement=False),
@@ -88,6 +92,7 @@ days = Table(
     Column("n_alerts", Integer, nullable=False),
     Column("worst", BigInteger, nullable=False),
     Index("days_by_agent", "agent", "day", "score"),  # everything that ranking lanes reads
+    Index("days_in_order", "day"),
 )  # fmt: skip
 alerts = Table(
     "alerts", metadata,
