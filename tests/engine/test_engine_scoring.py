@@ -7,12 +7,14 @@ import json
 import numpy as np
 import pyarrow.fs as pa_fs
 import pytest
+import torch
 from same_tables import Deadly, assert_same
 
 from ustad.cli import main
 from ustad.config import Config
 from ustad.detector import Detector
 from ustad.engine.jobs import Job
+from ustad.engine.model import ModelPlace
 from ustad.engine.places import Place
 from ustad.engine.scoring import score
 from ustad.files import find_table
@@ -86,6 +88,16 @@ def test_model_data_and_scores_may_lie_on_another_file_system(cluster, model_dir
         pa_fs.copy_files(str(source), name, pa_fs.LocalFileSystem(), inner)
     score(Place(inner, "model"), Place(inner, "data"), Place(inner, "scores"), workers=2)
     assert_same_scores(model_directory, town_directory, Scores.load(tmp_path / "scores"), AlertRule())
+
+
+def test_no_copy_of_a_model_from_elsewhere_is_left_on_a_worker(model_directory, tmp_path, monkeypatch):
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    inner = pa_fs.SubTreeFileSystem(str(model_directory.parent), pa_fs.LocalFileSystem())
+    detector = ModelPlace.of(Place(inner, "model")).load("cpu")
+    assert list((tmp_path / "temporary").iterdir()) == []
+    mine, theirs = (d.model.network.state_dict() for d in (Detector.load(model_directory, "cpu"), detector))
+    assert all(torch.equal(theirs[name], value) for name, value in mine.items())
 
 
 def test_an_interrupted_job_carries_on_where_it_was(

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import copy
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -45,7 +47,7 @@ class ModelPlace:
 
     def shared(self) -> ModelPlace:
         """The same with its reference in shared memory, where it has one."""
-        with safe_open(_local(self.place, self.identity) / _REFERENCE, framework="numpy") as file:
+        with _local(self.place, [_REFERENCE]) as path, safe_open(path / _REFERENCE, framework="numpy") as file:
             if "neighbours.embeddings" not in file.keys():  # noqa: SIM118  # not a mapping
                 return self
             embeddings, owner = (file.get_tensor(f"neighbours.{n}") for n in ("embeddings", "owner"))
@@ -84,18 +86,16 @@ class ModelPlace:
 
 @lru_cache(maxsize=1)
 def _load(place: Place, identity: str, device: str) -> Detector:
-    return Detector.load(_local(place, identity), device, whole=False)
+    with _local(place, [artefact.MANIFEST, *place.read_json(artefact.MANIFEST)["files"]]) as path:
+        return Detector.load(path, device, whole=False)
 
 
-@lru_cache(maxsize=1)
-def _local(place: Place, identity: str) -> Path:
-    """The directory itself, or a copy that lasts as long as the process."""
+@contextmanager
+def _local(place: Place, names: list[str]) -> Iterator[Path]:
+    """The directory itself, or a copy of these files until they are read: a worker that is killed would leave it."""
     if place.local:
-        return place.path
-    held = tempfile.TemporaryDirectory(prefix="ustad-model-")
-    _HELD.append(held)
-    place.bring(Path(held.name), [artefact.MANIFEST, *place.read_json(artefact.MANIFEST)["files"]])
-    return Path(held.name)
-
-
-_HELD: list[tempfile.TemporaryDirectory[str]] = []
+        yield place.path
+        return
+    with tempfile.TemporaryDirectory(prefix="ustad-model-") as folder:
+        place.bring(Path(folder), names)
+        yield Path(folder)
