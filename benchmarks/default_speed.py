@@ -1,10 +1,12 @@
 """Speed of the default: the memory network beside the paper's in bulk, and habits live, one event at a time.
 
-    python benchmarks/default_speed.py [--device cpu] [--agents 40] [--samples 16]
+    python benchmarks/default_speed.py [--device cpu] [--agents 40] [--samples 16] [--only bulk]
+    python benchmarks/default_speed.py --device cuda --agents 4000 --samples 50
 
 Networks of the preset's size, not trained (speed does not depend on weights); stays made by benchmarks/history.py.
-Prints events a second by the clock and, live, by the processor time of one core, which others on the machine do not
-change; writes benchmarks/results/default_speed-DEVICE.json.
+In bulk both networks go from the same tables to the T samples of every event, in turns; the median round counts.
+Prints events a second by processor time on a CPU, by the clock on a GPU, and live by both; processor time is what
+others on the machine change least. Writes benchmarks/results/default_speed-DEVICE.json.
 """
 
 from __future__ import annotations
@@ -14,6 +16,8 @@ import json
 import os
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -26,15 +30,45 @@ from ustad.detector import choose_device
 from ustad.events.encoder import Encoder
 from ustad.events.visits import Frame
 from ustad.events.windows import EventTensors, make_queries, make_windows
-from ustad.model.network import build_network
+from ustad.model.network import DualTransformer, build_network
 from ustad.schema import mobility_schema
 from ustad.scoring.default_score import DefaultModel, calibrating
 from ustad.scoring.habit_live import HabitLive
 from ustad.scoring.habit_model import HabitModel
 from ustad.scoring.memory_model import MemoryModel, new_network
-from ustad.scoring.sampling import sample
+from ustad.scoring.sampling import Samples, sample
 
 LIVE_TARGET, BULK_TARGET = 40.0, 0.5
+
+
+@dataclass(frozen=True)
+class World:
+    """Both networks on one device, people's habits with and without the memory network, and what is scored."""
+
+    config: Config
+    device: torch.device
+    encoder: Encoder
+    memory: MemoryModel
+    paper: DualTransformer
+    habits: HabitModel
+    plain: HabitModel
+    before: pa.Table
+    test: pa.Table
+
+    @classmethod
+    def make(cls, agents: int, samples: int, device: torch.device) -> World:
+        config = Config.preset("default", **{"scoring.samples": samples})
+        stays = make_stays(agents)
+        day = stays["started_at"].cast(pa.int64()).to_numpy() // (1440 * MINUTE_US) - FIRST_DAY
+        train, week, test = (stays.filter(pa.array((day >= a) & (day < b))) for a, b in ((0, 21), (21, 28), (28, 42)))
+        encoder = Encoder.fit(train, mobility_schema("none", 16, True))
+        frame = Frame.fit(train, encoder.schema)
+        memory = MemoryModel(new_network(encoder, frame, config).to(device).eval(), encoder, frame, config, device)
+        paper = build_network(encoder.fields, config).to(device).eval()
+        half = calibrating(week, "agent_id")
+        habits = HabitModel.fit(train, week, encoder.schema, half, extra=memory.terms)
+        plain = HabitModel.fit(train, week, encoder.schema, half)
+        return cls(config, device, encoder, memory, paper, habits, plain, pa.concat_tables([train, week]), test)
 
 
 def main() -> None:
@@ -42,69 +76,100 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--agents", type=int, default=40)
     parser.add_argument("--samples", type=int, default=16)
+    parser.add_argument("--rounds", type=int, default=3, help="times that each network is asked in bulk")
     parser.add_argument("--live", type=int, default=200, help="events that are scored live")
+    parser.add_argument("--only", choices=("bulk", "live"), help="one part; the file keeps what it says of the other")
     options = parser.parse_args()
-    device = choose_device(options.device)
-    config = Config.preset("default", **{"scoring.samples": options.samples})
-    stays = make_stays(options.agents)
-    day = stays["started_at"].cast(pa.int64()).to_numpy() // (1440 * MINUTE_US) - FIRST_DAY
-    train, week, test = (stays.filter(pa.array((day >= a) & (day < b))) for a, b in ((0, 21), (21, 28), (28, 42)))
-    encoder = Encoder.fit(train, mobility_schema("none", 16, True))
-    frame = Frame.fit(train, encoder.schema)
-    memory = MemoryModel(new_network(encoder, frame, config).to(device).eval(), encoder, frame, config, device)
-    half = calibrating(week, "agent_id")
-    habits = HabitModel.fit(train, week, encoder.schema, half, extra=memory.terms)
-    before = pa.concat_tables([train, week])
-    found = {
-        "memory network, bulk": test.num_rows / timed(lambda: memory.terms(habits.habits, test, before)),
-        "the paper's network, bulk": paper_rate(encoder, config, before, test, device),
-    }
-    without = HabitModel.fit(train, week, encoder.schema, half)
-    for name, model in (("live", DefaultModel(habits, memory)), ("live without the network", DefaultModel(without))):
-        clock, processor = live_rates(model, before, test.slice(0, options.live))
-        found |= {name: clock, f"{name}, by processor time": processor}
-    for name, rate in found.items():
-        print(f"{name:45s} {rate:10.0f} events/s")
-    share = found["memory network, bulk"] / found["the paper's network, bulk"]
-    print(f"memory / paper {share:.2f} (target {BULK_TARGET}); live target {LIVE_TARGET:.0f} events/s")
-    content = {"rates": found, "samples": options.samples, "width": config.model.width, "cores": os.cpu_count()}
-    content["versions"] = {"ustad": ustad.__version__, "torch": torch.__version__}
+    world = World.make(options.agents, options.samples, choose_device(options.device))
+    file = RESULTS / f"default_speed-{options.device}.json"
+    content = json.loads(file.read_text()) if options.only and file.exists() else {}
+    if options.only != "live":
+        content["bulk"] = {**bulk(world, options.rounds), **circumstances(world)}
+        print(f"memory / paper {content['bulk']['share']:.2f} (target {BULK_TARGET})")
+    if options.only != "bulk":
+        content["live"] = {**live(world, options.live), **circumstances(world)}
+    for part in content.values():
+        for name, rate in part["rates"].items():
+            print(f"{name:45s} {rate:10.0f} events/s")
     RESULTS.mkdir(exist_ok=True)
-    (RESULTS / f"default_speed-{options.device}.json").write_text(json.dumps(content, indent=1) + "\n")
+    file.write_text(json.dumps(content, indent=1) + "\n")
 
 
-def timed(work: Callable[[], object]) -> float:
-    """Processor seconds of the second call; seconds on a device that works beside the processor."""
-    work()
-    clock = time.perf_counter if torch.cuda.is_available() else time.process_time
-    began = clock()
-    work()
-    return clock() - began
+def circumstances(world: World) -> dict[str, Any]:
+    about: dict[str, Any] = {
+        "samples": world.config.scoring.samples,
+        "width": world.config.model.width,
+        "cores": os.cpu_count(),
+    }
+    about |= {"threads": torch.get_num_threads(), "load": os.getloadavg()[0]}
+    if world.device.type == "cuda":
+        about["gpu"] = torch.cuda.get_device_name(world.device)
+        about["peak_gib"] = torch.cuda.max_memory_allocated(world.device) / 2**30
+    return {**about, "versions": {"ustad": ustad.__version__, "torch": torch.__version__}}
 
 
-def paper_rate(encoder: Encoder, config: Config, before: pa.Table, test: pa.Table, device: torch.device) -> float:
-    network = build_network(encoder.fields, config).to(device).eval()
-    arrays = encoder.encode(pa.concat_tables([before, test]))
-    first = FIRST_DAY + DAYS // 2
-    questions = make_queries(arrays, make_windows(arrays, config.window, first_day=first), config.window)
-    tensors = EventTensors(arrays, device)
-    return len(questions) / timed(
-        lambda: sample(network, tensors, questions, encoder, config.scoring.samples, config.seed)
+def bulk(world: World, rounds: int) -> dict[str, Any]:
+    """Events a second of both networks, in turns."""
+    seconds = in_turns(
+        {
+            "memory network, bulk": lambda: world.memory.terms(world.habits.habits, world.test, world.before),
+            "the paper's network, bulk": lambda: paper_samples(world),
+        },
+        rounds,
+        world.device,
     )
+    events = world.test.num_rows
+    rates = {name: events / spent for name, spent in seconds.items()}
+    memory, paper = rates.values()
+    return {"rates": rates, "share": memory / paper, "target": BULK_TARGET, "events": events, "rounds": rounds}
+
+
+def live(world: World, events: int) -> dict[str, Any]:
+    """Events a second, one at a time, with and without the memory network."""
+    rates: dict[str, float] = {}
+    models = {"live": DefaultModel(world.habits, world.memory), "live without the network": DefaultModel(world.plain)}
+    for name, model in models.items():
+        clock, processor = live_rates(model, world.before, world.test.slice(0, events))
+        rates |= {name: clock, f"{name}, by processor time": processor}
+    return {"rates": rates, "target": LIVE_TARGET, "events": events}
+
+
+def in_turns(work: dict[str, Callable[[], object]], rounds: int, device: torch.device) -> dict[str, float]:
+    """Median seconds of each, after one turn that does not count: of the processor, or of the clock for a GPU."""
+    clock = time.perf_counter if device.type == "cuda" else time.process_time
+    seconds: dict[str, list[float]] = {name: [] for name in work}
+    for _ in range(rounds + 1):
+        for name, do in work.items():
+            began = clock()
+            do()
+            seconds[name].append(clock() - began)
+    return {name: float(np.median(values[1:])) for name, values in seconds.items()}
+
+
+def paper_samples(world: World) -> Samples:
+    """What the memory network is asked, of the paper's: from tables to samples, with the context that it needs."""
+    config, first = world.config, FIRST_DAY + DAYS // 2
+    day = world.before["started_at"].cast(pa.int64()).to_numpy() // (1440 * MINUTE_US)
+    recent = world.before.filter(pa.array(day >= first - config.window.length))
+    arrays = world.encoder.encode(pa.concat_tables([recent, world.test]))
+    questions = make_queries(arrays, make_windows(arrays, config.window, first_day=first), config.window)
+    assert len(questions) == world.test.num_rows
+    tensors = EventTensors(arrays, world.device)
+    return sample(world.paper, tensors, questions, world.encoder, config.scoring.samples, config.seed)
 
 
 def live_rates(model: DefaultModel, before: pa.Table, events: pa.Table) -> tuple[float, float]:
     """Events a second, one at a time: by the clock and by processor time."""
-    live = HabitLive(model, since=FIRST_DAY + DAYS // 2)
-    live.warm(before)
+    scorer = HabitLive(model, since=FIRST_DAY + DAYS // 2)
+    scorer.warm(before)
     rows = events.to_pylist()
     order = np.argsort([row["started_at"] for row in rows], kind="stable")
     warm = max(1, len(order) // 5)
     for i in order[:warm]:
-        live.update(rows[i])
+        scorer.update(rows[i])
     began, spent = time.perf_counter(), time.process_time()
     for i in order[warm:]:
-        live.update(rows[i])
+        scorer.update(rows[i])
     number = len(order) - warm
     return number / (time.perf_counter() - began), number / (time.process_time() - spent)
 
