@@ -1,7 +1,7 @@
 """Speed of the default: the memory network beside the paper's in bulk, and habits live, one event at a time.
 
     python benchmarks/default_speed.py [--device cpu] [--agents 40] [--samples 16] [--only bulk]
-    python benchmarks/default_speed.py --device cuda --agents 4000 --samples 50
+    python benchmarks/default_speed.py --device cuda --agents 2000 --samples 50
 
 Networks of the preset's size, not trained (speed does not depend on weights); stays made by benchmarks/history.py.
 In bulk both networks go from the same tables to the T samples of every event, in turns; the median round counts.
