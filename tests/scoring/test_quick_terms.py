@@ -94,3 +94,18 @@ def test_gelu_is_that_of_torch() -> None:
     found = x.clone()
     kernels.gelu(found.numpy())
     np.testing.assert_allclose(found, torch.nn.functional.gelu(x.double()), rtol=1e-6, atol=2e-6)
+
+
+def test_elements_come_out_the_same_wherever_they_stand() -> None:
+    """A batch of another size puts other elements into the vectors of a loop."""
+    rows = np.random.default_rng(5).normal(0, 3, (40, 12)).astype(np.float32)
+    whole, active = rows.copy(), rows.copy()
+    kernels.softmax(whole, np.empty(whole.size, np.float32))
+    kernels.gelu(active.reshape(-1))
+    for count in range(1, 40):
+        part = rows[:count].copy()
+        kernels.softmax(part, np.empty(part.size, np.float32))
+        assert (part == whole[:count]).all()
+        some = rows[:count].reshape(-1)[: 12 * count - 5].copy()
+        kernels.gelu(some)
+        assert (some == active.reshape(-1)[: len(some)]).all()

@@ -18,6 +18,8 @@ _TURN = np.float32(2.0**-24 * 2.0 * math.pi)
 
 # A division that may raise is no vector: the numpy error model.
 _compiled = numba.njit(fastmath=True, cache=True, nogil=True, error_model="numpy")
+# The same for loops over elements: the last few, which fill no vector, are to come out as they would elsewhere.
+_elementwise = numba.njit(fastmath={"nnan", "ninf", "nsz", "contract"}, cache=True, nogil=True, error_model="numpy")
 
 
 @_compiled
@@ -39,7 +41,7 @@ def normalise(x: np.ndarray, epsilon: float, out: np.ndarray) -> None:
             out[r, d] = (x[r, d] - mean) * scale
 
 
-@_compiled
+@_elementwise
 def _exponential(value: np.float32) -> tuple[np.float32, np.int32]:
     """eˣ of −87 ≤ x ≤ 87 as a factor in [0.7, 1.5] and the bits of a power of two: to 2 units in the last place."""
     power = np.floor(value * np.float32(1.44269504) + np.float32(0.5))
@@ -53,7 +55,7 @@ def _exponential(value: np.float32) -> tuple[np.float32, np.int32]:
     return series * rest * rest + rest + np.float32(1), (np.int32(power) + np.int32(127)) << np.int32(23)
 
 
-@_compiled
+@_elementwise
 def softmax(x: np.ndarray, spare: np.ndarray) -> None:
     """Rows of x, float32 [n, L], to their softmax in place; `spare` is a float32 buffer of as many elements."""
     count, length = x.shape
@@ -77,7 +79,7 @@ def softmax(x: np.ndarray, spare: np.ndarray) -> None:
             x[r, c] *= share
 
 
-@_compiled
+@_elementwise
 def gelu(x: np.ndarray) -> None:
     """x Φ(x) in place, float32 [n]; the error function as a ratio of polynomials, to 3 · 10⁻⁷."""
     for i in range(x.shape[0]):
