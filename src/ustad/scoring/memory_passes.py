@@ -54,7 +54,7 @@ class Seen:
 
 
 class FastCross:
-    """Events attend to own places, in place; the normalisation before it is the block's that follows."""
+    """Events attend to own places, in place; buffers and precision are those of the block that follows."""
 
     def __init__(self, cross: CrossAttention, block: FastBlock) -> None:
         self.block, self.heads = block, cross.heads
