@@ -82,7 +82,6 @@ POIS = Contract(
 )
 STAY_LABELS = Contract("labels", {"stay_id": IDENTIFIER, "anomaly": pa.bool_()}, {"kind": pa.string()})
 AGENT_LABELS = Contract("agent_labels", {"agent_id": IDENTIFIER, "anomaly": pa.bool_()}, {"kind": pa.string()})
-CONTRACTS = {c.name: c for c in (FIXES, STAYS, TRIPS, GAPS, POIS, STAY_LABELS, AGENT_LABELS)}
 
 
 # ------------------------------------------------------------------------------------------- validation

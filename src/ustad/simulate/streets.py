@@ -13,8 +13,7 @@ from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
 
 from ustad.simulate.presets import Preset
 
-ROAD_CLASSES = ("collector", "arterial", "freeway")
-ROAD_KMH = np.array([45.0, 65.0, 105.0])
+ROAD_KMH = np.array([45.0, 65.0, 105.0])  # collector, arterial, freeway
 LOCAL_KMH = 30.0  # the streets between a place and its junction
 COLLECTOR, ARTERIAL, FREEWAY = range(3)
 
