@@ -14,6 +14,7 @@ import argparse
 import json
 import tempfile
 import time
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,7 @@ def questions(client: TestClient) -> dict[str, str]:
     top = client.get("/v1/alerts?limit=50").json()["alerts"][0]
     agent = top["agent_id"]
     curve = client.get("/v1/summary").json()["curve"]
+    week = f"{date.fromisoformat(top['day']) - timedelta(days=7)}T00:00:00Z"
     return {
         "first paint: the page": "/",
         "overview: totals and slider": "/v1/summary",
@@ -84,6 +86,7 @@ def questions(client: TestClient) -> dict[str, str]:
         "overview: lanes, page 100": "/v1/lanes?limit=50&offset=4950",
         "overview: alerts": "/v1/alerts?limit=50",
         "overview: alerts of a category": "/v1/alerts?limit=50&category=gym&kind=novel",
+        "overview: alerts of a week": f"/v1/alerts?limit=50&order=time&from={week}&to={top['day']}T23:59:59Z",
         "overview: alerts, page 20": "/v1/alerts?limit=50&offset=950",
         "overview: 20 alerts a day": f"/v1/alerts?limit=50&min_score={curve[min(19, len(curve) - 1)]['score']}",
         "overview: search": "/v1/alerts?limit=50&search=77",

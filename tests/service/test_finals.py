@@ -8,8 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 from service_example import PlainScorer
+from sqlalchemy import update
 
+from ustad.service import records as r
 from ustad.service.pipeline import Scored
+from ustad.service.store import Store
 from ustad.service.translate import keys_for
 
 Stay = Callable[..., dict[str, Any]]
@@ -103,6 +106,28 @@ def test_a_score_that_falls_is_counted_anew(open_client: Any, stay: Stay) -> Non
     assert client.get("/v1/agents/a").json()["score"] == 2.0, "the second one's, still provisional"
     client.post("/v1/events", json={"events": [stay("a", 6, 1)]})
     assert client.get("/v1/agents/a").json()["score"] == 1.0
+
+
+def test_an_agents_score_of_a_finished_run_stays_when_a_score_falls(
+    open_client: Any, any_store_url: str, stay: Stay
+) -> None:
+    class Falling(LookingBack):
+        def score(self, rows: Any) -> Scored:
+            scored = super().score(rows)
+            lower = {k: {**v, "score": 0.25, "p_value": 0.5, "alert": False} for k, v in scored.finals.items()}
+            return Scored(scored.zones, scored.rows, lower)
+
+    client = open_client(Falling(), store=any_store_url)
+    client.post("/v1/events", json={"events": [stay("a", 0, 2), stay("b", 0, 2)]})
+    store = Store(any_store_url)
+    with store.writing() as connection:
+        of_run = {"score": 9.5, "p_value": 1e-9, "reason": "as the run has it"}
+        connection.execute(update(r.agents).where(r.agents.c.agent == "a").values(**of_run))
+    store.close()
+    client.post("/v1/events", json={"events": [stay("a", 3, 1), stay("b", 3, 1)]})
+    kept, other = (client.get(f"/v1/agents/{name}").json() for name in "ab")
+    assert {name: kept[name] for name in of_run} == of_run
+    assert (kept["n_events"], other["n_events"], other["score"]) == (2, 2, 1.0)
 
 
 def test_a_raised_alert_that_is_like_an_expected_one_is_marked(open_client: Any, stay: Stay) -> None:

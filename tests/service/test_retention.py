@@ -45,7 +45,7 @@ def test_totals_after_retention_are_those_of_counting_everything_again(
     found = totals(store)
     with store.writing() as connection:
         for agent in "abcde":
-            recount(connection, agent)
+            recount(connection, agent, own_score=True)
         orphans = connection.execute(
             select(func.count()).select_from(r.details).where(r.details.c.key.not_in(select(r.events.c.key)))
         ).scalar_one()

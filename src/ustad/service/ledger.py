@@ -17,7 +17,7 @@ from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
 from ustad.service import likeness
 from ustad.service import records as r
-from ustad.service.store import Row, chunks, now, recount
+from ustad.service.store import Row, chunks, now, recount, with_own_scores
 
 _NEW_EVENT, _NEW_DETAIL, _NEW_ALERT = insert(r.events), insert(r.details), insert(r.alerts)
 _HELD = select(r.events).where(r.events.c.key.in_(bindparam("keys", expanding=True)))
@@ -60,7 +60,8 @@ def finalise(connection: Connection, finals: Mapping[int, Mapping[str, Any]]) ->
     raised = [_raised(row, finals[row["key"]]) for row in held if _differs(row, finals[row["key"]])]
     if not raised:
         return []
-    fell = {row["agent"] for row in raised if row["score"] < row["was"]["score"]}
+    fell = sorted({row["agent"] for row in raised if row["score"] < row["was"]["score"]})
+    own_scores = with_own_scores(connection, fell) if fell else set()
     became = [row for row in raised if row["alert"] and not row["was"]["alert"]]
     likeness.mark(connection, became)
     connection.execute(_RAISE, [{"at": row["key"], **{name: row[name] for name in _FINAL}} for row in raised])
@@ -68,7 +69,7 @@ def finalise(connection: Connection, finals: Mapping[int, Mapping[str, Any]]) ->
     _add(connection, r.agents, _summed(raised, _of_agent, lambda row: row["agent"]))
     _add(connection, r.days, _summed(raised, _of_day, lambda row: (row["agent"], row["day"])))
     for agent in fell:
-        recount(connection, agent)
+        recount(connection, agent, agent in own_scores)
     return [row["key"] for row in became]
 
 

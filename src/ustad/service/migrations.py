@@ -70,7 +70,7 @@ def keep_the_order_of_arrival(store: Operations) -> None:
     store.create_index("events_by_score", "events", ["score", "p_value"])
     store.drop_index("alerts_by_score", "events")
     flagged = column("alert", Boolean).is_(True)
-    narrowed = ["score", "agent", "day", "started_at", "kind", "category", "verdict", "marked_by"]
+    narrowed = ["score", "agent", "day", "started_at", "kind", "category", "verdict", "marked_by", "alert"]
     store.create_index("alerts_by_score", "events", narrowed, sqlite_where=flagged, postgresql_where=flagged)
     store.create_index("days_in_order", "days", ["day"])
 

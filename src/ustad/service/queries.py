@@ -21,6 +21,8 @@ from ustad.service.store import chunks
 
 E, V, A, D = r.events.c, r.verdicts.c, r.agents.c, r.days.c
 START = datetime(1970, 1, 1, tzinfo=UTC)
+#: Not the bare column, whose index would lead through all events of a span to its few alerts.
+MOMENT = E.started_at + literal_column("0")
 #: Of one moment the one that came last.
 LATEST_FIRST = (E.started_at.desc(), func.coalesce(E.arrived_at, literal_column("0")).desc(), E.event_id.desc(), E.key)
 CONTEXT_EVENTS = 64  # of one agent, read back as its window
@@ -47,11 +49,10 @@ class Filter:
             found.append(E.agent == self.agent)
         if self.search:
             found.append(E.agent.contains(self.search, autoescape=True))
-        moment = E.started_at + literal_column("0")  # the bare column would lead through all events of the span
         if self.first is not None:
-            found.append(moment >= self.first)
+            found.append(self.first <= MOMENT)
         if self.last is not None:
-            found.append(moment < self.last)
+            found.append(self.last > MOMENT)
         if self.kind is not None:
             found.append(E.kind == self.kind)
         if self.category is not None:
@@ -155,7 +156,7 @@ def alerts(
         conditions.append(r.alerts.c.seq > since)
     query = query.where(*conditions)
     total = connection.execute(select(func.count()).select_from(query.order_by(None).subquery())).scalar_one()
-    by = {"score": (E.score.desc(), E.key), "time": (E.started_at.desc(), E.key)}[order]
+    by = {"score": (E.score.desc(), E.key), "time": (MOMENT.desc(), E.key)}[order]
     rows = connection.execute(query.order_by(*by).limit(limit).offset(offset))
     return total, max(latest, since), [event_answer(row) for row in rows]
 
@@ -220,7 +221,7 @@ def lanes(
         ranked = source.group_by(name).subquery()
     else:
         conditions = [D.agent.contains(wanted.search, autoescape=True)] if wanted.search else []
-        inside = D.day.between(first_day, last_day)
+        inside = (D.day + literal_column("0")).between(first_day, last_day)  # through the index that has scores too
         ranked = select(D.agent, func.max(D.score).label("top")).where(inside, *conditions).group_by(D.agent).subquery()
     page = select(ranked.c.agent, func.count().over().label("total"))
     rows = connection.execute(page.order_by(ranked.c.top.desc(), ranked.c.agent).limit(limit).offset(offset)).all()

@@ -72,7 +72,7 @@ events = Table(
     Index("events_by_time", "started_at"),
 )  # fmt: skip
 #: What alerts are narrowed by.
-ALERTS_BY = ("score", "agent", "day", "started_at", "kind", "category", "verdict", "marked_by")
+ALERTS_BY = ("score", "agent", "day", "started_at", "kind", "category", "verdict", "marked_by", "alert")
 #: The alerts among the events: one in hundreds, so lists of alerts never look through the others.
 alerts_by_score = Index(
     "alerts_by_score", *(events.c[name] for name in ALERTS_BY),

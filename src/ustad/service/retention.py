@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import Connection, case, delete, func, insert, select, update
 
 from ustad.service import records as r
-from ustad.service.store import Store
+from ustad.service.store import Store, with_own_scores
 
 AGENTS = 100  # in one transaction
 TWO_DAYS = 2 * 86_400_000_000  # further than any zone moves the end of a day
@@ -36,7 +36,7 @@ def expire(store: Store, before: int) -> int:
 
 def _expire_agents(connection: Connection, agents: Sequence[str], before: int) -> int:
     old = (E.agent.in_(agents), E.started_at < before, E.finished_at < before)
-    own_scores = _with_own_scores(connection, agents)
+    own_scores = with_own_scores(connection, agents)
     going = connection.execute(
         select(E.agent, func.count().label("n_events"), func.count(E.score).label("n_scored"),
                func.sum(case((E.alert.is_(True) & E.score.is_not(None), 1), else_=0)).label("n_alerts"),
@@ -50,13 +50,6 @@ def _expire_agents(connection: Connection, agents: Sequence[str], before: int) -
     for row in going:
         _reduce(connection, row, before, row.agent in own_scores)
     return sum(int(row.n_events) for row in going)
-
-
-def _with_own_scores(connection: Connection, agents: Sequence[str]) -> set[str]:
-    """Agents whose score is that of their highest event; of the others a finished run says it, and it stays."""
-    query = select(A.agent).join(r.events, E.key == A.worst)
-    query = query.where(A.agent.in_(agents), A.score == E.score, A.p_value.is_not_distinct_from(E.p_value))
-    return set(connection.execute(query).scalars())
 
 
 def _reduce(connection: Connection, gone: Any, before: int, own_score: bool) -> None:

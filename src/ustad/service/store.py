@@ -106,8 +106,16 @@ class Store:
         return int(count)
 
 
-def recount(connection: Connection, agent: str) -> None:
-    """Set an agent's totals and days from its events, after some were deleted."""
+def with_own_scores(connection: Connection, agents: Sequence[str]) -> set[str]:
+    """Agents whose score is that of their highest event; of the others a finished run says it, and it stays."""
+    a, e = r.agents.c, r.events.c
+    query = select(a.agent).join(r.events, e.key == a.worst)
+    query = query.where(a.agent.in_(agents), a.score == e.score, a.p_value.is_not_distinct_from(e.p_value))
+    return set(connection.execute(query).scalars())
+
+
+def recount(connection: Connection, agent: str, own_score: bool) -> None:
+    """Set an agent's totals and days from its events and, where it is `own_score`, its score from the highest."""
     e, d = r.events.c, r.days.c
     connection.execute(delete(r.days).where(d.agent == agent))
     rows = connection.execute(select(e.key, e.day, e.score, e.alert, e.started_at, e.finished_at, e.p_value, e.reason)
@@ -127,11 +135,11 @@ def recount(connection: Connection, agent: str) -> None:
             worst=worst.key,
         ))  # fmt: skip
     worst = max(scored, key=lambda row: row.score, default=None)
+    told = ("score", "p_value", "reason") if own_score else ()
     connection.execute(update(r.agents).where(r.agents.c.agent == agent).values(
         first_at=min(row.started_at for row in rows), last_at=max(row.finished_at for row in rows),
         n_events=len(rows), n_scored=len(scored), n_alerts=sum(row.alert for row in scored),
-        score=worst.score if worst else None, p_value=worst.p_value if worst else None,
-        worst=worst.key if worst else None, reason=worst.reason if worst else None,
+        worst=worst.key if worst else None, **{name: getattr(worst, name, None) for name in told},
     ))  # fmt: skip
 
 
