@@ -34,7 +34,7 @@ T, SEED = 3, 11
 class Asked:
     """Questions about a week with new places, with and without a position, and with a stranger; weights are noise."""
 
-    def __init__(self, **changes):
+    def __init__(self, device="cpu", **changes):
         size = {"model.width": 16, "model.heads": 2, "model.event_blocks": 2, "model.places": 5}
         self.config = Config.preset("default", **{**size, **changes})
         life = make_routine(seed=5, agents=5, days=28)
@@ -47,7 +47,7 @@ class Asked:
         )
         arrays, own = self.encoder.encode(week), OwnPlaces.fit(habits, self.config.model.places)
         visits = read_visits(week, SCHEMA, frame)
-        self.data = Data(EventTensors(arrays), MemoryTensors(own, habits, visits))
+        self.data = Data(EventTensors(arrays, device), MemoryTensors(own, habits, visits, device))
         self.data.memory.located[::11] = False
         self.data.memory.timed[::7] = False
         windows = make_windows(arrays, self.config.window, first_day=FIRST_DAY + 21)
@@ -58,6 +58,7 @@ class Asked:
         with torch.no_grad():  # norms and biases begin as 1 and 0, where folding them would hide a fault
             for weight in self.network.parameters():
                 weight += 0.1 * torch.randn(weight.shape, generator=rng)
+        self.network.to(device)
 
     @torch.no_grad()
     def plainly(self):
@@ -165,3 +166,14 @@ def test_what_overflows_in_half_precision_is_asked_again_in_full(monkeypatch):
     found = told(sample_memory(asked.network, asked.data, asked.questions, T, SEED))
     assert np.isfinite(found["epistemic"]).all()
     same(found, full, tolerance=0)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize(("precision", "tolerance"), [("fp32", 1e-3), ("auto", 0.02)])
+def test_a_gpu_gives_what_a_cpu_gives(asked, precision, tolerance):
+    full = told(sample_memory(asked.network, asked.data, asked.questions, T, SEED))
+    there = Asked(device="cuda")
+    assert there.data.events.device.type == "cuda"
+    found = told(sample_memory(there.network, there.data, there.questions, T, SEED, precision))
+    for name in ("memory_place", "memory_start", "memory_duration", "aleatoric", "epistemic"):
+        assert np.abs(found[name] - full[name]).max() < tolerance, name
