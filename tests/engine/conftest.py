@@ -18,10 +18,10 @@ os.environ |= {
 STORE = 80 << 20
 
 
-def pytest_collection_modifyitems(items: list[Any]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[Any]) -> None:
     """All of them in one process of a parallel run, which then starts one cluster."""
     here = Path(__file__).parent
-    for item in items:
+    for item in items if config.pluginmanager.hasplugin("xdist") else ():
         if here in Path(item.path).parents:
             item.add_marker(pytest.mark.xdist_group("ray"))
 
