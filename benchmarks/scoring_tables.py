@@ -59,20 +59,25 @@ def _column(found: dict[str, Any]) -> dict[str, str]:
 
 
 def calibrated() -> str:
-    """Both ways to make percentiles of the same losses and distances."""
+    """All ways to make percentiles of the same losses and distances."""
     found = read("calibrated")
-    setting, means = found["setting"], found["means"]
+    setting, means, runs = found["setting"], found["means"], found["runs"]
     names = list(means["batch"])
     head = ("percentiles", *(n.replace("_", " ").replace("auroc", "AUROC").replace("ap", "AP") for n in names))
     rows = [
-        (way, *(f"{values[n]:+.3f}" if "-" in way else f"{values[n]:.3f}" for n in names))
+        (way, *(f"{values[n]:.3f}" if n in values else "" for n in names))
         for way, values in means.items()
+        if way not in ("calibrated - batch", "spread")
     ]
+    apart = [f"{means['calibrated - batch'][n]:+.3f} ± {means['spread'][n]:.3f}" for n in names]
+    bad, people = (sum(r[k] for r in runs) for k in ("anomalous_agents", "agents"))
     said = (
-        f"Simulated numosim-la, {setting['agents']} people, {setting['days']} days, {setting['share']:.0%} of them "
-        f"anomalous, T = {setting['samples']}, means of {len(setting['seeds'])} seeds on {found['device']}."
+        f"Simulated numosim-la, {len(runs)} cities of {setting['agents']} people and {setting['days']} days; {bad} of "
+        f"the {people:,} people are anomalous. D = {setting['width']}, T = {setting['samples']}, "
+        f"{setting['epochs']} epochs; means over the cities, ± one standard deviation over draws of people."
     )
-    return f"{said}\n\n{table(head, rows)}"
+    noted = f"\n\nIn this run {found['note']}." if "note" in found else ""
+    return f"{said}\n\n{table(head, [*rows, ('calibrated - batch', *apart)])}{noted}"
 
 
 BLOCKS = {"speed": speed, "calibrated": calibrated}
