@@ -38,7 +38,7 @@ from ustad.periods import (
     split_entities,
     training_periods,
 )
-from ustad.schema import EventSchema, mobility_schema
+from ustad.schema import EventSchema, mobility_schema, plural
 from ustad.scores import Scores
 from ustad.scoring.alerts import AlertRule
 from ustad.scoring.default_score import (
@@ -125,6 +125,8 @@ class Detector:
         if start is not None:
             check_shape(self.config, start.config)
         periods = training_periods(data, self.config)
+        if periods.schema.name != "mobility":  # trips lead from stay to stay
+            self.config = self.config.replace({"model.trips": "none"})
         self.trips = start.trips if start else TripFeatures.fit(periods.trips, periods.train, self.config, self.device)
         self.config = self.config.replace({"model.trips": self.trips.how})
         train = self.trips.attach(periods.train, periods.trips)
@@ -269,8 +271,8 @@ class Detector:
             known = np.r_[known, self.habits.habits.habits.entity_key, self.habits.habits.agents.entity_key]
         absent = int((~np.isin(wanted, known)).sum())
         if absent or not entities:
-            word = self.schema.entity_word
-            raise DataError(f"{absent} of {len(entities)} {word}s are not in this model; nothing was forgotten")
+            words = plural(self.schema.entity_word)
+            raise DataError(f"{absent} of {len(entities)} {words} are not in this model; nothing was forgotten")
         self.model = model.forget(entities)
         if self.habits is not None:
             self.habits = DefaultModel(self.habits.habits.forget(list(entities)), self.habits.memory)

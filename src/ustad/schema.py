@@ -194,6 +194,13 @@ class EventSchema:
         Path(path).write_text(yaml.safe_dump(self.to_dict(), sort_keys=False, allow_unicode=True))
 
 
+def plural(word: str) -> str:
+    """Several of a schema's entities or events, in words: agents, entities, purchases, boxes."""
+    if word.endswith("y") and word[-2:-1] not in ("", *"aeiou"):
+        return f"{word[:-1]}ies"
+    return f"{word}es" if word.endswith(("s", "x", "z", "ch", "sh")) else f"{word}s"
+
+
 def _build(kind: Any, content: dict[str, Any], what: str) -> Any:
     known = [f.name for f in dataclasses.fields(kind)]
     for key in content:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ustad.config import PRESETS, Config, ConfigError
-from ustad.schema import EventSchema, Feature, mobility_schema
+from ustad.schema import EventSchema, Feature, mobility_schema, plural
 from ustad.tables import DataError
 
 CONFIGS = Path(__file__).parents[2] / "configs"
@@ -122,3 +122,11 @@ def test_what_a_file_leaves_out_comes_from_its_preset_or_the_one_asked_for(tmp_p
     assert Config.from_yaml(tmp_path / "c.yaml", "fast") == Config.preset("fast", **{"model.width": 16})
     (tmp_path / "c.yaml").write_text("preset: paper\nmodel:\n  width: 16\n")
     assert Config.from_yaml(tmp_path / "c.yaml", "fast") == Config.preset("paper", **{"model.width": 16})
+
+
+@pytest.mark.parametrize(
+    ("word", "words"),
+    [("agent", "agents"), ("entity", "entities"), ("stay", "stays"), ("purchase", "purchases"), ("box", "boxes")],
+)
+def test_several_of_a_kind_are_called_so(word, words):
+    assert plural(word) == words

@@ -128,6 +128,7 @@ def score(
 
 def _show(run: dict[str, Any], out_: Path, words: Any, json: bool, explain: int) -> None:
     from ustad.cli.explain import explain as show_shares
+    from ustad.schema import plural
 
     facts = {k: run.get(k) for k in ("alerts", "threshold", "warnings", "events", "agents")} | {"out": str(out_)}
     facts |= {k: run[k] for k in ("coverage", "rejected") if run.get(k) is not None}
@@ -140,10 +141,8 @@ def _show(run: dict[str, Any], out_: Path, words: Any, json: bool, explain: int)
     found = f", {facts['alerts']:,} alerts (alerts.csv)" if facts["alerts"] is not None else ""
     if "rejected" in run:
         found += f", {run['rejected']['withheld']:,} predictions withheld"
-    out.print(
-        f"{facts['events']:,} {words.event_word}s, {facts['agents']:,} {words.entity_word}s{found}: {out_}",
-        highlight=False,
-    )
+    events, entities = plural(words.event_word), plural(words.entity_word)
+    out.print(f"{facts['events']:,} {events}, {facts['agents']:,} {entities}{found}: {out_}", highlight=False)
     out.print(
         f"next:  ustad report {out_} --out report.html   or   ustad evaluate {out_}", highlight=False, soft_wrap=True
     )
