@@ -1,4 +1,4 @@
-"""SIGKILL during load, ten times: nothing acknowledged is lost, and nothing is scored twice.
+"""SIGKILL during load, ten times on SQLite and some on PostgreSQL: nothing acknowledged is lost or scored twice.
 
 Servers are forked with everything imported; how long a real start takes is measured by benchmarks/service.py.
 """
@@ -20,7 +20,7 @@ from ustad.service.app import create_app
 from ustad.service.settings import Settings
 from ustad.service.store import Store
 
-KILLS = 10
+KILLS, FEWER_KILLS = 10, 3  # on SQLite; on PostgreSQL, which syncs by itself
 CLIENTS = 3
 
 
@@ -55,14 +55,15 @@ class Client(threading.Thread):
                     return
 
 
-def test_ten_kills_lose_nothing_and_score_nothing_twice(tiny_run: Path, tmp_path: Path) -> None:
-    model, store = str(tiny_run / "model"), f"sqlite:///{tmp_path / 'killed.db'}"
+def test_kills_lose_nothing_and_score_nothing_twice(tiny_run: Path, any_store_url: str) -> None:
+    model, store = str(tiny_run / "model"), any_store_url
+    kills = KILLS if store.startswith("sqlite") else FEWER_KILLS
     g = np.random.default_rng(1)
     stays = as_events(tiny_stays(agents=CLIENTS, days=80, seed=8, after=30))
     shares = [[e for e in stays if e["agent_id"] == f"agent {i}"] for i in range(CLIENTS)]
     acknowledged: dict[str, float] = {}
     positions = [0] * CLIENTS
-    for _ in range(KILLS):
+    for _ in range(kills):
         server = ForkedServer(model, store)
         clients = [Client(server.url, share, acknowledged) for share in shares]
         for client, position in zip(clients, positions, strict=True):
@@ -76,18 +77,19 @@ def test_ten_kills_lose_nothing_and_score_nothing_twice(tiny_run: Path, tmp_path
             assert not client.is_alive(), "a client hangs"
         assert [wrong for client in clients for wrong in client.wrong] == []
         positions = [client.position for client in clients]
-    assert len(acknowledged) >= KILLS, "the load was too small to mean anything"
-    check_store(store, acknowledged)
+    assert len(acknowledged) >= kills, "the load was too small to mean anything"
+    check_store(store, acknowledged, kills)
     sent = [e for share, position in zip(shares, positions, strict=True) for e in share[: position + 1]]
     again = scores_of(model, store, sent)
     uninterrupted = scores_of(model, "sqlite://", sent)
     assert again.keys() == uninterrupted.keys()
     for event, score in uninterrupted.items():
         assert again[event] == pytest.approx(score, abs=1e-4), "kills must not change a score"
-    assert sum(again[event] > score + 1e-9 for event, score in acknowledged.items()) > 0, "some rose when the next came"
+    if kills == KILLS:  # fewer events may have none
+        assert any(again[event] > score + 1e-9 for event, score in acknowledged.items()), "some rise by the next one"
 
 
-def check_store(url: str, acknowledged: dict[str, float]) -> None:
+def check_store(url: str, acknowledged: dict[str, float], kills: int) -> None:
     """Everything acknowledged is there, once, and little else is."""
     store = Store(url)
     with store.reading() as connection:
@@ -97,7 +99,7 @@ def check_store(url: str, acknowledged: dict[str, float]) -> None:
     store.close()
     assert acknowledged.keys() <= stored.keys(), "an acknowledged event is lost"
     assert all(stored[event] >= score for event, score in acknowledged.items()), "an acknowledged score fell"
-    assert len(stored) <= len(acknowledged) + KILLS * CLIENTS, "more than what was under way when it was killed"
+    assert len(stored) <= len(acknowledged) + kills * CLIENTS, "more than what was under way when it was killed"
     assert counted == details == len(stored), "an event was counted twice"
 
 

@@ -48,7 +48,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @described.parametrize()
 @settings(
-    max_examples=12, deadline=None, derandomize=True, phases=[Phase.explicit, Phase.generate],
+    max_examples=25, deadline=None, derandomize=True, phases=[Phase.explicit, Phase.generate],
     suppress_health_check=list(HealthCheck),
 )  # fmt: skip
 def test_no_made_up_request_gets_anything_but_a_documented_answer(case: Any, url: str) -> None:
