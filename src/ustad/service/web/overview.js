@@ -89,7 +89,7 @@ function drawTiles(place, totals, page) {
   slider.addEventListener("change", () => go(address.overview({ ...page.filters, per_day: slider.value }), true));
   const reset = perDay ? h("a", { href: address.overview({ ...page.filters, per_day: null }), "data-link": true }, "as raised") : null;
   show(place,
-    tile(say.count(totals.events), `${page.about.event_word}s scored${totals.first_day ? `, ${say.shortDay(say.dayNumber(totals.first_day))} – ${say.dayText(totals.last_day)}` : ""}`),
+    tile(say.count(totals.events), `${page.about.event_word}s scored${totals.first_day ? `, ${say.days(totals.first_day, totals.last_day)}` : ""}`),
     tile(say.count(totals.agents), `${page.about.entity_word}s`),
     h("div", { class: "tile" }, flagged, flaggedText), h("div", { class: "tile" }, alarms, alarmsText),
     h("div", { class: "tile wide" }, h("label", { for: "per-day" }, "Alerts a day ", h("output", { for: "per-day", id: "per-day-value" }, perDay || "as raised"), " ", reset), slider));

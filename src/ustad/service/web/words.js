@@ -19,7 +19,7 @@ export function local(moment, zone) {
 }
 
 export const clock = (minute) => { const m = Math.round(minute) % 1440; return `${String(Math.floor(m / 60)).padStart(2, "0")}:${String(m % 60).padStart(2, "0")}`; };
-export const time = (moment, zone) => format(zone, { hour: "2-digit", minute: "2-digit" }).format(new Date(moment));
+export const time = (moment, zone) => clock(local(moment, zone).minute); // the nearest minute, as in the sentences
 export const date = (moment, zone) => format(zone, { weekday: "short", day: "numeric", month: "short" }).format(new Date(moment));
 export const zoneName = (zone) => zone.split("/").pop().replaceAll("_", " ");
 export const span = (event) => `${date(event.started_at, event.timezone)}, ${time(event.started_at, event.timezone)}–${time(event.finished_at, event.timezone)}`;
@@ -27,6 +27,7 @@ export const what = (event) => event.place_name ? `${event.place_name}${event.ca
 export const minutesOf = (event) => (new Date(event.finished_at) - new Date(event.started_at)) / 6e4;
 export const dayText = (day) => new Date(day + "T12:00:00Z").toLocaleDateString("en-GB", { timeZone: "UTC", weekday: "short", day: "numeric", month: "short", year: "numeric" });
 export const shortDay = (number) => new Date(number * 864e5).toLocaleDateString("en-GB", { timeZone: "UTC", day: "numeric", month: "short" });
+export const days = (first, last) => { const form = new Intl.DateTimeFormat("en-GB", { timeZone: "UTC", day: "numeric", month: "short", year: "numeric" }); return form.formatRange(new Date(first + "T12:00:00Z"), new Date(last + "T12:00:00Z")); };
 export const isoDay = (number) => new Date(number * 864e5).toISOString().slice(0, 10);
 export const dayNumber = (iso) => Date.parse(iso + "T00:00:00Z") / 864e5;
 export const weekday = (number) => (((number + 3) % 7) + 7) % 7; // 0 is Monday
