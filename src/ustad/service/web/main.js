@@ -110,7 +110,7 @@ function live() {
       toast(`New: ${alert.agent_id}. ${alert.reason || "An unusual event."}`, () => openCase(alert));
       page.view?.arrived?.(alert);
     },
-    (connected) => { sign.textContent = !connected ? "○ not connected" : page.about.live ? "● live" : "○ finished run"; sign.classList.toggle("off", !connected); },
+    (connected) => { sign.textContent = !connected ? "○ not connected" : page.about.live ? "● live" : "○ finished run"; sign.classList.toggle("off", !connected || !page.about.live); },
   );
 }
 
