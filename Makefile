@@ -33,7 +33,7 @@ types: $(STAMP)
 	$(BIN)/mypy
 
 unit: $(STAMP) browser
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadscope --no-loadscope-reorder
 
 # A browser and a PostgreSQL server for the tests that use them, where they can be installed.
 browser:

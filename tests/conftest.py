@@ -39,12 +39,21 @@ TINY = {
 LONG = ("engine", "service", "examples", "cli", "training", "scoring", "baselines")
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """In a parallel run a file's tests stay together, so that one process makes its fixtures; long rooms begin."""
-    for item in items if config.pluginmanager.hasplugin("xdist") else ():
-        if item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Long rooms begin, so that the processes of a parallel run end at about the same time."""
     items.sort(key=lambda item: LONG.index(room) if (room := item.path.parent.name) in LONG else len(LONG))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """In a parallel run one process makes the fixtures of a file, and one has the Ray cluster."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFile(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return "ray" if nodeid.startswith("tests/engine/") else nodeid.split("::")[0]
+
+    return ByFile(config, log)
 
 
 @pytest.hookimpl(tryfirst=True)

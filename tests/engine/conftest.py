@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,14 +15,6 @@ os.environ |= {
     "RAY_gcs_rpc_server_connect_timeout_s": "60", "RAY_memory_monitor_refresh_ms": "0",
 }  # fmt: skip
 STORE = 80 << 20
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[Any]) -> None:
-    """All of them in one process of a parallel run, which then starts one cluster."""
-    here = Path(__file__).parent
-    for item in items if config.pluginmanager.hasplugin("xdist") else ():
-        if here in Path(item.path).parents:
-            item.add_marker(pytest.mark.xdist_group("ray"))
 
 
 @pytest.fixture(scope="session")
