@@ -15,6 +15,7 @@ from ustad.events.windows import Batch, Features
 from ustad.model.losses import masked_loss
 from ustad.model.network import DualTransformer
 from ustad.schema import Field
+from ustad.training.optimise import make_optimizer
 
 FIELDS = (Field("value", "number"),)
 BATCH = 128
@@ -41,7 +42,7 @@ def train(examples: int, epochs: int, noise: tuple[float, float]) -> DualTransfo
     generator = torch.Generator().manual_seed(examples)
     pairs = make_pairs(torch.rand(examples, generator=generator) * 4 - 2, noise, generator)
     network = DualTransformer(FIELDS, ModelConfig(width=16, event_blocks=1), max_events=2).train()
-    optimizer = torch.optim.Adam(network.parameters(), lr=5e-3)
+    optimizer = make_optimizer(network, TrainingConfig(learning_rate=5e-3, weight_decay=0.0))
     steps = epochs * examples // BATCH
     schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.05, steps)
     for _ in range(steps):
