@@ -117,6 +117,9 @@ class ModelConfig:
     dropout: float = setting(0.05, "p of the dropout after each feature's embedding; it carries the EU")
     aleatoric: bool = setting(True, "predict variances (AU); off: plain squared error and cross-entropy")
     epistemic: bool = setting(True, "Monte-Carlo dropout at inference (EU); off: one pass without dropout")
+    variance_rate: float = setting(
+        1.0, "how fast log-variances learn, as a share of the rest; below 1 they also begin the same for all events"
+    )
     trips: Literal["none", "summary", "embedding"] = setting("none", "how the trip to a stay enters the model")
     trip_size: int = setting(16, "length of each trip vector (shape, speed)")
     log_duration: bool = setting(False, "model log(1 + duration); the paper models plain minutes")
@@ -130,6 +133,7 @@ class ModelConfig:
             _require(getattr(self, name) >= 1, f"model.{name}", getattr(self, name), "1 or more")
         _require(self.width % self.heads == 0, "model.width", self.width, f"a multiple of heads ({self.heads})")
         _require(0 <= self.dropout < 1, "model.dropout", self.dropout, "at least 0 and below 1")
+        _require(0 < self.variance_rate <= 1, "model.variance_rate", self.variance_rate, "above 0 and at most 1")
         if self.epistemic:
             _require(self.dropout > 0, "model.dropout", self.dropout, "above 0 where epistemic is on")
 

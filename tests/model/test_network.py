@@ -271,3 +271,12 @@ def test_only_embeddings_learn_faster_than_the_rest() -> None:
         "tokenizer.vectors.0.bias",
     }
     assert set(gains.values()) == {4.0}
+
+
+@torch.no_grad()
+def test_slow_variances_begin_the_same_for_every_event(batch: Batch) -> None:
+    masked = torch.zeros_like(batch.padding)
+    slow, usual = (network(width=16, variance_rate=rate)(batch, masked) for rate in (0.1, 1.0))
+    assert slow.log_variance.abs().max() < 0.5 < usual.log_variance.abs().max()
+    for slow_sigma, usual_sigma in zip(slow.log_sigma, usual.log_sigma, strict=True):
+        assert slow_sigma[..., 1:].exp().max() < 0.3 < usual_sigma[..., 1:].exp().max()

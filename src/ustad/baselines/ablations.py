@@ -33,6 +33,7 @@ class AblationSettings(DeepSettings):
     samples: int = setting(50, "T, Monte-Carlo samples per event where EU is on, as in the paper")
     neighbours: int = setting(150, "k of the mean distance to the nearest training events, as in the paper")
     category_weight: float = setting(1.0, "λ, the weight of the losses of categories beside those of numbers")
+    variance_rate: float = setting(1.0, "how fast log-variances learn, as a share of the rest")
 
 
 class TwoPeriods(Dataset):
@@ -74,6 +75,7 @@ class Ustad(Baseline):
                 "model.event_blocks": chosen.blocks,
                 "model.aleatoric": self.aleatoric,
                 "model.epistemic": self.epistemic,
+                "model.variance_rate": chosen.variance_rate,
                 "window.length": chosen.window_days,
                 "window.max_events": chosen.max_events,
                 "scoring.samples": chosen.samples if self.epistemic else 1,

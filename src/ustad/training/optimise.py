@@ -44,6 +44,16 @@ def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
             group["lr"] = rate * group["gain"]
 
 
+@torch.no_grad()
+def take_step(optimizer: torch.optim.Optimizer, network: nn.Module) -> None:
+    """One step of the optimiser, of which a network's `slow` parts go the share `model.variance_rate`."""
+    parts: list[Tensor] = network.slow() if hasattr(network, "slow") else []  # type: ignore[operator]  # a method
+    before = [part.clone() for part in parts]
+    optimizer.step()
+    for part, old in zip(parts, before, strict=True):
+        part.lerp_(old, 1 - network.config.variance_rate)  # type: ignore[operator, union-attr]  # a ModelConfig
+
+
 def learning_rate(config: TrainingConfig, step: int, total: int) -> float:
     """Linear warm-up, then constant or half a cosine down to zero at step `total`."""
     if step < config.warmup_steps:

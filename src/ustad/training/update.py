@@ -17,7 +17,7 @@ from ustad.config import TrainingConfig
 from ustad.events.windows import EventTensors
 from ustad.model.network import DualTransformer
 from ustad.progress import say
-from ustad.training.optimise import use_bf16
+from ustad.training.optimise import take_step, use_bf16
 from ustad.training.step import Stepper, capacity
 from ustad.training.team import Team
 
@@ -47,7 +47,7 @@ class Update:
         self.team.average(self.network, start, stop)
         if self.config.clip_norm > 0:
             torch.nn.utils.clip_grad_norm_(self.network.parameters(), self.config.clip_norm)
-        self.optimizer.step()
+        take_step(self.optimizer, self.network)
         return torch.cat([loss.total.detach()[None], loss.fields]).to(torch.float64)
 
 
