@@ -261,7 +261,6 @@ def main() -> None:
     parser.add_argument("--queries", type=int, help="kNN queries (default: 500, on a GPU as many as events)")
     parser.add_argument("--references", type=int, help="kNN reference events (default: 100,000, on a GPU 1,300,000)")
     parser.add_argument("--width", type=int, default=64)
-    parser.add_argument("--live-threads", type=int, default=1, help="threads of torch for live scoring on a CPU")
     parser.add_argument("--out", type=Path, help="where the JSON goes")
     given = parser.parse_args()
     device = torch.device(given.device)
@@ -283,10 +282,8 @@ def main() -> None:
         "plain": measure_plain(network, tensors, queries),
         "bulk": measure_bulk(network, tensors, queries, encoder, 200_000 if gpu else 60),
         "neighbours": measure_neighbours(given.queries or (events if gpu else 500), references, given.width, device),
+        "live": measure_live(network, encoder, config, references, device),
     }
-    if not gpu:  # one event is too little work to share: on busy cores two threads wait for each other most of the time
-        torch.set_num_threads(given.live_threads)
-    results["live"] = measure_live(network, encoder, config, references, device) | {"threads": torch.get_num_threads()}
     for name, value in table_rows(results):
         print(f"{name:60s} {value}")
     out = given.out or Path(__file__).parent / "results" / ("scoring-cuda.json" if gpu else "scoring.json")

@@ -133,6 +133,25 @@ def test_state_is_bounded_by_the_window_and_can_be_forgotten(causal: ScoringMode
     assert not scorer._embeddings
 
 
+def test_one_event_is_scored_by_one_thread_and_the_others_come_back_after_it(
+    causal: ScoringModel, stays: pa.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scorer = LiveScorer(causal, neighbours="exact")
+    used: list[int] = []
+    measure = scorer._measure
+    monkeypatch.setattr(scorer, "_measure", lambda state: (used.append(torch.get_num_threads()), measure(state))[1])
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        scorer.update(stays.slice(0, 1).to_pylist()[0])
+        with pytest.raises(DataError):
+            scorer.update({})
+        assert used == [1]
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
+
+
 def test_an_event_out_of_order_is_refused(causal: ScoringModel, stays: pa.Table) -> None:
     scorer = LiveScorer(causal)
     first, second = stays.slice(0, 2).to_pylist()

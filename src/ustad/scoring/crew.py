@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, TypeVar
@@ -21,6 +22,17 @@ from ustad.scoring.passes import Passes
 Result = TypeVar("Result")
 #: Pieces that wait for a thread, for each thread.
 _AHEAD = 4
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Inside, torch computes in the calling thread: one event is too little work to share, and waiting costs more."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 class Crew:

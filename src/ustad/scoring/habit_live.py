@@ -23,6 +23,7 @@ from ustad.events.habits import SAME_PLACE_KM
 from ustad.events.visits import Visits, kind_feature, place_keys, read_visits
 from ustad.files import as_table
 from ustad.scoring.alerts import DEFAULT_P_VALUE
+from ustad.scoring.crew import alone
 from ustad.scoring.default_score import DefaultModel, p_values
 from ustad.scoring.habit_kinds import unseen_parts
 from ustad.scoring.habit_model import HabitModel, Judged, spread_max3
@@ -126,7 +127,8 @@ class HabitLive:
             raise DataError(f"an event arrived before its {schema.entity_word}'s previous one; send them in order")
         tried = replace(known, state=known.state.copy())
         try:
-            update = self._score(tried, event)
+            with alone():
+                update = self._score(tried, event)
         except BaseException:
             known.window = None  # begun anew from the recent events, which do not hold this one
             raise

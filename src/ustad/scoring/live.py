@@ -24,6 +24,7 @@ from ustad.events.encoder import EventArrays
 from ustad.events.windows import EventTensors, Features, periods
 from ustad.files import as_table
 from ustad.scoring.alerts import DEFAULT_P_VALUE
+from ustad.scoring.crew import alone
 from ustad.scoring.explain import Explainer
 from ustad.scoring.model import ScoringModel, owners
 from ustad.scoring.neighbours import APPROXIMATE_ABOVE
@@ -88,7 +89,8 @@ class LiveScorer:
     # --------------------------------------------------------------------------------------- public
     def update(self, event: Mapping[str, Any]) -> dict[str, Any]:
         """Score one event and remember it. Events of one entity must arrive in the order of their times."""
-        return {**event, **self._score(self._remember(self._encode(event), event), event)}
+        with alone():
+            return {**event, **self._score(self._remember(self._encode(event), event), event)}
 
     def update_many(self, events: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """The same for several events at once, of any entities: the rows that `update` gives one by one.
