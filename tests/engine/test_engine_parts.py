@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -186,6 +187,43 @@ def test_a_port_that_nobody_listens_at_is_refused():
         closed.bind(("127.0.0.1", 0))
         with pytest.raises(ConfigError, match="nothing answers there"):
             cluster._reachable(f"127.0.0.1:{closed.getsockname()[1]}")
+
+
+@pytest.mark.parametrize("free", [False, True])
+def test_a_cluster_that_starts_nothing_is_given_up_with_the_seconds_that_were_waited(monkeypatch, free):
+    waited: list[float] = []
+
+    class Ray:
+        exceptions = SimpleNamespace(RayError=RuntimeError)
+
+        def nodes(self) -> list[dict[str, object]]:
+            return [{"Alive": True, "Resources": {"CPU": 3.0}}]
+
+        def available_resources(self) -> dict[str, float]:
+            return {"CPU": 3.0 * free}
+
+        def cluster_resources(self) -> dict[str, float]:
+            return {"CPU": 3.0}
+
+        def remote(self, **needs: float):
+            return lambda work: SimpleNamespace(remote=lambda: "task")
+
+        def wait(self, tasks: list[str], timeout: float) -> tuple[list[str], list[str]]:
+            waited.append(timeout)
+            return [], tasks
+
+        def cancel(self, task: str, force: bool) -> None:
+            waited.append(0.0)
+
+    def no_core_comes_free(ray: Ray, cpus: float, seconds: float) -> bool:
+        waited.append(0.0 if free else seconds)
+        return free
+
+    monkeypatch.setattr(cluster, "_free", no_core_comes_free)
+    with pytest.raises(ConfigError, match="did not start a task within") as refused:
+        cluster._checked(Ray(), cluster.Cluster(), seconds=8.0)
+    assert f"within {sum(waited):g} seconds: {3 * free} of its 3 CPUs are free" in str(refused.value)
+    assert sum(waited) == (cluster.START_SECONDS if free else 8.0)
 
 
 @pytest.mark.parametrize("option", ["--address=head:6379", "--partitions=3", "--workers=2"])

@@ -128,12 +128,12 @@ def _checked(ray: Any, cluster: Cluster, seconds: float = FREE_SECONDS) -> Clust
             )
     probe = ray.remote(num_cpus=cluster.cpus, num_gpus=cluster.gpus, max_retries=0)(_version)
     # A worker that starts takes what it takes; a taken core may stay so, or another machine comes for who waits.
-    seconds = START_SECONDS if _free(ray, cluster.cpus, seconds / 2) else seconds / 2
+    free = _free(ray, cluster.cpus, seconds / 2)
     waiting = probe.remote()
     try:
-        if not ray.wait([waiting], timeout=seconds)[0]:
+        if not ray.wait([waiting], timeout=START_SECONDS if free else seconds / 2)[0]:
             ray.cancel(waiting, force=True)
-            raise ConfigError(_busy(ray, seconds))
+            raise ConfigError(_busy(ray, START_SECONDS if free else seconds))
         theirs = ray.get(waiting)
     except ray.exceptions.RayError as error:
         raise ConfigError(f"the workers of the cluster cannot run ustad: {_cause(error)}") from error
