@@ -60,7 +60,7 @@ def test_a_job_of_another_version_of_ustad_starts_anew(tmp_path, monkeypatch):
     assert carries_on()
 
 
-def test_a_busy_cluster_is_given_up_in_seconds(cluster):
+def test_a_busy_cluster_is_given_up_with_how_many_cores_are_free(cluster):
     import ray
 
     @ray.remote(num_cpus=1)
