@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from ustad.clock import local_time
+from ustad.mobility.timezones import can_find_zones
 from ustad.schema import EventSchema, Feature, mobility_schema
+from ustad.service.live import event_zones
 from ustad.service.messages import events_model
 from ustad.service.routes_ingest import _row
 from ustad.service.translate import (
@@ -112,6 +114,22 @@ def test_rows_are_read_by_the_model_as_their_table_would_be(schema: EventSchema)
              "given": {"amount": 12, "shape": [1.0, 2.5]}}  # fmt: skip
     bare = {"agent": "b", "started_at": 0, "finished_at": 0, "timezone": None}
     assert event_rows([whole, bare], layout) == event_table([whole, bare], layout).to_pylist()
+
+
+@pytest.mark.parametrize(("column", "lat", "lon"), [("zone", "lat", "lon"), ("timezone", "north", "east")])
+def test_an_event_without_a_zone_gets_that_of_all_or_of_its_place_whatever_its_columns_are_called(
+    column: str, lat: str, lon: str
+) -> None:
+    place = Feature("place", "place", (lat, lon))
+    schema = replace(CARDS, features=(*CARDS.features, place), timezone=column)
+    layout, body = Layout.of(schema), events_model(schema)
+    payment = {"card": "c", "paid_at": "2024-03-01T23:30:00Z"}
+    sent = [{**payment, column: "Asia/Tokyo", lat: 60.17, lon: 24.94}, {**payment, lat: 60.17, lon: 24.94}, payment]
+    rows = [_row(event.model_dump(), layout) for event in body(events=sent).events]
+    assert event_zones(rows, layout, "Europe/Paris") == ["Asia/Tokyo", "Europe/Paris", "Europe/Paris"]
+    of_place = "Europe/Helsinki" if can_find_zones() else "UTC"
+    assert event_zones(rows, layout, None) == ["Asia/Tokyo", of_place, "UTC"]
+    assert event_zones(rows, Layout.of(CARDS), None) == ["Europe/Paris"] * 3
 
 
 ZONES = ["UTC", "Europe/Helsinki", "America/St_Johns", "Pacific/Apia", "Africa/Casablanca", "+03:00"]

@@ -15,13 +15,15 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ustad.clock import check_zone
 from ustad.config import ExtractionConfig
 from ustad.detector import Detector
 from ustad.mobility.columns import Reading
-from ustad.mobility.timezones import with_timezone
+from ustad.mobility.timezones import with_timezone, zones_of
 from ustad.schema import EventSchema
 from ustad.scoring.alerts import DEFAULT_P_VALUE
 from ustad.scoring.live import LiveScorer
@@ -56,7 +58,7 @@ class ModelScorer:
         self._habits = HabitScorer(detector.habits, self._p_value, most + 1) if detector.habits else None
         self.context = REPLAYED if self._habits else CONTEXT_EVENTS
         self.fingerprint = model_fingerprint(settings.model)
-        self._zone = settings.timezone or only_zone(detector.facts)
+        self._zone = check_zone(settings.timezone) if settings.timezone else only_zone(detector.facts)
         self._places = PlaceNames(settings.pois, detector.habits)
         self._layout = Layout.of(self.schema)
         self._held: OrderedDict[str, None] = OrderedDict()  # agents, the one seen last at the end
@@ -120,7 +122,7 @@ class ModelScorer:
     # ----------------------------------------------------------------------------------------- scoring
     def score(self, events: Sequence[Row]) -> Scored:
         """Scores of rows of events in order of agent and time, each after everything it knows of the agent."""
-        zones = self._zones(events)
+        zones = event_zones(events, self._layout, self._zone)
         rows = event_rows([{**row, "timezone": z} for row, z in zip(events, zones, strict=True)], self._layout)
         made = [self._live.update(rows[0])] if len(rows) == 1 else self._live.update_many(rows)
         own = set(rows[0]) if rows else set()
@@ -131,24 +133,6 @@ class ModelScorer:
         judged = self._habits.score(rows)
         merged = [{**row, **more} for row, more in zip(scored, judged.rows, strict=True)]
         return Scored(zones, merged, judged.finals, judged.states)
-
-    def _zones(self, events: Sequence[Row]) -> list[str]:
-        """The zone of each event: its own, that of its place, or that of all."""
-        column = self._layout.zone_column
-        if column is None:
-            return [self.schema.timezone] * len(events)
-        if any(row["timezone"] is None for row in events):
-            found = self._complete(event_table(events, self._layout))[column].to_pylist()
-            return [zone or "UTC" for zone in found]
-        return [row["timezone"] for row in events]
-
-    def _complete(self, events: pa.Table) -> pa.Table:
-        """Events with a zone for each."""
-        zone = self.schema.timezone
-        if {"lat", "lon"} <= set(events.column_names):
-            return with_timezone(events, self._zone, Reading())
-        filled = pc.fill_null(events[zone], self._zone or "UTC")
-        return events.set_column(events.column_names.index(zone), zone, filled)
 
     # -------------------------------------------------------------------------------------- extraction
     def locate(self, stays: pa.Table, trips: pa.Table) -> pa.Table:
@@ -187,6 +171,20 @@ def alert_share(facts: dict[str, Any], alerts_per_day: float) -> float:
     except (KeyError, ValueError, ZeroDivisionError):
         share = DEFAULT_P_VALUE
     return min(max(share, RAREST), 0.5)
+
+
+def event_zones(events: Sequence[Row], layout: Layout, zone: str | None) -> list[str]:
+    """The zone of each event: the schema's where that is one for all, else its own, else the one given, else that of
+    its place, else UTC."""
+    if layout.zone_column is None:
+        return [layout.schema.timezone] * len(events)
+    zones = [row["timezone"] or zone for row in events]
+    placed = [i for i, row in enumerate(events) if not zones[i] and None not in (row.get("lat"), row.get("lon"))]
+    if placed:
+        lat, lon = (np.array([events[i][name] for i in placed], np.float64) for name in ("lat", "lon"))
+        for i, found in zip(placed, zones_of(lat, lon, Reading()).to_pylist(), strict=True):
+            zones[i] = found
+    return [zone or "UTC" for zone in zones]
 
 
 def only_zone(facts: dict[str, Any]) -> str | None:
