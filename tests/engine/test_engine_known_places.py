@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from same_tables import assert_same
 
 from ustad.engine.extraction import extract
 from ustad.files import find_table, read_table
 from ustad.mobility.extraction import extract as extract_here
-from ustad.tables import TIMESTAMP
+from ustad.tables import TIMESTAMP, DataError
 
 
 def commuters(agents: int = 6, days: int = 3) -> pa.Table:
@@ -40,3 +41,13 @@ def test_own_places_of_an_earlier_extraction_keep_their_names(cluster, tmp_path)
     assert_same(local, ray, ["stay_id"])
     assert len(set(ray["poi_id"].to_pylist())) == 2 * 6
     assert set(known["poi_id"].to_pylist()) <= set(ray["poi_id"].to_pylist())
+
+
+def test_places_are_not_those_of_the_directory_that_is_written(tmp_path):
+    fixes, before = tmp_path / "fixes.parquet", tmp_path / "before"
+    pq.write_table(commuters(agents=1), fixes)
+    extract_here(fixes, before, timezone="UTC")
+    for places in (before, f"file://{before}"):
+        for source in (fixes, f"file://{fixes}"):
+            with pytest.raises(DataError, match="choose another --out"):
+                extract(source, before, timezone="UTC", places=[places])

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from ustad.cli.extract import extract as extract_verb
 from ustad.files import find_table, read_table
-from ustad.mobility.extraction import extract_tables
+from ustad.mobility.extraction import extract, extract_tables
 from ustad.mobility.own_places import KnownPlaces, own_places
 from ustad.tables import TIMESTAMP, DataError
 
@@ -137,3 +137,13 @@ def test_places_that_pois_name_are_refused_in_one_line(tmp_path: Path):
         extract_tables(fixes, timezone="UTC", places=[tmp_path])
     with pytest.raises(DataError, match="without poi_id, poi_category"):
         extract_tables(fixes, timezone="UTC", places=[own.drop_columns(["poi_id", "poi_category"])])
+
+
+def test_an_extraction_does_not_replace_the_one_whose_places_it_knows(tmp_path: Path):
+    early = tmp_path / "early"
+    run(walks(agents=1, hours=48, step_s=300), early)
+    held = read_table(find_table(early, "stays"))
+    for places in (early, tmp_path / "x" / ".." / "early", early / "stays.parquet"):
+        with pytest.raises(DataError, match="is where --places comes from"):
+            extract(early.with_suffix(".parquet"), early, timezone="UTC", places=[places])
+    assert read_table(find_table(early, "stays")).equals(held)

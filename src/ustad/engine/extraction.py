@@ -40,7 +40,7 @@ from ustad.mobility.extraction import (
 )
 from ustad.mobility.formats import estimate_rows, expand, format_of
 from ustad.mobility.publish import TABLES as REPLACED
-from ustad.mobility.publish import check_target, publish, source_meta, source_pois
+from ustad.mobility.publish import check_places, check_target, publish, source_meta, source_pois
 from ustad.mobility.store import AgentNumbers, MemoryStore
 from ustad.tables import DataError, OnError
 
@@ -69,6 +69,8 @@ def extract(
     began, place = time.monotonic(), Place.of(out)
     listed = [sources] if isinstance(sources, (str, Path)) else list(sources)
     files, rows, known, near = _files(listed, place)
+    elsewhere = [Place.of(p) for p in places]
+    check_places([p.root for p in elsewhere if p.filesystem.equals(place.filesystem)], Path(place.root))
     timezone = timezone or known.get("timezone")
     setting = make_setting(
         config or ExtractionConfig(), pois if pois is not None else near, timezone, Reading(timezone, times, on_error),

@@ -30,7 +30,7 @@ from ustad.mobility.core import Fixes, advance, no_fixes, to_tables
 from ustad.mobility.formats import Piece, estimate_rows, expand, pieces
 from ustad.mobility.own_places import KnownPlaces, first_of_test, own_places
 from ustad.mobility.places import PoiIndex, join_pois, read_pois
-from ustad.mobility.publish import check_target, publish, source_meta, source_pois, write_part
+from ustad.mobility.publish import check_places, check_target, publish, source_meta, source_pois, write_part
 from ustad.mobility.quality import Dropped, quality_table
 from ustad.mobility.staypoints import Limits, empty_state
 from ustad.mobility.store import AgentNumbers, DiskStore, MemoryStore, Partition, Store
@@ -181,6 +181,7 @@ def extract(
     began, out = time.monotonic(), Path(out)
     listed = [sources] if isinstance(sources, (str, Path)) else list(sources)
     files = check_target(listed, expand(listed), out)
+    check_places(places, out)
     known = source_meta(listed)
     timezone = timezone or known.get("timezone")
     pois = pois if pois is not None else source_pois(listed)

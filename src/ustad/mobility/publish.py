@@ -70,9 +70,8 @@ def check_target(sources: Sequence[Path | str], files: Sequence[Path], out: Path
     target = out.resolve()
     for source in sources:
         path = Path(source).resolve()
-        inside = path.parent == target and path.name.removesuffix(".parquet") in TABLES
         truth = path.is_relative_to(target) and (target / "meta.json").exists() and not _extracted(target)
-        if path == target or inside or truth:
+        if _replaced(path, target) or truth:
             raise DataError(
                 f"{out}: is where the fixes come from, and its tables would be replaced; choose another --out"
             )
@@ -81,6 +80,20 @@ def check_target(sources: Sequence[Path | str], files: Sequence[Path], out: Path
     if not left:
         raise DataError(f"{sources[0]}: holds no file beside those in {out}, where the results go")
     return left
+
+
+def check_places(places: Sequence[Path | str], out: Path) -> None:
+    """A DataError where writing into `out` would replace the stays of an earlier extraction that names places."""
+    for place in places:
+        if _replaced(Path(place).resolve(), out.resolve()):
+            raise DataError(
+                f"{out}: is where --places comes from, and its stays would be replaced; choose another --out"
+            )
+
+
+def _replaced(path: Path, target: Path) -> bool:
+    """Whether a path is the directory to write into or one of its tables."""
+    return path == target or (path.parent == target and path.name.removesuffix(".parquet") in TABLES)
 
 
 def _is_named(file: Path, named: set[Path], target: Path) -> bool:
