@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from zoneinfo import ZoneInfoNotFoundError
 
 import pyarrow as pa
 import pytest
@@ -13,6 +14,7 @@ from pydantic import ValidationError
 from ustad.clock import local_time
 from ustad.mobility.timezones import can_find_zones
 from ustad.schema import EventSchema, Feature, mobility_schema
+from ustad.service import translate
 from ustad.service.live import event_zones
 from ustad.service.messages import events_model
 from ustad.service.routes_ingest import _row
@@ -138,3 +140,13 @@ ZONES = ["UTC", "Europe/Helsinki", "America/St_Johns", "Pacific/Apia", "Africa/C
 @given(st.integers(0, 2**52), st.sampled_from(ZONES))
 def test_the_local_date_of_one_moment_is_that_of_a_table(moment: int, zone: str) -> None:
     assert local_day(moment, zone) == local_time(pa.array([moment], pa.int64()).cast(TIMESTAMP), zone).day[0]
+
+
+def test_the_local_date_in_utc_needs_no_zone_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lacking(name: str) -> None:
+        raise ZoneInfoNotFoundError(name)
+
+    monkeypatch.setattr(translate, "ZoneInfo", lacking)
+    translate._zone.cache_clear()
+    assert local_day(86_400_000_000 - 1, "UTC") == 0
+    assert local_day(86_400_000_000, "UTC") == 1

@@ -10,7 +10,7 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from functools import cache, cached_property, lru_cache
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -171,8 +171,10 @@ def local_day(moment: int, zone: str) -> int:
 
 
 @cache
-def _zone(name: str) -> ZoneInfo | None:
-    """None for what only Arrow takes for a zone."""
+def _zone(name: str) -> tzinfo | None:
+    """None for what only Arrow takes for a zone. UTC needs no zone data, which a machine may lack."""
+    if name == "UTC":
+        return UTC
     return ZoneInfo(name) if is_zone(name) else None
 
 
