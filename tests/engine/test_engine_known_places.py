@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from same_tables import assert_same
 
+from ustad.engine.cluster import Cluster
 from ustad.engine.extraction import extract
+from ustad.engine.jobs import fingerprint
+from ustad.engine.places import Place
 from ustad.files import find_table, read_table
 from ustad.mobility.extraction import extract as extract_here
 from ustad.tables import TIMESTAMP, DataError
@@ -51,3 +56,32 @@ def test_places_are_not_those_of_the_directory_that_is_written(tmp_path):
         for source in (fixes, f"file://{fixes}"):
             with pytest.raises(DataError, match="choose another --out"):
                 extract(source, before, timezone="UTC", places=[places])
+
+
+@pytest.mark.parametrize("scheme", ["", "file://"])
+@pytest.mark.parametrize("kind", ["places", "pois", "beside"])
+def test_a_job_does_not_carry_on_with_partitions_that_knew_other_places(tmp_path, monkeypatch, scheme, kind):
+    def open_nothing(out: Place, verb: str, identity: object, cluster: Cluster) -> None:
+        raise InterruptedError(fingerprint(identity))
+
+    monkeypatch.setattr("ustad.engine.extraction.connected", lambda *_: nullcontext(Cluster(workers=1)))
+    monkeypatch.setattr("ustad.engine.extraction.Job.open", open_nothing)
+    source, before, pois = tmp_path / "town", tmp_path / "before", tmp_path / "pois.parquet"
+    source.mkdir()
+    pq.write_table(commuters(agents=2), source / "fixes.parquet")
+    extract_here(source, before, timezone="UTC")
+    changed = {"places": before / "stays.parquet", "pois": pois, "beside": source / "pois.parquet"}[kind]
+    if kind != "places":
+        columns = {"poi_id": [1, 2], "lat": [60.0, 60.1], "lon": [25.0, 25.0], "category": ["home", "shop"]}
+        pq.write_table(pa.table(columns), changed)
+    given = {"places": {"places": [f"{scheme}{before}"]}, "pois": {"pois": pois}, "beside": {}}[kind]
+
+    def identity() -> str:
+        with pytest.raises(InterruptedError) as opened:
+            extract(f"{scheme}{source}", tmp_path / "out", timezone="UTC", **given)
+        return str(opened.value)
+
+    first = identity()
+    assert identity() == first
+    pq.write_table(pq.read_table(changed).slice(1), changed)
+    assert identity() != first

@@ -72,13 +72,14 @@ def extract(
     elsewhere = [Place.of(p) for p in places]
     check_places([p.root for p in elsewhere if p.filesystem.equals(place.filesystem)], Path(place.root))
     timezone = timezone or known.get("timezone")
+    pois = pois if pois is not None else near
     setting = make_setting(
-        config or ExtractionConfig(), pois if pois is not None else near, timezone, Reading(timezone, times, on_error),
-        [_stays_of(Place.of(p)) if is_uri(p) else p for p in places],
+        config or ExtractionConfig(), pois.read_table("") if isinstance(pois, Place) else pois, timezone,
+        Reading(timezone, times, on_error), [_stays_of(Place.of(p)) if is_uri(p) else p for p in places],
     )  # fmt: skip
     number = partitions or buckets.how_many(rows, PARTITION_ROWS)
     with connected(address, workers) as cluster:
-        said = [timezone, times, on_error, number, known, str(pois), [str(p) for p in places]]
+        said = [timezone, times, on_error, number, known, _stamps(pois), [_stamps(p) for p in elsewhere]]
         identity = [[_stamp(f) for f in files], setting.config, *said]
         job = Job.open(place, "extract", identity, cluster)
         shared = _Shared(setting, job.place / "exchange", job.place / "tables", number)
@@ -204,7 +205,7 @@ def _files(listed: list[Path | str], out: Place) -> tuple[list[Place], int, dict
         return [Place.of(path) for path in paths], rows, source_meta(listed), source_pois(listed)
     found: list[Place] = []
     known: dict[str, Any] = {}
-    pois: pa.Table | None = None
+    pois: Place | None = None
     for source in listed:
         place = Place.of(source)
         files, said, near = _remote(place)
@@ -215,14 +216,14 @@ def _files(listed: list[Path | str], out: Place) -> tuple[list[Place], int, dict
     return found, sum(f.filesystem.get_file_info(f.root).size for f in found) // 10, known, pois
 
 
-def _remote(place: Place) -> tuple[list[Place], dict[str, Any], pa.Table | None]:
+def _remote(place: Place) -> tuple[list[Place], dict[str, Any], Place | None]:
     """The files behind a URI: one file, a folder of files, or a data directory with fixes."""
     if not place.exists():
         raise DataError(f"{place}: no such file or folder")
     if not place.is_folder():
         return [place], {}, None
     known = place.read_json("meta.json") if place.exists("meta.json") else {}
-    pois = place.read_table("pois.parquet") if place.exists("pois.parquet") else None
+    pois = place / "pois.parquet" if place.exists("pois.parquet") else None
     if place.exists("fixes.parquet"):
         return [place / "fixes.parquet"], known, pois
     folder = place / "fixes" if place.is_folder("fixes") else place
@@ -241,6 +242,17 @@ def _stamp(file: Place) -> list[str]:
     """What tells whether a file is the one of an earlier run."""
     info = file.filesystem.get_file_info(file.root)
     return [file.root, str(info.size), str(info.mtime_ns)]
+
+
+def _stamps(source: Any) -> list[list[str]] | str:
+    """The same of a file, a folder of parts or a data directory with stays; what lies nowhere counts by its text."""
+    if not isinstance(source, (str, Path, Place)):
+        return str(source)
+    place = Place.of(source)
+    if not place.is_folder():
+        return [_stamp(place)]
+    infos = [info for folder in ("", "stays") for info in place.files(folder, ".parquet")]
+    return [_stamp(Place(place.filesystem, info.path)) for info in infos]
 
 
 def _publish(tables: Place, out: Place, meta: dict[str, Any]) -> None:
