@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -14,11 +16,12 @@ from alembic.operations import Operations
 from service_example import PlainScorer
 from sqlalchemy import func, select
 
+from ustad.service import migrations
 from ustad.service import records as r
 from ustad.service.ledger import add_events
 from ustad.service.migrations import STEPS, migrate
 from ustad.service.retention import expire
-from ustad.service.store import Store
+from ustad.service.store import Store, _engine
 from ustad.tables import DataError
 
 Stay = Callable[..., dict[str, Any]]
@@ -141,20 +144,64 @@ def test_retention_deletes_what_is_old_and_recounts_the_rest(open_client: Any, a
     assert client.get("/v1/alerts").json()["total"] == 2
 
 
+def add_colour(operations: Operations) -> None:
+    operations.add_column("verdicts", sa.Column("colour", sa.String(10)))
+
+
 def test_an_older_store_is_brought_up_to_date_and_a_newer_one_refused(any_store_url: str) -> None:
     store = Store(any_store_url)
-
-    def add_column(operations: Operations) -> None:
-        operations.add_column("verdicts", sa.Column("colour", sa.String(10)))
-
     newest = len(STEPS) + 1
-    assert migrate(store.engine, (*STEPS, add_column)) == newest + 1
-    assert migrate(store.engine, (*STEPS, add_column)) == newest + 1, "a step runs once"
+    assert migrate(store.engine, (*STEPS, add_colour)) == newest + 1
+    assert migrate(store.engine, (*STEPS, add_colour)) == newest + 1, "a step runs once"
     names = [c["name"] for c in sa.inspect(store.engine).get_columns("verdicts")]
     assert "colour" in names
     with pytest.raises(DataError, match="update ustad"):
         migrate(store.engine)
     store.close()
+
+
+@pytest.mark.parametrize("empty", [True, False], ids=["empty", "older"])
+def test_a_process_that_was_quicker_has_done_what_need_not_be_done_again(
+    any_store_url: str, empty: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = STEPS if empty else (*STEPS, add_colour)
+    if not empty:
+        Store(any_store_url).close()
+    read, other = migrations._version, _engine(any_store_url)
+
+    def overtaken(connection: sa.Connection) -> int | None:
+        """The version, as read just before another process brings the store up to date."""
+        monkeypatch.setattr(migrations, "_version", read)
+        found = read(connection)
+        assert migrate(other, steps) == len(steps) + 1
+        return found
+
+    monkeypatch.setattr(migrations, "_version", overtaken)
+    engine = _engine(any_store_url)
+    assert migrate(engine, steps) == len(steps) + 1
+    with engine.connect() as connection:
+        assert connection.execute(select(migrations.version_table)).all() == [(len(steps) + 1,)]
+    engine.dispose()
+    other.dispose()
+
+
+def test_stores_opened_at_once_run_each_step_once(any_store_url: str) -> None:
+    Store(any_store_url).close()
+    ran: list[str] = []
+    steps = (*STEPS, add_colour, lambda operations: ran.append("second"))
+    start = threading.Barrier(4)
+
+    def opening() -> int:
+        engine = _engine(any_store_url)
+        start.wait()
+        try:
+            return migrate(engine, steps)
+        finally:
+            engine.dispose()
+
+    with ThreadPoolExecutor(4) as pool:
+        assert [f.result() for f in [pool.submit(opening) for _ in range(4)]] == [len(steps) + 1] * 4
+    assert ran == ["second"]
 
 
 def test_a_store_of_the_first_version_gets_what_it_lacks_and_keeps_its_events(
@@ -222,6 +269,20 @@ def test_writers_and_readers_at_once_lose_nothing_and_see_whole_transactions(kin
 def test_a_store_that_cannot_be_opened_is_one_clear_line(url: str) -> None:
     with pytest.raises(DataError) as error:
         Store(url)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("content", ["no database", "no version"])
+def test_a_store_that_is_none_is_one_clear_line(content: str, tmp_path: Path) -> None:
+    place = tmp_path / "wrong.db"
+    if content == "no database":
+        place.write_text("something else\n" * 100)
+    else:
+        with sqlite3.connect(place) as connection:
+            connection.execute("CREATE TABLE store_version (number INTEGER)")
+        connection.close()
+    with pytest.raises(DataError, match="cannot be opened") as error:
+        Store(f"sqlite:///{place}")
     assert "\n" not in str(error.value)
 
 

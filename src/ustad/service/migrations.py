@@ -1,7 +1,8 @@
 """The version of the store's tables, and the way from each version to the next through alembic's operations.
 
 A new store gets today's tables at once; an older one runs the steps it lacks, in one transaction each; a store that
-is newer than this program is refused.
+is newer than this program is refused. Processes that open one store at once wait for each other, and each step runs
+once.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from sqlalchemy import (
     String,
     Table,
     column,
+    func,
     insert,
     inspect,
     select,
@@ -33,6 +35,7 @@ from ustad.service import records
 from ustad.tables import DataError
 
 FIRST = 1
+_LOCK = 0x7573746164  # what PostgreSQL calls the lock that a migration holds: any number that is always the same
 Step = Callable[[Operations], None]
 
 
@@ -87,18 +90,36 @@ def migrate(engine: Engine, steps: Sequence[Step] = STEPS) -> int:
     newest = FIRST + len(steps)
     with engine.begin() as connection:
         version = _version(connection)
-        if version is None:
-            records.metadata.create_all(connection)
-            version_table.create(connection)
-            connection.execute(insert(version_table).values(version=newest))
-            return newest
+    alone = engine.execution_options(writing=True)
+    while version is None or version < newest:
+        with alone.begin() as connection:
+            _wait_for_others(connection)
+            version = _advance(connection, steps, newest)
     if version > newest:
         raise DataError(f"the store has version {version}, this ustad knows {newest}; update ustad")
-    for number in range(version, newest):
-        with engine.begin() as connection:
-            steps[number - FIRST](Operations(MigrationContext.configure(connection)))
-            connection.execute(update(version_table).values(version=number + 1))
-    return newest
+    return version
+
+
+def _wait_for_others(connection: Connection) -> None:
+    """Until the end of the transaction no other process makes or changes tables. SQLite's began as a writer's."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(select(func.pg_advisory_xact_lock(_LOCK)))
+
+
+def _advance(connection: Connection, steps: Sequence[Step], newest: int) -> int:
+    """All tables of an empty store, or one step of an older one. The version is read here, while nobody else can
+    change it: another process may have been quicker."""
+    version = _version(connection)
+    if version is None:
+        records.metadata.create_all(connection)
+        version_table.create(connection)
+        connection.execute(insert(version_table).values(version=newest))
+        return newest
+    if version >= newest:
+        return version
+    steps[version - FIRST](Operations(MigrationContext.configure(connection)))
+    connection.execute(update(version_table).values(version=version + 1))
+    return version + 1
 
 
 def _version(connection: Connection) -> int | None:

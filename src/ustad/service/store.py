@@ -17,7 +17,7 @@ from sqlalchemy import Connection, Engine, Table, bindparam, create_engine, dele
 from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, OperationalError
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 
 from ustad.service import records as r
@@ -48,7 +48,7 @@ class Store:
         self._alone: AbstractContextManager[Any] = threading.RLock() if in_memory else nullcontext()
         try:
             migrate(self.engine)
-        except OperationalError as error:
+        except SQLAlchemyError as error:
             raise DataError(f"the store {self.url} cannot be opened ({_first_line(error)})") from error
 
     def close(self) -> None:
