@@ -7,9 +7,11 @@ hold the page in the repository against its result files.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+from ustad import __version__
 from ustad.evaluation.claims import judged
 from ustad.evaluation.experiments import EXPERIMENTS, read_results
 from ustad.evaluation.figures import draw_all, planned
@@ -126,8 +128,17 @@ def _conditions(results: Results) -> list[str]:
         + "; what is not named is each method's own default"
         for name, budget in budgets.items()
     ]
-    versions = ", ".join(f"{k} {v}" for k, v in lines[0]["versions"].items())
-    return [*told, "\n".join([*settings, f"- versions: {versions}"])]
+    return [*told, "\n".join([*settings, *_versions(lines)])]
+
+
+def _versions(lines: list[Line]) -> list[str]:
+    """Of the libraries, and of ustad where it is not the one that writes the page."""
+    libraries = ", ".join(f"{k} {v}" for k, v in lines[0]["versions"].items() if k != "ustad")
+    cells = Counter(line["versions"]["ustad"] for line in lines)
+    told = [f"- libraries: {libraries}", *(f"- cells made by ustad {name}: {n}" for name, n in sorted(cells.items()))]
+    if set(cells) - {__version__}:
+        told.append(f"- this is ustad {__version__}; CHANGELOG.md says what has changed since older cells")
+    return told
 
 
 def _data_sets(results: Results) -> list[str]:

@@ -26,7 +26,10 @@ _AHEAD = 4
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """Inside, torch computes in the calling thread: one event is too little work to share, and waiting costs more."""
+    """Inside, torch computes in the calling thread: one event is too little work to share, and waiting costs more.
+
+    For whoever scores live in one thread: another one that first uses torch meanwhile begins with one thread too.
+    """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
