@@ -15,6 +15,7 @@ import pyarrow.fs as pa_fs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from same_tables import assert_same
 
 from ustad.cli import main
 from ustad.config import ConfigError
@@ -28,6 +29,25 @@ from ustad.scoring.neighbours import Reference
 from ustad.tables import DataError
 
 RULES = [AlertRule(), AlertRule("top", 17), AlertRule("fdr", 0.2), AlertRule("alerts_per_day", 3)]
+
+
+# -------------------------------------------------------------------------------------- the tests' own measure
+@pytest.mark.parametrize(
+    ("column", "number", "same", "other"),
+    [
+        ("score", 0.5, 5e-6, 1e-4),
+        ("expected_start", 600.0, 1e-2, 0.2),
+        ("lat", 52.0, 1e-9, 1e-6),
+        ("p_value", 1e-6, 1e-11, 1e-9),
+    ],
+)
+def test_tables_are_the_same_by_what_their_columns_are(column, number, same, other):
+    def table(value: float) -> pa.Table:
+        return pa.table({"id": [1, 2], column: [0.25, value]})
+
+    assert_same(table(number), table(number + same), ["id"])
+    with pytest.raises(AssertionError, match=column):
+        assert_same(table(number), table(number + other), ["id"])
 
 
 # ------------------------------------------------------------------------------------------------- buckets
