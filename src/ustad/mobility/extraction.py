@@ -40,7 +40,8 @@ from ustad.tables import DataError, OnError
 
 MEMORY_ROWS = 12_000_000  # more fixes than this wait on disk
 PARTITION_ROWS = 2_500_000  # fixes of one partition, about
-WORTH_AN_ESTIMATE = 4  # pieces of the size of the first one
+SAMPLE_ROWS = 100_000  # fixes that say how long all will take; fewer would say what is paid once or by every file
+WORTH_AN_ESTIMATE = 4  # times as many fixes as were timed
 TABLES = ("stays", "trips", "gaps", "quality")
 CARRIED = ("split", "seed")  # what a source directory's meta.json says of the result too
 
@@ -208,12 +209,11 @@ def _run(
     rows = sum(estimate_rows(f) for f in files)
     buckets = -(-rows // PARTITION_ROWS)
     store: Store = MemoryStore() if rows <= MEMORY_ROWS else DiskStore(work / "buckets", buckets)
-    began = time.perf_counter()
+    estimate = _Estimate(rows, setting, workers) if shown() else None
     with track("reading fixes", rows) as advance_bar:
         for table in valid_pieces(files, setting.reading, summary):
-            if not summary.fixes and shown() and rows >= WORTH_AN_ESTIMATE * table.num_rows:
-                seconds = time.perf_counter() - began + rough_seconds(table, setting) / workers
-                say(f"about {rows:,} fixes: {roughly(seconds * rows / table.num_rows)}")
+            if estimate is not None and table.num_rows and estimate.told(table):
+                estimate = None
             collect(table, store, agents, setting.config)
             summary.fixes += table.num_rows
             advance_bar(table.num_rows)
@@ -234,13 +234,39 @@ def _run(
     return summary
 
 
-def rough_seconds(table: pa.Table, setting: Setting) -> float:
+@dataclass
+class _Estimate:
+    """Says once how long an extraction will take, by pieces after the first: that one pays for what is done once."""
+
+    rows: int
+    setting: Setting
+    workers: int
+    began: float | None = None  # when the first piece had been read
+    timed: list[pa.Table] = field(default_factory=list)
+
+    def told(self, table: pa.Table) -> bool:
+        """Take one more piece as it is read; whether enough was seen."""
+        if self.began is None:
+            self.began = time.perf_counter()
+            return False
+        self.timed.append(table)
+        fixes = sum(t.num_rows for t in self.timed)
+        if fixes < SAMPLE_ROWS:
+            return False
+        if self.rows >= WORTH_AN_ESTIMATE * fixes:
+            seconds = time.perf_counter() - self.began + rough_seconds(self.timed, self.setting) / self.workers
+            say(f"about {self.rows:,} fixes: {roughly(seconds * self.rows / fixes)}")
+        return True
+
+
+def rough_seconds(tables: list[pa.Table], setting: Setting) -> float:
     """Seconds to find the stays of some fixes, as measured now."""
     setting = replace(setting, reading=replace(setting.reading, notes=[], dropped=0))
-    for rows in (table.slice(0, 100), table):  # the first warms up
+    for some in ([tables[0].slice(0, 100)], tables):  # the first warms up
         store, agents, began = MemoryStore(), AgentNumbers(), time.perf_counter()
-        collect(rows, store, agents, setting.config)
-        for part in store.partitions(agents, rows.num_rows + 1):
+        for table in some:
+            collect(table, store, agents, setting.config)
+        for part in store.partitions(agents, PARTITION_ROWS):
             extract_partition(part, setting)
     return time.perf_counter() - began
 
