@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import shutil
+from datetime import UTC, datetime
 
+import pyarrow as pa
 import pytest
 from report_example import card_schema, make_card_events, make_run
 
 from ustad.report import ReportInput, write_report
+from ustad.tables import TIMESTAMP
 
 playwright = pytest.importorskip("playwright.sync_api")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -144,6 +147,17 @@ def test_events_without_a_place_have_no_map(open_page, tmp_path):
     page = open_page("#case=0", path=write_report(source, tmp_path / "cards.html"))
     assert page.locator(".timeline rect.stay").count() == 20
     assert page.locator(".map").count() == 0
+
+
+def test_a_moment_just_before_midnight_has_the_date_of_the_minute_it_is_shown_at(open_page, tmp_path):
+    events = make_card_events()
+    late = pa.array([datetime(2024, 1, 1, 23, 59, 40, i, tzinfo=UTC) for i in range(events.num_rows)], TIMESTAMP)
+    events = events.set_column(events.column_names.index("time"), "time", late)
+    source = ReportInput.from_tables(events, None, {"schema": card_schema().to_dict()})
+    page = open_page("#case=0", path=write_report(source, tmp_path / "late.html"))
+    texts = [page.locator(".event-head h2").inner_text(), *page.locator(".chips .button").all_inner_texts()]
+    assert len(texts) > 1
+    assert all(text.endswith("Tue 2 Jan, 00:00") for text in texts), texts
 
 
 def test_hostile_text_runs_nothing(open_page, tmp_path):

@@ -34,7 +34,7 @@ function orderedEvents(item) {
 function caseChips(item, index, chosen) {
   const shown = orderedEvents(item).filter((i, n) => n < 1 || (item.events.alert[i] && n < 12));
   if (!shown.includes(chosen)) shown.push(chosen);
-  return h("div", { class: "chips", role: "group", "aria-label": "Events of this case" }, shown.map((i) => h("a", { class: "button", href: caseLink(index, i), "aria-current": i === chosen ? "true" : null, "data-tip": item.events.reason[i] }, `${kindMark(item.events.kind[i])[0]} ${shortDate(item.events.day[i])} ${clock(item.events.minute[i])}`)));
+  return h("div", { class: "chips", role: "group", "aria-label": "Events of this case" }, shown.map((i) => h("a", { class: "button", href: caseLink(index, i), "aria-current": i === chosen ? "true" : null, "data-tip": item.events.reason[i] }, `${kindMark(item.events.kind[i])[0]} ${when(item.events.day[i], item.events.minute[i], null)}`)));
 }
 
 // ------------------------------------------------------------------------------------------- one event

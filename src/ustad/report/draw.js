@@ -33,7 +33,7 @@ function clock(minute) {
   return `${String(Math.floor(m / 60)).padStart(2, "0")}:${String(m % 60).padStart(2, "0")}`;
 }
 function duration(minutes) {
-  const m = Math.round(Math.abs(minutes)), sign = minutes < -0.5 ? "−" : "";
+  const m = Math.round(Math.abs(minutes)), sign = minutes <= -0.5 ? "−" : "";
   if (m < 60) return `${sign}${m} min`;
   if (m < 1440) return `${sign}${Math.floor(m / 60)} h${m % 60 ? ` ${m % 60} min` : ""}`;
   const hours = Math.round(m / 60);
@@ -55,9 +55,10 @@ function chance(p) {
   return `${lead} × 10${small(power)}`;
 }
 function when(day, minute, length) {
-  if (DATA.words.point || length === null) return `${shortDate(day)}, ${clock(minute)}`;
-  const end = minute + length, later = Math.floor(end / 1440);
-  return `${shortDate(day)}, ${clock(minute)}–${clock(end)}${later ? ` (+${later} d)` : ""}`;
+  const midnights = Math.floor(Math.round(minute) / 1440), start = `${shortDate(day + midnights)}, ${clock(minute)}`; // the nearest minute may be the next day's first
+  if (DATA.words.point || length === null) return start;
+  const end = minute + length, later = Math.floor(end / 1440) - midnights;
+  return `${start}–${clock(end)}${later ? ` (+${later} d)` : ""}`;
 }
 const named = (id) => (id.toLowerCase().startsWith(DATA.words.entity) ? id : `${DATA.words.entity} ${id}`);
 const capital = (word) => (/^\w*_/.test(word) ? word : word.charAt(0).toUpperCase() + word.slice(1));

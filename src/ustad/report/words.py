@@ -14,11 +14,11 @@ from ustad.schema import EventSchema, Feature
 
 
 def rounded(values: np.ndarray, digits: int) -> list[Any]:
-    """Numbers for JSON: rounded, None where missing, whole numbers without a point."""
-    shown = np.round(np.asarray(values, np.float64), digits)
+    """Numbers for JSON: rounded, None where missing, whole numbers without a point and a half upwards, as in words."""
+    values = np.asarray(values, np.float64)
     if digits == 0:
-        return [None if v != v else int(v) for v in shown.tolist()]
-    return [None if v != v else v for v in shown.tolist()]
+        return [None if v != v else int(v) for v in np.floor(values + 0.5).tolist()]
+    return [None if v != v else v for v in np.round(values, digits).tolist()]
 
 
 def numbers(table: pa.Table, name: str) -> np.ndarray:

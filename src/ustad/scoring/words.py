@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from ustad.schema import Feature
@@ -26,7 +27,7 @@ def clock_words(minutes: float) -> str:
     >>> clock_words(1090.2)
     '18:10'
     """
-    whole = round(minutes) % 1440
+    whole = _nearest(minutes) % 1440
     return f"{whole // 60:02d}:{whole % 60:02d}"
 
 
@@ -35,8 +36,8 @@ def minutes_words(minutes: float) -> str:
     >>> minutes_words(25), minutes_words(665), minutes_words(4000)
     ('25 min', '11 h 5 min', '2.8 days')
     """
-    whole = round(abs(minutes))
-    sign = "−" if minutes < -0.5 else ""
+    whole = _nearest(abs(minutes))
+    sign = "−" if minutes <= -0.5 else ""
     if whole < 60:
         return f"{sign}{whole} min"
     if whole < 2880:
@@ -53,3 +54,8 @@ def distance_words(kilometres: float) -> str:
     if size < 1:
         return f"{round(kilometres * 100) * 10} m"
     return f"{kilometres:.1f} km" if size < 10 else f"{kilometres:.0f} km"
+
+
+def _nearest(value: float) -> int:
+    """The nearest whole number, a half upwards: so do the pages, which show the same times."""
+    return math.floor(value + 0.5)

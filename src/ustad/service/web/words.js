@@ -18,9 +18,10 @@ export function local(moment, zone) {
   return { day: Date.UTC(parts.year, parts.month - 1, parts.day) / 864e5, minute: parts.hour * 60 + parts.minute + parts.second / 60 };
 }
 
-export const clock = (minute) => { const m = Math.round(minute) % 1440; return `${String(Math.floor(m / 60)).padStart(2, "0")}:${String(m % 60).padStart(2, "0")}`; };
-export const time = (moment, zone) => clock(local(moment, zone).minute); // the nearest minute, as in the sentences
-export const date = (moment, zone) => format(zone, { weekday: "short", day: "numeric", month: "short" }).format(new Date(moment));
+export const clock = (minute) => { const m = ((Math.round(minute) % 1440) + 1440) % 1440; return `${String(Math.floor(m / 60)).padStart(2, "0")}:${String(m % 60).padStart(2, "0")}`; };
+const nearest = (moment) => new Date(Math.round(new Date(moment) / 6e4) * 6e4); // the minute that is shown, half a minute up as in the sentences
+export const time = (moment, zone) => clock(local(nearest(moment), zone).minute);
+export const date = (moment, zone) => format(zone, { weekday: "short", day: "numeric", month: "short" }).format(nearest(moment));
 export const zoneName = (zone) => zone.split("/").pop().replaceAll("_", " ");
 export const span = (event) => `${date(event.started_at, event.timezone)}, ${time(event.started_at, event.timezone)}–${time(event.finished_at, event.timezone)}`;
 export const what = (event) => event.place_name ? `${event.place_name}${event.category ? `, ${event.category}` : ""}` : event.category || "unknown";

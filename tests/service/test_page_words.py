@@ -1,0 +1,47 @@
+"""What the page says, asked of its own script in a real browser: the same words as the sentences from Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from importlib import resources
+from typing import Any
+
+import pytest
+
+from ustad.scoring.words import clock_words
+
+LOAD = """async (source) => { window.say = await import("data:text/javascript," + encodeURIComponent(source)); }"""
+
+
+@pytest.fixture
+def say(browser: Any) -> Iterator[Callable[..., Any]]:
+    """Calls a function of words.js."""
+    page = browser.new_page()
+    page.evaluate(LOAD, resources.files("ustad.service").joinpath("web/words.js").read_text(encoding="utf-8"))
+    yield lambda name, *values: page.evaluate("([name, values]) => window.say[name](...values)", [name, list(values)])
+    page.close()
+
+
+@pytest.mark.parametrize(
+    ("moment", "zone", "date", "time"),
+    [
+        ("2024-03-04T23:59:40Z", "UTC", "Tue 5 Mar", "00:00"),
+        ("2024-03-04T23:59:29.999999Z", "UTC", "Mon 4 Mar", "23:59"),
+        ("2024-03-04T23:59:30Z", "UTC", "Tue 5 Mar", "00:00"),
+        ("2024-03-04T18:14:40Z", "Asia/Kathmandu", "Tue 5 Mar", "00:00"),
+        ("2024-03-04T08:00:30Z", "Asia/Kathmandu", "Mon 4 Mar", "13:46"),
+        ("2024-03-31T00:59:45Z", "Europe/Helsinki", "Sun 31 Mar", "04:00"),
+    ],
+)
+def test_date_and_time_are_of_one_moment_the_nearest_minute(
+    say: Callable[..., Any], moment: str, zone: str, date: str, time: str
+) -> None:
+    assert say("date", moment, zone).replace(",", "") == date
+    assert say("time", moment, zone) == time
+    event = {"started_at": moment, "finished_at": moment, "timezone": zone}
+    assert say("span", event).replace(",", "") == f"{date} {time}–{time}"
+
+
+def test_clock_times_are_those_of_the_sentences(say: Callable[..., Any]) -> None:
+    minutes = [0, 0.5, 1.5, 2.5, 61.49, 719.5, 1439.4, 1439.5, 1440, -0.5, -5.2, 2000.7]
+    assert [say("clock", m) for m in minutes] == [clock_words(m) for m in minutes]
