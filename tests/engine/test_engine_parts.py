@@ -155,6 +155,16 @@ def test_parts_are_judged_as_the_whole_is(rule, shape):
     assert np.array_equal(flags, expected.flagged)
     assert found.threshold == expected.threshold
     assert found.warnings == expected.warnings
+    assert any("differ from the reference" in warning for warning in found.warnings) == (shape != 1.0)
+
+
+def test_false_discoveries_beyond_the_reference_are_warned_about_over_parts():
+    p = np.r_[1e-7, np.linspace(0.01, 0.99, 300)]
+    rule = AlertRule("fdr", 0.05)
+    told = {str(a): survey(p[a::2], -np.log10(p[a::2]), np.arange(len(p[a::2])), rule) for a in (0, 1)}
+    found = verdict(rule, told, 7.0, 300)
+    assert found.warnings == alerts(p, -np.log10(p), rule, reference=300).warnings
+    assert "rarer than one in the 300 reference events" in found.warnings[0]
 
 
 def test_drift_from_a_histogram_is_off_by_less_than_a_bin():

@@ -50,11 +50,24 @@ def test_a_reference_too_small_for_the_rate_is_warned_about() -> None:
     assert "rarer than one in the 300 reference events" in found.warnings[0]
 
 
+def test_false_discoveries_beyond_the_reference_are_warned_about_and_none_at_all_are_not() -> None:
+    p = np.r_[1e-7, NORMAL[:300] / 2 + 0.5]  # one event stands out by the fitted tail alone
+    found = alerts(p, -np.log10(p), AlertRule("fdr", 0.05), reference=300)
+    assert found.flagged.sum() == 1
+    assert "fdr 0.05 ends at p ≤ 1e-07, rarer than one in the 300 reference events" in found.warnings[0]
+    none = alerts(NORMAL[:300] / 2 + 0.5, np.zeros(300), AlertRule("fdr", 0.05), reference=300)
+    assert not none.flagged.any()
+    assert not any("rarer than" in w for w in none.warnings)
+
+
 def test_drift_is_noticed_and_its_absence_too() -> None:
     assert drift(NORMAL) < 0.02
     shifted = NORMAL**2
-    found = alerts(shifted, -np.log10(shifted), reference=10_000)
-    assert any("differ from the reference period" in w for w in found.warnings)
+    for rule in (AlertRule(), AlertRule("top", 5), AlertRule("fdr", 0.05), AlertRule("alerts_per_day", 20)):
+        found = alerts(shifted, -np.log10(shifted), rule, reference=10_000)
+        assert any("differ from the reference period" in w for w in found.warnings), rule
+        alike = alerts(NORMAL, -np.log10(NORMAL), rule, reference=10_000)
+        assert not any("differ from the reference period" in w for w in alike.warnings), rule
 
 
 def test_rules_are_checked() -> None:

@@ -59,6 +59,8 @@ def verdict(
 ) -> Verdict:
     """The rule applied to all events. `rank` (task, row) → key of entity and time, for ties among the top n."""
     events = sum(part["events"] for part in parts.values())
+    gap = drift_of_bins(sum(_unpacked(part["bins"]) for part in parts.values()))
+    drifted = tuple(drift_words(gap)) if reference and events >= 100 else ()
     if rule.kind == "top":
         found = [(p, -score, task, row) for task, part in parts.items() for p, score, row in part["top"]]
         found.sort(key=lambda e: (e[0], e[1], rank(e[2], e[3]) if rank is not None else (e[2], e[3])))
@@ -66,16 +68,13 @@ def verdict(
         named: dict[str, list[int]] = {}
         for _, _, task, row in chosen:
             named.setdefault(task, []).append(row)
-        return Verdict(rule, max(e[0] for e in chosen), events, (), named)
+        return Verdict(rule, max(e[0] for e in chosen), events, drifted, named)
     threshold = rule.value
     if rule.kind == "alerts_per_day":
         threshold = float(min(1.0, rule.value * max(days, 1.0) / events))
     if rule.kind == "fdr":
         threshold = _false_discoveries([part["small"] for part in parts.values()], rule.value, events)
-    notes = [] if rule.kind == "fdr" else too_small(threshold, rule, reference)
-    gap = drift_of_bins(sum(_unpacked(part["bins"]) for part in parts.values()))
-    drifted = drift_words(gap) if reference and events >= 100 else []
-    return Verdict(rule, threshold, events, (*notes, *drifted))
+    return Verdict(rule, threshold, events, (*too_small(threshold, rule, reference), *drifted))
 
 
 def _false_discoveries(small: Sequence[Sequence[float]], rate: float, events: int) -> float:

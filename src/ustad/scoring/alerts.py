@@ -62,10 +62,10 @@ def alerts(
         order = np.lexsort((-scores, p_values))[: int(rule.value)]
         flagged = np.zeros(len(scores), bool)
         flagged[order] = True
-        return Alerts(flagged, float(p_values[order].max()))
+        return Alerts(flagged, float(p_values[order].max()), tuple(drift_warning(p_values, reference)))
     threshold = _threshold(p_values, rule, days)
-    notes = [] if rule.kind == "fdr" else too_small(threshold, rule, reference)
-    return Alerts(p_values <= threshold, threshold, (*notes, *drift_warning(p_values, reference)))
+    notes = (*too_small(threshold, rule, reference), *drift_warning(p_values, reference))
+    return Alerts(p_values <= threshold, threshold, notes)
 
 
 def _threshold(p_values: np.ndarray, rule: AlertRule, days: float) -> float:
@@ -82,10 +82,11 @@ def benjamini_hochberg(p_values: np.ndarray, rate: float) -> float:
 
 
 def too_small(threshold: float, rule: AlertRule, reference: int) -> list[str]:
-    """A warning where a threshold is rarer than anything in the reference."""
-    if reference and threshold < 1 / (reference + 1):
+    """A warning where a threshold is rarer than anything in the reference; a threshold of 0 flags nothing."""
+    if reference and 0 < threshold < 1 / (reference + 1):
+        does = "ends at" if rule.kind == "fdr" else "asks for"
         return [
-            f"{rule.kind} {rule.value:g} asks for p ≤ {threshold:.2g}, rarer than one in the {reference:,} "
+            f"{rule.kind} {rule.value:g} {does} p ≤ {threshold:.2g}, rarer than one in the {reference:,} "
             "reference events; the threshold rests on the fitted tail alone"
         ]
     return []
