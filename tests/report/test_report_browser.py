@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -158,6 +159,18 @@ def test_a_moment_just_before_midnight_has_the_date_of_the_minute_it_is_shown_at
     texts = [page.locator(".event-head h2").inner_text(), *page.locator(".chips .button").all_inner_texts()]
     assert len(texts) > 1
     assert all(text.endswith("Tue 2 Jan, 00:00") for text in texts), texts
+
+
+def test_several_of_a_kind_are_called_as_in_python(open_page, tmp_path):
+    schema = replace(card_schema(), entity_word="entity", event_word="wash")
+    source = ReportInput.from_tables(make_card_events(), None, {"schema": schema.to_dict(), "name": "town"})
+    page = open_page(path=write_report(source, tmp_path / "several.html"))
+    text = page.locator("body").inner_text()
+    assert page.title().startswith("Town: unusual washes")
+    assert "Most unusual entities, day by day" in text
+    assert "washes scored" in text
+    assert "entitys" not in text
+    assert "washs" not in text
 
 
 def test_hostile_text_runs_nothing(open_page, tmp_path):

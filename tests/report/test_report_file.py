@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from importlib import resources
 
@@ -195,6 +196,13 @@ def test_zero_alerts_say_why_and_what_to_do(tmp_path, run):
     assert "No stay passed the alert rule (5 a day" in summary["notes"][0]
     assert "--alerts-per-day" in summary["notes"][0]
     assert summary["notes"][1:] == ["the reference is small"]
+
+
+def test_what_the_data_was_like_is_said_of_several_events(tmp_path, run):
+    events, agents, data, facts = run
+    schema = replace(data.schema, event_word="entry")
+    rows = write(tmp_path, events, agents, {**facts, "schema": schema.to_dict()}).content["quality"]
+    assert "entries without a known category" in [row["what"] for row in rows]
 
 
 def test_events_without_place_end_labels_history_or_p_values_make_a_report(tmp_path):

@@ -1,7 +1,9 @@
 """The preset `default`: what is written, what is said, and that a stored model scores as before."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +17,7 @@ from ustad.config import Config
 from ustad.events.encoder import Encoder
 from ustad.schema import mobility_schema
 from ustad.scoring.alerts import AlertRule
-from ustad.scoring.default_score import fit_default, load_default, save_default, score_default
+from ustad.scoring.default_score import _agent_reasons, fit_default, load_default, save_default, score_default
 from ustad.scoring.habit_weights import LOOKS
 from ustad.scoring.habit_words import middle_of_day, ordinal
 from ustad.training.memory_loop import CHECKPOINT
@@ -163,3 +165,11 @@ def test_the_memory_network_is_resumed_from_the_directory_of_the_model(life, wee
     again = fit_default(train, validation, encoder, config, CPU, directory=tmp_path, resume=True)
     assert again.memory.result.losses == first.memory.result.losses
     np.testing.assert_array_equal(again.habits.judge(week).score, first.habits.judge(week).score)
+
+
+def test_several_events_of_an_agent_are_called_by_the_schemas_word():
+    model = SimpleNamespace(schema=replace(mobility_schema(), event_word="entry"))
+    judged = SimpleNamespace(agents={"top": np.array([0.0, 9.0]), "shift": np.array([9.0, 0.0])})
+    changed, same = _agent_reasons(model, judged, ["this one.", "this one."])
+    assert changed.startswith("Its entries are on the whole more unusual")
+    assert same == "this one."

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from importlib import resources
 from typing import Any
 
 import pytest
 
+from ustad.schema import plural
 from ustad.scoring.words import clock_words
 
 LOAD = """async (source) => { window.say = await import("data:text/javascript," + encodeURIComponent(source)); }"""
@@ -45,3 +47,14 @@ def test_date_and_time_are_of_one_moment_the_nearest_minute(
 def test_clock_times_are_those_of_the_sentences(say: Callable[..., Any]) -> None:
     minutes = [0, 0.5, 1.5, 2.5, 61.49, 719.5, 1439.4, 1439.5, 1440, -0.5, -5.2, 2000.7]
     assert [say("clock", m) for m in minutes] == [clock_words(m) for m in minutes]
+
+
+def test_several_of_a_kind_are_called_as_in_python(say: Callable[..., Any]) -> None:
+    words = ["entity", "stay", "agent", "box", "purchase", "bus", "match", "dish", "quiz", "y"]
+    assert [say("plural", word) for word in words] == [plural(word) for word in words]
+
+
+def test_the_page_leaves_no_plural_to_chance() -> None:
+    for script in resources.files("ustad.service").joinpath("web").iterdir():
+        if script.name.endswith(".js"):
+            assert not re.search(r"word\}s", script.read_text(encoding="utf-8")), script.name

@@ -42,7 +42,7 @@ function duration(minutes) {
 function distance(km) { return km < 1 ? `${Math.round(km * 100) * 10} m` : `${km < 10 ? km.toFixed(1) : Math.round(km)} km`; }
 function count(n) { return n === null || n === undefined ? "–" : Math.round(n).toLocaleString("en"); }
 function plural(n, word) { return `${count(n)} ${n === 1 ? word : plurals(word)}`; }
-function plurals(word) { return /[^aeiou]y$/.test(word) ? `${word.slice(0, -1)}ies` : `${word}s`; }
+function plurals(word) { return /[^aeiou]y$/.test(word) ? `${word.slice(0, -1)}ies` : `${word}${/(s|x|z|ch|sh)$/.test(word) ? "es" : "s"}`; } // as schema.plural
 function figure(v) {
   if (v === null || v === undefined) return "–";
   const a = Math.abs(v);

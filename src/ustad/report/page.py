@@ -23,6 +23,7 @@ from ustad.report.quality import quality_rows
 from ustad.report.source import ReportInput, rows_of
 from ustad.report.uncertainty import Uncertainty, calibration, scatter
 from ustad.report.words import described
+from ustad.schema import plural
 from ustad.tables import DataError
 
 SCRIPTS = ("draw.js", "overview.js", "timeline.js", "map.js", "case.js", "page.js")
@@ -140,8 +141,8 @@ def _of(table: pa.Table | None, entity: str, name: Any) -> Any:
 
 
 def _title(source: ReportInput) -> str:
-    name, word = str(source.run.get("name") or ""), source.schema.event_word
-    return f"{name[:1].upper()}{name[1:]}: unusual {word}s" if name else f"Unusual {word}s"
+    name, events = str(source.run.get("name") or ""), plural(source.schema.event_word)
+    return f"{name[:1].upper()}{name[1:]}: unusual {events}" if name else f"Unusual {events}"
 
 
 def _facts(run: dict[str, Any]) -> list[list[str]]:

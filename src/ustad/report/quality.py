@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from ustad.report.source import ReportInput
 from ustad.report.words import category_column, numbers
+from ustad.schema import plural
 
 
 def quality_rows(source: ReportInput) -> list[dict[str, str]]:
@@ -22,16 +23,16 @@ def quality_rows(source: ReportInput) -> list[dict[str, str]]:
 
 def _event_facts(source: ReportInput) -> list[dict[str, str]]:
     schema, present = source.schema, source.events.schema.names
-    category = category_column(schema)
+    category, events = category_column(schema), plural(schema.event_word)
     wanted = [n for n in (category, "start_gap_s", "end_gap_s", "history_days", "kind") if n and n in present]
     table = source.events.to_table(columns=wanted)
     n, rows = max(source.events.count_rows(), 1), []
     if category in wanted:
         unknown = pc.fill_null(pc.equal(table[category], "unknown"), True)
-        rows.append(_share(f"{schema.event_word}s without a known category", int(pc.sum(unknown).as_py() or 0), n))
+        rows.append(_share(f"{events} without a known category", int(pc.sum(unknown).as_py() or 0), n))
     if {"start_gap_s", "end_gap_s"} <= set(wanted):
         cut = (np.nan_to_num(numbers(table, "start_gap_s")) > 0) | (np.nan_to_num(numbers(table, "end_gap_s")) > 0)
-        rows.append(_share(f"{schema.event_word}s whose start or end was not observed", int(cut.sum()), n))
+        rows.append(_share(f"{events} whose start or end was not observed", int(cut.sum()), n))
     if "kind" in wanted:
         unseen = int(pc.sum(pc.equal(table["kind"], "unobserved")).as_py() or 0)
         rows.append(_share("scores that rest on missing data (kind: unobserved)", unseen, n))

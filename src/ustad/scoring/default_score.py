@@ -28,6 +28,7 @@ from ustad.events.population import Population
 from ustad.events.visits import Frame
 from ustad.files import read_table, write_table
 from ustad.progress import say
+from ustad.schema import plural
 from ustad.scoring.alerts import AlertRule, alerts
 from ustad.scoring.habit_agents import AgentReference, distribution_from, distribution_tensors, strongest
 from ustad.scoring.habit_model import HabitModel, Judged, Spread
@@ -206,7 +207,7 @@ def agent_table(model: HabitModel, judged: Judged, scored: pa.Table, worst: np.n
 
 def _agent_reasons(model: HabitModel, judged: Judged, worst: list[str | None]) -> list[str | None]:
     """The worst event's reason, after what changed on the whole where that is what makes the entity unusual."""
-    events = f"{model.schema.event_word}s"
+    events = plural(model.schema.event_word)
     words = {
         "shift": f"Its {events} are on the whole more unusual than in its reference week. Most of all: ",
         "profile": f"Its {events} are spread over its places otherwise than before. Most unusual: ",

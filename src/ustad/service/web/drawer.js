@@ -28,7 +28,7 @@ export function drawer(detail, about, act) {
 function habits(found, about) {
   const facts = [];
   if (found.new_place) facts.push("Not one of its own places so far.");
-  if (found.visits_now) facts.push(`${found.visits_now === 1 ? "The first" : `Number ${found.visits_now}`} of its ${about.event_word}s here since the model was made.`);
+  if (found.visits_now) facts.push(`${found.visits_now === 1 ? "The first" : `Number ${found.visits_now}`} of its ${say.plural(about.event_word)} here since the model was made.`);
   if (found.km_from_own_places) facts.push(`${say.distance(found.km_from_own_places)} from the nearest own place.`);
   const speaks = found.terms.filter((t) => t.share >= 0.005);
   return h("div", {}, h("h3", {}, "What makes it unusual"), facts.length ? h("p", { class: "sure" }, facts.join(" ")) : null,
@@ -99,7 +99,7 @@ function usually(usual, about) {
 // Near in everything the network looks at (all training events), and near in place and time (the agent's own).
 function neighbours(detail, about, open) {
   const all = detail.knn.pct === null || detail.knn.pct === undefined ? null : h("p", { class: "sure" }, h("span", { class: "meter" }, h("i", { vars: { width: `${Math.round(100 * detail.knn.pct)}%` } })),
-    `Farther from the nearest training ${about.event_word}s of everybody than ${(Math.floor(1000 * detail.knn.pct) / 10).toFixed(1)} % of usual ones`, h("span", { class: "hint" }, ` (mean distance ${say.number(detail.knn.distance)})`));
+    `Farther from the nearest training ${say.plural(about.event_word)} of everybody than ${(Math.floor(1000 * detail.knn.pct) / 10).toFixed(1)} % of usual ones`, h("span", { class: "hint" }, ` (mean distance ${say.number(detail.knn.distance)})`));
   const own = nearest(detail.nearest, open);
   return all || own ? h("div", { class: "neighbours" }, h("h3", {}, "Nearest known events"), all, own) : null;
 }

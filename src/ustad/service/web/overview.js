@@ -89,8 +89,8 @@ function drawTiles(place, totals, page) {
   slider.addEventListener("change", () => go(address.overview({ ...page.filters, per_day: slider.value }), true));
   const reset = perDay ? h("a", { href: address.overview({ ...page.filters, per_day: null }), "data-link": true }, "as raised") : null;
   show(place,
-    tile(say.count(totals.events), `${page.about.event_word}s scored${totals.first_day ? `, ${say.days(totals.first_day, totals.last_day)}` : ""}`),
-    tile(say.count(totals.agents), `${page.about.entity_word}s`),
+    tile(say.count(totals.events), `${say.plural(page.about.event_word)} scored${totals.first_day ? `, ${say.days(totals.first_day, totals.last_day)}` : ""}`),
+    tile(say.count(totals.agents), say.plural(page.about.entity_word)),
     h("div", { class: "tile" }, flagged, flaggedText), h("div", { class: "tile" }, alarms, alarmsText),
     h("div", { class: "tile wide" }, h("label", { for: "per-day" }, "Alerts a day ", h("output", { for: "per-day", id: "per-day-value" }, perDay || "as raised"), " ", reset), slider));
   slider.addEventListener("input", () => { byId("per-day-value").textContent = slider.value; });
@@ -140,7 +140,7 @@ const filtersNow = () => Object.fromEntries([...new URLSearchParams(location.sea
 function pager(name, total, from, size, shown, word) {
   const to = (offset) => { const p = Object.fromEntries(new URLSearchParams(location.search)); return "/" + api.query({ ...p, [name]: offset || null }); };
   return h("nav", { class: "pager", "aria-label": "Pages" },
-    h("span", {}, `${say.count(from + 1)}–${say.count(from + shown)} of ${say.count(total)} ${word}s`),
+    h("span", {}, `${say.count(from + 1)}–${say.count(from + shown)} of ${say.count(total)} ${say.plural(word)}`),
     from > 0 ? h("a", { href: to(Math.max(0, from - size)), "data-link": true }, "← before") : null,
     from + shown < total ? h("a", { href: to(from + size), "data-link": true }, "next →") : null);
 }
