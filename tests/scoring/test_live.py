@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from ustad.scoring.live import LiveScorer
 from ustad.scoring.model import ScoringModel
+from ustad.scoring.neighbours import Reference
 from ustad.scoring.score import score_events
 from ustad.tables import DataError
 
@@ -170,6 +171,24 @@ def test_long_days_are_cut_as_in_batch(causal: ScoringModel, stays: pa.Table) ->
     for row in wanted.to_pylist():
         live = scorer.update({k: row[k] for k in some.column_names})
         assert live["loss_duration"] == pytest.approx(row["loss_duration"], rel=TOLERANCE, abs=1e-5)
+
+
+def test_neighbours_are_searched_as_the_device_asks(causal: ScoringModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def through_lists(references: int, device: torch.device) -> bool:
+        asked.append((references, device.type))
+        return len(asked) == 2
+
+    monkeypatch.setattr("ustad.scoring.live.live_through_lists", through_lists)
+    assert causal.neighbours is not None
+    own = Reference(causal.neighbours.embeddings, causal.neighbours.owner)
+    model = dataclasses.replace(causal, neighbours=own)
+    LiveScorer(model)
+    assert own.lists is None
+    LiveScorer(model)
+    assert own.lists is not None
+    assert asked == [(len(own), "cpu")] * 2
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

@@ -114,6 +114,14 @@ def test_lists_are_stored_with_what_was_measured_of_them() -> None:
     assert Reference(_cloud(9, 1), np.arange(9)).facts() == {"reference": 9}
 
 
+def test_one_event_at_a_time_is_compared_exactly_on_a_gpu_and_through_lists_on_a_cpu() -> None:
+    cpu, cuda = torch.device("cpu"), torch.device("cuda:0")
+    assert not neighbours.live_through_lists(neighbours.APPROXIMATE_ABOVE, cpu)
+    assert neighbours.live_through_lists(neighbours.APPROXIMATE_ABOVE + 1, cpu)
+    assert not neighbours.live_through_lists(1_300_000, cuda)
+    assert neighbours.live_through_lists(neighbours.EXACT_LIMIT["cuda"] + 1, cuda)
+
+
 def test_the_measured_recall_is_that_of_new_queries() -> None:
     points = _cloud(6000, 21)
     lists = Reference(points, np.zeros(len(points), np.int64)).approximate(20)

@@ -27,7 +27,7 @@ from ustad.scoring.alerts import DEFAULT_P_VALUE
 from ustad.scoring.crew import alone
 from ustad.scoring.explain import Explainer
 from ustad.scoring.model import ScoringModel, owners
-from ustad.scoring.neighbours import APPROXIMATE_ABOVE
+from ustad.scoring.neighbours import live_through_lists
 from ustad.scoring.one_row import RowJudge
 from ustad.scoring.rows import RowEncoder
 from ustad.scoring.sampling import inference
@@ -81,7 +81,7 @@ class LiveScorer:
         self._kept = max(256, cache_bytes // (4 * network.config.width * (self._samples + 1)))
         reference = model.neighbours
         self._approximate = neighbours == "approximate" or (
-            neighbours == "auto" and reference is not None and len(reference) > APPROXIMATE_ABOVE
+            neighbours == "auto" and reference is not None and live_through_lists(len(reference), self.device)
         )
         if self._approximate and reference is not None:
             reference.approximate(model.config.scoring.neighbours)

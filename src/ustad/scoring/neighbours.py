@@ -1,8 +1,8 @@
 """How far an event is from everything seen in training: the mean distance to its k nearest reference events.
 
 In go embeddings of reference and scored events, out come mean Euclidean distances. Exact on a GPU (torch) and on a
-CPU (FAISS where it is installed, else torch); beyond `EXACT_LIMIT` reference events, and for one event at a time,
-through inverted lists whose recall and error are measured when they are built.
+CPU (FAISS where it is installed, else torch); beyond `EXACT_LIMIT` reference events, and for one event at a time on a
+CPU beyond `APPROXIMATE_ABOVE`, through inverted lists whose recall and error are measured when they are built.
 """
 
 from __future__ import annotations
@@ -119,6 +119,11 @@ class Reference:
         embeddings = tensors["neighbours.embeddings"]
         lists = InvertedLists.from_tensors(stored, embeddings) if stored else None
         return cls(embeddings, tensors["neighbours.owner"], lists)
+
+
+def live_through_lists(references: int, device: torch.device) -> bool:
+    """Whether one event at a time is compared with so many through lists: on a CPU early, on a GPU as in bulk."""
+    return references > (APPROXIMATE_ABOVE if device.type == "cpu" else EXACT_LIMIT[device.type])
 
 
 def shared_room(device: torch.device, most: int) -> int:
