@@ -122,12 +122,28 @@ def test_a_case_tells_what_usually_happens_and_what_is_nearest(filled: Any) -> N
     assert first["nearest"] == []
 
 
+@pytest.mark.parametrize("zone", ["America/Los_Angeles", "Pacific/Kiritimati", "UTC"])
+def test_alerts_of_a_day_are_those_of_its_lanes_in_any_zone(open_client: Any, zone: str) -> None:
+    client = open_client()
+    stays = [a_stay(f"agent {i}", hour=6 * i, hours=4, timezone=zone) for i in range(12)]
+    events = client.post("/v1/events", json={"events": stays}).json()["events"]
+    days = sorted({e["day"] for e in events})
+    assert len(days) >= 3
+    for first, last in [(days[0], days[0]), (days[1], days[1]), (days[1], days[-1])]:
+        expected = {e["agent_id"] for e in events if first <= e["day"] <= last}
+        alerts = client.get("/v1/alerts", params={"first_day": first, "last_day": last}).json()
+        lanes = client.get("/v1/lanes", params={"first": first, "last": last}).json()
+        assert {a["agent_id"] for a in alerts["alerts"]} == expected
+        assert {lane["agent_id"] for lane in lanes["lanes"]} == expected
+        assert alerts["total"] == lanes["total"] == len(expected)
+
+
 @pytest.mark.parametrize(
     "path",
     ["/v1/alerts?limit=0", "/v1/alerts?limit=100000", "/v1/alerts?offset=-1", "/v1/alerts?order=no",
      "/v1/alerts?since=-3",
      "/v1/alerts?min_score=nan", "/v1/alerts?from=2024-03-01", "/v1/agents?search=%00", "/v1/lanes?first=soon",
-     "/v1/lanes?first=1900-01-01", "/v1/alerts?state=hidden"],
+     "/v1/lanes?first=1900-01-01", "/v1/alerts?first_day=soon", "/v1/alerts?state=hidden"],
 )  # fmt: skip
 def test_questions_that_make_no_sense_are_422(filled: Any, path: str) -> None:
     answer = filled[0].get(path)

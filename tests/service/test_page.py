@@ -218,6 +218,15 @@ def test_a_live_alert_appears_by_itself(visit: Visit, newcomer: str) -> None:
     expect(page.locator(".drawer .provisional")).to_have_count(0)
 
 
+def test_a_day_of_the_filter_is_the_local_day_of_an_alert(visit: Visit, newcomer: str) -> None:
+    stay = a_stay(newcomer, hour=2014, hours=5)  # 22:00 in UTC, past midnight in Helsinki
+    alert = httpx.post(visit.url + "/v1/events", json={"events": [stay]}, timeout=PATIENCE).json()["events"][0]
+    assert alert["alert"]
+    assert alert["day"] > alert["started_at"][:10]
+    page = visit.go(f"/?first={alert['day']}&last={alert['day']}", ".lanes .cell.alert")
+    expect(page.locator(".alerts li .who")).to_have_text([newcomer])
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", [(1280, 720), (390, 844)])
 def test_nothing_is_cut_off_on_a_laptop_or_a_phone(

@@ -41,6 +41,8 @@ class Filter:
     category: str | None = None
     min_score: float | None = None
     state: str | None = None  # open, confirmed, expected, marked
+    first_day: int | None = None
+    last_day: int | None = None  # itself included
 
     def conditions(self) -> list[ColumnElement[bool]]:
         """The same for the table of events."""
@@ -53,6 +55,10 @@ class Filter:
             found.append(self.first <= MOMENT)
         if self.last is not None:
             found.append(self.last > MOMENT)
+        if self.first_day is not None:
+            found.append(E.day >= self.first_day)
+        if self.last_day is not None:
+            found.append(E.day <= self.last_day)
         if self.kind is not None:
             found.append(E.kind == self.kind)
         if self.category is not None:

@@ -199,6 +199,7 @@ def alerts(
     request: Request, caller: Read, since: Since = 0,
     first: Annotated[Moment | None, Query(alias="from")] = None,
     last: Annotated[Moment | None, Query(alias="to")] = None,
+    first_day: Annotated[date | None, Query()] = None, last_day: Annotated[date | None, Query()] = None,
     agent: Annotated[Text | None, Query()] = None, search: Annotated[Text | None, Query()] = None,
     kind: Annotated[Text | None, Query()] = None, category: Annotated[Text | None, Query()] = None,
     min_score: Score = None, state: State | None = None, order: Literal["score", "time"] = "score",
@@ -206,9 +207,11 @@ def alerts(
 ) -> dict[str, Any]:  # fmt: skip
     """Alerts, the most unusual (or the latest) first. `since` takes only what came after an earlier answer.
 
+    `from` and `to` are moments; `first_day` and `last_day` are days where the event began, as in `/v1/lanes`.
     With `min_score` every scored event from there on counts, whether or not it was an alert when it came.
     """
-    wanted = Filter(agent, search, _at(first), _at(last), kind, category, min_score, state)
+    days = (_day(value) if value is not None else None for value in (first_day, last_day))
+    wanted = Filter(agent, search, _at(first), _at(last), kind, category, min_score, state, *days)
     with request.app.state.service.store.reading() as connection:
         total, following, found = queries.alerts(connection, wanted, since, order, limit, offset)
     return {"total": total, "offset": offset, "next_since": following, "alerts": found}

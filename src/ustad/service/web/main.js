@@ -61,7 +61,7 @@ export async function casesFor(filters) {
 
 export function alertFilter(filters, minimum) {
   return {
-    from: filters.first ? `${filters.first}T00:00:00Z` : null, to: filters.last ? `${filters.last}T23:59:59Z` : null,
+    first_day: filters.first, last_day: filters.last,
     kind: filters.kind, category: filters.category, state: filters.state, search: filters.search, order: filters.order, min_score: minimum ?? null,
   };
 }
