@@ -41,6 +41,11 @@ def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
+def met(measured: float, goal: float, at_least: bool = True) -> str:
+    """Whether a figure is at least, or else below, what is asked of it."""
+    return "met" if (measured >= goal if at_least else measured < goal) else "missed"
+
+
 def with_block(page: str, name: str, text: str) -> str:
     """The page with `text` between the marks of that name."""
     pattern = re.compile(f"(<!-- {re.escape(name)}: from [^>]*-->\n).*?(<!-- end of {re.escape(name)} -->)", re.DOTALL)

@@ -56,6 +56,21 @@ def test_a_page_without_the_marks_is_refused(marked_pages: ModuleType) -> None:
         marked_pages.with_block(page, "memory", "new")
 
 
+@pytest.mark.parametrize("script", ["scoring_tables"], indirect=True)
+def test_a_goal_of_scoring_that_is_missed_is_said_to_be(script: ModuleType, marked_pages: ModuleType) -> None:
+    gpu, cpu = marked_pages.read("scoring-cuda"), marked_pages.read("scoring")
+    cpu["bulk"] |= {"events_per_s": 249.0, "cpu_ms_per_event": 10.0}
+    cpu["hardware"]["threads"] = 2
+    cpu["live"]["events_per_s"] = 80.0
+    gpu["live"]["ms"] = 3.0
+    said = script.goals(gpu, cpu).splitlines()
+    assert "| 2 CPU cores | in bulk ≥ 250 events/s | 249 events/s; by its processor time 200 | missed |" in said
+    assert "| 2 CPU cores | live ≥ 80 events/s | 80 events/s | met |" in said
+    assert any(line.endswith("| live < 3 ms | 3.0 ms | missed |") for line in said)
+    gpu["neighbours"]["queries"] = 1_000
+    assert "not measured" in script.goals(gpu, cpu)
+
+
 @pytest.mark.parametrize("script", ["default_page"], indirect=True)
 def test_who_is_not_ahead_by_more_than_the_spread_is_named(script: ModuleType) -> None:
     def runs(*areas: float) -> list[dict[str, list[float]]]:
