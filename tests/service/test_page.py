@@ -116,6 +116,17 @@ def test_a_case_shows_timeline_map_and_what_was_expected(visit: Visit) -> None:
     assert ", 24.9" in page.inner_text(".drawer")
 
 
+def test_a_case_scored_by_the_network_says_the_share_of_the_distance_to_known_events(visit: Visit) -> None:
+    def by_network(route: Any) -> None:
+        told = route.fetch().json()
+        route.fulfill(json={**told, "habits": None, "knn": {"distance": 0.7, "pct": 0.99999, "share": 0.61}})
+
+    page = visit.go()
+    page.route("**/v1/events/*", by_network)
+    page.click(".alerts li a")
+    expect(page.locator(".features tr", has_text="as a whole").locator(".share")).to_have_text("61 %")
+
+
 def test_the_keyboard_is_enough(visit: Visit) -> None:
     page = visit.go()
     assert until(lambda: choose_second(page), 0.05)

@@ -19,6 +19,7 @@ from ustad.report.overview import surprise_of
 from ustad.report.uncertainty import Uncertainty
 from ustad.report.words import category_column, numbers, place_feature, rounded, span, texts, wall_clock, zones
 from ustad.schema import EventSchema, Feature
+from ustad.scoring.explain import log_tails
 from ustad.tables import sort_events
 
 MAX_EVENTS = 600  # scored events of one agent with all their detail
@@ -246,7 +247,7 @@ def _unit(percentile: np.ndarray) -> np.ndarray:
 
 
 def _loudness(percentile: np.ndarray) -> np.ndarray:
-    return -np.log10(np.clip(1.0 - _unit(percentile), 1e-6, 1.0))
+    return -log_tails(_unit(percentile))
 
 
 def _path(points: pa.Array, projection: Projection) -> list[int]:

@@ -24,6 +24,8 @@ KINDS = ("predictable", "novel", "unsure", "unobserved")
 UNSURE = np.log10(0.05)
 #: What was not observed at an end of the event for longer than this can explain an odd start or duration.
 UNOBSERVED_S = 1800.0
+#: A percentile of 1 counts as this tail: the last that 1 - percentile can tell from nothing.
+SMALLEST_TAIL = 1e-16
 
 
 def kinds(encoder: Encoder, tails: np.ndarray, doubts: np.ndarray, missing: np.ndarray, table: pa.Table) -> np.ndarray:
@@ -56,6 +58,11 @@ def _unobserved(encoder: Encoder, driver: np.ndarray, missing: np.ndarray, table
     return result
 
 
+def log_tails(percentiles: np.ndarray) -> np.ndarray:
+    """log₁₀ of what percentiles (0 … 1) leave: 0 for nothing unusual, NaN where missing."""
+    return np.log10(np.clip(1.0 - np.asarray(percentiles, float), SMALLEST_TAIL, 1.0))
+
+
 def shares(tails: np.ndarray) -> np.ndarray:
     """Each column's share of the score: its −log p over the sum of all, 0 where missing. [n, columns]."""
     weight = np.where(np.isnan(tails), 0.0, -tails)
@@ -78,7 +85,7 @@ def breakdown(encoder: Encoder, row: Mapping[str, Any]) -> list[dict[str, Any]]:
     said = term_labels(encoder)
     names, labels = list(said), list(said.values())
     percentiles = np.array([[np.nan if row[f"pct_{n}"] is None else row[f"pct_{n}"] for n in names]])
-    part = shares(np.log10(np.maximum(1 - percentiles, 1e-16)))[0]
+    part = shares(log_tails(percentiles))[0]
     entries = [
         {
             "name": name,

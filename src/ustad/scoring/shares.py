@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ustad.schema import EventSchema
+from ustad.scoring.explain import log_tails
 
 _PREFIXES = ("surprise_", "pct_")
 
@@ -40,7 +41,7 @@ def _terms(row: dict[str, Any], prefix: str | None, names: list[str]) -> dict[st
     """By share, the largest first; a part without a value has nothing to say."""
     known = {name: float(row[f"{prefix}{name}"]) for name in names if row[f"{prefix}{name}"] is not None}
     if prefix == "pct_":
-        known = {name: float(-np.log10(max(1.0 - value, 1e-9))) for name, value in known.items()}
+        known = dict(zip(known, (-log_tails(np.array(list(known.values())))).tolist(), strict=True))
     known = {name: value for name, value in known.items() if np.isfinite(value)}
     total = max(sum(known.values()), 1e-12)
     shares = {name: float(row.get(f"share_{name}", value / total)) for name, value in known.items()}

@@ -18,6 +18,7 @@ from sqlalchemy import Connection, select
 from ustad.clock import DAY_NAMES, local_time
 from ustad.geo import haversine_km
 from ustad.schema import EventSchema, Feature
+from ustad.scoring.explain import log_tails, shares
 from ustad.service import records as r
 from ustad.service.queries import E, events_by_key, iso
 from ustad.tables import TIMESTAMP
@@ -43,10 +44,11 @@ def event_detail(connection: Connection, schema: EventSchema, key: int) -> dict[
     text = connection.execute(select(r.details.c.content).where(r.details.c.key == key)).scalar()
     content = json.loads(text) if text else {}
     past = [e for e in history(connection, row["agent"]) if e["started_at"] < row["started_at"]]
+    share = _shares(schema, content)
     return {
         "event": found[0],
-        "features": _features(schema, row, content),
-        "knn": {"distance": content.get("knn"), "pct": content.get("pct_knn")},
+        "features": _features(schema, row, content, share),
+        "knn": {"distance": content.get("knn"), "pct": content.get("pct_knn"), "share": share["knn"]},
         "history_days": content.get("history_days"),
         "habits": _habits(content.get("habits")),
         "nearest": _nearest(row, past),
@@ -62,19 +64,29 @@ def history(connection: Connection, agent: str) -> list[Any]:
 
 
 # ----------------------------------------------------------------------------------------------- features
-def _features(schema: EventSchema, row: Any, content: dict[str, Any]) -> list[dict[str, Any]]:
+def _features(schema: EventSchema, row: Any, content: dict[str, Any], share: dict[str, float]) -> list[dict[str, Any]]:
     terms = content.get("terms", {})
-    made = []
+    made: list[dict[str, Any]] = []
     for feature in schema.features:
         parts = [terms[t.name] for t in feature.terms() if t.name in terms]
         if parts:
             seen = parts[0].get("observed") if feature.kind != "place" else None
             observed = seen if seen is not None else _observed(feature, row, content)
-            made.append({**_feature(feature, parts, content), "observed": observed})
-    total = sum(f["surprise"] for f in made if f["scored"]) or 1.0
-    for f in made:
-        f["share"] = f["surprise"] / total if f["scored"] else 0.0
+            told = _feature(feature, parts, content)
+            made.append({**told, "observed": observed, "share": share.get(feature.name, 0.0)})
     return made
+
+
+def _shares(schema: EventSchema, content: dict[str, Any]) -> dict[str, float]:
+    """Each scored feature's share of the score (a place: that of its two terms), and `knn`'s: together 1."""
+    terms = content.get("terms", {})
+    scored = {t.name: t.feature for t in schema.terms() if t.scored and t.name in terms}
+    percentiles = [terms[name].get("pct") for name in scored] + [content.get("pct_knn")]
+    parts = shares(log_tails(np.array([percentiles], float)))[0]
+    share = dict.fromkeys((*scored.values(), "knn"), 0.0)
+    for name, part in zip((*scored.values(), "knn"), parts, strict=True):
+        share[name] += float(part)
+    return share
 
 
 def _feature(feature: Feature, parts: list[dict[str, Any]], content: dict[str, Any]) -> dict[str, Any]:
@@ -116,7 +128,7 @@ def _habits(held: dict[str, Any] | None) -> dict[str, Any] | None:
 
 def _surprise(pct: float | None) -> float:
     """−log10 of the share of usual events that are at least as far out."""
-    return 0.0 if pct is None else -math.log10(max(1.0 - pct, 1e-6))
+    return 0.0 if pct is None else -float(log_tails(np.array(pct)))
 
 
 def _observed(feature: Feature, row: Any, content: dict[str, Any]) -> Any:

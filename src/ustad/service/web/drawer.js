@@ -15,7 +15,7 @@ export function drawer(detail, about, act) {
     scored && !event.final ? h("p", { class: "hint provisional" }, "Provisional: what comes next may raise this score, not lower it.") : null,
     scored ? verdictForm(event, about, act.give) : null,
     detail.habits ? habits(detail.habits, about) : null,
-    detail.features.length ? features(detail) : null,
+    detail.features.length ? features(detail, about) : null,
     scored ? sureness(detail) : null,
     usually(detail.usually, about),
     neighbours(detail, about, act.open),
@@ -36,11 +36,15 @@ function habits(found, about) {
 }
 
 // ------------------------------------------------------------------------------------------- features
-function features(detail) {
+function features(detail, about) {
   const shares = !detail.habits; // by habits the shares stand above: the network only says what it expected
   return h("div", {}, h("h3", {}, "Expected and observed"), h("table", { class: "features" },
     h("thead", {}, h("tr", {}, ["", "expected ± spread, ◆ observed", ...(shares ? ["share"] : [])].map((t) => h("th", { scope: "col" }, t)))),
-    h("tbody", {}, detail.features.map((f) => featureRow(f, shares)))));
+    h("tbody", {}, detail.features.map((f) => featureRow(f, shares)), shares && detail.knn.share ? wholeRow(detail.knn, about) : null)));
+}
+
+function wholeRow(knn, about) {
+  return h("tr", {}, h("th", { scope: "row" }, "as a whole"), h("td", {}, `distance to the nearest training ${say.plural(about.event_word)}`), shareCell(knn));
 }
 
 function featureRow(f, shares) {
@@ -48,8 +52,10 @@ function featureRow(f, shares) {
   return h("tr", { class: f.scored ? null : "unscored" },
     h("th", { scope: "row" }, f.label),
     h("td", {}, axis(f), h("span", { class: "values" }, h("span", {}, expected), h("b", {}, observed))),
-    shares ? h("td", { class: "share", "data-tip": f.scored ? `${Math.round(100 * f.share)} % of what makes it unusual; more unusual than ${(100 * (f.pct ?? 0)).toFixed(1)} % of usual events` : "Not part of the score" }, h("span", { class: "meter" }, h("i", { vars: { width: `${Math.round(100 * f.share)}%` } })), f.scored ? `${Math.round(100 * f.share)} %` : "–") : null);
+    shares ? shareCell(f, f.scored) : null);
 }
+
+const shareCell = (f, scored = true) => h("td", { class: "share", "data-tip": scored ? `${Math.round(100 * f.share)} % of what makes it unusual; more unusual than ${(100 * (f.pct ?? 0)).toFixed(1)} % of usual events` : "Not part of the score" }, h("span", { class: "meter" }, h("i", { vars: { width: `${Math.round(100 * f.share)}%` } })), scored ? `${Math.round(100 * f.share)} %` : "–");
 
 function texts(f) {
   if (f.kind === "place") return [f.spread ? `within ${say.distance(Math.max(...f.spread))}` : "–", f.error === null ? "–" : `${say.distance(f.error)} away`];
