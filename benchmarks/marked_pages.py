@@ -26,6 +26,7 @@ SCRIPTS = (
     "method_tables",
     "scaling_tables",
     "scoring_tables",
+    "service_tables",
     "simulation_tables",
 )
 

@@ -31,6 +31,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from service_tables import GOALS, GPU_GOALS, Goals, asked, judged
 from ustad.config import Config
 from ustad.detector import Detector
 from ustad.tables import TIMESTAMP
@@ -294,22 +295,12 @@ def rate(score: Callable[[], Any], events: int, seconds: float) -> dict[str, flo
 
 
 # --------------------------------------------------------------------------------------------- report
-GOALS = {("one client", "requests_per_s"): (50, True), ("32 clients", "events_per_s"): (120, True),
-         ("32 clients", "p99_ms"): (1000, False), ("memory", "growth_mb_per_10_min"): (10, False)}  # fmt: skip
-GPU_GOALS = {("micro-batch 512", "events_per_s"): (2000, True)}
-
-
-def report(found: dict[str, Any], name: str, out: Path, goals: dict[tuple[str, str], tuple[float, bool]]) -> None:
+def report(found: dict[str, Any], name: str, out: Path, goals: Goals) -> None:
     print(f"\n{'what':<16}{'figure':<24}{'measured':>12}   goal")
     for what, figures in found.items():
         for figure, value in figures.items() if isinstance(figures, dict) else [("", figures)]:
             goal = goals.get((what, figure))
-            met = (
-                ""
-                if goal is None
-                else f"{'≥' if goal[1] else '≤'} {goal[0]:,}: {'met' if (value >= goal[0]) == goal[1] else 'missed'}"
-            )
-            print(f"{what:<16}{figure:<24}{value:>12,.1f}   {met}")
+            print(f"{what:<16}{figure:<24}{value:>12,.1f}   {asked(goal)} {judged(value, goal)}")
     out.mkdir(parents=True, exist_ok=True)
     content = {**found, "machine": machine()}
     (out / f"{name}.json").write_text(json.dumps(content, indent=2) + "\n")

@@ -12,7 +12,7 @@ import pytest
 REPOSITORY = Path(__file__).parents[2]
 SCRIPTS = [
     *("baselines", "default_page", "example_tables", "extraction_tables"),
-    *("method_tables", "scaling_tables", "scoring_tables", "simulation_tables"),
+    *("method_tables", "scaling_tables", "scoring_tables", "service_tables", "simulation_tables"),
 ]
 MARK = re.compile(r"<!-- ([^:>]+): from ([^>]*) -->")
 
@@ -69,6 +69,16 @@ def test_a_goal_of_scoring_that_is_missed_is_said_to_be(script: ModuleType, mark
     assert any(line.endswith("| live < 3 ms | 3.0 ms | missed |") for line in said)
     gpu["neighbours"]["queries"] = 1_000
     assert "not measured" in script.goals(gpu, cpu)
+
+
+@pytest.mark.parametrize("script", ["service_tables"], indirect=True)
+def test_a_goal_of_the_service_is_met_at_its_limit_and_memory_is_not_judged_too_soon(script: ModuleType) -> None:
+    assert [script.judged(x, (50, True)) for x in (49.9, 50)] == ["missed", "met"]
+    assert [script.judged(x, (10, False)) for x in (10, 10.1)] == ["met", "missed"]
+    memory = {"minutes": 10.0, "growth_mb_per_10_min": 141.0}
+    assert script._cell({"memory": memory}, "memory", "growth_mb_per_10_min") == "141.0 (missed)"
+    memory["minutes"] = 1.0
+    assert "not judged: 1 min" in script._cell({"memory": memory}, "memory", "growth_mb_per_10_min")
 
 
 @pytest.mark.parametrize("script", ["default_page"], indirect=True)

@@ -1,0 +1,117 @@
+"""The tables of docs/service.md, written from the result files of benchmarks/service.py and service_store.py.
+
+python benchmarks/service_tables.py           writes them into the page, between their marks
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from marked_pages import DOCS, read, table, write
+
+PAGE = DOCS / "service.md"
+#: What is asked of a figure: the limit, and whether it is the least (else the most) that will do.
+Goals = dict[tuple[str, str], tuple[float, bool]]
+#: Of the service over HTTP on two cores with a model of the paper's size.
+GOALS: Goals = {
+    ("one client", "requests_per_s"): (50, True),
+    ("32 clients", "events_per_s"): (120, True),
+    ("32 clients", "p99_ms"): (1000, False),
+    ("memory", "growth_mb_per_10_min"): (10, False),
+    ("seconds to start again after SIGKILL", ""): (10, False),
+}
+#: Of the live scorer alone on a GPU.
+GPU_GOALS: Goals = {("micro-batch 512", "events_per_s"): (2000, True)}
+#: Of every answer to the page from a store of a million events, at the median.
+STORE_MS = 300.0
+#: Memory is judged after so many minutes of load; before, it still grows to its size.
+SETTLED_MINUTES = 10
+UNITS = {
+    "requests_per_s": "requests/s", "events_per_s": "events/s", "p50_ms": "ms, median", "p99_ms": "ms, 99th percentile",
+    "server_cpu_ms": "ms of processor time", "growth_mb_per_10_min": "MB more in 10 minutes", "": "s",
+}  # fmt: skip
+#: The rows of the service's table.
+SERVED = [
+    ("one client", "requests_per_s"), ("one client", "p50_ms"), ("one client", "p99_ms"),
+    ("one client", "server_cpu_ms"), ("32 clients", "events_per_s"), ("32 clients", "p50_ms"),
+    ("32 clients", "p99_ms"), ("32 clients", "server_cpu_ms"), ("memory", "growth_mb_per_10_min"),
+    ("seconds_to_start", ""), ("seconds to start again after SIGKILL", ""),
+]  # fmt: skip
+
+
+def asked(goal: tuple[float, bool] | None) -> str:
+    """A goal in signs; nothing where there is none."""
+    return "" if goal is None else f"{'≥' if goal[1] else '≤'} {goal[0]:,g}"
+
+
+def judged(value: float, goal: tuple[float, bool] | None) -> str:
+    """Whether a goal is met; nothing where there is none."""
+    if goal is None:
+        return ""
+    return "met" if (value >= goal[0] if goal[1] else value <= goal[0]) else "missed"
+
+
+def served() -> str:
+    """The service over HTTP, with a model that scores by the network and with one that scores by habits."""
+    found = {"preset `paper`": read("service"), "preset `fast`": read("service_fast")}
+    rows = [
+        (_named(what, figure), asked(GOALS.get((what, figure))), *(_cell(x, what, figure) for x in found.values()))
+        for what, figure in SERVED
+    ]
+    said = "; ".join(f"{name}: {_machine(x)}, {x['memory']['minutes']:g} min of load" for name, x in found.items())
+    return f"{table(('', 'goal', *found), rows)}\n\nMeasured on: {said}."
+
+
+def _named(what: str, figure: str) -> str:
+    said = {"seconds_to_start": "start", "seconds to start again after SIGKILL": "start again after SIGKILL"}
+    return f"{said.get(what, what)}, {UNITS[figure]}"
+
+
+def _cell(found: dict[str, Any], what: str, figure: str) -> str:
+    value = found[what][figure] if figure else found[what]
+    verdict = judged(value, GOALS.get((what, figure)))
+    if what == "memory" and found["memory"]["minutes"] < SETTLED_MINUTES:
+        verdict = f"not judged: {found['memory']['minutes']:g} min of load are too few"
+    return f"{value:,.1f} ({verdict})" if verdict else f"{value:,.1f}"
+
+
+def _machine(found: dict[str, Any]) -> str:
+    where = found["machine"]
+    what = where["gpu"] or f"{where['cores']} cores ({where['cpu']})"
+    return f"{what}, load {where['load_1_min']:.1f} at the end, ustad {where['ustad']}"
+
+
+def scorer() -> str:
+    """The live scorer alone in micro-batches on a GPU."""
+    found = read("service_scorer_cuda")
+    rows = []
+    for what, figures in found.items():
+        if isinstance(figures, dict) and "events_per_s" in figures:
+            goal = GPU_GOALS.get((what, "events_per_s"))
+            verdict = judged(figures["events_per_s"], goal)
+            rows.append((what, f"{figures['events_per_s']:,.0f}", f"{figures['ms']:.1f}", asked(goal), verdict))
+    head = ("the live scorer alone", "events/s", "ms a batch", "goal, events/s", "")
+    return f"{table(head, rows)}\n\nMeasured on: {_machine(found)}."
+
+
+def store() -> str:
+    """Everything the page asks for from a large store."""
+    found = read("service_store")
+    rows = [
+        (what, *(f"{x[name]:.0f}" for name in ("cold_ms", "median_ms", "worst_ms")), judged(x["median_ms"], goal))
+        for goal in [(STORE_MS, False)]
+        for what, x in found["answers"].items()
+    ]
+    said = (
+        f"{found['events']:,} events of {found['agents']:,} agents ({found['megabytes']:,.0f} MB in SQLite, written in "
+        f"{found['seconds to write them']:.0f} s, opened in {found['seconds to open']:.1f} s); {_machine(found)}:"
+    )
+    head = ("answer", "first, ms", "median, ms", "slowest, ms", f"goal: median ≤ {STORE_MS:.0f} ms")
+    return f"{said}\n\n{table(head, rows)}"
+
+
+BLOCKS = {"service": served, "scorer": scorer, "store": store}
+
+
+if __name__ == "__main__":
+    write(PAGE, BLOCKS)
