@@ -13,8 +13,10 @@ import pytest
 from fastapi.testclient import TestClient
 from service_example import PATIENCE, PlainScorer, a_stay, client_of
 
+from ustad.service import records
 from ustad.service.app import create_app
 from ustad.service.settings import Settings
+from ustad.service.store import insert_new
 
 AGENTS, PER_AGENT = 12, 8
 
@@ -120,6 +122,24 @@ def test_a_case_tells_what_usually_happens_and_what_is_nearest(filled: Any) -> N
     assert sum(f["share"] for f in case["features"]) == pytest.approx(1.0)
     first = client.get(f"/v1/events/{own[0]['id']}").json()
     assert first["nearest"] == []
+
+
+def test_of_many_trips_and_gaps_the_latest_are_answered_in_order(client: TestClient) -> None:
+    client.post("/v1/events", json={"events": [a_stay("mover")]})
+    hour = 3_600_000_000
+    rows = [{"agent": "mover", "started_at": i * hour, "finished_at": i * hour + hour // 2} for i in range(20)]
+    with client.app.state.service.store.writing() as connection:  # type: ignore[attr-defined]  # of the test client
+        insert_new(connection, records.trips, [{**row, "path": "[]"} for row in rows])
+        insert_new(connection, records.gaps, rows)
+
+    def hours(name: str, **wanted: Any) -> list[int]:
+        found = client.get("/v1/agents/mover/movements", params=wanted).json()[name]
+        return [int(row["started_at"][11:13]) for row in found]
+
+    for name in ("trips", "gaps"):
+        assert hours(name, limit=3) == [17, 18, 19]
+        assert hours(name, limit=3, to="1970-01-01T10:00:00Z") == [7, 8, 9]
+        assert hours(name) == list(range(20))
 
 
 @pytest.mark.parametrize("zone", ["America/Los_Angeles", "Pacific/Kiritimati", "UTC"])

@@ -221,14 +221,14 @@ def usual_places(connection: Connection, agent: str) -> list[dict[str, Any]]:
 
 
 def movements(connection: Connection, agent: str, first: int, last: int, limit: int) -> dict[str, Any]:
-    """Trips and gaps that touch [first, last)."""
+    """Trips and gaps that touch [first, last), in order of time; of more than `limit` the latest."""
     made: dict[str, Any] = {}
     for name, table in (("trips", r.trips), ("gaps", r.gaps)):
         query = select(table).where(table.c.agent == agent, table.c.started_at < last, table.c.finished_at >= first)
-        rows = connection.execute(query.order_by(table.c.started_at).limit(limit)).mappings()
+        rows = connection.execute(query.order_by(table.c.started_at.desc()).limit(limit)).mappings().all()
         made[name] = [
             {"started_at": iso(row["started_at"]), "finished_at": iso(row["finished_at"]),
              **({"path": json.loads(row["path"])} if name == "trips" else {})}
-            for row in rows
+            for row in reversed(rows)
         ]  # fmt: skip
     return made

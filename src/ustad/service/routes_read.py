@@ -175,7 +175,7 @@ def movements(
     first: Annotated[Moment | None, Query(alias="from")] = None,
     last: Annotated[Moment | None, Query(alias="to")] = None, limit: Limit = 500,
 ) -> dict[str, Any]:  # fmt: skip
-    """The agent's trips and gaps in a span."""
+    """The agent's trips and gaps in a span, in order of time; of more than `limit` the latest."""
     agent(request, agent_id, caller)
     begin, end = _at(first), _at(last)
     with request.app.state.service.store.reading() as connection:
