@@ -6,7 +6,7 @@
     python benchmarks/baselines.py --table                             the table of docs/baselines.md, from results
 
 The same training, validation and test weeks for all; no method sees a label; every deep one has the same budget
-(epochs, patience, batch). Prints a table, writes benchmarks/results/baselines-NAME-AGENTS-DEVICE.json; methods that
+(epochs, patience). Prints a table, writes benchmarks/results/baselines-NAME-AGENTS-DEVICE.json; methods that
 were measured before on the same data with the same budget stay in the file.
 """
 
@@ -36,6 +36,7 @@ from ustad.dataset import Dataset, load_directory
 from ustad.evaluation.experiments import read_results
 from ustad.evaluation.metrics import evaluate
 from ustad.evaluation.tables import Table, method_seconds
+from ustad.evaluation.workshop import SAME
 from ustad.simulate import simulate_tables
 
 EXPERIMENTS = Path(__file__).parents[1] / "results" / "full"
@@ -142,7 +143,7 @@ def write(path: Path, content: dict[str, Any], results: dict[str, Any]) -> None:
 
 
 def seconds_by_method() -> str:
-    """Seconds by method on a GPU (cells of the experiments, side by side) and on one core of a CPU."""
+    """Seconds by method on a GPU (cells of the experiments, side by side) and on a CPU."""
     results = read_results(EXPERIMENTS)
     lines = [x for x in results["prediction"] + results["detection"] if x["data"] == LARGE and x["device"] == "cuda"]
     town = json.loads((RESULTS / TOWN).read_text()) if (RESULTS / TOWN).exists() else {"methods": {}}
@@ -154,11 +155,18 @@ def seconds_by_method() -> str:
             seeds = [method_seconds([x for x in found if x["seed"] == seed]) for seed in {x["seed"] for x in found}]
             gpu = [f"{statistics.median(s[i] for s in seeds):.1f}" if seeds else "–" for i in (0, 1)]
             rows.append((f"`{name}`", *gpu, "–" if cpu is None else f"{cpu:.1f}"))
-    heads = ("method", "H200, 2,000 agents: fit s", "score and predict s", "one CPU core, town of 500: CPU s")
+    heads = ("method", "H200, 2,000 agents: fit s", "score and predict s", f"{_threads(town)}, town of 500: CPU s")
     text = Table("", "", heads, tuple(rows)).markdown()
+    shared = " ".join(f"On the H200 `{name}` shares the fit of `{other}`." for name, other in SAME.items())
     spent = [m["cpu_s"] for m in town["methods"].values() if "cpu_s" in m]
     told = f"{len(spent)} of {len(REGISTRY)} methods were measured on the town: {sum(spent):.0f} CPU seconds."
-    return f"{text}\n{told}" if spent else text.rstrip()
+    return f"{text}\n{shared} {told}" if spent else f"{text}\n{shared}"
+
+
+def _threads(found: dict[str, Any]) -> str:
+    """On how many threads of a CPU a result file was measured."""
+    threads = found.get("threads")
+    return "CPU" if threads is None else f"{threads} CPU thread{'' if threads == 1 else 's'}"
 
 
 BLOCKS = {"seconds": seconds_by_method}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import re
 from pathlib import Path
 from types import ModuleType
@@ -79,6 +80,19 @@ def test_a_goal_of_the_service_is_met_at_its_limit_and_memory_is_not_judged_too_
     assert script._cell({"memory": memory}, "memory", "growth_mb_per_10_min") == "141.0 (missed)"
     memory["minutes"] = 1.0
     assert "not judged: 1 min" in script._cell({"memory": memory}, "memory", "growth_mb_per_10_min")
+
+
+@pytest.mark.parametrize("script", ["baselines"], indirect=True)
+@pytest.mark.parametrize(("threads", "head"), [(1, "1 CPU thread,"), (2, "2 CPU threads,")])
+def test_seconds_of_baselines_say_on_how_many_threads(
+    script: ModuleType, threads: int, head: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    found = {"threads": threads, "methods": {"random": {"cpu_s": 1.0}}}
+    (tmp_path / script.TOWN).write_text(json.dumps(found))
+    monkeypatch.setattr(script, "RESULTS", tmp_path)
+    said = script.seconds_by_method()
+    assert head in said.splitlines()[0]
+    assert "`ustad-none` shares the fit of `dual-tr`" in said
 
 
 @pytest.mark.parametrize("script", ["default_page"], indirect=True)
