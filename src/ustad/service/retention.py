@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, case, delete, func, insert, select, update
+from sqlalchemy import Connection, case, delete, func, select, update
 
 from ustad.service import records as r
-from ustad.service.store import Store, with_own_scores
+from ustad.service.store import Store, add_days, with_own_scores
 
 AGENTS = 100  # in one transaction
 TWO_DAYS = 2 * 86_400_000_000  # further than any zone moves the end of a day
@@ -79,12 +79,4 @@ def _recount_days(connection: Connection, agent: str, last: int, before: int) ->
     left = select(E.key, E.day, E.score, E.alert).where(
         E.agent == agent, E.started_at < before + TWO_DAYS, E.day <= last, E.score.is_not(None)
     )
-    by_day: dict[int, list[Any]] = {}
-    for row in connection.execute(left):
-        by_day.setdefault(row.day, []).append(row)
-    for day, group in by_day.items():
-        worst = max(group, key=lambda row: row.score)
-        connection.execute(insert(r.days).values(
-            agent=agent, day=day, score=worst.score, n_events=len(group), n_alerts=sum(row.alert for row in group),
-            worst=worst.key,
-        ))  # fmt: skip
+    add_days(connection, agent, connection.execute(left))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
@@ -114,6 +114,19 @@ def with_own_scores(connection: Connection, agents: Sequence[str]) -> set[str]:
     return set(connection.execute(query).scalars())
 
 
+def add_days(connection: Connection, agent: str, scored: Iterable[Any]) -> None:
+    """The totals of each local day of an agent, from its scored events (key, day, score, alert)."""
+    by_day: dict[int, list[Any]] = {}
+    for row in scored:
+        by_day.setdefault(row.day, []).append(row)
+    for day, group in by_day.items():
+        worst = max(group, key=lambda row: row.score)
+        connection.execute(insert(r.days).values(
+            agent=agent, day=day, score=worst.score, n_events=len(group), n_alerts=sum(row.alert for row in group),
+            worst=worst.key,
+        ))  # fmt: skip
+
+
 def recount(connection: Connection, agent: str, own_score: bool) -> None:
     """Set an agent's totals and days from its events and, where it is `own_score`, its score from the highest."""
     e, d = r.events.c, r.days.c
@@ -125,15 +138,7 @@ def recount(connection: Connection, agent: str, own_score: bool) -> None:
             connection.execute(delete(table).where(table.c.agent == agent))
         return
     scored = [row for row in rows if row.score is not None]
-    by_day: dict[int, list[Any]] = {}
-    for row in scored:
-        by_day.setdefault(row.day, []).append(row)
-    for day, group in by_day.items():
-        worst = max(group, key=lambda row: row.score)
-        connection.execute(insert(r.days).values(
-            agent=agent, day=day, score=worst.score, n_events=len(group), n_alerts=sum(row.alert for row in group),
-            worst=worst.key,
-        ))  # fmt: skip
+    add_days(connection, agent, scored)
     worst = max(scored, key=lambda row: row.score, default=None)
     told = ("score", "p_value", "reason") if own_score else ()
     connection.execute(update(r.agents).where(r.agents.c.agent == agent).values(
