@@ -23,7 +23,7 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ import pyarrow.compute as pc
 from service_tables import GOALS, GPU_GOALS, Goals, asked, judged
 from ustad.config import Config
 from ustad.detector import Detector
+from ustad.service.settings import Settings
 from ustad.tables import TIMESTAMP
 
 RESULTS = Path(__file__).parent / "results"
@@ -277,8 +278,10 @@ def scorer_alone(device: str, batch: int, seconds: float) -> dict[str, Any]:
         found[f"micro-batch {size}"] = rate(score, size, seconds)
     live = LiveScorer(model, detector.device)
     live.warm(context)
-    later = iter(make_stays(batch, 40, "2024-02-05", seed=7).sort_by("started_at").to_pylist())
+    later = iter(make_stays(batch, 60, "2024-02-05", seed=7).sort_by("started_at").to_pylist())
     found["one by one"] = rate(lambda: live.update(next(later)), 1, seconds)
+    served = Settings.micro_batch
+    found[f"live, {served} at once"] = rate(lambda: live.update_many(list(islice(later, served))), served, seconds)
     return found
 
 
