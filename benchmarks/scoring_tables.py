@@ -25,7 +25,6 @@ def speed() -> str:
         f"The CPU was measured with a load of {cpu['hardware']['load']:.1f} at the start; its processor time says what "
         "it would take alone."
     )
-    said = "\n\n".join(text for text in (_live_run(gpu), said) if text)
     rows = [(name, left[name], right[name]) for name in left]
     return f"{table(head, rows)}\n\n{said}\n\n{goals(gpu, cpu)}"
 
@@ -62,21 +61,9 @@ def _times_as_fast(found: dict[str, Any]) -> float:
     return float(found["bulk"]["events_per_s"] * found["plain"]["sequential_ms"] / 1e3)
 
 
-def _live_run(found: dict[str, Any]) -> str:
-    """That a column is of two runs, where live scoring was measured in another one."""
-    if "live_run" not in found:
-        return ""
-    here, there, bulk = found["hardware"], found["live_run"]["hardware"], found["live_run"]["bulk"]
-    return (
-        f"The column of the {here['device']} is of two runs of the same benchmark: the rows of live scoring are from "
-        f"another, smaller one ({bulk['events']:,} events in bulk at {bulk['events_per_s']:,.0f} events/s, "
-        f"{there['threads']} threads instead of {here['threads']})."
-    )
-
-
 def _column(found: dict[str, Any]) -> dict[str, str]:
     plain, bulk, near, live = (found[k] for k in ("plain", "bulk", "neighbours", "live"))
-    processor = f", processor time {bulk['cpu_ms_per_event']:.1f} ms an event" if "cpu_ms_per_event" in bulk else ""
+    processor = f", processor time {bulk['cpu_ms_per_event']:.2g} ms an event" if "cpu_ms_per_event" in bulk else ""
     lists = f", lists: recall {live['recall']:.3f}, error {live['distance_error']:.2%}" if "recall" in live else ""
     return {
         "plain, one event: 50 passes one after the other": f"{plain['sequential_ms']:.0f} ms",
@@ -112,8 +99,7 @@ def calibrated() -> str:
         f"the {people:,} people are anomalous. D = {setting['width']}, T = {setting['samples']}, "
         f"{setting['epochs']} epochs; means over the cities, ± one standard deviation over draws of people."
     )
-    noted = f"\n\nIn this run {found['note']}." if "note" in found else ""
-    return f"{said}\n\n{table(head, [*rows, ('calibrated - batch', *apart)])}{noted}"
+    return f"{said}\n\n{table(head, [*rows, ('calibrated - batch', *apart)])}"
 
 
 BLOCKS = {"speed": speed, "calibrated": calibrated}
