@@ -1,4 +1,4 @@
-"""The tables of docs/method.md, written from the result files of benchmarks/training.py and benchmarks/robust.py.
+"""The tables of docs/method.md, written from the results of benchmarks/training.py, robust.py and learning.py.
 
 python benchmarks/method_tables.py            writes them into the page, between their marks
 """
@@ -11,6 +11,9 @@ from functools import partial
 from marked_pages import DOCS, read, table, write
 
 PAGE = DOCS / "method.md"
+LEARNED = {
+    "start": "start, min", "duration": "duration, min", "x": "x, km", "y": "y, km", "poi": "kind of place, % right",
+}  # fmt: skip
 WAYS = {"eager": "fit", "graphs": "fit, recorded", "compiled": "fit, recorded, compiled blocks"}
 
 
@@ -40,9 +43,9 @@ def speed(name: str) -> str:
     return f"{said}\n\n{table(head, rows)}"
 
 
-def race(name: str, run: str = "race") -> str:
+def race(name: str) -> str:
     """Seconds to the plain loop's best validation loss."""
-    found = read(name)[run]
+    found = read(name)["race"]
     rows = [("plain loop", "128", "0.001", "constant", f"{found['plain_seconds']:.1f}", "1")]
     for entry in found["ours"]:
         there = entry["seconds_to_target"]
@@ -79,12 +82,28 @@ def robust(name: str) -> str:
     return f"{said}\n\n{table(head, rows)}"
 
 
+def learning(*names: str) -> str:
+    """What each network predicts of a validation week after the same steps, by feature."""
+    parts = []
+    for name in names:
+        found = read(name)
+        rows = []
+        for run in found["runs"]:
+            last = run["curve"][-1]
+            changes = "".join(f", `{key}: {run[key]:g}`" for key in ("variance_rate", "category_weight") if key in run)
+            rows.append((f"{run['method']}{changes}", *(f"{last[term]:.3g}" for term in LEARNED)))
+        size = f"{found['agents']:,} agents of {found['data']}"
+        said = f"{size}, {found['epochs']} epochs, batch {found['batch']}, one seed."
+        parts.append(f"{said}\n\n{table(('network', *LEARNED.values()), rows)}")
+    return "\n\n".join(parts)
+
+
 BLOCKS: dict[str, Callable[[], str]] = {
     "speed on a CPU": partial(speed, "training"),
     "speed on a GPU": partial(speed, "training_cuda"),
     "race on a GPU": partial(race, "training_cuda"),
-    "second race on a GPU": partial(race, "training_cuda", run="second race"),
     "robust": partial(robust, "robust"),
+    "learning": partial(learning, "learning", "learning-simla"),
 }
 
 

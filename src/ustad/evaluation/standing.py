@@ -45,13 +45,15 @@ def standing(results: Results) -> list[str]:
                 continue
             word = "ahead of" if margin[0] > margin[1] else "behind" if margin[0] < -margin[1] else "level with"
             rate = detection_values(lines, data, "visit-rate", level, "auroc")
-            trivial = f"; visit rate has {plain(float(np.mean(rate)))}" if rate else ""
+            beside = f"; visit rate has {plain(float(np.mean(rate)))}" if rate else ""
+            history = detection_values(lines, data, "ustad-default", level, "auroc")
+            beside += f", USTAD's preset `default` {plain(float(np.mean(history)))}" if history else ""
             spread = f"spread {plain(margin[1])}" if margin[1] else "one seed, so no spread is known"
             count = sum(bool(detection_values(lines, data, m, level, "auroc")) for m in DEEP)
             which = "the best deep baseline" if count > 1 else "the one deep baseline measured there"
             told.append(
                 f"{data}, {level}: USTAD ({plain(best[1] + margin[0])}) is {word} {which}, {NAMES[best[0]]} "
-                f"({plain(best[1])}); {spread}{trivial}."
+                f"({plain(best[1])}); {spread}{beside}."
             )
     return told
 

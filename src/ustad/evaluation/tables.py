@@ -51,7 +51,8 @@ class Table:
     note: str = ""
 
     def markdown(self) -> str:
-        rule = ["---", *("---:" for _ in self.heads[1:])]
+        columns = list(zip(*self.rows, strict=True))[1:] or [()] * (len(self.heads) - 1)
+        rule = ["---", *("---:" if all(map(_figure, cells)) else "---" for cells in columns)]
         lines = [self.heads, rule, *self.rows]
         return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
 
@@ -60,6 +61,11 @@ class Table:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerows([self.heads, *self.rows])
         return file.getvalue()
+
+
+def _figure(cell: str) -> bool:
+    """Whether a cell holds a number (with its spread or unit), or says that there is none."""
+    return cell in ("", "–") or cell.strip("*").lstrip("+-−")[:1].isdigit()
 
 
 def without_empty(table: Table) -> Table:
