@@ -21,7 +21,7 @@ import pyarrow as pa
 import torch
 from torch import Tensor, nn
 
-from ustad.baselines.base import Baseline, State, without
+from ustad.baselines.base import Baseline, State, searched, without
 from ustad.baselines.fitting import Budget, build, fit_network, pack, unpack
 from ustad.baselines.protocol import Abilities
 from ustad.config import setting
@@ -36,8 +36,8 @@ class NovOnlineSettings(Budget):
     """What can be chosen."""
 
     batch_size: int = setting(1024, "real events per step")
-    width: int = setting(16, "embedding size of each feature")
-    hidden: int = setting(128, "width of the MLP")
+    width: int = searched(16, (8, 16, 32), "embedding size of each feature; the paper names no space, this is ours")
+    hidden: int = searched(128, (64, 128, 256), "width of the MLP; the paper names no space, this is ours")
     layers: int = setting(8, "linear layers of the MLP, as published")
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
@@ -95,6 +95,14 @@ def describe(name: str) -> dict[str, Any]:
     kind = find(name)
     about = (kind.__doc__ or "").strip().splitlines()
     return {"name": name, "about": about[0] if about else "", **asdict(kind.abilities)}
+
+
+def describe_settings(name: str) -> list[dict[str, Any]]:
+    """Each setting of a method: its name, default and meaning, and the choices that a search tries (or None)."""
+    return [
+        {"name": f.name, "default": f.default, "about": f.metadata["about"], "search": f.metadata.get("search")}
+        for f in fields(find(name).settings_class)
+    ]
 
 
 # ---------------------------------------------------------------------------------- shared by the baselines

@@ -1,4 +1,4 @@
-"""The verbs `train` and `score` for the methods USTAD is compared with.
+"""The verbs `train`, `tune` and `score` for the methods USTAD is compared with.
 
 In go the same options as for USTAD; what a method has no use for is refused in one line, never dropped.
 """
@@ -45,6 +45,14 @@ def method_settings(method: str, file: Path | None, changes: list[str] | None) -
         settings[name.strip()] = yaml.safe_load(value)
     read_settings(find(method).settings_class, settings, method)
     return settings
+
+
+def check_searched(method: str) -> None:
+    """A search needs a loss to choose by."""
+    from ustad.baselines.search import has_loss
+
+    if not has_loss(method):
+        raise ConfigError(f"{method} has no validation loss to choose settings by: set them yourself, --set NAME=VALUE")
 
 
 def train_baseline(
