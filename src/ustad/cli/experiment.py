@@ -34,6 +34,9 @@ def experiment(
     size: Annotated[
         str, typer.Option(help="full, large (for tens of thousands of agents), small or tiny networks.")
     ] = "full",
+    search: Annotated[
+        int, typer.Option(min=0, help="Choose each deep method's settings by so many trials on validation loss alone.")
+    ] = 0,
     past: Annotated[
         bool, typer.Option("--past/--no-past", help="Also with windows that show nothing later than the event.")
     ] = True,
@@ -59,6 +62,8 @@ def experiment(
 
     Example: `ustad experiment detection --data numosim-la:2000 --seeds 5 --out results/detection`
     """
+    from dataclasses import replace
+
     from ustad.evaluation.experiments import BUDGETS, EXPERIMENTS, plan
     from ustad.evaluation.page import publish
     from ustad.evaluation.runner import run
@@ -79,7 +84,8 @@ def experiment(
                 sources.append(source)
         if not sources:
             raise DataError("no data is left to run on")
-        cells = plan(names, sources, seeds, BUDGETS[size], methods.split(",") if methods else None, past)
+        budget = replace(BUDGETS[size], search=search)
+        cells = plan(names, sources, seeds, budget, methods.split(",") if methods else None, past)
         ran = run(cells, results, work, device, workers, minutes)
         left = f", {ran.left} left for another run" if ran.left else ""
         out.print(f"{ran.done} cells run{left}; results are in {results}")

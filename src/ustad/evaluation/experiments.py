@@ -11,7 +11,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +22,10 @@ from ustad.evaluation import cells as compute
 from ustad.evaluation.cases import cases
 from ustad.evaluation.result_files import Line, hardware, plain_json, read_lines, versions
 from ustad.evaluation.sources import Source
-from ustad.evaluation.workshop import BUDGETS, SAME, USTAD, Budget, Workshop
+from ustad.evaluation.workshop import BUDGETS, FIRST_SEED, SAME, USTAD, Budget, Workshop
 from ustad.simulate import PRESETS
 from ustad.simulate.injections import KINDS
 
-FIRST_SEED = 7
 PREDICTORS = ("mlp", "lstm", "transformer", "lightpath", "dual-tr", USTAD)
 DETECTORS = (
     "random", "visit-rate", "visit-rate-causal", "visit-rate-category", "visit-rate-category-hour", "distance",
@@ -104,7 +103,7 @@ class Cell:
 
     @property
     def key(self) -> str:
-        told = [self.experiment, self.source.to_dict(), self.seed, asdict(self.budget), self.options]
+        told = [self.experiment, self.source.to_dict(), self.seed, self.budget.to_dict(), self.options]
         return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -148,7 +147,8 @@ def run_cell(cell: Cell, shop: Workshop) -> dict[str, Any]:
         "source": {**cell.source.to_dict(), "events": shop.data.events.num_rows},
         **cell.options,
         "seed": cell.seed,
-        "budget": asdict(cell.budget),
+        "budget": cell.budget.to_dict(),
+        **({"settings": shop.settings(cell.method)} if cell.budget.search and cell.method != compute.DEFAULT else {}),
         "result": plain_json(result),
         "seconds": round(time.perf_counter() - began, 2),
         "fit_seconds": round(sum(shop.fit_seconds.values()) - fitted, 2),

@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from ustad.baselines import find, make
 from ustad.baselines.base import Baseline
 from ustad.baselines.deep import MaskedPredictor, ask, in_rows, loop_config
+from ustad.baselines.search import has_loss, search
 from ustad.baselines.storage import load, save
 from ustad.config import Config, SplitConfig
 from ustad.dataset import Dataset
@@ -32,6 +33,7 @@ from ustad.scoring.calibration import Parts
 from ustad.scoring.columns import Columns, term_columns
 from ustad.scoring.model import measure
 
+FIRST_SEED = 7
 #: The paper's two names for the same network: trained once.
 SAME = {"ustad-none": "dual-tr"}
 USTAD = "ustad-plain"
@@ -63,16 +65,22 @@ class Budget:
     learning_rate: float | None = None
     patience: int | None = None
     injected_share: float = 0.01
+    search: int = 0  # trials on validation loss alone, the same for every deep method; 0: none
 
     def settings(self, method: str) -> dict[str, Any]:
         """Those of the settings that the method has."""
         known = {f.name for f in dataclasses.fields(find(method).settings_class)}
         return {k: v for k, v in asdict(self).items() if v is not None and k in known}
 
+    def to_dict(self) -> dict[str, Any]:
+        """All of it; the search only where there is one, so that results without keep their keys."""
+        return {k: v for k, v in asdict(self).items() if k != "search" or v}
+
     @property
     def key(self) -> str:
-        told = [v for k, v in asdict(self).items() if k not in ("name", "injected_share")]
-        return "-".join("d" if value is None else str(value) for value in told)
+        told = [v for k, v in self.to_dict().items() if k not in ("name", "injected_share", "search")]
+        searched = f"-search{self.search}" if self.search else ""
+        return "-".join("d" if value is None else str(value) for value in told) + searched
 
 
 BUDGETS = {
@@ -104,7 +112,8 @@ class Workshop:
     def __init__(self, source: Source, seed: int, budget: Budget, work: Path, device: str = "auto") -> None:
         self.source, self.seed, self.budget, self.work, self.device = source, seed, budget, work, device
         self._measured: dict[tuple[str, str], Measured] = {}
-        self.fit_seconds: dict[str, float] = {}  # by model, of those that were fitted here
+        self._chosen: dict[str, dict[str, Any]] = {}
+        self.fit_seconds: dict[str, float] = {}  # by model, of those that were fitted (or searched) here
 
     # ------------------------------------------------------------------------------------------- data
     @cached_property
@@ -163,13 +172,35 @@ class Workshop:
         place = self.work / "models" / self.source.key / f"{method}{part}-{self.seed}-{self.budget.key}"
         if (place / "method.json").exists():
             return load(place, self.device)
-        settings = self.budget.settings(method)
+        settings = self.settings(method)
         train = self.last_weeks(weeks) if weeks else self.train
         with self._timed(f"{method}{part}"):
             detector: Any = make(method, self.data.schema, self.seed, device=self.device, **settings)
             detector.fit(train, self.validation)
         save(detector, place)
         return detector
+
+    def settings(self, method: str) -> dict[str, Any]:
+        """A method's settings: the budget's and, with a search, those of the lowest validation loss.
+
+        The search is made with the first seed, whatever the seed here, and kept on disk: one choice for all seeds.
+        """
+        method = SAME.get(method, method)
+        fixed = self.budget.settings(method)
+        if not self.budget.search or not has_loss(method):
+            return fixed
+        if method not in self._chosen:
+            place = self.work / "searches" / self.source.key / f"{method}-{self.budget.key}"
+            asked: dict[str, Any] = {
+                "trials": self.budget.search,
+                "seed": FIRST_SEED,
+                "device": self.device,
+                "directory": place,
+            }
+            with self._timed(f"{method}-search"):
+                choice = search(method, self.train, self.validation, self.data.schema, **asked, **fixed)
+            self._chosen[method] = choice.settings
+        return {**fixed, **self._chosen[method]}
 
     @contextmanager
     def _timed(self, model: str) -> Iterator[None]:
