@@ -132,9 +132,7 @@ def _detectors(plt: Any, lines: list[Line], data: str) -> Any:
             axis.axvline(0.5, color="0.6", linewidth=0.8, linestyle=":")
         else:
             axis.set_xscale("log")
-            axis.xaxis.set_major_locator(plt.matplotlib.ticker.LogLocator(subs=(1.0, 3.0)))
-            axis.xaxis.set_major_formatter(plt.matplotlib.ticker.FormatStrFormatter("%g"))
-            axis.xaxis.set_minor_formatter(plt.matplotlib.ticker.NullFormatter())
+            _plain_ticks(plt, axis.xaxis, (1.0, 3.0))
     return figure
 
 
@@ -208,8 +206,17 @@ def _training_size(plt: Any, lines: list[Line]) -> Any:
         axis.set_xticks(weeks)
         axis.set_title(f"{what}, against one week")
         axis.set_yscale("log")
+        _plain_ticks(plt, axis.yaxis, tuple(range(1, 10)))
     axes[0].legend(frameon=False, fontsize=7)
     return figure
+
+
+def _plain_ticks(plt: Any, axis: Any, steps: tuple[float, ...]) -> None:
+    """Ticks of a logarithmic axis at these multiples of powers of ten, as plain numbers."""
+    ticker = plt.matplotlib.ticker
+    axis.set_major_locator(ticker.LogLocator(subs=steps))
+    axis.set_major_formatter(ticker.FormatStrFormatter("%g"))
+    axis.set_minor_formatter(ticker.NullFormatter())
 
 
 def _mean_uncertainty(lines: list[Line], term: str, what: str) -> float:
