@@ -47,13 +47,15 @@ def pages(ask: Callable[[int], dict[str, Any]], name: str) -> list[dict[str, Any
     "wanted",
     [{}, {"kind": "novel"}, {"category": "shop"}, {"min_score": 5.5}, {"from": "2024-03-02T00:00:00Z"},
      {"to": "2024-03-02T00:00:00Z"}, {"search": "agent_1"}, {"search": "_1"}, {"search": "%"}, {"agent": "agent_3"},
-     {"order": "time"}, {"category": "work", "kind": "novel", "min_score": 7}],
+     {"order": "time"}, {"category": "work", "kind": "novel", "min_score": 7}, {"min_score": 1.5},
+     {"min_score": 1.5, "raised": True}, {"min_score": 5.5, "raised": True}, {"raised": True}],
 )  # fmt: skip
 def test_alerts_are_those_a_plain_loop_finds_in_pages_without_repeats(filled: Any, wanted: dict[str, Any]) -> None:
     client, events = filled
     expected = [
         e for e in events
-        if (e["score"] >= wanted["min_score"] if "min_score" in wanted else e["alert"])
+        if e["score"] >= wanted.get("min_score", 0)
+        and (e["alert"] or ("min_score" in wanted and not wanted.get("raised")))
         and e["kind"] == wanted.get("kind", e["kind"]) and e["category"] == wanted.get("category", e["category"])
         and e["started_at"] >= wanted.get("from", "") and e["started_at"] < wanted.get("to", "9")
         and wanted.get("search", "") in e["agent_id"] and e["agent_id"] == wanted.get("agent", e["agent_id"])

@@ -13,9 +13,11 @@ from hypothesis import HealthCheck, Phase, settings
 from service_example import PATIENCE, PlainScorer, a_stay, free_port, is_ready, until
 
 from ustad.service.app import create_app
+from ustad.service.errors import CODES
 from ustad.service.settings import Settings
 
 schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not installed: pip install 'ustad[dev]'")
+jsonschema_rs = pytest.importorskip("jsonschema_rs", reason="it comes with schemathesis: pip install 'ustad[dev]'")
 
 
 from schemathesis.checks import not_a_server_error  # noqa: E402  # only where it is installed
@@ -82,3 +84,67 @@ def test_every_route_of_the_v1_interface_documents_its_errors_in_the_one_shape()
             for status in ("401", "403", "422", "429"):
                 answer = route["responses"][status]["content"]["application/json"]["schema"]
                 assert answer == {"$ref": "#/components/schemas/ErrorAnswer"}
+
+
+def described_answers() -> Iterator[tuple[str, str, str, str, dict[str, Any]]]:
+    """(method, path, status, media type, description) of every answer with a body."""
+    for path, methods in app.openapi()["paths"].items():
+        for method, route in methods.items():
+            for status, told in route["responses"].items():
+                for media, content in told.get("content", {}).items():
+                    yield method, path, status, media, content
+
+
+def problems(schema: dict[str, Any], value: Any) -> list[str]:
+    """What is wrong with a value by a schema of the description."""
+    whole = {**schema, "components": app.openapi()["components"]}
+    return [e.message for e in jsonschema_rs.Draft202012Validator(whole).iter_errors(value)]
+
+
+def test_every_answer_and_every_error_has_an_example_of_its_own_form() -> None:
+    found = list(described_answers())
+    assert {(method, path) for method, path, *_ in found} == {
+        (method, path) for path, methods in app.openapi()["paths"].items() for method in methods
+    }, "a route without any described answer"
+    for method, path, status, media, content in found:
+        assert "example" in content, (method, path, status)
+        if media == "application/json":
+            assert "$ref" in content["schema"], (method, path, status, "no form is described")
+        assert problems(content["schema"], content["example"]) == [], (method, path, status)
+
+
+def test_an_example_with_a_wrong_or_missing_field_would_be_noticed() -> None:
+    for method, path, status, media, content in described_answers():
+        if media == "application/json":
+            assert problems(content["schema"], {}), (method, path, status)
+            wrong = {**content["example"], next(iter(content["example"])): {"neither": "this"}}
+            assert problems(content["schema"], wrong), (method, path, status)
+
+
+def test_the_example_of_an_error_is_of_its_status() -> None:
+    for _, path, status, _, content in described_answers():
+        if status[0] in "45":
+            assert content["example"]["error"]["code"] == CODES[int(status)], (path, status)
+
+
+def test_examples_have_the_fields_of_real_answers(url: str) -> None:
+    """Everything that can be asked with what is in the store, beside its example, field by field."""
+    alert = httpx.get(url + "/v1/alerts", timeout=PATIENCE).json()["alerts"][0]
+    names = {"agent_id": alert["agent_id"], "event_id": alert["id"]}
+    for method, path, status, media, content in described_answers():
+        if (method, status, media) != ("get", "200", "application/json"):
+            continue
+        real = httpx.get(url + path.format(**names), timeout=PATIENCE)
+        assert real.status_code == 200, path
+        assert fields(real.json()) >= {f for f in fields(content["example"]) if "[" not in f}, path
+        assert fields(real.json()) - fields(content["example"]) == set(), path
+
+
+def fields(value: Any, where: str = "") -> set[str]:
+    """Names of all fields, those of what may be missing (in lists, in null) marked with a bracket."""
+    if isinstance(value, dict):
+        own = {f"{where}.{name}" for name in value}
+        return own.union(*(fields(v, f"{where}.{name}[?]") for name, v in value.items()))
+    if isinstance(value, list) and value:
+        return set().union(*(fields(v, where) for v in value))
+    return set()

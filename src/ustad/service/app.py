@@ -18,6 +18,7 @@ from ustad import __version__
 from ustad.config import ConfigError
 from ustad.schema import EventSchema
 from ustad.service import errors
+from ustad.service.described import keep_nulls
 from ustad.service.extraction import Extraction
 from ustad.service.guard import Guard, content_policy
 from ustad.service.intake import Intake
@@ -147,6 +148,7 @@ def build(service: Service) -> FastAPI:
     app.include_router(read_routes())
     app.include_router(verdict_routes())
     app.include_router(page_routes(service.settings))
+    keep_nulls(app)
     app.mount("/static", StaticFiles(directory=WEB), name="static")
     app.add_middleware(
         Guard, max_body=service.settings.max_body_bytes, policy=content_policy(service.settings.tiles),

@@ -43,6 +43,7 @@ class Filter:
     state: str | None = None  # open, confirmed, expected, marked
     first_day: int | None = None
     last_day: int | None = None  # itself included
+    raised: bool = False  # only what was an alert when it came, also with min_score
 
     def conditions(self) -> list[ColumnElement[bool]]:
         """The same for the table of events."""
@@ -65,6 +66,8 @@ class Filter:
             found.append(E.category == self.category)
         if self.min_score is not None:
             found.append(E.score >= self.min_score)
+        if self.raised:
+            found.append(E.alert.is_(True))
         return found + self._state()
 
     def _state(self) -> list[ColumnElement[bool]]:
@@ -150,7 +153,8 @@ def alerts(
 ) -> tuple[int, int, list[dict[str, Any]]]:
     """Total, the sequence number to ask on from, and a page of alerts.
 
-    With `min_score` in the filter every scored event above it counts, whether or not it was an alert when it came.
+    With `min_score` in the filter every scored event above it counts, whether or not it was an alert when it came;
+    with `raised` too only those that were.
     """
     latest = connection.execute(select(func.max(r.alerts.c.seq))).scalar() or 0
     conditions = wanted.conditions()
@@ -211,9 +215,10 @@ def lanes(
 ) -> tuple[int, list[dict[str, Any]]]:
     """Agents by their highest score within the days, each with one cell a day: score, events, alerts, worst.
 
-    Narrowed by kind, category or verdict, they are those whose alerts match; by score, whose events do.
+    Narrowed by kind, category or verdict, they are those whose alerts match; by score, whose events do, or with
+    `raised` whose alerts do.
     """
-    narrow = wanted.kind or wanted.category or wanted.min_score is not None or wanted.state
+    narrow = wanted.kind or wanted.category or wanted.min_score is not None or wanted.state or wanted.raised
     if narrow:
         judged = [E.score.is_not(None)] if wanted.min_score is not None else [E.alert.is_(True)]
         name = func.coalesce(E.agent, literal_column("''")).label(
@@ -254,16 +259,18 @@ def span(connection: Connection) -> tuple[int, int] | None:
 
 
 def totals(connection: Connection) -> dict[str, Any]:
-    """Counts, the span of days, and the curve behind the slider: score and p-value at 1 … `CURVE` alerts a day."""
+    """Counts, the span of days, the least score of an alert, and the curve behind the slider: score and p-value at
+    1 … `CURVE` alerts a day."""
     both = span(connection)
     scored, flagged, known = connection.execute(
         select(func.sum(A.n_scored), func.sum(A.n_alerts), func.count()).select_from(r.agents)
     ).one()
     n_days = both[1] - both[0] + 1 if both else 0
+    lowest = connection.execute(select(func.min(E.score)).where(E.alert.is_(True))).scalar()
     return {
         "events": int(scored or 0), "agents": int(known), "alerts": int(flagged or 0), "days": n_days,
         "first_day": iso_day(both[0]) if both else None, "last_day": iso_day(both[1]) if both else None,
-        "curve": _curve(connection, n_days),
+        "alert_score": lowest, "curve": _curve(connection, n_days),
         "kinds": _choices(connection, E.kind), "categories": _choices(connection, E.category),
     }  # fmt: skip
 

@@ -13,9 +13,11 @@ from fastapi import APIRouter, Depends, Request, Response
 
 from ustad.clock import check_zone
 from ustad.schema import EventSchema
+from ustad.service import examples
+from ustad.service.described import ERRORS, answer, failure
 from ustad.service.errors import InvalidError, TooLargeError
 from ustad.service.keys import Caller, needs
-from ustad.service.messages import ErrorAnswer, Fixes, FixesAnswer, IngestAnswer, events_model
+from ustad.service.messages import Fixes, FixesAnswer, IngestAnswer, events_model
 from ustad.service.pipeline import Job
 from ustad.service.queries import microseconds
 from ustad.service.store import now
@@ -24,18 +26,6 @@ from ustad.tables import TIMESTAMP, DataError
 
 MICROSECONDS_PER_DAY = 86_400_000_000
 Ingest = Annotated[Caller, Depends(needs("ingest"))]
-ERRORS: dict[int | str, dict[str, Any]] = {
-    code: {"model": ErrorAnswer, "description": text}
-    for code, text in {
-        400: "not a valid HTTP request", 401: "no key, or one that is not known", 403: "the key lacks the role",
-        413: "the body or the batch is too large", 421: "a foreign host name while the service has no key",
-        422: "not in the documented form", 429: "too much waits: send again after Retry-After seconds",
-        503: "scoring failed or the service is shutting down: send again after Retry-After seconds",
-    }.items()
-}  # fmt: skip
-CONFLICT: dict[int | str, dict[str, Any]] = {
-    409: {"model": ErrorAnswer, "description": "events that begin before the agent's latest known event has ended"}
-}
 
 
 def ingest_routes(schema: EventSchema) -> APIRouter:
@@ -44,7 +34,7 @@ def ingest_routes(schema: EventSchema) -> APIRouter:
     body: Any = events_model(schema)
     layout = Layout.of(schema)
 
-    @router.post("/events", response_model=IngestAnswer, responses=CONFLICT)
+    @router.post("/events", response_model=IngestAnswer, responses=answer(examples.INGEST) | failure(409))
     async def post_events(request: Request, caller: Ingest, events: body) -> Any:
         """Finished events, in order of time for each agent. Sending one twice scores it once."""
         service = request.app.state.service
@@ -56,7 +46,7 @@ def ingest_routes(schema: EventSchema) -> APIRouter:
         return _told(await asyncio.wrap_future(service.intake.submit(Job(rows=rows))))
 
     if schema.name == "mobility":
-        router.post("/fixes", response_model=FixesAnswer)(post_fixes)
+        router.post("/fixes", response_model=FixesAnswer, responses=answer(examples.FIXES))(post_fixes)
     return router
 
 

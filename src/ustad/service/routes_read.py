@@ -5,21 +5,24 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from datetime import date
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
+from pydantic import BaseModel
 
 from ustad import __version__
 from ustad.dataset import EPOCH
 from ustad.service import case, errors, queries
+from ustad.service import examples as ex
+from ustad.service import messages_page as page
+from ustad.service.described import ERRORS, Described, answer, failure, text_answer
 from ustad.service.errors import BusyError, InvalidError, NotFoundError, UnavailableError
 from ustad.service.keys import Caller, needs
-from ustad.service.messages import AgentAnswer, AgentPage, AlertPage, ErrorAnswer, EventPage, Moment, Text
+from ustad.service.messages import AgentAnswer, AgentPage, AlertPage, EventPage, Moment, Text
 from ustad.service.queries import Filter, microseconds
-from ustad.service.routes_ingest import ERRORS
 
 Read = Annotated[Caller, Depends(needs("read"))]
 Offset = Annotated[int, Query(ge=0, le=100_000_000)]
@@ -28,7 +31,6 @@ Score = Annotated[float | None, Query(allow_inf_nan=False)]
 AgentName = Annotated[Text, Path(min_length=1)]
 State = Literal["open", "confirmed", "expected", "marked"]
 Since = Annotated[int, Query(ge=0, lt=2**62)]
-NOT_FOUND: dict[int | str, dict[str, Any]] = {404: {"model": ErrorAnswer, "description": "not known"}}
 STREAMS = 100
 PING_S = 15.0
 TOTALS_S = 1.0
@@ -36,27 +38,34 @@ TOTALS_S = 1.0
 
 def read_routes() -> APIRouter:
     router = APIRouter()
-    router.get("/healthz", tags=["health"])(healthz)
-    router.get("/readyz", tags=["health"], responses={503: ERRORS[503]})(readyz)
-    text: dict[int | str, dict[str, Any]] = {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}}
-    router.get("/metrics", tags=["health"], responses={**ERRORS, **text}, response_class=Response)(metrics)
+    _add(router, "/healthz", healthz, page.Health, ex.HEALTH, tags=["health"])
+    _add(router, "/readyz", readyz, page.Ready, ex.READY, failure(503), tags=["health"])
+    text = text_answer("text/plain", ex.METRICS, "figures")
+    router.get("/metrics", tags=["health"], responses=ERRORS | text, response_class=Response)(metrics)
     v1 = APIRouter(prefix="/v1", tags=["read"], responses=ERRORS)
-    v1.get("/about")(about)
-    v1.get("/summary")(summary)
-    v1.get("/lanes")(lanes)
-    v1.get("/agents", response_model=AgentPage)(agents)
-    v1.get("/agents/{agent_id}", response_model=AgentAnswer, responses=NOT_FOUND)(agent)
-    v1.get("/agents/{agent_id}/events", response_model=EventPage, responses=NOT_FOUND)(agent_events)
-    v1.get("/agents/{agent_id}/places", responses=NOT_FOUND)(places)
-    v1.get("/agents/{agent_id}/movements", responses=NOT_FOUND)(movements)
-    v1.get("/events/{event_id}", responses=NOT_FOUND)(event)
-    v1.get("/alerts", response_model=AlertPage)(alerts)
-    stream: dict[int | str, dict[str, Any]] = {
-        200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}, "description": "server-sent events"}
-    }
+    not_found = failure(404)
+    _add(v1, "/about", about, page.About, ex.ABOUT)
+    _add(v1, "/summary", summary, page.Summary, ex.SUMMARY)
+    _add(v1, "/lanes", lanes, page.Lanes, ex.LANES)
+    _add(v1, "/agents", agents, AgentPage, ex.AGENTS)
+    _add(v1, "/agents/{agent_id}", agent, AgentAnswer, ex.AGENT, not_found)
+    _add(v1, "/agents/{agent_id}/events", agent_events, EventPage, ex.EVENTS, not_found)
+    _add(v1, "/agents/{agent_id}/places", places, page.Places, ex.PLACES, not_found)
+    _add(v1, "/agents/{agent_id}/movements", movements, page.Movements, ex.MOVEMENTS, not_found)
+    _add(v1, "/events/{event_id}", event, page.EventDetail, ex.EVENT, not_found)
+    _add(v1, "/alerts", alerts, AlertPage, ex.ALERTS)
+    stream = text_answer("text/event-stream", ex.STREAM, "server-sent events")
     v1.get("/alerts/stream", responses=stream, response_class=StreamingResponse)(stream_alerts)
     router.include_router(v1)
     return router
+
+
+def _add(
+    router: APIRouter, path: str, act: Callable[..., Any], model: type[BaseModel], example: ex.Example,
+    more: Described | None = None, **options: Any,
+) -> None:  # fmt: skip
+    """A route that answers with JSON of this form."""
+    router.get(path, response_model=model, responses=answer(example) | (more or {}), **options)(act)
 
 
 # ------------------------------------------------------------------------------------------------- health
@@ -113,7 +122,7 @@ def lanes(
     first: Annotated[date | None, Query()] = None, last: Annotated[date | None, Query()] = None,
     search: Annotated[Text | None, Query()] = None, kind: Annotated[Text | None, Query()] = None,
     category: Annotated[Text | None, Query()] = None, min_score: Score = None, state: State | None = None,
-    limit: Annotated[int, Query(ge=1, le=200)] = 50, offset: Offset = 0,
+    raised: bool = False, limit: Annotated[int, Query(ge=1, le=200)] = 50, offset: Offset = 0,
 ) -> dict[str, Any]:  # fmt: skip
     """Agents by days: the highest score of each day. The last four weeks where no days are given."""
     with request.app.state.service.store.reading() as connection:
@@ -124,7 +133,7 @@ def lanes(
         begin = _day(first) if first else max(span[0], end - 27)
         if end - begin > 366:
             raise InvalidError("at most a year of days goes into one answer")
-        wanted = Filter(search=search, kind=kind, category=category, min_score=min_score, state=state)
+        wanted = Filter(search=search, kind=kind, category=category, min_score=min_score, state=state, raised=raised)
         total, found = queries.lanes(connection, wanted, begin, end, limit, offset)
     return {
         "total": total, "offset": offset, "first": queries.iso_day(begin), "last": queries.iso_day(end), "lanes": found
@@ -202,16 +211,17 @@ def alerts(
     first_day: Annotated[date | None, Query()] = None, last_day: Annotated[date | None, Query()] = None,
     agent: Annotated[Text | None, Query()] = None, search: Annotated[Text | None, Query()] = None,
     kind: Annotated[Text | None, Query()] = None, category: Annotated[Text | None, Query()] = None,
-    min_score: Score = None, state: State | None = None, order: Literal["score", "time"] = "score",
-    limit: Limit = 50, offset: Offset = 0,
+    min_score: Score = None, state: State | None = None, raised: bool = False,
+    order: Literal["score", "time"] = "score", limit: Limit = 50, offset: Offset = 0,
 ) -> dict[str, Any]:  # fmt: skip
     """Alerts, the most unusual (or the latest) first. `since` takes only what came after an earlier answer.
 
     `from` and `to` are moments; `first_day` and `last_day` are days where the event began, as in `/v1/lanes`.
-    With `min_score` every scored event from there on counts, whether or not it was an alert when it came.
+    With `min_score` every scored event from there on counts, whether or not it was an alert when it came; with
+    `raised=true` beside it only those that were.
     """
     days = (_day(value) if value is not None else None for value in (first_day, last_day))
-    wanted = Filter(agent, search, _at(first), _at(last), kind, category, min_score, state, *days)
+    wanted = Filter(agent, search, _at(first), _at(last), kind, category, min_score, state, *days, raised)
     with request.app.state.service.store.reading() as connection:
         total, following, found = queries.alerts(connection, wanted, since, order, limit, offset)
     return {"total": total, "offset": offset, "next_since": following, "alerts": found}

@@ -8,24 +8,23 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Path, Request
 from sqlalchemy import insert, select, update
 
-from ustad.service import likeness, queries
+from ustad.service import examples, likeness, queries
 from ustad.service import records as r
+from ustad.service.described import ERRORS, answer, failure
 from ustad.service.errors import InvalidError, NotFoundError
 from ustad.service.keys import Caller, needs
-from ustad.service.messages import Deleted, ErrorAnswer, EventAnswer, Verdict
-from ustad.service.routes_ingest import ERRORS
+from ustad.service.messages import Deleted, EventAnswer, Verdict
 from ustad.service.routes_read import AgentName, event_key
 from ustad.service.store import Store, now
 
 DEFAULT_DAYS = 90
 MICROSECONDS_PER_DAY = 86_400_000_000
-NOT_FOUND: dict[int | str, dict[str, Any]] = {404: {"model": ErrorAnswer, "description": "not known"}}
 
 
 def verdict_routes() -> APIRouter:
-    router = APIRouter(prefix="/v1", tags=["verdicts"], responses={**ERRORS, **NOT_FOUND})
-    router.put("/alerts/{alert_id}/verdict", response_model=EventAnswer)(put_verdict)
-    router.delete("/agents/{agent_id}", response_model=Deleted)(delete_agent)
+    router = APIRouter(prefix="/v1", tags=["verdicts"], responses=ERRORS | failure(404))
+    router.put("/alerts/{alert_id}/verdict", response_model=EventAnswer, responses=answer(examples.JUDGED))(put_verdict)
+    router.delete("/agents/{agent_id}", response_model=Deleted, responses=answer(examples.DELETED))(delete_agent)
     return router
 
 

@@ -1,0 +1,105 @@
+"""Examples of answers for the OpenAPI description: one small town, one unusual evening."""
+
+from __future__ import annotations
+
+from typing import Any
+
+Example = dict[str, Any]
+
+_ALERT: Example = {
+    "id": "4611686018427387905", "event_id": None, "agent_id": "a-17", "started_at": "2024-02-05T20:10:00Z",
+    "finished_at": "2024-02-06T01:40:00Z", "day": "2024-02-05", "timezone": "Europe/Helsinki", "lat": 60.1699,
+    "lon": 24.9384, "category": "restaurant", "place_name": "Café Aino", "score": 4.2, "p_value": 0.000063,
+    "alert": True, "final": False, "kind": "novel", "term": "distance",
+    "reason": "Not one of its own places: 4.1 km from the nearest; stayed 5 h 30 min", "verdict": None,
+    "marked_by": None,
+}  # fmt: skip
+_VERDICT: Example = {
+    "verdict": "expected", "reason": "travel", "note": "", "until": "2024-06-30T21:00:00Z", "by": "morning shift",
+    "at": "2024-02-06T07:30:00Z",
+}  # fmt: skip
+_AGENT: Example = {
+    "agent_id": "a-17", "timezone": "Europe/Helsinki", "first_at": "2024-01-01T05:00:00Z",
+    "last_at": "2024-02-06T01:40:00Z", "n_events": 148, "n_scored": 36, "n_alerts": 1, "score": 4.2,
+    "p_value": 0.000063, "worst": _ALERT["id"], "reason": _ALERT["reason"],
+}  # fmt: skip
+_FEATURE: Example = {
+    "name": "duration", "label": "duration", "display": "duration", "unit": "min", "kind": "numeric", "scored": True,
+    "pct": 0.998, "surprise": 2.7, "period": None, "loss": 3.1, "au": 0.21, "eu": 0.02, "expected": 75.0,
+    "error": 255.0, "spread": 30.0, "observed": 330.0, "share": 0.38,
+}  # fmt: skip
+
+HEALTH: Example = {"status": "ok"}
+READY: Example = {"status": "ready", "scoring": "on"}
+ABOUT: Example = {
+    "version": "1.0.0", "entity_word": "agent", "event_word": "stay", "tiles": "", "caller": "morning shift",
+    "roles": ["read", "verdict"], "live": True, "run": None, "has_place": True, "alerts_per_day": 20.0,
+}  # fmt: skip
+SUMMARY: Example = {
+    "events": 14_351, "agents": 120, "alerts": 12, "days": 14, "first_day": "2024-01-29", "last_day": "2024-02-11",
+    "alert_score": 3.1,
+    "curve": [{"per_day": 1, "score": 3.9, "p_value": 0.00013}, {"per_day": 2, "score": 3.4, "p_value": 0.0004}],
+    "kinds": ["predictable", "novel"], "categories": ["restaurant", "work"],
+}  # fmt: skip
+LANES: Example = {
+    "total": 120, "offset": 0, "first": "2024-01-29", "last": "2024-02-11",
+    "lanes": [{"agent_id": "a-17", "cells": [
+        {"day": "2024-02-05", "score": 4.2, "events": 5, "alerts": 1, "worst": _ALERT["id"],
+         "reason": _ALERT["reason"], "kind": "novel"},
+    ]}],
+}  # fmt: skip
+AGENT = _AGENT
+AGENTS: Example = {"total": 120, "offset": 0, "agents": [_AGENT]}
+EVENTS: Example = {"total": 148, "offset": 0, "events": [_ALERT]}
+ALERTS: Example = {"total": 12, "offset": 0, "next_since": 12, "alerts": [_ALERT]}
+PLACES: Example = {"places": [{"lat": 60.1841, "lon": 24.8301, "visits": 61, "category": "home", "hours": 702.5}]}
+MOVEMENTS: Example = {
+    "trips": [{"started_at": "2024-02-05T19:48:00Z", "finished_at": "2024-02-05T20:10:00Z",
+               "path": [[24.8301, 60.1841], [24.9384, 60.1699]]}],
+    "gaps": [{"started_at": "2024-02-03T10:00:00Z", "finished_at": "2024-02-03T12:30:00Z"}],
+}  # fmt: skip
+EVENT: Example = {
+    "event": _ALERT, "features": [_FEATURE], "knn": {"distance": 0.84, "pct": 0.993, "share": 0.3},
+    "history_days": 35.0,
+    "habits": {
+        "terms": [
+            {"name": "distance", "label": "how far from its own places", "surprise": 3.2, "share": 0.62},
+            {"name": "duration", "label": "how long it stayed", "surprise": 2.0, "share": 0.38},
+        ],
+        "new_place": True, "visits_now": 1, "km_from_own_places": 4.1,
+    },
+    "nearest": [{
+        "id": "4611686018427381112", "started_at": "2024-01-19T16:05:00Z", "finished_at": "2024-01-19T17:20:00Z",
+        "timezone": "Europe/Helsinki", "category": "restaurant", "place_name": None, "km": 4.1, "hours": 4.1,
+    }],
+    "usually": {"weekday": "Monday", "minute": 1330.0, "days": 5,
+                "what": [{"category": "home", "days": 5, "share": 1.0}]},
+    "verdicts": [_VERDICT],
+}  # fmt: skip
+INGEST: Example = {"accepted": 1, "duplicates": 0, "events": [_ALERT]}
+FIXES: Example = {"accepted": 2, "late": 0, "duplicates": 0, "dropped": 0, "events": []}
+JUDGED: Example = {**_ALERT, "final": True, "verdict": _VERDICT}
+DELETED: Example = {"deleted_events": 148}
+METRICS = 'ustad_requests_total{route="/v1/events",method="POST",status="200"} 148.0\n'
+STREAM = 'id: 12\nevent: alert\ndata: {"id": "4611686018427387905", "agent_id": "a-17", "score": 4.2}\n\n'
+
+#: What an error says, by status: the message and its details.
+ERRORS: dict[int, tuple[str, list[dict[str, Any]]]] = {
+    400: ("There was an error parsing the body", []),
+    401: ("a key is needed: send 'Authorization: Bearer KEY'", []),
+    403: ("this key may not do that; it needs the role 'verdict'", []),
+    404: ("there is no such agent", []),
+    409: (
+        "1 of 2 new events begin before the agent's latest known event has ended; events come in order of time, "
+        "nothing of this request was stored",
+        [],
+    ),
+    413: ("at most 2,000 events go into one request", []),
+    421: ("this service answers only to names of its own machine while it has no key", []),
+    422: (
+        "the request does not have the documented form",
+        [{"where": ["body", "events", "0", "lat"], "problem": "Input should be less than or equal to 90"}],
+    ),
+    429: ("2000 events wait to be scored; send again later", []),
+    503: ("the store does not answer; send again later", []),
+}

@@ -1,0 +1,205 @@
+"""What the page is answered: totals, swim lanes, places and movements of an agent, one event in detail.
+
+These describe the answers in the OpenAPI description; the answers are made by `queries` and `case`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from ustad.service.messages import EventAnswer, GivenVerdict
+
+
+class Health(BaseModel):
+    status: Literal["ok"]
+
+
+class Ready(BaseModel):
+    """`scoring` is off where a finished run is shown and nothing new is taken."""
+
+    status: Literal["ready"]
+    scoring: Literal["on", "off"]
+
+
+class About(BaseModel):
+    """`run` is the name of the finished run on show; `tiles` the address of a map server, empty for none."""
+
+    version: str
+    entity_word: str
+    event_word: str
+    tiles: str
+    caller: str
+    roles: list[str]
+    live: bool
+    run: str | None
+    has_place: bool
+    alerts_per_day: float | None
+
+
+class CurvePoint(BaseModel):
+    """The threshold that gives so many alerts a day."""
+
+    per_day: int
+    score: float
+    p_value: float | None
+
+
+class Summary(BaseModel):
+    """`alert_score` is the least score that was raised as an alert; `kinds` and `categories` are those that alerts
+    have, the most frequent first."""
+
+    events: int
+    agents: int
+    alerts: int
+    days: int
+    first_day: str | None
+    last_day: str | None
+    alert_score: float | None
+    curve: list[CurvePoint]
+    kinds: list[str]
+    categories: list[str]
+
+
+class Cell(BaseModel):
+    """One agent on one local day; `worst` is the id of its most unusual event."""
+
+    day: str
+    score: float
+    events: int
+    alerts: int
+    worst: str
+    reason: str | None
+    kind: str | None
+
+
+class Lane(BaseModel):
+    agent_id: str
+    cells: list[Cell]
+
+
+class Lanes(BaseModel):
+    total: int
+    offset: int
+    first: str | None
+    last: str | None
+    lanes: list[Lane]
+
+
+class Place(BaseModel):
+    lat: float
+    lon: float
+    visits: int
+    category: str
+    hours: float
+
+
+class Places(BaseModel):
+    places: list[Place]
+
+
+class Gap(BaseModel):
+    started_at: str
+    finished_at: str
+
+
+class Trip(Gap):
+    """`path` holds points as [longitude, latitude]."""
+
+    path: list[list[float]]
+
+
+class Movements(BaseModel):
+    trips: list[Trip]
+    gaps: list[Gap]
+
+
+# ---------------------------------------------------------------------------------------------- one event
+class FeatureAnswer(BaseModel):
+    """A feature, expected beside observed. `share` is its part of what makes the event unusual, `au` and `eu` are
+    the aleatoric and the epistemic uncertainty; of a place `expected` and `observed` have `lat` and `lon`, `error` is
+    in km and `spread` has one number for each direction."""
+
+    name: str
+    label: str
+    display: str
+    unit: str
+    kind: str
+    scored: bool
+    pct: float | None
+    surprise: float
+    period: float | None
+    loss: float | None
+    au: float | None
+    eu: float | None
+    expected: Any
+    error: Any
+    spread: Any
+    observed: Any
+    share: float
+
+
+class Distance(BaseModel):
+    """To the nearest training events: the mean, the share of usual events that are nearer, its part of the score."""
+
+    distance: float | None
+    pct: float | None
+    share: float
+
+
+class HabitTerm(BaseModel):
+    """A question that a score by habits asks; `surprise` is −log10 of how rare the answer is."""
+
+    name: str
+    label: str
+    surprise: float
+    share: float
+
+
+class Habits(BaseModel):
+    """What a score by habits is made of, and the plain facts behind it."""
+
+    model_config = ConfigDict(extra="allow")
+    terms: list[HabitTerm]
+
+
+class Known(BaseModel):
+    """An earlier event of the agent: how far away, and how many hours apart in the day."""
+
+    id: str
+    started_at: str
+    finished_at: str
+    timezone: str
+    category: str | None
+    place_name: str | None
+    km: float | None
+    hours: float
+
+
+class UsualCategory(BaseModel):
+    category: str
+    days: int
+    share: float
+
+
+class Usually(BaseModel):
+    """What the agent did on earlier days of the same weekday at this hour."""
+
+    weekday: str | None
+    minute: float | None
+    days: int
+    what: list[UsualCategory]
+
+
+class EventDetail(BaseModel):
+    """`habits` is null where the network scored."""
+
+    event: EventAnswer
+    features: list[FeatureAnswer]
+    knn: Distance
+    history_days: float | None
+    habits: Habits | None
+    nearest: list[Known]
+    usually: Usually
+    verdicts: list[GivenVerdict]
