@@ -84,6 +84,37 @@ def test_filters_are_in_the_address_and_narrow_the_lists(visit: Visit, server: S
     page.go_back()
 
 
+def test_a_least_score_narrows_the_lists_and_stays_in_the_address(visit: Visit, server: Server) -> None:
+    page = visit.go()
+    found = asked(server.url + "/v1/alerts")["alerts"]
+    least = found[len(found) // 2]["score"]
+    page.focus("#filter-min_score")
+    page.keyboard.type(str(least))
+    page.keyboard.press("Enter")
+    expect(page.locator(".alerts li")).to_have_count(sum(a["score"] >= least for a in found))
+    assert page.evaluate("document.activeElement.id") == "filter-min_score", "the keyboard goes on where it was"
+    assert f"min_score={least}" in page.url
+    lanes = asked(f"{server.url}/v1/lanes?min_score={least}")["lanes"]
+    everybody = asked(f"{server.url}/v1/lanes")["lanes"]
+    assert 0 < len(lanes) < len(everybody), "the filter would do nothing here"
+    expect(page.locator(".lanes tbody th .who")).to_have_text([lane["agent_id"] for lane in lanes])
+    page.reload()
+    page.wait_for_selector(".alerts li")
+    assert page.get_by_label("Score from").input_value() == str(least)
+    page.click(".alerts li a")
+    page.wait_for_url("**/agent/**min_score=**")
+    expect(page.locator(".drawer")).to_contain_text(f"case 1 of {sum(a['score'] >= least for a in found)}")
+    page.goto(server.url + "/?min_score=nonsense")
+    expect(page.locator(".alerts li")).to_have_count(len(found))
+
+
+def test_a_least_score_adds_no_event_that_was_no_alert(visit: Visit, server: Server) -> None:
+    raised = asked(server.url + "/v1/alerts")["total"]
+    assert asked(server.url + "/v1/alerts?min_score=0")["total"] > raised, "all events are alerts here"
+    page = visit.go("/?min_score=0")
+    expect(page.locator(".alerts li")).to_have_count(raised)
+
+
 def test_the_slider_recounts_at_once(visit: Visit) -> None:
     page = visit.go()
     page.wait_for_selector("#per-day:not([disabled])")
@@ -200,6 +231,25 @@ def test_what_was_typed_stays_when_saving_fails(visit: Visit) -> None:
     assert "Not now." in page.inner_text(".problem")
     assert page.input_value("#reason") == "a long story"
     assert visit.problems.pop().startswith("Failed to load resource"), "the browser says so itself"
+
+
+def test_expected_until_a_day_is_until_its_end_where_the_agent_is(visit: Visit) -> None:
+    sent: list[Any] = []
+
+    def refuse(route: Any) -> None:
+        sent.append(route.request.post_data_json)
+        route.fulfill(status=503, json={"error": {"message": "Not now."}})
+
+    page = visit.go()
+    page.click(".alerts li a")
+    page.route("**/verdict", refuse)
+    page.click("[data-act=expect]")
+    page.fill("#reason", "travel")
+    page.fill("#until", "2030-06-30")  # three hours ahead of UTC in Helsinki
+    page.click(".verdict .main")
+    page.wait_for_selector(".problem:not([hidden])")
+    assert sent[0]["until"] == "2030-06-30T21:00:00.000Z"
+    visit.problems.clear()  # the browser says itself that saving failed
 
 
 @pytest.fixture

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
 from importlib import resources
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -58,3 +60,25 @@ def test_the_page_leaves_no_plural_to_chance() -> None:
     for script in resources.files("ustad.service").joinpath("web").iterdir():
         if script.name.endswith(".js"):
             assert not re.search(r"word\}s", script.read_text(encoding="utf-8")), script.name
+
+
+@pytest.mark.parametrize(
+    ("day", "zone"),
+    [
+        ("2024-06-30", "UTC"),
+        ("2024-06-30", "America/Los_Angeles"),
+        ("2024-06-30", "Pacific/Kiritimati"),
+        ("2024-06-30", "Pacific/Pago_Pago"),
+        ("2024-12-31", "Asia/Kathmandu"),
+        ("2024-03-31", "Europe/Helsinki"),
+        ("2024-10-27", "Europe/Helsinki"),
+        ("2024-10-26", "Asia/Beirut"),
+        ("2024-03-09", "America/Havana"),
+    ],
+)
+def test_a_day_ends_at_the_first_moment_whose_local_date_is_later(say: Callable[..., Any], day: str, zone: str) -> None:
+    end = datetime.fromisoformat(say("endOfDay", day, zone))
+    minute = timedelta(minutes=1)
+    assert end.astimezone(ZoneInfo(zone)).date().isoformat() > day
+    assert (end - minute).astimezone(ZoneInfo(zone)).date().isoformat() == day
+    assert say("lastDayUntil", end.isoformat(), zone) == day

@@ -19,7 +19,7 @@ export function drawer(detail, about, act) {
     scored ? sureness(detail) : null,
     usually(detail.usually, about),
     neighbours(detail, about, act.open),
-    history(detail.verdicts),
+    history(detail.verdicts, event.timezone),
     event.lat !== null ? coordinates(event) : null);
 }
 
@@ -115,9 +115,9 @@ function nearest(items, open) {
   return h("div", {}, h("p", { class: "hint" }, "Its own, nearest in place, time of day and length:"), h("ul", { class: "nearest" }, items.map((n) => h("li", {}, h("button", { type: "button", class: "plain", on: { click: () => open(n.id) } }, `${say.span(n)}: ${say.what(n)}`), h("span", { class: "hint" }, [n.km === null ? "" : `${say.distance(n.km)} away`, `${n.hours} h apart in the day`].filter(Boolean).join(", "))))));
 }
 
-function history(verdicts) {
+function history(verdicts, zone) {
   if (!verdicts.length) return null;
-  return h("div", {}, h("h3", {}, "Verdicts so far"), h("ul", { class: "nearest" }, verdicts.map((v) => h("li", {}, `${v.verdict}${v.reason ? `: ${v.reason}` : ""}${v.note ? ` (${v.note})` : ""}`, h("span", { class: "hint" }, `by ${v.by}, ${say.date(v.at, "UTC")} ${say.time(v.at, "UTC")} UTC${v.until ? `, until ${v.until.slice(0, 10)}` : ""}`)))));
+  return h("div", {}, h("h3", {}, "Verdicts so far"), h("ul", { class: "nearest" }, verdicts.map((v) => h("li", {}, `${v.verdict}${v.reason ? `: ${v.reason}` : ""}${v.note ? ` (${v.note})` : ""}`, h("span", { class: "hint" }, `by ${v.by}, ${say.date(v.at, "UTC")} ${say.time(v.at, "UTC")} UTC${v.until ? `, until the end of ${say.dayText(say.lastDayUntil(v.until, zone))}` : ""}`)))));
 }
 
 function coordinates(event) {
@@ -129,19 +129,19 @@ function coordinates(event) {
 function verdictForm(event, about, give) {
   if (!about.roles.includes("verdict")) return h("p", { class: "hint" }, "This key may look, not decide.");
   const problem = h("p", { class: "problem", role: "alert", hidden: true });
-  const until = new Date(Date.now() + 90 * 864e5).toISOString().slice(0, 10);
+  const until = say.isoDay(say.local(Date.now() + 90 * 864e5, event.timezone).day);
   const note = h("textarea", { rows: 2, id: "note", placeholder: "Note (optional)" });
   const reason = h("input", { id: "reason", list: "reasons", required: true, maxlength: 500, placeholder: "because …" });
   const ends = h("input", { type: "date", id: "until", value: until });
   const more = h("div", { class: "because", hidden: true }, h("label", { for: "reason" }, "Expected, because"), reason,
     h("datalist", { id: "reasons" }, ["new place of work", "moved house", "travel", "holiday", "sickness", "a known appointment", "a fault in the data"].map((r) => h("option", { value: r }))),
-    h("label", { for: "until" }, "until"), ends, h("button", { type: "submit", class: "main" }, "Save"));
+    h("label", { for: "until", "data-tip": `To the end of this day in ${say.zoneName(event.timezone)}` }, "until"), ends, h("button", { type: "submit", class: "main" }, "Save"));
   const send = async (verdict) => {
     try { await give({ note: note.value, ...verdict }); }
     catch (error) { problem.hidden = false; problem.textContent = `${error.message} What you typed is still here.`; }
   };
   const judged = say.state(event);
-  return h("form", { class: "verdict", "aria-label": "Verdict", on: { submit: (e) => { e.preventDefault(); send({ verdict: "expected", reason: reason.value, until: `${ends.value}T00:00:00Z` }); } } },
+  return h("form", { class: "verdict", "aria-label": "Verdict", on: { submit: (e) => { e.preventDefault(); send({ verdict: "expected", reason: reason.value, until: ends.value ? say.endOfDay(ends.value, event.timezone) : null }); } } },
     judged ? h("p", { class: `state ${judged[1]}` }, judged[0], event.verdict?.reason ? `: ${event.verdict.reason}` : "", event.verdict ? h("button", { type: "button", class: "plain", on: { click: () => send({ verdict: "open" }) } }, "take back") : null) : null,
     h("div", { class: "buttons" },
       h("button", { type: "button", "data-act": "confirm", on: { click: () => send({ verdict: "confirmed" }) } }, "Confirmed ", h("kbd", {}, "c")),

@@ -6,13 +6,14 @@ import * as say from "./words.js";
 // A score is −log₁₀ of how rare the event is; from 1 (one in ten) to 5 (one in a hundred thousand) it darkens.
 const shade = (score) => `${Math.round(100 * Math.max(0.04, Math.min(1, (score - 1) / 4)))}%`;
 
-export function laneTable(found, threshold, filters) {
+// `least`: the scores from which on a day counts as an alert, by the slider and as typed; either may be none.
+export function laneTable(found, least, filters) {
   const first = say.dayNumber(found.first), last = say.dayNumber(found.last);
   const days = Array.from({ length: last - first + 1 }, (_, i) => first + i);
   const labels = weeks(days).map(([d, length]) => h("th", { scope: "colgroup", colspan: length }, length > 2 || days.length < 10 ? say.shortDay(d) : null));
   return h("div", { class: "scroll" }, h("table", { class: "lanes" },
     h("thead", {}, h("tr", {}, h("th", { scope: "col" }, h("span", { class: "quiet" }, "Who")), labels)),
-    h("tbody", {}, found.lanes.map((lane) => row(lane, days, threshold, filters)))));
+    h("tbody", {}, found.lanes.map((lane) => row(lane, days, least, filters)))));
 }
 
 // First day and length of each week that the days touch.
@@ -22,16 +23,16 @@ function weeks(days) {
   return found;
 }
 
-function row(lane, days, threshold, filters) {
+function row(lane, days, least, filters) {
   const cells = new Map(lane.cells.map((c) => [say.dayNumber(c.day), c]));
   const top = Math.max(...lane.cells.map((c) => c.score));
   return h("tr", {},
     h("th", { scope: "row" }, h("a", { href: address.agent(lane.agent_id, filters), "data-link": true }, h("span", { class: "who" }, lane.agent_id), h("small", {}, say.number(top)))),
-    days.map((d) => h("td", { class: say.isWeekend(d) ? "weekend" : null }, cells.has(d) ? cell(lane.agent_id, cells.get(d), threshold, filters) : h("span", { class: "cell none" }))));
+    days.map((d) => h("td", { class: say.isWeekend(d) ? "weekend" : null }, cells.has(d) ? cell(lane.agent_id, cells.get(d), least, filters) : h("span", { class: "cell none" }))));
 }
 
-function cell(agent, c, threshold, filters) {
-  const alert = threshold === null || threshold === undefined ? c.alerts > 0 : c.score >= threshold;
+function cell(agent, c, least, filters) {
+  const alert = (least.slid === null ? c.alerts > 0 : c.score >= least.slid) && (least.typed === null || c.score >= least.typed);
   const tip = `${agent}, ${say.dayText(c.day)}\nscore ${say.number(c.score)}, ${c.events} scored${c.alerts ? `, ${c.alerts} alert${c.alerts > 1 ? "s" : ""}` : ""}\n${c.reason || "nothing stands out"}`;
   const to = address.agent(agent, filters, alert ? { event: c.worst } : { day: c.day });
   return h("a", { class: `cell${alert ? " alert" : ""}`, href: to, "data-link": true, tabindex: -1, vars: { "--v": shade(c.score) }, "data-tip": tip, "aria-label": tip.replaceAll("\n", ", ") });

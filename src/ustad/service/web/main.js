@@ -4,7 +4,7 @@ import { agentView } from "./agent.js";
 import { byId, h, show, toast, tooltips } from "./dom.js";
 import { overview } from "./overview.js";
 
-const FILTERS = ["per_day", "first", "last", "kind", "category", "state", "search", "order"];
+const FILTERS = ["per_day", "min_score", "first", "last", "kind", "category", "state", "search", "order"];
 const page = { about: null, view: null, cases: [], filters: {}, refresh: null };
 
 // ------------------------------------------------------------------------------------------ addresses
@@ -53,16 +53,29 @@ export async function loadCases(wanted) {
 
 export async function casesFor(filters) {
   if (!page.cases.length) {
-    const minimum = filters.per_day ? (await api.summary()).curve[Number(filters.per_day) - 1]?.score : null;
-    await loadCases(alertFilter(filters, minimum));
+    await loadCases(alertFilter(filters, filters.per_day ? (await api.summary()).curve : []));
   }
   return page.cases;
 }
 
-export function alertFilter(filters, minimum) {
+// The score at the slider's alerts a day; none where alerts count as they were raised.
+export const slidScore = (filters, curve) => filters.per_day ? curve[Math.min(Number(filters.per_day), curve.length) - 1]?.score ?? null : null;
+
+// The least score that was typed; none where nothing, or no number, was.
+export function typedScore(filters) {
+  const value = Number.parseFloat(filters.min_score);
+  return Number.isFinite(value) ? value : null;
+}
+
+// The higher of two least scores, either of which may be none.
+export const higher = (a, b) => a === null ? b : b === null ? a : Math.max(a, b);
+
+// The slider draws its own line through all scores; the filter only narrows what was raised.
+export function alertFilter(filters, curve) {
+  const slid = slidScore(filters, curve), typed = typedScore(filters);
   return {
-    first_day: filters.first, last_day: filters.last,
-    kind: filters.kind, category: filters.category, state: filters.state, search: filters.search, order: filters.order, min_score: minimum ?? null,
+    first_day: filters.first, last_day: filters.last, kind: filters.kind, category: filters.category, state: filters.state, search: filters.search, order: filters.order,
+    min_score: higher(slid, typed), raised: slid === null && typed !== null ? true : null,
   };
 }
 

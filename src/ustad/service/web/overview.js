@@ -2,18 +2,21 @@
 import * as api from "./api.js";
 import { byId, empty, failure, h, show, skeleton } from "./dom.js";
 import { laneTable } from "./lanes.js";
-import { address, alertFilter, go, loadCases, openCase } from "./main.js";
+import { address, alertFilter, go, higher, loadCases, openCase, slidScore, typedScore } from "./main.js";
 import * as say from "./words.js";
 
 const ROWS = 50, LINES = 50;
+const LEAST = "Only alerts of at least this score, and only who has an event of at least this score.";
 
 export async function overview(page, parameters) {
   const filters = page.filters;
   const places = { tiles: h("section", { class: "tiles", "aria-label": "Totals" }), lanes: h("div"), alerts: h("div") };
   const pages = { lanes: Number(parameters.get("lanes_from")) || 0, alerts: Number(parameters.get("alerts_from")) || 0 };
+  const focused = document.activeElement?.closest(".filters") ? document.activeElement.id : null;
   show(byId("main"), places.tiles, filterBar(page), h("div", { class: "columns" },
     h("section", { class: "panel", "aria-labelledby": "lanes-title" }, h("h2", { id: "lanes-title" }, "Who stands out, by day"), h("p", { class: "hint" }, `One row for each ${page.about.entity_word}, one cell a day; the stronger the more unusual, a dot marks an alert, framed days are weekends.`), places.lanes),
     h("section", { class: "panel", "aria-labelledby": "alerts-title" }, h("h2", { id: "alerts-title" }, "Alerts"), places.alerts)));
+  if (focused) byId(focused)?.focus();
   show(places.tiles, skeleton(4, "tile"));
   show(places.lanes, skeleton(14, "lane"));
   show(places.alerts, skeleton(8, "item"));
@@ -28,22 +31,20 @@ export async function overview(page, parameters) {
     await Promise.all([loadLanes(), loadAlerts()]);
   }
 
-  const minimum = () => page.filters.per_day ? totals.curve[Math.min(Number(page.filters.per_day), totals.curve.length) - 1]?.score : null;
-
   async function loadLanes() {
     const narrowed = filters.kind || filters.category || filters.state;
-    const wanted = { first: filters.first, last: filters.last, search: filters.search, kind: filters.kind, category: filters.category, state: filters.state, min_score: narrowed ? minimum() : null, limit: ROWS, offset: pages.lanes };
+    const slid = slidScore(filters, totals.curve), typed = typedScore(filters);
+    const wanted = { first: filters.first, last: filters.last, search: filters.search, kind: filters.kind, category: filters.category, state: filters.state, min_score: narrowed ? higher(slid, typed) : typed, raised: narrowed && slid === null && typed !== null ? true : null, limit: ROWS, offset: pages.lanes };
     try {
       const found = await api.lanes(wanted);
       if (!found.lanes.length) { show(places.lanes, nothing(totals, filters)); return; }
-      const threshold = minimum();
-      show(places.lanes, laneTable(found, threshold, filters), pager("lanes_from", found.total, pages.lanes, ROWS, found.lanes.length, page.about.entity_word));
+      show(places.lanes, laneTable(found, { slid, typed }, filters), pager("lanes_from", found.total, pages.lanes, ROWS, found.lanes.length, page.about.entity_word));
     } catch (error) { show(places.lanes, failure(error, loadLanes)); }
   }
 
   async function loadAlerts() {
     try {
-      const found = await loadCases({ ...alertFilter(page.filters, minimum()), offset: pages.alerts });
+      const found = await loadCases({ ...alertFilter(page.filters, totals.curve), offset: pages.alerts });
       if (!found.alerts.length) { show(places.alerts, nothing(totals, filters)); return; }
       view.chosen = Math.min(view.chosen, found.alerts.length - 1);
       show(places.alerts, h("ol", { class: "alerts" }, found.alerts.slice(0, LINES).map((item, i) => alertLine(item, i === view.chosen))), pager("alerts_from", found.total, pages.alerts, LINES, Math.min(LINES, found.alerts.length), "alert"));
@@ -101,11 +102,13 @@ function filterBar(page) {
   const filters = page.filters;
   const set = (name) => (e) => go(address.overview({ ...page.filters, [name]: e.target.value }), true);
   const select = (name, label, options) => h("label", {}, label, h("select", { id: `filter-${name}`, on: { change: set(name) } }, h("option", { value: "" }, "all"), options.map(([v, text]) => h("option", { value: v, selected: filters[name] === v }, text))));
-  const day = (name, label) => h("label", {}, label, h("input", { type: "date", value: filters[name] || "", on: { change: set(name) } }));
+  const day = (name, label) => h("label", {}, label, h("input", { type: "date", id: `filter-${name}`, value: filters[name] || "", on: { change: set(name) } }));
+  const least = h("input", { type: "number", id: "filter-min_score", min: 0, step: "any", inputmode: "decimal", placeholder: "any", value: typedScore(filters), "aria-describedby": "least-hint", "data-tip": LEAST, on: { change: set("min_score") } });
   return h("form", { class: "filters", "aria-label": "Filters", on: { submit: (e) => e.preventDefault() } },
     day("first", "From"), day("last", "to"),
     select("kind", "Kind", Object.entries(say.KINDS).map(([v, [text]]) => [v, text])), select("category", "Category", filters.category ? [[filters.category, filters.category]] : []),
     select("state", "Verdict", [["open", "open"], ["confirmed", "confirmed"], ["expected", "expected"], ["marked", "like expected"]]),
+    h("label", {}, "Score from", least), h("span", { class: "quiet", id: "least-hint" }, LEAST),
     h("label", {}, "Order", h("select", { id: "filter-order", on: { change: set("order") } }, [["score", "most unusual"], ["time", "latest"]].map(([v, text]) => h("option", { value: v, selected: filters.order === v }, text)))),
     Object.keys(filters).length ? h("a", { href: "/", "data-link": true, class: "clear" }, "Clear all") : null,
     filters.search ? h("span", { class: "hint" }, `search: “${filters.search}”`) : null);

@@ -22,6 +22,15 @@ export const clock = (minute) => { const m = ((Math.round(minute) % 1440) + 1440
 const nearest = (moment) => new Date(Math.round(new Date(moment) / 6e4) * 6e4); // the minute that is shown, half a minute up as in the sentences
 export const time = (moment, zone) => clock(local(nearest(moment), zone).minute);
 export const date = (moment, zone) => format(zone, { weekday: "short", day: "numeric", month: "short" }).format(nearest(moment));
+// The moment at which a local day ("2024-03-31") is over, whatever its clocks do; to the minute, in UTC.
+export function endOfDay(day, zone) {
+  const number = dayNumber(day);
+  let before = (number + 1) * 1440 - 15 * 60, after = (number + 1) * 1440 + 15 * 60; // no zone is 15 hours off
+  while (after - before > 1) { const middle = Math.floor((before + after) / 2); if (local(middle * 6e4, zone).day > number) after = middle; else before = middle; }
+  return new Date(after * 6e4).toISOString();
+}
+// The last local day that is over at a moment or before it: what `endOfDay` was made from.
+export const lastDayUntil = (moment, zone) => isoDay(local(new Date(moment) - 1, zone).day);
 export const zoneName = (zone) => zone.split("/").pop().replaceAll("_", " ");
 export const span = (event) => `${date(event.started_at, event.timezone)}, ${time(event.started_at, event.timezone)}–${time(event.finished_at, event.timezone)}`;
 export const what = (event) => event.place_name ? `${event.place_name}${event.category ? `, ${event.category}` : ""}` : event.category || "unknown";
