@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 import yaml
+from one_call import run
 from safetensors.torch import load_file
 
 from ustad.cli import main
@@ -33,17 +34,6 @@ SETTINGS = {
     "split.test_weeks": 0.5,
 }
 SET = [part for name, value in SETTINGS.items() for part in ("--set", f"{name}={value}")]
-
-
-def run(capsys, *arguments):
-    """Exit code, standard output and standard error of one call."""
-    try:
-        main([str(a) for a in arguments])
-        code = 0
-    except SystemExit as stop:
-        code = stop.code if isinstance(stop.code, int) else 1
-    captured = capsys.readouterr()
-    return code, captured.out, captured.err
 
 
 @dataclass(frozen=True)

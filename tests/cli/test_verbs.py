@@ -8,26 +8,16 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
+from one_call import run
 from typer.testing import CliRunner
 
-from ustad.cli import app, main
+from ustad.cli import app
 from ustad.config import Config
 
 TINY = [
     "--set", "model.width=16", "--set", "model.event_blocks=2", "--set", "training.epochs=2",
     "--set", "scoring.samples=4", "--set", "scoring.neighbours=10",
 ]  # fmt: skip
-
-
-def run(capsys, *arguments):
-    """Exit code, standard output and standard error of one call."""
-    try:
-        main([str(a) for a in arguments])
-        code = 0
-    except SystemExit as stop:
-        code = stop.code if isinstance(stop.code, int) else 1
-    captured = capsys.readouterr()
-    return code, captured.out, captured.err
 
 
 def test_the_whole_way_by_verbs(capsys, town_directory, tmp_path):
