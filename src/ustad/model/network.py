@@ -129,21 +129,25 @@ class DualTransformer(nn.Module):
         self, events: Tensor, masked: Tensor, padding: Tensor, position: Tensor, day_position: Tensor, at: Tensor
     ) -> Tensor:
         """The same for one event of each window, at [B] -> [B, D]; the last block computes only that query."""
-        x, bias = self._enter(events, masked, padding, position, day_position)
-        *blocks, last = self.event_blocks
-        for block in blocks:
-            x = block(x, bias)
-        return self.norm(last.at(x, bias, at))  # type: ignore[operator]  # a Block, which ModuleList forgets
+        x, bias, last = self._up_to_last(events, masked, padding, position, day_position)
+        return self.norm(last.at(x, bias, at))
 
     def contextualise_where(
         self, events: Tensor, masked: Tensor, padding: Tensor, position: Tensor, day_position: Tensor, flat: Tensor
     ) -> Tensor:
         """The same for some events, by their place in the flattened batch, flat [M] of B·L -> [M, D]."""
+        x, bias, last = self._up_to_last(events, masked, padding, position, day_position)
+        return self.norm(last.where(x, bias, flat))
+
+    def _up_to_last(
+        self, events: Tensor, masked: Tensor, padding: Tensor, position: Tensor, day_position: Tensor
+    ) -> tuple[Tensor, Tensor, Block]:
+        """Events after all event blocks but the last [B, L, D], the bias of padded keys, and that block."""
         x, bias = self._enter(events, masked, padding, position, day_position)
         *blocks, last = self.event_blocks
         for block in blocks:
             x = block(x, bias)
-        return self.norm(last.where(x, bias, flat))  # type: ignore[operator]  # a Block, which ModuleList forgets
+        return x, bias, last  # type: ignore[return-value]  # a Block, which ModuleList forgets
 
     def _enter(
         self, events: Tensor, masked: Tensor, padding: Tensor, position: Tensor, day_position: Tensor
