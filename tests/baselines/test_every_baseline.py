@@ -56,7 +56,8 @@ def test_every_setting_is_documented_and_unknown_ones_are_refused(name):
     kind = find(name)
     assert all(f.metadata.get("about") for f in dataclasses.fields(kind.settings_class))
     assert describe(name)["about"].endswith(".")
-    assert (inspect.getmodule(kind).__doc__ or "").strip()
+    about = inspect.getmodule(kind).__doc__ or ""
+    assert "Where we had to decide" in about or name.startswith(("random", "pyod"))
     with pytest.raises(ConfigError, match="unknown setting"):
         make(name, nonsense=1)
 
@@ -84,7 +85,7 @@ def test_a_table_alone_keeps_its_last_quarter_of_days_for_validation():
 def test_a_deep_baseline_is_under_150_lines():
     for path in FOLDER.glob("*.py"):
         if path.stem not in MACHINERY:
-            assert len(path.read_text().splitlines()) <= 150, path.name
+            assert len(path.read_text().splitlines()) < 150, path.name
 
 
 def test_a_damaged_or_foreign_directory_is_refused(tmp_path):

@@ -2,8 +2,11 @@
 
 The paper's ablation study: the same dual Transformer with aleatoric uncertainty only, epistemic only, or neither.
 Dual-Tr is the last under the name that the paper uses for masked prediction. Each of them is the detector with two
-settings changed; trips are left out, as for every baseline. `predict(…, reject=0.05)` withholds the most uncertain
-share, which with both uncertainties on is the paper's USTAD with rejection.
+settings changed. `predict(…, reject=0.05)` withholds the most uncertain share, which with both uncertainties on is the
+paper's USTAD with rejection.
+
+Where we had to decide: trips are left out, as for every baseline; the budget is that of the baselines, far below the
+paper's epochs; without EU one pass takes the place of T samples; uncertainty to reject by is the sum over the features.
 """
 
 from __future__ import annotations

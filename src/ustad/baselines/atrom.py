@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from ustad.baselines.base import State, searched
-from ustad.baselines.fitting import Budget, build, fit_network, pack, unpack
+from ustad.baselines.fitting import Budget, build, pack, unpack
 from ustad.baselines.sequences import Padded, pad_days
 from ustad.baselines.trajectories import Days, TrajectoryBaseline
 from ustad.config import setting
@@ -88,10 +88,7 @@ class Atrom(TrajectoryBaseline):
             near = divergence.gather(1, kind[:, None])[:, 0]
             return ((self.settings.kl_weight * near - own) * weight).sum() / weight.sum()
 
-        items = (len(train), len(validation))
-        self.validation_loss = fit_network(
-            self.network, loss, items, self.settings, self.seed, self.device, self.name
-        ).best_loss
+        self._fit_network(loss, (len(train), len(validation)))
 
     def _build(self) -> MetricRule:
         return build(lambda: MetricRule(self.settings), self.seed, self.device)

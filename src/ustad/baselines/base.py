@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import torch
 
+from ustad.baselines.fitting import LossFunction, fit_network
 from ustad.baselines.protocol import Abilities, agents_by_worst, event_table, events_of
 from ustad.config import Config, ConfigError, SplitConfig
 from ustad.dataset import Dataset, event_days, load_directory
@@ -53,6 +54,7 @@ class Baseline:
     abilities: ClassVar[Abilities]
     settings_class: ClassVar[type] = NoSettings
     needs_validation: ClassVar[bool] = True  # False: a lone table is learned from whole
+    network: Any  # of the deep ones
 
     def __init__(self, schema: EventSchema | None = None, seed: int = 7, device: str = "auto", **settings: Any) -> None:
         self.schema = schema or mobility_schema()
@@ -100,6 +102,11 @@ class Baseline:
     # ---------------------------------------------------------------------------------------- the idea
     def _learn(self, train: pa.Table, validation: pa.Table) -> None:
         """Fit on the two tables (nothing, where there is nothing to learn)."""
+
+    def _fit_network(self, loss: LossFunction, items: tuple[int, int], label: str | None = None) -> None:
+        """The common small loop on `self.network`, with this baseline's budget; keeps the validation loss."""
+        fitted = fit_network(self.network, loss, items, self.settings, self.seed, self.device, label or self.name)
+        self.validation_loss = fitted.best_loss
 
     def _rate(self, events: pa.Table, context: pa.Table | None) -> np.ndarray:
         """A score per row, in the order of the rows: float64 [n]."""

@@ -8,7 +8,7 @@ like the Transformer baseline.
 
 Where we had to decide: the embeddings are frozen after pre-training; both stages have the common budget instead of
 200 epochs of pre-training; the event that is scored is masked as a whole in both stages; hours are those of the
-schema's cyclic feature.
+schema's cyclic feature; cells are 1 km wide (the paper is silent), and beside the width the mask ratio is searched.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from torch import Tensor, nn
 
 from ustad.baselines.base import State, place_feature, searched
 from ustad.baselines.deep import MaskedPredictor, loop_config
-from ustad.baselines.fitting import fit_network
 from ustad.baselines.networks import DeepSettings, SequenceNetwork
 from ustad.baselines.trajectories import CellLookup, Grid
 from ustad.baselines.windowed import random_masks, window_items
@@ -119,8 +118,7 @@ class Ctle(MaskedPredictor):
             batch = parts[part].batch(index)
             return self.network.pretraining_loss(batch, random_masks(batch.padding, self.settings.mask_ratio, noise))
 
-        items = (len(parts[0]), len(parts[1]))
-        fit_network(self.network, loss, items, self.settings, self.seed, self.device, "ctle: locations")
+        self._fit_network(loss, (len(parts[0]), len(parts[1])), "ctle: locations")
         for name, parameter in self.network.named_parameters():
             parameter.requires_grad_(name.split(".")[0] in ("blocks", "norm", "heads"))
         super()._train(train, validation)

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import torch
 from scipy.stats import rankdata
-from torch import Tensor
+from torch import Tensor, nn
 
 from ustad.baselines.base import Baseline, State, without
 from ustad.baselines.fitting import build, pack, unpack
@@ -43,13 +43,32 @@ class Questions:
     row: np.ndarray  # int64 [Q] row of the period's table
 
 
-class MaskedPredictor(Baseline):
+class EncodedNetwork(Baseline):
+    """A network that reads encoded events: how the two are built and kept. A subclass names its network."""
+
+    encoder: Encoder
+
+    def _network(self) -> nn.Module:
+        raise TypeError(f"{type(self).__name__} does not name its network")
+
+    def _build(self) -> Any:
+        return build(self._network, self.seed, self.device)
+
+    def _state(self) -> State:
+        return State(tensors=pack(self.network), facts={"encoder": self.encoder.to_dict()})
+
+    def _restore(self, state: State) -> None:
+        self.encoder = Encoder.from_dict(state.facts["encoder"])
+        self.network = self._build()
+        unpack(self.network, state.tensors)
+
+
+class MaskedPredictor(EncodedNetwork):
     """Fit by masked prediction, score by the error of it. A subclass names its network."""
 
     abilities: ClassVar[Abilities] = Abilities(scores_events=True, scores_agents=True, predicts=True, causal=False)
     settings_class: ClassVar[type] = DeepSettings
     dropped: ClassVar[tuple[str, ...]] = ("vector",)  # kinds of features that the baseline cannot take
-    encoder: Encoder
     network: SequenceNetwork
 
     # ---------------------------------------------------------------------------------------- learning
@@ -61,12 +80,6 @@ class MaskedPredictor(Baseline):
 
     def _prepare(self, train: pa.Table) -> None:
         """What a network needs to know of the data beside its encoding."""
-
-    def _build(self) -> SequenceNetwork:
-        return build(self._network, self.seed, self.device)
-
-    def _network(self) -> SequenceNetwork:
-        raise TypeError(f"{type(self).__name__} does not name its network")
 
     def _train(self, train: pa.Table, validation: pa.Table) -> None:
         """The detector's own loop, with this baseline's budget."""
@@ -121,15 +134,6 @@ class MaskedPredictor(Baseline):
             for term in self.encoder.terms:
                 found[term.name].append(reduce_term(term, layout, one, truth, key, self.seed))
         return Samples({name: _joined(parts) for name, parts in found.items()})
-
-    # ----------------------------------------------------------------------------------------- storing
-    def _state(self) -> State:
-        return State(tensors=pack(self.network), facts={"encoder": self.encoder.to_dict()})
-
-    def _restore(self, state: State) -> None:
-        self.encoder = Encoder.from_dict(state.facts["encoder"])
-        self.network = self._build()
-        unpack(self.network, state.tensors)
 
 
 # -------------------------------------------------------------------------------------------- the parts

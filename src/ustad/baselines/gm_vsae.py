@@ -5,9 +5,10 @@ vector whose prior is a mixture of Gaussians (kinds of routes); a GRU decodes it
 the probability of generating it from the nearest kind's mean, without encoding it. Adapted to stays: a ride is the
 sequence of cells of an agent's local day. Agents only: an agent is as unusual as its most unusual day.
 
-Where we had to decide: the score is −(mean log-probability per cell), which ranks as the published 1 − p^(1/n); cells
-that training never saw (or saw least, beyond `max_cells`) share one code that the decoder never learns to give, and
-count as less probable than any known cell.
+Where we had to decide: days of everybody are learned together, kinds of routes weigh the same, cells are 1 km wide; the
+score is −(mean log-probability per cell), which ranks as the published 1 − p^(1/n); cells that training never saw (or
+saw least, beyond `max_cells`) share one code that the decoder never learns to give, and count as less probable than any
+known cell.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from ustad.baselines.base import State, searched
-from ustad.baselines.fitting import Budget, build, fit_network, pack, unpack
+from ustad.baselines.fitting import Budget, build, pack, unpack
 from ustad.baselines.sequences import Padded, pad_days
 from ustad.baselines.trajectories import Days, Grid, TrajectoryBaseline
 from ustad.config import setting
@@ -102,10 +103,7 @@ class GmVsae(TrajectoryBaseline):
             fit = network.log_probability(z, cells, real * (cells > 0))
             return (network.divergence(z, mean, log_variance) - fit).mean()
 
-        items = (len(train), len(validation))
-        self.validation_loss = fit_network(
-            network, loss, items, self.settings, self.seed, self.device, self.name
-        ).best_loss
+        self._fit_network(loss, (len(train), len(validation)))
 
     def _build(self) -> RouteMixture:
         return build(lambda: RouteMixture(self.grid.size, self.settings), self.seed, self.device)

@@ -7,7 +7,8 @@ same as for the Transformer.
 
 Where we had to decide: categories are left out as input too; the representation of a view is the mean over its
 visible events; binary classification by the scaled product of two representations, positives and negatives weighing
-the same; the published distillation into a lighter model is left out, because speed is not compared.
+the same; the published distillation into a lighter model is left out, because speed is not compared; width and
+blocks are searched as USTAD's are, because the paper names no space.
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ import torch
 from torch import Tensor, nn
 
 from ustad.baselines.deep import MaskedPredictor, loop_config
-from ustad.baselines.fitting import fit_network
 from ustad.baselines.networks import DeepSettings, SequenceNetwork
 from ustad.baselines.windowed import random_masks, window_items
 from ustad.config import setting
@@ -112,8 +112,7 @@ class LightPath(MaskedPredictor):
                 vectors.append(vector)
             return told[0] + told[1] + settings.contrast_weight * contrast(vectors[0], vectors[1])
 
-        items = (len(parts[0]), len(parts[1]))
-        self.validation_loss = fit_network(network, loss, items, settings, self.seed, self.device, self.name).best_loss
+        self._fit_network(loss, (len(parts[0]), len(parts[1])))
 
 
 def contrast(first: Tensor, second: Tensor, temperature: float = 0.2) -> Tensor:

@@ -7,7 +7,8 @@ agent and no window, so it can score the moment an event is known.
 
 Where we had to decide: an altered event takes each feature with probability one half (at least one) from another
 random training event, so that every single value stays plausible and only combinations are wrong; one altered event
-for each real one; layer normalisation between the layers, without which eight of them do not train.
+for each real one; layer normalisation between the layers, without which eight of them do not train; the search space
+(widths of the embeddings and of the layers), because the paper names none.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ import pyarrow as pa
 import torch
 from torch import Tensor, nn
 
-from ustad.baselines.base import Baseline, State, searched, without
-from ustad.baselines.fitting import Budget, build, fit_network, pack, unpack
+from ustad.baselines.base import searched, without
+from ustad.baselines.deep import EncodedNetwork
+from ustad.baselines.fitting import Budget
 from ustad.baselines.protocol import Abilities
 from ustad.config import setting
 from ustad.events.encoder import Encoder
@@ -57,13 +59,12 @@ class RealOrAltered(nn.Module):
         return self.layers(self.tokenizer(features).flatten(-2))[..., 0]
 
 
-class NovOnline(Baseline):
+class NovOnline(EncodedNetwork):
     """Nov-Online: an 8-layer MLP on real against altered events."""
 
     name: ClassVar[str] = "nov-online"
     abilities: ClassVar[Abilities] = Abilities(scores_events=True, scores_agents=True, predicts=False, causal=True)
     settings_class: ClassVar[type] = NovOnlineSettings
-    encoder: Encoder
     network: RealOrAltered
 
     def _learn(self, train: pa.Table, validation: pa.Table) -> None:
@@ -77,13 +78,10 @@ class NovOnline(Baseline):
             fake = self.network(alter(parts[part][index], parts[0], groups, noise))
             return nn.functional.softplus(-real).mean() + nn.functional.softplus(fake).mean()
 
-        items = (train.num_rows, validation.num_rows)
-        self.validation_loss = fit_network(
-            self.network, loss, items, self.settings, self.seed, self.device, self.name
-        ).best_loss
+        self._fit_network(loss, (train.num_rows, validation.num_rows))
 
-    def _build(self) -> RealOrAltered:
-        return build(lambda: RealOrAltered(self.encoder.fields, self.settings), self.seed, self.device)
+    def _network(self) -> RealOrAltered:
+        return RealOrAltered(self.encoder.fields, self.settings)
 
     @torch.no_grad()
     def _rate(self, events: pa.Table, context: pa.Table | None) -> np.ndarray:
@@ -95,14 +93,6 @@ class NovOnline(Baseline):
         score = np.empty(len(arrays))
         score[arrays.row] = -nn.functional.logsigmoid(logits.double()).cpu().numpy()
         return score
-
-    def _state(self) -> State:
-        return State(tensors=pack(self.network), facts={"encoder": self.encoder.to_dict()})
-
-    def _restore(self, state: State) -> None:
-        self.encoder = Encoder.from_dict(state.facts["encoder"])
-        self.network = self._build()
-        unpack(self.network, state.tensors)
 
 
 def feature_groups(encoder: Encoder) -> list[int]:

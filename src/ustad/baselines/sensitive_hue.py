@@ -25,7 +25,6 @@ from torch import Tensor, nn
 
 from ustad.baselines.base import State, searched
 from ustad.baselines.deep import MaskedPredictor, ask, in_rows, loop_config, masked_predictions
-from ustad.baselines.fitting import fit_network
 from ustad.baselines.networks import DeepSettings, SequenceNetwork
 from ustad.baselines.windowed import window_items
 from ustad.config import setting
@@ -107,10 +106,7 @@ class SensitiveHue(MaskedPredictor):
             told = self.network(batch, torch.zeros_like(batch.padding))
             return masked_loss(told, batch.features, ~batch.padding, self.network.fields, config.training).total
 
-        items = (len(parts[0]), len(parts[1]))
-        self.validation_loss = fit_network(
-            self.network, loss, items, self.settings, self.seed, self.device, self.name
-        ).best_loss
+        self._fit_network(loss, (len(parts[0]), len(parts[1])))
         raw, _ = self.channels(validation, train)
         low, self.centre, high = np.nanquantile(raw, [0.25, 0.5, 0.75], axis=0)
         self.spread = np.maximum(high - low, 1e-6)
