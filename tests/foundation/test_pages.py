@@ -95,6 +95,16 @@ def test_seconds_of_baselines_say_on_how_many_threads(
     assert "`ustad-none` shares the fit of `dual-tr`" in said
 
 
+@pytest.mark.parametrize("script", ["baselines"], indirect=True)
+def test_a_baseline_that_takes_too_long_is_named_and_a_town_half_measured_is_not_judged(script: ModuleType) -> None:
+    slow = script._told_gpu({"mlp": [(120.0, 1.0), (20.0, 1.0)], "lstm": [(1.0, 1.0)], "pyod": []})
+    assert "all but `mlp`" in slow
+    assert "(missed)" in slow
+    assert "`mlp` with 121.0 s" in slow
+    assert "`pyod`" in slow.split("Not measured there:")[1]
+    assert "not known" in script._told_town({"methods": {"random": {"fit_s": 1.0, "score_s": 1.0}}})
+
+
 @pytest.mark.parametrize("script", ["default_page"], indirect=True)
 def test_who_is_not_ahead_by_more_than_the_spread_is_named(script: ModuleType) -> None:
     def runs(*areas: float) -> list[dict[str, list[float]]]:
