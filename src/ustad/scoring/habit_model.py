@@ -24,6 +24,7 @@ from ustad.schema import EventSchema
 from ustad.scoring.distribution import Distribution
 from ustad.scoring.habit_agents import AgentReference, combined
 from ustad.scoring.habit_kinds import DOUBT, driving_shares, kinds, unseen_parts
+from ustad.scoring.habit_reference import Fitted, Groups, fit_tails, minus_log10_p, surprise_of
 from ustad.scoring.habit_terms import Compared, Counting, compare
 from ustad.scoring.habit_weights import LOOKS, Weighing, Weights, choose_weights, look_sum, unit_weights
 from ustad.scoring.injected import injected_week
@@ -103,33 +104,32 @@ class HabitModel:
         normal = np.ones(len(week), bool) if calibrating is None else calibrating[week.row]
         if normal.sum() < 2:
             raise DataError("habits: fewer than two events of the validation week are there to calibrate on")
-        tails = {name: Distribution.fit(values[normal]) for name, values in raw.items() if name not in without}
-        surprise = _surprise(tails, raw)
+        raw = {name: values for name, values in raw.items() if name not in without}
         weights = unit_weights()
         if weighing == "injected":
             changed, done = injected_week(validation, schema, seed)
             visits = read_visits(changed, schema, frame)
             terms = compare(habits, population, recurrence, visits, period, counting).terms
-            odd = _surprise(tails, {**terms, **_more(extra, habits, visits, changed, train)})
-            weights = choose_weights({n: v[normal] for n, v in surprise.items()}, odd, done[visits.row])
-        sums = {look: look_sum(surprise, weights[look]) for look in LOOKS}
-        looks = {look: Distribution.fit(values[normal]) for look, values in sums.items()}
-        alone = _highest(looks, sums)
-        wide = spread_max3(alone, week.entity)
+            odd = {**terms, **_more(extra, habits, visits, changed, train)}
+            tails = fit_tails(raw, normal)
+            usual = {name: values[normal] for name, values in surprise_of(tails, raw).items()}
+            weights = choose_weights(usual, surprise_of(tails, odd), done[visits.row])
+        fitted = Fitted.fit(raw, normal, weights)
+        alone = Groups.of(week.entity, week.entity_key, normal).scores(raw, weights, fitted)
         final: dict[Spread, Distribution] = {
             "none": Distribution.fit(alone[normal]),
-            "max3": Distribution.fit(wide[normal]),
+            "max3": Distribution.fit(spread_max3(alone, week.entity)[normal]),
         }
         chosen = np.bincount(week.entity[normal], minlength=len(week.entity_ids)) > 0
-        agents = AgentReference.fit(_p(final["none"], alone), habits, week, chosen)
+        agents = AgentReference.fit(minus_log10_p(final["none"], alone), habits, week, chosen)
         return cls(
             schema,
             frame,
             population,
             recurrence,
             Habits.fit(both),
-            tails,
-            looks,
+            fitted.tails,
+            fitted.looks,
             final,
             agents,
             counting,
@@ -184,7 +184,7 @@ class HabitModel:
 
     def weigh(self, raw: Mapping[str, np.ndarray]) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], np.ndarray]:
         """From raw terms: -log10 p of every term and of every look, and the highest look: float64 [N] each."""
-        surprise = _surprise(self.tails, raw)
+        surprise = surprise_of(self.tails, raw)
         looks = {n: -self.looks[n].log10_tail(look_sum(surprise, self.weights[n])) for n in LOOKS}
         return surprise, looks, np.max(list(looks.values()), axis=0)
 
@@ -204,7 +204,7 @@ class HabitModel:
 
     def calibrated(self, spread: Spread, highest: np.ndarray) -> np.ndarray:
         """-log10 p of events' highest looks, alone or with their neighbours' evidence."""
-        return _p(self.final[spread], highest)
+        return minus_log10_p(self.final[spread], highest)
 
     def _joined(
         self, events: pa.Table, context: pa.Table | None
@@ -245,19 +245,6 @@ def _more(
     if extra is None:
         return {}
     return {name: values[visits.row] for name, values in extra(habits, table, before).items()}
-
-
-def _surprise(tails: dict[str, Distribution], raw: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """-log10 p of every term; 0 where it has nothing to say. Doubt is no term."""
-    return {name: _p(tails[name], raw[name]) for name in tails if name != DOUBT}
-
-
-def _p(distribution: Distribution, values: np.ndarray) -> np.ndarray:
-    return np.nan_to_num(-distribution.log10_tail(values), nan=0.0)
-
-
-def _highest(looks: Mapping[str, Distribution], sums: Mapping[str, np.ndarray]) -> np.ndarray:
-    return np.max([-looks[look].log10_tail(sums[look]) for look in sums], axis=0)
 
 
 def _order(row: np.ndarray, first: int) -> np.ndarray:

@@ -1,0 +1,113 @@
+"""p-values by habits of people who did not calibrate: as often small as they say, also where few people calibrated."""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "events"))
+from routine_stays import between, make_routine
+
+from ustad.events.habits import Habits
+from ustad.events.visits import read_visits
+from ustad.schema import mobility_schema
+from ustad.scoring.calibration import FOLDS
+from ustad.scoring.default_score import p_values
+from ustad.scoring.distribution import Distribution
+from ustad.scoring.habit_model import HabitModel
+from ustad.scoring.habit_reference import Fitted, Groups
+from ustad.scoring.habit_terms import TERMS
+from ustad.scoring.habit_weights import unit_weights
+
+SCHEMA = mobility_schema()
+PEOPLE, EVENTS, TOWNS = 12, 25, 60
+
+
+def _terms(rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """Raw terms of people who differ from each other as much as their events do, with heavy tails."""
+    shape = (PEOPLE, EVENTS)
+    return {name: np.exp(rng.normal(size=(PEOPLE, 1)) + rng.normal(size=shape)).ravel() for name in TERMS}
+
+
+@pytest.fixture(scope="module")
+def shares() -> dict[str, dict[float, float]]:
+    """How often new people have p-values up to a level: by the groups, and by what the reference says of itself."""
+    rng, entity = np.random.default_rng(0), np.repeat(np.arange(PEOPLE), EVENTS)
+    everybody, weights, levels = np.ones(len(entity), bool), unit_weights(), (0.2, 0.05, 0.01)
+    found: dict[str, dict[float, list[float]]] = {way: {p: [] for p in levels} for way in ("groups", "itself")}
+    for _ in range(TOWNS):
+        known, new = _terms(rng), _terms(rng)
+        whole = Fitted.fit(known, everybody, weights)
+        key = rng.integers(1, 2**60, PEOPLE).astype(np.uint64)
+        groups = Groups.of(entity, key, everybody).scores(known, weights, whole)
+        for way, reference in (("groups", groups), ("itself", whole.highest(known, weights))):
+            p = 10 ** Distribution.fit(reference).log10_tail(whole.highest(new, weights))
+            for level in levels:
+                found[way][level].append(float((p <= level).mean()))
+    return {way: {level: float(np.mean(v)) for level, v in of.items()} for way, of in found.items()}
+
+
+@pytest.mark.parametrize(("level", "within"), [(0.2, 0.25), (0.05, 0.25), (0.01, 0.75)])
+def test_new_people_have_small_p_values_as_often_as_they_say(shares: dict, level: float, within: float) -> None:
+    """Twelve people calibrate; means over sixty towns, within a quarter of the level (three quarters of a hundredth:
+    twelve people say little of what one in a hundred does)."""
+    assert shares["groups"][level] == pytest.approx(level, rel=within)
+
+
+def test_a_reference_that_judges_itself_claims_too_much(shares: dict) -> None:
+    assert shares["itself"][0.05] > 1.15 * shares["groups"][0.05]
+
+
+def test_people_who_were_held_back_from_a_small_town_are_not_flagged_too_often() -> None:
+    """Eight people calibrate and eight are judged, in twelve towns: a twentieth within a factor of 1.6."""
+    found = []
+    for seed in range(12):
+        life = make_routine(seed=seed, agents=16, days=28)
+        train, week = between(life, 0, 21), between(life, 21, 28)
+        half = week["agent_id"].to_numpy() % 2 == 0
+        model = HabitModel.fit(train, week, SCHEMA, half)
+        alone = replace(model, habits=Habits.fit(read_visits(train, SCHEMA, model.frame)))
+        judged = alone.judge(week.filter(pa.array(~half)))
+        top = np.power(10.0, -judged.agents["top"])
+        found.append([(p_values(judged.score) <= 0.05).mean(), (top <= 0.2).mean()])
+    events, people = np.mean(found, axis=0)
+    assert 0.05 / 1.6 <= events <= 0.05 * 1.6
+    assert people == pytest.approx(0.2, abs=0.12)  # 96 people
+
+
+# --------------------------------------------------------------------------------------------------- groups
+def test_groups_hold_whole_people_and_do_not_depend_on_the_order_of_codes() -> None:
+    rng = np.random.default_rng(1)
+    key, entity = rng.integers(1, 2**60, 23).astype(np.uint64), rng.integers(0, 23, 400)
+    normal = entity % 3 > 0
+    groups = Groups.of(entity, key, normal)
+    assert set(groups.group[normal]) == set(range(FOLDS))
+    assert (groups.group[~normal] == -1).all()
+    assert all(len(np.unique(groups.group[entity == person])) == 1 for person in np.unique(entity))
+    other = rng.permutation(23)
+    renamed = Groups.of(np.argsort(other)[entity], key[other], normal)
+    np.testing.assert_array_equal(renamed.group, groups.group)
+
+
+def test_nobody_is_judged_by_terms_that_they_helped_to_fit() -> None:
+    """A reference person whose events move away from all others scores as a stranger there would."""
+    rng, entity = np.random.default_rng(2), np.repeat(np.arange(PEOPLE), EVENTS)
+    key, everybody, weights = np.arange(1, PEOPLE + 1).astype(np.uint64), np.ones(len(entity), bool), unit_weights()
+    raw = _terms(rng)
+    raw = {name: np.where(entity == 3, 1e6, values) for name, values in raw.items()}
+    groups = Groups.of(entity, key, everybody)
+    scores = groups.scores(raw, weights, Fitted.fit(raw, everybody, weights))
+    others = everybody & (groups.group != groups.group[entity == 3][0])
+    stranger = Fitted.fit(raw, others, weights).highest(
+        {name: values[entity == 3] for name, values in raw.items()}, weights
+    )
+    np.testing.assert_allclose(scores[entity == 3], stranger)
+
+
+def test_a_single_person_calibrates_for_want_of_others() -> None:
+    life = make_routine(seed=1, agents=1, days=28)
+    model = HabitModel.fit(between(life, 0, 21), between(life, 21, 28), SCHEMA)
+    assert np.isfinite(model.judge(between(life, 21, 28)).score).all()
