@@ -81,6 +81,7 @@ def _category(encoder: Encoder, arrays: EventArrays, target: np.ndarray, term: T
 
 
 def _vector(encoder: Encoder, arrays: EventArrays, target: np.ndarray, term: Term, made: TermSamples) -> Columns:
+    """`error_f` is the root mean square over the components, each in its own spread over training."""
     return {
         f"expected_{term.name}": encoder.decode_vector(term.name, np.asarray(made.vector)),
         f"error_{term.name}": made.error,
@@ -99,7 +100,9 @@ def _places(encoder: Encoder, samples: Samples) -> Columns:
 
 
 def interval_columns(encoder: Encoder, samples: Samples, radius: dict[str, float]) -> Columns:
-    """Prediction intervals `low_f`, `high_f` (an angle wraps: low may exceed high) and sets `set_f` of words."""
+    """Prediction intervals `low_f`, `high_f` (an angle wraps: low may exceed high), sets `set_f` of words, and for a
+    vector the ball around `expected_f`: `radius_f`, in the unit of `error_f`, which is the distance from its centre,
+    and `inside_f`, null where there is no vector."""
     columns: Columns = {}
     for term in encoder.terms:
         made, reach = samples.terms[term.name], radius.get(term.name, np.inf)
@@ -117,6 +120,10 @@ def interval_columns(encoder: Encoder, samples: Samples, radius: dict[str, float
             inside = made.probabilities >= 1 - reach
             inside[:, 0] = False  # unknown is never predicted
             columns[f"set_{term.name}"] = [list(words[row]) for row in inside]
+        elif term.kind == "vector":
+            ball = reach * spread_of(made.au, made.eu)
+            columns[f"radius_{term.name}"] = ball
+            columns[f"inside_{term.name}"] = pa.array(made.error <= ball, mask=np.isnan(made.error))
     return columns
 
 
@@ -126,6 +133,8 @@ def to_arrow(columns: Columns) -> dict[str, pa.Array]:
 
 
 def _arrow(values: Any) -> pa.Array:
+    if isinstance(values, pa.Array):
+        return values
     if isinstance(values, np.ndarray) and values.ndim == 2:
         flat = pa.array(values.astype(np.float32).ravel())
         return pa.FixedSizeListArray.from_arrays(flat, values.shape[1]).cast(pa.list_(pa.float32()))

@@ -116,7 +116,7 @@ def withhold(events: pa.Table, keep: np.ndarray, labels: Mapping[str, str] | Non
     (by default the term's name). Reasons by habits say what was seen before, not what was expected, and stay.
     """
     for name in events.column_names:
-        if name.startswith(("expected_", "spread_", "low_", "high_", "set_")):
+        if name.startswith(("expected_", "spread_", "low_", "high_", "set_", "radius_", "inside_")):
             values = pc.if_else(pa.array(keep), events[name], pa.scalar(None, events[name].type))
             events = events.set_column(events.column_names.index(name), name, values)
     if "reason" in events.column_names and BY_HABITS not in events.column_names:
