@@ -7,12 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from example_towns import town
-from torch import nn
 
 import ustad.baselines
 from ustad.baselines import REGISTRY, DetectorProtocol, describe, find, make
-from ustad.baselines.deep import MaskedPredictor
-from ustad.baselines.networks import SequenceNetwork
+from ustad.baselines.search import search
 from ustad.baselines.storage import is_baseline, load, save
 from ustad.config import ConfigError
 from ustad.dataset import Dataset
@@ -104,12 +102,21 @@ def test_an_unfitted_baseline_neither_scores_nor_saves(tmp_path):
         save(quick("gm-vsae"), tmp_path / "model")
 
 
-def test_the_documented_walk_through_gives_a_working_baseline():
+def test_the_documented_walk_through_gives_a_working_baseline(tmp_path, monkeypatch):
+    """The page's own code as a module, and its one line in the registry: fitted, searched, kept and read back."""
     text = (FOLDER.parents[2] / "docs" / "baselines.md").read_text()
     block = next(b for b in text.split("```python")[1:] if "class EventGru" in b).split("```")[0]
-    names = {"SequenceNetwork": SequenceNetwork, "MaskedPredictor": MaskedPredictor, "nn": nn, "__name__": "walk"}
-    exec(block, names)  # the documentation's own code
+    (tmp_path / "walked_gru.py").write_text(block)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(REGISTRY, "gru", "walked_gru:Gru")
     events = town(agents=5, days=5), town(agents=5, days=2, first_day=5), town(agents=5, days=1, first_day=7)
-    model = names["Gru"](device="cpu", epochs=1, width=8, blocks=1).fit(*events[:2])
-    assert model.score(events[2], events[1]).events.num_rows == 20
+    few = {"epochs": 1, "width": 8, "blocks": 1}
+    choice = search("gru", *events[:2], trials=2, device="cpu", **few)
+    assert set(choice.settings) == {"mask_ratio"}
+    model = make("gru", device="cpu", **few, **choice.settings).fit(*events[:2])
+    assert model.validation_loss == choice.loss
     assert model.predict(events[2], events[1]).num_rows == 20
+    save(model, tmp_path / "model")
+    again = load(tmp_path / "model", device="cpu").score(events[2], events[1]).events
+    assert again.equals(model.score(events[2], events[1]).events)
+    assert describe("gru")["predicts"]
