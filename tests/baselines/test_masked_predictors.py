@@ -7,6 +7,7 @@ import torch
 from example_towns import changed, town
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import rankdata
 
 from ustad.baselines import make
 from ustad.baselines.deep import ask, loop_config, masked_predictions, percentiles
@@ -61,6 +62,28 @@ def test_a_stay_at_a_strange_place_is_among_the_most_unusual(name, fitted):
     odd = changed(town(days=2, first_day=10), 42, lat=60.3, lon=24.5)
     score = fitted(name).score(odd, town(days=10)).events["score"].to_numpy()
     assert score[42] >= np.quantile(score, 0.97)
+
+
+def test_a_score_is_the_largest_percentile_of_its_features_errors(fitted):
+    """|error| of each number (around the clock for the start), ranked by scipy, the maximum over the features."""
+    test, before = town(days=2, first_day=10), town(days=10)
+    told, score = fitted("lightpath").predict(test, before), fitted("lightpath").score(test, before).events["score"]
+    ranks = []
+    for name in ("x", "y", "start", "duration"):
+        error = np.abs(told[f"expected_{name}"].to_numpy() - told[f"observed_{name}"].to_numpy())
+        error = np.minimum(error, 1440 - error) if name == "start" else error
+        ranks.append(rankdata(error) / len(error))
+    near = 2 / len(score)  # predictions are in single precision, which may swap two ranks
+    assert np.abs(np.max(ranks, axis=0) - score.to_numpy()).max() <= near
+
+
+def test_a_kind_of_place_that_is_not_expected_raises_the_score_to_the_top(fitted):
+    test, before = town(days=2, first_day=10), town(days=10)
+    odd = changed(test, 42, poi_category="home")  # a shop
+    assert test["poi_category"][42].as_py() == "shop"
+    usual, score = (fitted("transformer").score(t, before).events["score"].to_numpy() for t in (test, odd))
+    assert usual[42] < 1
+    assert score[42] == 1
 
 
 @pytest.mark.parametrize("name", ["transformer", "lstm", "mlp", "ctle", "sensitive-hue", "lightpath"])
