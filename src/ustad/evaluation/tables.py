@@ -273,7 +273,7 @@ def injection_values(lines: list[Line], data: str, kind: str, how: str, what: st
 
 
 def training_size_tables(lines: list[Line]) -> list[Table]:
-    """Mean AU and EU per weeks of training, in the network's own units."""
+    """AU and EU per weeks of training, in the network's own units: mean and spread over seeds."""
     lines = [line for line in lines if "weeks" in line]
     heads = ("data", "weeks", *(f"{what} {TERMS[t].split(' (')[0]}" for t in TERMS for what in ("AU", "EU")))
     rows = []
@@ -294,7 +294,28 @@ def size_values(lines: list[Line], data: str, weeks: int, term: str, what: str) 
 
 
 def _scientific(values: list[float]) -> str:
-    return f"{np.mean(values):.2e}" if values else "–"
+    """As `shown`, for numbers of any size: `1.23e-05 ± 4.5e-07`."""
+    if not values:
+        return "–"
+    spread = f" ± {np.std(values, ddof=1):.1e}" if len(values) > 1 else ""
+    return f"{np.mean(values):.2e}{spread}"
+
+
+def epistemic_tables(lines: list[Line]) -> list[Table]:
+    """How EU goes with the distance to the training events: correlations, and medians at both ends of EU."""
+    columns = {
+        "pearson": "r of EU and distance",
+        "pearson_tail": "r among the 5 % highest EU",
+        "median_high_eu": "median distance, 5 % highest EU",
+        "median_low_eu": "median distance, 5 % lowest EU",
+    }
+    rows = []
+    for data in sets(lines):
+        found = [line["result"] for line in chosen(lines, data=data)]
+        rows.append((data, str(len(found)), *(shown([told[key] for told in found]) for key in columns)))
+    note = "distance: to the nearest training events, in the network's space; the paper prints pictures of it only"
+    heads = ("data", "seeds", *columns.values())
+    return [Table("epistemic", "EU and the distance to the training events", heads, tuple(rows), note)] if rows else []
 
 
 def all_tables(results: Results) -> dict[str, list[Table]]:
@@ -305,6 +326,7 @@ def all_tables(results: Results) -> dict[str, list[Table]]:
         "uncertainty": training_size_tables(results["uncertainty"]),
         "scores": score_tables(results["scores"]),
         "injections": injection_tables(results["injections"]),
+        "epistemic": epistemic_tables(results["epistemic"]),
         "seconds": seconds_tables(results),
     }
 
