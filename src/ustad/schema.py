@@ -22,6 +22,9 @@ FieldKind = Literal["number", "category", "vector"]
 TermKind = Literal["number", "angle", "category", "vector"]
 Display = Literal["number", "clock", "duration", "distance", "category", "weekday"]
 
+#: The name of the preset of stays, and who has a stay when: a schema of that name must be of stays.
+MOBILITY, STAY_KEYS = "mobility", ("agent_id", "started_at")
+
 #: Values computed from the event's own times instead of read from a column.
 DERIVED = {
     "@minute_of_day": "minutes since local midnight of the event's start (period 1440)",
@@ -145,6 +148,8 @@ class EventSchema:
         object.__setattr__(self, "extra", tuple(self.extra))
         if not features:
             raise DataError(f"schema '{self.name}': at least one feature is needed")
+        if self.name == MOBILITY and (self.entity, self.time) != STAY_KEYS:
+            raise DataError(f"schema '{self.name}': that name is kept for stays (agent_id, started_at); choose another")
         names = [n for f in features for n in f.field_names]
         twice = {n for n in names if names.count(n) > 1}
         if twice:
@@ -188,7 +193,8 @@ class EventSchema:
             raise DataError(f"{path}: not valid YAML ({str(error).splitlines()[0]})") from error
         if not isinstance(content, dict):
             raise DataError(f"{path}: expected a mapping with 'features', 'entity' and 'time'")
-        return cls.from_dict({"name": path.stem, **content})
+        name = path.stem if path.stem != MOBILITY else "events"  # a file's name alone makes nothing the preset
+        return cls.from_dict({"name": name, **content})
 
     def to_yaml(self, path: Path | str) -> None:
         Path(path).write_text(yaml.safe_dump(self.to_dict(), sort_keys=False, allow_unicode=True))
@@ -243,10 +249,10 @@ def mobility_schema(trips: str = "none", trip_size: int = 16, log_duration: bool
         features.append(Feature("trip_shape", "vector", size=trip_size, label="route there"))
         features.append(Feature("trip_speed", "vector", size=trip_size, label="speed on the way"))
     return EventSchema(
-        name="mobility",
+        name=MOBILITY,
         features=tuple(features),
-        entity="agent_id",
-        time="started_at",
+        entity=STAY_KEYS[0],
+        time=STAY_KEYS[1],
         end="finished_at",
         event_id="stay_id",
         timezone="timezone",

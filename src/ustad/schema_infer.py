@@ -6,6 +6,7 @@ In goes a table (or a path); `infer` gives a `Proposal` that writes itself as co
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +17,7 @@ import yaml
 
 from ustad.clock import is_zone
 from ustad.files import as_table
-from ustad.schema import EventSchema, Feature
+from ustad.schema import MOBILITY, EventSchema, Feature
 from ustad.tables import DataError
 
 #: At most this many rows are looked at, evenly spread.
@@ -50,6 +51,8 @@ class Proposal:
                 lines += [f"{key}: {_plain(value)}  # {self.reasons.get(key, '')}".rstrip(" #")]
             elif key in self.reasons:
                 lines.append(f"# {key}: none; {self.reasons[key]}")
+        lines.append(f"entity_word: {_plain(self.schema.entity_word)}  # how reasons and pages call them")
+        lines.append(f"event_word: {_plain(self.schema.event_word)}")
         lines.append("features:")
         for feature in self.schema.features:
             lines.append(f"  # {feature.name}: {self.reasons[feature.name]}")
@@ -83,8 +86,10 @@ class _Inference:
         features = [*self._clock_features(end), *self._places()]
         features += [f for f in map(self._feature, self._free()) if f is not None]
         schema = EventSchema(
-            self.name, tuple(features), entity, time, end, event_id, self._timezone(), self._habitat(features)
-        )
+            "events" if self.name == MOBILITY else self.name,
+            tuple(features), entity, time, end, event_id, self._timezone(), self._habitat(features),
+            _word(entity) or "entity", _word(event_id or "") or "event",
+        )  # fmt: skip
         return Proposal(schema, self.reasons, self.left_out)
 
     def _free(self) -> list[str]:
@@ -347,6 +352,11 @@ def _is_time(column: pa.ChunkedArray) -> bool:
         except pa.ArrowInvalid:
             continue
     return False
+
+
+def _word(column: str) -> str:
+    """What an identifier's column says it names: `card_id` a card, `userId` a user, `id` nothing."""
+    return re.sub(r"(?i:[_ ](id|key|number)|^id)$|(?<=[a-z])I[dD]$", "", column).replace("_", " ").strip().lower()
 
 
 def _holds_numbers(kind: pa.DataType) -> bool:

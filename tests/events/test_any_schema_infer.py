@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 
 from ustad.cli.schema import schema as app
 from ustad.events.encoder import Encoder
-from ustad.schema import EventSchema, Feature
-from ustad.schema_infer import check, infer
+from ustad.schema import EventSchema, Feature, mobility_schema
+from ustad.schema_infer import _word, check, infer
 from ustad.tables import TIMESTAMP, DataError
 
 N = 200
@@ -51,6 +51,7 @@ def test_every_column_is_understood_or_left_out_with_a_reason():
     assert {found["store"].kind, found["rating"].kind} == {"categorical"}
     assert (found["taste"].kind, found["taste"].size) == ("vector", 3)
     assert found["place"].source == ("lat", "lon")
+    assert (proposal.schema.entity_word, proposal.schema.event_word) == ("customer", "order")
     assert set(proposal.left_out) == {"comment", "constant"}
     assert all(proposal.reasons[f.name] for f in proposal.schema.features)
 
@@ -63,6 +64,28 @@ def test_the_proposed_file_reads_back_as_the_same_schema_and_encodes_the_table(t
     assert again == proposal.schema
     assert check(again, orders()) == []
     assert len(Encoder.fit(orders(), again).encode(orders())) == N
+
+
+def test_a_file_called_mobility_is_no_preset_and_its_name_is_kept_for_stays(tmp_path):
+    proposal = infer(orders(), "mobility")
+    path = tmp_path / "mobility.yaml"
+    path.write_text(proposal.to_yaml())
+    schema = EventSchema.from_yaml(path)
+    assert schema == proposal.schema
+    assert schema.name == "events"
+    path.write_text("name: mobility\n" + proposal.to_yaml())
+    with pytest.raises(DataError, match="kept for stays"):
+        EventSchema.from_yaml(path)
+    mobility_schema().to_yaml(path)
+    assert EventSchema.from_yaml(path) == mobility_schema()
+
+
+@pytest.mark.parametrize(
+    ("column", "word"),
+    [("card_id", "card"), ("userId", "user"), ("ID", ""), ("casino", "casino"), ("paid", "paid"), ("Loan_Key", "loan")],
+)
+def test_words_of_entities_come_from_the_names_of_columns(column, word):
+    assert _word(column) == word
 
 
 def test_derived_names_give_way_to_columns_of_the_same_name():
