@@ -147,6 +147,69 @@ def test_a_case_shows_timeline_map_and_what_was_expected(visit: Visit) -> None:
     assert ", 24.9" in page.inner_text(".drawer")
 
 
+def open_chart(visit: Visit) -> tuple[Any, list[dict[str, Any]]]:
+    """The chart of the scores of the most unusual agent, and its scored events in order of time."""
+    page = visit.go()
+    name = page.locator(".lanes tbody th .who").first.inner_text()
+    page.click(".lanes tbody th a")
+    page.wait_for_selector(".scores canvas")
+    events = asked(f"{visit.url}/v1/agents/{name}/events?limit=1000")["events"]
+    return page, [e for e in reversed(events) if e["score"] is not None]
+
+
+def test_the_scores_of_an_agent_are_drawn_and_told_in_words(visit: Visit) -> None:
+    page, events = open_chart(visit)
+    assert is_drawn(page.locator(".scores canvas")), "the chart is there but not drawn"
+    words = page.locator(".scores").get_attribute("aria-label")
+    assert f"{len(events)} scored" in words
+    alerts = sum(e["alert"] for e in events)
+    assert f"{alerts} alert" in words
+    least = asked(visit.url + "/v1/summary")["alert_score"]
+    assert least == min(a["score"] for a in asked(visit.url + "/v1/alerts?limit=1000")["alerts"])
+    assert "raised from a score of" in words
+
+
+def test_the_chart_of_scores_goes_from_event_to_event_by_keyboard(visit: Visit) -> None:
+    page, events = open_chart(visit)
+    page.focus(".scores")
+    for _ in range(3):
+        page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowLeft")
+    expect(page.locator("[role=status].quiet")).to_contain_text("score")
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"**event={events[1]['id']}")
+    page.wait_for_selector(".drawer .features")
+
+
+def test_the_chart_of_scores_tells_an_event_opens_it_and_zooms(visit: Visit) -> None:
+    page, events = open_chart(visit)
+    box = page.locator(".scores .u-over").bounding_box()
+    page.focus(".scores")
+    page.keyboard.press("ArrowLeft")  # the last one; where it is, the upright line is
+    x = page.locator(".scores .u-cursor-x").bounding_box()
+    for y in range(int(box["height"]) - 1, 0, -5):
+        page.mouse.move(x["x"] + x["width"] - 1, box["y"] + y)
+        if page.locator("#tip").is_visible():
+            break
+    expect(page.locator("#tip")).to_contain_text("score")
+    page.mouse.down()
+    page.mouse.up()
+    page.wait_for_url("**event=*")
+    assert page.url.rsplit("event=", 1)[1] in [e["id"] for e in events[-4:]]
+    page.wait_for_selector(".drawer .features")
+    shown = page.get_by_role("button", name="Show all")
+    expect(shown).to_be_hidden()
+    page.evaluate("scrollTo(0, 0)")  # the day of the event may have been scrolled to
+    box = page.locator(".scores .u-over").bounding_box()
+    page.mouse.move(box["x"] + 0.1 * box["width"], box["y"] + 40)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 0.4 * box["width"], box["y"] + 40, steps=4)
+    page.mouse.up()
+    expect(shown).to_be_visible()
+    shown.click()
+    expect(shown).to_be_hidden()
+
+
 def test_a_case_scored_by_the_network_says_the_share_of_the_distance_to_known_events(visit: Visit) -> None:
     def by_network(route: Any) -> None:
         told = route.fetch().json()
@@ -298,6 +361,7 @@ def test_nothing_is_cut_off_on_a_laptop_or_a_phone(
     check_layout(page)
     page.click(".alerts li a")
     page.wait_for_selector(".drawer .features")
+    assert is_drawn(page.locator(".scores canvas"))
     check_layout(page)
     visit.close()
 

@@ -220,8 +220,8 @@ def alerts(
     With `min_score` every scored event from there on counts, whether or not it was an alert when it came; with
     `raised=true` beside it only those that were.
     """
-    days = (_day(value) if value is not None else None for value in (first_day, last_day))
-    wanted = Filter(agent, search, _at(first), _at(last), kind, category, min_score, state, *days, raised)
+    begin, end = (_day(value) if value is not None else None for value in (first_day, last_day))
+    wanted = Filter(agent, search, _at(first), _at(last), kind, category, min_score, state, begin, end, raised)
     with request.app.state.service.store.reading() as connection:
         total, following, found = queries.alerts(connection, wanted, since, order, limit, offset)
     return {"total": total, "offset": offset, "next_since": following, "alerts": found}

@@ -3,8 +3,9 @@ import * as api from "./api.js";
 import { colours } from "./colours.js";
 import { byId, empty, failure, h, show, skeleton, toast } from "./dom.js";
 import { drawer } from "./drawer.js";
-import { address, casesFor, go, judged, nextCase, openCase } from "./main.js";
+import { address, casesFor, go, judged, nextCase, openCase, slidScore } from "./main.js";
 import { agentMap } from "./map.js";
+import { scoreChart } from "./scores.js";
 import { timeline } from "./timeline.js";
 import * as say from "./words.js";
 
@@ -25,9 +26,9 @@ export async function agentView(page, id, parameters) {
 }
 
 function layout(id) {
-  const parts = { id, head: h("div", { class: "head" }), line: h("div", { class: "timeline-place" }), map: h("div", { class: "map", role: "region", "aria-label": "Map" }), key: h("div", { class: "key" }), case: h("div") };
+  const parts = { id, head: h("div", { class: "head" }), scores: h("section", { class: "panel", "aria-label": "Scores" }), line: h("div", { class: "timeline-place" }), map: h("div", { class: "map", role: "region", "aria-label": "Map" }), key: h("div", { class: "key" }), case: h("div") };
   parts.root = h("div", { class: "agent" }, parts.head, h("div", { class: "columns agent-columns" },
-    h("section", { class: "panel", "aria-label": "Timeline" }, h("h2", {}, "Days"), parts.key, parts.line),
+    h("div", { class: "main-side" }, parts.scores, h("section", { class: "panel", "aria-label": "Timeline" }, h("h2", {}, "Days"), parts.key, parts.line)),
     h("div", { class: "side" }, h("section", { class: "panel map-panel", "aria-label": "Map" }, parts.map), parts.case)));
   show(parts.line, skeleton(20, "lane"));
   show(byId("main"), parts.root);
@@ -37,12 +38,14 @@ function layout(id) {
 }
 
 async function load(parts, page) {
-  const [agent, events, places, moves] = await Promise.all([
-    api.agent(parts.id), api.agentEvents(parts.id, { limit: MOST }), page.about.has_place ? api.places(parts.id) : { places: [] }, api.movements(parts.id, { limit: 1000 })]);
+  const [agent, events, places, moves, totals] = await Promise.all([
+    api.agent(parts.id), api.agentEvents(parts.id, { limit: MOST }), page.about.has_place ? api.places(parts.id) : { places: [] }, api.movements(parts.id, { limit: 1000 }), api.summary()]);
   Object.assign(parts, { agent, events: events.events.reverse(), total: events.total, places: places.places, moves, colour: colours(events.events) });
   show(parts.head, h("h1", {}, parts.id), h("p", {}, `${say.count(agent.n_events)} known, ${say.count(agent.n_scored)} scored, ${agent.n_alerts} alert${agent.n_alerts === 1 ? "" : "s"}. Times are local to ${say.zoneName(agent.timezone)} (${agent.timezone}).`,
     parts.total > MOST ? ` The latest ${say.count(MOST)} of ${say.count(parts.total)} are shown.` : ""));
   show(parts.key, parts.colour.list.map(([name, colour]) => h("span", {}, h("i", { vars: { background: colour } }), name)), h("span", {}, h("i", { class: "hatch" }), "not observed"), h("span", {}, h("i", { class: "outlined" }), "alert"));
+  parts.chart?.close();
+  parts.chart = scoreChart(parts.scores, parts.events, agent.timezone, slidScore(page.filters, totals.curve) ?? totals.alert_score, (e) => go(address.agent(parts.id, page.filters, { event: e.id })));
   if (page.about.has_place) parts.drawn = agentMap(parts.map, page.about.tiles, parts);
   else parts.map.parentElement.hidden = true;
 }
@@ -52,6 +55,7 @@ async function choose(parts, page, id, day) {
   const date = event ? say.local(event.started_at, event.timezone).day : day ? say.dayNumber(day) : null;
   const draw = () => show(parts.line, timeline(parts, event, date, Math.max(300, parts.line.clientWidth), (e) => go(address.agent(parts.id, page.filters, { event: e.id }))));
   draw();
+  parts.chart.choose(id);
   parts.redraw?.disconnect();
   let width = parts.line.clientWidth;
   parts.redraw = new ResizeObserver(() => { if (Math.abs(parts.line.clientWidth - width) > 4) { width = parts.line.clientWidth; draw(); } });
@@ -112,6 +116,7 @@ function bind(view, page) {
   view.arrived = async (alert) => {
     if (alert.agent_id !== view.id || !held) return;
     await load(held, page).catch(() => null);
-    if (!view.chosen) await choose(held, page, null, null);
+    if (view.chosen) held.chart.choose(view.chosen);
+    else await choose(held, page, null, null);
   };
 }

@@ -13,3 +13,6 @@ export function colours(events) {
   if (names.length > list.length || events.some((e) => !e.category)) list.push([names.length > list.length ? "others" : "unknown", "var(--other)"]);
   return { of, list };
 }
+
+// A colour of the style sheet as it is now, light or dark, for what is drawn without it.
+export const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();

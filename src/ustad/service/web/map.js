@@ -1,5 +1,6 @@
 // The map: usual places as circles by visits, the day's way, the expected place as a ghost beside the observed one.
 // Without a tile server the ground is a plain grid with the agent's own ways as streets.
+import { css } from "./colours.js";
 import * as say from "./words.js";
 
 const KM = 111.32; // of one degree of latitude
@@ -27,8 +28,6 @@ function boundsOf(points) {
   const lons = points.map((p) => p[0]), lats = points.map((p) => p[1]);
   return [Math.min(...lons), Math.min(...lats), Math.max(...lons), Math.max(...lats)];
 }
-
-const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
 function style(tiles) {
   const sources = Object.fromEntries(["grid", "streets", "places", "way", "ghost", "link", "observed"].map((n) => [n, { type: "geojson", data: collection([]) }]));
