@@ -1,11 +1,11 @@
 """Figures from result lines: PNG and SVG, readable, in colours that colour-blind people can tell apart.
 
-In go the lines that `experiments.read_results` returns and a directory; out come files and their names. Matplotlib
-is imported here alone, when a figure is drawn.
+In go the lines that `experiments.read_results` returns and a directory; out come files and their names.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ustad.config import ConfigError
+from ustad.evaluation.drawing import COLOURS, MARKERS, label_apart, plain_ticks, plots, steps_that_fit
 from ustad.evaluation.tables import (
     DEEP,
     KIND_NAMES,
@@ -30,34 +30,11 @@ from ustad.evaluation.tables import (
     sets,
     slug,
 )  # fmt: skip
+from ustad.events.encoder import UNKNOWN
 
-#: Okabe and Ito's colours.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
-MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 _RESOLUTION = 110
-
-
-def _plots() -> Any:
-    """Matplotlib without a screen, with settings that make the same file of the same figures."""
-    try:
-        import matplotlib
-    except ImportError as error:
-        raise ConfigError("figures need matplotlib: pip install 'ustad[plots]'") from error
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    plt.rcParams.update(
-        {
-            "svg.hashsalt": "ustad",
-            "svg.fonttype": "none",  # text stays text: smaller files that can be searched
-            "font.size": 9,
-            "axes.spines.top": False,
-            "axes.spines.right": False,
-            "axes.prop_cycle": plt.cycler(color=COLOURS),
-            "figure.constrained_layout.use": True,
-        }
-    )
-    return plt
+#: Grey: kinds of place without a colour of their own.
+OTHER = "0.75"
 
 
 @dataclass(frozen=True)
@@ -71,7 +48,7 @@ class Figure:
 
 def draw_all(results: Results, directory: Path) -> None:
     """Every figure the results allow, as PNG and SVG."""
-    plt = _plots()
+    plt = plots()
     directory.mkdir(parents=True, exist_ok=True)
     for figures in _all(results).values():
         for figure in figures:
@@ -132,7 +109,7 @@ def _detectors(plt: Any, lines: list[Line], data: str) -> Any:
             axis.axvline(0.5, color="0.6", linewidth=0.8, linestyle=":")
         else:
             axis.set_xscale("log")
-            _plain_ticks(plt, axis.xaxis, (1.0, 3.0))
+            plain_ticks(plt, axis.xaxis, (1.0, 3.0))
     return figure
 
 
@@ -141,15 +118,29 @@ def _uncertainty(lines: list[Line]) -> list[Figure]:
     curves = [line for line in lines if "method" in line]
     sizes = [line for line in lines if "weeks" in line]
     makers: tuple[tuple[list[Line], str, str, Callable[..., Any]], ...] = (
-        (curves, "rejection", "Error against the share of events kept", _rejection),
-        (curves, "classes", "EU and accuracy of each kind of place (area: how often)", _classes),
-        (sizes, "training-size", "AU and EU by weeks of training", _training_size),
+        (curves, "rejection", "Error against the share of events kept, mean over seeds", _rejection),
+        (_of_first_seed(curves), "classes", "EU and accuracy of each kind of place (area: how often)", _classes),
+        (sizes, "training-size", "AU and EU by weeks of training, mean over seeds", _training_size),
     )
     return [
-        Figure(f"{name}-{slug(data)}", f"{caption}, {data}", partial(draw, lines=chosen(found, data=data)))
+        Figure(
+            f"{name}-{slug(data)}",
+            f"{caption}, {data}{_seed_told(found, data) if name == 'classes' else ''}",
+            partial(draw, lines=chosen(found, data=data)),
+        )
         for found, name, caption, draw in makers
         for data in sets(found)
     ]
+
+
+def _of_first_seed(lines: list[Line]) -> list[Line]:
+    """Of each data set the lines of its lowest seed: what a figure of one model alone is drawn from."""
+    first = {data: min(x["seed"] for x in chosen(lines, data=data)) for data in sets(lines)}
+    return [line for line in lines if line["seed"] == first[line["data"]]]
+
+
+def _seed_told(lines: list[Line], data: str) -> str:
+    return f", seed {chosen(lines, data=data)[0]['seed']}"
 
 
 def _rejection(plt: Any, lines: list[Line]) -> Any:
@@ -176,19 +167,18 @@ def _rejection(plt: Any, lines: list[Line]) -> Any:
 
 
 def _classes(plt: Any, lines: list[Line]) -> Any:
-    rows = [r for x in chosen(lines, method="ustad-plain")[:1] for r in x["result"]["classes"]]
+    """A circle per kind of place; the most frequent kinds are named where there is room."""
+    found = [r for x in chosen(lines, method="ustad-plain") for r in x["result"]["classes"] if r["class"] != UNKNOWN]
+    rows = sorted(found, key=lambda r: -r["n"])
     figure, axis = plt.subplots(figsize=(5.2, 3.6))
-    if rows:
-        n = np.array([r["n"] for r in rows])
-        axis.scatter(
-            [r["eu"] for r in rows], [100 * r["accuracy"] for r in rows], s=15 + 600 * n / n.max(), alpha=0.55,
-            color=COLOURS[0], edgecolor="white",
-        )  # fmt: skip
-        for row in sorted(rows, key=lambda r: -r["n"])[:8]:
-            axis.annotate(row["class"], (row["eu"], 100 * row["accuracy"]), fontsize=7)
+    areas = [15 + 600 * row["n"] / rows[0]["n"] for row in rows]
+    at = [(row["eu"], 100 * row["accuracy"]) for row in rows]
+    axis.scatter(*np.reshape(at, (-1, 2)).T, s=areas, alpha=0.55, color=COLOURS[0], edgecolor="white")
     axis.margins(0.12)
     axis.set_xlabel("mean EU of the kind of place")
     axis.set_ylabel("accuracy, %")
+    circles = zip(at, np.sqrt(areas) / 2, rows, strict=True)
+    label_apart(axis, [(*point, radius, row["class"]) for point, radius, row in circles])
     return figure
 
 
@@ -206,17 +196,9 @@ def _training_size(plt: Any, lines: list[Line]) -> Any:
         axis.set_xticks(weeks)
         axis.set_title(f"{what}, against one week")
         axis.set_yscale("log")
-        _plain_ticks(plt, axis.yaxis, tuple(range(1, 10)))
+        plain_ticks(plt, axis.yaxis, steps_that_fit(axis.yaxis))
     axes[0].legend(frameon=False, fontsize=7)
     return figure
-
-
-def _plain_ticks(plt: Any, axis: Any, steps: tuple[float, ...]) -> None:
-    """Ticks of a logarithmic axis at these multiples of powers of ten, as plain numbers."""
-    ticker = plt.matplotlib.ticker
-    axis.set_major_locator(ticker.LogLocator(subs=steps))
-    axis.set_major_formatter(ticker.FormatStrFormatter("%g"))
-    axis.set_minor_formatter(ticker.NullFormatter())
 
 
 def _mean_uncertainty(lines: list[Line], term: str, what: str) -> float:
@@ -253,20 +235,20 @@ def _bars(plt: Any, lines: list[Line], what: str) -> Any:
 
 
 def _injections(lines: list[Line]) -> list[Figure]:
+    first = _of_first_seed(lines)
     return [
         Figure(
             f"injections-{slug(data)}",
-            f"Loss and distance by kind of injection, {data}",
-            partial(_boxes, lines=chosen(lines, data=data)),
+            f"Loss and distance by kind of injection, {data}{_seed_told(first, data)}",
+            partial(_boxes, lines=chosen(first, data=data)),
         )
-        for data in sets(lines)
+        for data in sets(first)
     ]
 
 
 def _boxes(plt: Any, lines: list[Line]) -> Any:
     """Boxes from quantiles, of each kind's own injection; whiskers are the 5th and 95th percentile."""
-    found = chosen(lines, seed=min(x["seed"] for x in lines))
-    boxes = {x["kind"]: x["result"]["boxes"] for x in found}
+    boxes = {x["kind"]: x["result"]["boxes"] for x in lines}
     figure, axes = plt.subplots(1, 2, figsize=(9, 3.1))
     for axis, what, title in zip(axes, ("loss", "knn"), ("loss, scaled", "distance (kNN)"), strict=True):
         shown = [("normal", next(iter(boxes.values()))["normal"])]
@@ -285,11 +267,11 @@ def _boxes(plt: Any, lines: list[Line]) -> Any:
 # ----------------------------------------------------------------------------------------------- epistemic
 def _epistemic(lines: list[Line]) -> list[Figure]:
     figures = []
-    for data in sets(lines):
-        found = chosen(lines, data=data)[0]["result"]
-        caption = f"Loss against EU for each feature (lighter: more events), {data}"
+    for line in _of_first_seed(lines):
+        data, found, seed = line["data"], line["result"], line["seed"]
+        caption = f"Loss against EU for each feature (lighter: more events), {data}, seed {seed}"
         figures.append(Figure(f"loss-eu-{slug(data)}", caption, partial(_loss_and_eu, found=found)))
-        caption = f"Distance to the training events and EU, {data}"
+        caption = f"Distance to the training events and EU, {data}, seed {seed}"
         figures.append(Figure(f"distance-eu-{slug(data)}", caption, partial(_distance_and_eu, found=found)))
     return figures
 
@@ -340,9 +322,10 @@ def _distance_and_eu(plt: Any, found: dict[str, Any]) -> Any:
 # --------------------------------------------------------------------------------------------------- cases
 def _cases(lines: list[Line]) -> list[Figure]:
     figures = []
-    for data in sets(lines):
-        for number, case in enumerate(chosen(lines, data=data)[0]["result"]["cases"], 1):
-            caption = f"Case {number}, {case['kind']}, {data}: {case_words(case)}"
+    for line in _of_first_seed(lines):
+        data = line["data"]
+        for number, case in enumerate(line["result"]["cases"], 1):
+            caption = f"Case {number}, {case['kind']}, {data}, seed {line['seed']}: {case_words(case)}"
             figures.append(Figure(f"case-{slug(data)}-{number}", caption, partial(draw_case, case=case)))
     return figures
 
@@ -365,15 +348,13 @@ def _described(values: dict[str, Any]) -> str:
 
 def draw_case(plt: Any, case: dict[str, Any]) -> Any:
     """Training weeks beside test weeks: a row a day, time of day across, coloured by kind of place."""
-    words = [block[3] for part in ("train", "test") for block in case[part]]
-    common = [str(w) for w in sorted(set(words), key=lambda w: (-words.count(w), w))[: len(COLOURS) - 1]]
-    colour = {word: COLOURS[i] for i, word in enumerate(common)}
+    colour = case_colours(case)
     days = [sorted({b[0] for b in case[part]}) or [0] for part in ("train", "test")]
     tall = max(2.4, 0.11 * max(d[-1] - d[0] + 1 for d in days) + 1.2)
     figure, axes = plt.subplots(1, 2, figsize=(9, tall))
     for axis, part, span in zip(axes, ("train", "test"), days, strict=True):
         for day, low, high, word in case[part]:
-            axis.barh(day, (high - low) / 60, left=low / 60, height=0.85, color=colour.get(word, "0.75"))
+            axis.barh(day, (high - low) / 60, left=low / 60, height=0.85, color=colour.get(word, OTHER))
         axis.set_xlim(0, 24)
         axis.set_ylim(span[-1] + 0.6, span[0] - 0.6)
         axis.set_xticks(range(0, 25, 6), [f"{h:02d}:00" for h in range(0, 25, 6)])
@@ -382,8 +363,24 @@ def draw_case(plt: Any, case: dict[str, Any]) -> Any:
         axis.set_yticks(range(span[0], span[-1] + 1, 7))
     for day, low, high, _ in case["event"]:
         axes[1].barh(day, (high - low) / 60, left=low / 60, height=1.1, fill=False, edgecolor="black", linewidth=2)
-    handles = [plt.Rectangle((0, 0), 1, 1, color=colour[w]) for w in common]
-    if len(set(words)) > len(common):
-        handles, common = [*handles, plt.Rectangle((0, 0), 1, 1, color="0.75")], [*common, "other"]
-    figure.legend(handles, common, loc="outside lower center", ncols=4, frameon=False, fontsize=7)
+    patch = partial(plt.Rectangle, (0, 0), 1, 1)
+    handles = {word: patch(color=tint) for word, tint in colour.items()}
+    if any(block[3] not in colour for part in ("train", "test") for block in case[part]):
+        handles["other"] = patch(color=OTHER)
+    handles["the event"] = patch(fill=False, edgecolor="black", linewidth=2)
+    figure.legend(
+        handles.values(), handles, loc="outside lower center", ncols=(len(handles) + 1) // 2, frameon=False, fontsize=7
+    )
     return figure
+
+
+def case_colours(case: dict[str, Any]) -> dict[str, str]:
+    """A colour for the most frequent kinds of place; the event's own and the expected one are always among them.
+
+    Not black: the event is framed in it.
+    """
+    colours = [colour for colour in COLOURS if colour != "#000000"]
+    words = Counter(str(block[3]) for part in ("train", "test") for block in case[part])
+    named = [*(block[3] for block in case["event"]), case["expected"].get("poi")]
+    ranked = sorted(words, key=lambda word: (word not in named, -words[word], word))[: len(colours)]
+    return dict(zip(sorted(ranked, key=lambda word: (-words[word], word)), colours, strict=False))

@@ -1,0 +1,115 @@
+"""What all figures share: colours, matplotlib's settings, ticks that can be read, labels that stand apart.
+
+Matplotlib is imported here alone, when a figure is drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ustad.config import ConfigError
+
+#: Okabe and Ito's colours.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+#: Where a label may stand beside its point: right, left, above and below, then the corners.
+_SIDES = ((1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (1, -1), (-1, 1), (-1, -1))
+#: Share of a label that may lie over other points.
+_MOST_COVERED = 0.1
+
+
+def plots() -> Any:
+    """Matplotlib without a screen, with settings that make the same file of the same figures."""
+    try:
+        import matplotlib
+    except ImportError as error:
+        raise ConfigError("figures need matplotlib: pip install 'ustad[plots]'") from error
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    plt.rcParams.update(
+        {
+            "svg.hashsalt": "ustad",
+            "svg.fonttype": "none",  # text stays text: smaller files that can be searched
+            "font.size": 9,
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+            "axes.prop_cycle": plt.cycler(color=COLOURS),
+            "figure.constrained_layout.use": True,
+        }
+    )
+    return plt
+
+
+def plain_ticks(plt: Any, axis: Any, steps: Sequence[float]) -> None:
+    """Ticks of a logarithmic axis at these multiples of powers of ten, as plain numbers."""
+    ticker = plt.matplotlib.ticker
+    axis.set_major_locator(ticker.LogLocator(subs=steps))
+    axis.set_major_formatter(ticker.FormatStrFormatter("%g"))
+    axis.set_minor_formatter(ticker.NullFormatter())
+
+
+def steps_that_fit(axis: Any) -> tuple[float, ...]:
+    """Multiples of powers of ten whose labels have room on a logarithmic axis, by how far it reaches."""
+    low, high = axis.get_view_interval()
+    reach = np.log10(high / low)
+    steps = ((3.0, "1"), (0.9, "125"), (0.5, "12357"), (0.0, "123456789"))
+    return tuple(map(float, next(digits for least, digits in steps if reach > least)))
+
+
+def label_apart(axis: Any, points: Sequence[tuple[float, float, float, str]], size: float = 7) -> list[Any]:
+    """Labels beside points, none over another; those without room are left out.
+
+    `points`: (x, y, radius in typographic points, words), the most important first. Of the places beside its point a
+    label takes the one that covers least of the other points. Returns the labels that stand.
+    """
+    figure = axis.figure
+    figure.canvas.draw()  # only now is it known where a point lies on the paper
+    scale = figure.dpi / 72
+    centres = axis.transData.transform([point[:2] for point in points])
+    circles = [
+        np.array([*(centre - point[2] * scale), *(centre + point[2] * scale)])
+        for centre, point in zip(centres, points, strict=True)
+    ]
+    paper = axis.get_window_extent().extents
+    standing: list[Any] = []
+    taken: list[np.ndarray] = []
+    for number, (x, y, radius, words) in enumerate(points):
+        others = circles[:number] + circles[number + 1 :]
+        labels = [_label(axis, (x, y), radius, words, side, size) for side in _SIDES]
+        boxes = [label.get_window_extent().extents for label in labels]
+        covered = [_overlap(box, others) / _overlap(box, [box]) for box in boxes]
+        free = [i for i, box in enumerate(boxes) if _inside(box, paper) and not _overlap(box, taken)]
+        best = min((i for i in free if covered[i] < _MOST_COVERED), key=lambda i: (round(covered[i], 2), i), default=-1)
+        for i, label in enumerate(labels):
+            if i != best:
+                label.remove()
+        if best >= 0:
+            standing.append(labels[best])
+            taken.append(boxes[best])
+    return standing
+
+
+def _label(axis: Any, point: tuple[float, float], radius: float, words: str, side: tuple[int, int], size: float) -> Any:
+    """Words at one side of a point, outside its circle."""
+    length = float(np.hypot(*side))
+    away = tuple((radius + 2) * part / length for part in side)
+    across, up = {-1: "right", 0: "center", 1: "left"}[side[0]], {-1: "top", 0: "center", 1: "bottom"}[side[1]]
+    label = axis.annotate(
+        words, point, xytext=away, textcoords="offset points", ha=across, va=up, fontsize=size, annotation_clip=False
+    )
+    label.set_in_layout(False)
+    return label
+
+
+def _inside(box: np.ndarray, paper: np.ndarray) -> bool:
+    return bool((box[:2] >= paper[:2]).all() and (box[2:] <= paper[2:]).all())
+
+
+def _overlap(box: np.ndarray, others: Sequence[np.ndarray]) -> float:
+    """The area that a box (left, bottom, right, top) shares with others."""
+    shared = (np.clip(np.minimum(box[2:], other[2:]) - np.maximum(box[:2], other[:2]), 0, None) for other in others)
+    return float(sum(width * height for width, height in shared))
