@@ -199,6 +199,9 @@ class Detector:
         scored, agents = score_events(model, events, earlier, None, self.device, rule, own, coverage)
         if self.habits is not None:
             scored, agents = score_default(self.habits, events, earlier, rule, scored=scored, reasons=reasons)
+        else:  # whose flags stand
+            for text in notes(scored)["warnings"]:
+                progress.say(f"warning: {text}")
         scored = scored.drop_columns([c for c in trip_features.COLUMNS if c in scored.column_names])
         days = event_days(events, self.schema)
         return Scores(scored, agents, {**notes(scored), **self.run_facts(int(days.min()), int(days.max()))})

@@ -2,14 +2,18 @@
 
 import copy
 import dataclasses
+import io
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from rich.console import Console
 
+from ustad import progress
 from ustad.detector import Detector, choose_device
 from ustad.periods import split_entities, training_periods
+from ustad.scoring.alerts import AlertRule
 from ustad.tables import TIMESTAMP, DataError
 
 SCORE = "score"
@@ -203,3 +207,14 @@ def test_pandas_tables_with_neighbours_names_are_taken(town, fitted):
     frame = town.events.rename_columns([names.get(c, c) for c in town.events.column_names]).to_pandas()
     scores = fitted.score(frame)
     assert scores.events.num_rows == town.events.num_rows
+
+
+@pytest.mark.parametrize("by_habits", [True, False])
+def test_a_warning_is_said_once_whatever_gives_the_score(town, fitted, by_habits):
+    detector = copy.copy(fitted)
+    detector.habits = fitted.habits if by_habits else None
+    heard = io.StringIO()
+    progress.enable(Console(file=heard, width=400))
+    warnings = detector.score(town, rule=AlertRule("p_value", 1e-6)).run["warnings"]
+    assert warnings
+    assert [heard.getvalue().count(text) for text in warnings] == [1] * len(warnings)

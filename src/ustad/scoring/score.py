@@ -19,7 +19,6 @@ import torch
 from ustad.events.encoder import EventArrays
 from ustad.events.windows import Queries, make_queries, make_windows, periods
 from ustad.files import as_table
-from ustad.progress import say
 from ustad.scoring.alerts import AlertRule, Alerts, alerts
 from ustad.scoring.calibration import Parts, apply_tails, corrected_score, highest, log10_tails
 from ustad.scoring.columns import Columns, interval_columns, term_columns, to_arrow
@@ -248,6 +247,4 @@ def _noted(table: pa.Table, flags: Alerts, rule: AlertRule | None, coverage: flo
         "coverage": coverage,
         "warnings": list(flags.warnings),
     }
-    for text in flags.warnings:
-        say(f"warning: {text}")
     return table.replace_schema_metadata({**(table.schema.metadata or {}), NOTES: json.dumps(content).encode()})
