@@ -211,11 +211,13 @@ class ForkedServer:
         port = free_port()
         self.url = f"http://127.0.0.1:{port}"
         self.process = context.Process(target=run_service, args=(model, store, port), daemon=True)
+        began = time.monotonic()
         self.process.start()
         until(lambda: is_ready(self.url) or not self.process.is_alive(), 0.03)
         if not self.process.is_alive() or not is_ready(self.url):
             self.kill()
             raise RuntimeError("the server did not start")
+        self.seconds = time.monotonic() - began
 
     def kill(self) -> None:
         """SIGKILL: no chance to put anything in order."""
