@@ -19,6 +19,7 @@ from ustad.config import SplitConfig
 from ustad.evaluation.binning import five_numbers, hexagons, histogram
 from ustad.evaluation.metrics import auroc, average_precision, evaluate
 from ustad.evaluation.workshop import USTAD, Measured, Window, Workshop, detector_of, look_back_only, measured
+from ustad.events.encoder import UNKNOWN
 from ustad.scores import Scores
 from ustad.scoring.calibration import ABLATIONS, Ablation, combine
 from ustad.scoring.rejection import rejection_curve, uncertainty
@@ -140,7 +141,7 @@ def _errors(found: Measured) -> dict[str, np.ndarray]:
     """Absolute errors of the numbers in their own units; 0 and 1 for right and wrong kinds of place."""
     errors = {name: np.asarray(found.columns[f"error_{name}"], float) for name in NUMERIC}
     if "expected_poi" in found.columns:
-        known = np.array([value is not None for value in found.columns["observed_poi"]])
+        known = np.array([value not in (None, UNKNOWN) for value in found.columns["observed_poi"]])
         wrong = (found.columns["expected_poi"] != found.columns["observed_poi"]).astype(float)
         errors["poi"] = np.where(known, wrong, np.nan)
     return errors
@@ -156,7 +157,7 @@ def _classes(found: Measured) -> list[Options]:
     """Per kind of place: how often it is, how often it is predicted right, mean EU of that prediction."""
     if "observed_poi" not in found.columns:
         return []
-    observed = np.array([value or "" for value in found.columns["observed_poi"]])
+    observed = np.array(["" if value in (None, UNKNOWN) else value for value in found.columns["observed_poi"]])
     right = found.columns["expected_poi"] == found.columns["observed_poi"]
     eu = found.parts.eu[:, found.parts.names.index("poi")]
     rows = [(name, observed == name) for name in np.unique(observed) if name]
