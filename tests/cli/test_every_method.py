@@ -65,6 +65,7 @@ def test_it_is_trained_scored_and_evaluated_by_verbs_as_in_python(capsys, small_
             assert np.allclose(pq.read_table(path)["score"], expected["score"], rtol=1e-5, atol=1e-7, equal_nan=True)
     if able.scores_events:
         assert sum(pq.read_table(tmp_path / "scores" / "events.parquet")["alert"].to_pylist()) == 3
+        assert len((tmp_path / "scores" / "alerts.csv").read_text().splitlines()) == 4
 
     code, out, err = run(capsys, "evaluate", tmp_path / "scores", "--no-baselines", "--json")
     assert code == 0, err
@@ -81,6 +82,36 @@ def test_a_method_that_scores_agents_only_flags_no_events(capsys, small_town, tm
     assert code == 1
     assert f"{name} scores agents only" in " ".join(err.split())
     assert not (tmp_path / "scores" / "run.json").exists()
+
+
+def test_scores_of_agents_leave_nothing_of_events_that_were_scored_there_before(capsys, small_town, tmp_path):
+    for name in ("distance", "ibat"):
+        assert run(capsys, "train", small_town, "--method", name, "--out", tmp_path / name)[0] == 0
+    assert run(capsys, "score", tmp_path / "distance", small_town, "--top", "3", "--out", tmp_path / "scores")[0] == 0
+    assert run(capsys, "score", tmp_path / "ibat", small_town, "--out", tmp_path / "scores")[0] == 0
+    assert {p.name for p in (tmp_path / "scores").iterdir()} == {"agents.parquet", "run.json"}
+    figures = json.loads(run(capsys, "evaluate", tmp_path / "scores", "--json")[1])
+    assert set(figures["ibat"]) == {"agents"}
+
+
+@pytest.mark.parametrize(
+    ("verb", "word"),
+    [
+        (("score", "MODEL", "DATA", "--explain", "3"), "--explain needs scores made of terms"),
+        (("score", "MODEL", "DATA", "--coverage", "0.9"), "need a model of the method ustad"),
+        (("forget", "MODEL", "1"), "cannot forget"),
+        (("train", "DATA", "--from", "MODEL"), "--from carries on models of the method ustad"),
+    ],
+)
+def test_what_only_ustad_can_do_is_refused_in_words(capsys, small_town, tmp_path, verb, word):
+    model = tmp_path / "model"
+    assert run(capsys, "train", small_town, "--method", "distance", "--out", model)[0] == 0
+    named = {"MODEL": model, "DATA": small_town}
+    out = () if verb[0] == "forget" else ("--out", tmp_path / "out")
+    code, _, err = run(capsys, *(named.get(part, part) for part in verb), *out)
+    assert code in (1, 2)
+    assert word in " ".join(err.replace("│", " ").split())
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("name", ["gm-vsae", "transformer", "lightpath", "nov-online", "ustad-none"])

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import yaml
 
+from ustad.cli.shared import write_alerts
 from ustad.config import ConfigError, read_yaml
 
 #: Options of `train` that only the detector knows.
@@ -70,8 +71,10 @@ def train_baseline(
     return {**facts, "validation_loss": detector.validation_loss}
 
 
-def score_baseline(model: Path, data: Any, device: str, rule: Any, everything: bool, place: Path) -> Any:
-    """Scores of another method. It has no p-values, so alerts are its highest scores."""
+def score_baseline(
+    model: Path, data: Any, device: str, rule: Any, everything: bool, place: Path, explained: bool = False
+) -> Any:
+    """Scores of another method, its alerts written. It has no p-values, so alerts are its highest scores."""
     from ustad.baselines.storage import load
     from ustad.dataset import event_days
 
@@ -79,8 +82,11 @@ def score_baseline(model: Path, data: Any, device: str, rule: Any, everything: b
     if hasattr(detector, "detector"):  # a variant of USTAD: the detector itself
         scores = detector.detector.score(data, rule=rule, everything=everything)
         scores.run.update({"method": detector.name})
+        write_alerts(scores.events, data.schema, place)
         return scores
     _check_rule(detector, rule)
+    if explained:
+        raise ConfigError(f"--explain needs scores made of terms, and those of {detector.name} are not: leave it out")
     events, before = (data.events, None) if everything else detector.scored_part(data)
     scores = detector.score(events, before)
     days = event_days(events, data.schema)
@@ -101,6 +107,8 @@ def _with_alerts(scores: Any, rule: Any, days: int, place: Path) -> Any:
     from ustad.scores import Scores
     from ustad.scoring.export import write_alerts_csv
 
+    for name in ("alerts.csv", "alerts.geojson"):  # of an earlier run
+        (place / name).unlink(missing_ok=True)
     if rule.kind == "p_value" or scores.events is None:
         return scores
     wanted = int(rule.value) if rule.kind == "top" else round(rule.value * days)

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from ustad.cli.shared import out
+from ustad.config import ConfigError
 
 
 def forget(
@@ -18,8 +19,11 @@ def forget(
 
     Example: `ustad forget runs/demo/model 17`
     """
+    from ustad.baselines.storage import is_baseline
     from ustad.detector import Detector
 
+    if is_baseline(model):
+        raise ConfigError(f"{model}: a model of another method cannot forget; delete it, and train it without them")
     detector = Detector.load(model, device="cpu").forget(*agents)
     detector.save(model)
     out.print(f"forgot {len(agents)} {detector.schema.entity_word}(s); the model was written anew", highlight=False)

@@ -10,6 +10,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from ustad.cli.shared import write_alerts
+
 NAMES = ("events", "agents")
 
 
@@ -27,7 +29,6 @@ def write_in_parts(detector: Any, data: Any, place: Path, facts: dict[str, Any],
     import pyarrow as pa
 
     from ustad.files import write_json, write_table
-    from ustad.scoring.export import write_alerts_csv, write_alerts_geojson
 
     parts = detector.score_parts(data, **asked)
     counts, alerts = dict.fromkeys(NAMES, 0), []
@@ -38,9 +39,7 @@ def write_in_parts(detector: Any, data: Any, place: Path, facts: dict[str, Any],
         alerts.append(tables[0].filter(tables[0]["alert"]))
     _put_in_place(place)
     flagged = pa.concat_tables(alerts, promote_options="permissive")
-    write_alerts_csv(flagged, place / "alerts.csv")
-    if any(f.kind == "place" for f in detector.schema.features):
-        write_alerts_geojson(flagged, detector.schema, place / "alerts.geojson")
+    write_alerts(flagged, detector.schema, place)
     run = {**parts.notes, **detector.run_facts(parts.first_day, parts.last_day), **facts}
     write_json(run, place / "run.json")
     return {**run, **counts}

@@ -23,6 +23,7 @@ from ustad.cli.shared import (
     choose,
     out,
     print_json,
+    write_alerts,
 )
 from ustad.cli.train import SchemaOption, TimezoneOption
 
@@ -107,7 +108,7 @@ def score(
         return
     dataset = open_data(data, schema=described, timezone=timezone, on_error=on_error)
     if is_baseline(model):
-        scores = score_baseline(model, dataset, device, rule, everything, out_)
+        scores = score_baseline(model, dataset, device, rule, everything, out_, explain > 0)
     elif wanted.reject is None and not wanted.curves and are_many(dataset):
         names = {"model": str(model.resolve()), "data": str(data.resolve())}
         run = write_in_parts(
@@ -185,16 +186,13 @@ def _detector_scores(
     model: Path, data: Any, device: str, rule: Any, everything: bool, place: Path, wanted: _Wanted
 ) -> Any:
     from ustad.detector import Detector
-    from ustad.scoring.export import write_alerts_csv, write_alerts_geojson
 
     detector = Detector.load(model, device=device)
     scores = detector.score(
         data, rule=rule, everything=everything, reasons=wanted.reasons, coverage=wanted.coverage  # type: ignore[arg-type]  # checked above
     )  # fmt: skip
     scores = _with_rejection(detector, scores, place, wanted)
-    write_alerts_csv(scores.events, place / "alerts.csv")
-    if any(f.kind == "place" for f in detector.schema.features):
-        write_alerts_geojson(scores.events, detector.schema, place / "alerts.geojson")
+    write_alerts(scores.events, detector.schema, place)
     return scores
 
 
