@@ -31,10 +31,12 @@ class Scores:
                 raise DataError(f"a score of an {what} is not a finite number; the model or its data is damaged")
 
     def save(self, path: Path) -> None:
-        if self.events is not None:
-            write_table(self.events, path / "events.parquet")
-        if self.agents is not None:
-            write_table(self.agents, path / "agents.parquet")
+        """Write the tables and `run.json`; a table that there is not here does not stay from other scores."""
+        for name, table in (("events", self.events), ("agents", self.agents)):
+            if table is not None:
+                write_table(table, path / f"{name}.parquet")
+            else:
+                (path / f"{name}.parquet").unlink(missing_ok=True)
         write_json(self.run, path / "run.json")
 
     @classmethod
