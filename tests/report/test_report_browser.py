@@ -29,8 +29,13 @@ def browser():
 
 
 @pytest.fixture(scope="module")
-def file(tmp_path_factory):
-    events, agents, data, facts = make_run(24, 28)
+def plain_run():
+    return make_run(24, 28)
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory, plain_run):
+    events, agents, data, facts = plain_run
     source = ReportInput.from_tables(events, agents, facts, data)
     return write_report(source, tmp_path_factory.mktemp("page") / "report.html", cases=5)
 
@@ -126,6 +131,36 @@ def test_slider_search_and_kind_narrow_the_list_and_the_address_keeps_them(open_
     again = open_page(page.evaluate("location.hash"))
     assert again.locator("#search").input_value() == "14"
     assert again.locator("#alerts-controls select").input_value() == "novel"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_uncertainty_against_surprise_has_a_region_for_each_kind_with_all_of_its_alerts(open_page, scheme):
+    page = open_page(color_scheme=scheme)
+    data = page.evaluate("JSON.parse(document.getElementById('data').textContent)")
+    kinds = ("predictable", "unsure", "novel", "unobserved")
+    drawn, colours = {}, {}
+    for kind in kinds:
+        region = page.locator(f"#scatter .region.{kind}")
+        stays, alerts = data["scatter"]["counts"].get(kind, (0, 0))
+        words = region.locator("figcaption").inner_text()
+        assert kind in words
+        assert f"{stays} stay" in words
+        assert (f"{alerts} alert" if alerts else "no alert") in words
+        assert f"{stays} stay" in region.locator("svg").get_attribute("aria-label")
+        assert region.locator(".alerts-field").count() == 1
+        drawn[kind] = region.locator(".dot.alert").count()
+        assert drawn[kind] == alerts
+        colours[kind] = region.locator("figcaption i").evaluate("e => getComputedStyle(e).color")
+    assert sum(drawn.values()) == data["summary"]["alerts"] > 0
+    assert page.locator("#scatter .dot").count() == sum(x is not None for x in data["scatter"]["x"])
+    assert len(set(colours.values())) == 4
+
+
+def test_events_of_no_kind_have_one_region(open_page, tmp_path, plain_run):
+    events, agents, data, facts = plain_run
+    source = ReportInput.from_tables(events.drop_columns(["kind"]), agents, facts, data)
+    page = open_page(path=write_report(source, tmp_path / "kinds.html", cases=1))
+    assert page.locator("#scatter .region figcaption b").all_inner_texts() == ["○all"]
 
 
 @pytest.mark.parametrize("width", [360, 1280])

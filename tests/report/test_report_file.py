@@ -300,3 +300,12 @@ def test_a_card_becomes_headings_lists_and_tables_and_nothing_else():
     assert "<ul><li>b <strong>c</strong> more</li><li><code>d</code></li></ul>" in html
     assert "<td>&lt;b&gt;1&lt;/b&gt;</td>" in html
     assert html.endswith("<p>g h</p>")
+
+
+def test_regions_count_every_event_and_alert_of_their_kind(run, page):
+    events, counts = run[0], page.content["scatter"]["counts"]
+    kinds, alerts = events["kind"].to_pylist(), events["alert"].to_pylist()
+    for kind in set(kinds):
+        mine = [alert for k, alert in zip(kinds, alerts, strict=True) if k == kind]
+        assert counts[kind] == [len(mine), sum(mine)]
+    assert set(counts) == set(kinds)

@@ -1,4 +1,4 @@
-// The overview: tiles, lanes, ranked events with a slider, figures, uncertainty against surprise, calibration.
+// The overview: tiles, lanes, ranked events with a slider, figures, calibration.
 const SUMMARY = DATA.summary;
 const FIRST_LINES = innerWidth < 960 ? 15 : 60;
 const state = { rate: null, kind: "", query: "", shown: FIRST_LINES, current: -1 };
@@ -122,38 +122,7 @@ function drawFigures() {
     h("tbody", {}, SUMMARY.groups.map((g) => h("tr", {}, h("th", { scope: "row" }, g.value), h("td", {}, g.level), h("td", {}, count(g.n)), cell(g.auroc), cell(g.ap)))))));
 }
 
-// ------------------------------------------------------------------------------------ scatter, calibration
-function drawScatter() {
-  const place = clear(byId("scatter")), dots = DATA.scatter;
-  place.append(h("h2", {}, "Uncertainty against surprise"));
-  if (!dots) { place.append(h("p", { class: "hint" }, "The scores came without uncertainties (the method has none, or they were switched off).")); return; }
-  const W = 620, H = 340, left = 44, right = 12, upper = 14, lower = 40;
-  const highest = Math.max(4, Math.ceil(Math.max(...dots.y)));
-  const x = linear(0, 1, left, W - right), y = linear(0, highest, H - lower, upper);
-  const rarity = (v) => (v === 0 ? "1" : v < 3 ? `1/${10 ** v}` : `1/10${small(v)}`);
-  const line = dots.line === null ? highest * 0.6 : dots.line;
-  const svg = s("svg", { viewBox: `0 0 ${W} ${H}`, class: "chart", role: "img", "aria-label": "Uncertainty of the model against surprise of each event" });
-  svg.append(
-    s("rect", { x: left, y: upper, width: x(dots.border) - left, height: Math.max(0, y(line) - upper), fill: "color-mix(in srgb, var(--score) 9%, transparent)" }),
-    s("rect", { x: x(dots.border), y: upper, width: W - right - x(dots.border), height: Math.max(0, y(line) - upper), fill: "color-mix(in srgb, var(--soft) 9%, transparent)" }));
-  for (let v = 0; v <= highest; v += highest > 6 ? 2 : 1) svg.append(s("line", { x1: left, x2: W - right, y1: y(v), y2: y(v), stroke: "var(--line)" }), s("text", { x: left - 6, y: y(v) + 4, "text-anchor": "end" }, rarity(v)));
-  for (const v of [0, 0.25, 0.5, 0.75, 1]) svg.append(s("text", { x: x(v), y: H - lower + 16, "text-anchor": v === 0 ? "start" : v === 1 ? "end" : "middle" }, v === 0 ? "surest" : v === 1 ? "least sure" : `${v * 100} %`));
-  if (dots.line !== null) svg.append(s("line", { x1: left, x2: W - right, y1: y(line), y2: y(line), stroke: "var(--soft)", "stroke-dasharray": "4 3" }));
-  for (let i = 0; i < dots.x.length; i++) if (dots.x[i] !== null) svg.append(scatterDot(dots, i, x(dots.x[i]), y(dots.y[i])));
-  svg.append(s("text", { x: left + 8, y: upper + 16, class: "strong" }, "predictable: sure of something else"), s("text", { x: W - right - 8, y: upper + 16, class: "strong", "text-anchor": "end" }, "unsure: nothing to rely on"),
-    s("text", { x: (left + W - right) / 2, y: H - 6, "text-anchor": "middle" }, "uncertainty about what drove the score, rank among all"));
-  place.append(h("p", { class: "hint" }, `${count(dots.x.length)} of ${count(dots.of)} ${plurals(DATA.words.event)}: all of the most unusual and a sample of the rest. Up: rarer. Above the dashed line: alerts.`), svg,
-    h("div", { class: "legend" }, dots.kinds.filter(Boolean).map((k) => h("span", {}, h("b", { style: { color: k === "novel" ? "var(--c2)" : "var(--score-text)" } }, kindMark(k)[0]), `${k}: ${kindMark(k)[1]}`))));
-}
-function scatterDot(dots, i, x, y) {
-  const kind = dots.kinds[dots.kind[i]], alert = dots.alert[i];
-  if (!alert) return s("circle", { cx: x, cy: y, r: 1.7, fill: "var(--soft)", opacity: .45 });
-  const look = { fill: kind === "novel" ? "var(--c2)" : "var(--score)", class: "dot-alert", "data-tip": kind };
-  if (kind === "novel") return s("path", { d: `M${x} ${y - 5}l5 5l-5 5l-5 -5z`, ...look });
-  if (kind === "predictable") return s("path", { d: `M${x} ${y - 5}l5 9h-10z`, ...look });
-  if (kind === "unobserved") return s("rect", { x: x - 4, y: y - 4, width: 8, height: 8, ...look, fill: "none" });
-  return s("circle", { cx: x, cy: y, r: 4, ...look });
-}
+// ------------------------------------------------------------------------------------------- calibration
 function drawCalibration() {
   const place = clear(byId("calibration")), data = DATA.calibration;
   place.append(h("h2", {}, "Are the p-values what they say?"));

@@ -26,7 +26,7 @@ from ustad.report.words import described
 from ustad.schema import plural
 from ustad.tables import DataError
 
-SCRIPTS = ("draw.js", "overview.js", "timeline.js", "map.js", "case.js", "page.js")
+SCRIPTS = ("draw.js", "overview.js", "scatter.js", "timeline.js", "map.js", "case.js", "page.js")
 
 
 def write_report(

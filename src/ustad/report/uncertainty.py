@@ -79,7 +79,8 @@ def doubt(table: pa.Table, rows: np.ndarray) -> np.ndarray | None:
 
 
 def scatter(scored: Scored, seed: int = 7) -> dict[str, Any] | None:
-    """Dots (rank of the uncertainty, surprise, kind, alert): every top event, and a sample of the rest."""
+    """Dots (rank of the uncertainty, surprise, kind, alert): every top event, and a sample of the rest; and how many
+    events and alerts of each kind there are in all."""
     top = scored.ranked[: DOTS // 5]
     rest = scored.ranked[DOTS // 5 :]
     chosen = np.random.default_rng(seed).permutation(len(rest))[: DOTS - len(top)]
@@ -97,19 +98,20 @@ def scatter(scored: Scored, seed: int = 7) -> dict[str, Any] | None:
         "kind": kind.tolist(),
         "alert": scored.alert[rows].astype(int).tolist(),
         "line": round(float(scored.surprise[scored.alert].min()), 3) if scored.alert.any() else None,
-        "border": _border(x, kind, words),
+        "counts": _counts(scored),
         "of": len(scored.score),
     }
 
 
-def _border(x: np.ndarray, kind: np.ndarray, words: list[str]) -> float:
-    """Where `unsure` best parts from `predictable`; the surest 95 % where it cannot be told."""
-    if not {"unsure", "predictable"} <= set(words):
-        return 0.95
-    sure, unsure = x[kind == words.index("predictable")], x[kind == words.index("unsure")]
-    grid = np.linspace(0.5, 0.98, 49)
-    wrong = [np.mean(sure > g) + np.mean(unsure <= g) for g in grid]
-    return round(float(grid[int(np.argmin(wrong))]), 2)
+def _counts(scored: Scored) -> dict[str, list[int]]:
+    """Events and alerts of each kind."""
+    kinds = pa.array(texts(scored.table, "kind"), pa.string())
+    all_, alerts = (_count(part) for part in (kinds, kinds.filter(pa.array(scored.alert))))
+    return {kind: [n, alerts.get(kind, 0)] for kind, n in sorted(all_.items())}
+
+
+def _count(values: pa.Array) -> dict[str, int]:
+    return {part["values"]: part["counts"] for part in values.value_counts().to_pylist()}
 
 
 def calibration(scored: Scored) -> dict[str, Any] | None:
