@@ -68,7 +68,9 @@ def test_presets_survive_yaml(name, tmp_path):
 
 
 @pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.yaml")), ids=lambda p: p.name)
-def test_shipped_configurations_are_the_presets(path):
+def test_shipped_configurations_are_the_presets_with_every_setting_written_out(path):
+    _, _, settings = path.read_text().partition("\n")
+    assert settings == Config.preset(path.stem).to_yaml()
     assert Config.from_yaml(path) == Config.preset(path.stem)
 
 

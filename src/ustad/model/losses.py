@@ -80,7 +80,7 @@ def field_losses(
 ) -> Tensor:
     """The loss of every field of every event, 0 where its target is missing: [...] events -> [..., F].
 
-    λ is not applied yet. A vector counts as one number: the mean squared error over its length.
+    λ is not applied yet. Departure from the paper: a vector counts as one number, by the mean over its length.
     """
     numbers = gaussian_nll(predictions.mean, predictions.log_variance, features.numbers)  # [..., Fn]
     columns = list(numbers.unbind(dim=-1))

@@ -79,7 +79,7 @@ class DualTransformer(nn.Module):
         bias[numbers : numbers + classes] = LOG_SIGMA
 
     def gains(self) -> dict[str, float]:
-        """Parameters that learn faster than the rest, by name: embeddings, √D times.
+        """Parameters that learn faster than the rest, by name: embeddings, √D times. A departure from the paper.
 
         A step moves each weight by about the learning rate. Behind a linear map D such moves add up; an embedding,
         which an event is the sum of, has one. Transformers since the first multiply their embeddings by √D.

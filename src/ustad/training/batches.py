@@ -64,7 +64,10 @@ def _trace(values: np.ndarray, cuts: list[np.ndarray]) -> tuple[int, ...]:
 
 
 def cut_windows(windows: Windows, share: float, seed: int, epoch: int) -> np.ndarray:
-    """New ends, int64 [W]: a share of the windows ends at a random event of its own day, as if it were the last."""
+    """New ends, int64 [W]: a share of the windows ends at a random event of its own day, as if it were the last.
+
+    Departure from the paper (and not in its preset): what is scored live has nothing later in its window.
+    """
     random = np.random.default_rng([seed, epoch, 1])
     chosen = random.random(len(windows)) < share
     ends = random.integers(windows.target + 1, np.maximum(windows.stop, windows.target + 1) + 1)

@@ -21,7 +21,7 @@ from ustad.model.network import DualTransformer
 
 
 def draw_masks(padding: Tensor, ratio: float) -> Tensor:
-    """Each real event with probability `ratio`, at least one per window that has any: bool [B, L]."""
+    """Each real event with probability `ratio`, at least one (a departure) per window that has any: bool [B, L]."""
     chance = torch.rand(padding.shape, device=padding.device).masked_fill(padding, 2.0)
     lowest = chance.amin(dim=1, keepdim=True)
     return (chance < ratio) | ((chance == lowest) & ~padding)

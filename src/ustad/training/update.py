@@ -45,7 +45,7 @@ class Update:
         self.optimizer.zero_grad(set_to_none=True)
         loss.total.backward()
         self.team.average(self.network, start, stop)
-        if self.config.clip_norm > 0:
+        if self.config.clip_norm > 0:  # departure from the paper: rare windows have huge errors
             torch.nn.utils.clip_grad_norm_(self.network.parameters(), self.config.clip_norm)
         take_step(self.optimizer, self.network)
         return torch.cat([loss.total.detach()[None], loss.fields]).to(torch.float64)

@@ -33,7 +33,10 @@ class Validation:
 
 
 def choose_queries(queries: Queries, entity: np.ndarray, share: float, seed: int) -> Queries:
-    """The questions about a fixed share of the entities (entity [N] of each event), the same for the same seed."""
+    """The questions about a fixed share of the entities (entity [N] of each event), the same for the same seed.
+
+    Departure from the paper, which asks about all of them after every epoch.
+    """
     owner = entity[queries.target]
     entities, counts = np.unique(owner, return_counts=True)
     order = np.random.default_rng([seed, 2]).permutation(len(entities))
