@@ -14,9 +14,11 @@ from torch import Tensor, nn
 
 from ustad.schema import Field
 
-#: Departure from the paper, where they are free. Bounds of every log-variance: beyond them a loss explodes (below) or learns nothing (above).
+#: Bounds of every log-variance: beyond them a loss explodes (below) or learns nothing (above). Departure from the
+#: paper, where they are free.
 LOG_VARIANCE = (-9.0, 4.0)
-#: Departure from the paper, which has no such class. The logit of `unknown`, which is an input but never a target: a probability of exactly 0 beside any known class.
+#: The logit of `unknown`, which is an input but never a target: a probability of exactly 0 beside any known class.
+#: Departure from the paper, which has no such class.
 EXCLUDED = -1e9
 
 
