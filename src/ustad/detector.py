@@ -7,6 +7,7 @@ calibration, scores. Everything that decides a result is in its configuration.
 from __future__ import annotations
 
 import json
+import math
 import platform
 from pathlib import Path
 from typing import Any, Literal
@@ -58,6 +59,9 @@ from ustad.training.estimate import rough_seconds
 from ustad.training.loop import FitResult, fit
 from ustad.training.search import SearchResult, tune
 from ustad.trip_features import TripFeatures
+
+#: Below this many steps of training the losses, which then are the score, have hardly begun to fall.
+FEW_STEPS = 200
 
 
 class Detector:
@@ -160,6 +164,13 @@ class Detector:
 
     def _train(self, network: DualTransformer, lessons: Lessons, directory: Path | None, resume: bool) -> FitResult:
         tensors, windows, validation = self._tensors(lessons)
+        training = self.config.training
+        steps = training.epochs * math.ceil(len(windows) / training.batch_size)
+        if steps < FEW_STEPS and self.config.scoring.method == "paper":
+            progress.say(
+                f"warning: {len(windows):,} windows are at most {steps:,} steps, too few to learn much in; lower "
+                f"training.batch_size ({training.batch_size}) or raise training.epochs ({training.epochs})"
+            )
         if progress.shown():
             seconds = rough_seconds(network, tensors, windows, self.config)
             progress.say(f"training on {len(windows):,} windows: {progress.roughly(seconds)}, less if it stops early")

@@ -11,7 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from rich.console import Console
 
+from ustad import progress
 from ustad.cli import main
 from ustad.config import Config
 from ustad.dataset import Dataset
@@ -205,6 +207,14 @@ def test_a_feature_that_habits_do_not_look_at_is_still_scored():
     found = scored(events(600, 6, amount=amount), (Feature("amount", "numeric"),), **{"training.epochs": 5})
     assert found["amount"].to_numpy()[found["score"].to_numpy().argmax()] == 60.0
     assert Config.preset("fast").scoring.method == "habits"
+
+
+@pytest.mark.parametrize(("least", "said"), [(200, True), (1, False)])
+def test_too_few_steps_of_training_are_said(capsys, monkeypatch, least, said):
+    monkeypatch.setattr("ustad.detector.FEW_STEPS", least)
+    progress.enable(Console(stderr=True, width=400))
+    scored(events(120, 4, amount=np.arange(120) % 7 + 0.5), (Feature("amount", "numeric"),))
+    assert ("lower training.batch_size (128) or raise training.epochs (1)" in capsys.readouterr().err) == said
 
 
 def test_habits_judge_where_they_see_every_scored_feature():
