@@ -96,6 +96,4 @@ def _moments(minute: np.ndarray) -> pa.Array:
 
 # %% Train, score, compare, report
 if __name__ == "__main__":
-    run_example(
-        "app_usage", simulate, {"window.unit": "days", "window.length": 3, "training.epochs": 20}, __doc__ or ""
-    )
+    run_example("app_usage", simulate, {"window.unit": "days", "window.length": 7}, __doc__ or "")

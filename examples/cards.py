@@ -98,4 +98,4 @@ def simulate(seed: int, small: bool = False) -> tuple[pa.Table, pa.Table]:
 
 # %% Train, score, compare, report
 if __name__ == "__main__":
-    run_example("cards", simulate, {"window.unit": "events", "window.length": 16, "training.epochs": 20}, __doc__ or "")
+    run_example("cards", simulate, {"window.unit": "events", "window.length": 24}, __doc__ or "")

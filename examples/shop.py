@@ -130,4 +130,4 @@ def _since_start(pause: np.ndarray, size: np.ndarray) -> np.ndarray:
 
 # %% Train, score, compare, report
 if __name__ == "__main__":
-    run_example("shop", simulate, {"window.unit": "events", "window.length": 12, "training.epochs": 20}, __doc__ or "")
+    run_example("shop", simulate, {"window.unit": "sessions", "window.length": 4}, __doc__ or "")
