@@ -9,7 +9,9 @@ import pytest
 
 from ustad.config import ConfigError
 from ustad.evaluation import experiments, runner
+from ustad.evaluation import page as page_module
 from ustad.evaluation.experiments import BUDGETS, EXPERIMENTS, Cell, plan, read_results
+from ustad.evaluation.figures import planned
 from ustad.evaluation.page import generated_from, page_text, publish
 from ustad.evaluation.result_files import plain_json, read_lines
 from ustad.evaluation.runner import Ran, run
@@ -198,13 +200,36 @@ def test_what_is_not_a_number_is_null_in_a_result_file():
     assert plain_json({"a": math.nan, "b": [np.float32(1.23456789)]}) == {"a": None, "b": [1.23457]}
 
 
-def test_the_page_in_the_repository_agrees_with_its_result_files():
+@pytest.fixture(scope="module")
+def stored():
+    """The page in the repository, the result directories it names, and what they hold."""
     page = REPOSITORY / "docs" / "results.md"
     if not page.exists():
         pytest.skip("no results page in this checkout")
-    text = page.read_text()
-    places = generated_from(text)
-    results = read_results(*(REPOSITORY / place for place in places))
-    assert text == page_text(results, ", ".join(places), "figures/results")
-    for name in {part.split(")")[0] for part in text.split("](figures/results/")[1:]}:
-        assert (page.parent / "figures" / "results" / name).exists()
+    places = generated_from(page.read_text())
+    return page, places, read_results(*(REPOSITORY / place for place in places))
+
+
+def test_the_page_in_the_repository_agrees_with_its_result_files(stored):
+    page, places, results = stored
+    assert page.read_text() == page_text(results, ", ".join(places), "figures/results")
+
+
+def test_the_figures_in_the_repository_are_those_of_the_page_and_no_others(stored):
+    page, _, results = stored
+    names = [name for figures in planned(results).values() for name, _ in figures]
+    files = {path.name for path in (page.parent / "figures" / "results").iterdir()}
+    assert files == {f"{name}.{ending}" for name in names for ending in ("png", "svg")}
+
+
+def test_the_tables_in_the_repository_are_those_of_the_result_files_and_no_others(stored, tmp_path, monkeypatch):
+    _, places, results = stored
+    monkeypatch.setattr(page_module, "read_results", lambda *_: results)
+    monkeypatch.setattr(page_module, "draw_all", lambda *_: None)
+    publish([tmp_path], tmp_path / "results.md", tmp_path / "figures")
+    written, kept = (
+        {path.name: path.read_text() for path in (place / "tables").iterdir()}
+        for place in (tmp_path, REPOSITORY / places[0])
+    )
+    assert set(kept) == set(written)
+    assert [name for name in written if kept[name] != written[name]] == []
