@@ -27,7 +27,7 @@ MANIFEST = "manifest.json"
 def writing(path: Path) -> Iterator[Path]:
     """A temporary directory beside `path` that takes its place when the block ends without an error.
 
-    What else lies in `path` (a log, checkpoints) is kept.
+    Files of the model that was there before are gone; what else lies in `path` (a log, checkpoints) is kept.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.parent / f".{path.name}.{os.getpid()}.part"
@@ -46,13 +46,29 @@ def _replace(temporary: Path, path: Path) -> None:
     if not path.exists():
         temporary.rename(path)
         return
+    replaced = _own_files(path)
     old = path.parent / f".{path.name}.{os.getpid()}.old"
     path.rename(old)
     temporary.rename(path)
     for kept in old.iterdir():
-        if not (path / kept.name).exists():
+        if kept.name not in replaced and not (path / kept.name).exists():
             shutil.move(str(kept), path / kept.name)
     shutil.rmtree(old)
+
+
+def _own_files(path: Path) -> set[str]:
+    """Names in the manifest; none where there is no manifest, or a damaged one, as it is to be replaced."""
+    try:
+        return set(read_json(path / MANIFEST)["files"])
+    except (OSError, DataError, KeyError, TypeError):
+        return set()
+
+
+def add(path: Path, name: str) -> None:
+    """Take a file that was written into a model directory later into the manifest."""
+    content = read_json(path / MANIFEST)
+    content["files"][name] = checksum(path / name)
+    write_json(content, path / MANIFEST)
 
 
 def check(path: Path) -> dict[str, str]:

@@ -94,6 +94,24 @@ def test_scores_of_agents_leave_nothing_of_events_that_were_scored_there_before(
     assert set(figures["ibat"]) == {"agents"}
 
 
+USTAD = ("--preset", "fast", "--set", "model.width=8", "--set", "training.epochs=1", "--set", "scoring.samples=2")
+
+
+@pytest.mark.parametrize(
+    "methods", [("distance", "ustad"), ("ustad-none", "ustad"), ("ustad", "ibat"), ("ibat", "ustad-none")]
+)
+def test_a_model_written_over_one_of_another_method_is_the_new_one(capsys, small_town, tmp_path, methods):
+    for name in methods:
+        asked = USTAD if name == "ustad" else ("--method", name, *options(short(name)))
+        code, _, err = run(capsys, "train", small_town, *asked, "--out", tmp_path / "model")
+        assert code == 0, err
+    manifest = json.loads((tmp_path / "model" / "manifest.json").read_text())["files"]
+    assert set(manifest) <= {p.name for p in (tmp_path / "model").iterdir()}
+    assert ("method.json" in manifest) == (tmp_path / "model" / "method.json").exists() == (methods[1] != "ustad")
+    assert run(capsys, "score", tmp_path / "model", small_town, "--out", tmp_path / "scores")[0] == 0
+    assert json.loads((tmp_path / "scores" / "run.json").read_text()).get("method", "ustad") == methods[1]
+
+
 @pytest.mark.parametrize(
     ("verb", "word"),
     [

@@ -35,6 +35,7 @@ def save(detector: Baseline, path: Path | str) -> None:
     if hasattr(detector, "detector"):  # an ablation is kept as the detector that it is
         detector.detector.save(path)
         write_json(_method(detector, State()), path / METHOD)
+        artefact.add(path, METHOD)
         return
     state = detector.state()
     with artefact.writing(path) as place:
