@@ -325,6 +325,10 @@ class Detector:
         """
         path = Path(path)
         files = artefact.check(path)
+        if "config.yaml" not in files:
+            raise DataError(
+                f"{path}: a model of another method than ustad; `ustad score` reads it, or baselines.storage.load"
+            )
         detector = cls(Config.from_yaml(path / "config.yaml"), device)
         encoder = Encoder.from_dict(json.loads((path / "encoder.json").read_text()))
         network = DualTransformer(encoder.fields, detector.config.model, detector.config.window.max_events)

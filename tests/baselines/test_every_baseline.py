@@ -14,6 +14,7 @@ from ustad.baselines.search import search
 from ustad.baselines.storage import is_baseline, load, save
 from ustad.config import ConfigError
 from ustad.dataset import Dataset
+from ustad.detector import Detector
 from ustad.scores import Scores
 from ustad.tables import DataError
 
@@ -93,6 +94,12 @@ def test_a_damaged_or_foreign_directory_is_refused(tmp_path):
         load(tmp_path / "model")
     with pytest.raises(DataError, match="not a model directory"):
         load(tmp_path)
+
+
+def test_the_detector_does_not_take_another_method_for_its_own(tmp_path):
+    save(quick("distance").fit(town(agents=5, days=5)), tmp_path / "model")
+    with pytest.raises(DataError, match="a model of another method"):
+        Detector.load(tmp_path / "model")
 
 
 def test_an_unfitted_baseline_neither_scores_nor_saves(tmp_path):
