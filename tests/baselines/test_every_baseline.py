@@ -5,8 +5,9 @@ import inspect
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
-from example_towns import town
+from example_towns import DAY, MONDAY, town
 
 import ustad.baselines
 from ustad.baselines import REGISTRY, DetectorProtocol, describe, find, make
@@ -15,20 +16,21 @@ from ustad.baselines.storage import is_baseline, load, save
 from ustad.config import ConfigError
 from ustad.dataset import Dataset
 from ustad.detector import Detector
+from ustad.schema import EventSchema, Feature
 from ustad.scores import Scores
-from ustad.tables import DataError
+from ustad.tables import TIMESTAMP, DataError
 
 SHORT = {"epochs": 1, "width": 8, "blocks": 1, "heads": 2, "trials": 5, "hidden": 16, "samples": 2, "neighbours": 3}
 FOLDER = Path(ustad.baselines.__file__).parent
 MACHINERY = ("protocol", "base", "deep", "networks", "fitting", "storage", "trajectories", "visit_rate")
 
 
-def quick(name: str):
+def quick(name: str, schema: EventSchema | None = None):
     """The method with the smallest budget that its settings allow."""
     if name.startswith("pyod"):
         pytest.importorskip("pyod")
     known = {f.name for f in dataclasses.fields(find(name).settings_class)}
-    return make(name, device="cpu", **{k: v for k, v in SHORT.items() if k in known})
+    return make(name, schema, device="cpu", **{k: v for k, v in SHORT.items() if k in known})
 
 
 @pytest.mark.parametrize("name", REGISTRY)
@@ -59,6 +61,36 @@ def test_every_setting_is_documented_and_unknown_ones_are_refused(name):
     assert "Where we had to decide" in about or name.startswith(("random", "pyod"))
     with pytest.raises(ConfigError, match="unknown setting"):
         make(name, nonsense=1)
+
+
+NEED_A_PLACE = {"visit-rate", "visit-rate-causal", "distance", "ibat", "gm-vsae", "atrom", "ctle"}
+
+
+@pytest.mark.parametrize("name", REGISTRY)
+def test_events_that_are_not_stays_are_scored_or_refused_for_want_of_a_place(name):
+    rng, payments = np.random.default_rng(0), 120
+    days = np.sort(rng.integers(0, 15 * DAY, (4, payments // 4)), axis=1).ravel()
+    table = pa.table(
+        {
+            "card": np.repeat(["a", "b", "c", "d"], payments // 4),
+            "time": pa.array(MONDAY + days, TIMESTAMP),
+            "amount": rng.lognormal(3, 1, payments),
+            "shop": rng.choice(["food", "fuel", "web"], payments),
+        }
+    )
+    minute = Feature("minute", "cyclic", ("@minute_of_day",), period=1440.0)
+    schema = EventSchema(
+        "cards", (Feature("amount", "numeric"), Feature("shop", "categorical"), minute), entity="card", time="time",
+        event_id=None,
+    )  # fmt: skip
+    model = quick(name, schema)
+    if name in NEED_A_PLACE:
+        with pytest.raises(DataError, match=f"{name}: .*(needs a place|no coordinates)"):
+            model.fit(table)
+        return
+    scores = model.fit(table).score(table)
+    assert scores.agents["card"].to_pylist() == ["a", "b", "c", "d"]
+    assert scores.events.num_rows == payments
 
 
 def test_a_data_set_is_divided_by_its_dates_for_fitting_and_scoring():

@@ -42,7 +42,7 @@ def test_the_choice_of_the_first_seed_is_every_seeds_and_stands_in_the_line(fini
 
 def test_searching_is_counted_with_fitting_and_never_twice(finished):
     for line in finished[0]:
-        assert 0 <= line["fit_seconds"] <= line["seconds"] + 0.01
+        assert 0 <= line["fit_seconds"] <= line["seconds"] + 0.05  # each rounded for itself
 
 
 def test_a_search_makes_other_cells_and_other_models():

@@ -124,7 +124,8 @@ class VisitRate(Baseline):
             return named
         cells = self._cells(table)
         if named is None and cells is None:
-            raise DataError(f"visit rate: no column '{habitat}' and no coordinates to count visits by")
+            wanted = f"no column '{habitat}'" if habitat else f"the schema '{self.schema.name}' names no habitat"
+            raise DataError(f"{self.name}: {wanted}, and there are no coordinates to count visits by")
         if named is None:
             return cells
         return pc.fill_null(named, "unknown") if cells is None else pc.coalesce(named, cells)
