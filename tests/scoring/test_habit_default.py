@@ -19,7 +19,7 @@ from ustad.schema import mobility_schema
 from ustad.scoring.alerts import AlertRule
 from ustad.scoring.default_score import _agent_reasons, fit_default, load_default, save_default, score_default
 from ustad.scoring.habit_weights import LOOKS
-from ustad.scoring.habit_words import middle_of_day, ordinal
+from ustad.scoring.habit_words import ordinal
 from ustad.training.memory_loop import CHECKPOINT
 
 CPU = torch.device("cpu")
@@ -151,8 +151,7 @@ def test_columns_of_another_score_table_are_kept(model, life, week):
     assert events["score"].to_numpy().max() > 1
 
 
-def test_words_for_times_and_counts():
-    assert middle_of_day(np.array([1430.0, 5.0, 10.0])) == 5.0
+def test_words_for_counts():
     assert (ordinal(1), ordinal(11)) == ("first", "11th")
 
 

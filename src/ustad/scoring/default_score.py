@@ -25,13 +25,14 @@ from ustad.dataset import event_days
 from ustad.events.encoder import Encoder
 from ustad.events.habits import Habits
 from ustad.events.population import Population
-from ustad.events.visits import Frame
+from ustad.events.visits import Frame, read_visits
 from ustad.files import read_table, write_table
 from ustad.progress import say
 from ustad.schema import plural
 from ustad.scoring.alerts import AlertRule, alerts
 from ustad.scoring.habit_agents import AgentReference, distribution_from, distribution_tensors, strongest
 from ustad.scoring.habit_model import HabitModel, Judged, Spread
+from ustad.scoring.habit_usual import usual, usual_columns
 from ustad.scoring.habit_weights import LOOKS, unit_weights
 from ustad.scoring.habit_words import sentences
 from ustad.scoring.memory_model import MemoryModel, new_network
@@ -120,8 +121,8 @@ def score_default(
     """Event scores in the order of `events`, and agent scores.
 
     `scored` is a score table of the same rows (the dual Transformer's), whose other columns are kept: what was
-    expected, its uncertainties and neighbours. `context` is what came before the events. `period` and `tested` are
-    the days of `HabitModel.judge`.
+    expected, its uncertainties and neighbours; without it, what was expected comes from history. `context` is what
+    came before the events. `period` and `tested` are the days of `HabitModel.judge`.
     """
     judged = model.habits.judge(events, context, period, tested)
     p_value = p_values(judged.score)
@@ -135,6 +136,7 @@ def score_default(
     for row, text in zip(rows, sentences(model.habits, judged, events, rows), strict=True):
         told[row] = text
     columns = {
+        **_expected_columns(model.habits, judged, events, scored),
         **term_columns(judged),
         **_memory_columns(model.memory, events.num_rows),
         "score": judged.score,
@@ -156,6 +158,18 @@ def score_default(
         say(f"warning: {text}")
     table = table.replace_schema_metadata({**(table.schema.metadata or {}), NOTES: json.dumps(notes).encode()})
     return table, agent_table(model.habits, judged, table, worst)
+
+
+def _expected_columns(
+    model: HabitModel, judged: Judged, events: pa.Table, scored: pa.Table | None
+) -> dict[str, np.ndarray]:
+    """What was expected by each entity's own history, where no network has said what it expected."""
+    visits = read_visits(events, model.schema, model.frame)
+    found = usual(model.habits, visits, judged.compared.place[visits.row])
+    told = usual_columns(model.habits, model.frame, model.schema, events, visits, found)
+    back = np.argsort(visits.row)
+    held = set(scored.column_names) if scored is not None else set()
+    return {name: values[back] for name, values in told.items() if name not in held}
 
 
 def _coverage(scored: pa.Table | None) -> float | None:

@@ -29,6 +29,7 @@ from ustad.scoring.habit_kinds import unseen_parts
 from ustad.scoring.habit_model import HabitModel, Judged, spread_max3
 from ustad.scoring.habit_state import HabitState
 from ustad.scoring.habit_terms import compare
+from ustad.scoring.habit_usual import Usual, usual, usual_columns
 from ustad.scoring.habit_words import BORROWED, borrowed_words, plain_words
 from ustad.scoring.memory_live import MemoryLive, MemoryWindow
 from ustad.tables import TIMESTAMP, DataError
@@ -67,8 +68,9 @@ class HabitLive:
     `update(event)` takes one finished event (a mapping with the schema's columns; times as aware datetimes) and
     gives two rows. `provisional` is the event's own: score, p_value, alert, kind, reason (None unless asked for), final
     (False until the next event has come; always True with `scoring.spread: none`), score_alone, visits_now,
-    km_from_own_places, new_place, surprise_TERM, share_TERM, and the event's own entity, time and id. `final` is the
-    same row of the entity's event before, with what its neighbours say of it; None for the first.
+    km_from_own_places, new_place, surprise_TERM, share_TERM, what was expected by the entity's own history (expected_f,
+    observed_f, spread_f and error_f of every feature that habits look at), and the event's own entity, time and id.
+    `final` is the same row of the entity's event before, with what its neighbours say of it; None for the first.
 
     `to_bytes(entity)` is all that is held of an entity since going live, `from_bytes(entity, content)` puts it
     back, so that a service can store it after each event and go on after a restart with the same scores.
@@ -140,7 +142,12 @@ class HabitLive:
         newest = self._table([row])
         visits = read_visits(newest, self.model.schema, known.model.frame)
         judged, raw = self._judged(known, newest, visits)
-        return self._answer(known.state, row, judged, raw, self._words(known.model, judged, newest, visits))
+        model = known.model
+        found = usual(model.habits, visits, judged.compared.place)
+        told = usual_columns(model.habits, model.frame, model.schema, newest, visits, found)
+        facts = {**self._facts(judged), **{name: _plain(values[0]) for name, values in told.items()}}
+        facts["reason"] = self._words(model, judged, newest, visits, found)
+        return self._answer(known.state, row, facts, raw)
 
     def to_bytes(self, entity: Any) -> bytes:
         """What is held of an entity since going live."""
@@ -240,7 +247,7 @@ class HabitLive:
             parts.append(self._table(state.recent))
         return pa.concat_tables(parts, promote_options="permissive") if parts else None
 
-    def _answer(self, state: HabitState, row: dict[str, Any], judged: Judged, raw: float, words: str | None) -> Update:
+    def _answer(self, state: HabitState, row: dict[str, Any], pending: dict[str, Any], raw: float) -> Update:
         """Rows of the new event and of the one before it, by the evidence of both; the state moves on."""
         line = np.array([*state.alone, raw])
         wide = spread_max3(line, np.zeros(len(line), np.int64)) if self.model.spread == "max3" else line
@@ -249,11 +256,10 @@ class HabitLive:
         if state.pending is not None and state.last is not None:
             final = self._row(state.last, {**state.pending, "final": True}, float(score[-2]))
         most = self.memory.model.config.window.max_events if self.memory is not None else 1
-        pending = self._facts(judged, words)
         state.move_on(row, raw, pending, most)
         return Update(self._row(row, pending, float(score[-1])), final)
 
-    def _facts(self, judged: Judged, words: str | None) -> dict[str, Any]:
+    def _facts(self, judged: Judged) -> dict[str, Any]:
         """What is known of an event whatever comes after it."""
         distance = float(judged.compared.distance[0])
         return {
@@ -265,7 +271,6 @@ class HabitLive:
             **{f"surprise_{name}": float(values[0]) for name, values in judged.surprise.items()},
             **{f"share_{name}": float(values[0]) for name, values in judged.shares.items()},
             "kind": str(judged.kind[0]),
-            "reason": words,
         }
 
     def _row(self, event: dict[str, Any], facts: dict[str, Any], score: float) -> dict[str, Any]:
@@ -278,12 +283,19 @@ class HabitLive:
             words = f"{words[:-1]}; {borrowed_words(self.model)}."
         return {**named, **facts, "score": score, "p_value": p_value, "alert": flagged, "reason": words}
 
-    def _words(self, model: HabitModel, judged: Judged, newest: pa.Table, visits: Visits) -> str | None:
+    def _words(self, model: HabitModel, judged: Judged, newest: pa.Table, visits: Visits, found: Usual) -> str | None:
         if self.reasons == "none":
             return None
         kind = kind_feature(newest, model.schema)
         word = newest[kind.columns[0]][0].as_py() if kind is not None else None
-        return plain_words(model, judged, 0, visits, 0, word)
+        return plain_words(model, judged, 0, visits, 0, word, found)
+
+
+def _plain(value: Any) -> Any:
+    """A word, or a number that is None where it is missing."""
+    if value is None or isinstance(value, str):
+        return value
+    return float(value) if np.isfinite(value) else None
 
 
 def _column(values: list[Any], is_time: bool) -> pa.Array:

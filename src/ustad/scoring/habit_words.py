@@ -1,7 +1,8 @@
-"""Reasons from history, in one plain sentence: how often, how far, how long, against what is usual there.
+"""Reasons from history, in one plain sentence: what was expected, with its ±, what was, how often and how far.
 
 In go a habit model, its judgement and the events; out come sentences for the rows somebody will look at. Words and
-units come from the schema; nothing here says what a person is.
+units come from the schema; nothing here says what a person is. What was expected comes first and ends with the first
+semicolon, so that it can be left out (`words.without_expected`).
 """
 
 from __future__ import annotations
@@ -12,11 +13,14 @@ import pyarrow as pa
 from ustad.events.habits import Habits
 from ustad.events.visits import Visits, kind_feature, read_visits
 from ustad.scoring.habit_model import HabitModel, Judged
+from ustad.scoring.habit_usual import Usual, usual
 from ustad.scoring.words import clock_words, distance_words, minutes_words
 
 _ORDINALS = ("", "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
 #: A term speaks in the sentence when it has at least this share of what its event's terms say together.
 SPEAKS = 0.2
+#: Nearer than this, two places are not said to be apart, km.
+NEAR_KM = 0.2
 #: An event whose neighbours raise its -log10 p by more than this owes its score to them.
 BORROWED = 0.5
 
@@ -29,9 +33,10 @@ def sentences(model: HabitModel, judged: Judged, events: pa.Table, rows: np.ndar
     visits = read_visits(chosen, model.schema, model.frame)
     back = np.empty(len(rows), np.int64)
     back[visits.row] = np.arange(len(rows))
+    found = usual(model.habits, visits, judged.compared.place[rows][visits.row])
     kind = kind_feature(events, model.schema)
     words = chosen[kind.columns[0]].to_pylist() if kind is not None else [None] * len(rows)
-    return [_sentence(model, judged, int(row), visits, int(back[i]), words[i]) for i, row in enumerate(rows)]
+    return [_sentence(model, judged, int(row), visits, int(back[i]), words[i], found) for i, row in enumerate(rows)]
 
 
 def drivers(model: HabitModel, judged: Judged, row: int) -> list[str]:
@@ -44,8 +49,10 @@ def drivers(model: HabitModel, judged: Judged, row: int) -> list[str]:
     return [n for n in ranked if total > 0 and weights[n] >= SPEAKS * total]
 
 
-def _sentence(model: HabitModel, judged: Judged, row: int, visits: Visits, at: int, kind: str | None) -> str:
-    text = plain_words(model, judged, row, visits, at, kind)
+def _sentence(
+    model: HabitModel, judged: Judged, row: int, visits: Visits, at: int, kind: str | None, found: Usual
+) -> str:
+    text = plain_words(model, judged, row, visits, at, kind, found)
     if judged.score[row] > judged.alone[row] + BORROWED:
         text = f"{text[:-1]}; {borrowed_words(model)}."
     return text
@@ -56,20 +63,59 @@ def borrowed_words(model: HabitModel) -> str:
     return f"the {model.schema.event_word} before or after it is the more unusual one"
 
 
-def plain_words(model: HabitModel, judged: Judged, row: int, visits: Visits, at: int, kind: str | None) -> str:
-    """An event by itself: row of the judgement, and where it is among the visits."""
+def plain_words(
+    model: HabitModel, judged: Judged, row: int, visits: Visits, at: int, kind: str | None, found: Usual
+) -> str:
+    """An event by itself: row of the judgement, and where it is among the visits and what was usual for them."""
     named = drivers(model, judged, row)
-    habits, place = model.habits, int(judged.compared.place[row])
-    count = int(judged.compared.count[row])
-    where = f"{kind}" if kind else f"a {model.schema.event_word}"
-    parts = [f"{where} at {clock_words(float(visits.minute[at]))}"]
+    place, count = int(judged.compared.place[row]), int(judged.compared.count[row])
+    length = float(visits.duration[at])
+    seen = f"{kind or f'a {model.schema.event_word}'} at {clock_words(float(visits.minute[at]))}"
+    if np.isfinite(length):
+        seen = f"{seen} for {minutes_words(length)}"
+    parts = [_expected(model, visits, at, place, found), seen]
     if place < 0:
         parts.append(_new_place(model, float(judged.compared.distance[row]), count))
     else:
-        parts.append(_known_place(habits, place, count, named))
-        parts += _times(habits, place, visits, at, named)
+        parts.append(_known_place(model.habits, place, count, named))
+        parts.append("there at hours usually spent elsewhere" if "presence" in named else "")
     text = "; ".join(part for part in parts if part)
     return text[:1].upper() + text[1:] + "."
+
+
+def _expected(model: HabitModel, visits: Visits, at: int, place: int, found: Usual) -> str:
+    """Where, from when and for how long, by the entity's own history; nothing where it has none."""
+    where = int(found.place[at])
+    start, length = _plus_minus(found, at)
+    if where < 0 or where == place:
+        times = " ".join(text for text in (start, length) if text)
+        return f"Expected {_kind_of(model, place, 'there')} {times}" if times and place >= 0 else ""
+    days = "weekend days" if found.weekend[at] else "weekdays"
+    often = f"there at that hour on {100 * found.share[at]:.0f} % of {days}"
+    apart = float(np.hypot(visits.x[at] - model.habits.place_x[where], visits.y[at] - model.habits.place_y[where]))
+    far = f", {distance_words(apart)} away" if apart >= NEAR_KM else ""
+    named = _kind_of(model, where, "elsewhere")
+    if place < 0:
+        return f"Expected {' '.join(text for text in (named, start) if text)} ({often}){far}"
+    here = " ".join(text for text in (start, length) if text)
+    return f"Expected {named} ({often}){far}{f', and here {here}' if here else ''}"
+
+
+def _plus_minus(found: Usual, at: int) -> tuple[str, str]:
+    """`from 18:10 ± 25 min` and `for 13 h ± 40 min`, as far as they are known."""
+    start, length = float(found.start[at]), float(found.duration[at])
+    return (
+        f"from {clock_words(start)} ± {minutes_words(float(found.start_spread[at]))}" if np.isfinite(start) else "",
+        f"for {minutes_words(length)} ± {minutes_words(float(found.duration_spread[at]))}"
+        if np.isfinite(length)
+        else "",
+    )
+
+
+def _kind_of(model: HabitModel, place: int, unknown: str) -> str:
+    """What kind of place it is, in the schema's words."""
+    code = int(model.habits.place_category[place])
+    return model.frame.categories[code - 1] if code > 0 else unknown
 
 
 def _new_place(model: HabitModel, distance: float, count: int) -> str:
@@ -82,29 +128,6 @@ def _known_place(habits: Habits, place: int, count: int, named: list[str]) -> st
     seen = int(habits.place_count[place])
     text = f"seen there {seen} time{'s' if seen > 1 else ''} in {habits.days} days before"
     return f"{text}, {count} time{'s' if count > 1 else ''} since" if "recurrence" in named else text
-
-
-def _times(habits: Habits, place: int, visits: Visits, at: int, named: list[str]) -> list[str]:
-    """What is usual at an own place, where start, duration or presence made the event unusual."""
-    own = slice(habits.visit_offsets[place], habits.visit_offsets[place + 1])
-    parts = []
-    if {"start", "memory_start"} & set(named):
-        parts.append(f"usually from about {clock_words(middle_of_day(habits.visit_minute[own]))}")
-    durations = habits.visit_duration[own]
-    length = float(visits.duration[at])
-    if {"duration", "leaving", "memory_duration", "presence"} & set(named) and np.isfinite(durations).any():
-        usual = float(np.nanmedian(durations))
-        if np.isfinite(length):
-            parts.append(f"for {minutes_words(length)}, usually about {minutes_words(usual)}")
-    if "presence" in named:
-        parts.append("there at hours usually spent elsewhere")
-    return parts
-
-
-def middle_of_day(minutes: np.ndarray) -> float:
-    """The time of day that most of these are near to: the one with the smallest sum of distances round the clock."""
-    apart = np.abs(minutes[:, None] - minutes[None, :])
-    return float(minutes[np.minimum(apart, 1440 - apart).sum(axis=1).argmin()])
 
 
 def ordinal(number: int) -> str:

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from ustad.config import ConfigError
 from ustad.scoring.calibration import Parts
+from ustad.scoring.words import without_expected
 
 Measure = Literal["sum", "standardised"]
 MEASURES: tuple[Measure, ...] = ("sum", "standardised")
@@ -113,13 +114,13 @@ def withhold(events: pa.Table, keep: np.ndarray, labels: Mapping[str, str] | Non
     """The score table with predictions (`expected_*`, `spread_*`, intervals and sets) empty where not kept.
 
     A reason that says what was expected gives way to one that names the most unusual term, in the words of `labels`
-    (by default the term's name). Reasons by habits say what was seen before, not what was expected, and stay.
+    (by default the term's name). Reasons by habits go on with what was seen before.
     """
     for name in events.column_names:
         if name.startswith(("expected_", "spread_", "low_", "high_", "set_", "radius_", "inside_")):
             values = pc.if_else(pa.array(keep), events[name], pa.scalar(None, events[name].type))
             events = events.set_column(events.column_names.index(name), name, values)
-    if "reason" in events.column_names and BY_HABITS not in events.column_names:
+    if "reason" in events.column_names:
         place = events.column_names.index("reason")
         events = events.set_column(place, "reason", pa.array(_guarded(events, keep, labels or {}), pa.string()))
     return events.append_column("withheld", pa.array(~keep))
@@ -127,7 +128,9 @@ def withhold(events: pa.Table, keep: np.ndarray, labels: Mapping[str, str] | Non
 
 def _guarded(events: pa.Table, keep: np.ndarray, labels: Mapping[str, str]) -> list[str | None]:
     """Reasons, those of events that are not kept without what was expected."""
-    told = events["reason"].to_pylist()
+    told: list[str | None] = events["reason"].to_pylist()
+    if BY_HABITS in events.column_names:
+        return [text if kept or text is None else without_expected(text) for text, kept in zip(told, keep, strict=True)]
     percentiles = [c for c in events.column_names if c.startswith("pct_")]
     for row in np.flatnonzero(~keep):
         if told[row] is None:
@@ -142,11 +145,14 @@ def _guarded(events: pa.Table, keep: np.ndarray, labels: Mapping[str, str]) -> l
 def agents_after(agents: pa.Table, events: pa.Table, entity: str) -> pa.Table:
     """The agent table after `reject`: an agent whose most unusual event is withheld has that event's new reason."""
     label = next((c for c in agents.column_names if c.startswith("worst_")), None)
-    if label is None or "reason" not in agents.column_names or BY_HABITS in events.column_names:
+    if label is None or "reason" not in agents.column_names:
         return agents
     held = events.filter(events["withheld"])
     names = (held[c].to_pylist() for c in (entity, label.removeprefix("worst_"), "reason"))
     new = {(who, what): reason for who, what, reason in zip(*names, strict=True)}
     rows = zip(*(agents[c].to_pylist() for c in (entity, label, "reason")), strict=True)
+    if BY_HABITS in events.column_names:  # an agent's reason begins with what changed on the whole
+        found = [without_expected(text) if text and (who, what) in new else text for who, what, text in rows]
+        return agents.set_column(agents.column_names.index("reason"), "reason", pa.array(found, pa.string()))
     reasons = pa.array([new.get((who, what), reason) for who, what, reason in rows], pa.string())
     return agents.set_column(agents.column_names.index("reason"), "reason", reasons)

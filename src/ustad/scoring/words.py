@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 from ustad.schema import Feature
@@ -54,6 +55,15 @@ def distance_words(kilometres: float) -> str:
     if size < 1:
         return f"{round(kilometres * 100) * 10} m"
     return f"{kilometres:.1f} km" if size < 10 else f"{kilometres:.0f} km"
+
+
+def without_expected(reason: str) -> str:
+    """A sentence by habits, or what is said of an entity and ends with one, without what was expected.
+
+    >>> without_expected("Expected home from 18:10 ± 25 min; gym at 02:40; seen there 4 times in 28 days before.")
+    'Gym at 02:40; seen there 4 times in 28 days before.'
+    """
+    return re.sub(r"Expected [^;]*; (.)", lambda found: found[1].upper(), reason, count=1)
 
 
 def _nearest(value: float) -> int:

@@ -1,0 +1,183 @@
+"""What was expected by an entity's own history: where, what, when and how long, each with its ±, and in words."""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "events"))
+from routine_stays import between, insert_visit, make_routine
+
+from ustad.events.visits import read_visits
+from ustad.schema import mobility_schema
+from ustad.scoring.alerts import AlertRule
+from ustad.scoring.default_score import DefaultModel, score_default
+from ustad.scoring.habit_live import HabitLive
+from ustad.scoring.habit_model import HabitModel
+from ustad.scoring.habit_usual import _days, usual
+from ustad.scoring.rejection import withhold
+from ustad.scoring.usual_kernels import usual_start, weighted_quantile
+from ustad.scoring.words import without_expected
+
+SCHEMA = mobility_schema()
+FEATURES = ("start", "duration", "x", "y")
+
+
+@pytest.fixture(scope="module")
+def life():
+    return make_routine(seed=1, agents=12, days=35)
+
+
+@pytest.fixture(scope="module")
+def model(life):
+    return HabitModel.fit(between(life, 0, 21), between(life, 21, 28), SCHEMA)
+
+
+@pytest.fixture(scope="module")
+def odd(life):
+    """The last week, in which agent 4 goes far away late on three evenings."""
+    week = between(life, 28, 35)
+    for day in (29, 30, 32):
+        week = insert_visit(week, 4, day, 1350, minutes=40)
+    return week
+
+
+@pytest.fixture(scope="module")
+def scored(life, model, odd):
+    return score_default(DefaultModel(model), odd, between(life, 0, 28), AlertRule("top", 9), reasons="all")[0]
+
+
+def _column(table, name):
+    return table[name].to_numpy(zero_copy_only=False)
+
+
+# ------------------------------------------------------------------------------------------------- values
+def test_the_expected_place_is_where_a_loop_over_days_finds_the_entity_most_often(life, model, odd):
+    """The slow way: for every day of the history of that kind, where was the entity at that moment?"""
+    visits = read_visits(odd, SCHEMA, model.frame)
+    habits = model.habits
+    place, _ = habits.locate(visits)
+    found = usual(habits, visits, place)
+    past = read_visits(between(life, 0, 28), SCHEMA, model.frame)
+    own, _ = habits.locate(past)
+    for i in range(0, len(visits), 37):
+        middle = visits.minute[i] + visits.duration[i] / 2
+        moment, weekend = middle % 1440, (visits.weekday[i] + int(middle // 1440)) % 7 >= 5
+        mine = past.entity_ids[past.entity] == visits.entity_ids[visits.entity[i]]
+        begin = past.day[mine] * 1440 + past.minute[mine]
+        days = [d for d in range(habits.first_day, habits.last_day + 1) if ((d + 3) % 7 >= 5) == weekend]
+        there = [
+            own[mine][(begin <= d * 1440 + moment) & (d * 1440 + moment < begin + past.duration[mine])] for d in days
+        ]
+        counts = np.unique(np.concatenate(there), return_counts=True)
+        assert found.share[i] == pytest.approx(counts[1].max() / len(days))
+        assert found.place[i] in counts[0][counts[1] == counts[1].max()]
+
+
+def test_days_of_each_kind_are_those_of_the_calendar(model):
+    days = range(model.habits.first_day, model.habits.last_day + 1)
+    weekends = sum((d + 3) % 7 >= 5 for d in days)
+    assert (_days(model.habits) == [len(days) - weekends, weekends]).all()
+
+
+def test_of_two_usual_starts_the_nearer_one_is_expected():
+    starts, kind = np.array([480.0, 490, 485, 500, 780, 790, 785]), np.ones(7)
+    assert usual_start(starts, kind, 800.0) in (780.0, 785.0, 790.0)
+    assert usual_start(starts, kind, 300.0) in (480.0, 485.0, 490.0)
+    assert usual_start(starts, kind, np.nan) in (485.0, 490.0)
+    assert usual_start(np.array([1430.0, 5.0, 10.0]), np.ones(3), np.nan) in (5.0, 1430.0)  # round midnight
+
+
+def test_quantiles_by_weight_are_those_of_repeated_values():
+    rng = np.random.default_rng(0)
+    values, weights = rng.normal(size=30), rng.integers(1, 5, 30)
+    repeated = np.sort(np.repeat(values, weights))
+    for share in (0.2, 0.5, 0.6827):
+        wanted = repeated[int(np.ceil(share * len(repeated))) - 1]
+        assert weighted_quantile(values, weights.astype(float), share) == pytest.approx(wanted)
+
+
+# ------------------------------------------------------------------------------------------------- columns
+def test_most_normal_events_lie_within_twice_what_was_expected(scored):
+    normal = _column(scored, "score_alone") < 1
+    for name in FEATURES:
+        error, spread = _column(scored, f"error_{name}"), _column(scored, f"spread_{name}")
+        assert np.isfinite(error[normal]).all(), name
+        assert (error <= 2 * spread + 1e-6)[normal].mean() > 0.8, name
+
+
+def test_columns_have_the_paper_presets_names_and_say_what_was(scored, odd):
+    for feature in (*FEATURES, "poi"):
+        assert {f"expected_{feature}", f"observed_{feature}"} <= set(scored.column_names)
+    assert {"expected_lat", "expected_lon"} <= set(scored.column_names)
+    length = (odd["finished_at"].cast(pa.int64()).to_numpy() - odd["started_at"].cast(pa.int64()).to_numpy()) / 60e6
+    np.testing.assert_allclose(_column(scored, "observed_duration"), length)
+    assert scored["observed_poi"].to_pylist() == odd["poi_category"].to_pylist()
+    away = np.abs(_column(scored, "expected_start") - _column(scored, "observed_start"))
+    np.testing.assert_allclose(_column(scored, "error_start"), np.minimum(away, 1440 - away))
+
+
+def test_columns_that_a_network_wrote_are_kept(life, model, odd):
+    held = odd.append_column("expected_start", pa.array(np.zeros(odd.num_rows)))
+    events, _ = score_default(DefaultModel(model), odd, between(life, 0, 28), scored=held)
+    assert not _column(events, "expected_start").any()
+    assert _column(events, "spread_duration").max() > 0
+
+
+def test_somebody_without_history_has_no_expectations(life, model, odd):
+    stranger = odd.set_column(1, "agent_id", pa.array(odd["agent_id"].to_numpy() + 1000))
+    events, _ = score_default(DefaultModel(model), stranger, reasons="all")
+    for name in ("expected_start", "expected_duration", "expected_lat", "expected_poi"):
+        assert events[name].null_count == events.num_rows, name
+    assert not any("xpected" in text for text in events["reason"].to_pylist())
+
+
+# ------------------------------------------------------------------------------------------------- words
+def test_an_inserted_visit_says_what_was_expected_instead(scored, odd):
+    inserted = scored.filter(pa.array(odd["poi_id"].to_numpy() == 999)).to_pylist()
+    for row in inserted:
+        first, seen = row["reason"].split("; ")[:2]
+        assert first.startswith(f"Expected {row['expected_poi']} from ")
+        assert "±" in first
+        assert "% of weekdays), " in first
+        assert first.endswith("km away")
+        assert seen.endswith("at 22:30 for 40 min")
+
+
+def test_an_own_place_says_start_and_duration_with_their_uncertainty(scored):
+    own = [row for row in scored.to_pylist() if not row["new_place"]]
+    assert own
+    for row in own:
+        assert row["reason"].count("±") == 2
+        assert row["reason"].startswith("Expected ")
+
+
+def test_withheld_events_do_not_say_what_was_expected(scored):
+    keep = np.arange(scored.num_rows) % 2 == 0
+    made = withhold(scored, keep)
+    for row, kept in zip(made.to_pylist(), keep, strict=True):
+        assert ("xpected" in row["reason"]) == kept
+        assert (row["expected_start"] is not None) == kept
+    assert without_expected("Its stays changed. Most of all: Expected home; gym at 02:40.").endswith(
+        "all: Gym at 02:40."
+    )
+
+
+# ------------------------------------------------------------------------------------------------- live
+def test_live_rows_carry_the_same_expectations_as_the_table(life, model, odd, scored):
+    live = HabitLive(DefaultModel(model), since=int(read_visits(odd, SCHEMA, model.frame).day.min()), reasons="all")
+    wanted = {row["stay_id"]: row for row in scored.to_pylist()}
+    names = [n for n in scored.column_names if n.startswith(("expected_", "observed_", "spread_", "error_"))]
+    rows = odd.filter(pa.array(odd["agent_id"].to_numpy() == 4)).sort_by("started_at").to_pylist()
+    for event in rows:
+        row, stay = live.update(event).provisional, wanted[event["stay_id"]]
+        for name in names:
+            if isinstance(stay[name], float):
+                assert row[name] == pytest.approx(stay[name], rel=1e-9, abs=1e-9), name
+            else:
+                assert row[name] == stay[name], name
+        assert row["reason"].split("; ")[0] == stay["reason"].split("; ")[0]
+    assert json.loads(json.dumps(row["expected_start"], allow_nan=False)) == row["expected_start"]
