@@ -6,7 +6,8 @@ import pytest
 
 from ustad.evaluation.drawing import COLOURS, label_apart, plain_ticks, plots, steps_that_fit
 from ustad.evaluation.experiments import EXPERIMENTS
-from ustad.evaluation.figures import case_colours, draw_case, planned
+from ustad.evaluation.figures import _classes, case_colours, draw_case, planned
+from ustad.events.encoder import UNKNOWN
 
 pytest.importorskip("matplotlib")
 
@@ -143,3 +144,19 @@ def test_captions_of_one_model_alone_name_the_seed_it_was_drawn_from():
     one_seed = {"classes-town", "injections-town", "loss-eu-town", "distance-eu-town", "case-town-1"}
     assert {name for name, caption in captions.items() if "seed 8" in caption} == one_seed
     assert "mean over seeds" in captions["rejection-town"]
+
+
+def test_without_kinds_of_place_their_figure_is_empty_but_drawn(plt):
+    lines = [{"data": "town", "seed": 1, "method": "ustad-plain", "result": {"classes": []}}]
+    (axis,) = _classes(plt, lines).axes
+    assert axis.get_xlabel() == "mean EU of the kind of place"
+    assert not axis.texts
+
+
+def test_places_of_unknown_kind_are_no_kind_of_place(plt):
+    kinds = [("house", 90, 0.9, 0.5), (UNKNOWN, 50, 0.0, 1.5), ("shop", 10, 0.2, 2.5)]
+    rows = [{"class": kind, "n": n, "accuracy": right, "eu": eu} for kind, n, right, eu in kinds]
+    lines = [{"data": "town", "seed": 1, "method": "ustad-plain", "result": {"classes": rows}}]
+    (axis,) = _classes(plt, lines).axes
+    assert [text.get_text() for text in axis.texts] == ["house", "shop"]
+    assert axis.collections[0].get_offsets().tolist() == [[0.5, 90.0], [2.5, 20.0]]
