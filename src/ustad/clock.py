@@ -36,7 +36,7 @@ def local_time(time: pa.ChunkedArray | pa.Array, zone: str | pa.ChunkedArray | p
         codes, names = agent_codes(zone)
         for code, name in enumerate(names):
             rows = np.flatnonzero(codes == code)
-            wall[rows] = _wall_clock(time.take(pa.array(rows)), name)
+            wall[rows] = _wall_clock(time if len(names) == 1 else time.take(pa.array(rows)), name)
     day = np.floor_divide(wall, MICROSECONDS_PER_DAY)
     dates = day.astype("datetime64[D]")
     return LocalTime(

@@ -259,6 +259,8 @@ def event_order(table: pa.Table, entity: str, time: str) -> np.ndarray:
 
 def agent_codes(column: pa.ChunkedArray | pa.Array) -> tuple[np.ndarray, np.ndarray]:
     """Dense codes of identifiers and the identifiers they stand for, in sorted order of the identifiers."""
+    if len(column) == 1 and not column.null_count and not pa.types.is_dictionary(column.type):
+        return np.zeros(1, np.int64), column.to_numpy(zero_copy_only=False).copy()  # one live event: nothing to compare
     encoded = pc.dictionary_encode(column)
     if isinstance(encoded, pa.ChunkedArray):
         encoded = encoded.unify_dictionaries().combine_chunks()

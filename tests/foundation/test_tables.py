@@ -182,3 +182,13 @@ def test_sorting_puts_agents_together_in_order_of_time():
     table = sort_events(fixes(agent_id=[2, 1, 2]), "agent_id", "time")
     assert table["agent_id"].to_pylist() == [1, 2, 2]
     assert table["time"].to_pylist()[1] < table["time"].to_pylist()[2]
+
+
+@pytest.mark.parametrize("value", ["a-17", 17, 2.5, "", True])
+@pytest.mark.parametrize("make", [pa.array, lambda values: pa.chunked_array([values])], ids=["array", "chunks"])
+def test_one_identifier_alone_is_coded_as_among_others(value, make):
+    codes, names = agent_codes(make([value]))
+    many_codes, many_names = agent_codes(make([value, value]))
+    assert codes.tolist() == many_codes.tolist()[:1] == [0]
+    assert names.tolist() == many_names.tolist() == [value]
+    assert (codes.dtype, names.dtype) == (many_codes.dtype, many_names.dtype)

@@ -162,12 +162,13 @@ def _categories(events: pa.Table, schema: EventSchema, frame: Frame) -> np.ndarr
 def _durations(events: pa.Table, schema: EventSchema) -> np.ndarray:
     if schema.end is None or schema.end not in events.column_names:
         return np.full(events.num_rows, np.nan)
-    start, end = (events[c].cast(pa.int64()).cast(pa.float64()) for c in (schema.time, schema.end))
-    return pc.fill_null(pc.divide(pc.subtract(end, start), 60e6), np.nan).to_numpy()
+    start, end = (_floats(events[c].cast(pa.int64())) for c in (schema.time, schema.end))
+    return (end - start) / 60e6
 
 
 def _floats(column: pa.ChunkedArray) -> np.ndarray:
-    return pc.fill_null(column.cast(pa.float64()), np.nan).to_numpy()
+    column = column.cast(pa.float64())
+    return (pc.fill_null(column, np.nan) if column.null_count else column).to_numpy()
 
 
 def _text(column: pa.ChunkedArray) -> pa.ChunkedArray:
