@@ -99,11 +99,11 @@ def learning(*names: str) -> str:
 
 
 BLOCKS: dict[str, Callable[[], str]] = {
+    "learning": partial(learning, "learning", "learning-simla"),
     "speed on a CPU": partial(speed, "training"),
     "speed on a GPU": partial(speed, "training_cuda"),
     "race on a GPU": partial(race, "training_cuda"),
     "robust": partial(robust, "robust"),
-    "learning": partial(learning, "learning", "learning-simla"),
 }
 
 
