@@ -12,8 +12,10 @@ import uvicorn
 from hypothesis import HealthCheck, Phase, settings
 from service_example import PATIENCE, PlainScorer, a_stay, free_port, is_ready, until
 
+from ustad.schema import EventSchema, Feature
 from ustad.service.app import create_app
 from ustad.service.errors import CODES
+from ustad.service.messages import events_model
 from ustad.service.settings import Settings
 
 schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not installed: pip install 'ustad[dev]'")
@@ -148,3 +150,18 @@ def fields(value: Any, where: str = "") -> set[str]:
     if isinstance(value, list) and value:
         return set().union(*(fields(v, where) for v in value))
     return set()
+
+
+def test_the_body_of_any_schema_has_an_example_that_it_takes() -> None:
+    features = (
+        Feature("amount", "numeric", transform="log", label="amount"),
+        Feature("shop", "categorical", label="shop"),
+        Feature("where", "place", ("lat", "lon"), label="where"),
+    )
+    for more in ({}, {"end": "finished", "event_id": "number"}):
+        schema = EventSchema(name="cards", entity="card", time="time", features=features, **more)
+        body = events_model(schema)
+        (example,) = body.model_json_schema()["examples"]
+        (event,) = body.model_validate(example).events
+        assert set(example["events"][0]) == set(event.model_dump(exclude_none=True))
+        assert {"card", "time", "amount", "shop", "lat", "lon", *more.values()} == set(example["events"][0])

@@ -95,10 +95,11 @@ STAY_EXAMPLE = {"events": [{
 def events_model(schema: EventSchema | None) -> type[BaseModel]:
     """The body of `POST /v1/events`: stays, or events of the schema that the model was trained on."""
     one: Any = Stay
-    example: dict[str, Any] | None = STAY_EXAMPLE
+    example: dict[str, Any] = STAY_EXAMPLE
     if schema is not None and schema.name != "mobility":
-        one, example = _event_of(schema), None
-    config = ConfigDict(extra="forbid", json_schema_extra={"examples": [example]} if example else {})
+        one = _event_of(schema)
+        example = {"events": [_example_of(schema)]}
+    config = ConfigDict(extra="forbid", json_schema_extra={"examples": [example]})
     return create_model("Events", __config__=config, events=(Annotated[list[one], Field(min_length=1)], ...))
 
 
@@ -119,6 +120,21 @@ def _event_of(schema: EventSchema) -> type[BaseModel]:
     if schema.habitat:
         fields.setdefault(schema.habitat, (AgentId | None, None))
     return create_model("Event", __config__=ConfigDict(extra="forbid"), **fields)
+
+
+def _example_of(schema: EventSchema) -> dict[str, Any]:
+    """An event of the schema, with a value of the right kind for each of its features."""
+    values: dict[str, Any] = {"categorical": "a word", "vector": [0.5, 0.25]}
+    made: dict[str, Any] = {schema.entity: "a-17", schema.time: "2024-02-05T08:12:00Z"}
+    if schema.end:
+        made[schema.end] = "2024-02-05T08:40:00Z"
+    if schema.event_id:
+        made[schema.event_id] = "e-20481"
+    for feature in schema.features:
+        for number, column in enumerate(feature.columns):
+            place = (60.1699, 24.9384)[min(number, 1)]
+            made.setdefault(column, place if feature.kind == "place" else values.get(feature.kind, 12.5))
+    return made
 
 
 class Verdict(Strict):
