@@ -80,7 +80,7 @@ INGEST: Example = {"accepted": 1, "duplicates": 0, "events": [_ALERT]}
 FIXES: Example = {"accepted": 2, "late": 0, "duplicates": 0, "dropped": 0, "events": []}
 JUDGED: Example = {**_ALERT, "final": True, "verdict": _VERDICT}
 DELETED: Example = {"deleted_events": 148}
-METRICS = 'ustad_requests_total{route="/v1/events",method="POST",status="200"} 148.0\n'
+METRICS = 'ustad_requests_total{method="POST",route="/v1/events",status="200"} 148.0\n'
 STREAM = 'id: 12\nevent: alert\ndata: {"id": "4611686018427387905", "agent_id": "a-17", "score": 4.2}\n\n'
 
 #: What an error says, by status: the message and its details.
