@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from importlib import resources
+from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -82,3 +83,12 @@ def test_a_day_ends_at_the_first_moment_whose_local_date_is_later(say: Callable[
     assert end.astimezone(ZoneInfo(zone)).date().isoformat() > day
     assert (end - minute).astimezone(ZoneInfo(zone)).date().isoformat() == day
     assert say("lastDayUntil", end.isoformat(), zone) == day
+
+
+def test_everything_vendored_comes_with_its_licence_and_is_named_in_the_docs() -> None:
+    told = (Path(__file__).parents[2] / "docs" / "service.md").read_text(encoding="utf-8")
+    vendored = [p for p in resources.files("ustad.service").joinpath("web/vendor").iterdir() if p.is_dir()]
+    assert {"maplibre-gl", "uplot"} <= {p.name for p in vendored}
+    for place in vendored:
+        assert "Copyright" in place.joinpath("LICENSE.txt").read_text(encoding="utf-8"), place.name
+        assert f"vendor/{place.name}`" in told, place.name

@@ -25,7 +25,7 @@ export function scoreChart(holder, events, zone, least, open) {
     plot = new uPlot(options(uPlot, place.clientWidth, zone, least, scored, hooks), data(), place);
   }
   const hooks = {
-    draw: [(u) => line(u, least)],
+    drawAxes: [(u) => line(u, least)], // under the dots
     setCursor: [(u) => { const e = nearest(u, scored); if (e) u.over.dataset.tip = told(e); else delete u.over.dataset.tip; }],
     setScale: [(u, name) => { if (name === "x") all.hidden = u.scales.x.min <= u.data[0][0] && u.scales.x.max >= u.data[0].at(-1); }],
     ready: [(u) => {
@@ -92,9 +92,9 @@ function line(u, least) {
   ctx.lineTo(left + width, y);
   ctx.stroke();
   ctx.font = `${11 * ratio}px system-ui, sans-serif`;
-  ctx.textAlign = "left";
+  ctx.textAlign = "right";
   ctx.textBaseline = "bottom";
-  ctx.fillText(`alerts from ${say.number(least)}`, left + 4 * ratio, y - 2 * ratio);
+  ctx.fillText(`alerts from ${say.number(least)}`, left + width - 4 * ratio, y - 2 * ratio);
   ctx.restore();
 }
 
