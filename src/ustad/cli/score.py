@@ -45,7 +45,7 @@ def score(
     ),
     coverage: Annotated[
         float | None,
-        typer.Option("--coverage", help="Prediction intervals and sets that hold this share of normal events: 0.9."),
+        typer.Option("--coverage", help="Intervals, sets and balls that hold this share of normal events: 0.9."),
     ] = None,
     reject: Annotated[
         float | None, typer.Option("--reject", help="Withhold the predictions of the least certain share: 0.05.")
