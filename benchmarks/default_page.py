@@ -1,4 +1,5 @@
-"""The tables of docs/default.md, written from the result files of default.py, pol_atl.py, default_speed.py, history.py.
+"""The tables of docs/default.md, written from the result files of default.py, pol_atl.py, habit_p_values.py,
+default_speed.py and history.py.
 
 python benchmarks/default_page.py            writes them into the page, between their marks
 """
@@ -102,6 +103,19 @@ def atlanta(name: str) -> str:
     return table(("places, and what is asked", "agents, AUROC / AP"), rows)
 
 
+def p_values(name: str) -> str:
+    """How often people who did not calibrate have small p-values, beside a reference that judges itself."""
+    found = read(name)
+    rows = []
+    for people, held in found["people"].items():
+        for what in held["runs"]["groups"][0]:
+            for way, said in (("groups", "by the other groups"), ("itself", "by itself")):
+                values = np.array([run[what] for run in held["runs"][way]])
+                pairs = zip(values.mean(axis=0), values.std(axis=0), strict=True)
+                rows.append((f"{people} ({len(values)})", what, said, *(f"{m:.4f} ± {s:.4f}" for m, s in pairs)))
+    return table(("people (towns)", "of", "reference judged", *(f"p ≤ {p}" for p in found["levels"])), rows)
+
+
 def speed(name: str) -> str:
     """By device, where it was measured: rates, and the memory network's in bulk as a share of the paper's."""
     kept = [f"{name}-{device}" for device in ("cpu", "cuda") if (RESULTS / f"{name}-{device}.json").exists()]
@@ -133,6 +147,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "standard": partial(standard, "default"),
     "hard cases": partial(hard, "default"),
     "atlanta": partial(atlanta, "pol_atl"),
+    "p-values": partial(p_values, "habit_p_values"),
     "speed": partial(speed, "default_speed"),
     "history": partial(history, "history"),
 }
