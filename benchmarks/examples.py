@@ -1,6 +1,7 @@
 """USTAD beside simpler methods on the three examples: runs them, prints a table, writes results/examples.json.
 
-`python benchmarks/examples.py [--from DIR]`: with `--from`, runs that were made before are read instead.
+`python benchmarks/examples.py [--from DIR]`: with `--from`, runs that were made before are read instead; DIR holds a
+directory for every example (`cards`) or, where seeds ran side by side, for each of its seeds (`cards-1`, `cards-2`).
 """
 
 from __future__ import annotations
@@ -34,15 +35,15 @@ def figures(name: str, runs: Path, fresh: bool) -> dict[str, Any]:
     if fresh:
         script = HERE.parent / "examples" / f"{name}.py"
         subprocess.run([sys.executable, str(script), "--out", str(runs / name)], check=True)
-    content = json.loads((runs / name / "figures.json").read_text())
-    return {
-        method: {
-            "auroc": [round(float(f(both["auroc"])), 3) for f in (np.mean, np.std)],
-            "ap": [round(float(f(both["ap"])), 3) for f in (np.mean, np.std)],
-            "seeds": content["seeds"],
-        }
-        for method, both in content["results"].items()
-    }
+    found = [json.loads(path.read_text())["results"] for path in sorted(runs.glob(f"{name}*/figures.json"))]
+    return {method: summary([one[method] for one in found]) for method in found[0]}
+
+
+def summary(runs: list[dict[str, list[float]]]) -> dict[str, Any]:
+    """Mean and deviation of AUROC and AP over the seeds of all runs of a method, and how many seeds these are."""
+    values = {figure: np.concatenate([run[figure] for run in runs]) for figure in ("auroc", "ap")}
+    figures = {name: [round(float(of.mean()), 3), round(float(of.std()), 3)] for name, of in values.items()}
+    return {**figures, "seeds": len(values["auroc"])}
 
 
 def main() -> None:
