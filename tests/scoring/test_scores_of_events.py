@@ -253,6 +253,7 @@ def test_words_are_those_of_people() -> None:
     assert [clock_words(m) for m in (0.5, 1.5, 2.5, 1439.5)] == ["00:01", "00:02", "00:03", "00:00"], "a half upwards"
     assert [minutes_words(m) for m in (0.5, 2.5, -0.5, -2.5)] == ["1 min", "3 min", "−1 min", "−3 min"]
     assert minutes_words(60) == "1 h"
+    assert [minutes_words(m) for m in (0.0, 0.2, -0.2, 0.001)] == ["0 min", "12 s", "−12 s", "0 min"]
     assert distance_words(0.204) == "200 m"
 
 

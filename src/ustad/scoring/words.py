@@ -34,11 +34,13 @@ def clock_words(minutes: float) -> str:
 
 def minutes_words(minutes: float) -> str:
     """
-    >>> minutes_words(25), minutes_words(665), minutes_words(4000)
-    ('25 min', '11 h 5 min', '2.8 days')
+    >>> minutes_words(0.2), minutes_words(25), minutes_words(665), minutes_words(4000)
+    ('12 s', '25 min', '11 h 5 min', '2.8 days')
     """
-    whole = _nearest(abs(minutes))
-    sign = "−" if minutes <= -0.5 else ""
+    whole, seconds = _nearest(abs(minutes)), _nearest(abs(minutes) * 60)
+    sign = "−" if minutes < 0 and seconds else ""
+    if whole == 0 and seconds:
+        return f"{sign}{seconds} s"
     if whole < 60:
         return f"{sign}{whole} min"
     if whole < 2880:
