@@ -47,7 +47,7 @@ def evaluate(
     if json:
         print_json(figures)
     else:
-        out.print(figures_table(figures))
+        out.print(figures_table(figures, found.run.get("schema")))
 
 
 def methods(
@@ -177,9 +177,10 @@ def trivial_scores(data: Any, scores: Any) -> dict[str, Any]:
     return {name: detector.score(known, context=before) for name, detector in detectors.items()}
 
 
-def figures_table(figures: dict[str, Any]) -> Table:
-    """AUROC and AP of events and agents, a row for each method."""
-    table = Table("method", "event AUROC", "event AP", "agent AUROC", "agent AP", title="Against the labels")
+def figures_table(figures: dict[str, Any], schema: dict[str, Any] | None = None) -> Table:
+    """AUROC and AP of events and agents, as the schema calls them, a row for each method."""
+    words = [(schema or {}).get(f"{which}_word", word) for which, word in (("event", "event"), ("entity", "agent"))]
+    table = Table("method", *(f"{w} {f}" for w in words for f in ("AUROC", "AP")), title="Against the labels")
     for name, both in figures.items():
         cells = []
         for level in ("events", "agents"):
