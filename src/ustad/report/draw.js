@@ -33,7 +33,8 @@ function clock(minute) {
   return `${String(Math.floor(m / 60)).padStart(2, "0")}:${String(m % 60).padStart(2, "0")}`;
 }
 function duration(minutes) {
-  const m = Math.round(Math.abs(minutes)), sign = minutes <= -0.5 ? "−" : "";
+  const m = Math.round(Math.abs(minutes)), seconds = Math.round(Math.abs(minutes) * 60), sign = minutes < 0 && seconds ? "−" : "";
+  if (m === 0 && seconds) return `${sign}${seconds} s`; // as words.minutes_words
   if (m < 60) return `${sign}${m} min`;
   if (m < 1440) return `${sign}${Math.floor(m / 60)} h${m % 60 ? ` ${m % 60} min` : ""}`;
   const hours = Math.round(m / 60);

@@ -45,7 +45,8 @@ export const isWeekend = (number) => weekday(number) > 4;
 export const DAYS = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
 
 export function duration(minutes) {
-  const m = Math.max(0, Math.round(minutes));
+  const m = Math.max(0, Math.round(minutes)), seconds = Math.round(minutes * 60);
+  if (m === 0 && seconds > 0) return `${seconds} s`;
   if (m < 60) return `${m} min`;
   if (m < 48 * 60) { const hours = Math.floor(m / 60), rest = m % 60; return rest && hours < 10 ? `${hours} h ${rest} min` : `${Math.round(m / 60)} h`; }
   return `${Math.round(m / 1440)} days`;
