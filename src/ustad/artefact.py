@@ -21,6 +21,8 @@ from ustad.tables import DataError
 
 FORMAT = 1
 MANIFEST = "manifest.json"
+#: Names the method and its settings, where a model is not plain USTAD.
+METHOD = "method.json"
 
 
 @contextmanager
@@ -57,9 +59,10 @@ def _replace(temporary: Path, path: Path) -> None:
 
 
 def _own_files(path: Path) -> set[str]:
-    """Names in the manifest; none where there is no manifest, or a damaged one, as it is to be replaced."""
+    """Names in a model's manifest and that of its method; none where there is no such manifest, or a damaged one."""
     try:
-        return set(read_json(path / MANIFEST)["files"])
+        content = read_json(path / MANIFEST)
+        return {*content["files"], METHOD} if content["format"] == FORMAT else set()
     except (OSError, DataError, KeyError, TypeError):
         return set()
 

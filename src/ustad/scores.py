@@ -32,10 +32,11 @@ class Scores:
 
     def save(self, path: Path) -> None:
         """Write the tables and `run.json`; a table that there is not here does not stay from other scores."""
+        before = (path / "run.json").exists()  # else a table of that name is not one of scores
         for name, table in (("events", self.events), ("agents", self.agents)):
             if table is not None:
                 write_table(table, path / f"{name}.parquet")
-            else:
+            elif before:
                 (path / f"{name}.parquet").unlink(missing_ok=True)
         write_json(self.run, path / "run.json")
 

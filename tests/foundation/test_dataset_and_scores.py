@@ -128,6 +128,17 @@ def test_scores_survive_the_disk_and_are_always_finite(tmp_path):
         Scores.load(tmp_path)
 
 
+def test_scores_replace_scores_and_nothing_else(tmp_path):
+    table = pa.table({"stay_id": [1, 2], "score": [0.5, 1.5]})
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "events.parquet").write_bytes(b"somebody's data")
+    Scores(None, table, {}).save(tmp_path / "data")
+    assert (tmp_path / "data" / "events.parquet").read_bytes() == b"somebody's data"
+    Scores(table, None, {}).save(tmp_path / "s")
+    Scores(None, table, {}).save(tmp_path / "s")
+    assert Scores.load(tmp_path / "s").events is None
+
+
 def make_model(path, text):
     with artefact.writing(path) as place:
         (place / "a.txt").write_text(text)
@@ -148,6 +159,21 @@ def test_writing_a_model_again_keeps_what_else_lies_there(tmp_path):
     assert (tmp_path / "m" / "a.txt").read_text() == "two"
     assert (tmp_path / "m" / "log.jsonl").read_text() == "log"
     assert set(artefact.check(tmp_path / "m")) == {"a.txt"}
+
+
+def test_a_manifest_of_something_else_lets_no_file_be_deleted(tmp_path):
+    (tmp_path / "m").mkdir()
+    (tmp_path / "m" / "manifest.json").write_text(json.dumps({"format": "website", "files": ["index.html"]}))
+    (tmp_path / "m" / "index.html").write_text("page")
+    make_model(tmp_path / "m", "one")
+    assert (tmp_path / "m" / "index.html").read_text() == "page"
+
+
+def test_a_method_named_outside_the_manifest_does_not_outlive_its_model(tmp_path):
+    make_model(tmp_path / "m", "one")
+    (tmp_path / "m" / "method.json").write_text("{}")
+    make_model(tmp_path / "m", "two")
+    assert not (tmp_path / "m" / "method.json").exists()
 
 
 def test_a_damaged_or_foreign_model_is_refused(tmp_path):

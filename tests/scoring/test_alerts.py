@@ -167,3 +167,11 @@ def test_events_without_a_place_have_no_geojson(tmp_path: Path) -> None:
     cards = EventSchema("cards", (Feature("amount", "numeric"),))
     with pytest.raises(DataError, match="no place"):
         write_alerts_geojson(_scored(), cards, tmp_path / "x.geojson")
+
+
+def test_columns_of_the_users_own_stay_where_predictions_are_withheld() -> None:
+    columns = {"expected_x": [1.0], "low_x": [0.5], "set_x": ["a"], "error_trip": [1.0], "radius_trip": [2.0]}
+    own = {"set_id": [7], "high_risk": [True], "radius_m": [30.0], "low_battery": [False]}
+    shown = withhold(pa.table({**columns, **own}), np.array([False])).to_pylist()[0]
+    assert [shown[name] for name in ("expected_x", "low_x", "set_x", "radius_trip")] == [None] * 4
+    assert {name: [shown[name]] for name in own} == own

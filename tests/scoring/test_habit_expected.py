@@ -11,7 +11,8 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "events"))
 from routine_stays import between, insert_visit, make_routine
 
-from ustad.events.visits import read_visits
+from ustad.events.habits import Habits
+from ustad.events.visits import Frame, read_visits
 from ustad.schema import mobility_schema
 from ustad.scoring.alerts import AlertRule
 from ustad.scoring.default_score import DefaultModel, score_default
@@ -181,3 +182,28 @@ def test_live_rows_carry_the_same_expectations_as_the_table(life, model, odd, sc
                 assert row[name] == stay[name], name
         assert row["reason"].split("; ")[0] == stay["reason"].split("; ")[0]
     assert json.loads(json.dumps(row["expected_start"], allow_nan=False)) == row["expected_start"]
+
+
+# --------------------------------------------------------------------------------------------------- days
+@pytest.mark.parametrize("zone", ["Pacific/Auckland", "Pacific/Tongatapu", "Pacific/Pago_Pago", "UTC"])
+def test_the_local_day_of_a_visit_is_the_calendars_in_zones_far_from_utc(life, zone):
+    place = life.column_names.index("timezone")
+    table = life.set_column(place, "timezone", pa.array([zone] * life.num_rows))
+    visits = read_visits(table, SCHEMA, Frame.fit(table, SCHEMA))
+    habits = Habits.fit(visits)
+    days = dict(zip(zip(visits.entity_key[visits.entity], visits.time, strict=True), visits.day, strict=True))
+    owner = np.repeat(np.arange(len(habits.entity_key)), np.diff(habits.visit_offsets[habits.place_offsets]))
+    assert habits.visit_day.tolist() == [
+        days[key] for key in zip(habits.entity_key[owner], habits.visit_time, strict=True)
+    ]
+
+
+def test_shares_of_who_joined_late_are_of_the_days_since(life, model, odd):
+    early = between(life, 0, 14)
+    others = early.filter(pa.array([agent != 4 for agent in early["agent_id"].to_pylist()]))
+    late = Habits.fit(read_visits(pa.concat_tables([others, between(life, 14, 28)]), SCHEMA, model.frame))
+    visits = read_visits(odd, SCHEMA, model.frame)
+    known, found = (usual(habits, visits, habits.locate(visits)[0]) for habits in (model.habits, late))
+    four = np.array([agent == 4 for agent in visits.entity_ids[visits.entity].tolist()])
+    assert four.any()
+    assert np.median(found.share[four]) == pytest.approx(np.median(known.share[four]), abs=0.15)

@@ -8,6 +8,7 @@ With a directory every trial is kept there: a search that is stopped goes on whe
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -74,7 +75,7 @@ def search(
         return Choice({}, float("nan"), ())
     schema = schema or mobility_schema()
     parts = fitting_parts(train, validation, schema, True)
-    about = {"method": name, "seed": seed, "fixed": fixed, "events": [part.num_rows for part in parts]}
+    about = {"method": name, "seed": seed, "fixed": fixed, "events": [_told_apart(part, schema) for part in parts]}
     candidates = draw(name, trials, seed, fixed)
     with nullcontext() if directory is None else _alone(directory):
         done = _begun(directory, about)
@@ -84,6 +85,12 @@ def search(
             say(f"{name}, trial {len(done)} of {len(candidates)}: validation loss {done[-1][1]:.4f} with {settings}")
             _keep(directory, about, done)
         return _finish(directory, done, fixed)
+
+
+def _told_apart(events: pa.Table, schema: EventSchema) -> str:
+    """A short name of a table by when its events were, so that a search goes on with the data it began with."""
+    times = events[schema.time].cast(pa.int64()).to_numpy()
+    return f"{len(times)}-{hashlib.sha256(times.tobytes()).hexdigest()[:12]}"
 
 
 def draw(name: str, trials: int, seed: int, fixed: dict[str, Any]) -> list[dict[str, Any]]:

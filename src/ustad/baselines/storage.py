@@ -20,7 +20,7 @@ from ustad.files import read_table, write_json, write_table
 from ustad.schema import EventSchema
 from ustad.tables import DataError
 
-METHOD = "method.json"
+METHOD = artefact.METHOD
 TENSORS = "state.safetensors"
 
 

@@ -84,7 +84,7 @@ def experiment(
                 sources.append(source)
         if not sources:
             raise DataError("no data is left to run on")
-        budget = replace(BUDGETS[size], search=search)
+        budget = replace(BUDGETS[size], search=search, name=f"{size}-search{search}" if search else size)
         cells = plan(names, sources, seeds, budget, methods.split(",") if methods else None, past)
         ran = run(cells, results, work, device, workers, minutes)
         left = f", {ran.left} left for another run" if ran.left else ""

@@ -88,6 +88,7 @@ def publish(directories: Sequence[Path], page: Path, figures: Path) -> Path:
     results, first = read_results(*directories), directories[0]
     if not any(results.values()):
         raise DataError(f"{first}: holds no results; run `ustad experiment NAME --out {first}`")
+    _refuse_two_budgets(results)
     draw_all(results, figures)
     for tables in all_tables(results).values():
         for table in tables:
@@ -96,6 +97,18 @@ def publish(directories: Sequence[Path], page: Path, figures: Path) -> Path:
     place = ", ".join(d.as_posix() for d in directories)
     _write(page, page_text(results, place, os.path.relpath(figures, page.parent)))
     return page
+
+
+def _refuse_two_budgets(results: Results) -> None:
+    """Figures of the same method on the same data with two budgets are no spread over seeds."""
+    for name, lines in results.items():
+        for data in {line["data"] for line in lines}:
+            found = sorted({line["budget"]["name"] for line in chosen(lines, data=data)})
+            if len(found) > 1:
+                raise DataError(
+                    f"{name} on {data} was run with the budgets {' and '.join(found)}; publish each from a directory "
+                    "of its own (--out)"
+                )
 
 
 def page_text(results: Results, place: str, figures: str) -> str:
@@ -124,7 +137,7 @@ def _conditions(results: Results) -> list[str]:
     """Sizes, seeds, budget, machine: what the figures were made with."""
     lines = [line for found in results.values() for line in found]
     budgets = {line["budget"]["name"]: line["budget"] for line in lines}
-    told = [SMALL] if set(budgets) & {"small", "tiny"} else []
+    told = [SMALL] if {name.partition("-")[0] for name in budgets} & {"small", "tiny"} else []
     rows = [_condition(data, [x for x in lines if x["data"] == data]) for data in _data_sets(results)]
     heads = (
         "data", "events", "anomalous events of the test weeks", "anomalous agents", "standard error of an agent AUROC",

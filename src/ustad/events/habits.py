@@ -79,8 +79,12 @@ class Habits:
 
     @cached_property
     def visit_day(self) -> np.ndarray:
-        """Local day of each remembered visit, from the moment of its local midnight: int64 [V]."""
-        return np.round((self.visit_time / 60e6 - self.visit_minute) / 1440.0).astype(np.int64)
+        """Local day of each remembered visit: int64 [V].
+
+        From the moment of its local midnight, which zones far from UTC have half a day and more off; the weekday tells.
+        """
+        day = np.round((self.visit_time / 60e6 - self.visit_minute) / 1440.0).astype(np.int64)
+        return day + (self.visit_weekday - day) % 7 - 3  # day 0 was a Thursday: 3 where the weekdays agree
 
     @cached_property
     def visit_weekend(self) -> np.ndarray:

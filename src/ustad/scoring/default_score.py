@@ -164,11 +164,14 @@ def _expected_columns(
     model: HabitModel, judged: Judged, events: pa.Table, scored: pa.Table | None
 ) -> dict[str, np.ndarray]:
     """What was expected by each entity's own history, where no network has said what it expected."""
+    held = set(scored.column_names) if scored is not None else set()
+    single = [feature.name for feature in model.schema.features if feature.kind not in ("vector", "place")]
+    if held >= {f"expected_{name}" for name in single}:
+        return {}  # a network has said all of it
     visits = read_visits(events, model.schema, model.frame)
     found = usual(model.habits, visits, judged.compared.place[visits.row])
     told = usual_columns(model.habits, model.frame, model.schema, events, visits, found)
     back = np.argsort(visits.row)
-    held = set(scored.column_names) if scored is not None else set()
     return {name: values[back] for name, values in told.items() if name not in held}
 
 

@@ -91,11 +91,14 @@ def _expected(model: HabitModel, visits: Visits, at: int, place: int, found: Usu
         times = " ".join(text for text in (start, length) if text)
         return f"Expected {_kind_of(model, place, 'there')} {times}" if times and place >= 0 else ""
     days = "weekend days" if found.weekend[at] else "weekdays"
-    often = f"there at that hour on {100 * found.share[at]:.0f} % of {days}"
+    moment = (visits.minute[at] + np.nan_to_num(visits.duration[at]) / 2) % 1440
+    often = f"there at {clock_words(moment)} on {100 * found.share[at]:.0f} % of {days}"
     apart = float(np.hypot(visits.x[at] - model.habits.place_x[where], visits.y[at] - model.habits.place_y[where]))
     far = f", {distance_words(apart)} away" if apart >= NEAR_KM else ""
     named = _kind_of(model, where, "elsewhere")
     if place < 0:
+        if (moment - found.start[at]) % 1440 > found.duration[at] + found.duration_spread[at]:
+            start = ""  # its visits there at that hour begin at another time than most
         return f"Expected {' '.join(text for text in (named, start) if text)} ({often}){far}"
     here = " ".join(text for text in (start, length) if text)
     return f"Expected {named} ({often}){far}{f', and here {here}' if here else ''}"

@@ -111,19 +111,25 @@ def reject(
 
 
 def withhold(events: pa.Table, keep: np.ndarray, labels: Mapping[str, str] | None = None) -> pa.Table:
-    """The score table with predictions (`expected_*`, `spread_*`, intervals and sets) empty where not kept.
+    """The score table with predictions (`expected_*`, `spread_*`, intervals, sets and balls) empty where not kept.
 
     A reason that says what was expected gives way to one that names the most unusual term, in the words of `labels`
     (by default the term's name). Reasons by habits go on with what was seen before.
     """
-    for name in events.column_names:
-        if name.startswith(("expected_", "spread_", "low_", "high_", "set_", "radius_", "inside_")):
-            values = pc.if_else(pa.array(keep), events[name], pa.scalar(None, events[name].type))
-            events = events.set_column(events.column_names.index(name), name, values)
+    for name in _predictions(events.column_names):
+        values = pc.if_else(pa.array(keep), events[name], pa.scalar(None, events[name].type))
+        events = events.set_column(events.column_names.index(name), name, values)
     if "reason" in events.column_names:
         place = events.column_names.index("reason")
         events = events.set_column(place, "reason", pa.array(_guarded(events, keep, labels or {}), pa.string()))
     return events.append_column("withheld", pa.array(~keep))
+
+
+def _predictions(names: list[str]) -> list[str]:
+    """Columns that tell what was expected; a column of the user's own that begins alike (`set_id`) is none of them."""
+    terms = {name.removeprefix(word) for word in ("expected_", "error_") for name in names if name.startswith(word)}
+    about = ("spread_", "low_", "high_", "set_", "radius_", "inside_")
+    return [n for n in names if n.startswith("expected_") or (n.startswith(about) and n.partition("_")[2] in terms)]
 
 
 def _guarded(events: pa.Table, keep: np.ndarray, labels: Mapping[str, str]) -> list[str | None]:

@@ -58,7 +58,7 @@ def whereabouts(
                     if ((day + 3) % 7 >= 5) == weekend[i]:
                         shares[p - first] += 1.0
                     day += 1
-            shares[p - first] = min(shares[p - first] / max(days[p, kind], 1), 1.0)
+            shares[p - first] = min(shares[p - first] / days[p, kind], 1.0) if days[p, kind] > 0 else 0.0
         best = int(np.argmax(shares))
         if shares[best] <= 0.0:
             continue

@@ -37,6 +37,8 @@ from ustad.service.translate import Layout, event_rows, event_table
 from ustad.tables import DataError
 
 RAREST = 1e-9
+#: Columns that tell what was expected: of one source at a time, the network that the other terms are of.
+EXPECTATIONS = ("expected_", "observed_", "spread_", "error_")
 
 
 class ModelScorer:
@@ -131,7 +133,7 @@ class ModelScorer:
         if self._habits is None:
             return Scored(zones, scored)
         judged = self._habits.score(rows)
-        merged = [{**row, **more} for row, more in zip(scored, judged.rows, strict=True)]
+        merged = [_joined(row, more) for row, more in zip(scored, judged.rows, strict=True)]
         return Scored(zones, merged, judged.finals, judged.states)
 
     # -------------------------------------------------------------------------------------- extraction
@@ -191,3 +193,9 @@ def only_zone(facts: dict[str, Any]) -> str | None:
     """The zone of the training data, where it had one only."""
     zones = facts.get("timezones") or []
     return zones[0] if len(zones) == 1 else None
+
+
+def _joined(network: Row, habits: Row) -> Row:
+    """Scores by habits beside the network's terms; what was expected and how far it was off stays the network's."""
+    own = {name: v for name, v in habits.items() if not (name in network and name.startswith(EXPECTATIONS))}
+    return {**network, **own}
