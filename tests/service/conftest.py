@@ -17,7 +17,9 @@ import pytest
 
 pytest.importorskip("fastapi", reason="the service's libraries are not installed: pip install 'ustad[service]'")
 
+import httpx
 from fastapi.testclient import TestClient
+from page_visit import Visit
 from service_example import PATIENCE, TINY, PlainScorer, Server, a_stay, client_of, free_port, tiny_stays
 
 from ustad.service.app import create_app
@@ -140,6 +142,35 @@ def browser(chromium: str) -> Iterator[Any]:
         browser = player.chromium.launch(executable_path=chromium, args=FLAGS, timeout=1000 * PATIENCE)
         yield browser
         browser.close()
+
+
+@pytest.fixture(scope="module")
+def run(tiny_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the run for the tests of one file, so that verdicts given there are nobody else's."""
+    place = tmp_path_factory.mktemp("page") / "run"
+    shutil.copytree(tiny_run, place)
+    return place
+
+
+@pytest.fixture(scope="module")
+def server(run: Path) -> Iterator[Server]:
+    server = Server(str(run), "--alerts-per-day", "100000")
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def visit(browser: Any, server: Server) -> Iterator[Visit]:
+    visit = Visit(browser, server.url)
+    yield visit
+    visit.close()
+
+
+@pytest.fixture
+def newcomer(server: Server) -> Iterator[str]:
+    """An agent who is gone after the test, so that the next one finds the run as it was."""
+    yield "newcomer"
+    assert httpx.delete(server.url + "/v1/agents/newcomer", timeout=PATIENCE).status_code == 200
 
 
 @pytest.fixture(scope="session")

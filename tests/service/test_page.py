@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,28 +16,6 @@ playwright = pytest.importorskip("playwright.sync_api", reason="playwright is no
 expect = playwright.expect
 expect.set_options(timeout=1000 * PATIENCE)
 Image = pytest.importorskip("PIL.Image", reason="Pillow is not installed: pip install 'ustad[dev]'")
-
-
-@pytest.fixture(scope="module")
-def run(tiny_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the run, so that verdicts given here are nobody else's."""
-    place = tmp_path_factory.mktemp("page") / "run"
-    shutil.copytree(tiny_run, place)
-    return place
-
-
-@pytest.fixture(scope="module")
-def server(run: Path) -> Iterator[Server]:
-    server = Server(str(run), "--alerts-per-day", "100000")
-    yield server
-    server.stop()
-
-
-@pytest.fixture
-def visit(browser: Any, server: Server) -> Iterator[Visit]:
-    visit = Visit(browser, server.url)
-    yield visit
-    visit.close()
 
 
 def asked(url: str) -> Any:
@@ -313,13 +289,6 @@ def test_expected_until_a_day_is_until_its_end_where_the_agent_is(visit: Visit) 
     page.wait_for_selector(".problem:not([hidden])")
     assert sent[0]["until"] == "2030-06-30T21:00:00.000Z"
     visit.problems.clear()  # the browser says itself that saving failed
-
-
-@pytest.fixture
-def newcomer(server: Server) -> Iterator[str]:
-    """An agent who is gone after the test, so that the next one finds the run as it was."""
-    yield "newcomer"
-    assert httpx.delete(server.url + "/v1/agents/newcomer", timeout=PATIENCE).status_code == 200
 
 
 def test_a_live_alert_appears_by_itself(visit: Visit, newcomer: str) -> None:

@@ -17,12 +17,23 @@ export async function agentView(page, id, parameters) {
   const view = { id, chosen };
   bind(view, page);
   if (!held || held.id !== id || !held.root.isConnected) {
+    leave();
     held = layout(id);
-    try { await load(held, page); }
-    catch (error) { show(byId("main"), failure(error, () => agentView(page, id, parameters))); return view; }
+    held.loading = load(held, page);
   }
-  await choose(held, page, chosen, day);
+  const parts = held;
+  try { await parts.loading; }
+  catch (error) { if (parts === held) show(byId("main"), failure(error, () => agentView(page, id, parameters))); return view; }
+  if (parts === held) await choose(parts, page, chosen, day);
   return view;
+}
+
+// What the chart and the map hold beyond their elements is given back.
+function leave() {
+  held?.redraw?.disconnect();
+  held?.chart?.close();
+  held?.drawn?.close();
+  held = null;
 }
 
 function layout(id) {
@@ -40,20 +51,26 @@ function layout(id) {
 async function load(parts, page) {
   const [agent, events, places, moves, totals] = await Promise.all([
     api.agent(parts.id), api.agentEvents(parts.id, { limit: MOST }), page.about.has_place ? api.places(parts.id) : { places: [] }, api.movements(parts.id, { limit: 1000 }), api.summary()]);
+  if (parts !== held) return; // another agent was opened meanwhile
   Object.assign(parts, { agent, events: events.events.reverse(), total: events.total, places: places.places, moves, colour: colours(events.events) });
   show(parts.head, h("h1", {}, parts.id), h("p", {}, `${say.count(agent.n_events)} known, ${say.count(agent.n_scored)} scored, ${agent.n_alerts} alert${agent.n_alerts === 1 ? "" : "s"}. Times are local to ${say.zoneName(agent.timezone)} (${agent.timezone}).`,
     parts.total > MOST ? ` The latest ${say.count(MOST)} of ${say.count(parts.total)} are shown.` : ""));
   show(parts.key, parts.colour.list.map(([name, colour]) => h("span", {}, h("i", { vars: { background: colour } }), name)), h("span", {}, h("i", { class: "hatch" }), "not observed"), h("span", {}, h("i", { class: "outlined" }), "alert"));
   parts.chart?.close();
-  parts.chart = scoreChart(parts.scores, parts.events, agent.timezone, slidScore(page.filters, totals.curve) ?? totals.alert_score, (e) => go(address.agent(parts.id, page.filters, { event: e.id })));
+  parts.chart = scoreChart(parts.scores, parts.events, agent.timezone, { raised: totals.alert_score, slid: slidScore(page.filters, totals.curve) }, (e) => go(address.agent(parts.id, page.filters, { event: e.id })));
+  parts.drawn?.close();
   if (page.about.has_place) parts.drawn = agentMap(parts.map, page.about.tiles, parts);
   else parts.map.parentElement.hidden = true;
 }
 
 async function choose(parts, page, id, day) {
-  const event = parts.events.find((e) => e.id === id) || null;
-  const date = event ? say.local(event.started_at, event.timezone).day : day ? say.dayNumber(day) : null;
-  const draw = () => show(parts.line, timeline(parts, event, date, Math.max(300, parts.line.clientWidth), (e) => go(address.agent(parts.id, page.filters, { event: e.id }))));
+  const draw = () => {
+    const event = parts.events.find((e) => e.id === id) || null, date = event ? say.local(event.started_at, event.timezone).day : dated;
+    show(parts.line, timeline(parts, event, date, Math.max(300, parts.line.clientWidth), (e) => go(address.agent(parts.id, page.filters, { event: e.id }))));
+  };
+  const dated = day ? say.dayNumber(day) : null, gone = () => parts !== held || parts.chosen !== id;
+  const mark = (...marked) => { parts.marked = marked; parts.drawn?.show(...marked); };
+  Object.assign(parts, { draw, chosen: id, marked: null });
   draw();
   parts.chart.choose(id);
   parts.redraw?.disconnect();
@@ -62,19 +79,32 @@ async function choose(parts, page, id, day) {
   parts.redraw.observe(parts.line);
   parts.line.querySelector(".row-chosen")?.scrollIntoView({ block: "nearest" });
   if (!id) {
-    parts.drawn?.show(date, null, null);
-    show(parts.case, await overviewOf(parts, page));
+    mark(dated, null, null);
+    const list = await overviewOf(parts);
+    if (!gone()) show(parts.case, list);
     return;
   }
   show(parts.case, h("section", { class: "panel" }, skeleton(9, "item")));
   try {
     const detail = await api.event(id);
-    parts.drawn?.show(say.local(detail.event.started_at, detail.event.timezone).day, detail.event, detail.features.find((f) => f.kind === "place"));
-    show(parts.case, drawer(detail, page.about, {
+    if (gone()) return; // another event was opened meanwhile
+    mark(say.local(detail.event.started_at, detail.event.timezone).day, detail.event, detail.features.find((f) => f.kind === "place"));
+    const at = await position(page, id);
+    if (!gone()) show(parts.case, drawer(detail, page.about, {
       close: () => go(address.agent(parts.id, page.filters)), give: (verdict) => give(parts, page, detail.event, verdict), open: (other) => go(address.agent(parts.id, page.filters, { event: other })),
-      position: await position(page, id),
+      position: at,
     }));
-  } catch (error) { show(parts.case, h("section", { class: "panel" }, failure(error, () => choose(parts, page, id, day)))); }
+  } catch (error) { if (!gone()) show(parts.case, h("section", { class: "panel" }, failure(error, () => choose(parts, page, id, day)))); }
+}
+
+// Draws again what came live, with the same event open: its panel, where a note may have been begun, is left alone.
+async function renew(parts) {
+  if (!parts.draw) return; // nothing was drawn yet
+  parts.draw();
+  parts.chart.choose(parts.chosen);
+  if (parts.marked) parts.drawn?.show(...parts.marked);
+  const list = await overviewOf(parts);
+  if (!parts.chosen) show(parts.case, list);
 }
 
 async function position(page, id) {
@@ -95,7 +125,7 @@ async function give(parts, page, event, verdict) {
   judged(given);
   const at = parts.events.findIndex((e) => e.id === event.id);
   if (at >= 0) parts.events[at] = given;
-  if (verdict.verdict === "open") { held = null; go(address.agent(parts.id, page.filters)); return; }
+  if (verdict.verdict === "open") { leave(); go(address.agent(parts.id, page.filters)); return; }
   const following = nextCase(event.id, 1, true);
   toast(`${verdict.verdict === "confirmed" ? "Confirmed" : "Expected"}: saved.${following ? "" : " That was the last open case of this list."}`);
   if (following) openCase(following);
@@ -114,9 +144,9 @@ function bind(view, page) {
   view.expect = () => press("expect");
   view.escape = () => go(view.chosen ? address.agent(view.id, page.filters) : address.overview(page.filters));
   view.arrived = async (alert) => {
-    if (alert.agent_id !== view.id || !held) return;
-    await load(held, page).catch(() => null);
-    if (view.chosen) held.chart.choose(view.chosen);
-    else await choose(held, page, null, null);
+    const parts = held;
+    if (alert.agent_id !== view.id || parts?.id !== view.id || !parts.chart || !parts.root.isConnected) return;
+    await load(parts, page).catch(() => null);
+    if (parts === held) await renew(parts);
   };
 }

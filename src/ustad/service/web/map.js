@@ -49,7 +49,7 @@ function style(tiles) {
 // Draws the agent's places; `show(day, event, place)` adds a day's way and one event.
 export function agentMap(holder, tiles, parts) {
   const { maplibregl } = globalThis;
-  if (!maplibregl || !canDraw()) { holder.textContent = "The map needs WebGL, which this browser does not offer."; holder.classList.add("no-map"); return { show() {} }; }
+  if (!maplibregl || !canDraw()) { holder.textContent = "The map needs WebGL, which this browser does not offer."; holder.classList.add("no-map"); return { show() {}, close() {} }; }
   maplibregl.setWorkerUrl("/static/vendor/maplibre-gl/maplibre-gl-csp-worker.js");
   const places = parts.places;
   const home = places.length ? boundsOf(places.slice(0, 12).map((p) => [p.lon, p.lat])) : [-10, 35, 30, 65];
@@ -94,8 +94,13 @@ export function agentMap(holder, tiles, parts) {
   map.on("mousemove", "places", (e) => { holder.dataset.tip = e.features[0].properties.text; });
   map.on("mouseleave", "places", () => { delete holder.dataset.tip; });
   map.on("error", () => null); // a tile that does not come leaves the ground plain
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { if (holder.isConnected) { map.setStyle(style(tiles)); map.once("styledata", drawn); } });
-  return { show(day, event, place) { wanted = [day, event, place]; if (map.loaded() || map.getSource("places")) drawn(); }, map };
+  const scheme = matchMedia("(prefers-color-scheme: dark)");
+  const recolour = () => { if (holder.isConnected) { map.setStyle(style(tiles)); map.once("styledata", drawn); } };
+  scheme.addEventListener("change", recolour);
+  return {
+    show(day, event, place) { wanted = [day, event, place]; if (map.loaded() || map.getSource("places")) drawn(); },
+    close() { scheme.removeEventListener("change", recolour); delete holder.dataset.drawn; delete holder.dataset.tip; map.remove(); },
+  };
 }
 
 function resolved(colour) {

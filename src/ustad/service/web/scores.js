@@ -6,23 +6,25 @@ import * as say from "./words.js";
 
 const HEIGHT = 150, NEAR = 14; // pixels within which a click means a dot
 
-// Draws into `holder`; `choose(id)` rings one event. `least` is the score from which alerts are raised, or null.
-export function scoreChart(holder, events, zone, least, open) {
-  const { uPlot } = globalThis;
-  const scored = events.filter((e) => e.score !== null);
+// Draws into `holder`; `choose(id)` rings one event. Alerts are those that were raised, from the score `raised` (or
+// null), or all from the score `slid` where the slider of alerts a day is used.
+export function scoreChart(holder, events, zone, { raised, slid }, open) {
+  const { uPlot } = globalThis, isSlid = slid !== null, least = slid ?? raised;
+  const scored = events.filter((e) => e.score !== null).map((e) => ({ ...e, alert: isSlid ? e.score >= slid : e.alert }));
   if (!uPlot || !scored.length) { holder.hidden = true; return { choose() {}, close() {} }; }
-  const place = h("div", { class: "scores", tabindex: 0, role: "img", "aria-label": summary(scored, least), "aria-describedby": "scores-help" });
+  holder.hidden = false; // the first score may have come live
+  const place = h("div", { class: "scores", tabindex: 0, role: "img", "aria-label": summary(scored, least, isSlid), "aria-describedby": "scores-help" });
   const spoken = h("p", { class: "quiet", role: "status" });
   const all = h("button", { type: "button", class: "plain", hidden: true }, "Show all");
   show(holder, h("h2", {}, "Scores"), h("p", { class: "hint", id: "scores-help" }, "Drag to zoom, click a dot to open it; with the keyboard ← → and Enter. ", all), place, spoken);
   const view = { chosen: null, at: -1 };
   const column = (wanted) => scored.map((e) => wanted(e) ? e.score : null);
-  const data = () => [scored.map((e) => new Date(e.started_at) / 1e3), column((e) => !e.alert), column((e) => e.alert), column((e) => e.id === view.chosen)];
+  const data = () => [scored.map(seconds), column((e) => !e.alert), column((e) => e.alert), column((e) => e.id === view.chosen)];
   let plot = null;
 
   function draw() {
     plot?.destroy();
-    plot = new uPlot(options(uPlot, place.clientWidth, zone, least, scored, hooks), data(), place);
+    plot = new uPlot(options(uPlot, place.clientWidth, say.knownZone(zone), least, scored, hooks), data(), place);
   }
   const hooks = {
     drawAxes: [(u) => line(u, least)], // under the dots
@@ -66,10 +68,19 @@ function options(uPlot, width, zone, least, scored, hooks) {
   return {
     width, height: HEIGHT, hooks, legend: { show: false }, tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1e3), zone),
     cursor: { y: false, drag: { x: true, y: false }, points: { show: false } },
-    scales: { x: { time: true, range: (u, from, to) => { const room = Math.max(3600, (to - from) * 0.015); return [from - room, to + room]; } }, y: { range: () => [bottom, top] } },
+    scales: { x: { time: true, range: roomy(seconds(scored[0]), seconds(scored.at(-1))) }, y: { range: () => [bottom, top] } },
     axes: [{ ...axis, values: DATES }, { ...axis, size: 34 }],
     series: [{}, dots(5, css("--score")), dots(10, css("--observed"), css("--panel")), dots(15, "transparent", css("--ink"))],
   };
+}
+
+const seconds = (event) => new Date(event.started_at) / 1e3;
+
+// All of it with some room at both ends, once: what was zoomed to, and what is drawn anew, stays as it is. A single
+// moment, which uPlot widens to one side, is in the middle.
+function roomy(first, last) {
+  const room = Math.max(3600, 0.015 * (last - first));
+  return (u, from, to) => from === first && (to === last || first === last) ? [first - room, last + room] : [from, to];
 }
 
 // Days as the page says them (7 Feb), hours where a day or two fill the chart.
@@ -109,8 +120,8 @@ function nearest(u, scored) {
 const told = (e) => `${say.span(e)}\n${say.what(e)}\nscore ${say.number(e.score)}${e.alert ? ", alert" : ""}${e.reason ? `\n${e.reason}` : ""}`;
 
 // What the chart shows, for those who do not see it.
-function summary(scored, least) {
+function summary(scored, least, isSlid) {
   const top = scored.reduce((a, b) => (b.score > a.score ? b : a)), alerts = scored.filter((e) => e.alert).length;
   const days = say.days(...[scored[0], scored.at(-1)].map((e) => say.isoDay(say.local(e.started_at, e.timezone).day)));
-  return `Scores over time: ${scored.length} scored, ${days}; the highest is ${say.number(top.score)} (${say.span(top)}); ${alerts} alert${alerts === 1 ? "" : "s"}${least === null || least === undefined ? "" : `, raised from a score of ${say.number(least)}`}.`;
+  return `Scores over time: ${scored.length} scored, ${days}; the highest is ${say.number(top.score)} (${say.span(top)}); ${alerts} alert${alerts === 1 ? "" : "s"}${least === null || least === undefined ? "" : `, ${isSlid ? "" : "raised "}from a score of ${say.number(least)}`}.`;
 }

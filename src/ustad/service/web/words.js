@@ -31,6 +31,13 @@ export function endOfDay(day, zone) {
 }
 // The last local day that is over at a moment or before it: what `endOfDay` was made from.
 export const lastDayUntil = (moment, zone) => isoDay(local(new Date(moment) - 1, zone).day);
+// Until when, in words: the end of a local day, or a local date and time.
+export function untilText(moment, zone) {
+  const day = lastDayUntil(moment, zone);
+  return Date.parse(endOfDay(day, zone)) === Date.parse(moment) ? `the end of ${dayText(day)}` : `${dayText(isoDay(local(nearest(moment), zone).day))}, ${time(moment, zone)} ${zoneName(zone)} time`;
+}
+// The zone, or UTC where the browser does not know it, as in everything said here.
+export const knownZone = (zone) => { try { return new Intl.DateTimeFormat("en-GB", { timeZone: zone }) && zone; } catch { return "UTC"; } };
 export const zoneName = (zone) => zone.split("/").pop().replaceAll("_", " ");
 export const span = (event) => `${date(event.started_at, event.timezone)}, ${time(event.started_at, event.timezone)}–${time(event.finished_at, event.timezone)}`;
 export const what = (event) => event.place_name ? `${event.place_name}${event.category ? `, ${event.category}` : ""}` : event.category || "unknown";
