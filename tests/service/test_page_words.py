@@ -85,6 +85,23 @@ def test_a_day_ends_at_the_first_moment_whose_local_date_is_later(say: Callable[
     assert say("lastDayUntil", end.isoformat(), zone) == day
 
 
+@pytest.mark.parametrize(
+    ("moment", "words"),
+    [
+        ("2030-06-30T21:00:00Z", "the end of Sun 30 Jun 2030"),
+        ("2030-06-30T20:30:00Z", "Sun 30 Jun 2030 23:30 Helsinki time"),
+        ("2030-06-30T21:00:00.5Z", "Mon 1 Jul 2030 00:00 Helsinki time"),
+        ("2030-07-01T07:12:00Z", "Mon 1 Jul 2030 10:12 Helsinki time"),
+    ],
+)
+def test_only_the_end_of_a_day_is_called_so(say: Callable[..., Any], moment: str, words: str) -> None:
+    assert say("untilText", moment, "Europe/Helsinki").replace(",", "") == words
+
+
+def test_a_zone_that_the_browser_does_not_know_is_utc(say: Callable[..., Any]) -> None:
+    assert [say("knownZone", zone) for zone in ("Europe/Helsinki", "Mars/Olympus")] == ["Europe/Helsinki", "UTC"]
+
+
 def test_everything_vendored_comes_with_its_licence_and_is_named_in_the_docs() -> None:
     told = (Path(__file__).parents[2] / "docs" / "service.md").read_text(encoding="utf-8")
     vendored = [p for p in resources.files("ustad.service").joinpath("web/vendor").iterdir() if p.is_dir()]

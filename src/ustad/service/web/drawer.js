@@ -117,7 +117,7 @@ function nearest(items, open) {
 
 function history(verdicts, zone) {
   if (!verdicts.length) return null;
-  return h("div", {}, h("h3", {}, "Verdicts so far"), h("ul", { class: "nearest" }, verdicts.map((v) => h("li", {}, `${v.verdict}${v.reason ? `: ${v.reason}` : ""}${v.note ? ` (${v.note})` : ""}`, h("span", { class: "hint" }, `by ${v.by}, ${say.date(v.at, "UTC")} ${say.time(v.at, "UTC")} UTC${v.until ? `, until the end of ${say.dayText(say.lastDayUntil(v.until, zone))}` : ""}`)))));
+  return h("div", {}, h("h3", {}, "Verdicts so far"), h("ul", { class: "nearest" }, verdicts.map((v) => h("li", {}, `${v.verdict}${v.reason ? `: ${v.reason}` : ""}${v.note ? ` (${v.note})` : ""}`, h("span", { class: "hint" }, `by ${v.by}, ${say.date(v.at, "UTC")} ${say.time(v.at, "UTC")} UTC${v.until ? `, until ${say.untilText(v.until, zone)}` : ""}`)))));
 }
 
 function coordinates(event) {
