@@ -10,6 +10,9 @@ import typer
 
 from ustad.cli.shared import DeviceOption, OutOption, out
 
+#: What an analyst of the demo has time for.
+ALERTS_PER_DAY = 5.0
+
 
 def demo(
     out_: OutOption = Path("runs/demo"),
@@ -63,16 +66,17 @@ def make_town(place: Path, agents: int, days: int, seed: int) -> Path:
 
 
 def train_and_score(data: Path, place: Path, seed: int, device: str) -> Any:
-    """Train the fast preset and score the second half."""
+    """Train the fast preset and score the second half, for an analyst who looks at five alerts a day."""
     from ustad.config import Config
     from ustad.detector import Detector
+    from ustad.scoring.alerts import AlertRule
     from ustad.scoring.export import write_alerts_csv, write_alerts_geojson
 
     _step(3, "learning what is usual (preset: fast)")
     detector = Detector(Config.preset("fast", seed=seed), device=device).fit(data, directory=place / "model")
     detector.save(place / "model")
     _step(4, "scoring the weeks after")
-    scores = detector.score(data)
+    scores = detector.score(data, rule=AlertRule("alerts_per_day", ALERTS_PER_DAY))
     scores.run.update({"model": str((place / "model").resolve()), "data": str(data.resolve())})
     scores.save(place / "scores")
     write_alerts_csv(scores.events, place / "scores" / "alerts.csv")
