@@ -1,6 +1,7 @@
 """Scores from history: what they find, what they must not see, and that they do not depend on how they are asked."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -180,6 +181,36 @@ def test_recurrence_is_the_tail_of_the_negative_binomial():
     shape, p = 0.4 + 0.7 * before, (10 + 0.7 * 21) / (10 + 0.7 * 21 + exposure)
     expected = -np.log(nbinom.sf(count - 1, shape, p) / nbinom.sf(0, shape, p))
     np.testing.assert_allclose(prior.surprise(before, count, 21, exposure), expected, rtol=1e-9, atol=1e-12)
+
+
+def test_a_history_longer_than_was_fitted_on_tells_the_rate_but_makes_no_surer():
+    """The Gamma posterior of eight weeks, with the mean that they give and the rate parameter of a fortnight."""
+    prior, days, before, exposure = Recurrence(0.4, 10.0, 0.7, days=14.0), 56, np.full(29, 24), np.full(29, 28.0)
+    mean = (0.4 + 0.7 * 24) / (10 + 0.7 * 56)
+    rate = 10 + 0.7 * 14
+    count, p = np.arange(1, 30), rate / (rate + 28)
+    expected = -np.log(nbinom.sf(count - 1, mean * rate, p) / nbinom.sf(0, mean * rate, p))
+    np.testing.assert_allclose(prior.surprise(before, count, days, exposure), expected, rtol=1e-9, atol=1e-12)
+    unbounded = Recurrence(0.4, 10.0, 0.7)
+    assert (unbounded.surprise(before, count, days, exposure)[15:] > expected[15:]).all()
+    short = (np.full(29, 3), count, 7, exposure)
+    np.testing.assert_array_equal(prior.surprise(*short), unbounded.surprise(*short))
+
+
+def test_recurrence_keeps_its_word_where_lives_change():
+    """Rates of places that wander from fortnight to fortnight: of places visited at all, how many have small
+    p-values over four weeks after eight of history?"""
+    rng = np.random.default_rng(8)
+    rate = rng.gamma(1.0, 0.2, 40_000)[:, None] * rng.gamma(2.0, 0.5, (40_000, 6))
+    visits = rng.poisson(14 * rate)  # six fortnights
+    prior = Recurrence.fit(visits[:, 0], visits[:, 1], 14, 14)
+    before, after = visits[:, :4].sum(axis=1), visits[:, 4:].sum(axis=1)
+    seen = after > 0
+    found = prior.surprise(before[seen], after[seen], 56, np.full(seen.sum(), 28.0))
+    sure = replace(prior, days=None).surprise(before[seen], after[seen], 56, np.full(seen.sum(), 28.0))
+    small = float((found >= -np.log(0.01)).mean())
+    assert small <= 0.02
+    assert small < 0.6 * float((sure >= -np.log(0.01)).mean())
 
 
 def test_recurrence_recovers_how_spread_the_counts_are():

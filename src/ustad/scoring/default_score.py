@@ -8,7 +8,7 @@ safetensors beside the rest of a model directory.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -264,7 +264,7 @@ def save_default(model: DefaultModel, place: Path) -> None:
     save_numpy({name: np.ascontiguousarray(v) for name, v in tensors.items()}, place / TENSORS)
     facts = {
         "frame": habits.frame.to_dict(),
-        "recurrence": [habits.recurrence.a, habits.recurrence.b, habits.recurrence.c],
+        "recurrence": list(astuple(habits.recurrence)),
         "terms": list(habits.tails),
         "weights": habits.weights,
         "memory": model.memory is not None,

@@ -3,7 +3,8 @@
 Visits to a place are counts with a Gamma prior on their rate. Given n visits in T days of history, the number in
 the next t days is negative binomial; the term is -log of the chance of at least as many as were seen, among the
 places that are visited at all. The three numbers of the prior are fitted on normal data: history against what
-followed it.
+followed it. That shows how well so many days of history tell what comes next. A longer one says more of the rate, but
+lives change meanwhile: it makes no surer than the days that were fitted on.
 """
 
 from __future__ import annotations
@@ -24,11 +25,15 @@ LEAST_SHAPE = 1e-4
 
 @dataclass(frozen=True)
 class Recurrence:
-    """Gamma prior with shape a and rate b (days); c discounts the history, for counts more spread than Poisson's."""
+    """Gamma prior with shape a and rate b (days); c discounts the history, for counts more spread than Poisson's.
+
+    `days` of history were fitted on; a longer one tells the rate, but makes no surer (None: it does).
+    """
 
     a: float = 0.3
     b: float = 20.0
     c: float = 0.5
+    days: float | None = None
 
     @classmethod
     def fit(cls, before: np.ndarray, after: np.ndarray, days_before: float, days_after: float) -> Recurrence:
@@ -50,7 +55,7 @@ class Recurrence:
 
         found = minimize(loss, _START, method="Nelder-Mead", options={"maxiter": 600, "xatol": 1e-3, "fatol": 1e-7})
         a, b, c = np.exp(np.clip(found.x, -12, 8))
-        return cls(float(max(a, LEAST_SHAPE)), float(b), float(min(c, 1.0)))
+        return cls(float(max(a, LEAST_SHAPE)), float(b), float(min(c, 1.0)), float(days_before))
 
     @classmethod
     def fit_halves(cls, visits: Visits) -> Recurrence:
@@ -65,9 +70,14 @@ class Recurrence:
         before, after = (np.bincount(place[part], minlength=place.max() + 1) for part in (early, ~early))
         return cls.fit(before, after, middle - first, last + 1 - middle)
 
-    def surprise(self, before: np.ndarray, count: np.ndarray, days: float, exposure: np.ndarray) -> np.ndarray:
+    def surprise(
+        self, before: np.ndarray, count: np.ndarray, days: np.ndarray | float, exposure: np.ndarray
+    ) -> np.ndarray:
         """-log P(at least `count` visits in `exposure` days | any, `before` visits in `days` days): [N]."""
         rate, shape = self.b + self.c * days, self.a + self.c * before
+        if self.days is not None and days > self.days:
+            sure = (self.b + self.c * self.days) / rate
+            rate, shape = sure * rate, sure * shape
         share = exposure / (rate + exposure)
         at_all = -np.expm1(shape * np.log1p(-share))
         as_many = betainc(np.maximum(count, 1), shape, share)
