@@ -203,6 +203,9 @@ class ScoringConfig:
     counting: Literal["past", "whole"] = setting(
         "past", "habits: visits to a place are counted up to the event, or over the whole scored period"
     )
+    absorb_after: int = setting(
+        28, "habits: whole weeks that lie more than so many days back enter an entity's history; 0: it stays as trained"
+    )
     weights: Literal["unit", "injected"] = setting(
         "unit", "habits: every term counts once, or as suits anomalies injected into the validation week"
     )
@@ -210,6 +213,7 @@ class ScoringConfig:
     def __post_init__(self) -> None:
         _require(self.samples >= 1, "scoring.samples", self.samples, "1 or more")
         _require(self.neighbours >= 0, "scoring.neighbours", self.neighbours, "0 or more")
+        _require(self.absorb_after >= 0, "scoring.absorb_after", self.absorb_after, "0 or more days")
 
 
 @dataclass(frozen=True)
