@@ -130,7 +130,7 @@ class RayDetector(Detector):
         terms = DistributedTerms(self.job, memory, self._parts(lessons))
         habits = HabitModel.fit(
             lessons.train, lessons.validation, encoder.schema, half, scoring.counting, scoring.spread, terms,
-            weighing=scoring.weights, seed=self.config.seed,
+            weighing=scoring.weights, seed=self.config.seed, absorb_after=scoring.absorb_after,
         )  # fmt: skip
         return DefaultModel(replace(habits, extra=memory.terms), memory)
 

@@ -1,7 +1,7 @@
 """What each entity usually does: its own places, how often, when and for how long it is there.
 
 `Habits` are built from visits in one pass, kept in plain arrays, stored as one table (a row per own place), and
-can forget an entity; later visits come in by fitting anew. `Population` is what thin histories are smoothed towards.
+can forget an entity; later visits come in with `moved_on`. `Population` is what thin histories are smoothed towards.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from ustad.tables import DataError, identity_hash
 VISITS_A_PLACE = 96
 #: Stays without a named habitat within this distance of each other are one place, km.
 SAME_PLACE_KM = 0.15
+_SEEN = ("entity_unseen", "entity_back")
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,9 @@ class Habits:
 
     entity_ids: np.ndarray  # [E] as in the table, in the order of entity_key
     entity_key: np.ndarray  # uint64 [E] ascending
+    entity_unseen: np.ndarray  # int64 [E] days of the history that say nothing of the entity: before it was first seen
+    # in a history that has moved on, and weeks since then without a visit; 0 as fitted
+    entity_back: np.ndarray  # int64 [E] local day after the last of those; the first day of the history as fitted
     place_offsets: np.ndarray  # int64 [E + 1]
     place_key: np.ndarray  # uint64 [P] ascending within an entity
     place_x: np.ndarray  # float64 [P] km: mean of its visits
@@ -56,25 +60,34 @@ class Habits:
         key = own_keys(visits, None)
         previous = np.r_[np.uint64(0), key[:-1]]
         previous[visits.offsets[:-1]] = 0
-        rank = np.argsort(visits.entity_key, kind="stable")
-        place = np.empty(len(rank), np.int64)
-        place[rank] = np.arange(len(rank))
-        owner = place[visits.entity]
-        order = np.lexsort((visits.time, key, owner))
-        return _collect(visits, owner[order], key[order], previous[order], order, rank, most)
+        return collect(visits, key, previous, most)
 
     @property
     def days(self) -> int:
         """Length of the history in local days."""
         return self.last_day - self.first_day + 1
 
+    def days_of(self, owner: np.ndarray) -> np.ndarray:
+        """Days of the history that say something of each entity, of all of them for -1: int64 [N]."""
+        if not len(self.entity_unseen):
+            return np.full(len(owner), self.days)
+        return self.days - np.where(owner >= 0, self.entity_unseen[owner], 0)
+
+    @property
+    def place_owner(self) -> np.ndarray:
+        """Index of each place's entity: int64 [P]."""
+        return np.repeat(np.arange(len(self.entity_key)), np.diff(self.place_offsets))
+
     @cached_property
     def place_since(self) -> np.ndarray:
-        """From which local day on every visit to a place is remembered: the oldest one kept where older ones were let
-        go, else the first day of the history. int64 [P]."""
-        since = np.full(len(self.place_key), self.first_day, np.int64)
+        """The local day such that as many days as from there to the end tell of visits to a place: the day of the
+        oldest one kept where older ones were let go, else the first day of the history; later by the days that say
+        nothing of the entity. int64 [P]."""
+        owner = self.place_owner
+        since = self.first_day + self.entity_unseen[owner]
         short = self.place_count > np.diff(self.visit_offsets)
-        since[short] = self.visit_day[self.visit_offsets[:-1][short]]
+        oldest = self.visit_day[self.visit_offsets[:-1][short]]
+        since[short] = np.maximum(oldest, self.entity_back[owner[short]])
         return since
 
     @cached_property
@@ -140,14 +153,17 @@ class Habits:
         return replace(self, **changes)
 
     def _without(self, gone: np.ndarray) -> Habits:
-        places = np.repeat(~gone, np.diff(self.place_offsets))
+        kept = self.with_places(np.repeat(~gone, np.diff(self.place_offsets)))
+        changes = {f.name: getattr(self, f.name)[~gone] for f in fields(self) if f.name.startswith("entity_")}
+        return replace(kept, **changes, place_offsets=np.r_[0, np.cumsum(np.diff(kept.place_offsets)[~gone])])
+
+    def with_places(self, places: np.ndarray) -> Habits:
+        """Of some places alone (bool [P]), of the same entities."""
         visits = np.repeat(places, np.diff(self.visit_offsets))
         changes = {f.name: getattr(self, f.name) for f in fields(self)}
         for name, values in changes.items():
-            if name.startswith("entity_"):
-                changes[name] = values[~gone]
-            elif name == "place_offsets":
-                changes[name] = np.r_[0, np.cumsum(np.diff(values)[~gone])]
+            if name == "place_offsets":
+                changes[name] = np.r_[0, np.cumsum(places)][values]
             elif name == "visit_offsets":
                 changes[name] = np.r_[0, np.cumsum(np.diff(values)[places])]
             elif name.startswith("place_"):
@@ -167,6 +183,8 @@ class Habits:
                 columns[f.name] = pa.array(values)
             elif f.name.startswith("visit_") and f.name != "visit_offsets":
                 columns[f.name] = pa.LargeListArray.from_arrays(self.visit_offsets, pa.array(values))
+        if self.entity_unseen.any():
+            columns |= {n: pa.array(getattr(self, n)[owner]) for n in _SEEN}
         span = {"first_day": str(self.first_day), "last_day": str(self.last_day), "entity": entity}
         return pa.table(columns).replace_schema_metadata(span)
 
@@ -182,9 +200,12 @@ class Habits:
         arrays = {n: table[n].to_numpy() for n in table.column_names if n.startswith("place_")}
         lists = {n: table[n].combine_chunks() for n in table.column_names if n.startswith("visit_")}
         lengths = next(iter(lists.values())).value_lengths().to_numpy(zero_copy_only=False)
+        unseen, back = (table[n].to_numpy()[starts] if n in table.column_names else None for n in _SEEN)
         return cls(
             entity_ids=ids[starts],
             entity_key=identity_hash(ids[starts]),
+            entity_unseen=np.zeros(len(starts), np.int64) if unseen is None else unseen,
+            entity_back=np.full(len(starts), int(span["first_day"])) if back is None else back,
             place_offsets=np.r_[starts, len(ids)].astype(np.int64),
             visit_offsets=np.r_[0, np.cumsum(lengths)].astype(np.int64),
             first_day=int(span["first_day"]),
@@ -219,26 +240,26 @@ def own_keys(visits: Visits, habits: Habits | None) -> np.ndarray:
     return key
 
 
-def _collect(
-    visits: Visits,
-    owner: np.ndarray,
-    key: np.ndarray,
-    previous: np.ndarray,
-    order: np.ndarray,
-    rank: np.ndarray,
-    most: int,
-) -> Habits:
-    """Habits from visits in the order of owner, key and time."""
+def collect(visits: Visits, key: np.ndarray, previous: np.ndarray, most: int) -> Habits:
+    """Habits of visits with the keys of their places and of the places before: uint64 [N] each."""
+    rank = np.argsort(visits.entity_key, kind="stable")
+    position = np.empty(len(rank), np.int64)
+    position[rank] = np.arange(len(rank))
+    owner = position[visits.entity]
+    order = np.lexsort((visits.time, key, owner))
+    owner, key, previous = owner[order], key[order], previous[order]
     starts = np.flatnonzero(np.r_[True, (owner[1:] != owner[:-1]) | (key[1:] != key[:-1])])
     stops = np.r_[starts[1:], len(key)]
     count = stops - starts
     age = np.repeat(stops, count) - np.arange(len(key))  # 1 is the latest visit to its place
     kept = age <= most
     day, x, y = visits.day[order], visits.x[order], visits.y[order]
-    remembered = order[kept]
+    remembered, first_day = order[kept], int(visits.day.min())
     return Habits(
         entity_ids=visits.entity_ids[rank],
         entity_key=visits.entity_key[rank],
+        entity_unseen=np.zeros(len(rank), np.int64),
+        entity_back=np.full(len(rank), first_day),
         place_offsets=np.searchsorted(owner[starts], np.arange(len(rank) + 1)).astype(np.int64),
         place_key=key[starts],
         place_x=_means(x, starts, count),
@@ -253,7 +274,7 @@ def _collect(
         visit_weekday=visits.weekday[remembered],
         visit_duration=visits.duration[remembered],
         visit_previous=previous[kept],
-        first_day=int(visits.day.min()),
+        first_day=first_day,
         last_day=int(visits.day.max()),
     )
 

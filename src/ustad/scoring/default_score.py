@@ -31,7 +31,9 @@ from ustad.progress import say
 from ustad.schema import plural
 from ustad.scoring.alerts import AlertRule, alerts
 from ustad.scoring.habit_agents import AgentReference, distribution_from, distribution_tensors, strongest
+from ustad.scoring.habit_kinds import DOUBT, NOISE
 from ustad.scoring.habit_model import HabitModel, Judged, Spread
+from ustad.scoring.habit_stages import chosen
 from ustad.scoring.habit_usual import usual, usual_columns
 from ustad.scoring.habit_weights import LOOKS, unit_weights
 from ustad.scoring.habit_words import sentences
@@ -80,6 +82,7 @@ def fit_default(
         memory.terms if memory is not None else None,
         weighing=config.scoring.weights,
         seed=config.seed,
+        absorb_after=config.scoring.absorb_after,
     )
     return DefaultModel(habits, memory)
 
@@ -138,7 +141,7 @@ def score_default(
     columns = {
         **_expected_columns(model.habits, judged, events, scored),
         **term_columns(judged),
-        **_memory_columns(model.memory, events.num_rows),
+        **_memory_columns(judged),
         "score": judged.score,
         "p_value": p_value,
         "alert": flags.flagged,
@@ -169,10 +172,15 @@ def _expected_columns(
     if held >= {f"expected_{name}" for name in single}:
         return {}  # a network has said all of it
     visits = read_visits(events, model.schema, model.frame)
-    found = usual(model.habits, visits, judged.compared.place[visits.row])
-    told = usual_columns(model.habits, model.frame, model.schema, events, visits, found)
-    back = np.argsort(visits.row)
-    return {name: values[back] for name, values in told.items() if name not in held}
+    columns: dict[str, np.ndarray] = {}
+    for habits in judged.history:
+        mine = np.flatnonzero(judged.end[visits.row] == habits.last_day)
+        own = visits if len(mine) == len(visits) else chosen(visits, mine)
+        found = usual(habits, own, judged.compared.place[own.row])
+        for name, values in usual_columns(habits, model.frame, model.schema, events, own, found).items():
+            if name not in held:
+                columns.setdefault(name, np.empty(len(visits), values.dtype))[own.row] = values
+    return columns
 
 
 def _coverage(scored: pa.Table | None) -> float | None:
@@ -233,12 +241,10 @@ def _agent_reasons(model: HabitModel, judged: Judged, worst: list[str | None]) -
     return [text if text is None else words.get(test, "") + text for test, text in zip(found, worst, strict=True)]
 
 
-def _memory_columns(memory: MemoryModel | None, rows: int) -> dict[str, np.ndarray]:
+def _memory_columns(judged: Judged) -> dict[str, np.ndarray]:
     """Both uncertainties of the memory network, in nats."""
-    if memory is None or memory.samples is None:
-        return {}
-    found = memory.samples
-    return {"au_memory": found.aleatoric[-rows:], "eu_memory": found.epistemic[-rows:]}
+    names = {"au_memory": NOISE, "eu_memory": DOUBT}
+    return {column: judged.doubts[name] for column, name in names.items() if name in judged.doubts}
 
 
 def _replaced(table: pa.Table, columns: dict[str, Any]) -> pa.Table:
@@ -303,5 +309,6 @@ def load_default(
         config.scoring.spread,
         memory.terms if memory is not None else None,
         weights=facts["weights"] if "weights" in facts else unit_weights(),
+        absorb_after=config.scoring.absorb_after,
     )
     return DefaultModel(habits, memory)

@@ -16,8 +16,8 @@ from ustad.schema import EventSchema
 from ustad.scoring.explain import UNOBSERVED_S, UNSURE
 from ustad.scoring.habit_weights import Weights
 
-#: What the memory network's epistemic uncertainty is called among what it answers; it is no term of a look.
-DOUBT = "memory_doubt"
+#: What the memory network's epistemic and aleatoric uncertainty are called among what it answers; they are no terms.
+DOUBT, NOISE = "memory_doubt", "memory_noise"
 #: Terms that rest on the start of an event, and those that rest on both of its ends.
 STARTS, LENGTHS = ("start", "memory_start"), ("duration", "leaving", "presence", "memory_duration")
 

@@ -8,7 +8,7 @@ network; the memory network adds terms of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -17,15 +17,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ustad.dataset import event_days
+from ustad.events.habit_kernels import count_so_far
 from ustad.events.habits import Habits
 from ustad.events.population import Population
 from ustad.events.visits import Frame, Visits, read_visits
 from ustad.schema import EventSchema
 from ustad.scoring.distribution import Distribution
 from ustad.scoring.habit_agents import AgentReference, combined
-from ustad.scoring.habit_kinds import DOUBT, driving_shares, kinds, unseen_parts
+from ustad.scoring.habit_kinds import DOUBT, NOISE, driving_shares, kinds, unseen_parts
 from ustad.scoring.habit_reference import Fitted, Groups, fit_tails, minus_log10_p, surprise_of
-from ustad.scoring.habit_terms import Compared, Counting, compare
+from ustad.scoring.habit_stages import MovingHistory, chosen
+from ustad.scoring.habit_terms import Compared, Counting, compare, nothing_compared
 from ustad.scoring.habit_weights import LOOKS, Weighing, Weights, choose_weights, look_sum, unit_weights
 from ustad.scoring.injected import injected_week
 from ustad.scoring.recurrence import Recurrence
@@ -50,6 +52,9 @@ class Judged:
     agents: dict[str, np.ndarray]  # test → -log10 p, float64 [E]
     shares: dict[str, np.ndarray]  # term → its share of the look that decides, float64 [N]
     kind: np.ndarray  # object [N], see `habit_kinds`
+    doubts: dict[str, np.ndarray] = field(default_factory=dict)  # both uncertainties of the memory network, [N]
+    end: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))  # int64 [N], see `habit_stages`
+    history: Iterable[Habits] = ()  # the histories that events were compared with, by `end`
 
     @property
     def agent_score(self) -> np.ndarray:
@@ -58,7 +63,8 @@ class Judged:
 
 @dataclass(frozen=True)
 class HabitModel:
-    """Everything that judging needs. `habits` are those of training and validation together."""
+    """Everything that judging needs. `habits` are those of training and validation together, which later weeks enter
+    once they lie `absorb_after` days back (0: never; with `counting: whole` neither)."""
 
     schema: EventSchema
     frame: Frame
@@ -74,6 +80,7 @@ class HabitModel:
     extra: Extra | None = field(default=None, repr=False)
     without: tuple[str, ...] = ()  # terms that are left out
     weights: Weights = field(default_factory=unit_weights)  # of each term, by look
+    absorb_after: int = 28
 
     # ---------------------------------------------------------------------------------------- fitting
     @classmethod
@@ -89,6 +96,7 @@ class HabitModel:
         without: tuple[str, ...] = (),
         weighing: Weighing = "unit",
         seed: int = 7,
+        absorb_after: int = 28,
     ) -> HabitModel:
         """Learn habits and calibrate. `calibrating`: bool by row of `validation`, whose entities calibrate; all
         by default. The history that the validation week is compared with is the training weeks alone, and so is what
@@ -104,7 +112,7 @@ class HabitModel:
         normal = np.ones(len(week), bool) if calibrating is None else calibrating[week.row]
         if normal.sum() < 2:
             raise DataError("habits: fewer than two events of the validation week are there to calibrate on")
-        raw = {name: values for name, values in raw.items() if name not in without}
+        raw = {name: values for name, values in raw.items() if name not in (*without, NOISE)}
         weights = unit_weights()
         if weighing == "injected":
             changed, done = injected_week(validation, schema, seed)
@@ -137,6 +145,7 @@ class HabitModel:
             extra,
             without,
             weights,
+            absorb_after,
         )
 
     # ---------------------------------------------------------------------------------------- judging
@@ -161,26 +170,76 @@ class HabitModel:
         if tested is None:
             tested = period if period is not None and first == 0 else (int(own.min()), int(own.max()))
         period = period or (min([tested[0], *days]), max([tested[1], *days]))
-        compared = compare(self.habits, self.population, self.recurrence, visits, period, self.counting)
-        raw = {**compared.terms, **_more(self.extra, self.habits, visits, table, earlier)}
+        absorb = self.absorb_after if self.counting == "past" else 0
+        history = MovingHistory.of(self.habits, visits, period[0], absorb)
+        if history.moves:
+            compared, more = self._in_stages(history, table, earlier, period, _beside(scored, visits.entity))
+        else:
+            compared = compare(self.habits, self.population, self.recurrence, visits, period, self.counting)
+            more = _more(self.extra, self.habits, visits, table, earlier)
+        raw = {**compared.terms, **more}
         surprise, looks, alone = self.weigh(raw)
         shares, kind = self.driven(compared, raw, surprise, looks, unseen_parts(table, visits, self.schema))
         single = self.calibrated("none", alone)
         wide = single if self.spread == "none" else self.calibrated("max3", spread_max3(alone, visits.entity))
-        agents = self.agents.judge(single[scored], self.habits, _chosen(visits, scored), tested)
+        agents = self.agents.judge(single[scored], self.habits, chosen(visits, scored), tested)
         back = _order(visits.row, first)
         return Judged(
             {name: values[back] for name, values in surprise.items()},
             {name: values[back] for name, values in looks.items()},
             wide[back],
             single[back],
-            _taken(compared, back),
+            compared.take(back),
             visits.entity_ids,
             visits.entity[back],
             agents,
             {name: values[back] for name, values in shares.items()},
             kind[back],
+            {name: raw[name][back] for name in (DOUBT, NOISE) if name in raw},
+            history.end[back],
+            history,
         )
+
+    def _in_stages(
+        self,
+        history: MovingHistory,
+        table: pa.Table,
+        earlier: pa.Table | None,
+        period: tuple[int, int],
+        wanted: np.ndarray,
+    ) -> tuple[Compared, dict[str, np.ndarray]]:
+        """Every wanted visit (bool [N]) compared with its own history, and the extra terms of it."""
+        visits, compared = history.visits, nothing_compared(len(history.visits))
+        more: dict[str, np.ndarray] = {}
+        for habits in history:
+            rows = np.flatnonzero(wanted & (history.end == habits.last_day))
+            if not len(rows):
+                continue
+            counted = history.counted(habits)
+            key = habits.locate(chosen(visits, counted))[1]
+            at = np.searchsorted(counted, rows)
+            counts = count_so_far(visits.entity[counted], key)[at]
+            placed = replace(chosen(visits, rows), key=key[at])
+            days = (history.since(habits, period[0]), period[1])
+            found = compare(habits, self.population, self.recurrence, placed, days, "past", counts)
+            compared.put(rows, found)
+            seen = history.day <= history.day[rows].max()
+            for name, values in self._asked(habits, table, earlier, visits.row[rows], visits.row[seen]).items():
+                more.setdefault(name, np.full(len(visits), np.nan, values.dtype))[rows] = values
+        return compared, more
+
+    def _asked(
+        self, habits: Habits, table: pa.Table, earlier: pa.Table | None, rows: np.ndarray, seen: np.ndarray
+    ) -> dict[str, np.ndarray]:
+        """The extra terms of some rows of the table, in their order; of the others those `seen` are context."""
+        if self.extra is None:
+            return {}
+        asked = np.sort(rows)
+        before = table.take(pa.array(np.setdiff1d(seen, asked)))
+        if earlier is not None:
+            before = pa.concat_tables([earlier, before], promote_options="permissive")
+        found = self.extra(habits, table.take(pa.array(asked)), before if before.num_rows else None)
+        return {name: values[np.searchsorted(asked, rows)] for name, values in found.items()}
 
     def weigh(self, raw: Mapping[str, np.ndarray]) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], np.ndarray]:
         """From raw terms: -log10 p of every term and of every look, and the highest look: float64 [N] each."""
@@ -199,8 +258,7 @@ class HabitModel:
         """What makes each event unusual: shares by term, and its kind."""
         shares = driving_shares(looks, surprise, self.weights)
         doubt = self.tails[DOUBT].log10_tail(raw[DOUBT]) if DOUBT in self.tails and DOUBT in raw else None
-        before = self.habits.visits_at(compared.place)
-        return shares, kinds(shares, compared.place, before, compared.count, doubt, unseen)
+        return shares, kinds(shares, compared.place, compared.before, compared.count, doubt, unseen)
 
     def calibrated(self, spread: Spread, highest: np.ndarray) -> np.ndarray:
         """-log10 p of events' highest looks, alone or with their neighbours' evidence."""
@@ -254,12 +312,9 @@ def _order(row: np.ndarray, first: int) -> np.ndarray:
     return back[first:]
 
 
-def _chosen(visits: Visits, rows: np.ndarray) -> Visits:
-    """Some of the visits, of the same entities."""
-    per_visit = ("entity", "key", "time", "day", "minute", "weekday", "duration", "x", "y", "category", "row")
-    return replace(visits, **{name: getattr(visits, name)[rows] for name in per_visit})
-
-
-def _taken(compared: Compared, index: np.ndarray) -> Compared:
-    terms = {name: values[index] for name, values in compared.terms.items()}
-    return Compared(terms, compared.place[index], compared.key[index], compared.count[index], compared.distance[index])
+def _beside(rows: np.ndarray, entity: np.ndarray) -> np.ndarray:
+    """These rows (bool [N]) and their neighbours of the same entity, whose evidence they may take."""
+    same, wide = entity[1:] == entity[:-1], rows.copy()
+    wide[1:] |= rows[:-1] & same
+    wide[:-1] |= rows[1:] & same
+    return wide

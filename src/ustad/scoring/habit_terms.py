@@ -46,7 +46,29 @@ class Compared:
     place: np.ndarray  # int64 [N] own place, -1 where not seen before
     key: np.ndarray  # uint64 [N] key of the place
     count: np.ndarray  # int64 [N] visits to it in this period, up to the event (or in all)
+    before: np.ndarray  # int64 [N] visits to it in the history
     distance: np.ndarray  # float64 [N] km to the nearest own place
+
+    def take(self, index: np.ndarray) -> Compared:
+        terms = {name: values[index] for name, values in self.terms.items()}
+        return Compared(terms, *(getattr(self, name)[index] for name in _FACTS))
+
+    def put(self, rows: np.ndarray, found: Compared) -> None:
+        """Set what was found of some rows."""
+        for name, values in found.terms.items():
+            self.terms[name][rows] = values
+        for name in _FACTS:
+            getattr(self, name)[rows] = getattr(found, name)
+
+
+_FACTS = ("place", "key", "count", "before", "distance")
+
+
+def nothing_compared(rows: int) -> Compared:
+    """Nothing known of so many visits yet."""
+    terms = {name: np.full(rows, np.nan) for name in TERMS}
+    none, key = np.zeros(rows, np.int64), np.zeros(rows, np.uint64)
+    return Compared(terms, np.full(rows, -1, np.int64), key, none, none.copy(), np.full(rows, np.nan))
 
 
 def compare(
@@ -72,7 +94,7 @@ def compare(
     _, distance = nearest_place(owner, visits.x, visits.y, habits.place_offsets, habits.place_x, habits.place_y)
     distance = np.where(place >= 0, 0.0, distance)
     terms = {
-        "recurrence": recurrence.surprise(before, counts, habits.days, exposure.astype(np.float64)),
+        "recurrence": recurrence.surprise(before, counts, habits.days_of(owner), exposure.astype(np.float64)),
         "distance": np.log1p(distance / NEAR_KM),
         **_times(habits, population, visits, place),
     }
@@ -85,7 +107,7 @@ def compare(
 
     terms["presence"] = in_parts(there, len(visits))
     terms["recurrence"][owner < 0] = np.nan
-    return Compared({name: terms[name] for name in TERMS}, place, key, counts, distance)
+    return Compared({name: terms[name] for name in TERMS}, place, key, counts, before, distance)
 
 
 def _counts(visits: Visits, key: np.ndarray, counting: Counting) -> np.ndarray:

@@ -33,24 +33,27 @@ class Usual:
     start_spread: np.ndarray  # float64 [N] minutes
     duration: np.ndarray  # float64 [N] minutes
     duration_spread: np.ndarray  # float64 [N]
+    days: np.ndarray  # int64 [N] of the history that say something of the entity
 
 
 def usual(habits: Habits, visits: Visits, place: np.ndarray) -> Usual:
     """Of every visit; `place` [N] is the own place that each is at, -1 somewhere new."""
-    weekend = visits.weekday >= 5
+    weekend, owner = visits.weekday >= 5, habits.owners(visits)
     half = np.nan_to_num(visits.duration) / 2
     moment = (visits.minute + half) % 1440
     later = ((visits.minute + half) // 1440).astype(np.int64)  # days between the start and the middle
     weekend_then = (visits.weekday + later) % 7 >= 5
     where, share, apart = whereabouts(
-        habits.owners(visits), moment, weekend_then, habits.place_offsets, habits.place_x, habits.place_y,
+        owner, moment, weekend_then, habits.place_offsets, habits.place_x, habits.place_y,
         habits.visit_offsets, habits.visit_day, habits.visit_minute, habits.visit_duration, _days(habits),
     )  # fmt: skip
     at = np.where(place >= 0, place, where)
     minute = np.where(place >= 0, visits.minute, np.nan)
     held = (habits.visit_offsets, habits.visit_minute, habits.visit_duration, habits.visit_weekend)
     times = usual_times(at, minute, weekend, *held)
-    return Usual(where, share, weekend_then, apart, *times.T)
+    start, start_spread, duration, duration_spread = times.T
+    length = (duration, duration_spread, habits.days_of(owner))
+    return Usual(where, share, weekend_then, apart, start, start_spread, *length)
 
 
 def _days(habits: Habits) -> np.ndarray:

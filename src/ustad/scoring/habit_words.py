@@ -7,10 +7,11 @@ semicolon, so that it can be left out (`words.without_expected`).
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 
-from ustad.events.habits import Habits
 from ustad.events.visits import Visits, kind_feature, read_visits
 from ustad.scoring.habit_model import HabitModel, Judged
 from ustad.scoring.habit_usual import Usual, usual
@@ -29,6 +30,18 @@ def sentences(model: HabitModel, judged: Judged, events: pa.Table, rows: np.ndar
     """A sentence for each of the rows (of the table of events)."""
     if not len(rows):
         return []
+    told = [""] * len(rows)
+    for habits in judged.history:
+        mine = np.flatnonzero(judged.end[rows] == habits.last_day)
+        if len(mine):
+            own = model if habits is model.habits else replace(model, habits=habits)
+            for i, text in zip(mine, _sentences(own, judged, events, rows[mine]), strict=True):
+                told[i] = text
+    return told
+
+
+def _sentences(model: HabitModel, judged: Judged, events: pa.Table, rows: np.ndarray) -> list[str]:
+    """Of rows that were compared with the model's own habits."""
     chosen = events.take(pa.array(rows))
     visits = read_visits(chosen, model.schema, model.frame)
     back = np.empty(len(rows), np.int64)
@@ -75,9 +88,9 @@ def plain_words(
         seen = f"{seen} for {minutes_words(length)}"
     parts = [_expected(model, visits, at, place, found), seen]
     if place < 0:
-        parts.append(_new_place(model, float(judged.compared.distance[row]), count))
+        parts.append(_new_place(int(found.days[at]), float(judged.compared.distance[row]), count))
     else:
-        parts.append(_known_place(model.habits, place, count, named))
+        parts.append(_known_place(int(model.habits.place_count[place]), int(found.days[at]), count, named))
         parts.append("there at hours usually spent elsewhere" if "presence" in named else "")
     text = "; ".join(part for part in parts if part)
     return text[:1].upper() + text[1:] + "."
@@ -121,15 +134,14 @@ def _kind_of(model: HabitModel, place: int, unknown: str) -> str:
     return model.frame.categories[code - 1] if code > 0 else unknown
 
 
-def _new_place(model: HabitModel, distance: float, count: int) -> str:
+def _new_place(days: int, distance: float, count: int) -> str:
     often = f"{ordinal(count)} visit" if count > 1 else "visit"
-    text = f"{often} to a place not seen in {model.habits.days} days before"
+    text = f"{often} to a place not seen in {days} days before"
     return f"{text}, {distance_words(distance)} from anywhere usual" if np.isfinite(distance) else text
 
 
-def _known_place(habits: Habits, place: int, count: int, named: list[str]) -> str:
-    seen = int(habits.place_count[place])
-    text = f"seen there {seen} time{'s' if seen > 1 else ''} in {habits.days} days before"
+def _known_place(seen: int, days: int, count: int, named: list[str]) -> str:
+    text = f"seen there {seen} time{'s' if seen > 1 else ''} in {days} days before"
     return f"{text}, {count} time{'s' if count > 1 else ''} since" if "recurrence" in named else text
 
 

@@ -23,7 +23,7 @@ from ustad.events.visits import Frame, read_visits
 from ustad.events.windows import EventTensors, Queries, make_queries, make_windows
 from ustad.model.memory import MemoryTransformer
 from ustad.progress import say
-from ustad.scoring.habit_kinds import DOUBT
+from ustad.scoring.habit_kinds import DOUBT, NOISE
 from ustad.scoring.memory_terms import MemorySamples, sample_memory
 from ustad.training.memory import Data
 from ustad.training.memory_loop import MemoryFit, fit_memory
@@ -73,14 +73,14 @@ class MemoryModel:
         return model
 
     def terms(self, habits: Habits, events: pa.Table, before: pa.Table | None) -> dict[str, np.ndarray]:
-        """Raw terms of every event and how unsure the network is, by row, with the own places of `habits`; `before` is
+        """Raw terms of every event and both uncertainties, by row, with the own places of `habits`; `before` is
         context."""
         data, questions, row = self._questions(events, before, habits)
         config = self.config
         samples, seed, precision = config.scoring.samples, config.seed, config.training.precision
         found = sample_memory(self.network, data, questions, samples, seed, precision)
         self.samples = found.by_row(row, events.num_rows)
-        return {**self.samples.terms, DOUBT: self.samples.epistemic}
+        return {**self.samples.terms, DOUBT: self.samples.epistemic, NOISE: self.samples.aleatoric}
 
     # ------------------------------------------------------------------------------------------ steps
     def _data(self, table: pa.Table, habits: Habits) -> tuple[EventArrays, Data]:

@@ -1,0 +1,230 @@
+"""The history that events are compared with moves on, some weeks behind them: against models fitted anew for each week,
+against fixed ones, and in parts."""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "events"))
+from routine_stays import FIRST_DAY, between, days_of, insert_visit, make_routine
+
+from ustad.config import Config, ConfigError
+from ustad.events.encoder import Encoder
+from ustad.events.habits import Habits
+from ustad.events.visits import read_visits
+from ustad.schema import mobility_schema
+from ustad.scoring.default_score import DefaultModel, fit_default, load_default, save_default, score_default
+from ustad.scoring.habit_stages import MovingHistory, history_end
+
+SMALL = {
+    "model.width": 8, "model.heads": 2, "model.event_blocks": 1, "training.epochs": 1, "training.batch_size": 128,
+    "scoring.samples": 2, "model.places": 6, "window.mode": "past",
+}  # fmt: skip
+KNOWN, DAYS = 28, 105  # the history ends with day 27; eleven weeks follow
+SCHEMA = mobility_schema("none", 16, True)
+
+
+def make(network="dual", named=True, days=DAYS, agents=4, **changes):
+    """A model of four weeks, the life it was learnt from, and what follows: agent 1 finds a new place, the last agent is
+    first seen three weeks later."""
+    life = make_routine(seed=1, agents=agents, days=days, named=named)
+    life = life.filter(pa.array((life["agent_id"].to_numpy() != agents - 1) | (days_of(life) >= KNOWN + 20)))
+    config = Config.preset("default", **SMALL, **{"model.network": network, **changes})
+    train, validation = between(life, 0, KNOWN - 7), between(life, KNOWN - 7, KNOWN)
+    encoder = Encoder.fit(train, SCHEMA)
+    model = fit_default(train, validation, encoder, config, torch.device("cpu"))
+    later = between(life, KNOWN, days)
+    for day in range(KNOWN + 10, days, 3):
+        later = insert_visit(later, 1, day, 1350, minutes=40)
+    return model, between(life, 0, KNOWN), later
+
+
+@pytest.fixture(scope="module", params=[("dual", True), ("dual", False), ("memory", True)])
+def world(request):
+    return make(*request.param)
+
+
+@pytest.fixture(scope="module")
+def plain():
+    return make()
+
+
+@pytest.fixture(scope="module")
+def people():
+    """Enough of them for small p-values."""
+    return make(agents=24)
+
+
+def test_the_end_of_a_history_lies_behind_by_whole_weeks():
+    for day in range(100, 400):
+        end = history_end(100, day, 28)
+        assert (end - 100) % 7 == 0
+        assert end == 100 or 28 < day - end <= 35
+        assert history_end(100, day, 0) == 100
+    assert {history_end(100, day, 28) for day in range(136)} == {100}  # nothing changes for 35 days
+
+
+def test_each_week_is_judged_as_by_a_history_fitted_up_to_its_end(plain):
+    """An oracle: habits of everything up to the end, visits counted since. But for who was seen late."""
+    model, before, later = plain
+    old = pa.array(later["agent_id"].to_numpy() != 3)
+    before, later = pa.concat_tables([before, later.filter(old)]), later.filter(old)
+    found = model.habits.judge(later)
+    trained = model.habits.habits.last_day
+    day = days_of(later) + FIRST_DAY
+    for end in np.unique([history_end(trained, int(d), 28) for d in day]):
+        known = Habits.fit(read_visits(between(before, 0, end + 1 - FIRST_DAY), SCHEMA, model.habits.frame))
+        still = replace(model.habits, habits=replace(known, last_day=int(end)), absorb_after=0)
+        counted = later.filter(pa.array(day > end))
+        expected = still.judge(counted, period=(int(end) + 1, int(day.max())))
+        rows = np.flatnonzero([history_end(trained, int(d), 28) == end for d in day])
+        among = np.searchsorted(np.flatnonzero(day > end), rows)
+        assert len(rows)
+        np.testing.assert_allclose(found.alone[rows], expected.alone[among], rtol=1e-9, atol=1e-9)
+        for name, values in found.surprise.items():
+            np.testing.assert_allclose(values[rows], expected.surprise[name][among], rtol=1e-9, atol=1e-9)
+        np.testing.assert_array_equal(found.kind[rows], expected.kind[among])
+
+
+def test_within_five_weeks_nothing_moves_and_nothing_changes(world):
+    model, before, later = world
+    later = between(later, KNOWN, KNOWN + 35)
+    still = DefaultModel(replace(model.habits, absorb_after=0), model.memory)
+    moving, fixed = (score_default(m, later, before, reasons="all") for m in (model, still))
+    for one, other in zip(moving, fixed, strict=True):
+        assert one.equals(other)
+
+
+def test_a_history_that_is_never_to_move_stays_as_trained(plain):
+    model, _, later = plain
+    still = replace(model.habits, absorb_after=0)
+    assert not MovingHistory.of(still.habits, read_visits(later, SCHEMA, still.frame), 0, 0).moves
+    first, every = (still.judge(between(later, KNOWN, last)) for last in (KNOWN + 21, DAYS))
+    np.testing.assert_array_equal(first.alone, every.alone[days_of(later) < KNOWN + 21])
+    whole = replace(model.habits, counting="whole")
+    np.testing.assert_array_equal(whole.judge(later).alone, replace(whole, absorb_after=0).judge(later).alone)
+
+
+def test_what_comes_later_changes_no_score(world):
+    model, before, later = world
+    day = KNOWN + 63
+    early, _ = score_default(model, between(later, KNOWN, day), before, reasons="all")
+    changed = between(later, day, DAYS)
+    where = changed.schema.get_field_index("lat")
+    changed = changed.set_column(where, "lat", pa.array(changed["lat"].to_numpy() + 1.0))
+    if "poi_id" in changed.column_names:
+        changed = changed.set_column(
+            changed.schema.get_field_index("poi_id"), "poi_id", pa.array(np.arange(changed.num_rows) + 10**6)
+        )
+    late, _ = score_default(model, pa.concat_tables([between(later, KNOWN, day), changed]), before, reasons="all")
+    by_stay = {row["stay_id"]: row for row in late.to_pylist()}
+    for row in early.to_pylist():
+        other = by_stay[row["stay_id"]]
+        assert row["score_alone"] == pytest.approx(other["score_alone"], rel=1e-5, abs=1e-5)
+        assert row["kind"] == other["kind"]
+        assert row["visits_now"] == other["visits_now"]
+
+
+def test_weeks_that_nobody_observed_are_no_evidence(plain):
+    model, _, later = plain
+    late = between(later, KNOWN + 49, KNOWN + 63)
+    moving, fixed = (m.judge(late) for m in (model.habits, replace(model.habits, absorb_after=0)))
+    np.testing.assert_array_equal(moving.alone, fixed.alone)
+    np.testing.assert_array_equal(moving.score, fixed.score)
+
+
+def test_context_enters_the_history_and_is_asked_about_no_more_than_needed(plain):
+    model, before, later = plain
+    last, whole = between(later, DAYS - 7, DAYS), model.habits.judge(later)
+    context = pa.concat_tables([before, between(later, KNOWN, DAYS - 7)])
+    found = model.habits.judge(last, context)
+    rows = np.flatnonzero(days_of(later) >= DAYS - 7)
+    np.testing.assert_allclose(found.score, whole.score[rows], rtol=1e-12)
+    np.testing.assert_array_equal(found.compared.count, whole.compared.count[rows])
+
+
+def test_parts_of_the_entities_are_judged_as_the_whole(world):
+    model, before, later = world
+    period = (int(days_of(later).min()) + FIRST_DAY, int(days_of(later).max()) + FIRST_DAY)
+    events, agents = score_default(model, later, before, reasons="all")
+    by_stay = {row["stay_id"]: row for row in events.to_pylist()}
+    by_agent = {row["agent_id"]: row for row in agents.to_pylist()}
+    for own in ([0, 2], [1, 3]):
+        part, context = (t.filter(pa.array(np.isin(t["agent_id"].to_numpy(), own))) for t in (later, before))
+        rows, people = score_default(model, part, context, period=period, reasons="all", tested=period)
+        for row in rows.to_pylist():
+            other = by_stay[row["stay_id"]]
+            assert row["reason"] == other["reason"]
+            assert row["score"] == pytest.approx(other["score"], rel=1e-5, abs=1e-5)
+            assert row.keys() == other.keys()
+        for row in people.to_pylist():
+            assert row["score"] == pytest.approx(by_agent[row["agent_id"]]["score"], rel=1e-5, abs=1e-5)
+
+
+def test_somebody_first_seen_later_has_a_history_of_their_own_after_some_weeks(plain):
+    model, before, later = plain
+    events, _ = score_default(model, later, before, reasons="all")
+    own = [row for row in events.to_pylist() if row["agent_id"] == 3]
+    early, late = (
+        [row for row in own if first <= (row["started_at"].timestamp() // 86400 - FIRST_DAY) < last]
+        for first, last in ((0, KNOWN + 48), (KNOWN + 62, DAYS))
+    )
+    assert all(row["new_place"] for row in early)
+    assert np.mean([row["new_place"] for row in late]) < 0.1
+    assert any("seen there" in row["reason"] and "in 14 days before" in row["reason"] for row in own)
+    assert np.mean([row["p_value"] <= 0.01 for row in late]) < 0.1
+
+
+def moved_job(later, agent=0, since=KNOWN):
+    """The same life with another workplace, 15 km away."""
+    there = (later["agent_id"].to_numpy() == agent) & (np.array(later["poi_category"].to_pylist()) == "Work")
+    there &= days_of(later) >= since
+    moved = {"poi_id": 7_000, "lat": 34.15, "lon": 34.1}
+    for name, value in moved.items():
+        values = np.where(there, value, later[name].to_numpy())
+        later = later.set_column(later.schema.get_field_index(name), name, pa.array(values))
+    return later, there
+
+
+def test_who_changed_jobs_is_flagged_in_the_first_weeks_and_no_more_after_some(people):
+    model, before, later = people
+    later, there = moved_job(later)
+    still = DefaultModel(replace(model.habits, absorb_after=0))
+    day = days_of(later)
+    share = {}
+    for name, one in (("moving", model), ("still", still)):
+        events, _ = score_default(one, later, before)
+        small = events["p_value"].to_numpy() <= 0.02
+        share[name] = [
+            small[there & (day >= a) & (day < b)].mean() for a, b in ((KNOWN, KNOWN + 28), (KNOWN + 56, DAYS))
+        ]
+    assert share["moving"][0] > 0.9
+    assert share["still"][0] > 0.9
+    assert share["moving"][1] < 0.1
+    assert share["still"][1] > 0.9
+
+
+def test_an_anomaly_that_recurs_for_four_weeks_stays_one(people):
+    model, before, later = people
+    first = KNOWN + 35
+    for day in range(first, first + 28, 2):
+        later = insert_visit(later, 2, day, 170, minutes=60, poi=888)
+    events, _ = score_default(model, later, before)
+    own = pa.array(np.isin(events["poi_id"].to_numpy(), [888]))
+    assert (events.filter(own)["p_value"].to_numpy() <= 0.02).all()
+
+
+def test_the_setting_is_kept_with_a_model(tmp_path):
+    model, _, _ = make(days=KNOWN + 7, **{"scoring.absorb_after": 14})
+    assert model.habits.absorb_after == 14
+    config = Config.preset("default", **SMALL, **{"model.network": "dual", "scoring.absorb_after": 14})
+    save_default(model, tmp_path)
+    again = load_default(tmp_path, Encoder.fit(make_routine(days=21), SCHEMA), config, torch.device("cpu"))
+    assert again.habits.absorb_after == 14
+    with pytest.raises(ConfigError, match=r"absorb_after must be 0 or more"):
+        Config.preset("default", **{"scoring.absorb_after": -1})
