@@ -30,8 +30,8 @@ SCHEMA = mobility_schema("none", 16, True)
 
 
 def make(network="dual", named=True, days=DAYS, agents=4, **changes):
-    """A model of four weeks, the life it was learnt from, and what follows: agent 1 finds a new place, the last agent is
-    first seen three weeks later."""
+    """A model of four weeks, the life it was learnt from, and what follows: agent 1 finds a new place, the last agent
+    is first seen three weeks later."""
     life = make_routine(seed=1, agents=agents, days=days, named=named)
     life = life.filter(pa.array((life["agent_id"].to_numpy() != agents - 1) | (days_of(life) >= KNOWN + 20)))
     config = Config.preset("default", **SMALL, **{"model.network": network, **changes})

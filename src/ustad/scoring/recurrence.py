@@ -75,8 +75,8 @@ class Recurrence:
     ) -> np.ndarray:
         """-log P(at least `count` visits in `exposure` days | any, `before` visits in `days` days): [N]."""
         rate, shape = self.b + self.c * days, self.a + self.c * before
-        if self.days is not None and days > self.days:
-            sure = (self.b + self.c * self.days) / rate
+        if self.days is not None:
+            sure = np.minimum((self.b + self.c * self.days) / rate, 1.0)
             rate, shape = sure * rate, sure * shape
         share = exposure / (rate + exposure)
         at_all = -np.expm1(shape * np.log1p(-share))
