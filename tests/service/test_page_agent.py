@@ -20,6 +20,12 @@ KEEP_CHARTS = """() => {
   window.uPlot = new Proxy(window.uPlot, { construct(Chart, given) { window.charts.push(new Chart(...given)); return window.charts.at(-1); } });
 }"""  # noqa: E501  # JavaScript
 
+#: Keeps every map that is drawn from now on.
+KEEP_MAPS = """() => {
+  window.maps = [];
+  maplibregl.Map = new Proxy(maplibregl.Map, { construct(Map, given) { window.maps.push(new Map(...given)); return window.maps.at(-1); } });
+}"""  # noqa: E501  # JavaScript
+
 #: Draws the chart once for each list of events, in one place; whether that is hidden after each.
 DRAW = """async ([lists, zone, limits]) => {
   const { scoreChart } = await import("/static/scores.js");
@@ -107,12 +113,12 @@ def test_the_chart_appears_with_the_first_score(visit: Visit) -> None:
         (2.0, [None, 2.0, 3.0], "2 alerts, from a score of 2.0."),
     ],
 )
-def test_with_the_slider_alerts_are_what_it_draws_the_line_at(
+def test_the_chart_tells_alerts_and_the_line_at_which_they_are_drawn(
     visit: Visit, slid: float | None, alerts: list[float | None], words: str
 ) -> None:
     page = visit.go()
     page.evaluate(KEEP_CHARTS)
-    events = [an_event(day, float(day), alert=day == 3) for day in (1, 2, 3)]
+    events = [an_event(day, float(day), alert=day >= (slid or 3.0)) for day in (1, 2, 3)]
     page.evaluate(DRAW, [[events], "UTC", {"raised": 3.0, "slid": slid}])
     assert page.locator(".scores").get_attribute("aria-label").endswith(words)
     assert page.evaluate("window.charts.at(-1).data[2]") == alerts
@@ -121,6 +127,23 @@ def test_with_the_slider_alerts_are_what_it_draws_the_line_at(
         page.keyboard.press("ArrowRight")
         told = page.locator("#main [role=status]").inner_text()
         assert (", alert" in told) == (score is not None)
+
+
+def test_with_the_slider_an_agent_has_the_alerts_it_draws_the_line_at(visit: Visit) -> None:
+    events = httpx.get(visit.url + "/v1/agents/agent%203/events?limit=1000", timeout=PATIENCE).json()["events"]
+    curve = httpx.get(visit.url + "/v1/summary", timeout=PATIENCE).json()["curve"]
+    raised = {e["id"] for e in events if e["alert"]}
+    slid = [e for e in events if e["score"] is not None and e["score"] >= curve[19]["score"]]
+    assert len(slid) > len(raised) + 3, "the slider would change nothing here"
+    page = visit.go("/", ".lanes")
+    page.evaluate(KEEP_CHARTS)
+    for address, alerts in (("/agent/agent%203?per_day=20", len(slid)), ("/agent/agent%203", len(raised))):
+        page.evaluate(ROUTE, address)  # from one to the other the same agent stays open
+        expect(page.locator(".timeline .alerted[tabindex='0']")).to_have_count(alerts)
+        expect(page.locator("[aria-label='Alerts of this agent'] .alerts li")).to_have_count(min(30, alerts))
+        words = f"{alerts} alert{'' if alerts == 1 else 's'}"
+        expect(page.locator(".head")).to_contain_text(words + (" at 20 a day" if "per_day" in address else ". Times"))
+        assert sum(score is not None for score in page.evaluate("window.charts.at(-1).data[2]")) == alerts
 
 
 def test_a_zone_that_the_browser_does_not_know_still_gives_a_chart(visit: Visit) -> None:
@@ -153,6 +176,36 @@ def test_a_live_alert_of_the_open_agent_leaves_the_open_event_as_it_is(visit: Vi
     assert page.locator(".timeline .stay.chosen").count() >= 1
     assert page.evaluate("window.charts.at(-1).data[3].map((ring) => ring !== null)") == [True, False]
     assert page.input_value("#note") == "begun"
+
+
+def test_a_live_alert_of_the_open_agent_leaves_what_was_zoomed_to(visit: Visit, newcomer: str) -> None:
+    first = an_alert(visit.url, newcomer, 2000)
+    for hour in (2010, 2020):
+        an_alert(visit.url, newcomer, hour)
+    page = visit.go()
+    page.wait_for_selector("text=● live")
+    page.evaluate(KEEP_CHARTS)
+    page.evaluate(KEEP_MAPS)
+    page.evaluate(ROUTE, f"/agent/{newcomer}?event={first}")
+    page.wait_for_selector(".map[data-drawn]")
+    page.wait_for_selector(".map-label.observed")
+    zoomed = [seconds("2024-05-23T16:00:00Z"), seconds("2024-05-24T02:00:00Z")]
+    page.evaluate("([min, max]) => window.charts.at(-1).setScale('x', { min, max })", zoomed)
+    page.evaluate("window.maps.at(-1).jumpTo({ center: [24.9, 60.2], zoom: 9.5 })")
+    page.focus(".scores")
+    charts = page.evaluate("window.charts.length")
+    an_alert(visit.url, newcomer, 2030)
+    expect(page.locator(".timeline .alerted[tabindex='0']")).to_have_count(4)
+    assert page.evaluate("window.charts.length") > charts, "the chart was not drawn anew"
+    assert page.evaluate("window.charts.at(-1).data[0].length") == 4
+    assert x_range(page) == zoomed
+    expect(page.get_by_role("button", name="Show all")).to_be_visible()
+    assert page.evaluate("document.activeElement.className") == "scores", "the keyboard goes on where it was"
+    assert page.evaluate("window.maps.length") == 1
+    camera = page.evaluate("(({ lng, lat }) => [lng, lat, window.maps[0].getZoom()])(window.maps[0].getCenter())")
+    assert camera == pytest.approx([24.9, 60.2, 9.5])
+    page.get_by_role("button", name="Show all").click()
+    assert x_range(page)[1] > seconds("2024-05-24T14:00:00Z"), "what came is not in the whole"
 
 
 def test_a_live_alert_of_the_agent_one_leaves_does_not_touch_the_next(visit: Visit, newcomer: str) -> None:

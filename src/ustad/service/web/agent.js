@@ -16,20 +16,20 @@ export async function agentView(page, id, parameters) {
   const chosen = parameters.get("event"), day = parameters.get("day");
   const view = { id, chosen };
   bind(view, page);
-  if (!held || held.id !== id || !held.root.isConnected) {
-    leave();
-    held = layout(id);
+  page.view = view;
+  if (!held || held.id !== id || held.perDay !== page.filters.per_day || !held.root.isConnected) {
+    leaveAgent();
+    held = { ...layout(id), perDay: page.filters.per_day };
     held.loading = load(held, page);
   }
   const parts = held;
   try { await parts.loading; }
-  catch (error) { if (parts === held) show(byId("main"), failure(error, () => agentView(page, id, parameters))); return view; }
+  catch (error) { if (parts === held) show(byId("main"), failure(error, () => agentView(page, id, parameters))); return; }
   if (parts === held) await choose(parts, page, chosen, day);
-  return view;
 }
 
-// What the chart and the map hold beyond their elements is given back.
-function leave() {
+// What the chart and the map hold beyond their elements is given back; what was asked for is not waited for.
+export function leaveAgent() {
   held?.redraw?.disconnect();
   held?.chart?.close();
   held?.drawn?.close();
@@ -49,18 +49,31 @@ function layout(id) {
 }
 
 async function load(parts, page) {
+  const turn = parts.turn = (parts.turn || 0) + 1;
   const [agent, events, places, moves, totals] = await Promise.all([
     api.agent(parts.id), api.agentEvents(parts.id, { limit: MOST }), page.about.has_place ? api.places(parts.id) : { places: [] }, api.movements(parts.id, { limit: 1000 }), api.summary()]);
-  if (parts !== held) return; // another agent was opened meanwhile
-  Object.assign(parts, { agent, events: events.events.reverse(), total: events.total, places: places.places, moves, colour: colours(events.events) });
-  show(parts.head, h("h1", {}, parts.id), h("p", {}, `${say.count(agent.n_events)} known, ${say.count(agent.n_scored)} scored, ${agent.n_alerts} alert${agent.n_alerts === 1 ? "" : "s"}. Times are local to ${say.zoneName(agent.timezone)} (${agent.timezone}).`,
+  if (parts !== held || turn !== parts.turn) return; // another agent was opened, or more came live, meanwhile
+  const limits = { raised: totals.alert_score, slid: slidScore(page.filters, totals.curve) };
+  Object.assign(parts, { agent, limits, events: events.events.reverse().map((e) => asSlid(e, limits)), total: events.total, places: places.places, moves, colour: colours(events.events) });
+  show(parts.head, h("h1", {}, parts.id), h("p", {}, `${say.count(agent.n_events)} known, ${say.count(agent.n_scored)} scored, ${alertsOf(parts)}. Times are local to ${say.zoneName(agent.timezone)} (${agent.timezone}).`,
     parts.total > MOST ? ` The latest ${say.count(MOST)} of ${say.count(parts.total)} are shown.` : ""));
   show(parts.key, parts.colour.list.map(([name, colour]) => h("span", {}, h("i", { vars: { background: colour } }), name)), h("span", {}, h("i", { class: "hatch" }), "not observed"), h("span", {}, h("i", { class: "outlined" }), "alert"));
-  parts.chart?.close();
-  parts.chart = scoreChart(parts.scores, parts.events, agent.timezone, { raised: totals.alert_score, slid: slidScore(page.filters, totals.curve) }, (e) => go(address.agent(parts.id, page.filters, { event: e.id })));
-  parts.drawn?.close();
+  if (parts.chart) { // what came live is added; what was zoomed to stays
+    parts.chart.renew(parts.events, limits);
+    parts.drawn?.renew();
+    return;
+  }
+  parts.chart = scoreChart(parts.scores, parts.events, agent.timezone, limits, (e) => go(address.agent(parts.id, page.filters, { event: e.id })));
   if (page.about.has_place) parts.drawn = agentMap(parts.map, page.about.tiles, parts);
   else parts.map.parentElement.hidden = true;
+}
+
+// An event as the page speaks of it: where the slider is used, an alert is what reaches its score, raised or not.
+const asSlid = (event, { slid }) => slid === null ? event : { ...event, alert: event.score !== null && event.score >= slid };
+
+function alertsOf(parts) {
+  const slid = parts.limits.slid !== null, n = slid ? parts.events.filter((e) => e.alert).length : parts.agent.n_alerts;
+  return `${say.count(n)} alert${n === 1 ? "" : "s"}${slid ? ` at ${parts.perDay} a day` : ""}`;
 }
 
 async function choose(parts, page, id, day) {
@@ -69,8 +82,7 @@ async function choose(parts, page, id, day) {
     show(parts.line, timeline(parts, event, date, Math.max(300, parts.line.clientWidth), (e) => go(address.agent(parts.id, page.filters, { event: e.id }))));
   };
   const dated = day ? say.dayNumber(day) : null, gone = () => parts !== held || parts.chosen !== id;
-  const mark = (...marked) => { parts.marked = marked; parts.drawn?.show(...marked); };
-  Object.assign(parts, { draw, chosen: id, marked: null });
+  Object.assign(parts, { draw, chosen: id });
   draw();
   parts.chart.choose(id);
   parts.redraw?.disconnect();
@@ -79,7 +91,7 @@ async function choose(parts, page, id, day) {
   parts.redraw.observe(parts.line);
   parts.line.querySelector(".row-chosen")?.scrollIntoView({ block: "nearest" });
   if (!id) {
-    mark(dated, null, null);
+    parts.drawn?.show(dated, null, null);
     const list = await overviewOf(parts);
     if (!gone()) show(parts.case, list);
     return;
@@ -88,7 +100,7 @@ async function choose(parts, page, id, day) {
   try {
     const detail = await api.event(id);
     if (gone()) return; // another event was opened meanwhile
-    mark(say.local(detail.event.started_at, detail.event.timezone).day, detail.event, detail.features.find((f) => f.kind === "place"));
+    parts.drawn?.show(say.local(detail.event.started_at, detail.event.timezone).day, detail.event, detail.features.find((f) => f.kind === "place"));
     const at = await position(page, id);
     if (!gone()) show(parts.case, drawer(detail, page.about, {
       close: () => go(address.agent(parts.id, page.filters)), give: (verdict) => give(parts, page, detail.event, verdict), open: (other) => go(address.agent(parts.id, page.filters, { event: other })),
@@ -101,8 +113,6 @@ async function choose(parts, page, id, day) {
 async function renew(parts) {
   if (!parts.draw) return; // nothing was drawn yet
   parts.draw();
-  parts.chart.choose(parts.chosen);
-  if (parts.marked) parts.drawn?.show(...parts.marked);
   const list = await overviewOf(parts);
   if (!parts.chosen) show(parts.case, list);
 }
@@ -124,10 +134,12 @@ async function give(parts, page, event, verdict) {
   const given = await api.giveVerdict(event.id, verdict);
   judged(given);
   const at = parts.events.findIndex((e) => e.id === event.id);
-  if (at >= 0) parts.events[at] = given;
-  if (verdict.verdict === "open") { leave(); go(address.agent(parts.id, page.filters)); return; }
+  if (at >= 0) parts.events[at] = asSlid(given, parts.limits);
+  const left = parts !== held || parts.chosen !== event.id; // something else was opened while it was saved
+  if (verdict.verdict === "open") { if (!left) { leaveAgent(); go(address.agent(parts.id, page.filters)); } return; }
   const following = nextCase(event.id, 1, true);
   toast(`${verdict.verdict === "confirmed" ? "Confirmed" : "Expected"}: saved.${following ? "" : " That was the last open case of this list."}`);
+  if (left) return;
   if (following) openCase(following);
   else go(address.overview(page.filters));
 }
@@ -136,6 +148,7 @@ function bind(view, page) {
   const press = (name) => { const button = document.querySelector(`[data-act="${name}"]`); if (!button) return false; button.click(); return true; };
   view.next = async (step) => {
     const cases = await casesFor(page.filters);
+    if (page.view !== view) return;
     const next = view.chosen ? nextCase(view.chosen, step) : cases[0];
     if (next) openCase(next);
     else toast(step > 0 ? "That was the last case of this list." : "This is the first case of this list.");

@@ -1,6 +1,6 @@
 // The page: which view an address means, the keyboard, the case list one works through, and live alerts.
 import * as api from "./api.js";
-import { agentView } from "./agent.js";
+import { agentView, leaveAgent } from "./agent.js";
 import { byId, h, show, toast, tooltips } from "./dom.js";
 import { overview } from "./overview.js";
 
@@ -23,9 +23,11 @@ export function go(to, replace = false) {
   route();
 }
 
+// Each view puts itself in `page.view` before it loads: what an earlier one still waits for finds that it was left.
 async function route() {
-  const parameters = new URLSearchParams(location.search);
+  const parameters = new URLSearchParams(location.search), before = api.query(page.filters);
   page.filters = filtersOf(parameters);
+  if (api.query(page.filters) !== before) forgetCases();
   byId("search").value = page.filters.search || "";
   byId("tip").hidden = true;
   const match = location.pathname.match(/^\/agent\/(.+)$/);
@@ -33,22 +35,32 @@ async function route() {
     const id = decodeURIComponent(match[1]);
     trail(h("a", { href: address.overview(page.filters), "data-link": true }, "Overview"), h("a", { "aria-current": "page" }, id));
     document.title = `${id} · ustad`;
-    page.view = await agentView(page, id, parameters);
+    await agentView(page, id, parameters);
   } else {
     trail(h("a", { "aria-current": "page" }, "Overview"));
     document.title = "Overview · ustad";
-    page.view = await overview(page, parameters);
+    leaveAgent();
+    await overview(page, parameters);
   }
 }
 
 const trail = (...links) => show(byId("trail"), ...links);
 
 // ---------------------------------------------------------------------------------------------- cases
-// The list that j, k and a verdict walk through: the alerts of the present filters.
+// The list that j, k and a verdict walk through: the alerts of the present filters. Of several questions the answer to
+// the latest is kept, whichever comes last.
+let asked = 0;
+
 export async function loadCases(wanted) {
+  const turn = ++asked;
   const found = await api.alerts({ ...wanted, limit: 200 });
-  page.cases = found.alerts;
+  if (turn === asked) page.cases = found.alerts;
   return found;
+}
+
+function forgetCases() {
+  asked += 1;
+  page.cases = [];
 }
 
 export async function casesFor(filters) {
@@ -119,7 +131,7 @@ function live() {
   const sign = byId("live");
   api.listen(
     (alert) => {
-      page.cases = page.view?.cases ? page.cases : [];
+      if (!page.view?.cases) forgetCases();
       toast(`New: ${alert.agent_id}. ${alert.reason || "An unusual event."}`, () => openCase(alert));
       page.view?.arrived?.(alert);
     },

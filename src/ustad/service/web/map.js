@@ -24,6 +24,9 @@ function grid(bounds) {
   return collection(lines);
 }
 
+const ANYWHERE = [-10, 35, 30, 65];
+const homeOf = (places) => places.length ? boundsOf(places.slice(0, 12).map((p) => [p.lon, p.lat])) : null;
+
 function boundsOf(points) {
   const lons = points.map((p) => p[0]), lats = points.map((p) => p[1]);
   return [Math.min(...lons), Math.min(...lats), Math.max(...lons), Math.max(...lats)];
@@ -46,26 +49,26 @@ function style(tiles) {
   return { version: 8, sources, layers };
 }
 
-// Draws the agent's places; `show(day, event, place)` adds a day's way and one event.
+// Draws the agent's places; `show(day, event, place)` adds a day's way and one event and moves there, `renew()` draws
+// what is in `parts` by now and moves nowhere.
 export function agentMap(holder, tiles, parts) {
   const { maplibregl } = globalThis;
-  if (!maplibregl || !canDraw()) { holder.textContent = "The map needs WebGL, which this browser does not offer."; holder.classList.add("no-map"); return { show() {}, close() {} }; }
+  if (!maplibregl || !canDraw()) { holder.textContent = "The map needs WebGL, which this browser does not offer."; holder.classList.add("no-map"); return { show() {}, renew() {}, close() {} }; }
   maplibregl.setWorkerUrl("/static/vendor/maplibre-gl/maplibre-gl-csp-worker.js");
-  const places = parts.places;
-  const home = places.length ? boundsOf(places.slice(0, 12).map((p) => [p.lon, p.lat])) : [-10, 35, 30, 65];
-  const map = new maplibregl.Map({ container: holder, style: style(tiles), bounds: home, fitBoundsOptions: { padding: 50, maxZoom: 14 }, attributionControl: false, dragRotate: false, pitchWithRotate: false, fadeDuration: 0 });
+  let home = homeOf(parts.places);
+  const map = new maplibregl.Map({ container: holder, style: style(tiles), bounds: home || ANYWHERE, fitBoundsOptions: { padding: 50, maxZoom: 14 }, attributionControl: false, dragRotate: false, pitchWithRotate: false, fadeDuration: 0 });
   map.touchZoomRotate.disableRotation();
   map.addControl(new maplibregl.NavigationControl({ showCompass: false }), "top-right");
   map.addControl(new maplibregl.ScaleControl({ unit: "metric" }));
   let wanted = [null, null, null], markers = [];
   const set = (name, features) => map.getSource(name)?.setData(collection(features));
   const fixed = () => {
-    const most = Math.max(1, ...places.map((p) => p.visits));
-    map.getSource("grid")?.setData(grid(home));
+    const { places } = parts, most = Math.max(1, ...places.map((p) => p.visits));
+    map.getSource("grid")?.setData(grid(home || ANYWHERE));
     set("streets", parts.moves.trips.filter((t) => t.path.length > 1).map((t) => line(t.path)));
     set("places", places.map((p) => point(p.lon, p.lat, { radius: 4 + 14 * Math.sqrt(p.visits / most), colour: resolved(parts.colour.of(p.category)), text: `${p.category}: ${p.visits} visit${p.visits > 1 ? "s" : ""}, ${say.duration(p.hours * 60)} in all` })));
   };
-  const drawn = () => {
+  const drawn = (moving) => {
     if (!map.getSource("places")) return;
     fixed();
     const [day, event, place] = wanted;
@@ -81,7 +84,7 @@ export function agentMap(holder, tiles, parts) {
     markers = [];
     if (seen) label(seen, "observed");
     if (expected) label(expected, "expected");
-    if (seen || expected || trips.length) frame([...(seen ? [seen] : []), ...(expected ? [expected] : []), ...trips.flatMap((t) => t.path), ...(places.length ? [[places[0].lon, places[0].lat]] : [])]);
+    if (moving && (seen || expected || trips.length)) frame(boundsOf([...(seen ? [seen] : []), ...(expected ? [expected] : []), ...trips.flatMap((t) => t.path), ...parts.places.slice(0, 1).map((p) => [p.lon, p.lat])]));
   };
   const label = (at, text) => {
     const element = document.createElement("span");
@@ -89,16 +92,22 @@ export function agentMap(holder, tiles, parts) {
     element.textContent = text;
     markers.push(new maplibregl.Marker({ element, anchor: text === "observed" ? "bottom" : "top", offset: [0, text === "observed" ? -10 : 10] }).setLngLat(at).addTo(map));
   };
-  const frame = (points) => map.fitBounds(boundsOf(points), { padding: 48, maxZoom: 14, duration: 0 });
-  map.on("load", () => { drawn(); holder.dataset.drawn = "true"; });
+  const frame = (bounds) => map.fitBounds(bounds, { padding: 48, maxZoom: 14, duration: 0 });
+  map.on("load", () => { drawn(true); holder.dataset.drawn = "true"; });
   map.on("mousemove", "places", (e) => { holder.dataset.tip = e.features[0].properties.text; });
   map.on("mouseleave", "places", () => { delete holder.dataset.tip; });
   map.on("error", () => null); // a tile that does not come leaves the ground plain
   const scheme = matchMedia("(prefers-color-scheme: dark)");
-  const recolour = () => { if (holder.isConnected) { map.setStyle(style(tiles)); map.once("styledata", drawn); } };
+  const recolour = () => { if (holder.isConnected) { map.setStyle(style(tiles)); map.once("styledata", () => drawn(false)); } };
   scheme.addEventListener("change", recolour);
   return {
-    show(day, event, place) { wanted = [day, event, place]; if (map.loaded() || map.getSource("places")) drawn(); },
+    show(day, event, place) { wanted = [day, event, place]; if (map.loaded() || map.getSource("places")) drawn(true); },
+    renew() {
+      const first = home === null;
+      home ??= homeOf(parts.places);
+      if (first && home) frame(home); // nothing was known yet, so nothing was looked at
+      drawn(false);
+    },
     close() { scheme.removeEventListener("change", recolour); delete holder.dataset.drawn; delete holder.dataset.tip; map.remove(); },
   };
 }

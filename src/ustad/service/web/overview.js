@@ -20,12 +20,14 @@ export async function overview(page, parameters) {
   show(places.tiles, skeleton(4, "tile"));
   show(places.lanes, skeleton(14, "lane"));
   show(places.alerts, skeleton(8, "item"));
-  const view = { chosen: -1, cases: true };
+  const view = { chosen: -1, cases: true }, left = () => page.view !== view;
   let totals = null;
+  page.view = view;
 
   async function load() {
     try { totals = await api.summary(); }
     catch (error) { show(places.tiles, failure(error, load)); return; }
+    if (left()) return; // its alerts would take the place of those of the view that came after it
     drawTiles(places.tiles, totals, page, load);
     choices(page, totals);
     await Promise.all([loadLanes(), loadAlerts()]);
@@ -63,9 +65,8 @@ export async function overview(page, parameters) {
   view.confirm = view.expect = () => view.open();
   view.escape = () => document.activeElement?.blur();
   let due = 0;
-  view.arrived = () => { clearTimeout(due); due = setTimeout(load, 400); };
+  view.arrived = () => { clearTimeout(due); due = setTimeout(() => left() || load(), 400); };
   await load();
-  return view;
 }
 
 // --------------------------------------------------------------------------------------------- totals

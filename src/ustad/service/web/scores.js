@@ -6,25 +6,36 @@ import * as say from "./words.js";
 
 const HEIGHT = 150, NEAR = 14; // pixels within which a click means a dot
 
-// Draws into `holder`; `choose(id)` rings one event. Alerts are those that were raised, from the score `raised` (or
-// null), or all from the score `slid` where the slider of alerts a day is used.
-export function scoreChart(holder, events, zone, { raised, slid }, open) {
-  const { uPlot } = globalThis, isSlid = slid !== null, least = slid ?? raised;
-  const scored = events.filter((e) => e.score !== null).map((e) => ({ ...e, alert: isSlid ? e.score >= slid : e.alert }));
-  if (!uPlot || !scored.length) { holder.hidden = true; return { choose() {}, close() {} }; }
-  holder.hidden = false; // the first score may have come live
-  const place = h("div", { class: "scores", tabindex: 0, role: "img", "aria-label": summary(scored, least, isSlid), "aria-describedby": "scores-help" });
+// Draws into `holder`, which is hidden until there is a score; `choose(id)` rings one event, `renew` draws other events
+// with the same part of time in view. The dashed line is at the score `slid` where the slider of alerts a day is used,
+// else at `raised`; either may be null.
+export function scoreChart(holder, events, zone, limits, open) {
+  const place = h("div", { class: "scores", tabindex: 0, role: "img", "aria-describedby": "scores-help" });
   const spoken = h("p", { class: "quiet", role: "status" });
   const all = h("button", { type: "button", class: "plain", hidden: true }, "Show all");
   show(holder, h("h2", {}, "Scores"), h("p", { class: "hint", id: "scores-help" }, "Drag to zoom, click a dot to open it; with the keyboard ← → and Enter. ", all), place, spoken);
   const view = { chosen: null, at: -1 };
   const column = (wanted) => scored.map((e) => wanted(e) ? e.score : null);
   const data = () => [scored.map(seconds), column((e) => !e.alert), column((e) => e.alert), column((e) => e.id === view.chosen)];
-  let plot = null;
+  let plot = null, scored = [], least = null;
 
   function draw() {
+    const { uPlot } = globalThis, zoom = plot && !all.hidden ? { min: plot.scales.x.min, max: plot.scales.x.max } : null;
     plot?.destroy();
+    plot = null;
+    holder.hidden = !uPlot || !scored.length;
+    if (holder.hidden) return;
     plot = new uPlot(options(uPlot, place.clientWidth, say.knownZone(zone), least, scored, hooks), data(), place);
+    if (zoom) plot.setScale("x", zoom);
+  }
+
+  function renew(events, { raised, slid }) {
+    const at = scored[view.at]?.id;
+    scored = events.filter((e) => e.score !== null);
+    least = slid ?? raised;
+    view.at = scored.findIndex((e) => e.id === at);
+    if (scored.length) place.setAttribute("aria-label", summary(scored, least, slid !== null));
+    draw();
   }
   const hooks = {
     drawAxes: [(u) => line(u, least)], // under the dots
@@ -50,14 +61,15 @@ export function scoreChart(holder, events, zone, { raised, slid }, open) {
     e.stopPropagation();
   });
   all.addEventListener("click", () => { plot.setData(plot.data); place.focus(); });
-  draw();
-  const wide = new ResizeObserver(() => { if (place.clientWidth && Math.abs(place.clientWidth - plot.width) > 2) plot.setSize({ width: place.clientWidth, height: HEIGHT }); });
+  renew(events, limits);
+  const wide = new ResizeObserver(() => { if (plot && place.clientWidth && Math.abs(place.clientWidth - plot.width) > 2) plot.setSize({ width: place.clientWidth, height: HEIGHT }); });
   wide.observe(place);
   const scheme = matchMedia("(prefers-color-scheme: dark)");
   scheme.addEventListener("change", draw);
   return {
-    choose(id) { view.chosen = id; view.at = scored.findIndex((e) => e.id === id); plot.setData(data(), false); plot.redraw(); },
-    close() { wide.disconnect(); scheme.removeEventListener("change", draw); plot.destroy(); },
+    renew,
+    choose(id) { view.chosen = id; view.at = scored.findIndex((e) => e.id === id); plot?.setData(data(), false); plot?.redraw(); },
+    close() { wide.disconnect(); scheme.removeEventListener("change", draw); plot?.destroy(); },
   };
 }
 
