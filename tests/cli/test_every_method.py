@@ -214,3 +214,20 @@ def test_a_search_does_not_go_on_with_another_ones_trials(capsys, small_town, tm
     code, _, err = run(capsys, *asked, "--method", "nov-online")
     assert code == 1
     assert "a search of another method" in " ".join(err.split())
+
+
+def test_searches_of_ustad_and_of_a_method_do_not_write_over_each_other(capsys, small_town, tmp_path):
+    pytest.importorskip("optuna")
+    asked = ("tune", small_town, "--trials", 1)
+    ours = (*asked, *options({"training.epochs": 1, "model.trips": "none"}))
+    theirs = (*asked, "--method", "atrom", *options({"epochs": 1, "width": 8}))
+    for first, second in ((ours, theirs), (theirs, ours)):
+        place = tmp_path / ("ours" if first == ours else "theirs")
+        code, _, err = run(capsys, *first, "--out", place)
+        assert code == 0, err
+        best, trials = (place / "best.yaml").read_bytes(), (place / "trials.json").read_bytes()
+        code, _, err = run(capsys, *second, "--out", place)
+        assert code == 1
+        assert "holds a search of another method" in " ".join(err.split())
+        assert (place / "best.yaml").read_bytes() == best
+        assert (place / "trials.json").read_bytes() == trials

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ustad.config import Config
+from ustad.config import Config, ConfigError
 from ustad.events.windows import EventTensors, Queries, Windows
 from ustad.training.search import SPACE, tune
 
@@ -30,6 +30,21 @@ def test_a_search_is_resumed_and_its_best_configuration_is_written(
     best = Config.from_yaml(tmp_path / "best.yaml")
     assert best.model.width == second.trials["model.width"][0].as_py()
     assert best == second.config
+
+
+def test_a_search_of_other_settings_or_data_is_refused(
+    world: tuple[EventTensors, Windows, Queries], config: Config, tmp_path: Path
+) -> None:
+    tensors, windows, queries = world
+    config = config.replace({"training.epochs": 1, "model.event_blocks": 1})
+    given = {"trials": 1, "directory": tmp_path, "space": SMALL_SPACE}
+    tune(tensors, windows, (tensors, queries), config, **given)
+    best = (tmp_path / "best.yaml").read_bytes()
+    fewer = Queries(queries.start[:-1], queries.stop[:-1], queries.target[:-1])
+    for asked, settings in ((queries, {"seed": 8}), (queries, {"training.epochs": 2}), (fewer, {})):
+        with pytest.raises(ConfigError, match="other settings, seed or data; give another --out"):
+            tune(tensors, windows, (tensors, asked), config.replace(settings), **given)
+    assert (tmp_path / "best.yaml").read_bytes() == best
 
 
 def test_the_space_is_the_papers() -> None:

@@ -2,7 +2,7 @@
 
 In go a method's name and the training and validation events; out comes the choice with the lowest validation loss.
 No label and no test event is seen. A method without a validation loss (IBAT, the trivial ones) keeps its defaults.
-With a directory every trial is kept there: a search that is stopped goes on where it was.
+With a directory every trial is kept there: a search that is stopped goes on where it was, and another one is refused.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from ustad.config import ConfigError
 from ustad.files import read_json, write_json, write_table
 from ustad.progress import say
 from ustad.schema import EventSchema, mobility_schema
+from ustad.training.search import METHOD_STUDY, STUDY, check_own
 
-STUDY = "search.json"
 Trial = tuple[dict[str, Any], float]
 
 
@@ -121,9 +121,12 @@ def _alone(directory: Path) -> Iterator[None]:
 
 def _begun(directory: Path | None, about: dict[str, Any]) -> list[Trial]:
     """Trials of the same search that are in the directory."""
-    if directory is None or not (directory / STUDY).exists():
+    if directory is None:
         return []
-    content = read_json(directory / STUDY)
+    check_own(directory, STUDY)
+    if not (directory / METHOD_STUDY).exists():
+        return []
+    content = read_json(directory / METHOD_STUDY)
     if content["about"] != about:
         raise ConfigError(
             f"{directory}: holds a search of another method, seed, data or fixed settings; give another --out"
@@ -134,7 +137,7 @@ def _begun(directory: Path | None, about: dict[str, Any]) -> list[Trial]:
 def _keep(directory: Path | None, about: dict[str, Any], done: list[Trial]) -> None:
     if directory is not None:
         told = [{"settings": settings, "loss": loss} for settings, loss in done]
-        write_json({"about": about, "trials": told}, directory / STUDY)
+        write_json({"about": about, "trials": told}, directory / METHOD_STUDY)
 
 
 def _finish(directory: Path | None, done: list[Trial], fixed: dict[str, Any]) -> Choice:

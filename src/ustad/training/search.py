@@ -1,11 +1,13 @@
 """Search over the paper's space: mask ratio, width and depth, judged by masked validation loss alone.
 
 In go the same windows and questions as in training; out come the best configuration and a table of all trials. The
-study is a file in the out directory: a search that is stopped goes on where it was.
+study is a file in the out directory: a search that is stopped goes on where it was, and one of other settings, other
+data or another method is refused there.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,13 +16,15 @@ from typing import Any
 import pyarrow as pa
 import torch
 
-from ustad.config import Config
+from ustad.config import Config, ConfigError
 from ustad.events.windows import EventTensors, Queries, Windows
 from ustad.files import write_json, write_table
 from ustad.model.network import build_network
 from ustad.progress import say
 from ustad.training.loop import fit
 
+#: The study in its directory, and the file of a search of another method (`ustad.baselines.search`).
+STUDY, METHOD_STUDY = "study.log", "search.json"
 #: The paper's space: a range (low, high) or a list of choices.
 SPACE: dict[str, tuple[float, float] | list[Any]] = {
     "training.mask_ratio": (0.05, 0.3),
@@ -50,7 +54,8 @@ def tune(
 ) -> SearchResult:
     """Run trials until there are `trials` of them in all; writes `best.yaml`, `trials.parquet` and `trials.json`."""
     space = SPACE if space is None else space
-    study = _open_study(directory, config.seed)
+    about = {"settings": config.to_dict(), "windows": len(windows), "questions": len(validation[1])}
+    study = _open_study(directory, config.seed, about)
     while _done(study) < trials:
         trial = study.ask()
         changed = config.replace({name: _suggest(trial, name, options) for name, options in space.items()})
@@ -61,7 +66,15 @@ def tune(
     return _finish(study, config, directory)
 
 
-def _open_study(directory: Path, seed: int) -> Any:
+def check_own(directory: Path, others: str) -> None:
+    """Two kinds of search in one directory would write over each other's best settings: refuse the second."""
+    if (directory / others).exists():
+        raise ConfigError(f"{directory}: holds a search of another method ({others}); give another --out")
+
+
+def _open_study(directory: Path, seed: int, about: dict[str, Any]) -> Any:
+    """The study in the directory, which is about the same settings and data, or a new one."""
+    check_own(directory, METHOD_STUDY)
     try:
         import optuna
         from optuna.storages.journal import JournalFileBackend
@@ -69,8 +82,12 @@ def _open_study(directory: Path, seed: int) -> Any:
         raise ImportError("the search needs Optuna: pip install 'ustad[tune]'") from error
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     directory.mkdir(parents=True, exist_ok=True)
-    storage = optuna.storages.JournalStorage(JournalFileBackend(str(directory / "study.log")))
+    storage = optuna.storages.JournalStorage(JournalFileBackend(str(directory / STUDY)))
     study = optuna.create_study(study_name="ustad", storage=storage, direction="minimize", load_if_exists=True)
+    about = json.loads(json.dumps(about))  # as it comes back from the file
+    if study.user_attrs.get("about", about) != about:
+        raise ConfigError(f"{directory}: holds a search of other settings, seed or data; give another --out")
+    study.set_user_attr("about", about)
     # The sampler's seed moves on with the trials, so that a resumed search does not repeat its first suggestions.
     study.sampler = optuna.samplers.TPESampler(seed=seed + len(study.trials))
     return study
