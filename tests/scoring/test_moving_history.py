@@ -11,37 +11,15 @@ import pytest
 import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "events"))
+from moving_world import DAYS, KNOWN, SCHEMA, SMALL, make, moved_job
 from routine_stays import FIRST_DAY, between, days_of, insert_visit, make_routine
 
 from ustad.config import Config, ConfigError
 from ustad.events.encoder import Encoder
 from ustad.events.habits import Habits
 from ustad.events.visits import read_visits
-from ustad.schema import mobility_schema
-from ustad.scoring.default_score import DefaultModel, fit_default, load_default, save_default, score_default
+from ustad.scoring.default_score import DefaultModel, load_default, save_default, score_default
 from ustad.scoring.habit_stages import MovingHistory, history_end
-
-SMALL = {
-    "model.width": 8, "model.heads": 2, "model.event_blocks": 1, "training.epochs": 1, "training.batch_size": 128,
-    "scoring.samples": 2, "model.places": 6, "window.mode": "past",
-}  # fmt: skip
-KNOWN, DAYS = 28, 105  # the history ends with day 27; eleven weeks follow
-SCHEMA = mobility_schema("none", 16, True)
-
-
-def make(network="dual", named=True, days=DAYS, agents=4, **changes):
-    """A model of four weeks, the life it was learnt from, and what follows: agent 1 finds a new place, the last agent
-    is first seen three weeks later."""
-    life = make_routine(seed=1, agents=agents, days=days, named=named)
-    life = life.filter(pa.array((life["agent_id"].to_numpy() != agents - 1) | (days_of(life) >= KNOWN + 20)))
-    config = Config.preset("default", **SMALL, **{"model.network": network, **changes})
-    train, validation = between(life, 0, KNOWN - 7), between(life, KNOWN - 7, KNOWN)
-    encoder = Encoder.fit(train, SCHEMA)
-    model = fit_default(train, validation, encoder, config, torch.device("cpu"))
-    later = between(life, KNOWN, days)
-    for day in range(KNOWN + 10, days, 3):
-        later = insert_visit(later, 1, day, 1350, minutes=40)
-    return model, between(life, 0, KNOWN), later
 
 
 @pytest.fixture(scope="module", params=[("dual", True), ("dual", False), ("memory", True)])
@@ -178,17 +156,6 @@ def test_somebody_first_seen_later_has_a_history_of_their_own_after_some_weeks(p
     assert np.mean([row["new_place"] for row in late]) < 0.1
     assert any("seen there" in row["reason"] and "in 14 days before" in row["reason"] for row in own)
     assert np.mean([row["p_value"] <= 0.01 for row in late]) < 0.1
-
-
-def moved_job(later, agent=0, since=KNOWN):
-    """The same life with another workplace, 15 km away."""
-    there = (later["agent_id"].to_numpy() == agent) & (np.array(later["poi_category"].to_pylist()) == "Work")
-    there &= days_of(later) >= since
-    moved = {"poi_id": 7_000, "lat": 34.15, "lon": 34.1}
-    for name, value in moved.items():
-        values = np.where(there, value, later[name].to_numpy())
-        later = later.set_column(later.schema.get_field_index(name), name, pa.array(values))
-    return later, there
 
 
 def test_who_changed_jobs_is_flagged_in_the_first_weeks_and_no_more_after_some(people):

@@ -87,7 +87,7 @@ class Habits:
         since = self.first_day + self.entity_unseen[owner]
         short = self.place_count > np.diff(self.visit_offsets)
         oldest = self.visit_day[self.visit_offsets[:-1][short]]
-        since[short] = np.maximum(oldest, self.entity_back[owner[short]])
+        since[short] = np.minimum(np.maximum(oldest, self.entity_back[owner[short]]), self.last_day + 1)
         return since
 
     @cached_property

@@ -25,13 +25,16 @@ from ustad.files import as_table
 from ustad.scoring.alerts import DEFAULT_P_VALUE
 from ustad.scoring.crew import alone
 from ustad.scoring.default_score import DefaultModel, p_values
+from ustad.scoring.habit_absorbed import MOST_VISITS, absorb, make_room
 from ustad.scoring.habit_kinds import unseen_parts
 from ustad.scoring.habit_model import HabitModel, Judged, spread_max3
+from ustad.scoring.habit_stages import history_end
 from ustad.scoring.habit_state import HabitState
 from ustad.scoring.habit_terms import compare
 from ustad.scoring.habit_usual import Usual, usual, usual_columns
 from ustad.scoring.habit_words import BORROWED, borrowed_words, plain_words
 from ustad.scoring.memory_live import MemoryLive, MemoryWindow
+from ustad.scoring.visit_log import empty_log, log_days, logged, unpack_habits
 from ustad.tables import TIMESTAMP, DataError
 
 #: Entities whose state is kept at hand; the quietest go first. Keep their bytes where they must not be lost.
@@ -134,13 +137,14 @@ class HabitLive:
         except BaseException:
             known.window = None  # begun anew from the recent events, which do not hold this one
             raise
-        known.state, known.window = tried.state, tried.window
+        known.model, known.state, known.window = tried.model, tried.state, tried.window
         return update
 
     def _score(self, known: _Known, event: Mapping[str, Any]) -> Update:
         row = {c: event[c] for c in self._columns if c in event}
         newest = self._table([row])
         visits = read_visits(newest, self.model.schema, known.model.frame)
+        self._move_on(known, visits)
         judged, raw = self._judged(known, newest, visits)
         model = known.model
         found = usual(model.habits, visits, judged.compared.place)
@@ -156,9 +160,16 @@ class HabitLive:
     def from_bytes(self, entity: Any, content: bytes) -> None:
         """Take up an entity where `to_bytes` left it."""
         state = HabitState.from_bytes(content)
+        trained = self.model.habits.last_day
+        if state.trained not in (None, trained):  # a model that was trained anew has later weeks in its own history
+            state = replace(state, log=empty_log(), own=None, early=0, trained=None)
+        own = unpack_habits(state.own, entity) if state.own is not None else None
         self._known.pop(entity, None)
         self._gone.discard(entity)
-        self._at_hand(entity).state = state
+        known = self._at_hand(entity)
+        known.state = state
+        if own is not None:
+            known.model = replace(self.model, habits=own)
 
     def missing(self, entity: Any) -> bool:
         """Whether an entity was let go and has to come back with `from_bytes` before its next event."""
@@ -199,6 +210,22 @@ class HabitLive:
         names = list(dict.fromkeys(name for row in rows for name in row))
         return pa.table({name: _column([row.get(name) for row in rows], name in times) for name in names})
 
+    def _move_on(self, known: _Known, visits: Visits) -> None:
+        """The history up to where it ends for the event, whose visit is held until it enters the history itself."""
+        model, state, entity = known.model, known.state, visits.entity_ids[0]
+        trained = self.model.habits.last_day
+        day = max([int(visits.day[0]), *log_days(state.log)[-1:].tolist()])
+        if not model.absorb_after or day <= trained:
+            return
+        end, habits = history_end(trained, day, model.absorb_after), model.habits
+        if max(self.since, habits.last_day + 1) <= end:
+            habits = absorb(habits, state, entity, end)
+        if len(state.log) >= MOST_VISITS:
+            habits = make_room(habits, state, entity)
+        if habits is not model.habits:
+            known.model, known.window = replace(model, habits=habits), None
+        state.log, state.trained = np.concatenate([state.log, logged(visits)]), trained
+
     # ----------------------------------------------------------------------------------------- scoring
     def _judged(self, known: _Known, newest: pa.Table, visits: Visits) -> tuple[Judged, float]:
         """The event judged by itself, and its uncalibrated score."""
@@ -206,7 +233,9 @@ class HabitLive:
         visits = self._placed(known, visits)
         key = model.habits.locate(visits)[1]
         counts = np.array([state.count(int(key[0]))])
-        period = (self.since, int(visits.day[0]))
+        moved = model.habits.last_day > self.model.habits.last_day
+        since = max(self.since, model.habits.last_day + 1) if moved else self.since
+        period = (since, int(visits.day[0]))
         compared = compare(model.habits, model.population, model.recurrence, visits, period, "past", counts)
         extra = self._ask(known, newest, visits)
         raw = {**compared.terms, **extra}

@@ -1,34 +1,43 @@
-"""What is held of one entity between its live events: counts, places met since, the last two scores, recent events.
+"""What is held of one entity between its live events: counts, places met since, the last two scores, recent events,
+the visits that have not entered its history yet, and that history once it has moved on.
 
-Small and bounded; `to_bytes` writes an Arrow stream (the recent events) with the rest as JSON beside it, and reading
-that back executes nothing.
+Small and bounded; `to_bytes` writes an Arrow stream (the recent events) with the rest as JSON and packed arrays beside
+it, and reading that back executes nothing. Bytes of version 0.2.0 are read too: the visits that they count are not
+known one by one and never enter the history.
 """
 
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
+from ustad.scoring.visit_log import empty_log, pack_log, unpack_log
 from ustad.tables import DataError
 
 #: Places of an entity since going live whose visits are counted; those not visited for longest go first.
 MOST_PLACES = 512
-_META = b"ustad.habits"
+_META, _LOG, _OWN = b"ustad.habits", b"ustad.log", b"ustad.own"
 
 
 @dataclass
 class HabitState:
-    """Everything since going live that later scores of the entity depend on."""
+    """Everything since going live that later scores of the entity depend on. Arrays are replaced, never changed."""
 
     counts: dict[int, int] = field(default_factory=dict)  # key of a place → visits, the latest visited last
     spots: dict[int, tuple[float, float]] = field(default_factory=dict)  # unnamed places met since: km
     alone: list[float] = field(default_factory=list)  # uncalibrated scores of the last two events
     pending: dict[str, Any] | None = None  # the row of the last event, until the next one makes it final
     recent: list[dict[str, Any]] = field(default_factory=list)  # the latest events, oldest first
+    log: np.ndarray = field(default_factory=empty_log)  # visits since the end of the history, oldest first
+    own: bytes | None = None  # the history once it has moved on, see `visit_log`
+    early: int = 0  # local day up to which visits entered the history before their time
+    trained: int | None = None  # last local day of the trained history that this follows
 
     @property
     def last(self) -> dict[str, Any] | None:
@@ -71,9 +80,12 @@ class HabitState:
             "spots": [[str(key), x, y] for key, (x, y) in self.spots.items()],
             "alone": self.alone,
             "pending": self.pending,
+            "early": self.early,
+            "trained": self.trained,
         }
         table = as_table(self.recent) if self.recent else pa.table({})
-        table = table.replace_schema_metadata({_META: json.dumps(content).encode()})
+        packed = {_META: json.dumps(content).encode(), _LOG: pack_log(self.log)}
+        table = table.replace_schema_metadata(packed if self.own is None else {**packed, _OWN: self.own})
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, table.schema) as writer:
             writer.write_table(table)
@@ -84,8 +96,9 @@ class HabitState:
         try:
             with pa.ipc.open_stream(pa.BufferReader(content)) as reader:
                 table = reader.read_all()
-            held = json.loads(table.schema.metadata[_META])
-        except (pa.ArrowInvalid, KeyError, TypeError, ValueError) as error:
+            packed = table.schema.metadata
+            held, log = json.loads(packed[_META]), unpack_log(packed[_LOG]) if _LOG in packed else empty_log()
+        except (pa.ArrowInvalid, KeyError, TypeError, ValueError, zlib.error) as error:
             raise DataError("live state: these bytes were not written by to_bytes") from error
         return cls(
             {int(key): number for key, number in held["counts"]},
@@ -93,4 +106,8 @@ class HabitState:
             held["alone"],
             held["pending"],
             table.to_pylist(),
+            log,
+            packed.get(_OWN),
+            held.get("early", 0),
+            held.get("trained"),
         )

@@ -1,0 +1,49 @@
+"""A model of four weeks and the eleven weeks that follow, for tests of histories that move on."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import torch
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "events"))
+from routine_stays import between, days_of, insert_visit, make_routine
+
+from ustad.config import Config
+from ustad.events.encoder import Encoder
+from ustad.schema import mobility_schema
+from ustad.scoring.default_score import fit_default
+
+SMALL = {
+    "model.width": 8, "model.heads": 2, "model.event_blocks": 1, "training.epochs": 1, "training.batch_size": 128,
+    "scoring.samples": 2, "model.places": 6, "window.mode": "past",
+}  # fmt: skip
+KNOWN, DAYS = 28, 105  # the history ends with day 27; eleven weeks follow
+SCHEMA = mobility_schema("none", 16, True)
+
+
+def make(network="dual", named=True, days=DAYS, agents=4, **changes):
+    """A model of four weeks, the life it was learnt from, and what follows: agent 1 finds a new place, the last agent
+    is first seen three weeks later."""
+    life = make_routine(seed=1, agents=agents, days=days, named=named)
+    life = life.filter(pa.array((life["agent_id"].to_numpy() != agents - 1) | (days_of(life) >= KNOWN + 20)))
+    config = Config.preset("default", **SMALL, **{"model.network": network, **changes})
+    train, validation = between(life, 0, KNOWN - 7), between(life, KNOWN - 7, KNOWN)
+    encoder = Encoder.fit(train, SCHEMA)
+    model = fit_default(train, validation, encoder, config, torch.device("cpu"))
+    later = between(life, KNOWN, days)
+    for day in range(KNOWN + 10, days, 3):
+        later = insert_visit(later, 1, day, 1350, minutes=40)
+    return model, between(life, 0, KNOWN), later
+
+
+def moved_job(later, agent=0, since=KNOWN):
+    """The same life with another workplace, 15 km away."""
+    there = (later["agent_id"].to_numpy() == agent) & (np.array(later["poi_category"].to_pylist()) == "Work")
+    there &= days_of(later) >= since
+    moved = {"poi_id": 7_000, "lat": 34.15, "lon": 34.1}
+    for name, value in moved.items():
+        values = np.where(there, value, later[name].to_numpy())
+        later = later.set_column(later.schema.get_field_index(name), name, pa.array(values))
+    return later, there

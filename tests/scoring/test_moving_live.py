@@ -1,0 +1,261 @@
+"""Live, an entity's history moves on as in bulk: the same scores over weeks, also from bytes, in bounded size."""
+
+import json
+import sys
+from dataclasses import fields, replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "events"))
+from moving_world import DAYS, KNOWN, SCHEMA, make, moved_job
+from routine_stays import DAY_US, FIRST_DAY, MINUTE_US, between, days_of, make_routine
+
+from ustad.events.habits import VISITS_A_PLACE, Habits
+from ustad.events.moved_habits import PLACES_AN_ENTITY
+from ustad.events.visits import Frame, read_visits
+from ustad.scoring.default_score import DefaultModel, score_default
+from ustad.scoring.habit_absorbed import AT_ONCE, MOST_VISITS
+from ustad.scoring.habit_live import HabitLive
+from ustad.scoring.habit_stages import chosen
+from ustad.scoring.habit_state import MOST_PLACES, HabitState
+from ustad.scoring.visit_log import as_visits, logged, pack_habits, unpack_habits
+from ustad.tables import TIMESTAMP, DataError
+
+SINCE = FIRST_DAY + KNOWN
+
+
+@pytest.fixture(scope="module", params=[("dual", True), ("dual", False), ("memory", True)])
+def world(request):
+    model, before, later = make(*request.param, agents=3)
+    agent, day = later["agent_id"].to_numpy(), days_of(later)
+    away = (agent == 0) & (day >= KNOWN + 24) & (day < KNOWN + 42)  # for more than two weeks
+    fewer = (request.param[0] == "memory") & ((agent == 0) | (day % 2 == 1))  # the network takes its time
+    later = later.filter(pa.array(~away & ~fewer))
+    events, _ = score_default(model, later, before, reasons="all")
+    return model, before, later, {row["stay_id"]: row for row in events.to_pylist()}
+
+
+@pytest.fixture(scope="module")
+def plain():
+    return make(agents=3)
+
+
+def live_of(world, **options):
+    live = HabitLive(world[0], since=SINCE, reasons="all", **options)
+    live.warm(world[1])
+    return live
+
+
+def rows_of(table, agent=None):
+    table = table.sort_by([("agent_id", "ascending"), ("started_at", "ascending")])
+    return [row for row in table.to_pylist() if agent is None or row["agent_id"] == agent]
+
+
+def check(row, batch):
+    assert row["score_alone"] == pytest.approx(batch["score_alone"], rel=1e-4, abs=1e-4)
+    assert row["reason"].split("; the stay before")[0].rstrip(".") == batch["reason"].split("; the stay")[0].rstrip(".")
+    for name in ("kind", "visits_now", "new_place"):
+        assert row[name] == batch[name], name
+
+
+def test_live_scores_are_those_of_bulk_over_eleven_weeks(world):
+    model, _, later, batch = world
+    live, finals, last = live_of(world), {}, {}
+    for row in sorted(rows_of(later), key=lambda row: row["started_at"]):
+        update = live.update(row)
+        check(update.provisional, batch[row["stay_id"]])
+        if update.final is not None:
+            finals[last[row["agent_id"]]] = update.final["score"]
+        last[row["agent_id"]] = row["stay_id"]
+    assert len(finals) == len(batch) - len(last)
+    for stay, score in finals.items():
+        assert score == pytest.approx(batch[stay]["score"], rel=1e-4, abs=1e-4)
+    ends = [known.model.habits.last_day for known in live._known.values()]
+    assert min(ends) > model.habits.habits.last_day + 28  # all of them have moved
+
+
+def test_an_agent_goes_on_from_its_bytes_wherever_it_was(world):
+    _, _, later, batch = world
+    live = live_of(world)
+    for i, row in enumerate(rows_of(later, 1)):
+        if i % 5 == 0:
+            held = live.to_bytes(1)
+            live = live_of(world)
+            live.from_bytes(1, held)
+            assert live.to_bytes(1) == held
+        check(live.update(row).provisional, batch[row["stay_id"]])
+
+
+def test_an_event_that_failed_while_the_history_moved_can_be_sent_again(world, monkeypatch):
+    _, _, later, batch = world
+    live = live_of(world)
+    for i, row in enumerate(rows_of(later, 1)):
+        with monkeypatch.context() as broken:
+            broken.setattr(HabitLive, "_words", lambda *_: 1 / 0)
+            for _ in range(i % 4 == 0):
+                with pytest.raises(ZeroDivisionError):
+                    live.update(row)
+        check(live.update(row).provisional, batch[row["stay_id"]])
+
+
+def test_with_absorb_after_zero_nothing_is_held_for_a_history(plain):
+    model, _, later = plain
+    still = DefaultModel(replace(model.habits, absorb_after=0))
+    live = HabitLive(still, since=SINCE, reasons="all")
+    events, _ = score_default(still, later, reasons="all")
+    batch = {row["stay_id"]: row for row in events.to_pylist()}
+    for row in rows_of(later, 0):
+        check(live.update(row).provisional, batch[row["stay_id"]])
+    state = HabitState.from_bytes(live.to_bytes(0))
+    assert len(state.log) == 0
+    assert state.own is None
+
+
+def test_who_changed_jobs_is_not_flagged_for_ever(plain):
+    model, before, later = plain
+    later, there = moved_job(later)
+    live = live_of((model, before))
+    at = {row["stay_id"]: live.update(row).provisional["new_place"] for row in rows_of(later, 0)}
+    day = days_of(later)
+    stays = later["stay_id"].to_numpy()
+    assert all(at[i] for i in stays[there & (day < KNOWN + 28)])
+    assert not any(at[i] for i in stays[there & (day >= KNOWN + 56)])
+
+
+def busy(days, events, places):
+    """An agent with so many events of a minute, at so many places."""
+    moment = np.linspace(0, days * 1440 - 2, events).astype(np.int64)
+    start = (FIRST_DAY + KNOWN) * DAY_US + moment * MINUTE_US
+    place = np.arange(events) % places
+    return pa.table(
+        {
+            "stay_id": pa.array(np.arange(events) + 10**6),
+            "agent_id": pa.array(np.zeros(events, np.int64)),
+            "started_at": pa.array(start, TIMESTAMP),
+            "finished_at": pa.array(start + MINUTE_US, TIMESTAMP),
+            "lat": 34 + 0.001 * place,
+            "lon": 34 + 0.001 * place,
+            "poi_category": ["Shop"] * events,
+            "timezone": ["UTC"] * events,
+            "poi_id": pa.array(place + 100),
+        }
+    )
+
+
+@pytest.mark.parametrize("places", [3, 700])
+def test_what_is_held_is_bounded_and_nothing_is_lost_of_a_busy_agent(plain, places):
+    live = HabitLive(plain[0], since=SINCE, reasons="none")
+    table = busy(49, 5000, places)
+    visits = read_visits(table, SCHEMA, plain[0].habits.frame)
+    known = live._at_hand(0)
+    before = int(known.model.habits.place_count.sum())
+    for i in range(len(visits)):
+        live._move_on(known, chosen(visits, np.array([i])))
+    habits, state = known.model.habits, known.state
+    assert len(state.log) <= MOST_VISITS + 1
+    assert state.early > habits.last_day > live.model.habits.last_day  # it moved, and then some entered early
+    assert np.diff(habits.visit_offsets).max() <= VISITS_A_PLACE
+    assert len(habits.place_key) <= PLACES_AN_ENTITY
+    assert len(state.counts) <= MOST_PLACES
+    if places == 3:
+        assert habits.place_count.sum() + len(state.log) == before + len(visits)
+        assert sum(state.counts.values()) >= len(state.log) - AT_ONCE
+    assert habits.entity_unseen.tolist() == [0]  # it was there all the time
+    assert len(live.to_bytes(0)) < 150_000
+    last = table.slice(4999).to_pylist()[0]
+    assert np.isfinite(live.update({**last, "stay_id": 10**8}).provisional["score"])
+
+
+def test_bytes_of_the_version_before_are_read_and_their_weeks_say_nothing(plain):
+    model, before, later = plain
+    rows = rows_of(later, 1)
+    live = live_of((model, before))
+    day = {row["stay_id"]: row["started_at"].timestamp() // 86400 - FIRST_DAY for row in rows}
+    early = [row for row in rows if day[row["stay_id"]] < KNOWN + 30]
+    for row in early:
+        live.update(row)
+    again = live_of((model, before))
+    again.from_bytes(1, as_before(live.to_bytes(1)))
+    first, *rest = [row for row in rows if day[row["stay_id"]] >= KNOWN + 30]
+    assert again.update(first).provisional["visits_now"] == live.update(first).provisional["visits_now"]
+    for row in rest:
+        live.update(row)
+        again.update(row)
+    whole, part = (one._known[1].model.habits for one in (live, again))
+    assert part.last_day == whole.last_day
+    assert part.entity_unseen.tolist() == [28]  # the weeks before the change were not held one by one
+    assert whole.entity_unseen.tolist() == [0]
+
+
+def as_before(content):
+    """As version 0.2.0 wrote it."""
+    with pa.ipc.open_stream(pa.BufferReader(content)) as reader:
+        table = reader.read_all()
+    held = json.loads(table.schema.metadata[b"ustad.habits"])
+    kept = {name: held[name] for name in ("counts", "spots", "alone", "pending")}
+    table = table.replace_schema_metadata({b"ustad.habits": json.dumps(kept).encode()})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue().to_pybytes()
+
+
+def test_the_history_of_another_model_is_not_taken_over(plain):
+    model, _, later = plain
+    live = HabitLive(model, since=SINCE)
+    for row in rows_of(later, 1):
+        live.update(row)
+    newer = replace(model.habits, habits=replace(model.habits.habits, last_day=model.habits.habits.last_day + 7))
+    other = HabitLive(DefaultModel(newer), since=SINCE + 7)
+    other.from_bytes(1, live.to_bytes(1))
+    assert other._known[1].model.habits.last_day == newer.habits.last_day
+    assert len(other._known[1].state.log) == 0
+
+
+def test_damaged_bytes_are_refused(plain):
+    live = HabitLive(plain[0], since=SINCE)
+    content = HabitState().to_bytes(lambda rows: pa.Table.from_pylist(rows))
+    with pa.ipc.open_stream(pa.BufferReader(content)) as reader:
+        table = reader.read_all()
+    for name in (b"ustad.log", b"ustad.own"):
+        broken = table.replace_schema_metadata({**table.schema.metadata, name: b"\x00nothing"})
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, broken.schema) as writer:
+            writer.write_table(broken)
+        with pytest.raises(DataError, match="not written by to_bytes"):
+            live.from_bytes(0, sink.getvalue().to_pybytes())
+
+
+def test_forgetting_leaves_nothing_of_what_was_learnt_live(plain):
+    model, _, later = plain
+    live = HabitLive(model, since=SINCE)
+    rows = rows_of(later, 1)
+    for row in rows:
+        live.update(row)
+    assert not live.update({**rows[-1], "stay_id": 10**8}).provisional["new_place"]
+    live.forget(1)
+    assert 1 not in live._known
+    stranger = live.update({**rows[-1], "stay_id": 10**8 + 1})
+    assert stranger.provisional["new_place"]
+    assert len(live._known[1].model.habits.place_key) == 0
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Pacific/Kiritimati", "America/St_Johns"])
+def test_a_log_and_a_history_come_back_from_bytes_as_they_were(zone):
+    table = make_routine(seed=3, agents=1, days=9)
+    table = table.set_column(table.schema.get_field_index("timezone"), "timezone", pa.array([zone] * table.num_rows))
+    visits = read_visits(table, SCHEMA, Frame.fit(table, SCHEMA))
+    again = as_visits(logged(visits), 0)
+    for f in fields(visits):
+        if f.name != "row":
+            np.testing.assert_array_equal(getattr(again, f.name), getattr(visits, f.name), err_msg=f.name)
+    habits = Habits.fit(visits)
+    back = unpack_habits(pack_habits(habits), 0)
+    for f in fields(habits):
+        np.testing.assert_array_equal(getattr(back, f.name), getattr(habits, f.name), err_msg=f.name)
+    nobody = unpack_habits(pack_habits(habits.forget([0])), 0)
+    assert len(nobody.entity_key) == 0
+    assert between(table, 0, DAYS).num_rows == len(visits)
