@@ -51,7 +51,11 @@ def _replace(temporary: Path, path: Path) -> None:
     replaced = _own_files(path)
     old = path.parent / f".{path.name}.{os.getpid()}.old"
     path.rename(old)
-    temporary.rename(path)
+    try:
+        temporary.rename(path)
+    except BaseException:  # whatever breaks in between, the model that was there is back
+        old.rename(path)
+        raise
     for kept in old.iterdir():
         if kept.name not in replaced and not (path / kept.name).exists():
             shutil.move(str(kept), path / kept.name)
@@ -65,13 +69,6 @@ def _own_files(path: Path) -> set[str]:
         return {*content["files"], METHOD} if content["format"] == FORMAT else set()
     except (OSError, DataError, KeyError, TypeError):
         return set()
-
-
-def add(path: Path, name: str) -> None:
-    """Take a file that was written into a model directory later into the manifest."""
-    content = read_json(path / MANIFEST)
-    content["files"][name] = checksum(path / name)
-    write_json(content, path / MANIFEST)
 
 
 def check(path: Path) -> dict[str, str]:

@@ -296,25 +296,27 @@ class Detector:
     # ---------------------------------------------------------------------------------------- storing
     def save(self, path: Path | str) -> None:
         """Write the model directory; it appears whole or not at all."""
-        model = self._fitted()
         with artefact.writing(Path(path)) as place:
-            self.config.to_yaml(place / "config.yaml")
-            (place / "schema.json").write_text(json.dumps(model.encoder.schema.to_dict(), indent=2))
-            (place / "encoder.json").write_text(json.dumps(model.encoder.to_dict()))
-            save_file(
-                {k: v.cpu().contiguous() for k, v in model.network.state_dict().items()}, place / "model.safetensors"
-            )
-            if self.trips.to_tensors():
-                save_file(self.trips.to_tensors(), place / "trips.safetensors")
-            save_arrays(
-                {k: np.ascontiguousarray(v) for k, v in model.to_tensors().items()}, place / "reference.safetensors"
-            )
-            if model.history is not None:
-                model.history.save(place / "history.parquet")
-            if self.habits is not None:
-                save_default(self.habits, place)
-            (place / "facts.json").write_text(json.dumps(self.facts, indent=2))
-            (place / "card.md").write_text(card(self.facts, self.config))
+            self.write(place)
+
+    def write(self, place: Path) -> None:
+        """The files of the model into a directory that `artefact.writing` gave, where others may lie beside them."""
+        model = self._fitted()
+        self.config.to_yaml(place / "config.yaml")
+        (place / "schema.json").write_text(json.dumps(model.encoder.schema.to_dict(), indent=2))
+        (place / "encoder.json").write_text(json.dumps(model.encoder.to_dict()))
+        save_file({k: v.cpu().contiguous() for k, v in model.network.state_dict().items()}, place / "model.safetensors")
+        if self.trips.to_tensors():
+            save_file(self.trips.to_tensors(), place / "trips.safetensors")
+        save_arrays(
+            {k: np.ascontiguousarray(v) for k, v in model.to_tensors().items()}, place / "reference.safetensors"
+        )
+        if model.history is not None:
+            model.history.save(place / "history.parquet")
+        if self.habits is not None:
+            save_default(self.habits, place)
+        (place / "facts.json").write_text(json.dumps(self.facts, indent=2))
+        (place / "card.md").write_text(card(self.facts, self.config))
 
     @classmethod
     def load(cls, path: Path | str, device: str = "auto", whole: bool = True) -> Detector:

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 from example_towns import town
 
-from ustad.baselines import make
+from ustad import artefact, detector
+from ustad.baselines import make, storage
+from ustad.baselines.storage import load, save
 from ustad.config import ConfigError
 
 TINY = {"width": 8, "heads": 2, "blocks": 1, "epochs": 2, "samples": 4, "neighbours": 5, "device": "cpu"}
@@ -68,3 +70,30 @@ def test_a_model_without_uncertainty_has_nothing_to_reject_by(scored):
 def test_validation_begins_where_the_caller_says(scored):
     model, _ = scored("ustad-plain")
     assert model.detector.facts["last_day"] == "2024-01-06"
+
+
+@pytest.mark.parametrize(
+    "step",
+    [(storage, "write_json"), (detector, "save_file"), (detector, "card"), (artefact, "write_json")],
+    ids=lambda step: step[1],
+)
+@pytest.mark.parametrize("older", ["ustad-au", "visit-rate"])
+def test_saving_that_breaks_off_leaves_the_older_model_whole(older, step, scored, tmp_path, monkeypatch):
+    place, events = tmp_path / "model", town(agents=8, days=2, first_day=8)
+    model = make(older, device="cpu").fit(town(agents=8, days=6)) if older == "visit-rate" else scored(older)[0]
+    save(model, place)
+    files, wanted = artefact.check(place), model.score(events).events["score"]
+
+    def broken(*given):
+        raise OSError("no space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(*step, broken)
+        with pytest.raises(OSError, match="no space left"):
+            save(scored("ustad-eu")[0], place)
+    assert artefact.check(place) == files
+    assert load(place, device="cpu").score(events).events["score"].equals(wanted)
+    assert [p.name for p in tmp_path.iterdir()] == ["model"]
+    save(scored("ustad-eu")[0], place)
+    assert load(place, device="cpu").name == "ustad-eu"
+    assert "method.json" in artefact.check(place)

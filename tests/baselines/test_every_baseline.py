@@ -22,7 +22,7 @@ from ustad.tables import TIMESTAMP, DataError
 
 SHORT = {"epochs": 1, "width": 8, "blocks": 1, "heads": 2, "trials": 5, "hidden": 16, "samples": 2, "neighbours": 3}
 FOLDER = Path(ustad.baselines.__file__).parent
-MACHINERY = ("protocol", "base", "deep", "networks", "fitting", "storage", "trajectories", "visit_rate")
+MACHINERY = ("protocol", "base", "deep", "networks", "fitting", "search", "storage", "trajectories", "visit_rate")
 
 
 def quick(name: str, schema: EventSchema | None = None):

@@ -2,6 +2,7 @@
 
 import datetime as dt
 import json
+from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -148,6 +149,22 @@ def test_a_model_directory_appears_whole_or_not_at_all(tmp_path):
     make_model(tmp_path / "m", "one")
     with pytest.raises(TypeError):
         make_model(tmp_path / "m", text=None)
+    assert (tmp_path / "m" / "a.txt").read_text() == "one"
+    assert [p.name for p in tmp_path.iterdir()] == ["m"]
+
+
+def test_a_model_that_cannot_take_the_place_of_another_gives_it_back(tmp_path, monkeypatch):
+    make_model(tmp_path / "m", "one")
+    rename = Path.rename
+
+    def only_away(path, to):
+        if path.name.endswith(".part"):
+            raise OSError("no space left on device")
+        return rename(path, to)
+
+    monkeypatch.setattr(Path, "rename", only_away)
+    with pytest.raises(OSError, match="no space left"):
+        make_model(tmp_path / "m", "two")
     assert (tmp_path / "m" / "a.txt").read_text() == "one"
     assert [p.name for p in tmp_path.iterdir()] == ["m"]
 

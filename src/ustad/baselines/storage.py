@@ -31,15 +31,12 @@ def is_baseline(path: Path | str) -> bool:
 
 def save(detector: Baseline, path: Path | str) -> None:
     """Write a fitted baseline; the directory appears whole or not at all."""
-    path = Path(path)
-    if hasattr(detector, "detector"):  # an ablation is kept as the detector that it is
-        detector.detector.save(path)
-        write_json(_method(detector, State()), path / METHOD)
-        artefact.add(path, METHOD)
-        return
-    state = detector.state()
-    with artefact.writing(path) as place:
+    inner = getattr(detector, "detector", None)  # an ablation is kept as the detector that it is
+    state = detector.state() if inner is None else State()
+    with artefact.writing(Path(path)) as place:
         write_json(_method(detector, state), place / METHOD)
+        if inner is not None:
+            inner.write(place)
         if state.tensors:
             save_file({k: v.detach().cpu().contiguous() for k, v in state.tensors.items()}, place / TENSORS)
         for name, table in state.tables.items():
