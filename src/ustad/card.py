@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from ustad.config import Config
+from ustad.schema import EventSchema, plural
 
 
 def area(events: pa.Table) -> dict[str, float]:
@@ -18,8 +19,10 @@ def area(events: pa.Table) -> dict[str, float]:
     return bounds
 
 
-def card(facts: dict[str, Any], config: Config) -> str:
-    """The model card: what it was trained on, how well it predicts, what its scores are not for."""
+def card(facts: dict[str, Any], config: Config, schema: EventSchema) -> str:
+    """The model card: what it was trained on, how well it predicts, what its scores are not for; in the schema's words
+    for entities and events."""
+    entities, events = plural(schema.entity_word), plural(schema.event_word)
     area = facts.get("area")
     where = (
         f"- Area: latitude {area['lat_min']} … {area['lat_max']}, longitude {area['lon_min']} … {area['lon_max']}\n"
@@ -29,25 +32,26 @@ def card(facts: dict[str, Any], config: Config) -> str:
     versions = ", ".join(f"{k} {v}" for k, v in facts["versions"].items())
     return (
         "# Model card\n\n## Trained on\n"
-        f"- {facts['entities']:,} entities, {facts['events']:,} events, {facts['first_day']} to {facts['last_day']}\n"
+        f"- {facts['entities']:,} {entities}, {facts['events']:,} {events}, {facts['first_day']} to "
+        f"{facts['last_day']}\n"
         f"{where}- Time zones: {', '.join(facts['timezones'])}\n"
-        f"- Validation: {facts['validation_events']:,} events of the week after, half of the entities for early "
+        f"- Validation: {facts['validation_events']:,} {events} of the week after, half of the {entities} for early "
         "stopping, half for calibration\n\n## Fit\n"
         f"- Masked validation loss {facts['validation_loss']:.4f} after {facts['epochs']} epochs "
         f"({facts['seconds']} s on {facts['device']})\n"
         f"- Width {config.model.width}, {config.model.event_blocks} event blocks, "
-        f"{config.scoring.samples} samples, seed {facts['seed']}\n{_neighbours(facts)}- {versions}\n\n## Use\n"
-        "Scores say what is unusual for an entity, not why, and nothing about intent. They are leads for a person "
-        "to look at. They must not decide about anybody on their own.\n"
+        f"{config.scoring.samples} samples, seed {facts['seed']}\n{_neighbours(facts, events)}- {versions}\n\n## Use\n"
+        f"Scores say what is unusual for each {schema.entity_word}, not why, and nothing about intent. They are leads "
+        "for a person to look at. They must not decide about anybody on their own.\n"
     )
 
 
-def _neighbours(facts: dict[str, Any]) -> str:
+def _neighbours(facts: dict[str, Any], events: str) -> str:
     """How neighbours are searched, and how well that was measured."""
     held = facts.get("neighbours")
     if not held:
         return ""
-    line = f"- Neighbours among {held['reference']:,} training events"
+    line = f"- Neighbours among {held['reference']:,} training {events}"
     if "recall" in held:
         line += (
             f"; live on a CPU through {held['lists']:,} lists, {held['probes']} probed: recall {held['recall']:.3f}, "

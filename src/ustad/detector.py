@@ -316,7 +316,7 @@ class Detector:
         if self.habits is not None:
             save_default(self.habits, place)
         (place / "facts.json").write_text(json.dumps(self.facts, indent=2))
-        (place / "card.md").write_text(card(self.facts, self.config))
+        (place / "card.md").write_text(card(self.facts, self.config, self.schema))
 
     @classmethod
     def load(cls, path: Path | str, device: str = "auto", whole: bool = True) -> Detector:

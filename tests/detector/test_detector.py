@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import io
+import re
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +12,7 @@ import pytest
 from rich.console import Console
 
 from ustad import progress
+from ustad.card import card
 from ustad.detector import Detector, choose_device
 from ustad.periods import split_entities, training_periods
 from ustad.scoring.alerts import AlertRule
@@ -63,7 +65,19 @@ def test_a_saved_model_scores_the_same(town, fitted, model_directory):
     loaded = Detector.load(model_directory, device="cpu")
     assert np.allclose(by_id(fitted.score(town))[1], by_id(loaded.score(town))[1], atol=1e-5)
     assert loaded.config == fitted.config
-    assert "24 entities" in (model_directory / "card.md").read_text()
+    assert "24 agents" in (model_directory / "card.md").read_text()
+
+
+def test_the_card_speaks_of_entities_and_events_in_the_words_of_the_schema(fitted, tiny_config):
+    payments = dataclasses.replace(fitted.schema, entity_word="company", event_word="transfer")
+    facts = {**fitted.facts, "neighbours": {"reference": 7, "lists": 2, "probes": 1, "recall": 1.0, "error": 0.0}}
+    text = card(facts, tiny_config, payments)
+    assert "24 companies" in text
+    assert f"{facts['events']:,} transfers" in text
+    assert "half of the companies" in text
+    assert "7 training transfers" in text
+    assert "unusual for each company" in text
+    assert not re.search(r"\b(entit|event[s ](?!block)|agent|stay)", text)
 
 
 def test_the_same_seed_gives_the_same_scores(town, tiny_config):
