@@ -70,6 +70,14 @@ def insert_visit(table, agent, day, minute, spot=(34.6, 34.6), minutes=200, poi=
     return pa.concat_tables([table, pa.table(row).cast(table.schema)])
 
 
+def odd_week(life):
+    """The last of five weeks, in which agent 4 goes far away late on three evenings."""
+    week = between(life, 28, 35)
+    for day in (29, 30, 32):
+        week = insert_visit(week, 4, day, 1350, minutes=40)
+    return week
+
+
 def days_of(table):
     return table["started_at"].cast(pa.int64()).to_numpy() // DAY_US - FIRST_DAY
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "events"))
-from routine_stays import between, insert_visit, make_routine
+from routine_stays import between, insert_visit, make_routine, odd_week
 
 from ustad.config import Config
 from ustad.events.encoder import Encoder
@@ -36,10 +36,7 @@ def life():
 
 @pytest.fixture(scope="module")
 def week(life):
-    week = between(life, 28, 35)
-    for day in (29, 30, 32):
-        week = insert_visit(week, 4, day, 1350, minutes=40)
-    return week
+    return odd_week(life)
 
 
 def fitted(life, network):

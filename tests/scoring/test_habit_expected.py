@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "events"))
-from routine_stays import between, insert_visit, make_routine
+from routine_stays import between, make_routine, odd_week
 
 from ustad.events.habits import Habits
 from ustad.events.visits import Frame, read_visits
@@ -39,11 +39,7 @@ def model(life):
 
 @pytest.fixture(scope="module")
 def odd(life):
-    """The last week, in which agent 4 goes far away late on three evenings."""
-    week = between(life, 28, 35)
-    for day in (29, 30, 32):
-        week = insert_visit(week, 4, day, 1350, minutes=40)
-    return week
+    return odd_week(life)
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.stats import nbinom
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "events"))
-from routine_stays import FIRST_DAY, between, insert_visit, make_routine
+from routine_stays import FIRST_DAY, between, insert_visit, make_routine, odd_week
 
 from ustad.config import SplitConfig
 from ustad.events.habits import Habits
@@ -43,11 +43,7 @@ def model(life):
 
 @pytest.fixture(scope="module")
 def odd(life):
-    """The last week, in which agent 4 goes far away on three evenings."""
-    week = between(life, 28, 35)
-    for day in (29, 30, 32):
-        week = insert_visit(week, 4, day, 1350, minutes=40)
-    return week
+    return odd_week(life)
 
 
 def test_a_far_place_visited_again_and_again_is_the_most_unusual_event_and_its_agent_leads(model, odd):

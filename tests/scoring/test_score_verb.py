@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,19 +11,11 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
+from one_verb import run
 
-from ustad.cli import main
 from ustad.scoring.rejection import WITHHELD
 
 TINY = {"model.width": 16, "model.event_blocks": 1, "training.epochs": 1, "scoring.samples": 4, "scoring.neighbours": 5}
-
-
-def _run(*arguments: Any) -> int:
-    try:
-        main([str(a) for a in arguments])
-    except SystemExit as stop:
-        return stop.code if isinstance(stop.code, int) else 1
-    return 0
 
 
 @pytest.fixture(scope="module", params=["paper", "fast"])
@@ -32,7 +23,7 @@ def trained(request: pytest.FixtureRequest, town_directory: Path, tmp_path_facto
     place = tmp_path_factory.mktemp(request.param) / "model"
     settings = [word for name, value in TINY.items() for word in ("--set", f"{name}={value}")]
     settings += ["--set", "model.trips=none"]
-    assert _run("train", town_directory, "--preset", request.param, "--out", place, *settings) == 0
+    assert run("train", town_directory, "--preset", request.param, "--out", place, *settings) == 0
     return place
 
 
@@ -42,7 +33,7 @@ def test_reasons_intervals_rejection_and_curves_by_flags(
     out = tmp_path / "scores"
     flags = ["--reasons", "all", "--coverage", "0.8", "--reject", "0.1", "--reject-by", "standardised", "--curves"]
     capsys.readouterr()
-    assert _run("score", trained, town_directory, "--out", out, *flags, "--json") == 0
+    assert run("score", trained, town_directory, "--out", out, *flags, "--json") == 0
     said = json.loads(capsys.readouterr().out)
     events = pq.read_table(out / "events.parquet")
     withheld = events["withheld"].to_numpy(zero_copy_only=False)
@@ -73,8 +64,8 @@ def test_reasons_intervals_rejection_and_curves_by_flags(
 def test_without_flags_only_alerts_and_worst_events_have_a_reason(
     trained: Path, town_directory: Path, tmp_path: Path
 ) -> None:
-    assert _run("score", trained, town_directory, "--out", tmp_path / "some", "--top", 3) == 0
-    assert _run("score", trained, town_directory, "--out", tmp_path / "none", "--top", 3, "--reasons", "none") == 0
+    assert run("score", trained, town_directory, "--out", tmp_path / "some", "--top", 3) == 0
+    assert run("score", trained, town_directory, "--out", tmp_path / "none", "--top", 3, "--reasons", "none") == 0
     some, none = (pq.read_table(tmp_path / n / "events.parquet") for n in ("some", "none"))
     told = pc.is_valid(some["reason"])
     assert pc.all(pc.or_(told, pc.invert(some["alert"]))).as_py()
@@ -90,10 +81,10 @@ def test_many_people_are_scored_part_by_part_with_the_same_result(
     from ustad.scores import Scores
     from ustad.scoring import partitions
 
-    assert _run("score", trained, town_directory, "--out", tmp_path / "whole", "--top", 9) == 0
-    assert _run("score", trained, town_directory, "--out", tmp_path / "parts") == 0  # gives way to the parts
+    assert run("score", trained, town_directory, "--out", tmp_path / "whole", "--top", 9) == 0
+    assert run("score", trained, town_directory, "--out", tmp_path / "parts") == 0  # gives way to the parts
     monkeypatch.setattr(partitions, "ENTITIES", 7)
-    assert _run("score", trained, town_directory, "--out", tmp_path / "parts", "--top", 9) == 0
+    assert run("score", trained, town_directory, "--out", tmp_path / "parts", "--top", 9) == 0
     assert len(list((tmp_path / "parts" / "events").glob("*.parquet"))) == 4
     whole, parts = (Scores.load(tmp_path / n) for n in ("whole", "parts"))
     for name, key in (("events", "stay_id"), ("agents", "agent_id")):
@@ -122,7 +113,7 @@ def test_many_people_are_scored_part_by_part_with_the_same_result(
 def test_a_wrong_flag_is_refused_in_words(
     tmp_path: Path, flags: list[str], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert _run("score", tmp_path, tmp_path, *flags) != 0
+    assert run("score", tmp_path, tmp_path, *flags) != 0
     assert words in " ".join(capsys.readouterr().err.replace("│", " ").split())
 
 

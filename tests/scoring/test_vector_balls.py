@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 import torch
+from one_verb import run
 
-from ustad.cli import main
 from ustad.config import Config
 from ustad.events.encoder import Encoder
 from ustad.model.network import DualTransformer
@@ -48,14 +48,6 @@ def _payments(seed: int) -> pa.Table:
             "basket": pa.array([None if i % 9 == 0 else row.tolist() for i, row in enumerate(baskets)]),
         }
     )
-
-
-def _run(*arguments: Any) -> int:
-    try:
-        main([str(a) for a in arguments])
-    except SystemExit as stop:
-        return stop.code if isinstance(stop.code, int) else 1
-    return 0
 
 
 @pytest.fixture(scope="module")
@@ -106,8 +98,8 @@ def test_trips_have_balls_by_the_flag_coverage(town_directory: Path, tmp_path: P
     tiny = {"model.width": 16, "model.event_blocks": 1, "training.epochs": 1, "scoring.samples": 4,
             "scoring.neighbours": 5, "model.trips": "summary"}  # fmt: skip
     settings = [word for name, value in tiny.items() for word in ("--set", f"{name}={value}")]
-    assert _run("train", town_directory, "--preset", "paper", "--out", tmp_path / "model", *settings) == 0
-    assert _run("score", tmp_path / "model", town_directory, "--out", tmp_path / "scores", "--coverage", "0.8") == 0
+    assert run("train", town_directory, "--preset", "paper", "--out", tmp_path / "model", *settings) == 0
+    assert run("score", tmp_path / "model", town_directory, "--out", tmp_path / "scores", "--coverage", "0.8") == 0
     events = pq.read_table(tmp_path / "scores" / "events.parquet")
     inside = events["inside_trip_summary"]
     assert inside.null_count == events["error_trip_summary"].null_count < len(events)

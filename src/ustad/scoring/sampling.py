@@ -27,7 +27,7 @@ from ustad.scoring.counter import keep_masks
 from ustad.scoring.crew import Crew
 from ustad.scoring.neighbours import shared_room
 from ustad.scoring.passes import Passes
-from ustad.scoring.terms import Layout, reduce_term
+from ustad.scoring.terms import Layout, Reduced, reduce_term
 
 Precision = Literal["auto", "fp32", "half"]
 #: Numbers of one field that are decoded at once (samples × events × classes).
@@ -353,22 +353,14 @@ def store(
     step = max(1, DECODED // (len(hidden) * max(f.size for f in network.fields)))
     for first in range(0, len(chosen), step):
         part = slice(first, first + step)
-        _store(out, chosen[part], layout, network, tensors, hidden[:, part], target[part], seed)
+        predictions, events = network.decode(hidden[:, part]), target[part]
+        truth: Features = tensors.features[events]
+        reduced = [reduce_term(t, layout, predictions, truth, tensors.key[events], seed) for t in layout.terms]
+        _put(out, chosen[part], layout, reduced)
 
 
-def _store(
-    out: Samples,
-    chosen: np.ndarray,
-    layout: Layout,
-    network: DualTransformer,
-    tensors: EventTensors,
-    hidden: Tensor,
-    target: Tensor,
-    seed: int,
-) -> None:
-    predictions = network.decode(hidden)
-    truth: Features = tensors.features[target]
-    reduced = [reduce_term(t, layout, predictions, truth, tensors.key[target], seed) for t in layout.terms]
+def _put(out: Samples, chosen: np.ndarray, layout: Layout, reduced: list[Reduced]) -> None:
+    """Each term's results into the rows of their queries."""
     scalars = torch.stack([getattr(r, name) for r in reduced for name in SCALARS])  # one transfer for all
     lines = iter(scalars.float().cpu().numpy())
     for term, result in zip(layout.terms, reduced, strict=True):
