@@ -23,19 +23,23 @@ KNOWN, DAYS = 28, 105  # the history ends with day 27; eleven weeks follow
 SCHEMA = mobility_schema("none", 16, True)
 
 
-def make(network="dual", named=True, days=DAYS, agents=4, **changes):
-    """A model of four weeks, the life it was learnt from, and what follows: agent 1 finds a new place, the last agent
-    is first seen three weeks later."""
+def make_life(named=True, days=DAYS, agents=4):
+    """Agent 1 finds a new place, the last agent is first seen three weeks after the history ends."""
     life = make_routine(seed=1, agents=agents, days=days, named=named)
     life = life.filter(pa.array((life["agent_id"].to_numpy() != agents - 1) | (days_of(life) >= KNOWN + 20)))
+    for day in range(KNOWN + 10, days, 3):
+        life = insert_visit(life, 1, day, 1350, minutes=40)
+    return life
+
+
+def make(network="dual", named=True, days=DAYS, agents=4, life=None, **changes):
+    """A model of four weeks, the life it was learnt from, and what follows."""
+    life = make_life(named, days, agents) if life is None else life
     config = Config.preset("default", **SMALL, **{"model.network": network, **changes})
     train, validation = between(life, 0, KNOWN - 7), between(life, KNOWN - 7, KNOWN)
     encoder = Encoder.fit(train, SCHEMA)
     model = fit_default(train, validation, encoder, config, torch.device("cpu"))
-    later = between(life, KNOWN, days)
-    for day in range(KNOWN + 10, days, 3):
-        later = insert_visit(later, 1, day, 1350, minutes=40)
-    return model, between(life, 0, KNOWN), later
+    return model, between(life, 0, KNOWN), between(life, KNOWN, days)
 
 
 def moved_job(later, agent=0, since=KNOWN):

@@ -191,7 +191,7 @@ def test_bytes_of_the_version_before_are_read_and_their_weeks_say_nothing(plain)
 
 
 def as_before(content):
-    """As version 0.2.0 wrote it."""
+    """As it was written before histories moved on."""
     with pa.ipc.open_stream(pa.BufferReader(content)) as reader:
         table = reader.read_all()
     held = json.loads(table.schema.metadata[b"ustad.habits"])

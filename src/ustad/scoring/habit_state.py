@@ -2,8 +2,8 @@
 the visits that have not entered its history yet, and that history once it has moved on.
 
 Small and bounded; `to_bytes` writes an Arrow stream (the recent events) with the rest as JSON and packed arrays beside
-it, and reading that back executes nothing. Bytes of version 0.2.0 are read too: the visits that they count are not
-known one by one and never enter the history.
+it, and reading that back executes nothing. Bytes from before histories moved on are read too: the visits that they
+count are not known one by one and never enter the history.
 """
 
 from __future__ import annotations

@@ -19,7 +19,8 @@ from ustad.scoring.habit_state import HabitState
 from ustad.service.queries import microseconds
 from ustad.service.translate import identified, keys_for
 
-#: Events of an agent that are looked through again where the store has them but no state.
+#: Events of an agent that are looked through again where the store has them but no state. They are counted and enter
+#: its history as they did; the weeks before the first of them say nothing of the agent.
 REPLAYED = 256
 
 
@@ -33,7 +34,7 @@ class HabitScores:
 
 
 class HabitScorer:
-    """Counts visits from the day after the model's own history. `most` agents are at hand."""
+    """Counts visits from the day after the model's own history, which moves on with them. `most` agents are at hand."""
 
     def __init__(self, model: DefaultModel, p_value: float, most: int) -> None:
         causal = DefaultModel(replace(model.habits, counting="past"), model.memory)
