@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import sqlalchemy
 from fastapi.testclient import TestClient
 from service_example import PATIENCE, PlainScorer, a_stay, client_of
 
-from ustad.service import records
+from ustad.service import queries, records
 from ustad.service.app import create_app
 from ustad.service.settings import Settings
 from ustad.service.store import insert_new
@@ -90,6 +91,36 @@ def test_lanes_can_be_narrowed_to_days_and_kinds(filled: Any) -> None:
     expected = {e["agent_id"] for e in events if e["day"] == "2024-03-02" and e["kind"] == "novel"}
     assert {lane["agent_id"] for lane in found["lanes"]} == expected
     assert {c["day"] for lane in found["lanes"] for c in lane["cells"]} == {"2024-03-02"}
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [{"min_score": 1.5}, {"min_score": 8}, {"min_score": 50}, {"min_score": 8, "search": "_1"},
+     {"min_score": 7, "first": "2024-03-02", "last": "2024-03-03"}, {"min_score": 7, "category": "shop"},
+     {"min_score": 2.5, "raised": True}],
+)  # fmt: skip
+def test_lanes_from_a_score_on_are_those_a_plain_loop_finds(filled: Any, wanted: dict[str, Any]) -> None:
+    client, events = filled
+    matching = [
+        e for e in events
+        if e["score"] >= wanted["min_score"] and wanted.get("search", "") in e["agent_id"]
+        and wanted.get("first", "") <= e["day"] <= wanted.get("last", "9")
+        and e["category"] == wanted.get("category", e["category"]) and (e["alert"] or not wanted.get("raised"))
+    ]  # fmt: skip
+    found = pages(lambda at: client.get("/v1/lanes", params={**wanted, "limit": 5, "offset": at}).json(), "lanes")
+    tops = {e["agent_id"]: max(o["score"] for o in matching if o["agent_id"] == e["agent_id"]) for e in matching}
+    assert [lane["agent_id"] for lane in found] == sorted(tops, key=lambda agent: (-tops[agent], agent))
+
+
+def test_lanes_from_a_score_on_are_ranked_without_looking_through_events(filled: Any) -> None:
+    client, _ = filled
+    asked: list[str] = []
+    with client.app.state.service.store.reading() as connection:
+        sqlalchemy.event.listen(connection, "before_cursor_execute", lambda *given: asked.append(given[2]))
+        found = queries.lanes(connection, queries.Filter(min_score=1.5), 0, 99_999, 5, 0)
+    assert found[0] == AGENTS
+    ranking = next(statement for statement in asked if "FROM days" in statement)
+    assert "events" not in ranking, "the second question, for the cells of one page, may look at them"
 
 
 def test_the_slider_counts_what_really_lies_above_its_threshold(filled: Any) -> None:

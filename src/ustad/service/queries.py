@@ -216,10 +216,9 @@ def lanes(
     """Agents by their highest score within the days, each with one cell a day: score, events, alerts, worst.
 
     Narrowed by kind, category or verdict, they are those whose alerts match; by score, whose events do, or with
-    `raised` whose alerts do.
+    `raised` whose alerts do. A score alone is looked for among the days, of which there are fewer than events.
     """
-    narrow = wanted.kind or wanted.category or wanted.min_score is not None or wanted.state or wanted.raised
-    if narrow:
+    if wanted.kind or wanted.category or wanted.state or wanted.raised:
         judged = [E.score.is_not(None)] if wanted.min_score is not None else [E.alert.is_(True)]
         name = func.coalesce(E.agent, literal_column("''")).label(
             "agent"
@@ -232,6 +231,8 @@ def lanes(
         ranked = source.group_by(name).subquery()
     else:
         conditions = [D.agent.contains(wanted.search, autoescape=True)] if wanted.search else []
+        if wanted.min_score is not None:
+            conditions.append(D.score >= wanted.min_score)
         inside = (D.day + literal_column("0")).between(first_day, last_day)  # through the index that has scores too
         ranked = select(D.agent, func.max(D.score).label("top")).where(inside, *conditions).group_by(D.agent).subquery()
     page = select(ranked.c.agent, func.count().over().label("total"))
