@@ -32,8 +32,7 @@ class Held:
 
     def wait(self) -> None:
         """Until the page has asked."""
-        while len(self.routes) < self.most:
-            self.page.wait_for_timeout(20)
+        assert until(lambda: self.page.wait_for_timeout(20) or len(self.routes) == self.most, 0)
 
     def let_go(self, **answer: Any) -> None:
         """Answers as the server would, or as told, and waits until the page had time to draw it."""
