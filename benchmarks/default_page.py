@@ -1,5 +1,5 @@
 """The tables of docs/default.md, written from the result files of default.py, pol_atl.py, habit_p_values.py,
-default_speed.py and history.py.
+moving_history.py, default_speed.py and history.py.
 
 python benchmarks/default_page.py            writes them into the page, between their marks
 """
@@ -116,6 +116,55 @@ def p_values(name: str) -> str:
     return table(("people (towns)", "of", "reference judged", *(f"p ≤ {p}" for p in found["levels"])), rows)
 
 
+def moving(name: str) -> str:
+    """Over months, by block of weeks, with histories that move on sooner, later or never; and what it costs live."""
+    found = read(name)
+    runs, size = found["runs"], found["block_weeks"]
+    blocks = len(next(iter(runs.values()))[0])
+    rows = []
+    for what, measure in MOVING.items():
+        for choice, towns in runs.items():
+            cells = (_moving_cell([measure(town[block]) for town in towns]) for block in range(blocks))
+            rows.append((what, choice if choice != "0" else "0 (as trained)", *cells))
+    heads = (f"weeks {size * block + 1} to {size * (block + 1)}" for block in range(blocks))
+    return f"{table(('', 'absorb_after', *heads), rows)}\n\n{_live_words(found['live'])}"
+
+
+MOVING: dict[str, Callable[[dict[str, Any]], list[float] | None]] = {
+    "normal events with p ≤ 0.01": lambda block: [block["normal_small"]],
+    "stays at a new workplace with p ≤ 0.01": lambda block: [block["new_work_small"]],
+    "all anomalies": lambda block: _four(block["all"]),
+    "anomalies begun in the last 4 weeks": lambda block: _four(block["new"]),
+    "anomalies that began before": lambda block: _four(block["lasting"]),
+}
+
+
+def _four(part: dict[str, Any]) -> list[float] | None:
+    return [*part["events"], *part["agents"]] if part["events"] else None
+
+
+def _moving_cell(values: list[list[float] | None]) -> str:
+    """A share, or event AUROC / AP and agent AUROC / AP: mean and standard deviation over the towns that have any."""
+    known = np.array([value for value in values if value is not None])
+    if not len(known):
+        return ""
+    shown = [f"{m:.3f} ± {s:.3f}" for m, s in zip(known.mean(axis=0), known.std(axis=0), strict=True)]
+    return shown[0] if len(shown) == 1 else f"{shown[0]} / {shown[1]} \\| {shown[2]} / {shown[3]}"
+
+
+def _live_words(alive: dict[str, Any]) -> str:
+    moved, still = alive["28"], alive["0"]
+    size = ", ".join(
+        f"{moved['bytes'][weeks][0] / 1000:.1f} kB after {weeks} weeks ({still['bytes'][weeks][0] / 1000:.1f} kB)"
+        for weeks in moved["bytes"]
+    )
+    return (
+        f"Live, {moved['agents']} agents with {moved['events']:,} stays (in brackets with `absorb_after: 0`): "
+        f"{moved['events_per_cpu_s']:.0f} stays a second of processor time ({still['events_per_cpu_s']:.0f}); "
+        f"`to_bytes` {moved['write_ms']:.2f} ms ({still['write_ms']:.2f} ms); the median agent's bytes {size}."
+    )
+
+
 def speed(name: str) -> str:
     """By device, where it was measured: rates, and the memory network's in bulk as a share of the paper's."""
     kept = [f"{name}-{device}" for device in ("cpu", "cuda") if (RESULTS / f"{name}-{device}.json").exists()]
@@ -148,6 +197,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "hard cases": partial(hard, "default"),
     "atlanta": partial(atlanta, "pol_atl"),
     "p-values": partial(p_values, "habit_p_values"),
+    "moving history": partial(moving, "moving_history"),
     "speed": partial(speed, "default_speed"),
     "history": partial(history, "history"),
 }

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 import torch
 
@@ -15,6 +16,7 @@ from moving_world import DAYS, KNOWN, SCHEMA, SMALL, make, moved_job
 from routine_stays import FIRST_DAY, between, days_of, insert_visit, make_routine
 
 from ustad.config import Config, ConfigError
+from ustad.detector import Detector
 from ustad.events.encoder import Encoder
 from ustad.events.habits import Habits
 from ustad.events.visits import read_visits
@@ -142,6 +144,43 @@ def test_parts_of_the_entities_are_judged_as_the_whole(world):
             assert row.keys() == other.keys()
         for row in people.to_pylist():
             assert row["score"] == pytest.approx(by_agent[row["agent_id"]]["score"], rel=1e-5, abs=1e-5)
+
+
+def test_a_part_of_people_without_any_history_is_judged_as_within_the_whole(plain):
+    model, _, later = plain
+    whole = model.habits.judge(later)
+    nobody = replace(model.habits, habits=model.habits.habits.only([3]))
+    assert len(nobody.habits.entity_key) == 0
+    rows = later["agent_id"].to_numpy() == 3
+    period = (int(days_of(later).min()) + FIRST_DAY, int(days_of(later).max()) + FIRST_DAY)
+    found = nobody.judge(later.filter(pa.array(rows)), period=period, tested=period)
+    np.testing.assert_allclose(found.score, whole.score[rows], rtol=1e-12)
+    np.testing.assert_array_equal(found.kind, whole.kind[rows])
+
+
+def test_a_detector_scores_months_in_parts_as_at_once():
+    life = make_routine(seed=1, agents=4, days=DAYS)
+    life = life.filter(pc.greater(life["finished_at"], life["started_at"]))
+    small = {"model.width": 8, "model.heads": 2, "model.event_blocks": 1, "training.epochs": 1, "scoring.samples": 2}
+    detector = Detector(Config.preset("fast", **small), device="cpu").fit(between(life, 0, KNOWN))
+    later = between(life, KNOWN, DAYS)
+    whole = detector.score(later, reasons="all")
+    parts = list(detector.score_parts(later, reasons="all", entities=3))
+    assert len(parts) == 2
+    for found, table, name in zip(
+        zip(*parts, strict=True), (whole.events, whole.agents), ("stay_id", "agent_id"), strict=True
+    ):
+        rows = pa.concat_tables(found).sort_by(name).to_pylist()
+        for one, other in zip(rows, table.sort_by(name).to_pylist(), strict=True):
+            assert one["score"] == pytest.approx(other["score"], rel=1e-6, abs=1e-6)
+            assert one["reason"] == other["reason"]
+    still = replace(detector.habits, habits=replace(detector.habits.habits, absorb_after=0))
+    detector.habits = still
+    fixed = detector.score(later).events.sort_by("stay_id")
+    changed = fixed["score"].to_numpy() != whole.events.sort_by("stay_id")["score"].to_numpy()
+    late = days_of(fixed) >= KNOWN + 35
+    assert changed[late].mean() > 0.5
+    assert not changed[days_of(fixed) < KNOWN + 34].any()  # of a stay on the last day the next one is scored anew
 
 
 def test_somebody_first_seen_later_has_a_history_of_their_own_after_some_weeks(plain):
