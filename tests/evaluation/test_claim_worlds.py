@@ -27,6 +27,8 @@ TURNS = {
     "EU for categories": {"EU helps categories most", BARE},
     "EU by weeks": {"EU falls with more training data"},
     "AU by weeks": {"AU stays the same with more training data"},
+    "EU by epochs": {"– EU, after as many epochs"},
+    "AU by epochs": {"– AU, after as many epochs"},
     "weak": {"EU and distance correlate weakly overall"},
     "far": {"Events of high EU lie further from the training events"},
     "tail": {"EU and distance correlate strongly in the tail"},
@@ -60,6 +62,8 @@ EFFECTS = {
     BARE: {1 - 1 / 2, 0.4 - 0.2},
     "EU falls with more training data": {math.log(4)},
     "AU stays the same with more training data": {math.log(4) - math.log(1.1)},
+    "– EU, after as many epochs": {math.log(2)},
+    "– AU, after as many epochs": {math.log(2) - math.log(1.1)},
     "EU and distance correlate weakly overall": {0.3 - 0.1},
     "Events of high EU lie further from the training events": {5 / 3 - 1},
     "EU and distance correlate strongly in the tail": {0.4 - 0.1},
@@ -135,9 +139,11 @@ class World:
         wrong = self.pick("EU for categories", 0.2, 0.6)
         yield {"method": "ustad-eu"}, {**curves(3.0, wrong), "own": {"poi": [entropy, 0.1, wrong]}}
         yield {"method": "ustad-none"}, curves(2.0, 0.4)
-        eu_after, au_after = self.pick("EU by weeks", 0.25, 4.0), self.pick("AU by weeks", 1.1, 9.0)
-        for weeks, au, eu in ((1, 1.0, 1.0), (2, 1.0, 1.0), (3, au_after, eu_after)):
-            yield {"weeks": weeks}, {"terms": {term: {"au": 2.0 * au, "eu": 3.0 * eu} for term in TERMS}}
+        yield {"weeks": 3}, uncertainties(1.1, 0.25)
+        for steps, first, told in (("weeks", 1.0, {"steps": "equal"}), ("epochs", 0.5, {})):
+            au, eu = self.pick(f"AU by {steps}", 1.0, 1.1 / 9), self.pick(f"EU by {steps}", first, 0.25 / 4)
+            yield {"weeks": 1, **told}, uncertainties(au, eu)
+            yield {"weeks": 2, **told}, uncertainties(9.0, 9.0)
 
     def epistemic(self, seed):
         overall = self.pick("weak", 0.1, 0.5)
@@ -194,6 +200,10 @@ def curves(error, wrong, half=0.1):
     """Errors of the numbers and of the kind of place where half, 95 % and all of the events are kept."""
     numbers = {term: [error / 2, error * 0.9, error] for term in NUMBERS}
     return {"kept": [0.5, 0.95, 1.0], "curves": {**numbers, "poi": [half, wrong * 0.9, wrong]}}
+
+
+def uncertainties(au, eu):
+    return {"terms": {term: {"au": 2.0 * au, "eu": 3.0 * eu} for term in TERMS}}
 
 
 def injected(**aurocs):

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from ustad.config import ConfigError
-from ustad.evaluation import experiments, runner
+from ustad.dataset import Dataset
+from ustad.evaluation import experiments, runner, workshop
 from ustad.evaluation import page as page_module
 from ustad.evaluation.experiments import BUDGETS, EXPERIMENTS, Cell, plan, read_results
 from ustad.evaluation.figures import planned
@@ -106,6 +107,28 @@ def test_a_window_of_the_past_changes_what_is_measured(shop):
     day, past = shop.measured(USTAD).parts.loss, shop.measured(USTAD, "past").parts.loss
     assert day.shape == past.shape
     assert not np.allclose(day, past, equal_nan=True)
+
+
+def test_fewer_weeks_with_equal_steps_are_gone_through_more_often(tmp_path, monkeypatch):
+    """Epochs times days of training stay the same, and so does how long is waited for a better epoch."""
+    asked = []
+
+    class Fitted:
+        def fit(self, train, validation):
+            asked[-1]["days"] = len(np.unique(Dataset(train).days()))
+
+    def make(method, schema, seed, device, **settings):
+        asked.append(settings)
+        return Fitted()
+
+    monkeypatch.setattr(workshop, "make", make)
+    monkeypatch.setattr(workshop, "save", lambda *_: None)
+    town = Workshop(Source("town", agents=10, days=56), 7, BUDGETS["full"], tmp_path, "cpu")
+    for weeks, equal in ((3, True), (1, True), (2, True), (1, False)):
+        town.fitted(USTAD, weeks, equal)
+    assert [(found["epochs"], found["patience"], found["days"]) for found in asked] == [
+        (12, 4, 21), (36, 12, 7), (18, 6, 14), (12, 4, 7),
+    ]  # fmt: skip
 
 
 def test_detection_lines_agree_with_the_scores_of_the_same_model(finished):

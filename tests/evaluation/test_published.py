@@ -173,6 +173,19 @@ def test_uncertainties_by_weeks_have_their_spread_and_the_papers_beside_them():
     assert alone.rows[0][2:4] == ("2.00e-03", "1.00e-05")
 
 
+def test_as_many_steps_and_as_many_epochs_are_told_apart_and_share_the_whole():
+    sized = [(1, None, 1e-3), (2, None, 2e-3), (3, None, 3e-3), (1, "equal", 4e-3), (2, "equal", 5e-3)]
+    lines = [
+        line("simla", 1, {"terms": {"x": {"au": 1.0, "eu": eu}}}, weeks=weeks, **({"steps": steps} if steps else {}))
+        for weeks, steps, eu in sized
+    ]
+    found = {table.name: [row[3] for row in table.rows if row[0] == "simla"] for table in training_size_tables(lines)}
+    assert found == {
+        "training-size": ["4.00e-03", "5.00e-03", "3.00e-03"],
+        "training-size-epochs": ["1.00e-03", "2.00e-03", "3.00e-03"],
+    }
+
+
 # ----------------------------------------------------------------------------------------- through claims
 def test_the_papers_predictions_confirm_what_it_says_of_training_and_rejection():
     def rows(values, rejected):
@@ -191,8 +204,9 @@ def test_the_papers_predictions_confirm_what_it_says_of_training_and_rejection()
 
 def test_the_papers_uncertainties_confirm_what_it_says_of_more_training_data():
     lines = [
-        line("simla", 1, {"terms": {t: {"au": v[0], "eu": v[1]} for t, v in terms.items()}}, weeks=weeks)
+        line("simla", 1, {"terms": {t: {"au": v[0], "eu": v[1]} for t, v in terms.items()}}, weeks=weeks, **steps)
         for weeks, terms in published()["training_size"]["simla"].items()
+        for steps in ({}, {"steps": "equal"})[: 2 if weeks < 3 else 1]
     ]
     found = verdicts(uncertainty=lines)
     assert found["EU falls with more training data"] == "confirmed"

@@ -167,9 +167,10 @@ def _classes(found: Measured) -> list[Options]:
     ]
 
 
-def training_size(shop: Workshop, weeks: int, **_: Any) -> Options:
-    """Mean AU and EU of each term on two test weeks, after so many weeks of training."""
-    found = shop.measured(USTAD, weeks=weeks)
+def training_size(shop: Workshop, weeks: int, steps: str | None = None, **_: Any) -> Options:
+    """Mean AU and EU of each term on two test weeks, after so many weeks of training: as many epochs as with all of
+    them or, with `steps` "equal", as many steps."""
+    found = shop.measured(USTAD, weeks=weeks, equal_steps=steps == "equal")
     early = pc.is_in(found.events["stay_id"], shop.first_test_weeks(2)["stay_id"].combine_chunks())
     parts = found.parts.take(np.flatnonzero(early.to_numpy()))
     return {

@@ -17,7 +17,7 @@ from scipy.stats import spearmanr
 
 from ustad.evaluation.cells import NUMERIC
 from ustad.evaluation.standing import MEASURES, lead
-from ustad.evaluation.tables import LEVELS, Line, Results, chosen, sets
+from ustad.evaluation.tables import LEVELS, Line, Results, Steps, after, chosen, sets
 from ustad.events.encoder import UNKNOWN
 
 PREDICTABLE = ("spatial", "temporal", "spatial_temporal")
@@ -146,8 +146,8 @@ def eu_helps_categories(other: str) -> Callable[[Results], Effects]:
     return effects
 
 
-def _sizes(results: Results) -> Iterator[tuple[dict[str, float], dict[str, float]]]:
-    for found in _by_cell(results["uncertainty"], "weeks").values():
+def _sizes(results: Results, steps: Steps) -> Iterator[tuple[dict[str, float], dict[str, float]]]:
+    for found in _by_cell(after(results["uncertainty"], steps), "weeks").values():
         if {1, 3} <= set(found):
             few, many = found[1]["terms"], found[3]["terms"]
             yield from (
@@ -155,13 +155,19 @@ def _sizes(results: Results) -> Iterator[tuple[dict[str, float], dict[str, float
             )
 
 
-def eu_falls_with_data(results: Results) -> Effects:
-    yield from (float(np.log(few["eu"] / many["eu"])) for few, many in _sizes(results))
+def eu_falls_with_data(steps: Steps) -> Callable[[Results], Effects]:
+    def effects(results: Results) -> Effects:
+        yield from (float(np.log(few["eu"] / many["eu"])) for few, many in _sizes(results, steps))
+
+    return effects
 
 
-def au_stays(results: Results) -> Effects:
-    for few, many in _sizes(results):
-        yield float(abs(np.log(many["eu"] / few["eu"])) - abs(np.log(many["au"] / few["au"])))
+def au_stays(steps: Steps) -> Callable[[Results], Effects]:
+    def effects(results: Results) -> Effects:
+        for few, many in _sizes(results, steps):
+            yield float(abs(np.log(many["eu"] / few["eu"])) - abs(np.log(many["au"] / few["au"])))
+
+    return effects
 
 
 def weak_overall(results: Results) -> Effects:
@@ -293,12 +299,18 @@ CLAIMS: tuple[tuple[str, str, Callable[[Results], Effects]], ...] = (
         "accuracy of USTAD-EU minus that of USTAD-none",
         eu_helps_categories("ustad-none"),
     ),
-    ("EU falls with more training data", "ln (EU after 1 week / EU after 3 weeks), per feature", eu_falls_with_data),
+    (
+        "EU falls with more training data",
+        "ln (EU after 1 week / EU after 3 weeks), per feature, after as many steps",
+        eu_falls_with_data("equal"),
+    ),
+    ("– EU, after as many epochs", "the same, one week with a third of the steps", eu_falls_with_data("fewer")),
     (
         "AU stays the same with more training data",
-        "size of the change of ln EU minus that of ln AU, 1 to 3 weeks, per feature",
-        au_stays,
+        "size of the change of ln EU minus that of ln AU, 1 to 3 weeks, per feature, after as many steps",
+        au_stays("equal"),
     ),
+    ("– AU, after as many epochs", "the same, one week with a third of the steps", au_stays("fewer")),
     ("EU and distance correlate weakly overall", f"{WEAK} minus the absolute value of Pearson's r", weak_overall),
     (
         "Events of high EU lie further from the training events",

@@ -67,7 +67,11 @@ EXPERIMENTS: dict[str, Experiment] = {
     "uncertainty": Experiment(
         "error against the share kept, EU by kind of place, AU and EU by weeks of training (Q3, Q4)",
         _uncertainty,
-        (*({"method": name} for name in compute.VARIANTS), *({"weeks": weeks} for weeks in WEEKS)),
+        (
+            *({"method": name} for name in compute.VARIANTS),
+            *({"weeks": weeks} for weeks in WEEKS),
+            *({"weeks": weeks, "steps": "equal"} for weeks in WEEKS[:-1]),
+        ),
     ),
     "scores": Experiment("which score of the same model finds most (Q4)", compute.scores),
     "injections": Experiment(
@@ -98,8 +102,9 @@ class Cell:
     @property
     def model(self) -> str:
         """What has to be fitted for it. Three weeks of training are the whole of it where there are no more."""
-        weeks = self.options.get("weeks", WEEKS[-1])
-        return SAME.get(self.method, self.method) + (f"-{weeks}w" if weeks != WEEKS[-1] else "")
+        weeks, steps = self.options.get("weeks", WEEKS[-1]), self.options.get("steps")
+        part = f"-{weeks}w" if weeks != WEEKS[-1] else ""
+        return SAME.get(self.method, self.method) + part + (f"-{steps}" if steps else "")
 
     @property
     def key(self) -> str:

@@ -24,6 +24,7 @@ from ustad.evaluation.tables import (
     TERMS,
     Line,
     Results,
+    after,
     chosen,
     detection_values,
     score_values,
@@ -116,11 +117,16 @@ def _detectors(plt: Any, lines: list[Line], data: str) -> Any:
 # -------------------------------------------------------------------------------------------- uncertainty
 def _uncertainty(lines: list[Line]) -> list[Figure]:
     curves = [line for line in lines if "method" in line]
-    sizes = [line for line in lines if "weeks" in line]
+    sizes = after(lines, "equal")
     makers: tuple[tuple[list[Line], str, str, Callable[..., Any]], ...] = (
         (curves, "rejection", "Error against the share of events kept, mean over seeds", _rejection),
         (_of_first_seed(curves), "classes", "EU and accuracy of each kind of place (area: how often)", _classes),
-        (sizes, "training-size", "AU and EU by weeks of training, mean over seeds", _training_size),
+        (
+            sizes,
+            "training-size",
+            "AU and EU by weeks of training, as many steps, mean over seeds",
+            _training_size,
+        ),
     )
     return [
         Figure(

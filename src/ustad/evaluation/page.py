@@ -69,9 +69,9 @@ INTRODUCTIONS = {
         "uncertain left out. USTAD-none has nothing to sort by: its line is flat. The paper's AU of a kind of place is "
         "the variance of the true kind's logit: it is known only afterwards, and small where an improbable kind came "
         "true, so the sum can put wrong predictions among the surest. The dashed line sorts each feature by its own "
-        "AU + EU instead; USTAD-EU knows a kind of place by its entropy alone. Fewer weeks of training also mean fewer "
-        "steps, since every run has the same number of epochs: a network that has not learned a feature yet gives it "
-        "nearly the same value always, with little EU."
+        "AU + EU instead; USTAD-EU knows a kind of place by its entropy alone. Fewer weeks of training are gone "
+        "through more often, for as many steps; after as many epochs instead they have fewer steps, and a network that "
+        "has not learned a feature yet gives it nearly the same value always, with little EU."
     ),
     "scores": "One model, its events scored in different ways.",
     "injections": (

@@ -11,13 +11,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import yaml
 
 Line = dict[str, Any]
 Results = dict[str, list[Line]]
+#: Of fewer training weeks: as many steps as of all of them, or fewer (as many epochs).
+Steps = Literal["equal", "fewer"]
 NAMES = {
     "ustad-plain": "USTAD", "dual-tr": "Dual-Tr", "transformer": "Transformer", "lightpath": "LightPath", "mlp": "MLP",
     "lstm": "LSTM", "ctle": "CTLE", "ibat": "IBAT", "gm-vsae": "GM-VSAE", "atrom": "ATROM", "random": "random",
@@ -108,6 +110,14 @@ def base_name(lines: list[Line], data: str) -> str:
 
 def chosen(lines: list[Line], **wanted: Any) -> list[Line]:
     return [line for line in lines if all(line.get(k) == v for k, v in wanted.items())]
+
+
+def after(lines: list[Line], steps: Steps) -> list[Line]:
+    """Lines by weeks of training: all of the weeks and, of fewer, those after as many steps or after fewer (as many
+    epochs)."""
+    sized = [line for line in lines if "weeks" in line]
+    most = max((line["weeks"] for line in sized), default=0)
+    return [line for line in sized if line["weeks"] == most or ("steps" in line) == (steps == "equal")]
 
 
 # ----------------------------------------------------------------------------------------------- tables
@@ -274,7 +284,20 @@ def injection_values(lines: list[Line], data: str, kind: str, how: str, what: st
 
 def training_size_tables(lines: list[Line]) -> list[Table]:
     """AU and EU per weeks of training, in the network's own units: mean and spread over seeds."""
-    lines = [line for line in lines if "weeks" in line]
+    told: dict[Steps, tuple[str, str]] = {
+        "equal": ("training-size", "AU and EU by weeks of training, after as many steps"),
+        "fewer": ("training-size-epochs", "AU and EU by weeks of training, after as many epochs (fewer steps)"),
+    }
+    return [
+        table
+        for steps, (name, title) in told.items()
+        if (table := _training_size_table(after(lines, steps), name, title)) is not None
+    ]
+
+
+def _training_size_table(lines: list[Line], name: str, title: str) -> Table | None:
+    if len({line["weeks"] for line in lines}) < 2:
+        return None
     heads = ("data", "weeks", *(f"{what} {TERMS[t].split(' (')[0]}" for t in TERMS for what in ("AU", "EU")))
     rows = []
     for data in sets(lines):
@@ -285,7 +308,7 @@ def training_size_tables(lines: list[Line]) -> list[Table]:
             if weeks in printed:
                 row = (f"{v:.2e}" for term in TERMS for v in printed[weeks][term])
                 rows.append((f"*{data.split(' (')[0]}, paper*", str(weeks), *row))
-    return [Table("training-size", "AU and EU by weeks of training", heads, tuple(rows))] if rows else []
+    return Table(name, title, heads, tuple(rows))
 
 
 def size_values(lines: list[Line], data: str, weeks: int, term: str, what: str) -> list[float]:

@@ -164,16 +164,22 @@ class Workshop:
         return list(dict.fromkeys([*found, *self.data.meta.get("exclude_agents", [])]))
 
     # ----------------------------------------------------------------------------------------- models
-    def fitted(self, method: str, weeks: int | None = None) -> Baseline:
-        """The detector of that name, fitted on the training weeks (or the last so many of them)."""
+    def fitted(self, method: str, weeks: int | None = None, equal_steps: bool = False) -> Baseline:
+        """The detector of that name, fitted on the training weeks (or the last so many of them).
+
+        With `equal_steps`, fewer weeks are gone through more often, for as many steps as all of them have.
+        """
         method = SAME.get(method, method)
         weeks = self._fewer(weeks)
-        part = f"-{weeks}w" if weeks else ""
+        part = (f"-{weeks}w" if weeks else "") + ("-equal" if weeks and equal_steps else "")
         place = self.work / "models" / self.source.key / f"{method}{part}-{self.seed}-{self.budget.key}"
         if (place / "method.json").exists():
             return load(place, self.device)
         settings = self.settings(method)
         train = self.last_weeks(weeks) if weeks else self.train
+        if weeks and equal_steps:
+            first, validation, _, _ = self._boundaries
+            settings |= _repeated(settings, method, (validation - first) / (7 * weeks))
         with self._timed(f"{method}{part}"):
             detector: Any = make(method, self.data.schema, self.seed, device=self.device, **settings)
             detector.fit(train, self.validation)
@@ -220,16 +226,19 @@ class Workshop:
         detector.save(place)
         return detector.score(self.data)
 
-    def measured(self, method: str = USTAD, window: Window = "day", weeks: int | None = None) -> Measured:
+    def measured(
+        self, method: str = USTAD, window: Window = "day", weeks: int | None = None, equal_steps: bool = False
+    ) -> Measured:
         """What one of the USTAD variants measures on the test weeks.
 
         On the first two of them alone after fewer `weeks` of training than there are.
         """
         weeks = self._fewer(weeks)
-        key = (f"{SAME.get(method, method)}{weeks or ''}", window)
+        key = (f"{SAME.get(method, method)}{weeks or ''}{'-equal' if weeks and equal_steps else ''}", window)
         if key not in self._measured:
             events = self.first_test_weeks(2) if weeks else self.test
-            self._measured[key] = measured(detector_of(self.fitted(method, weeks)), events, self.before, window)
+            detector = detector_of(self.fitted(method, weeks, equal_steps))
+            self._measured[key] = measured(detector, events, self.before, window)
         return self._measured[key]
 
     def _fewer(self, weeks: int | None) -> int | None:
@@ -239,6 +248,13 @@ class Workshop:
     def forget(self) -> None:
         """Let go of what was measured; tables and what lies on disk stay."""
         self._measured.clear()
+
+
+def _repeated(settings: dict[str, Any], method: str, times: float) -> dict[str, Any]:
+    """Epochs and patience (in epochs, too) so many times as long."""
+    usual: dict[str, Any] = {f.name: f.default for f in dataclasses.fields(find(method).settings_class)}
+    usual |= settings
+    return {name: round(times * usual[name]) for name in ("epochs", "patience") if usual.get(name)}
 
 
 def detector_of(method: Baseline) -> Detector:
