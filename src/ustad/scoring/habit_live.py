@@ -75,6 +75,8 @@ class HabitLive:
     observed_f, spread_f and error_f of every feature that habits look at), and the event's own entity, time and id.
     `final` is the same row of the entity's event before, with what its neighbours say of it; None for the first.
 
+    An entity's history moves on as in bulk: weeks enter it once they lie `scoring.absorb_after` days back.
+
     `to_bytes(entity)` is all that is held of an entity since going live, `from_bytes(entity, content)` puts it
     back, so that a service can store it after each event and go on after a restart with the same scores.
     `forget(entity)` drops it and the entity's history. At most `most` entities are at hand; the quietest is let go
@@ -158,7 +160,8 @@ class HabitLive:
         return self._at_hand(entity).state.to_bytes(self._table)
 
     def from_bytes(self, entity: Any, content: bytes) -> None:
-        """Take up an entity where `to_bytes` left it."""
+        """Take up an entity where `to_bytes` left it. Of a model trained to another day its history and the visits that
+        have not entered it are left out: the newer model has its own."""
         state = HabitState.from_bytes(content)
         trained = self.model.habits.last_day
         if state.trained not in (None, trained):  # a model that was trained anew has later weeks in its own history
