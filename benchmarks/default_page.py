@@ -104,16 +104,24 @@ def atlanta(name: str) -> str:
 
 
 def p_values(name: str) -> str:
-    """How often people who did not calibrate have small p-values, beside a reference that judges itself."""
+    """How often normal people have small p-values, for each way of saying what normal events score."""
     found = read(name)
     rows = []
-    for people, held in found["people"].items():
-        for what in held["runs"]["groups"][0]:
-            for way, said in (("groups", "by the other groups"), ("itself", "by itself")):
-                values = np.array([run[what] for run in held["runs"][way]])
-                pairs = zip(values.mean(axis=0), values.std(axis=0), strict=True)
-                rows.append((f"{people} ({len(values)})", what, said, *(f"{m:.4f} ± {s:.4f}" for m, s in pairs)))
-    return table(("people (towns)", "of", "reference judged", *(f"p ≤ {p}" for p in found["levels"])), rows)
+    for kind in found["kinds"]:
+        weeks = "" if kind["days"] is None else f", {kind['days'] // 7} weeks"
+        town = f"{kind['towns']} × {kind['preset']}, {kind['people']} people{weeks}"
+        for who in kind["runs"]["groups"][0]:
+            for what in ("events", "agents, test top"):
+                cells = (_shares([run[who][what] for run in runs]) for runs in kind["runs"].values())
+                rows.append((town, who, what, *cells))
+    ways = {"groups": "by the other groups", "half way": "half way", "itself": "by itself"}
+    return table(("towns", "judged", "of", *(ways[way] for way in found["kinds"][0]["runs"])), rows)
+
+
+def _shares(values: list[list[float]]) -> str:
+    """Mean and standard deviation over towns, in percent, for each level."""
+    pairs = zip(100 * np.mean(values, axis=0), 100 * np.std(values, axis=0), strict=True)
+    return " / ".join(f"{mean:.2f} ± {spread:.2f}" for mean, spread in pairs)
 
 
 def moving(name: str) -> str:

@@ -1,21 +1,22 @@
-"""How often people who did not calibrate have small p-values by habits, and how often if the reference judged itself.
+"""How often normal people have small p-values by habits, for three ways of saying what normal events score.
 
     OMP_NUM_THREADS=1 python benchmarks/habit_p_values.py
 
-Towns of numosim-la without anomalies. Half of the people calibrate, as in training; the validation week of the other
-half is judged, with histories of the same training weeks: shares of p ≤ 0.05, 0.01 and 0.001 of their events, with and
-without the neighbours' evidence, and of the agents' test of peaks, mean ± standard deviation over the towns. Writes
-benchmarks/results/habit_p_values.json.
+Towns without anomalies. Half of the people calibrate, as in training. `groups` is the product's way: the reference's
+events are judged by the terms and looks of other groups of people. `itself`: by those that they are part of.
+`half way`: the mean of both scores. Judged are the validation week of the people who did not calibrate, with histories
+of the training weeks alone, and the weeks after it of everybody, with histories of training and validation: shares of
+p ≤ 0.05, 0.01 and 0.001 of events, with and without the neighbours' evidence, and of the agents' test of peaks, mean
+± standard deviation over the towns. Writes benchmarks/results/habit_p_values.json.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -28,64 +29,97 @@ from ustad.events.habits import Habits
 from ustad.events.visits import read_visits
 from ustad.schema import mobility_schema
 from ustad.scoring.default_score import calibrating, p_values
-from ustad.scoring.habit_model import HabitModel
+from ustad.scoring.habit_model import HabitModel, Judged
 from ustad.scoring.habit_reference import Groups
 from ustad.simulate import simulate_tables
 
 RESULTS = Path(__file__).parent / "results"
 LEVELS = (0.05, 0.01, 0.001)
-#: People of a town → how many towns.
-TOWNS = {30: 12, 100: 6, 400: 2}
 FIRST_SEED = 201
 SCHEMA = mobility_schema()
 
 
+@dataclass(frozen=True)
+class Kind:
+    """A kind of town, and how many of it. `days` None: as many as the preset has."""
+
+    preset: str
+    people: int
+    days: int | None
+    towns: int
+
+
+KINDS = (
+    Kind("numosim-la", 30, None, 12),
+    Kind("numosim-la", 100, None, 6),
+    Kind("numosim-la", 400, None, 4),
+    Kind("numosim-la", 300, 28, 8),
+    Kind("town", 300, 28, 8),
+    Kind("town", 300, None, 6),
+)
+
+_groups = Groups.scores
+WAYS: dict[str, Callable[..., np.ndarray]] = {
+    "groups": _groups,
+    "half way": lambda self, raw, weights, whole: (
+        (_groups(self, raw, weights, whole) + whole.highest(raw, weights)) / 2
+    ),
+    "itself": lambda self, raw, weights, whole: whole.highest(raw, weights),
+}
+
+
 @contextmanager
-def judging_itself() -> Iterator[None]:
-    """The reference judged by terms and looks that it is part of, as it was before there were groups."""
-    own = Groups.scores
-    Groups.scores = lambda self, raw, weights, whole: whole.highest(raw, weights)  # type: ignore[method-assign]  # for a comparison
+def judging(way: str) -> Iterator[None]:
+    """The reference judged in one of the ways."""
+    Groups.scores = WAYS[way]  # type: ignore[method-assign]  # for a comparison
     try:
         yield
     finally:
-        Groups.scores = own  # type: ignore[method-assign]  # put back
+        Groups.scores = _groups  # type: ignore[method-assign]  # put back
 
 
-def town(people: int, seed: int) -> tuple[pa.Table, pa.Table]:
-    data = simulate_tables("numosim-la", agents=people, seed=seed, anomalous_share=0.0)
-    split = data.split(SplitConfig())
-    return (
-        data.between(split.train_first, split.validation_first - 1),
-        data.between(split.validation_first, split.test_first - 1),
-    )
+@dataclass(frozen=True)
+class Town:
+    train: pa.Table
+    week: pa.Table
+    later: pa.Table
+
+    @classmethod
+    def make(cls, kind: Kind, seed: int) -> Town:
+        data = simulate_tables(kind.preset, agents=kind.people, seed=seed, days=kind.days, anomalous_share=0.0)
+        split = data.split(SplitConfig())
+        return cls(
+            data.between(split.train_first, split.validation_first - 1),
+            data.between(split.validation_first, split.test_first - 1),
+            data.between(split.test_first, split.test_last),
+        )
 
 
-def shares(train: pa.Table, week: pa.Table) -> tuple[dict[str, list[float]], float]:
-    """By what is judged, the share of p-values up to each level; seconds of processor time of the fit."""
-    half = calibrating(week, SCHEMA.entity)
-    began = time.process_time()
-    model = HabitModel.fit(train, week, SCHEMA, half)
-    seconds = time.process_time() - began
-    alone = replace(model, habits=Habits.fit(read_visits(train, SCHEMA, model.frame)))
-    judged = alone.judge(week.filter(pa.array(~half)))
+def shares(town: Town) -> dict[str, dict[str, list[float]]]:
+    """By who and what is judged, the share of p-values up to each level."""
+    half = calibrating(town.week, SCHEMA.entity)
+    model = HabitModel.fit(town.train, town.week, SCHEMA, half)
+    earlier = replace(model, habits=Habits.fit(read_visits(town.train, SCHEMA, model.frame)))
+    before = pa.concat_tables([town.train, town.week])
+    return {
+        "validation week, other people": _small(earlier.judge(town.week.filter(pa.array(~half)))),
+        "weeks after it": _small(model.judge(town.later, before)),
+    }
+
+
+def _small(judged: Judged) -> dict[str, list[float]]:
     found = {"events": judged.score, "events, spread none": judged.alone, "agents, test top": judged.agents["top"]}
-    return {what: [float((p_values(v) <= p).mean()) for p in LEVELS] for what, v in found.items()}, seconds
+    return {what: [float((p_values(v) <= p).mean()) for p in LEVELS] for what, v in found.items()}
 
 
-def measured(people: int, towns: int) -> dict[str, object]:
-    runs: dict[str, list[dict[str, list[float]]]] = {"groups": [], "itself": []}
-    took: dict[str, list[float]] = {"groups": [], "itself": []}
-    for seed in range(FIRST_SEED, FIRST_SEED + towns):
-        data = town(people, seed)
-        for way in runs:
-            if way == "groups":
-                found, seconds = shares(*data)
-            else:
-                with judging_itself():
-                    found, seconds = shares(*data)
-            runs[way].append(found)
-            took[way].append(seconds)
-    return {"runs": runs, "fit_cpu_s": {way: float(np.median(v)) for way, v in took.items()}}
+def measured(kind: Kind) -> dict[str, object]:
+    runs: dict[str, list[dict[str, dict[str, list[float]]]]] = {way: [] for way in WAYS}
+    for seed in range(FIRST_SEED, FIRST_SEED + kind.towns):
+        town = Town.make(kind, seed)
+        for way, found in runs.items():
+            with judging(way):
+                found.append(shares(town))
+    return {**asdict(kind), "runs": runs}
 
 
 def main() -> None:
@@ -93,11 +127,11 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
     progress.disable()
-    found = {}
-    for people, towns in TOWNS.items():
-        found[people] = measured(people, towns)
-        print(people, json.dumps(found[people]["fit_cpu_s"]), flush=True)
-    content = {"levels": LEVELS, "towns": TOWNS, "people": found, "version": ustad.__version__}
+    found = []
+    for kind in KINDS:
+        found.append(measured(kind))
+        print(kind, flush=True)
+    content = {"levels": LEVELS, "kinds": found, "version": ustad.__version__}
     (options.out / "habit_p_values.json").write_text(json.dumps(content, indent=1) + "\n")
 
 
