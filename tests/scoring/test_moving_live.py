@@ -77,6 +77,42 @@ def test_live_scores_are_those_of_bulk_over_eleven_weeks(world):
     assert min(ends) > model.habits.habits.last_day + 28  # all of them have moved
 
 
+def disorderly(seed, agents=3, events=60):
+    """Stays at any time over eleven weeks, some without a name, some without a position, in zones a day apart."""
+    rng = np.random.default_rng(seed)
+    number = agents * events
+    minute = np.concatenate([np.sort(rng.integers(0, 77 * 1440, events)) for _ in range(agents)])
+    spot = rng.integers(0, 6, number)
+    start = (FIRST_DAY + KNOWN) * DAY_US + minute * MINUTE_US
+    lost, named, away = rng.random(number) < 0.1, rng.random(number) < 0.5, rng.random(number) < 0.3
+    zones = np.array(["Pacific/Kiritimati", "Etc/GMT+12", "America/St_Johns"])[rng.integers(0, 3, number)]
+    near = 34 + 0.02 * spot + rng.normal(0, 0.0006, (2, number))
+    return pa.table(
+        {
+            "stay_id": pa.array(np.arange(number)),
+            "agent_id": pa.array(np.repeat(np.arange(agents), events)),
+            "started_at": pa.array(start, TIMESTAMP),
+            "finished_at": pa.array(start + rng.integers(5, 900, number) * MINUTE_US, TIMESTAMP),
+            "lat": pa.array(near[0], mask=lost),
+            "lon": pa.array(near[1], mask=lost),
+            "poi_category": ["Shop"] * number,
+            "timezone": np.where(away, zones, "UTC").tolist(),
+            "poi_id": pa.array(spot, mask=~named),
+        }
+    )
+
+
+@pytest.mark.parametrize(("seed", "absorb_after"), [(0, 28), (1, 1)])
+def test_live_scores_are_those_of_bulk_for_disorderly_lives(plain, seed, absorb_after):
+    model = DefaultModel(replace(plain[0].habits, absorb_after=absorb_after))
+    table = disorderly(seed)
+    events, _ = score_default(model, table, period=(SINCE, SINCE + 90), reasons="all")
+    batch = {row["stay_id"]: row for row in events.to_pylist()}
+    live = HabitLive(model, since=SINCE, reasons="all")
+    for row in rows_of(table):
+        check(live.update(row).provisional, batch[row["stay_id"]])
+
+
 def test_an_agent_goes_on_from_its_bytes_wherever_it_was(world):
     _, _, later, batch = world
     live = live_of(world)
