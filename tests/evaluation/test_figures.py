@@ -146,6 +146,17 @@ def test_captions_of_one_model_alone_name_the_seed_it_was_drawn_from():
     assert "mean over seeds" in captions["rejection-town"]
 
 
+def test_a_figure_by_weeks_of_training_has_at_least_two_numbers_of_weeks():
+    def line(data, weeks, **steps):
+        return {"data": data, "seed": 1, "weeks": weeks, **steps, "result": {"terms": {}}}
+
+    all_weeks = [line(data, 3) for data in ("town", "city", "bay")]
+    fewer = [line("city", 1), line("city", 2), line("bay", 1, steps="equal")]  # the city's after fewer steps
+    found = planned({**{name: [] for name in EXPERIMENTS}, "uncertainty": all_weeks + fewer})
+    names = [name for name, _ in found["uncertainty"]]
+    assert [name for name in names if name.startswith("training-size")] == ["training-size-bay"]
+
+
 def test_without_kinds_of_place_their_figure_is_empty_but_drawn(plt):
     lines = [{"data": "town", "seed": 1, "method": "ustad-plain", "result": {"classes": []}}]
     (axis,) = _classes(plt, lines).axes

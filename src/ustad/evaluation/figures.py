@@ -117,7 +117,7 @@ def _detectors(plt: Any, lines: list[Line], data: str) -> Any:
 # -------------------------------------------------------------------------------------------- uncertainty
 def _uncertainty(lines: list[Line]) -> list[Figure]:
     curves = [line for line in lines if "method" in line]
-    sizes = after(lines, "equal")
+    sizes = _of_several_sizes(after(lines, "equal"))
     makers: tuple[tuple[list[Line], str, str, Callable[..., Any]], ...] = (
         (curves, "rejection", "Error against the share of events kept, mean over seeds", _rejection),
         (_of_first_seed(curves), "classes", "EU and accuracy of each kind of place (area: how often)", _classes),
@@ -137,6 +137,12 @@ def _uncertainty(lines: list[Line]) -> list[Figure]:
         for found, name, caption, draw in makers
         for data in sets(found)
     ]
+
+
+def _of_several_sizes(lines: list[Line]) -> list[Line]:
+    """Of data sets with at least two numbers of weeks: one alone would be a line of one point."""
+    weeks = {data: {line["weeks"] for line in chosen(lines, data=data)} for data in sets(lines)}
+    return [line for line in lines if len(weeks[line["data"]]) > 1]
 
 
 def _of_first_seed(lines: list[Line]) -> list[Line]:
