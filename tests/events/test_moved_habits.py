@@ -115,6 +115,30 @@ def test_a_pause_changes_neither_the_days_of_a_place_nor_what_is_remembered():
     np.testing.assert_array_equal(seen.place_since, habits.place_since)
 
 
+@pytest.mark.parametrize("came", [0, 14])  # the second is first seen when the history has moved on
+def test_a_week_away_costs_a_place_with_many_visits_no_more_than_that_week(came):
+    table = make_routine(seed=5, agents=2, days=63)
+    day = table["started_at"].cast(pa.int64()).to_numpy() // 86_400_000_000 - FIRST_DAY
+    own = table["agent_id"].to_numpy() == 0
+    table = table.filter(pa.array(~own | ((day >= came) & ((day < 49) | (day >= 56)))))
+    for late in range(56, 63):  # often enough there for older visits to be let go
+        table = insert_visit(table, 0, late, 300, poi=0)
+    first, *weeks = weeks_of(table, 0, 14, 21, 28, 35, 42, 49, 56, 63)
+    most = 30
+    habits = Habits.fit(first, most)
+    for i, week in enumerate(weeks):
+        habits = moved_on(habits, week, FIRST_DAY + 20 + 7 * i, most)
+    habits = habits.only([0])
+    held = np.diff(habits.visit_offsets)
+    home = int(np.argmax(habits.place_count))
+    assert habits.place_count[home] > held[home] == most
+    oldest = habits.visit_day[habits.visit_offsets[home]]
+    assert oldest < FIRST_DAY + 42 < habits.entity_back[0]
+    assert habits.place_since[home] == oldest + 7
+    later = with_end(habits, habits.last_day + 14)
+    assert later.place_since[home] == oldest + 21
+
+
 def test_a_history_is_bounded_and_lets_go_of_places_not_visited_for_longest():
     table = make_routine(seed=6, agents=2, days=14)
     for n in range(60):

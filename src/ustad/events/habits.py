@@ -86,9 +86,20 @@ class Habits:
         owner = self.place_owner
         since = self.first_day + self.entity_unseen[owner]
         short = self.place_count > np.diff(self.visit_offsets)
-        oldest = self.visit_day[self.visit_offsets[:-1][short]]
-        since[short] = np.minimum(np.maximum(oldest, self.entity_back[owner[short]]), self.last_day + 1)
+        oldest, own = self.visit_day[self.visit_offsets[:-1][short]], owner[short]
+        away = np.minimum(self.entity_unseen[own], np.maximum(self.entity_back[own] - oldest, 0))
+        since[short] = np.minimum(oldest + np.minimum(away, self._weeks_apart()[short]), self.last_day + 1)
         return since
+
+    def _weeks_apart(self) -> np.ndarray:
+        """Days of whole weeks between the remembered visits to a place, and after the last: what an entity can have
+        been away for since the oldest of them. int64 [P]."""
+        if not len(self.visit_day):
+            return np.zeros(len(self.place_key), np.int64)
+        following = np.append(self.visit_day[1:], self.last_day + 1)
+        following[self.visit_offsets[1:] - 1] = self.last_day + 1
+        between = np.maximum(following - self.visit_day - 1, 0) // 7 * 7
+        return np.add.reduceat(between, self.visit_offsets[:-1])
 
     @cached_property
     def visit_day(self) -> np.ndarray:
