@@ -57,7 +57,7 @@ from ustad.scoring.score import notes, score_events
 from ustad.tables import DataError, identity_hash
 from ustad.training.estimate import rough_seconds
 from ustad.training.loop import FitResult, fit
-from ustad.training.search import SearchResult, tune
+from ustad.training.search import SearchResult, data_digest, tune
 from ustad.trip_features import TripFeatures
 
 #: Below this many steps of training the losses, which then are the score, have hardly begun to fall.
@@ -122,7 +122,8 @@ class Detector:
                 f"{trials} trials on {len(windows):,} windows: {progress.roughly(trials * seconds)} in all, less as "
                 "trials stop early"
             )
-        return tune(tensors, windows, validation, self.config, trials, directory, self.device)
+        digest = data_digest((lessons.train, lessons.stopping), lessons.encoder.schema)
+        return tune(tensors, windows, validation, self.config, trials, directory, self.device, data=digest)
 
     def _prepare(self, data: Any, start: Detector | None) -> Lessons:
         """Split, trips, encoder: everything before the network."""

@@ -64,6 +64,20 @@ def test_a_search_on_disk_goes_on_where_it_was_and_finds_the_same(tmp_path, monk
         search("nov-online", train, validation, trials=3, seed=8, directory=tmp_path, **asked)
 
 
+def test_a_search_of_the_same_times_at_other_places_is_refused(tmp_path):
+    train, validation = town(agents=5, days=4), town(agents=5, days=2, first_day=4)
+    asked = {"validation": validation, "trials": 1, "directory": tmp_path, "epochs": 1, "device": "cpu"}
+    choice = search("nov-online", train, **asked)
+    at = train.column_names.index("lat")
+    moved = train.set_column(at, "lat", train["lat"].take(list(range(len(train)))[::-1]))
+    with pytest.raises(ConfigError, match="another method, seed, data or fixed settings"):
+        search("nov-online", moved, **asked)
+    held = json.loads((tmp_path / "search.json").read_text())
+    del held["about"]["data"]  # as before searches wrote down their data
+    (tmp_path / "search.json").write_text(json.dumps(held))
+    assert search("nov-online", train, **asked) == choice
+
+
 def test_two_processes_in_one_directory_wait_for_each_other(tmp_path):
     """The second has to find the first one's trials: it gets the lock only when the first is done."""
     fcntl = pytest.importorskip("fcntl")

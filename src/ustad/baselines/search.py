@@ -27,7 +27,7 @@ from ustad.config import ConfigError
 from ustad.files import read_json, write_json, write_table
 from ustad.progress import say
 from ustad.schema import EventSchema, mobility_schema
-from ustad.training.search import METHOD_STUDY, STUDY, check_own
+from ustad.training.search import METHOD_STUDY, STUDY, check_own, data_digest, same_search
 
 Trial = tuple[dict[str, Any], float]
 
@@ -75,7 +75,8 @@ def search(
         return Choice({}, float("nan"), ())
     schema = schema or mobility_schema()
     parts = fitting_parts(train, validation, schema, True)
-    about = {"method": name, "seed": seed, "fixed": fixed, "events": [_told_apart(part, schema) for part in parts]}
+    told = [_told_apart(part, schema) for part in parts]
+    about = {"method": name, "seed": seed, "fixed": fixed, "events": told, "data": data_digest(parts, schema)}
     candidates = draw(name, trials, seed, fixed)
     with nullcontext() if directory is None else _alone(directory):
         done = _begun(directory, about)
@@ -127,7 +128,7 @@ def _begun(directory: Path | None, about: dict[str, Any]) -> list[Trial]:
     if not (directory / METHOD_STUDY).exists():
         return []
     content = read_json(directory / METHOD_STUDY)
-    if content["about"] != about:
+    if not same_search(content["about"], about, directory):
         raise ConfigError(
             f"{directory}: holds a search of another method, seed, data or fixed settings; give another --out"
         )

@@ -7,13 +7,15 @@ data or another method is refused there.
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import torch
 
 from ustad.config import Config, ConfigError
@@ -21,6 +23,7 @@ from ustad.events.windows import EventTensors, Queries, Windows
 from ustad.files import write_json, write_table
 from ustad.model.network import build_network
 from ustad.progress import say
+from ustad.schema import EventSchema
 from ustad.training.loop import fit
 
 #: The study in its directory, and the file of a search of another method (`ustad.baselines.search`).
@@ -51,10 +54,15 @@ def tune(
     directory: Path,
     device: torch.device | str = "cpu",
     space: Mapping[str, tuple[float, float] | list[Any]] | None = None,
+    data: str | None = None,
 ) -> SearchResult:
-    """Run trials until there are `trials` of them in all; writes `best.yaml`, `trials.parquet` and `trials.json`."""
+    """Run trials until there are `trials` of them in all; writes `best.yaml`, `trials.parquet` and `trials.json`.
+
+    `data` is the `data_digest` of the events that the tensors were made of: a search goes on with those alone.
+    """
     space = SPACE if space is None else space
     about = {"settings": config.to_dict(), "windows": len(windows), "questions": len(validation[1])}
+    about |= {} if data is None else {"data": data}
     study = _open_study(directory, config.seed, about)
     while _done(study) < trials:
         trial = study.ask()
@@ -72,6 +80,39 @@ def check_own(directory: Path, others: str) -> None:
         raise ConfigError(f"{directory}: holds a search of another method ({others}); give another --out")
 
 
+def same_search(held: Mapping[str, Any], about: Mapping[str, Any], directory: Path) -> bool:
+    """Whether a directory's search is the one asked for. An older one did not write down what its data were."""
+    if "data" in held or {**held, "data": about.get("data")} != about:
+        return held == about
+    say(f"{directory}: this search does not say what its data were; going on as if they were these")
+    return True
+
+
+def data_digest(tables: Iterable[pa.Table], schema: EventSchema) -> str:
+    """A short name of what the events say, in all columns that are read. A trip's vectors are left out: they are made
+    here, and learned ones may differ in their last digit."""
+    made = {c for f in schema.features if f.kind == "vector" for c in f.columns} if schema.name == "mobility" else set()
+    digest = hashlib.sha256()
+    for table in tables:
+        for name in (*schema.columns, schema.habitat):
+            if name in table.column_names and name not in made:
+                digest.update(f"{name} {table.num_rows}".encode())
+                digest.update(_content(table[name]))
+    return digest.hexdigest()[:16]
+
+
+def _content(column: pa.ChunkedArray) -> bytes:
+    """The values of a column, the same bytes however they are stored."""
+    kind = column.type
+    if pa.types.is_timestamp(kind):
+        return column.cast(pa.timestamp("us", kind.tz), safe=False).cast(pa.int64()).to_numpy().tobytes()
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+        return column.cast(pa.float64(), safe=False).to_numpy().tobytes()
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        return _content(pc.list_value_length(column)) + _content(pc.list_flatten(column))
+    return hashlib.sha256(json.dumps(column.to_pylist(), default=str).encode()).digest()
+
+
 def _open_study(directory: Path, seed: int, about: dict[str, Any]) -> Any:
     """The study in the directory, which is about the same settings and data, or a new one."""
     check_own(directory, METHOD_STUDY)
@@ -85,7 +126,7 @@ def _open_study(directory: Path, seed: int, about: dict[str, Any]) -> Any:
     storage = optuna.storages.JournalStorage(JournalFileBackend(str(directory / STUDY)))
     study = optuna.create_study(study_name="ustad", storage=storage, direction="minimize", load_if_exists=True)
     about = json.loads(json.dumps(about))  # as it comes back from the file
-    if study.user_attrs.get("about", about) != about:
+    if not same_search(study.user_attrs.get("about", about), about, directory):
         raise ConfigError(f"{directory}: holds a search of other settings, seed or data; give another --out")
     study.set_user_attr("about", about)
     # The sampler's seed moves on with the trials, so that a resumed search does not repeat its first suggestions.
