@@ -16,11 +16,12 @@ from routine_stays import DAY_US, FIRST_DAY, MINUTE_US, between, days_of, make_r
 from ustad.events.habits import VISITS_A_PLACE, Habits
 from ustad.events.moved_habits import PLACES_AN_ENTITY
 from ustad.events.visits import Frame, read_visits
+from ustad.geo import Projection
 from ustad.scoring.default_score import DefaultModel, score_default
 from ustad.scoring.habit_absorbed import AT_ONCE, MOST_VISITS
 from ustad.scoring.habit_live import HabitLive
 from ustad.scoring.habit_stages import chosen
-from ustad.scoring.habit_state import MOST_PLACES, HabitState
+from ustad.scoring.habit_state import MOST_PLACES, HabitState, model_mark
 from ustad.scoring.visit_log import as_visits, logged, pack_habits, unpack_habits
 from ustad.tables import TIMESTAMP, DataError
 
@@ -226,29 +227,60 @@ def test_bytes_of_the_version_before_are_read_and_their_weeks_say_nothing(plain)
     assert whole.entity_unseen.tolist() == [0]
 
 
-def as_before(content):
-    """As it was written before histories moved on."""
+def as_before(content, **more):
+    """As it was written before histories moved on, or with `more` of it."""
     with pa.ipc.open_stream(pa.BufferReader(content)) as reader:
         table = reader.read_all()
     held = json.loads(table.schema.metadata[b"ustad.habits"])
     kept = {name: held[name] for name in ("counts", "spots", "alone", "pending")}
-    table = table.replace_schema_metadata({b"ustad.habits": json.dumps(kept).encode()})
+    table = table.replace_schema_metadata({b"ustad.habits": json.dumps(kept | more).encode()})
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
     return sink.getvalue().to_pybytes()
 
 
-def test_the_history_of_another_model_is_not_taken_over(plain):
+def other_models(habits):
+    """Trained a week longer; of the same day with other kinds of places; of the same day with another centre."""
+    frame = habits.frame
+    yield replace(habits, habits=replace(habits.habits, last_day=habits.habits.last_day + 7))
+    yield replace(habits, frame=replace(frame, categories=("Airport", *frame.categories[1:])))
+    yield replace(habits, frame=replace(frame, projection=Projection(frame.projection.lat + 0.05, 34.0)))
+
+
+@pytest.mark.parametrize("absorb_after", [28, 0])
+@pytest.mark.parametrize("which", [0, 1, 2])
+def test_of_another_models_bytes_only_the_recent_events_are_taken_over(plain, which, absorb_after):
+    habits, rows = replace(plain[0].habits, absorb_after=absorb_after), rows_of(plain[2], 1)
+    other = list(other_models(habits))[which]
+    live = HabitLive(DefaultModel(habits), since=SINCE, reasons="all")
+    for row in rows[:60]:
+        live.update(row)
+    since = other.habits.last_day + 1
+    taken, anew = (HabitLive(DefaultModel(other), since=since, reasons="all") for _ in range(2))
+    taken.from_bytes(1, live.to_bytes(1))
+    with pytest.raises(DataError, match="arrived before"):
+        taken.update(rows[10])
+    for i, row in enumerate(rows[60:90]):
+        found, right = taken.update(row), anew.update(row)
+        assert found == right, i
+        assert (found.final is None) == (i == 0)
+    own = HabitLive(DefaultModel(habits), since=SINCE, reasons="all")
+    own.from_bytes(1, live.to_bytes(1))
+    assert own.update(rows[60]) == live.update(rows[60])
+
+
+def test_bytes_that_know_their_models_day_alone_are_told_apart_by_it(plain):
     model, _, later = plain
     live = HabitLive(model, since=SINCE)
-    for row in rows_of(later, 1):
+    for row in rows_of(later, 1)[:40]:
         live.update(row)
-    newer = replace(model.habits, habits=replace(model.habits.habits, last_day=model.habits.habits.last_day + 7))
-    other = HabitLive(DefaultModel(newer), since=SINCE + 7)
-    other.from_bytes(1, live.to_bytes(1))
-    assert other._known[1].model.habits.last_day == newer.habits.last_day
-    assert len(other._known[1].state.log) == 0
+    last = model.habits.habits.last_day
+    by_day = HabitState.from_bytes(as_before(live.to_bytes(1), trained=last))
+    assert by_day.counts == live._known[1].state.counts
+    assert by_day.of(live._mark) is by_day
+    other = by_day.of(model_mark(last + 7, model.habits.frame))
+    assert (other.counts, other.alone, other.pending, other.recent) == ({}, [], None, by_day.recent)
 
 
 def test_damaged_bytes_are_refused(plain):

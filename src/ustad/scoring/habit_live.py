@@ -29,12 +29,12 @@ from ustad.scoring.habit_absorbed import MOST_VISITS, absorb, make_room
 from ustad.scoring.habit_kinds import unseen_parts
 from ustad.scoring.habit_model import HabitModel, Judged, spread_max3
 from ustad.scoring.habit_stages import history_end
-from ustad.scoring.habit_state import HabitState
+from ustad.scoring.habit_state import HabitState, model_mark
 from ustad.scoring.habit_terms import compare
 from ustad.scoring.habit_usual import Usual, usual, usual_columns
 from ustad.scoring.habit_words import BORROWED, borrowed_words, plain_words
 from ustad.scoring.memory_live import MemoryLive, MemoryWindow
-from ustad.scoring.visit_log import empty_log, log_days, logged, unpack_habits
+from ustad.scoring.visit_log import log_days, logged, unpack_habits
 from ustad.tables import TIMESTAMP, DataError
 
 #: Entities whose state is kept at hand; the quietest go first. Keep their bytes where they must not be lost.
@@ -146,6 +146,7 @@ class HabitLive:
         row = {c: event[c] for c in self._columns if c in event}
         newest = self._table([row])
         visits = read_visits(newest, self.model.schema, known.model.frame)
+        known.state.follows = self._mark
         self._move_on(known, visits)
         judged, raw = self._judged(known, newest, visits)
         model = known.model
@@ -160,12 +161,10 @@ class HabitLive:
         return self._at_hand(entity).state.to_bytes(self._table)
 
     def from_bytes(self, entity: Any, content: bytes) -> None:
-        """Take up an entity where `to_bytes` left it. Of a model trained to another day its history and the visits that
-        have not entered it are left out: the newer model has its own."""
-        state = HabitState.from_bytes(content)
-        trained = self.model.habits.last_day
-        if state.trained not in (None, trained):  # a model that was trained anew has later weeks in its own history
-            state = replace(state, log=empty_log(), own=None, early=0, trained=None)
+        """Take up an entity where `to_bytes` left it. Of another model (trained to another day, or with other kinds of
+        places or another centre of the map) only the recent events are taken over, as context of the next ones: counts,
+        places and history begin anew, and the event before gets no final score."""
+        state = HabitState.from_bytes(content).of(self._mark)
         own = unpack_habits(state.own, entity) if state.own is not None else None
         self._known.pop(entity, None)
         self._gone.discard(entity)
@@ -197,6 +196,10 @@ class HabitLive:
         named = (schema.event_id, schema.timezone, schema.habitat, *schema.extra, "start_gap_s", "end_gap_s")
         return tuple(dict.fromkeys((*schema.columns, *(c for c in named if c))))
 
+    @cached_property
+    def _mark(self) -> str:
+        return model_mark(self.model.habits.last_day, self.model.frame)
+
     def _at_hand(self, entity: Any) -> _Known:
         if entity in self._gone:
             raise DataError(f"this {self.model.schema.entity_word} was let go; bring it back with from_bytes first")
@@ -227,7 +230,7 @@ class HabitLive:
             habits = make_room(habits, state, entity)
         if habits is not model.habits:
             known.model, known.window = replace(model, habits=habits), None
-        state.log, state.trained = np.concatenate([state.log, logged(visits)]), trained
+        state.log = np.concatenate([state.log, logged(visits)])
 
     # ----------------------------------------------------------------------------------------- scoring
     def _judged(self, known: _Known, newest: pa.Table, visits: Visits) -> tuple[Judged, float]:

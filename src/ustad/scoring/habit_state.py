@@ -2,12 +2,13 @@
 the visits that have not entered its history yet, and that history once it has moved on.
 
 Small and bounded; `to_bytes` writes an Arrow stream (the recent events) with the rest as JSON and packed arrays beside
-it, and reading that back executes nothing. Bytes from before histories moved on are read too: the visits that they
-count are not known one by one and never enter the history.
+it, and reading that back executes nothing. A mark tells which model it follows. Bytes from before histories moved on
+are read too: the visits that they count are not known one by one and never enter the history.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import zlib
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from ustad.events.visits import Frame
 from ustad.scoring.visit_log import empty_log, pack_log, unpack_log
 from ustad.tables import DataError
 
@@ -37,11 +39,21 @@ class HabitState:
     log: np.ndarray = field(default_factory=empty_log)  # visits since the end of the history, oldest first
     own: bytes | None = None  # the history once it has moved on, see `visit_log`
     early: int = 0  # local day up to which visits entered the history before their time
-    trained: int | None = None  # last local day of the trained history that this follows
+    follows: str | None = None  # mark of the model that all but the recent events belongs to, see `model_mark`
 
     @property
     def last(self) -> dict[str, Any] | None:
         return self.recent[-1] if self.recent else None
+
+    def of(self, mark: str) -> HabitState:
+        """What the model of a mark can go on from: all of it where it is its own, else the recent events alone.
+
+        Bytes written before there were marks know the last day of their model; the oldest ones, which know nothing of
+        it, are taken as they are.
+        """
+        if self.follows is None or mark.startswith(self.follows):
+            return self
+        return HabitState(recent=self.recent)
 
     def copy(self) -> HabitState:
         """One that can be changed without changing this one."""
@@ -81,7 +93,7 @@ class HabitState:
             "alone": self.alone,
             "pending": self.pending,
             "early": self.early,
-            "trained": self.trained,
+            "follows": self.follows,
         }
         table = as_table(self.recent) if self.recent else pa.table({})
         packed = {_META: json.dumps(content).encode(), _LOG: pack_log(self.log)}
@@ -109,5 +121,16 @@ class HabitState:
             log,
             packed.get(_OWN),
             held.get("early", 0),
-            held.get("trained"),
+            held["follows"] if "follows" in held else _day_mark(held.get("trained")),
         )
+
+
+def model_mark(last_day: int, frame: Frame) -> str:
+    """Tells models apart by what keys, positions and counts of a state rest on: the last local day of their trained
+    history, their projection and their kinds of places."""
+    content = json.dumps(frame.to_dict(), sort_keys=True).encode()
+    return f"{_day_mark(last_day)}{hashlib.sha256(content).hexdigest()[:16]}"
+
+
+def _day_mark(last_day: int | None) -> str | None:
+    return None if last_day is None else f"{last_day}:"
