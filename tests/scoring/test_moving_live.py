@@ -114,6 +114,13 @@ def test_live_scores_are_those_of_bulk_for_disorderly_lives(plain, seed, absorb_
         check(live.update(row).provisional, batch[row["stay_id"]])
 
 
+def test_an_event_without_place_and_length_is_unobserved_live_as_in_bulk(plain):
+    model, _, later = plain
+    lost = {**later.to_pylist()[0], "finished_at": None, "lat": None, "lon": None, "poi_id": None}
+    live, batch = HabitLive(model, since=SINCE), score_default(model, pa.Table.from_pylist([lost], later.schema))[0]
+    assert live.update(lost).provisional["kind"] == batch["kind"].to_pylist()[0] == "unobserved"
+
+
 def test_an_agent_goes_on_from_its_bytes_wherever_it_was(world):
     _, _, later, batch = world
     live = live_of(world)

@@ -236,6 +236,7 @@ class HabitLive:
     def _judged(self, known: _Known, newest: pa.Table, visits: Visits) -> tuple[Judged, float]:
         """The event judged by itself, and its uncalibrated score."""
         model, state = known.model, known.state
+        unseen = unseen_parts(newest, visits, model.schema)  # of the event as it came: a place that is found has a key
         visits = self._placed(known, visits)
         key = model.habits.locate(visits)[1]
         counts = np.array([state.count(int(key[0]))])
@@ -246,7 +247,7 @@ class HabitLive:
         extra = self._ask(known, newest, visits)
         raw = {**compared.terms, **extra}
         surprise, looks, alone = model.weigh(raw)
-        driven = model.driven(compared, raw, surprise, looks, unseen_parts(newest, visits, model.schema))
+        driven = model.driven(compared, raw, surprise, looks, unseen)
         single = model.calibrated("none", alone)
         judged = Judged(surprise, looks, single, single, compared, visits.entity_ids, visits.entity, {}, *driven)
         return judged, float(alone[0])
