@@ -105,6 +105,38 @@ def test_a_start_that_nobody_saw_makes_an_odd_start_unobserved(model, life, week
     assert not (np.array(blind["kind"].to_pylist())[~timed] == "unobserved").any()
 
 
+def last_of_each(events):
+    """Whether each row is its agent's last in time."""
+    agent, time = events["agent_id"].to_numpy(), events["started_at"].cast(pa.int64()).to_numpy()
+    return np.array([time[i] == time[agent == agent[i]].max() for i in range(len(agent))])
+
+
+def test_what_comes_next_raises_provisional_scores_and_leaves_final_ones(model, life, week):
+    week = week.take(pa.array(np.random.default_rng(2).permutation(week.num_rows)))
+    time, before = week["started_at"].cast(pa.int64()).to_numpy(), between(life, 0, 28)
+    known = time < time[week["poi_id"].to_numpy() == 999].max()  # up to the last inserted visit, which raises
+    early, late = week.filter(pa.array(known)), week.filter(pa.array(~known))
+    provisional = last_of_each(early)
+    first, _ = score_default(model[2], early, before)
+    assert (first["final"].to_numpy() == ~provisional).all()
+    whole, _ = score_default(model[2], week, before)
+    later = dict(zip(whole["stay_id"].to_pylist(), whole["score"].to_pylist(), strict=True))
+    risen = np.array([later[stay] for stay in first["stay_id"].to_pylist()]) - first["score"].to_numpy()
+    assert np.abs(risen[~provisional]).max() < 1e-6
+    assert risen[provisional].min() > -1e-6
+    assert risen[provisional].max() > 0.1
+    given, _ = score_default(model[2], early, pa.concat_tables([before, late]))
+    followed = np.isin(early["agent_id"].to_numpy(), late["agent_id"].to_numpy())
+    assert (given["final"].to_numpy() == ~provisional | followed).all()  # what follows is known, though not scored
+    assert (provisional & followed).any()
+
+
+def test_without_the_neighbours_evidence_every_score_is_final(model, life, week):
+    alone = replace(model[2], habits=replace(model[2].habits, spread="none"))
+    events, _ = score_default(alone, week, between(life, 0, 28))
+    assert events["final"].to_numpy().all()
+
+
 def test_an_agent_of_the_context_alone_gets_no_row(model, life, week):
     late, early = between(week, 31, 35), between(week, 28, 31)
     present = late.filter(pa.array(late["agent_id"].to_numpy() % 3 == 0))

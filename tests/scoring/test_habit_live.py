@@ -81,13 +81,14 @@ def test_live_equals_batch_in_any_interleaving(world, seed):
         assert row["final"] is False
     for stay, row in final.items():
         assert row["score"] == pytest.approx(batch[stay]["score"], rel=1e-4, abs=1e-4)
-        assert row["final"] is True
+        assert row["final"] is batch[stay]["final"] is True
         assert row["kind"] == batch[stay]["kind"]
         assert row["reason"] == batch[stay]["reason"]
         for name in (n for n in row if n.startswith(("share_", "surprise_"))):
             assert row[name] == pytest.approx(batch[stay][name], rel=1e-3, abs=1e-4), name
     assert len(provisional) == len(batch)
     assert len(final) == len(batch) - 5  # each agent's last one is still open
+    assert {stay for stay, row in batch.items() if row["final"]} == set(final)
 
 
 def test_an_event_that_failed_can_be_sent_again_and_counts_once(world, monkeypatch):

@@ -241,6 +241,9 @@ def test_a_finished_run_is_shown_as_it_was_scored(tiny_run: Path, tmp_path: Path
             assert agents[str(row["agent_id"])]["score"] == pytest.approx(row["score"])
         known = client.get("/v1/agents/agent 0").json()
         assert known["n_events"] > known["n_scored"] > 0, "the weeks before are known too"
+        shown = client.get("/v1/agents/agent 0/events?limit=500").json()["events"]
+        assert sum(not event["final"] for event in shown) == 1, "the last one may still rise"
+        assert not max(shown, key=lambda event: event["started_at"])["final"]
         top = client.get("/v1/alerts").json()["alerts"][0]
         assert top["score"] == pytest.approx(max(scores.events["score"].to_pylist()))
         case = client.get(f"/v1/events/{top['id']}").json()

@@ -125,7 +125,8 @@ def score_default(
 
     `scored` is a score table of the same rows (the dual Transformer's), whose other columns are kept: what was
     expected, its uncertainties and neighbours; without it, what was expected comes from history. `context` is what
-    came before the events. `period` and `tested` are the days of `HabitModel.judge`.
+    came before the events. `final` is False where an event to come may still raise a score: with `scoring.spread: max3`
+    at each entity's last event. `period` and `tested` are the days of `HabitModel.judge`.
     """
     judged = model.habits.judge(events, context, period, tested)
     p_value = p_values(judged.score)
@@ -145,6 +146,7 @@ def score_default(
         "score": judged.score,
         "p_value": p_value,
         "alert": flags.flagged,
+        "final": judged.final,
         "kind": pa.array(judged.kind.tolist(), pa.string()),
         "reason": pa.array(told, pa.string()),
     }

@@ -55,6 +55,7 @@ class Judged:
     doubts: dict[str, np.ndarray] = field(default_factory=dict)  # both uncertainties of the memory network, [N]
     end: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))  # int64 [N], see `habit_stages`
     history: Iterable[Habits] = ()  # the histories that events were compared with, by `end`
+    final: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))  # bool [N], no event to come may raise it
 
     @property
     def agent_score(self) -> np.ndarray:
@@ -198,7 +199,15 @@ class HabitModel:
             {name: raw[name][back] for name in (DOUBT, NOISE) if name in raw},
             history.end[back],
             history,
+            self._final(visits.entity)[back],
         )
+
+    def _final(self, entity: np.ndarray) -> np.ndarray:
+        """Whether scores stay as they are whatever comes: with the neighbours' evidence, those that another event of
+        the same entity follows. Events are sorted by entity and time; bool [N]."""
+        if self.spread == "none":
+            return np.ones(len(entity), bool)
+        return np.append(entity[1:] == entity[:-1], False)
 
     def _in_stages(
         self,

@@ -31,7 +31,7 @@ from ustad.tables import DataError, agent_codes
 CHUNK = 20_000
 MOST_CONTEXT = 400_000  # events of the weeks before, of the most unusual agents first
 MOST_TRIPS = 200_000
-_UNSCORED = ("score", "p_value", "kind", "reason", "alert")
+_UNSCORED = ("score", "p_value", "kind", "reason", "alert", "final")
 
 
 def scores_directory(path: Path) -> Path | None:

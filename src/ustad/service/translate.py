@@ -182,7 +182,7 @@ def _scored(row: Row, score: Mapping[str, Any], parts: dict[str, list[str]], ter
     """A whole row of the store: the event and what belongs to its score."""
     judged = {name: _finite(score.get(name)) for name in _SCORES}
     whole = {**row, **judged, "term": _driver(score, parts, terms), "alert": bool(score.get("alert")), **_UNJUDGED}
-    whole["final"] = bool(score.get("final", True))
+    whole["final"] = score.get("final") is not False  # scores from before this was said are final
     return {name: whole.get(name) for name in _COLUMNS}
 
 
