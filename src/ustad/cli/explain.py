@@ -1,4 +1,7 @@
-"""`ustad score --explain N`: what the N highest scores are made of, printed and as explained.csv."""
+"""`ustad score --explain N`: what the N highest scores are made of, printed and as explained.csv.
+
+A score by habits that is owed to the event before or after says so; shares are of each event by itself.
+"""
 
 from __future__ import annotations
 
@@ -40,11 +43,26 @@ def _write(rows: list[dict[str, Any]], path: Path) -> None:
 def _print(rows: list[dict[str, Any]], schema: Any) -> None:
     from rich.table import Table
 
+    by_habits = any("score_alone" in row for row in rows)
     table = Table(box=None, pad_edge=False)
-    for name in (schema.entity_word, schema.event_word, "score", "made of"):
+    for name in (schema.entity_word, schema.event_word, "score", *(["alone"] if by_habits else []), "made of"):
         table.add_column(name, overflow="fold")
     for row in rows:
-        parts = [f"{term} {100 * v['share']:.0f} %" for term, v in row["terms"].items() if v["share"] >= SHOWN]
         label = row.get(schema.event_id, row[schema.time]) if schema.event_id else row[schema.time]
-        table.add_row(str(row[schema.entity]), str(label), f"{row['score']:.2f}", ", ".join(parts))
+        numbers = [f"{row[name]:.2f}" for name in ("score", "score_alone") if name in row]
+        table.add_row(str(row[schema.entity]), str(label), *numbers, _made_of(row, schema.event_word))
     out.print(table)
+    if any(_borrowed(row) for row in rows):
+        word = schema.event_word
+        out.print(f"alone: without the {word} before and after; shares are of each {word} by itself", highlight=False)
+
+
+def _borrowed(row: dict[str, Any]) -> bool:
+    return row.get("score_from", "own") != "own"
+
+
+def _made_of(row: dict[str, Any], event_word: str) -> str:
+    """Shares of the terms, after whose evidence it is where that is a neighbour's."""
+    parts = [f"{term} {100 * v['share']:.0f} %" for term, v in row["terms"].items() if v["share"] >= SHOWN]
+    told = ", ".join(parts)
+    return f"from the {event_word} {row['score_from']}; by itself: {told}" if _borrowed(row) else told
