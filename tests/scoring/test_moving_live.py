@@ -114,6 +114,24 @@ def test_live_scores_are_those_of_bulk_for_disorderly_lives(plain, seed, absorb_
         check(live.update(row).provisional, batch[row["stay_id"]])
 
 
+@pytest.fixture(scope="module")
+def nameless():
+    return make(named=False, agents=3)
+
+
+@pytest.mark.parametrize("all_lost", [False, True])
+def test_live_scores_are_those_of_bulk_without_names_where_positions_are_missing(nameless, all_lost):
+    model, _, later = nameless
+    rows = rows_of(later, 0)[:40]
+    for row, kind in zip(rows if all_lost else rows[10:40:5], ["Shop", "Home", "Work", None] * 10, strict=False):
+        row.update(lat=None, lon=None, poi_category=kind)
+    table = pa.Table.from_pylist(rows, schema=later.schema)
+    events, _ = score_default(model, table, period=(SINCE, SINCE + 90), reasons="all")
+    live = HabitLive(model, since=SINCE, reasons="all")
+    for row, batch in zip(rows, events.to_pylist(), strict=True):
+        check(live.update(row).provisional, batch)
+
+
 def test_an_event_without_place_and_length_is_unobserved_live_as_in_bulk(plain):
     model, _, later = plain
     lost = {**later.to_pylist()[0], "finished_at": None, "lat": None, "lon": None, "poi_id": None}

@@ -95,7 +95,7 @@ def read_visits(events: pa.Table, schema: EventSchema, frame: Frame) -> Visits:
         entity_ids=ids,
         entity_key=owner,
         entity=entity[order],
-        key=_keys(events, schema, category, owner[entity], bool(np.isfinite(x).any()))[order],
+        key=_keys(events, schema, category, owner[entity], frame.projection is not None)[order],
         time=time[order],
         day=clock.day.astype(np.int64)[order],
         minute=clock.minute[order],
@@ -128,15 +128,16 @@ def place_keys(owner: np.ndarray, name: np.ndarray) -> np.ndarray:
 
 
 def _keys(
-    events: pa.Table, schema: EventSchema, category: np.ndarray, owner: np.ndarray, has_place: bool
+    events: pa.Table, schema: EventSchema, category: np.ndarray, owner: np.ndarray, has_places: bool
 ) -> np.ndarray:
-    """Hash of entity and habitat, 0 where it is missing. Without habitat and place, the category is the habitat."""
+    """Hash of entity and habitat, 0 where it is missing. Without habitats the category is one where there are no places
+    either: whether training had some, not whether these rows do, so that an event has the same key in any table."""
     if schema.habitat in events.column_names:
         column = events[schema.habitat]
         codes, names = agent_codes(pc.fill_null(_text(column), ""))
         null = pc.is_null(column).to_numpy()
         return np.where(null, np.uint64(0), place_keys(owner, identity_hash(names)[codes]))
-    if has_place:
+    if has_places:
         return np.zeros(len(owner), np.uint64)
     return place_keys(owner, category.astype(np.uint64))
 
