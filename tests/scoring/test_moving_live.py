@@ -231,6 +231,20 @@ def test_what_is_held_is_bounded_and_nothing_is_lost_of_a_busy_agent(plain, plac
     assert np.isfinite(live.update({**last, "stay_id": 10**8}).provisional["score"])
 
 
+def test_of_a_busy_newcomer_no_days_are_told_until_a_week_has_entered_its_history(plain):
+    live = HabitLive(plain[0], since=SINCE, reasons="all")
+    table = busy(20, MOST_VISITS + 2, 3)
+    table = table.set_column(1, "agent_id", pa.array(np.full(table.num_rows, 77)))
+    visits = read_visits(table, SCHEMA, plain[0].habits.frame)
+    known = live._at_hand(77)
+    for i in range(len(visits) - 1):
+        live._move_on(known, chosen(visits, np.array([i])))
+    last = table.slice(len(visits) - 1).to_pylist()[0]
+    assert f"; seen there {-(-AT_ONCE // 3)} times before," in live.update(last).provisional["reason"]
+    elsewhere = {**last, "poi_id": 5, "lat": 35.0}
+    assert "visit to a place not seen before, " in live.update(elsewhere).provisional["reason"]
+
+
 def test_bytes_of_the_version_before_are_read_and_their_weeks_say_nothing(plain):
     model, before, later = plain
     rows = rows_of(later, 1)

@@ -136,13 +136,18 @@ def _kind_of(model: HabitModel, place: int, unknown: str) -> str:
 
 def _new_place(days: int, distance: float, count: int) -> str:
     often = f"{ordinal(count)} visit" if count > 1 else "visit"
-    text = f"{often} to a place not seen in {days} days before"
+    text = f"{often} to a place not seen {_before(days)}"
     return f"{text}, {distance_words(distance)} from anywhere usual" if np.isfinite(distance) else text
 
 
 def _known_place(seen: int, days: int, count: int, named: list[str]) -> str:
-    text = f"seen there {seen} time{'s' if seen > 1 else ''} in {days} days before"
+    text = f"seen there {seen} time{'s' if seen > 1 else ''} {_before(days)}"
     return f"{text}, {count} time{'s' if count > 1 else ''} since" if "recurrence" in named else text
+
+
+def _before(days: int) -> str:
+    """How far back the history goes; whose visits had to enter it before their weeks have no day of it yet."""
+    return f"in {days} days before" if days else "before"
 
 
 def ordinal(number: int) -> str:
