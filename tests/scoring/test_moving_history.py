@@ -174,6 +174,8 @@ def test_a_detector_scores_months_in_parts_as_at_once():
         for one, other in zip(rows, table.sort_by(name).to_pylist(), strict=True):
             assert one["score"] == pytest.approx(other["score"], rel=1e-6, abs=1e-6)
             assert one["reason"] == other["reason"]
+            assert one.get("final") == other.get("final")
+    assert whole.events["final"].to_pylist().count(False) == 4  # each agent's last one
     still = replace(detector.habits, habits=replace(detector.habits.habits, absorb_after=0))
     detector.habits = still
     fixed = detector.score(later).events.sort_by("stay_id")

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pyarrow.compute as pc
 import pytest
 from fastapi.testclient import TestClient
@@ -252,6 +253,17 @@ def test_a_finished_run_is_shown_as_it_was_scored(tiny_run: Path, tmp_path: Path
     with client_of(create_app(settings)) as client:
         assert client.get("/v1/summary").json()["events"] == totals["events"], "a second start imports nothing again"
         assert client.get("/v1/alerts").json()["alerts"][0]["verdict"]["verdict"] == "confirmed"
+
+
+def test_a_run_from_before_scores_said_whether_they_are_final_is_shown_too(tiny_run: Path, tmp_path: Path) -> None:
+    place = tmp_path / "run"
+    shutil.copytree(tiny_run, place)
+    events = pq.read_table(place / "scores" / "events.parquet").drop_columns(["final"])
+    pq.write_table(events, place / "scores" / "events.parquet")
+    with client_of(create_app(settings_for(place, None, device="cpu"))) as client:
+        shown = client.get("/v1/agents/agent 0/events?limit=500").json()["events"]
+    assert shown
+    assert all(event["final"] for event in shown)
 
 
 def test_an_import_that_was_cut_off_goes_on(tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
