@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from fastapi.testclient import TestClient
 from service_example import as_events, client_of, tiny_stays
