@@ -1,14 +1,14 @@
 """The preset `default` beside the paper's score, visit rate, and itself with every part left out once.
 
     python benchmarks/default.py                                   small, without networks
-    python benchmarks/default.py --agents 2000 --seeds 3 --networks DIRECTORY
+    python benchmarks/default.py --agents 2000 --seeds 5 --networks DIRECTORY
 
 Simulates numosim-la for every seed, learns from its first weeks, scores the last four; the harder red teams (near,
 odd hours, skipped, long stays) meet the same people, so the same model scores them. `--networks` is where
 `benchmarks/networks.py` wrote what the memory network and the preset `paper` say of the same events. Labels are read
 only here. Prints AUROC / average precision of events and agents, mean ± standard deviation over seeds, and writes
 benchmarks/results/default.json (default-without-network.json without networks). `--merge FILES` puts runs of single
-seeds together instead.
+seeds and red teams together instead.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--first-seed", type=int, default=FIRST_SEED)
     parser.add_argument("--networks", type=Path, help="where benchmarks/networks.py wrote; without: habits alone")
-    parser.add_argument("--variants", default=",".join(HARD), help="red teams beside the standard one")
+    parser.add_argument("--variants", default=",".join(("standard", *HARD)), help="red teams")
     parser.add_argument("--merge", type=Path, nargs="+", help="result files of other seeds to put into one")
     parser.add_argument("--out", type=Path, default=RESULTS)
     return parser.parse_args()
@@ -96,6 +96,16 @@ class Stored:
     def facts(self) -> dict[str, Any]:
         held = {"memory": self.memory, "paper": self.paper}
         return {name: json.loads(str(file["facts"])) for name, file in held.items() if file is not None}
+
+    def past(self, standard: Parts) -> Callable[..., dict[str, np.ndarray]] | None:
+        """The terms of the standard red team with windows that show nothing later than the event, where they are."""
+        if "validation_past.fingerprint" not in self.memory:
+            return None
+        held = {}
+        for name, table in (("validation_past", standard.validation), ("standard_past", standard.test)):
+            _check(self.memory, name, table)
+            held[fingerprint(table)] = {n: self.memory[f"{name}.{n}"] for n in RAW}
+        return lambda habits, events, before: held[fingerprint(events)]
 
     def extra(self, standard: Parts, other: Parts, variant: str) -> Callable[..., dict[str, np.ndarray]]:
         """The memory network's terms of the validation week and of one red team's test weeks."""
@@ -149,6 +159,7 @@ class Ours:
 
     def fitted(self, other: Parts, variant: str, network: bool = True, **options: Any) -> HabitModel:
         extra = self.stored.extra(self.standard, other, variant) if self.stored is not None and network else None
+        extra = options.pop("extra", extra)
         train, validation = self.standard.train, self.standard.validation
         return HabitModel.fit(train, validation, mobility_schema(), self.chosen, extra=extra, **options)
 
@@ -192,6 +203,11 @@ class Ours:
             table["without the memory network"] = self.ask(self.fitted(other, variant, network=False), other)[1]
             alone = self.fitted(other, variant, without=tuple(TERMS))
             table["memory network alone"] = self.ask(alone, other)[1]
+            past = self.stored.past(self.standard) if variant == "standard" else None
+            if past is not None:
+                judged, table["windows of the past"] = self.ask(self.fitted(other, variant, extra=past), other)
+                narrow = replace(judged, score=judged.alone)
+                table["windows of the past, spread none"] = self.scored(narrow, other)
         return table
 
 
@@ -230,9 +246,9 @@ def main() -> None:
         stored = Stored.read(options.networks, seed) if options.networks is not None else None
         facts[seed] = stored.facts() if stored is not None else None
         ours = Ours(standard, stored)
-        for variant in ("standard", *(v for v in options.variants.split(",") if v)):
+        for variant in options.variants.split(","):
             other = standard if variant == "standard" else simulated(options.agents, seed, variant)
-            found = ours.every_part(other, variant) if variant == "standard" else ours.few(other, variant)[2]
+            found = ours.every_part(other, variant)
             found |= visit_rates(standard, other)
             paper = stored.paper_measures(other, variant) if stored is not None else None
             found |= {"paper": paper} if paper is not None else {}

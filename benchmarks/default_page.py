@@ -77,6 +77,22 @@ def hard(name: str) -> str:
     return table(("events \\| agents", *VARIANTS.values()), rows)
 
 
+def parts(name: str) -> str:
+    """AP of events and agents with every part left out once, on every red team."""
+    found = read(name)["table"]
+    left_out = [m for m in found["standard"] if m.startswith("without ") and m in found["near-5km"]]
+    teams = {"standard": "standard", **VARIANTS}
+    rows = [(method, *(_precisions(found[team], method) for team in teams)) for method in ("default", *left_out)]
+    return table(("AP of events \\| agents", *teams.values()), rows)
+
+
+def _precisions(methods: dict[str, list[dict[str, list[float]]]], method: str) -> str:
+    """Means over the seeds, with − where every seed has less than the default and + where every one has more."""
+    values, ours = (np.array([run["all"] for run in methods[m]])[:, [1, 3]] for m in (method, "default"))
+    signs = ("−" if (d < 0).all() else "+" if (d > 0).all() else "" for d in (values - ours).T)
+    return " \\| ".join(f"{v:.3f}{sign}" for v, sign in zip(values.mean(axis=0), signs, strict=True))
+
+
 def ahead(methods: dict[str, list[dict[str, list[float]]]]) -> str:
     """Which of the four measures of the default lie above every other method's by more than both deviations."""
     values = {m: np.array([run["all"] for run in methods[m]]) for m in COMPARED if m in methods}
@@ -93,14 +109,20 @@ def ahead(methods: dict[str, list[dict[str, list[float]]]]) -> str:
 def atlanta(name: str) -> str:
     found = read(name)
     rows = [
-        (f"{way}: {method}" if method != "visit rate" else way, f"{area:.3f} / {precision:.3f}")
+        (f"{way}: {method}" if method != "visit rate" else way, _measured(runs))
         for way, methods in found["table"].items()
-        for method, (area, precision) in methods.items()
+        for method, runs in methods.items()
         if not method.startswith("top")
     ]
     area, precision = found["target"]
     rows.append(("target", f"{area:.2f} / {precision:.2f}"))
     return table(("places, and what is asked", "agents, AUROC / AP"), rows)
+
+
+def _measured(runs: list[list[float]]) -> str:
+    """AUROC / AP, mean and standard deviation over the networks that were trained."""
+    pairs = zip(np.mean(runs, axis=0), np.std(runs, axis=0), strict=True)
+    return " / ".join(f"{mean:.3f}" + (f" ± {spread:.3f}" if len(runs) > 1 else "") for mean, spread in pairs)
 
 
 def p_values(name: str) -> str:
@@ -111,7 +133,7 @@ def p_values(name: str) -> str:
         weeks = "" if kind["days"] is None else f", {kind['days'] // 7} weeks"
         town = f"{kind['towns']} × {kind['preset']}, {kind['people']} people{weeks}"
         for who in kind["runs"]["groups"][0]:
-            for what in ("events", "agents, test top"):
+            for what in ("events", "agents"):
                 cells = (_shares([run[who][what] for run in runs]) for runs in kind["runs"].values())
                 rows.append((town, who, what, *cells))
     ways = {"groups": "by the other groups", "half way": "half way", "itself": "by itself"}
@@ -203,6 +225,7 @@ def history(name: str) -> str:
 BLOCKS: dict[str, Callable[[], str]] = {
     "standard": partial(standard, "default"),
     "hard cases": partial(hard, "default"),
+    "parts": partial(parts, "default"),
     "atlanta": partial(atlanta, "pol_atl"),
     "p-values": partial(p_values, "habit_p_values"),
     "moving history": partial(moving, "moving_history"),

@@ -4,10 +4,10 @@
 
 Towns without anomalies. Half of the people calibrate, as in training. `groups` is the product's way: the reference's
 events are judged by the terms and looks of other groups of people. `itself`: by those that they are part of.
-`half way`: the mean of both scores. Judged are the validation week of the people who did not calibrate, with histories
-of the training weeks alone, and the weeks after it of everybody, with histories of training and validation: shares of
-p ≤ 0.05, 0.01 and 0.001 of events, with and without the neighbours' evidence, and of the agents' test of peaks, mean
-± standard deviation over the towns. Writes benchmarks/results/habit_p_values.json.
+`half way`: the mean of both scores. Judged are the validation days of the people who did not calibrate, with histories
+of the training weeks alone, and the weeks after them of everybody, with histories of training and validation: shares of
+p ≤ 0.05, 0.01 and 0.001 of events, with and without the neighbours' evidence, and of agents, together and by test,
+mean ± standard deviation over the towns. Writes benchmarks/results/habit_p_values.json.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ KINDS = (
     Kind("numosim-la", 400, None, 4),
     Kind("numosim-la", 300, 28, 8),
     Kind("town", 300, 28, 8),
-    Kind("town", 300, None, 6),
+    Kind("town", 300, 56, 6),
 )
 
 _groups = Groups.scores
@@ -102,13 +102,14 @@ def shares(town: Town) -> dict[str, dict[str, list[float]]]:
     earlier = replace(model, habits=Habits.fit(read_visits(town.train, SCHEMA, model.frame)))
     before = pa.concat_tables([town.train, town.week])
     return {
-        "validation week, other people": _small(earlier.judge(town.week.filter(pa.array(~half)))),
-        "weeks after it": _small(model.judge(town.later, before)),
+        "validation days, other people": _small(earlier.judge(town.week.filter(pa.array(~half)))),
+        "weeks after them": _small(model.judge(town.later, before)),
     }
 
 
 def _small(judged: Judged) -> dict[str, list[float]]:
-    found = {"events": judged.score, "events, spread none": judged.alone, "agents, test top": judged.agents["top"]}
+    found = {"events": judged.score, "events, spread none": judged.alone, "agents": judged.agent_score}
+    found |= {f"agents, test {name}": values for name, values in judged.agents.items()}
     return {what: [float((p_values(v) <= p).mean()) for p in LEVELS] for what, v in found.items()}
 
 

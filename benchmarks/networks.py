@@ -2,10 +2,11 @@
 
     python benchmarks/networks.py memory --seed 7 --device cuda --out DIRECTORY
     python benchmarks/networks.py paper --seed 7 --device cuda --out DIRECTORY
-    python benchmarks/networks.py atlanta --data DIRECTORY --device cuda --out DIRECTORY
+    python benchmarks/networks.py atlanta --seed 7 --data DIRECTORY --device cuda --out DIRECTORY
 
 Each writes one file: the memory network's raw terms of the validation and test weeks of a seed and its harder red
-teams, the scores of the preset `paper` for the same, or the memory network's terms for Atlanta. No label is read.
+teams (of the standard one also with windows that show nothing later than the event), the scores of the preset `paper`
+for the same, or the memory network's terms for Atlanta, there trained with that seed. No label is read.
 One process per seed and network; several share a GPU. `benchmarks/default.py --networks DIRECTORY` and
 `benchmarks/pol_atl.py --networks DIRECTORY` take it from there, on any machine.
 """
@@ -18,6 +19,7 @@ import platform
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
+from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -70,8 +72,7 @@ def main() -> None:
         "device": torch.cuda.get_device_name() if options.device == "cuda" else platform.machine(),
     }
     options.out.mkdir(parents=True, exist_ok=True)
-    name = options.network if options.network == "atlanta" else f"{options.network}-{options.seed}"
-    path = options.out / f"{name}.npz"
+    path = options.out / f"{options.network}-{options.seed}.npz"
     np.savez_compressed(path, facts=np.array(json.dumps(facts)), **found)
     print(f"{path.name}: {json.dumps(facts)}", flush=True)
 
@@ -82,12 +83,14 @@ def memory(options: argparse.Namespace) -> tuple[dict[str, np.ndarray], dict[str
     data = _red_teams(options)
     standard, parts = next(data)
     model, facts = _trained(parts.train, parts.validation, options)
-    habits = _habits(model, parts.train)
-    found = _named("validation", model.terms(habits, parts.validation, parts.train), parts.validation)
-    habits = _habits(model, parts.before)
+    early, habits = _habits(model, parts.train), _habits(model, parts.before)
+    found = _named("validation", model.terms(early, parts.validation, parts.train), parts.validation)
     began = time.monotonic()
     found |= _named(standard, model.terms(habits, parts.test, parts.before), parts.test)
     facts["events_per_s"] = round(parts.test.num_rows / (time.monotonic() - began))
+    past = replace(model, config=model.config.replace({"window.mode": "past"}))
+    found |= _named("validation_past", past.terms(early, parts.validation, parts.train), parts.validation)
+    found |= _named(f"{standard}_past", past.terms(habits, parts.test, parts.before), parts.test)
     for variant, other in data:
         rows = changed_rows(other.test, parts.test)
         terms = model.terms(habits, other.test.take(pa.array(rows)), other.before) if len(rows) else {}
@@ -126,16 +129,18 @@ def paper(options: argparse.Namespace) -> tuple[dict[str, np.ndarray], dict[str,
 def atlanta(options: argparse.Namespace) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """The memory network's terms for Atlanta with named places."""
     train, validation, test = pol_atl.periods(options.data, "venues")
-    model, facts = _trained(train, validation, options)
+    model, facts = _trained(train, validation, options, seed=options.seed)
     found = _named("venues.validation", model.terms(_habits(model, train), validation, train), validation)
     both = pa.concat_tables([train, validation])
     return found | _named("venues.test", model.terms(_habits(model, both), test, both), test), facts
 
 
 # --------------------------------------------------------------------------------------------------- steps
-def _trained(train: pa.Table, validation: pa.Table, options: argparse.Namespace) -> tuple[MemoryModel, dict[str, Any]]:
+def _trained(
+    train: pa.Table, validation: pa.Table, options: argparse.Namespace, **changes: Any
+) -> tuple[MemoryModel, dict[str, Any]]:
     """The preset's memory network, stopped early by its half of the entities."""
-    config = Config.preset("default", **{"training.max_minutes": options.minutes})
+    config = Config.preset("default", **{"training.max_minutes": options.minutes, **changes})
     schema = mobility_schema("none", config.model.trip_size, config.model.log_duration)
     stopping = split_entities(validation, schema.entity)[0]
     model = MemoryModel.fit(train, stopping, Encoder.fit(train, schema), config, choose_device(options.device))

@@ -3,12 +3,12 @@
     python benchmarks/pol_atl.py --data DIRECTORY [--networks DIRECTORY]
 
 DIRECTORY holds pol_atl_gps_train.parquet, pol_atl_gps_test.parquet, pol_atl_checkins_train.parquet and
-pol_atl_labels.csv; `--networks` is where `benchmarks/networks.py atlanta` wrote what the memory network says.
-The rule is the preset's. Stays are extracted as these fixes ask for: they have no noise (nearly all repeat the one
-before exactly) and come every 5 minutes in a town whose buildings stand 50 m apart, so a stay is two fixes within
-10 m. Places are named by the venues of the training check-ins, or not at all (without the network). Agents of the
-type Interest, which leaves no trace in the fixes, are left out. Prints AUROC / AP of agents, writes
-benchmarks/results/pol_atl.json.
+pol_atl_labels.csv; `--networks` is where `benchmarks/networks.py atlanta` wrote what the memory network says, once for
+each seed it was trained with. The rule is the preset's. Stays are extracted as these fixes ask for: they have no noise
+(nearly all repeat the one before exactly) and come every 5 minutes in a town whose buildings stand 50 m apart, so a
+stay is two fixes within 10 m; and, without the network, as for phones. Places are named by the venues of the training
+check-ins, or not at all (without the network). Agents of the type Interest, which leaves no trace in the fixes, are
+left out. Prints AUROC / AP of agents, writes benchmarks/results/pol_atl.json.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ WAYS = ("venues", "fixes")
 EXTRACTION = ExtractionConfig(distance_m=10.0, end_rule="last-inside", poi_radius_m=50.0)
 
 Terms = Callable[[Habits, pa.Table, pa.Table | None], Mapping[str, np.ndarray]]
+Runs = dict[str, list[list[float]]]  # method → AUROC and AP of each run
 
 
 def arguments() -> argparse.Namespace:
@@ -63,39 +64,43 @@ def main() -> None:
     progress.disable()
     began = time.monotonic()
     kinds = _labels(options.data / "pol_atl_labels.csv")
-    table: dict[str, dict[str, list[float]]] = {}
-    facts = None
+    table: dict[str, Runs] = {}
+    facts = []
     for way in WAYS:
         parts = periods(options.data, way)
         table[f"{way}, without the memory network"] = judged(parts, None, kinds)
-        if options.networks is not None and way == "venues":
-            stored = np.load(options.networks / "atlanta.npz")
-            facts = json.loads(str(stored["facts"]))
-            table[way] = judged(parts, stored_terms(stored, way, *parts[1:]), kinds)
-        table[f"{way}, visit rate"] = {"visit rate": visit_rate(parts, kinds)}
+        for path in sorted(options.networks.glob("atlanta-*.npz")) if options.networks and way == "venues" else ():
+            stored = np.load(path)
+            facts.append(json.loads(str(stored["facts"])))
+            found = judged(parts, stored_terms(stored, way, *parts[1:]), kinds)
+            table[way] = {name: [*table.get(way, {}).get(name, []), *runs] for name, runs in found.items()}
+        table[f"{way}, visit rate"] = {"visit rate": [visit_rate(parts, kinds)]}
+        phones = judged(periods(options.data, way, ExtractionConfig()), None, kinds)
+        table[f"{way}, extracted as for phones, without the memory network"] = {"default": phones["default"]}
     for name, rows in table.items():
-        for method, (area, precision) in rows.items():
-            print(f"{name:40s} {method:12s} {area:.3f} / {precision:.3f}")
+        for method, runs in rows.items():
+            area, precision = np.mean(runs, axis=0)
+            print(f"{name:62s} {method:12s} {area:.3f} / {precision:.3f}")
     print(f"target {TARGET[0]:.2f} / {TARGET[1]:.2f}   ({time.monotonic() - began:.0f} s)")
-    content = {"table": table, "target": TARGET, "network": facts, "version": ustad.__version__}
+    content = {"table": table, "target": TARGET, "networks": facts, "version": ustad.__version__}
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / "pol_atl.json").write_text(json.dumps({**content, "cores": os.cpu_count()}, indent=1) + "\n")
 
 
 # ---------------------------------------------------------------------------------------------------- data
-def periods(data: Path, way: str) -> tuple[pa.Table, pa.Table, pa.Table]:
+def periods(data: Path, way: str, extraction: ExtractionConfig = EXTRACTION) -> tuple[pa.Table, pa.Table, pa.Table]:
     """Stays of three weeks to learn from, one to calibrate on, and two to score."""
     pois = venues(data / "pol_atl_checkins_train.parquet") if way == "venues" else None
-    early, test = (stays(data / f"pol_atl_gps_{part}.parquet", pois) for part in ("train", "test"))
+    early, test = (stays(data / f"pol_atl_gps_{part}.parquet", pois, extraction) for part in ("train", "test"))
     days = event_days(early, mobility_schema())
     boundary = int(days.max()) + 1 - VALIDATION_DAYS
     train, validation = (early.filter(pa.array(part)) for part in (days < boundary, days >= boundary))
     return train, validation, test
 
 
-def stays(path: Path, pois: pa.Table | None) -> pa.Table:
+def stays(path: Path, pois: pa.Table | None, extraction: ExtractionConfig) -> pa.Table:
     """The stays of one file. Own places that extraction names by itself are numbered anew in each file: dropped."""
-    found = extract_tables(pq.read_table(path), EXTRACTION, pois, timezone="UTC").events
+    found = extract_tables(pq.read_table(path), extraction, pois, timezone="UTC").events
     return found if pois is not None else found.drop_columns(["poi_id", "poi_category"])
 
 
@@ -114,7 +119,7 @@ def stored_terms(stored: Any, way: str, validation: pa.Table, test: pa.Table) ->
     held = {}
     for part, table in (("validation", validation), ("test", test)):
         if str(stored[f"{way}.{part}.fingerprint"]) != fingerprint(table):
-            raise SystemExit(f"atlanta.npz: its {part} stays are not these; run benchmarks/networks.py atlanta again")
+            raise SystemExit(f"atlanta: its {part} stays are not these; run benchmarks/networks.py atlanta again")
         held[table.num_rows] = {name: stored[f"{way}.{part}.{name}"] for name in RAW}
     return lambda habits, events, before: held[events.num_rows]
 
@@ -125,9 +130,7 @@ def _labels(path: Path) -> dict[int, str]:
 
 
 # ------------------------------------------------------------------------------------------------- methods
-def judged(
-    parts: tuple[pa.Table, pa.Table, pa.Table], extra: Terms | None, kinds: dict[int, str]
-) -> dict[str, list[float]]:
+def judged(parts: tuple[pa.Table, pa.Table, pa.Table], extra: Terms | None, kinds: dict[int, str]) -> Runs:
     """AUROC and AP of the default, of each of its tests alone, and of other numbers of top events."""
     train, validation, test = parts
     half = calibrating(validation, "agent_id")
@@ -136,7 +139,7 @@ def judged(
     scores = {"default": found.agent_score, **{f"test {name}": values for name, values in found.agents.items()}}
     for most in (1, 5, 10):
         scores[f"top {most}"] = top_mean(found.alone, found.entity, len(found.entity_ids), most)
-    return {name: measured(found.entity_ids, values, kinds) for name, values in scores.items()}
+    return {name: [measured(found.entity_ids, values, kinds)] for name, values in scores.items()}
 
 
 def visit_rate(parts: tuple[pa.Table, pa.Table, pa.Table], kinds: dict[int, str]) -> list[float]:

@@ -17,7 +17,7 @@ from scipy.stats import spearmanr
 
 from ustad.evaluation.cells import NUMERIC
 from ustad.evaluation.standing import MEASURES, lead
-from ustad.evaluation.tables import LEVELS, Line, Results, Steps, after, chosen, sets
+from ustad.evaluation.tables import LEVELS, TERMS, Line, Results, Steps, after, chosen, sets
 from ustad.events.encoder import UNKNOWN
 
 PREDICTABLE = ("spatial", "temporal", "spatial_temporal")
@@ -150,9 +150,8 @@ def _sizes(results: Results, steps: Steps) -> Iterator[tuple[dict[str, float], d
     for found in _by_cell(after(results["uncertainty"], steps), "weeks").values():
         if {1, 3} <= set(found):
             few, many = found[1]["terms"], found[3]["terms"]
-            yield from (
-                (few[t], many[t]) for t in few if t in many and all(x[t][u] for x in (few, many) for u in ("au", "eu"))
-            )
+            shared = (t for t in TERMS if t in few and t in many)
+            yield from ((few[t], many[t]) for t in shared if all(x[t][u] for x in (few, many) for u in ("au", "eu")))
 
 
 def eu_falls_with_data(steps: Steps) -> Callable[[Results], Effects]:
