@@ -139,6 +139,23 @@ def test_a_week_away_costs_a_place_with_many_visits_no_more_than_that_week(came)
     assert later.place_since[home] == oldest + 21
 
 
+def test_days_since_somebody_was_first_seen_are_without_the_weeks_away():
+    table = make_routine(seed=5, agents=5, days=63)
+    agent, day = table["agent_id"].to_numpy(), table["started_at"].cast(pa.int64()).to_numpy() // 86_400_000_000
+    day -= FIRST_DAY
+    came = np.array([0, 8, 8, 28, 28])[agent]  # the third and fourth when the history has moved on
+    away = np.isin(agent, [2, 4]) & (day >= 42) & (day < 56)
+    first, *weeks = weeks_of(table.filter(pa.array((day >= came) & ~away)), 0, 14, 21, 28, 35, 42, 49, 56, 63)
+    habits = Habits.fit(first)
+    for i, week in enumerate(weeks):
+        habits = moved_on(habits, week, FIRST_DAY + 20 + 7 * i)
+    for number, telling in enumerate([63, 55, 41, 35, 21]):
+        own = habits.only([number])
+        assert set(own.last_day + 1 - own.known_since) == {telling}, number
+        later = with_end(own, own.last_day + 21)
+        assert set(later.last_day + 1 - later.known_since) == {telling}, number
+
+
 def test_a_history_is_bounded_and_lets_go_of_places_not_visited_for_longest():
     table = make_routine(seed=6, agents=2, days=14)
     for n in range(60):

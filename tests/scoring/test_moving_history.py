@@ -199,6 +199,18 @@ def test_somebody_first_seen_later_has_a_history_of_their_own_after_some_weeks(p
     assert np.mean([row["p_value"] <= 0.01 for row in late]) < 0.1
 
 
+def test_weeks_away_do_not_lower_how_often_somebody_is_said_to_be_at_work():
+    life = make_routine(seed=1, agents=4, days=DAYS)
+    agent, day = life["agent_id"].to_numpy(), days_of(life)
+    there = (day >= 14) & ((day < 35) | (day >= 49))  # first seen in the middle of training, then two weeks away
+    model, before, later = make(life=life.filter(pa.array((agent != 0) | there)))
+    later = insert_visit(later, 0, DAYS - 4, 600, minutes=60)
+    events, _ = score_default(model, later, before, reasons="all")
+    odd = next(row for row in events.to_pylist() if row["stay_id"] >= 100_000)
+    assert "Expected Work" in odd["reason"]
+    assert "on 100 % of weekdays" in odd["reason"]
+
+
 def test_who_changed_jobs_is_flagged_in_the_first_weeks_and_no_more_after_some(people):
     model, before, later = people
     later, there = moved_job(later)

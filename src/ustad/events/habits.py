@@ -88,18 +88,29 @@ class Habits:
         short = self.place_count > np.diff(self.visit_offsets)
         oldest, own = self.visit_day[self.visit_offsets[:-1][short]], owner[short]
         away = np.minimum(self.entity_unseen[own], np.maximum(self.entity_back[own] - oldest, 0))
-        since[short] = np.minimum(oldest + np.minimum(away, self._weeks_apart()[short]), self.last_day + 1)
+        apart = _weeks_apart(self.visit_day, self.visit_offsets, self.last_day)[short]
+        since[short] = np.minimum(oldest + np.minimum(away, apart), self.last_day + 1)
         return since
 
-    def _weeks_apart(self) -> np.ndarray:
-        """Days of whole weeks between the remembered visits to a place, and after the last: what an entity can have
-        been away for since the oldest of them. int64 [P]."""
-        if not len(self.visit_day):
-            return np.zeros(len(self.place_key), np.int64)
-        following = np.append(self.visit_day[1:], self.last_day + 1)
-        following[self.visit_offsets[1:] - 1] = self.last_day + 1
-        between = np.maximum(following - self.visit_day - 1, 0) // 7 * 7
-        return np.add.reduceat(between, self.visit_offsets[:-1])
+    @cached_property
+    def known_since(self) -> np.ndarray:
+        """The local day such that as many days as from there to the end tell of an entity since it was first seen, for
+        each of its places: int64 [P]."""
+        owner = self.place_owner
+        if not len(owner):
+            return np.zeros(0, np.int64)
+        has = np.diff(self.place_offsets) > 0
+        begun = np.full(len(has), self.last_day + 1)
+        begun[has] = np.minimum.reduceat(self.place_first, self.place_offsets[:-1][has])
+        away = np.flatnonzero(self.entity_back > begun)
+        if len(away):
+            visitor = np.repeat(owner, np.diff(self.visit_offsets))
+            own = np.isin(visitor, away)
+            order = np.lexsort((self.visit_day[own], visitor[own]))
+            offsets = np.append(np.searchsorted(visitor[own], away), own.sum())
+            apart = _weeks_apart(self.visit_day[own][order], offsets, self.last_day)
+            begun[away] += np.minimum(np.minimum(self.entity_unseen, self.entity_back - begun)[away], apart)
+        return begun[owner]
 
     @cached_property
     def visit_day(self) -> np.ndarray:
@@ -224,6 +235,16 @@ class Habits:
             **arrays,
             **{n: v.flatten().to_numpy(zero_copy_only=False) for n, v in lists.items()},
         )
+
+
+def _weeks_apart(day: np.ndarray, offsets: np.ndarray, last_day: int) -> np.ndarray:
+    """Days of whole weeks between days in order, and after the last of them, by group: what an entity can have been
+    away for since the first. int64 [G]."""
+    if not len(day):
+        return np.zeros(len(offsets) - 1, np.int64)
+    following = np.append(day[1:], last_day + 1)
+    following[offsets[1:] - 1] = last_day + 1
+    return np.add.reduceat(np.maximum(following - day - 1, 0) // 7 * 7, offsets[:-1])
 
 
 def own_keys(visits: Visits, habits: Habits | None) -> np.ndarray:

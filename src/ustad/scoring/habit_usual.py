@@ -59,9 +59,7 @@ def usual(habits: Habits, visits: Visits, place: np.ndarray) -> Usual:
 def _days(habits: Habits) -> np.ndarray:
     """Weekdays and weekend days that the visits to each place are remembered of, since its entity was first seen:
     float64 [P, 2]."""
-    places = np.diff(habits.place_offsets)
-    begun = np.minimum.reduceat(habits.place_first, habits.place_offsets[:-1][places > 0])
-    known = np.maximum(habits.place_since, np.repeat(begun, places[places > 0]))
+    known = np.maximum(habits.place_since, habits.known_since)
     since, stop = known + 3, habits.last_day + 4  # counted from a Monday
     weekends = sum((stop - k) // 7 - (since - k) // 7 for k in (6, 7))
     total = stop - since
