@@ -253,7 +253,7 @@ class HabitModel:
     def weigh(self, raw: Mapping[str, np.ndarray]) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], np.ndarray]:
         """From raw terms: -log10 p of every term and of every look, and the highest look: float64 [N] each."""
         surprise = surprise_of(self.tails, raw)
-        looks = {n: -self.looks[n].log10_tail(look_sum(surprise, self.weights[n])) for n in LOOKS}
+        looks = {n: minus_log10_p(self.looks[n], look_sum(surprise, self.weights[n])) for n in LOOKS}
         return surprise, looks, np.max(list(looks.values()), axis=0)
 
     def driven(

@@ -83,4 +83,7 @@ def surprise_of(tails: Mapping[str, Distribution], raw: Terms) -> dict[str, np.n
 
 
 def minus_log10_p(distribution: Distribution, values: np.ndarray) -> np.ndarray:
+    if len(values) == 1:  # live, where a dozen of these are asked for with every event
+        value = -distribution.log10_tail_of(float(values[0]))
+        return np.array([value if value == value else 0.0])
     return np.nan_to_num(-distribution.log10_tail(values), nan=0.0)
