@@ -222,3 +222,29 @@ def test_population_densities_sum_to_one():
     assert (np.diff(population.longer, axis=-1) <= 1e-12).all()
     assert population.longer[..., 0] == pytest.approx(1.0)
     assert population.longer[..., -1] == pytest.approx(0.0)
+
+
+def test_places_hold_what_a_loop_over_their_visits_finds():
+    """First and last day, position, and of the latest visits when, how long, on what day and from where."""
+    table = make_routine(seed=5, agents=3, days=16)
+    visits, most = visits_of(table), 4
+    habits, found, before = Habits.fit(visits, most), {}, {}
+    for i in range(len(visits)):
+        owner, key = int(visits.entity_key[visits.entity[i]]), int(visits.key[i])
+        found.setdefault((owner, key), []).append((i, before.get(owner, 0)))
+        before[owner] = key
+    assert len(found) == len(habits.place_key)
+    for p, (owner, key) in enumerate(zip(habits.place_owner, habits.place_key.tolist(), strict=True)):
+        rows = found[int(habits.entity_key[owner]), key]
+        at = [i for i, _ in rows]
+        assert (habits.place_first[p], habits.place_last[p]) == (visits.day[at].min(), visits.day[at].max())
+        assert habits.place_count[p] == len(rows)
+        assert habits.place_x[p] == pytest.approx(visits.x[at].mean())
+        assert habits.place_y[p] == pytest.approx(visits.y[at].mean())
+        assert habits.place_category[p] == visits.category[at[-1]]
+        held, latest = slice(habits.visit_offsets[p], habits.visit_offsets[p + 1]), rows[-most:]
+        for name in ("time", "minute", "weekday", "duration"):
+            expected = [getattr(visits, name)[i] for i, _ in latest]
+            np.testing.assert_array_equal(getattr(habits, f"visit_{name}")[held], expected, err_msg=name)
+        np.testing.assert_array_equal(habits.visit_day[held], [visits.day[i] for i, _ in latest])
+        assert habits.visit_previous[held].tolist() == [previous for _, previous in latest]
