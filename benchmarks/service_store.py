@@ -23,11 +23,11 @@ from fastapi.testclient import TestClient
 
 from service import RESULTS, machine
 from service_tables import STORE_MS, judged
+from ustad.page.ledger import add_events
+from ustad.page.store import Store
+from ustad.page.translate import keys_for
 from ustad.service.app import create_app
-from ustad.service.ledger import add_events
 from ustad.service.settings import Settings
-from ustad.service.store import Store
-from ustad.service.translate import keys_for
 
 CHUNK = 20_000
 FIRST_DAY = 19_800

@@ -20,9 +20,9 @@ import pyarrow as pa
 from fastapi.testclient import TestClient
 
 from ustad.config import ExtractionConfig
+from ustad.page.translate import Layout, event_table
 from ustad.schema import EventSchema, mobility_schema
 from ustad.service.pipeline import Scored
-from ustad.service.translate import Layout, event_table
 
 
 class PlainScorer:

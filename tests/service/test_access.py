@@ -12,11 +12,11 @@ from service_example import PlainScorer, client_of
 from sqlalchemy import select
 
 from ustad.config import ConfigError
-from ustad.service import records as r
+from ustad.page import records as r
+from ustad.page.store import Store
 from ustad.service.app import create_app
 from ustad.service.keys import create_key, remove_key
 from ustad.service.settings import Settings, days_of
-from ustad.service.store import Store
 from ustad.tables import DataError
 
 Stay = Callable[..., dict[str, Any]]
@@ -235,7 +235,7 @@ def test_an_unexpected_failure_is_answered_in_the_one_shape_and_logged_without_i
     def fail(*arguments: Any) -> None:
         raise RuntimeError("lat 61.2345 of secret-agent")
 
-    monkeypatch.setattr("ustad.service.queries.agents", fail)
+    monkeypatch.setattr("ustad.page.queries.agents", fail)
     answer = client.get("/v1/agents")
     assert answer.status_code == 500
     assert answer.json()["error"]["code"] == "internal"

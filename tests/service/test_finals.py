@@ -10,10 +10,10 @@ import pytest
 from service_example import PlainScorer
 from sqlalchemy import update
 
-from ustad.service import records as r
+from ustad.page import records as r
+from ustad.page.store import Store
+from ustad.page.translate import keys_for
 from ustad.service.pipeline import Scored
-from ustad.service.store import Store
-from ustad.service.translate import keys_for
 
 Stay = Callable[..., dict[str, Any]]
 

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from service_example import PATIENCE, PlainScorer, a_stay, until
 from sqlalchemy import func, select
 
-from ustad.service import records as r
+from ustad.page import records as r
+from ustad.page.store import Store
 from ustad.service.intake import Intake
 from ustad.service.pipeline import Job, Pipeline
-from ustad.service.store import Store
 from ustad.tables import DataError
 
 Stay = Callable[..., dict[str, Any]]
@@ -175,9 +175,9 @@ def wait_for_depth(client: TestClient, depth: int) -> None:
 def row_of(stay: dict[str, Any]) -> dict[str, Any]:
     from datetime import datetime
 
+    from ustad.page.translate import Layout
     from ustad.schema import mobility_schema
     from ustad.service.routes_ingest import _row
-    from ustad.service.translate import Layout
 
     times = {k: datetime.fromisoformat(stay[k].replace("Z", "+00:00")) for k in ("started_at", "finished_at")}
     return _row({**stay, **times}, Layout.of(mobility_schema()))

@@ -20,10 +20,10 @@ from service_example import PATIENCE, ForkedServer, PlainScorer, a_stay, as_even
 from sqlalchemy import Engine, func, select
 from sqlalchemy import event as database_event
 
-from ustad.service import records as r
+from ustad.page import records as r
+from ustad.page.store import Store
 from ustad.service.app import create_app
 from ustad.service.settings import Settings
-from ustad.service.store import Store
 
 KILLS, FEWER_KILLS = 10, 3  # on SQLite; on PostgreSQL, which syncs by itself
 CLIENTS = 3

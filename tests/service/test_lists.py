@@ -14,10 +14,10 @@ import sqlalchemy
 from fastapi.testclient import TestClient
 from service_example import PATIENCE, PlainScorer, a_stay, client_of
 
-from ustad.service import queries, records
+from ustad.page import queries, records
+from ustad.page.store import insert_new
 from ustad.service.app import create_app
 from ustad.service.settings import Settings
-from ustad.service.store import insert_new
 
 AGENTS, PER_AGENT = 12, 8
 

@@ -22,17 +22,17 @@ from ustad.dataset import event_days
 from ustad.detector import Detector
 from ustad.files import write_table
 from ustad.mobility.tracker import StayTracker
+from ustad.page import records as r
+from ustad.page.runs import fingerprint
+from ustad.page.store import Store
 from ustad.schema import mobility_schema
 from ustad.scores import Scores
 from ustad.scoring.alerts import AlertRule
 from ustad.scoring.default_score import score_default
 from ustad.scoring.score import score_events
-from ustad.service import records as r
 from ustad.service.app import create_app
 from ustad.service.live import ModelScorer, alert_share
-from ustad.service.runs import fingerprint
 from ustad.service.settings import Settings
-from ustad.service.store import Store
 from ustad.tables import DataError
 
 
@@ -267,7 +267,7 @@ def test_a_run_from_before_scores_said_whether_they_are_final_is_shown_too(tiny_
 
 
 def test_an_import_that_was_cut_off_goes_on(tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import ustad.service.runs as runs
+    import ustad.page.runs as runs
 
     settings = Settings(run=tiny_run, store=f"sqlite:///{tmp_path / 'cut.db'}")
     with monkeypatch.context() as patched:

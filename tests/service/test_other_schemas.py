@@ -13,12 +13,8 @@ from pydantic import ValidationError
 
 from ustad.clock import local_time
 from ustad.mobility.timezones import can_find_zones
-from ustad.schema import EventSchema, Feature, mobility_schema
-from ustad.service import translate
-from ustad.service.live import event_zones
-from ustad.service.messages import events_model
-from ustad.service.routes_ingest import _row
-from ustad.service.translate import (
+from ustad.page import translate
+from ustad.page.translate import (
     Layout,
     event_rows,
     event_table,
@@ -29,6 +25,10 @@ from ustad.service.translate import (
     store_rows,
     table_rows,
 )
+from ustad.schema import EventSchema, Feature, mobility_schema
+from ustad.service.live import event_zones
+from ustad.service.messages import events_model
+from ustad.service.routes_ingest import _row
 from ustad.tables import TIMESTAMP, event_keys
 
 CARDS = EventSchema(

@@ -14,11 +14,11 @@ from service_example import PATIENCE, PlainScorer, a_stay
 from sqlalchemy.exc import OperationalError
 
 from ustad.config import ConfigError, ExtractionConfig
+from ustad.page.store import Store
 from ustad.service import app as app_module
 from ustad.service import extraction
 from ustad.service.intake import Intake
 from ustad.service.pipeline import Job
-from ustad.service.store import Store
 
 
 def fixes(minutes: range, lat: float, agent: str = "g") -> list[dict[str, Any]]:

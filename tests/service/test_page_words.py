@@ -22,7 +22,7 @@ LOAD = """async (source) => { window.say = await import("data:text/javascript," 
 def say(browser: Any) -> Iterator[Callable[..., Any]]:
     """Calls a function of words.js."""
     page = browser.new_page()
-    page.evaluate(LOAD, resources.files("ustad.service").joinpath("web/words.js").read_text(encoding="utf-8"))
+    page.evaluate(LOAD, resources.files("ustad.page").joinpath("web/words.js").read_text(encoding="utf-8"))
     yield lambda name, *values: page.evaluate("([name, values]) => window.say[name](...values)", [name, list(values)])
     page.close()
 
@@ -58,7 +58,7 @@ def test_several_of_a_kind_are_called_as_in_python(say: Callable[..., Any]) -> N
 
 
 def test_the_page_leaves_no_plural_to_chance() -> None:
-    for script in resources.files("ustad.service").joinpath("web").iterdir():
+    for script in resources.files("ustad.page").joinpath("web").iterdir():
         if script.name.endswith(".js"):
             assert not re.search(r"word\}s", script.read_text(encoding="utf-8")), script.name
 
@@ -104,7 +104,7 @@ def test_a_zone_that_the_browser_does_not_know_is_utc(say: Callable[..., Any]) -
 
 def test_everything_vendored_comes_with_its_licence_and_is_named_in_the_docs() -> None:
     told = (Path(__file__).parents[2] / "docs" / "service.md").read_text(encoding="utf-8")
-    vendored = [p for p in resources.files("ustad.service").joinpath("web/vendor").iterdir() if p.is_dir()]
+    vendored = [p for p in resources.files("ustad.page").joinpath("web/vendor").iterdir() if p.is_dir()]
     assert {"maplibre-gl", "uplot"} <= {p.name for p in vendored}
     for place in vendored:
         assert "Copyright" in place.joinpath("LICENSE.txt").read_text(encoding="utf-8"), place.name

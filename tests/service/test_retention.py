@@ -10,10 +10,10 @@ import pytest
 from service_example import PlainScorer
 from sqlalchemy import func, select, update
 
-from ustad.service import records as r
+from ustad.page import records as r
+from ustad.page.store import Store, recount
 from ustad.service import retention
 from ustad.service.retention import expire
-from ustad.service.store import Store, recount
 
 Stay = Callable[..., dict[str, Any]]
 FIRST = 1_709_251_200_000_000  # the hour 0 of `stay`

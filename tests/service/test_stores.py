@@ -16,12 +16,12 @@ from alembic.operations import Operations
 from service_example import PlainScorer
 from sqlalchemy import func, select
 
-from ustad.service import migrations
-from ustad.service import records as r
-from ustad.service.ledger import add_events
-from ustad.service.migrations import STEPS, migrate
+from ustad.page import migrations
+from ustad.page import records as r
+from ustad.page.ledger import add_events
+from ustad.page.migrations import STEPS, migrate
+from ustad.page.store import Store, _engine
 from ustad.service.retention import expire
-from ustad.service.store import Store, _engine
 from ustad.tables import DataError
 
 Stay = Callable[..., dict[str, Any]]

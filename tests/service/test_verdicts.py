@@ -9,9 +9,9 @@ import pytest
 from fastapi.testclient import TestClient
 from service_example import PlainScorer
 
+from ustad.page.likeness import is_like
+from ustad.page.store import Store
 from ustad.service.keys import create_key
-from ustad.service.likeness import is_like
-from ustad.service.store import Store
 
 Stay = Callable[..., dict[str, Any]]
 

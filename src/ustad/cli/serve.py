@@ -39,11 +39,11 @@ def serve(
     Example: `ustad serve runs/demo` or `ustad serve runs/demo/model --store sqlite:///live.db`
     """
     try:
+        from ustad.page.store import Store
         from ustad.service.app import serve as run_service
         from ustad.service.keys import create_key as make_key
         from ustad.service.keys import remove_key as drop_key
         from ustad.service.settings import days_of
-        from ustad.service.store import Store
     except ImportError as error:
         raise DataError(EXTRA) from error
 
@@ -67,7 +67,7 @@ def serve(
 
 def settings_for(target: Path, store: str | None, **more: object):  # type: ignore[no-untyped-def]  # the service is optional
     """Settings for a model directory or a finished run, each with its own store by default."""
-    from ustad.service.runs import fingerprint, scores_directory
+    from ustad.page.runs import fingerprint, scores_directory
     from ustad.service.settings import Settings
 
     if (target / "manifest.json").exists():

@@ -16,6 +16,9 @@ from fastapi.staticfiles import StaticFiles
 
 from ustad import __version__
 from ustad.config import ConfigError
+from ustad.page import WEB
+from ustad.page.runs import import_run, run_schema
+from ustad.page.store import Store, now
 from ustad.schema import EventSchema
 from ustad.service import errors
 from ustad.service.described import keep_nulls
@@ -27,12 +30,10 @@ from ustad.service.metrics import Metrics
 from ustad.service.pipeline import Pipeline, Scorer
 from ustad.service.retention import expire
 from ustad.service.routes_ingest import ingest_routes
-from ustad.service.routes_page import WEB, page_routes
+from ustad.service.routes_page import page_routes
 from ustad.service.routes_read import read_routes
 from ustad.service.routes_verdict import verdict_routes
-from ustad.service.runs import import_run, run_schema
 from ustad.service.settings import Settings
-from ustad.service.store import Store, now
 
 log = logging.getLogger("ustad.service")
 RETENTION_S = 600.0

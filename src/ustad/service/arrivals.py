@@ -10,8 +10,8 @@ from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from ustad.page.store import Row, Store
 from ustad.service.errors import OutOfOrderError
-from ustad.service.store import Row, Store
 
 
 @dataclass

@@ -15,8 +15,8 @@ from sqlalchemy import Connection, delete, func, insert, select
 from ustad.config import ConfigError, ExtractionConfig
 from ustad.mobility.core import Found
 from ustad.mobility.tracker import StayTracker
-from ustad.service import records as r
-from ustad.service.store import Store
+from ustad.page import records as r
+from ustad.page.store import Store
 
 SNAPSHOT_FIXES = 100_000
 SETTINGS = "extraction"  # the name under which the store remembers them

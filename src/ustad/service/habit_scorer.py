@@ -13,11 +13,11 @@ from typing import Any
 import pyarrow as pa
 
 from ustad.dataset import event_days
+from ustad.page.queries import microseconds
+from ustad.page.translate import identified, keys_for
 from ustad.scoring.default_score import DefaultModel
 from ustad.scoring.habit_live import HabitLive
 from ustad.scoring.habit_state import HabitState
-from ustad.service.queries import microseconds
-from ustad.service.translate import identified, keys_for
 
 #: Events of an agent that are looked through again where the store has them but no state. They are counted and enter
 #: its history as they did; the weeks before the first of them say nothing of the agent.

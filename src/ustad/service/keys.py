@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from fastapi import Request
 from sqlalchemy import delete, insert, select
 
-from ustad.service import records as r
+from ustad.page import records as r
+from ustad.page.store import Store, now
 from ustad.service.errors import ForbiddenError, UnauthorizedError
-from ustad.service.store import Store, now
 from ustad.tables import DataError
 
 ROLES = ("ingest", "read", "verdict", "admin")

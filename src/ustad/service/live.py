@@ -24,16 +24,16 @@ from ustad.config import ExtractionConfig
 from ustad.detector import Detector
 from ustad.mobility.columns import Reading
 from ustad.mobility.timezones import with_timezone, zones_of
+from ustad.page.queries import CONTEXT_EVENTS
+from ustad.page.store import Row
+from ustad.page.translate import Layout, event_rows, event_table
 from ustad.schema import EventSchema
 from ustad.scoring.alerts import DEFAULT_P_VALUE
 from ustad.scoring.live import LiveScorer
 from ustad.service.habit_scorer import REPLAYED, HabitScorer
 from ustad.service.pipeline import Scored
 from ustad.service.place_names import PlaceNames
-from ustad.service.queries import CONTEXT_EVENTS
 from ustad.service.settings import Settings
-from ustad.service.store import Row
-from ustad.service.translate import Layout, event_rows, event_table
 from ustad.tables import DataError
 
 RAREST = 1e-9

@@ -14,16 +14,16 @@ from typing import Any, Protocol
 import pyarrow as pa
 from sqlalchemy.exc import SQLAlchemyError
 
+from ustad.page import likeness, queries
+from ustad.page import records as r
+from ustad.page.ledger import add_events, finalise, keep_states
+from ustad.page.movements import gap_rows, trip_rows
+from ustad.page.store import Row, Store, chunks, insert_new
+from ustad.page.translate import Layout, event_table, fresh_rows, identified, keys_for, table_rows
 from ustad.schema import EventSchema
-from ustad.service import likeness, queries
-from ustad.service import records as r
 from ustad.service.arrivals import Arrival, Arrivals
 from ustad.service.errors import InvalidError, ServiceError, where
 from ustad.service.extraction import Extraction
-from ustad.service.ledger import add_events, finalise, keep_states
-from ustad.service.movements import gap_rows, trip_rows
-from ustad.service.store import Row, Store, chunks, insert_new
-from ustad.service.translate import Layout, event_table, fresh_rows, identified, keys_for, table_rows
 from ustad.tables import DataError
 
 log = logging.getLogger("ustad.service")

@@ -11,8 +11,8 @@ from typing import Any
 
 from sqlalchemy import Connection, case, delete, func, select, update
 
-from ustad.service import records as r
-from ustad.service.store import Store, add_days, with_own_scores
+from ustad.page import records as r
+from ustad.page.store import Store, add_days, with_own_scores
 
 AGENTS = 100  # in one transaction
 TWO_DAYS = 2 * 86_400_000_000  # further than any zone moves the end of a day

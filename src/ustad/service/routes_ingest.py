@@ -12,6 +12,9 @@ import pyarrow as pa
 from fastapi import APIRouter, Depends, Request, Response
 
 from ustad.clock import check_zone
+from ustad.page.queries import microseconds
+from ustad.page.store import now
+from ustad.page.translate import Layout
 from ustad.schema import EventSchema
 from ustad.service import examples
 from ustad.service.described import ERRORS, answer, failure
@@ -19,9 +22,6 @@ from ustad.service.errors import InvalidError, TooLargeError
 from ustad.service.keys import Caller, needs
 from ustad.service.messages import Fixes, FixesAnswer, IngestAnswer, events_model
 from ustad.service.pipeline import Job
-from ustad.service.queries import microseconds
-from ustad.service.store import now
-from ustad.service.translate import Layout
 from ustad.tables import TIMESTAMP, DataError
 
 MICROSECONDS_PER_DAY = 86_400_000_000

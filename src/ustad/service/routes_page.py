@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from fastapi import APIRouter, Depends
 from fastapi.responses import FileResponse
 
+from ustad.page import WEB
 from ustad.service.keys import needs
 from ustad.service.login import log_in, log_out
 from ustad.service.settings import Settings
-
-WEB = Path(__file__).parent / "web"
 
 
 def page_routes(settings: Settings) -> APIRouter:

@@ -15,14 +15,15 @@ from pydantic import BaseModel
 
 from ustad import __version__
 from ustad.dataset import EPOCH
-from ustad.service import case, errors, queries
+from ustad.page import case, queries
+from ustad.page.queries import Filter, microseconds
+from ustad.service import errors
 from ustad.service import examples as ex
 from ustad.service import messages_page as page
 from ustad.service.described import ERRORS, Described, answer, failure, text_answer
 from ustad.service.errors import BusyError, InvalidError, NotFoundError, UnavailableError
 from ustad.service.keys import Caller, needs
 from ustad.service.messages import AgentAnswer, AgentPage, AlertPage, EventPage, Moment, Text
-from ustad.service.queries import Filter, microseconds
 
 Read = Annotated[Caller, Depends(needs("read"))]
 Offset = Annotated[int, Query(ge=0, le=100_000_000)]

@@ -8,14 +8,15 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Path, Request
 from sqlalchemy import insert, select, update
 
-from ustad.service import examples, likeness, queries
-from ustad.service import records as r
+from ustad.page import likeness, queries
+from ustad.page import records as r
+from ustad.page.store import Store, now
+from ustad.service import examples
 from ustad.service.described import ERRORS, answer, failure
 from ustad.service.errors import InvalidError, NotFoundError
 from ustad.service.keys import Caller, needs
 from ustad.service.messages import Deleted, EventAnswer, Verdict
 from ustad.service.routes_read import AgentName, event_key
-from ustad.service.store import Store, now
 
 DEFAULT_DAYS = 90
 MICROSECONDS_PER_DAY = 86_400_000_000

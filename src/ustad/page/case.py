@@ -17,10 +17,10 @@ from sqlalchemy import Connection, select
 
 from ustad.clock import DAY_NAMES, local_time
 from ustad.geo import haversine_km
+from ustad.page import records as r
+from ustad.page.queries import E, events_by_key, iso
 from ustad.schema import EventSchema, Feature
 from ustad.scoring.explain import log_tails, shares
-from ustad.service import records as r
-from ustad.service.queries import E, events_by_key, iso
 from ustad.tables import TIMESTAMP
 
 HISTORY = 5_000

@@ -31,7 +31,7 @@ from sqlalchemy import (
     update,
 )
 
-from ustad.service import records
+from ustad.page import records
 from ustad.tables import DataError
 
 FIRST = 1

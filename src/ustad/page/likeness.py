@@ -12,8 +12,8 @@ from typing import Any
 from sqlalchemy import Connection, select, update
 
 from ustad.geo import haversine_km
-from ustad.service import records as r
-from ustad.service.store import Row, chunks
+from ustad.page import records as r
+from ustad.page.store import Row, chunks
 
 NEAR_KM = 0.5
 

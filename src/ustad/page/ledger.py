@@ -15,9 +15,9 @@ from sqlalchemy import Connection, Table, bindparam, case, insert, or_, select, 
 from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
-from ustad.service import likeness
-from ustad.service import records as r
-from ustad.service.store import Row, chunks, now, recount, with_own_scores
+from ustad.page import likeness
+from ustad.page import records as r
+from ustad.page.store import Row, chunks, now, recount, with_own_scores
 
 _NEW_EVENT, _NEW_DETAIL, _NEW_ALERT = insert(r.events), insert(r.details), insert(r.alerts)
 _HELD = select(r.events).where(r.events.c.key.in_(bindparam("keys", expanding=True)))

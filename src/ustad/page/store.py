@@ -20,8 +20,8 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 
-from ustad.service import records as r
-from ustad.service.migrations import migrate
+from ustad.page import records as r
+from ustad.page.migrations import migrate
 from ustad.tables import DataError
 
 CHUNK = 500  # parameters of an IN list

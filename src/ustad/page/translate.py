@@ -20,9 +20,9 @@ import pyarrow as pa
 
 from ustad.clock import MICROSECONDS_PER_DAY, is_zone, local_time
 from ustad.dataset import event_days, zone_of
+from ustad.page import records
+from ustad.page.store import Row
 from ustad.schema import EventSchema
-from ustad.service import records
-from ustad.service.store import Row
 from ustad.tables import TIMESTAMP, event_keys, identity_hash, mix
 
 PARTS = ("expected", "observed", "loss", "error", "au", "eu", "pct", "spread")

@@ -16,8 +16,8 @@ from sqlalchemy import Connection, Row, Select, func, literal_column, select
 from sqlalchemy.sql.elements import ColumnElement
 
 from ustad.dataset import EPOCH
-from ustad.service import records as r
-from ustad.service.store import chunks
+from ustad.page import records as r
+from ustad.page.store import chunks
 
 E, V, A, D = r.events.c, r.verdicts.c, r.agents.c, r.days.c
 START = datetime(1970, 1, 1, tzinfo=UTC)

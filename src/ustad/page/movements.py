@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ustad.service.store import Row
+from ustad.page.store import Row
 
 MAX_POINTS = 64  # of one trip's path
 

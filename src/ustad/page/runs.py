@@ -19,13 +19,13 @@ from sqlalchemy import bindparam, update
 from ustad import progress
 from ustad.dataset import Dataset, load_directory
 from ustad.mobility.readers import open_data
+from ustad.page import records as r
+from ustad.page.ledger import add_events
+from ustad.page.movements import gap_rows, trip_rows
+from ustad.page.store import Store, insert_new
+from ustad.page.translate import Layout, keys_of, store_rows
 from ustad.schema import EventSchema, mobility_schema
 from ustad.scores import Scores
-from ustad.service import records as r
-from ustad.service.ledger import add_events
-from ustad.service.movements import gap_rows, trip_rows
-from ustad.service.store import Store, insert_new
-from ustad.service.translate import Layout, keys_of, store_rows
 from ustad.tables import DataError, agent_codes
 
 CHUNK = 20_000
