@@ -32,6 +32,14 @@ def simulate(
     fixes: Annotated[
         str | None, typer.Option("--fixes", help="Also write raw GPS, one fix per interval: 60s, 2min.")
     ] = None,
+    phone: Annotated[
+        str | None,
+        typer.Option(
+            "--phone",
+            help="Also write raw GPS as such a device sends it: logger (a fix a minute), phone (silent while still), "
+            "app (20 to 100 fixes a day) or sparse (calls at antennas).",
+        ),
+    ] = None,
     paths: Annotated[bool, typer.Option("--paths", help="Trips with their way along the roads.")] = False,
     variant: Annotated[
         str,
@@ -57,6 +65,7 @@ def simulate(
     Examples:
 
     - `ustad simulate --preset town --fixes 60s --out town`
+    - `ustad simulate --preset town --phone phone --out town`
     - `ustad simulate --preset numosim-la --agents 20000 --seed 7 --out la`
     - `ustad simulate --preset numosim-la --variant near-5km --out la-hard`
     - `ustad simulate --preset town --agents 2000 --osm baltimore.osm.pbf --out baltimore`
@@ -65,7 +74,7 @@ def simulate(
     check_engine(engine, address)
     settings: dict[str, Any] = {
         "fixes": fixes, "days": days, "paths": paths, "variant": variant, "dirty": dirty, "workers": workers,
-        "anomalous_share": anomalous, "osm": osm, "timezone": timezone,
+        "anomalous_share": anomalous, "osm": osm, "timezone": timezone, "phone": phone,
     }  # fmt: skip
     if engine == "ray":
         from ustad.engine.simulation import simulate as run_on_ray

@@ -17,7 +17,7 @@ import pyarrow as pa
 from ustad.engine.cluster import connected
 from ustad.engine.jobs import Job, Task
 from ustad.engine.places import Place
-from ustad.simulate.fixes import parse_interval
+from ustad.simulate.phones import Recording
 from ustad.simulate.rows import poi_table
 from ustad.simulate.setting import Simulation
 from ustad.simulate.simulation import (
@@ -59,7 +59,7 @@ def _made(wanted: _Wanted) -> Simulation:
 class _Shared:
     wanted: _Wanted
     paths: bool
-    interval: float | None
+    recording: Recording | None
     alone: bool
     tables: Place
 
@@ -68,16 +68,16 @@ def simulate(
     preset: str, agents: int | None, seed: int, out: Path | str, fixes: str | None = None, days: int | None = None,
     paths: bool = False, variant: str = "standard", dirty: float = 0.0, workers: int = 0,
     anomalous_share: float | None = None, osm: Path | None = None, timezone: str | None = None,
-    agents_a_part: int = AGENTS_A_PART, address: str | None = None,
+    agents_a_part: int = AGENTS_A_PART, address: str | None = None, phone: str | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """Simulate on a Ray cluster; `out` may be a URI. Otherwise as the local `simulate`, and with the same tables."""
     wanted = _Wanted(preset, agents, seed, days, variant, dirty, anomalous_share, osm, timezone)
     simulation, place = wanted.simulation(), Place.of(out)
     parts = range(0, simulation.agents, agents_a_part)
-    interval = parse_interval(fixes) if fixes else None
+    recording = Recording.of(fixes, phone)
     with connected(address, workers) as cluster:
-        job = Job.open(place, "simulate", [vars(wanted), fixes, paths, agents_a_part], cluster)
-        shared = _Shared(wanted, paths, interval, len(parts) == 1, job.place / "tables")
+        job = Job.open(place, "simulate", [vars(wanted), fixes, paths, agents_a_part, phone], cluster)
+        shared = _Shared(wanted, paths, recording, len(parts) == 1, job.place / "tables")
         last = [min(simulation.agents, first + agents_a_part) for first in parts]
         tasks = [Task(f"{first:08d}", (first, stop)) for first, stop in zip(parts, last, strict=True)]
         counts = job.run("parts", tasks, _part, shared, "simulating, parts of the agents")
@@ -85,7 +85,8 @@ def simulate(
         for name in written_tables(simulation, small):
             shared.tables.write_table(pa.concat_tables(small[name]), f"{name}.parquet")
         shared.tables.write_table(poi_table(simulation), "pois.parquet")
-        meta = describe(simulation, variant, fixes, paths, dirty, osm) | {"events": sum(c["events"] for c in counts)}
+        meta = describe(simulation, variant, fixes, paths, dirty, osm, phone)
+        meta["events"] = sum(c["events"] for c in counts)
         meta["anomalous_agents"] = sum(table.num_rows for table in small["agent_labels"])
         meta["anomalous_events"] = sum(table.num_rows for table in small["labels"])
         job.finish()
@@ -99,7 +100,7 @@ def _part(payload: tuple[int, int], shared: _Shared) -> dict[str, Any]:
     first, last = payload
     with tempfile.TemporaryDirectory(prefix="ustad-") as folder:
         made = shared.wanted.simulation()
-        events, small = write_part(made, first, last, shared.paths, shared.interval, Path(folder), shared.alone)
+        events, small = write_part(made, first, last, shared.paths, shared.recording, Path(folder), shared.alone)
         shared.tables.take_in(Path(folder))
     for name, table in small.items():
         shared.tables.write_table(table, f"small/{name}/{first:08d}.parquet")

@@ -54,11 +54,11 @@ def make_part(
     lives, dirt = _apply(simulation, lives, simulation.dirty, (0, test), dirty=True)
     stays = stay_table(simulation, lives)
     routes, trip_after, trips = trip_table(simulation, lives, stays, paths or recorder is not None)
-    off = record_fixes(simulation, lives, trip_after, routes, recorder)
+    silent = record_fixes(simulation, lives, trip_after, routes, recorder)
     return Part(
         stays=stays,
         trips=trips,
-        gaps=gap_table(simulation, lives, off),
+        gaps=gap_table(simulation, lives, silent),
         labels=label_table(simulation, incidents),
         agent_labels=agent_label_table(incidents),
         counterfactual=counterfactual(simulation, incidents),

@@ -18,13 +18,14 @@ from ustad.simulate.days import Lives
 from ustad.simulate.routes import Paths
 
 _FIX_STREAM, _PHONE_STREAM = 41, 42
-_DEGREE_M = 111_195.0
+DEGREE_M = 111_195.0
 _SMOOTH = 0.85  # how much of the receiver's error remains from one fix to the next
 
 
 @dataclass(frozen=True)
 class Fixes:
-    """Fixes of agents in order of agent and time; `off` [n, 3]: agent, from, to (seconds) of switched-off phones."""
+    """Fixes of agents in order of agent and time; `off` and `dead` [n, 3]: agent, from, to (seconds) of phones that
+    were switched off or had an empty battery."""
 
     agent: np.ndarray
     second: np.ndarray
@@ -32,6 +33,7 @@ class Fixes:
     lon: np.ndarray
     accuracy_m: np.ndarray
     off: np.ndarray
+    dead: np.ndarray
 
 
 def parse_interval(text: str) -> float:
@@ -79,17 +81,20 @@ def record(
         np.empty(room, np.int64), np.empty((room, 3)), np.empty(agents, np.int64),
         np.empty((agents * (days + 1), 3), np.int64), np.zeros(1, np.int64),
     )  # fmt: skip
-    _record_all(
-        keys(seed, _FIX_STREAM, number), keys(seed, _PHONE_STREAM, number), lives.first, track, interval, days, tape
-    )
+    _record_all(keys(seed, _FIX_STREAM, number), phone_keys(seed, number), lives.first, track, interval, days, tape)
     total = int(tape.counts.sum())
     lat, lon, accuracy = tape.values[:total].T
     off = tape.off[: tape.n_off[0]].copy()
-    return Fixes(np.repeat(number, tape.counts), tape.second[:total], lat, lon, accuracy, off)
+    return Fixes(np.repeat(number, tape.counts), tape.second[:total], lat, lon, accuracy, off, off[:0])
+
+
+def phone_keys(seed: int, agent: np.ndarray) -> np.ndarray:
+    """What decides when each agent's phone is off: the same however it records."""
+    return keys(seed, _PHONE_STREAM, agent)
 
 
 @njit(nogil=True, cache=True)
-def _switch_off(state: np.ndarray, days: int, agent: int, off: np.ndarray, at: int) -> int:
+def switch_off(state: np.ndarray, days: int, agent: int, off: np.ndarray, at: int) -> int:
     """When a phone is off: now and then for hours, for some people every night. Returns the next free row."""
     nightly = uniform(state) < 0.08
     for day in range(days):
@@ -108,13 +113,13 @@ def _switch_off(state: np.ndarray, days: int, agent: int, off: np.ndarray, at: i
 
 @njit(nogil=True, cache=True)
 def _record_all(
-    fix_keys: np.ndarray, phone_keys: np.ndarray, first: int, track: Track, interval: float, days: int, tape: Tape
+    fix_keys: np.ndarray, off_keys: np.ndarray, first: int, track: Track, interval: float, days: int, tape: Tape
 ) -> None:
     state, at = np.empty(1, np.uint64), 0
     for a in range(len(fix_keys)):
-        state[0] = phone_keys[a]
+        state[0] = off_keys[a]
         off_first = tape.n_off[0]
-        tape.n_off[0] = _switch_off(state, days, first + a, tape.off, off_first)
+        tape.n_off[0] = switch_off(state, days, first + a, tape.off, off_first)
         state[0] = fix_keys[a]
         end = _record_one(track, track.offsets[a], track.offsets[a + 1], off_first, interval, days, state, tape, at)
         tape.counts[a] = end - at
@@ -145,7 +150,7 @@ def _record_one(
             continue
         lat, lon = track.where[i, 0], track.where[i, 1]
         if moving:
-            lat, lon, point = _on_the_way(track, track.trip_after[i], now - track.departure[i], point)
+            lat, lon, point = locate_on_trip(track, track.trip_after[i], now - track.departure[i], point)
         tape.second[at] = np.int64(now)
         _write_fix(tape.values[at], lat, lon, 5.0 if moving else 9.0, error, state)
         at += 1
@@ -153,7 +158,7 @@ def _record_one(
 
 
 @njit(nogil=True, cache=True)
-def _on_the_way(track: Track, trip: int, elapsed: float, point: int) -> tuple[float, float, int]:
+def locate_on_trip(track: Track, trip: int, elapsed: float, point: int) -> tuple[float, float, int]:
     """Where a trip is after some seconds; `point` is the path's point passed last, to go on from there."""
     p, stop = track.path_offsets[trip] + point, track.path_offsets[trip + 1] - 1
     while p + 1 < stop and track.path[p + 1, 0] <= elapsed:
@@ -170,6 +175,6 @@ def _write_fix(row: np.ndarray, lat: float, lon: float, spread_m: float, error: 
     fresh = spread_m * np.sqrt(1.0 - _SMOOTH**2)
     error[0], error[1] = _SMOOTH * error[0] + fresh * normal(state), _SMOOTH * error[1] + fresh * normal(state)
     worse = 4.0 + 12.0 * uniform(state) if uniform(state) < 0.003 else 1.0
-    row[0] = np.round((lat + error[1] * worse / _DEGREE_M) * 1e6) / 1e6
-    row[1] = np.round((lon + error[0] * worse / (_DEGREE_M * np.cos(np.radians(lat)))) * 1e6) / 1e6
+    row[0] = np.round((lat + error[1] * worse / DEGREE_M) * 1e6) / 1e6
+    row[1] = np.round((lon + error[0] * worse / (DEGREE_M * np.cos(np.radians(lat)))) * 1e6) / 1e6
     row[2] = np.round(10.0 * spread_m * worse * (0.7 + 0.8 * uniform(state))) / 10.0

@@ -11,12 +11,15 @@ import pyarrow as pa
 from ustad.simulate.anomalies import Incident
 from ustad.simulate.catalogue import CATEGORIES
 from ustad.simulate.days import Lives
-from ustad.simulate.fixes import Fixes, record
+from ustad.simulate.fixes import Fixes
+from ustad.simulate.phones import Recording, record_as
 from ustad.simulate.routes import Paths, straight_paths, trip_paths
 from ustad.simulate.setting import Simulation
+from ustad.simulate.uploads import disturb, send
 from ustad.tables import TIMESTAMP, event_keys
 
 LABEL_COLUMNS = ("stay_id", "agent_id", "started_at", "finished_at", "anomaly", "kind", "recurring", "role")
+GAP_CAUSES = ("away", "phone off", "battery empty")
 
 
 def poi_table(simulation: Simulation) -> pa.Table:
@@ -121,9 +124,9 @@ def _path_column(simulation: Simulation, routes: Paths, departure: np.ndarray) -
 
 @dataclass(frozen=True)
 class Recorder:
-    """Raw GPS on request: seconds between fixes, and what to do with the fixes of some agents once they are made."""
+    """Raw GPS on request: how it is recorded, and what to do with the fixes of some agents once they are made."""
 
-    interval: float
+    recording: Recording
     write: Callable[[int, pa.Table], None]  # first agent, fixes
     at_once: int = 100  # agents
 
@@ -131,20 +134,31 @@ class Recorder:
 def record_fixes(
     simulation: Simulation, lives: Lives, trip_after: np.ndarray, routes: Paths, recorder: Recorder | None
 ) -> np.ndarray:
-    """Hand the fixes to the recorder, some agents at a time; returns when phones were off [n, 3]."""
-    off, agents = [np.empty((0, 3), np.int64)], len(lives.offsets) - 1
+    """Hand the fixes to the recorder, some agents at a time.
+
+    Returns when phones recorded nothing [n, 4]: agent, from, to, and the row of GAP_CAUSES.
+    """
+    gaps, agents = [np.empty((0, 4), np.int64)], len(lives.offsets) - 1
     if recorder is None:
-        return off[0]
+        return gaps[0]
     for first in range(0, agents, recorder.at_once):
         last = min(agents, first + recorder.at_once)
         after = trip_after[lives.offsets[first] : lives.offsets[last]]
-        fixes = record(
-            _slice(lives, first, last), simulation.city.place, after, routes, recorder.interval, simulation.days,
-            simulation.seed,
+        fixes = record_as(
+            recorder.recording, _slice(lives, first, last), simulation.city.place, after, routes,
+            days=simulation.days, seed=simulation.seed, centre=(simulation.preset.lat, simulation.preset.lon),
         )  # fmt: skip
-        recorder.write(lives.first + first, _fix_table(simulation, fixes))
-        off.append(fixes.off)
-    return np.concatenate(off)
+        recorder.write(lives.first + first, _arrived_table(simulation, fixes, recorder.recording.phone))
+        gaps += [np.insert(rows, 3, cause, axis=1) for cause, rows in ((1, fixes.off), (2, fixes.dead))]
+    return np.concatenate(gaps)
+
+
+def _arrived_table(simulation: Simulation, fixes: Fixes, phone: str | None) -> pa.Table:
+    """Fixes as they arrive: of a phone in batches, with `received_at`; else at once and in order."""
+    if phone is None:
+        return _fix_table(simulation, fixes)
+    fixes, received = send(disturb(fixes, phone, simulation.seed), phone, simulation.seed)
+    return _fix_table(simulation, fixes).append_column("received_at", _times(simulation, received))
 
 
 def _slice(lives: Lives, first: int, last: int) -> Lives:
@@ -171,12 +185,12 @@ def _fix_table(simulation: Simulation, fixes: Fixes) -> pa.Table:
     )
 
 
-def gap_table(simulation: Simulation, lives: Lives, off: np.ndarray) -> pa.Table:
-    """Absences from the region and switched-off phones."""
+def gap_table(simulation: Simulation, lives: Lives, silent: np.ndarray) -> pa.Table:
+    """Absences from the region, and times phones recorded nothing (`record_fixes`)."""
     absent_agent = lives.first + np.repeat(np.arange(len(lives.absent_offsets) - 1), np.diff(lives.absent_offsets))
-    agent, start = np.r_[absent_agent, off[:, 0]], np.r_[lives.absent[:, 0], off[:, 1]]
-    end = np.r_[lives.absent[:, 1], off[:, 2]]
-    cause = np.repeat(["away", "phone off"], [len(absent_agent), len(off)])
+    agent, start = np.r_[absent_agent, silent[:, 0]], np.r_[lives.absent[:, 0], silent[:, 1]]
+    end = np.r_[lives.absent[:, 1], silent[:, 2]]
+    cause = np.array(GAP_CAUSES)[np.r_[np.zeros(len(absent_agent), np.int64), silent[:, 3]]]
     order = np.lexsort((start, agent))
     return pa.table(
         {

@@ -20,7 +20,7 @@ from ustad.files import write_json, write_table
 from ustad.progress import roughly, say, shown, track
 from ustad.simulate.assembly import make_part
 from ustad.simulate.city import Ground
-from ustad.simulate.fixes import parse_interval
+from ustad.simulate.phones import Recording
 from ustad.simulate.presets import Preset, get_preset
 from ustad.simulate.rows import Recorder, poi_table
 from ustad.simulate.setting import Simulation, prepare
@@ -47,14 +47,16 @@ def simulate(
     osm: Path | None = None,
     timezone: str | None = None,
     agents_a_part: int = AGENTS_A_PART,
+    phone: str | None = None,
 ) -> dict[str, Any]:
     """Write a simulated data set into `out` and return its meta.
 
-    `fixes`: interval of raw GPS such as `60s`; `paths`: trips with their way along the roads; `dirty`: share of
-    agents with an anomaly in the training period; `osm`: streets and places from an OpenStreetMap extract. Memory
-    is bounded by `workers` parts of `agents_a_part` agents. The same seed writes the same bytes whatever `workers`.
+    `fixes`: interval of raw GPS such as `60s`; `phone`: raw GPS as a logger, phone, app or sparse records it;
+    `paths`: trips with their way along the roads; `dirty`: share of agents with an anomaly in the training period;
+    `osm`: streets and places from an OpenStreetMap extract. Memory is bounded by `workers` parts of `agents_a_part`
+    agents. The same seed writes the same bytes whatever `workers`.
     """
-    interval = parse_interval(fixes) if fixes else None
+    recording = Recording.of(fixes, phone)
     simulation = plan_simulation(preset, agents, seed, days, variant, dirty, anomalous_share, osm, timezone)
     if agents_a_part < 1 or workers < 1:
         raise ConfigError(f"agents_a_part and workers must be at least 1, got {agents_a_part} and {workers}")
@@ -63,18 +65,18 @@ def simulate(
     parts = range(0, simulation.agents, agents_a_part)
     alone = len(parts) == 1
     if shown() and simulation.agents >= WORTH_AN_ESTIMATE:
-        seconds = rough_seconds(simulation, paths, interval) / min(workers, len(parts), os.cpu_count() or 1)
+        seconds = rough_seconds(simulation, paths, recording) / min(workers, len(parts), os.cpu_count() or 1)
         say(f"{simulation.agents:,} agents over {simulation.days} days: {roughly(seconds)}")
 
     def make(first: int) -> tuple[int, dict[str, pa.Table]]:
         last = min(simulation.agents, first + agents_a_part)
-        return write_part(simulation, first, last, paths, interval, out, alone)
+        return write_part(simulation, first, last, paths, recording, out, alone)
 
     events, small = _gather(make, parts, simulation.agents, agents_a_part, workers)
     write_table(poi_table(simulation), out / "pois.parquet")
     for name in written_tables(simulation, small):
         write_table(pa.concat_tables(small[name]), out / f"{name}.parquet")
-    meta = describe(simulation, variant, fixes, paths, dirty, osm) | {"events": events}
+    meta = describe(simulation, variant, fixes, paths, dirty, osm, phone) | {"events": events}
     meta["anomalous_agents"] = sum(len(table) for table in small["agent_labels"])
     meta["anomalous_events"] = sum(len(table) for table in small["labels"])
     write_json(meta, out / "meta.json")
@@ -137,11 +139,11 @@ def plan_simulation(
     return prepare(plan, agents, seed, days, dirty, ground)
 
 
-def rough_seconds(simulation: Simulation, paths: bool, interval: float | None) -> float:
+def rough_seconds(simulation: Simulation, paths: bool, recording: Recording | None) -> float:
     """Seconds for all agents on one core: what a few take, or some more where that is too quick to tell."""
 
     def seconds_of(agents: int) -> float:
-        recorder = Recorder(interval, lambda first, table: None, FIX_AGENTS) if interval is not None else None
+        recorder = Recorder(recording, lambda first, table: None, FIX_AGENTS) if recording is not None else None
         began = time.perf_counter()
         make_part(simulation, 0, agents, paths, recorder)
         return time.perf_counter() - began
@@ -160,10 +162,10 @@ def _real_city(plan: Preset, osm: Path, timezone: str | None, seed: int) -> tupl
 
 
 def write_part(
-    simulation: Simulation, first: int, last: int, paths: bool, interval: float | None, out: Path, alone: bool
+    simulation: Simulation, first: int, last: int, paths: bool, recording: Recording | None, out: Path, alone: bool
 ) -> tuple[int, dict[str, pa.Table]]:
     """Write the large tables of one part; return the number of stays and the small tables."""
-    recorder = Recorder(interval, _fix_writer(out), FIX_AGENTS) if interval is not None else None
+    recorder = Recorder(recording, _fix_writer(out), FIX_AGENTS) if recording is not None else None
     part = make_part(simulation, first, last, paths, recorder)
     for name in ("stays", "trips"):
         file = out / f"{name}.parquet" if alone else out / name / f"part-{first:08d}.parquet"
@@ -209,8 +211,9 @@ def _clear(out: Path) -> None:
 
 
 def describe(
-    simulation: Simulation, variant: str, fixes: str | None, paths: bool, dirty: float, osm: Path | None
-) -> dict[str, Any]:
+    simulation: Simulation, variant: str, fixes: str | None, paths: bool, dirty: float, osm: Path | None,
+    phone: str | None = None,
+) -> dict[str, Any]:  # fmt: skip
     preset = simulation.preset
     return {
         "name": preset.name if variant == "standard" else f"{preset.name} ({variant})",
@@ -223,7 +226,8 @@ def describe(
         "days": simulation.days,
         "split": {"test_first": (preset.first_day + timedelta(days=preset.test_day)).isoformat()},
         "fixes": fixes,
-        "paths": "roads" if paths or fixes else "ends",
+        "phone": phone,
+        "paths": "roads" if paths or fixes or phone else "ends",
         "dirty": dirty,
         "anomalous_share": preset.anomalous_share,
         "osm": osm.name if osm is not None else None,
