@@ -4,11 +4,12 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint types unit browser bench serve experiments-small clean help
+.PHONY: demo test setup-tests lint types unit bench serve experiments-small clean help
 
 help:
 	@echo "make demo   set up, then raw GPS to a report on a small simulated town (minutes, two cores)"
-	@echo "make test   set up, then lint, types and tests"
+	@echo "make test   set up, then lint, types and tests; without a browser or PostgreSQL their tests are skipped"
+	@echo "make setup-tests   install a browser and PostgreSQL for those tests (Debian, Ubuntu; as root)"
 	@echo "make serve  set up, then the analyst's page for the demo's run (after make demo)"
 	@echo "make bench  set up, then the benchmarks that run on a CPU"
 	@echo "make experiments-small   set up, then the paper's seven experiments at a small size"
@@ -32,13 +33,12 @@ lint: $(STAMP)
 types: $(STAMP)
 	$(BIN)/mypy
 
-unit: $(STAMP) browser
+unit: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadscope --no-loadscope-reorder
 
-# A browser and a PostgreSQL server for the tests that use them, where they can be installed.
-browser:
-	@if ! { command -v chromium && ls /usr/lib/postgresql; } >/dev/null 2>&1 && [ "$$(id -u)" = 0 ] \
-	  && command -v apt-get >/dev/null; then sh tests/service/requirements.sh || true; fi
+# System packages: a browser and a PostgreSQL server. `make test` runs without them and skips the tests that need them.
+setup-tests:
+	sh tests/service/requirements.sh
 
 serve: $(STAMP)
 	$(BIN)/ustad serve runs/demo

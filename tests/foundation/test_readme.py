@@ -2,6 +2,7 @@
 
 import os
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from ustad.cli import app
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+TARGETS = ("test", "setup-tests")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
@@ -30,6 +32,15 @@ def test_verbs_that_are_named_exist(page):
 def test_make_targets_that_are_named_exist():
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
     assert set(re.findall(r"^make ([a-z-]+)", (ROOT / "README.md").read_text(), re.M)) <= targets
+
+
+def test_make_test_installs_no_system_packages():
+    """`make -n` prints what would be run; packages of the system are for `make setup-tests` alone."""
+    would_run = {t: subprocess.run(["make", "-n", t], cwd=ROOT, capture_output=True, text=True).stdout for t in TARGETS}
+    assert "requirements.sh" not in would_run["test"] and "apt-get" not in would_run["test"]
+    assert "requirements.sh" in would_run["setup-tests"]
+    called = [line for line in (ROOT / ".ci/run").read_text().splitlines() if "make " in line]
+    assert "make setup-tests" in called[0] and called[-1] == "make test"
 
 
 def test_the_quick_start_runs(tmp_path, monkeypatch, capsys):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import os
 import shutil
 import subprocess
@@ -97,17 +95,6 @@ def start_server() -> Iterator[Callable[..., Server]]:
         server.stop()
 
 
-def install_once() -> None:
-    """Run requirements.sh, one worker at a time, at most once; skip the test where that is impossible."""
-    mark = Path(tempfile.gettempdir()) / "ustad-service-requirements"
-    with open(f"{mark}.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not mark.exists() and os.geteuid() == 0 and shutil.which("apt-get"):
-            mark.write_text("tried")
-            with contextlib.suppress(subprocess.TimeoutExpired):  # then the tests are skipped
-                subprocess.run(["sh", str(Path(__file__).parent / "requirements.sh")], timeout=300, check=False)
-
-
 def find_program(names: Sequence[str], places: Sequence[str] = ()) -> str | None:
     for place in places:
         found = sorted(Path("/").glob(place.lstrip("/")))
@@ -118,13 +105,10 @@ def find_program(names: Sequence[str], places: Sequence[str] = ()) -> str | None
 
 @pytest.fixture(scope="session")
 def chromium() -> str:
-    """A Chromium that is installed, or that could be."""
-    names = ("chromium", "chromium-browser", "google-chrome")
-    if find_program(names) is None:
-        install_once()
-    path = find_program(names)
+    """A Chromium that is installed."""
+    path = find_program(("chromium", "chromium-browser", "google-chrome"))
     if path is None:
-        pytest.skip("no Chromium, and no root or apt to install one (tests/service/requirements.sh)")
+        pytest.skip("no Chromium is installed; `make setup-tests` (as root) installs one")
     return path
 
 
@@ -176,12 +160,9 @@ def newcomer(server: Server) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def postgresql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """URL of a PostgreSQL server of our own, started for these tests and stopped after them."""
-    places = ("/usr/lib/postgresql/*/bin/pg_ctl",)
-    if find_program(("pg_ctl",), places) is None:
-        install_once()
-    control = find_program(("pg_ctl",), places)
+    control = find_program(("pg_ctl",), ("/usr/lib/postgresql/*/bin/pg_ctl",))
     if control is None:
-        pytest.skip("no PostgreSQL, and no root or apt to install one (tests/service/requirements.sh)")
+        pytest.skip("no PostgreSQL is installed; `make setup-tests` (as root) installs one")
     place = Path(tempfile.mkdtemp(prefix="ustad-pg-"))
     as_user: list[str] = []
     if os.geteuid() == 0:  # the server refuses to run as root
