@@ -168,8 +168,8 @@ class Detector:
         training = self.config.training
         steps = training.epochs * math.ceil(len(windows) / training.batch_size)
         if steps < FEW_STEPS and self.config.scoring.method == "paper":
-            progress.say(
-                f"warning: {len(windows):,} windows are at most {steps:,} steps, too few to learn much in; lower "
+            progress.warn(
+                f"{len(windows):,} windows are at most {steps:,} steps, too few to learn much in; lower "
                 f"training.batch_size ({training.batch_size}) or raise training.epochs ({training.epochs})"
             )
         if progress.shown():
@@ -213,7 +213,7 @@ class Detector:
             scored, agents = score_default(self.habits, events, earlier, rule, scored=scored, reasons=reasons)
         else:  # whose flags stand
             for text in notes(scored)["warnings"]:
-                progress.say(f"warning: {text}")
+                progress.warn(text)
         scored = scored.drop_columns([c for c in trip_features.COLUMNS if c in scored.column_names])
         days = event_days(events, self.schema)
         return Scores(scored, agents, {**notes(scored), **self.run_facts(int(days.min()), int(days.max()))})

@@ -1,16 +1,20 @@
 """Progress of long work: a live bar on a terminal, a line now and then elsewhere, nothing unless enabled.
 
 Library code wraps its loops in `track`; the command line calls `enable`. Never shows data, only counts.
+What a user has to know whether progress is shown or not goes through `warn`.
 """
 
 from __future__ import annotations
 
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -22,6 +26,7 @@ from rich.progress import (
 
 _SECONDS_BETWEEN_LINES = 10.0
 _console: Console | None = None
+_silent = False
 
 Advance = Callable[..., None]  # advance(n=1, note="")
 
@@ -43,6 +48,39 @@ def say(text: str) -> None:
         _console.print(text, highlight=False, soft_wrap=True)
 
 
+class UstadWarning(UserWarning):
+    """Something that makes results worse or other than asked for, and does not stop the work."""
+
+
+def warn(text: str) -> None:
+    """A warning by Python's `warnings`, as of the line that called ustad; the command line prints it whatever `-q`
+    says."""
+    if _silent:
+        return
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "ustad":
+        level, frame = level + 1, frame.f_back
+    warnings.warn(text, UstadWarning, stacklevel=level)
+
+
+@contextmanager
+def print_warnings(console: Console) -> Iterator[None]:
+    """Our warnings as one line each on the console, every time; those of others as Python shows them."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", UstadWarning)
+        others = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+            if issubclass(category, UstadWarning):
+                line = escape(" ".join(str(message).split()))
+                console.print(f"[bold yellow]warning:[/] {line}", highlight=False, soft_wrap=True)
+            else:
+                others(message, category, *place, **more)
+
+        warnings.showwarning = show
+        yield
+
+
 def shown() -> bool:
     """Whether anybody is looking."""
     return _console is not None
@@ -50,13 +88,14 @@ def shown() -> bool:
 
 @contextmanager
 def silence() -> Iterator[None]:
-    """Nothing is shown inside."""
-    global _console
-    held, _console = _console, None
+    """Nothing is shown inside, warnings neither."""
+    global _console, _silent
+    before = _console, _silent
+    _console, _silent = None, True
     try:
         yield
     finally:
-        _console = held
+        _console, _silent = before
 
 
 def roughly(seconds: float) -> str:

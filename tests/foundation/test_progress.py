@@ -47,3 +47,35 @@ def test_silence_ends_with_its_block(shown):
 )
 def test_durations_are_said_as_people_say_them(seconds, words):
     assert progress.roughly(seconds) == words
+
+
+def test_warnings_show_from_python_and_name_the_line_that_called(recwarn):
+    progress.disable()
+    progress.warn("few reference events")
+    (warning,) = recwarn.list
+    assert str(warning.message) == "few reference events"
+    assert warning.filename == __file__
+
+
+def test_warnings_of_the_command_line_are_one_line_whatever_quiet_says(capsys, monkeypatch):
+    from ustad import cli
+
+    @cli.app.command("caution", hidden=True)
+    def caution() -> None:
+        progress.say("progress")
+        progress.warn("the data\nis thin [see docs]")
+        progress.warn("the data\nis thin [see docs]")
+
+    try:
+        with pytest.raises(SystemExit) as stop:
+            cli.main(["--quiet", "caution"])
+    finally:
+        cli.app.registered_commands.pop()
+    assert stop.value.code == 0
+    assert capsys.readouterr().err.splitlines() == ["warning: the data is thin [see docs]"] * 2
+
+
+def test_silence_silences_warnings_too(recwarn):
+    with progress.silence():
+        progress.warn("unheard")
+    assert not recwarn.list

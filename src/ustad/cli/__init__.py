@@ -40,7 +40,7 @@ def _version(value: bool) -> None:
 @app.callback()
 def options(
     debug: Annotated[bool, typer.Option("--debug", help="Show the full traceback of a failure.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress; warnings are shown.")] = False,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Say the version.")
     ] = False,
@@ -77,7 +77,8 @@ app.add_typer(schema.schema)
 def main(arguments: list[str] | None = None) -> None:
     """Run one verb. Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted."""
     try:
-        app(args=arguments)
+        with progress.print_warnings(err):
+            app(args=arguments)
     except SystemExit as stop:
         if stop.code == 130:  # typer ends an interrupted verb without a word
             err.print("interrupted; finished files are complete (a stopped `ustad train` goes on with --resume)")

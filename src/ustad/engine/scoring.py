@@ -25,7 +25,7 @@ from ustad.engine.judging import Judging, merge_ranks, surveyed, tell
 from ustad.engine.merging import Verdict, verdict
 from ustad.engine.model import ModelPlace
 from ustad.engine.places import Place
-from ustad.progress import say
+from ustad.progress import say, warn
 from ustad.schema import EventSchema
 from ustad.scoring.alerts import AlertRule
 from ustad.scoring.default_score import score_default
@@ -214,7 +214,7 @@ def _judge(job: Job, plan: Plan, measured: dict[str, dict[str, Any]], detector: 
     rank = _ranking(plan, detector) if plan.rule.kind == "top" else None
     final = verdict(plan.rule, reports, plan.days, reference, rank)
     for text in final.warnings:
-        say(f"warning: {text}")
+        warn(text)
     return judging.with_verdict(final)
 
 

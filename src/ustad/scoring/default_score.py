@@ -27,7 +27,7 @@ from ustad.events.habits import Habits
 from ustad.events.population import Population
 from ustad.events.visits import Frame, read_visits
 from ustad.files import read_table, write_table
-from ustad.progress import say
+from ustad.progress import warn
 from ustad.schema import plural
 from ustad.scoring.alerts import AlertRule, alerts
 from ustad.scoring.habit_agents import AgentReference, distribution_from, distribution_tensors, strongest
@@ -160,7 +160,7 @@ def score_default(
         "warnings": list(flags.warnings),
     }
     for text in flags.warnings:
-        say(f"warning: {text}")
+        warn(text)
     table = table.replace_schema_metadata({**(table.schema.metadata or {}), NOTES: json.dumps(notes).encode()})
     return table, agent_table(model.habits, judged, table, worst)
 

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ustad.progress import say, track
+from ustad.progress import say, track, warn
 from ustad.scoring.lists import InvertedLists
 
 #: More reference events than this are searched through inverted lists: by device.
@@ -188,5 +188,5 @@ def _clipped(k: int, available: int) -> int:
     if available == 0:
         raise ValueError("there are no reference events to measure distances to")
     if k > available:
-        say(f"warning: only {available:,} reference events for {k} neighbours; all of them are used")
+        warn(f"only {available:,} reference events for {k} neighbours; all of them are used")
     return min(k, available)

@@ -20,7 +20,7 @@ import torch
 
 from ustad.dataset import event_days
 from ustad.files import as_table, read_table, write_table
-from ustad.progress import say, silence, track
+from ustad.progress import silence, track, warn
 from ustad.scoring.alerts import AlertRule, Alerts, alerts
 from ustad.scoring.calibration import Parts, apply_tails, highest
 from ustad.scoring.default_score import DefaultModel, score_default
@@ -200,7 +200,7 @@ class ScoredParts:
             "warnings": list(flags.warnings),
         }
         for text in flags.warnings:
-            say(f"warning: {text}")
+            warn(text)
         return flags
 
     def _tell(self, kept: _Kept, judge_part: Any, ordered: Alerts) -> tuple[pa.Table, pa.Table]:
