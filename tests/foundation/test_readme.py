@@ -37,10 +37,12 @@ def test_make_targets_that_are_named_exist():
 def test_make_test_installs_no_system_packages():
     """`make -n` prints what would be run; packages of the system are for `make setup-tests` alone."""
     would_run = {t: subprocess.run(["make", "-n", t], cwd=ROOT, capture_output=True, text=True).stdout for t in TARGETS}
-    assert "requirements.sh" not in would_run["test"] and "apt-get" not in would_run["test"]
+    assert "requirements.sh" not in would_run["test"]
+    assert "apt-get" not in would_run["test"]
     assert "requirements.sh" in would_run["setup-tests"]
     called = [line for line in (ROOT / ".ci/run").read_text().splitlines() if "make " in line]
-    assert "make setup-tests" in called[0] and called[-1] == "make test"
+    assert "make setup-tests" in called[0]
+    assert called[-1] == "make test"
 
 
 def test_the_quick_start_runs(tmp_path, monkeypatch, capsys):

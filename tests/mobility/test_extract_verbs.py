@@ -51,7 +51,7 @@ def test_extract_then_info_tells_what_there_is(app, fixes, tmp_path):
     content = json.loads(run(app, "info", tmp_path / "d", "--json"))
     assert content["agents"] == 3
     assert content["quality"]["fixes"] == content_fixes(tmp_path)
-    assert content["split"].startswith("train 2023-12-31")
+    assert content["split"].startswith("train 2024-01-01")  # local days of where the stays are
 
 
 def content_fixes(tmp_path) -> int:

@@ -15,7 +15,8 @@ from ustad.tables import TIMESTAMP
 
 playwright = pytest.importorskip("playwright.sync_api")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed; `make setup-tests` (as root) installs one")
+MISSING = "no Chromium is installed; `make setup-tests` (as root) installs one"
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason=MISSING)
 FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync"]
 PATIENCE = 180_000  # milliseconds that a busy machine may take; only a test that fails waits so long
 

@@ -35,7 +35,7 @@ def extract(
         typer.Option("--places", help="An earlier extraction whose own places keep their names. May be repeated."),
     ] = None,
     timezone: Annotated[
-        str | None, typer.Option("--timezone", help="Zone of naive times and of the stays; else found by coordinates.")
+        str | None, typer.Option("--timezone", help="Zone of times that carry none; stays have that of their place.")
     ] = None,
     times: Annotated[
         str, typer.Option("--times", help="Epoch numbers count utc, or the local wall clock of --timezone.")

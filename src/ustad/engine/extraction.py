@@ -71,11 +71,11 @@ def extract(
     files, rows, known, near = _files(listed, place)
     elsewhere = [Place.of(p) for p in places]
     check_places([p.root for p in elsewhere if p.filesystem.equals(place.filesystem)], Path(place.root))
-    timezone = timezone or known.get("timezone")
+    zone = known.get("timezone")
     pois = pois if pois is not None else near
     setting = make_setting(
-        config or ExtractionConfig(), pois.read_table("") if isinstance(pois, Place) else pois, timezone,
-        Reading(timezone, times, on_error), [_stays_of(Place.of(p)) if is_uri(p) else p for p in places],
+        config or ExtractionConfig(), pois.read_table("") if isinstance(pois, Place) else pois, zone,
+        Reading(timezone or zone, times, on_error), [_stays_of(Place.of(p)) if is_uri(p) else p for p in places],
     )  # fmt: skip
     number = partitions or buckets.how_many(rows, PARTITION_ROWS)
     with connected(address, workers) as cluster:

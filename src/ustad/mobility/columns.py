@@ -13,8 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ustad import progress
 from ustad.files import as_table
 from ustad.mobility.geometry import point_degrees
+from ustad.mobility.plausible import NULL_ISLAND, Box, at_null_island, check_swapped, implausible_times, refuse_digits
 from ustad.tables import FIXES, STAYS, TIMESTAMP, Complaints, Contract, DataError, OnError, validate
 
 Times = Literal["utc", "local"]
@@ -66,11 +68,19 @@ class Reading:
     on_error: OnError = "fail"
     notes: list[str] = field(default_factory=list)
     dropped: int = 0
+    skipped_hour: int = 0  # naive times that no clock of the zone shows, because daylight saving skips them
+    area: Box | None = None  # where the data is known to be
 
     def say(self, note: str) -> None:
         """Remember a note once."""
         if note not in self.notes:
             self.notes.append(note)
+
+    def warn(self, note: str) -> None:
+        """Remember a note and warn of it, once."""
+        if note not in self.notes:
+            self.notes.append(note)
+            progress.warn(note)
 
     def count(self, complaints: Complaints) -> None:
         """Take over what validation dropped."""
@@ -81,23 +91,26 @@ class Reading:
 
 def as_fixes(source: Any, where: str = "fixes", reading: Reading | None = None) -> pa.Table:
     """Fixes by the contract, from a path or a table with anybody's column names. An empty table stays empty."""
-    return _as_contract(as_table(source, where), FIXES, FIX_NAMES, where, reading or Reading())
+    return _as_contract(as_table(source, where), FIXES, FIX_NAMES, where, reading)
 
 
 def as_stays(source: Any, where: str = "stays", reading: Reading | None = None) -> pa.Table:
     """Stays by the contract, from a path or a table with anybody's column names."""
-    return _as_contract(as_table(source, where), STAYS, STAY_NAMES, where, reading or Reading())
+    return _as_contract(as_table(source, where), STAYS, STAY_NAMES, where, reading)
 
 
 def _as_contract(
-    table: pa.Table, contract: Contract, names: dict[str, tuple[str, ...]], where: str, reading: Reading
+    table: pa.Table, contract: Contract, names: dict[str, tuple[str, ...]], where: str, asked: Reading | None
 ) -> pa.Table:
+    reading = asked or Reading()
     table = rename(table, names, reading)
     complaints = Complaints(where, reading.on_error)
     table = _numbers(table, contract, complaints)
     for name, kind in contract.columns.items():
         if kind == TIMESTAMP and name in table.column_names:
             table = _times(table, name, contract, complaints, reading)
+            if asked is not None and pa.types.is_timestamp(table[name].type) and table[name].type.tz:
+                table = _check_range(table, name, complaints)
     missing = [name for name in contract.required if name not in table.column_names]
     if table.num_rows == 0 and not missing:
         if complaints.dropped:
@@ -105,8 +118,36 @@ def _as_contract(
         return table
     _hint_at_east(table, complaints, reading)
     table, complaints = validate(table, contract, where, reading.on_error, complaints)
+    if asked is not None:
+        table = _check_places(table, complaints, reading)
     reading.count(complaints)
     return table
+
+
+def _check_range(table: pa.Table, name: str, complaints: Complaints) -> pa.Table:
+    bad, what = implausible_times(table[name])
+    return complaints.check(table, bad, name, what)
+
+
+def _check_places(table: pa.Table, complaints: Complaints, reading: Reading) -> pa.Table:
+    """Drop rows at (0, 0), whatever happens to bad rows; refuse a table whose coordinates are swapped."""
+    lost = Complaints(complaints.where, "skip", rows=complaints.rows)
+    table = lost.check(table, at_null_island(table), "lat", NULL_ISLAND)
+    reading.count(lost)
+    if not table.num_rows:
+        raise DataError(f"{complaints.where}: no usable row is left ({lost.found[0]})")
+    warning = check_swapped(table, complaints.where, _zone_of(table, reading), reading.area)
+    if warning:
+        reading.warn(warning)
+    return table
+
+
+def _zone_of(table: pa.Table, reading: Reading) -> str | None:
+    """The zone that is known of all rows: as the table says, else that of naive times."""
+    if "timezone" not in table.column_names:
+        return reading.timezone
+    zones = pc.unique(table["timezone"])
+    return str(zones[0].as_py()) if len(zones) == 1 and zones.null_count == 0 else None
 
 
 def _times(
@@ -115,18 +156,31 @@ def _times(
     """The column in UTC; complain of rows that hold something, but no time."""
     theirs = table[name]
     agents = table["agent_id"] if contract is FIXES and "agent_id" in table.column_names else None
+    before = reading.skipped_hour
     ours = to_utc(theirs, complaints.where, name, reading, agents)
     table = table.set_column(table.column_names.index(name), name, ours)
     bad, what = no_times(theirs, ours)
+    lost = reading.skipped_hour - before
+    if lost:
+        others = f"{what}, or " if lost < np.count_nonzero(bad) else ""
+        what = (
+            f"{others}lie in the hour that daylight saving skips in {reading.timezone} ({lost:,} rows: the clock that "
+            "wrote them does not follow that zone; --timezone Etc/GMT-1 is a clock always one hour ahead of UTC)"
+        )
     return complaints.check(table, bad, name, what)
 
 
 def no_times(theirs: pa.ChunkedArray, ours: pa.ChunkedArray) -> tuple[np.ndarray, str]:
     """Rows that hold something that was not read as a time, and how to say it."""
     empty = _blank(theirs) if _is_text(theirs.type) else pc.is_null(theirs, nan_is_null=True).to_numpy()
-    numbers = _holds_numbers(theirs) if _is_text(theirs.type) else not pa.types.is_timestamp(theirs.type)
+    numbers = holds_numbers(theirs)
     what = "are not times in the unit of the other rows" if numbers else "are not times"
     return pc.is_null(ours).to_numpy() & ~empty, what
+
+
+def holds_numbers(column: pa.ChunkedArray) -> bool:
+    """Whether times are given as numbers, in a column of numbers or of text."""
+    return _text_of_numbers(column) if _is_text(column.type) else not pa.types.is_timestamp(column.type)
 
 
 def _hint_at_east(table: pa.Table, complaints: Complaints, reading: Reading) -> None:
@@ -229,9 +283,9 @@ def to_utc(
     if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
         return _from_epoch(column, where, name, reading, agents)
     if _is_text(column.type):
-        if _holds_numbers(column):
+        if _text_of_numbers(column):
             return _from_epoch(_whole_numbers(column), where, name, reading, agents)
-        column = _from_text(column, where, name)
+        column = _from_text(column, where, name, reading)
     if pa.types.is_timestamp(column.type) and column.type.tz is None and reading.timezone is not None:
         reading.say(f"column '{name}' has no time zone: its times were taken as {reading.timezone}")
         return _localise(column.cast(pa.timestamp("us"), safe=False), reading.timezone, agents, name, reading)
@@ -256,6 +310,7 @@ def _from_epoch(
     size = np.searchsorted(_EPOCH_LIMITS, np.abs(numbers), side="right")
     usual = int(np.sort(size[finite])[np.count_nonzero(finite) // 2]) if finite.any() else 0
     unit, factor = _EPOCH_UNITS[usual]
+    refuse_digits(numbers[finite], where, name)
     good = finite & (size == usual)
     reading.say(f"column '{name}' holds numbers: they were taken as {unit} since 1970 ({reading.times} time)")
     if pa.types.is_integer(column.type):
@@ -271,7 +326,7 @@ def _from_epoch(
     return _localise(whole.cast(pa.timestamp("us")), reading.timezone, agents, name, reading)
 
 
-def _holds_numbers(column: pa.ChunkedArray) -> bool:
+def _text_of_numbers(column: pa.ChunkedArray) -> bool:
     """Whether the first value that is there is a plain number."""
     first = next((str(v) for v in column.slice(0, 100).to_pylist() if v), "")
     return first.strip().removeprefix("-").replace(".", "", 1).isdigit()
@@ -289,7 +344,7 @@ def _whole_numbers(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.if_else(good, text, pa.scalar(None, text.type)).cast(pa.float64())
 
 
-def _from_text(column: pa.ChunkedArray, where: str, name: str) -> pa.ChunkedArray:
+def _from_text(column: pa.ChunkedArray, where: str, name: str, reading: Reading) -> pa.ChunkedArray:
     trimmed = pc.utf8_trim_whitespace(column)
     micro = pc.replace_substring_regex(trimmed, r"(\.\d{6})\d+", r"\1")  # nanoseconds are cut off
     for text in (trimmed, micro):
@@ -298,24 +353,33 @@ def _from_text(column: pa.ChunkedArray, where: str, name: str) -> pa.ChunkedArra
                 return text.cast(kind)
             except pa.ArrowInvalid:
                 continue
-    return _row_by_row(micro, where, name)
+    return _row_by_row(micro, where, name, reading)
 
 
-def _row_by_row(column: pa.ChunkedArray, where: str, name: str) -> pa.ChunkedArray:
+def _row_by_row(column: pa.ChunkedArray, where: str, name: str, reading: Reading) -> pa.ChunkedArray:
     """Text of which some is no time: null where it is not, so that validation can name or drop those rows."""
     parts = pc.extract_regex(column, _MOMENT)
     parts = parts.combine_chunks() if isinstance(parts, pa.ChunkedArray) else parts
-    good = pc.is_valid(parts)
-    if not pc.any(good).as_py():
+    good = pc.is_valid(parts).to_numpy(zero_copy_only=False).astype(bool)
+    good[good] = _exist(parts.filter(pa.array(good)))
+    if not good.any():
         raise DataError(
             f"{where}: column '{name}' holds text that is not a time; expected ISO 8601 such as 2024-01-31T08:15:00Z"
         )
-    zoned = pc.and_(good, pc.not_equal(pc.fill_null(pc.struct_field(parts, "zone"), ""), ""))
-    if pc.any(zoned).as_py() and pc.any(pc.and_(good, pc.invert(zoned))).as_py():
-        raise DataError(f"{where}: column '{name}' mixes times with and without a time zone; use one of them")
-    kind = TIMESTAMP if pc.any(zoned).as_py() else pa.timestamp("us")
-    text = pc.if_else(good, column.combine_chunks(), pa.scalar(None, pa.string()))
-    try:
-        return pa.chunked_array([text.cast(kind)])
-    except pa.ArrowInvalid as error:
-        raise DataError(f"{where}: column '{name}' holds a time that does not exist ({error})") from error
+    has_zone = pc.not_equal(pc.fill_null(pc.struct_field(parts, "zone"), ""), "")
+    zoned = good & pc.fill_null(has_zone, False).to_numpy(zero_copy_only=False).astype(bool)
+    if zoned.any() and (good & ~zoned).any():
+        if reading.on_error == "fail":
+            raise DataError(f"{where}: column '{name}' mixes times with and without a time zone; use one of them")
+        good &= zoned if 2 * zoned.sum() >= good.sum() else ~zoned  # those of the rarer kind are bad rows
+    text = pc.if_else(pa.array(good), column.combine_chunks(), pa.scalar(None, pa.string()))
+    return pa.chunked_array([text.cast(TIMESTAMP if (good & zoned).any() else pa.timestamp("us"))])
+
+
+def _exist(parts: pa.StructArray) -> np.ndarray:
+    """Which dates of well-formed times the calendar has: bool [n]."""
+    date = [pc.utf8_slice_codeunits(pc.struct_field(parts, "moment"), a, b) for a, b in ((0, 4), (5, 7), (8, 10))]
+    year, month, day = (part.cast(pa.int64()).to_numpy() for part in date)
+    first = ((year - 1970) * 12 + month - 1).astype("datetime64[M]")
+    length = (first + 1).astype("datetime64[D]") - first.astype("datetime64[D]")
+    return (month >= 1) & (day >= 1) & (day <= length.astype(np.int64))

@@ -30,6 +30,7 @@ from ustad.mobility.core import Fixes, advance, no_fixes, to_tables
 from ustad.mobility.formats import Piece, estimate_rows, expand, pieces
 from ustad.mobility.own_places import KnownPlaces, first_of_test, own_places
 from ustad.mobility.places import PoiIndex, join_pois, read_pois
+from ustad.mobility.plausible import box_of
 from ustad.mobility.publish import check_places, check_target, publish, source_meta, source_pois, write_part
 from ustad.mobility.quality import Dropped, quality_table
 from ustad.mobility.staypoints import Limits, empty_state
@@ -95,7 +96,7 @@ def extract_tables(
     `places` are the stays of earlier extractions (directories, files or tables) whose own places are to be known again.
     """
     reading = Reading(timezone, times, on_error)
-    setting = make_setting(config or ExtractionConfig(), pois, timezone, reading, places)
+    setting = make_setting(config or ExtractionConfig(), pois, None, reading, places)
     store, agents = MemoryStore(), AgentNumbers()
     table = as_fixes(fixes, str(fixes) if isinstance(fixes, (str, Path)) else "fixes", reading)
     if table.num_rows == 0:
@@ -115,8 +116,9 @@ def make_setting(
     config: ExtractionConfig, pois: Any, timezone: str | None, reading: Reading,
     places: Sequence[Path | str | pa.Table] = (),
 ) -> Setting:  # fmt: skip
-    if timezone is not None:
-        check_zone(timezone)
+    for zone in (timezone, reading.timezone):
+        if zone is not None:
+            check_zone(zone)
     if places and pois is not None:
         raise DataError("POIs name the places here; --places is for extractions without them, leave it out")
     known = KnownPlaces.of(places) if places else None
@@ -125,6 +127,7 @@ def make_setting(
     index = None
     if pois is not None:
         index = pois if isinstance(pois, PoiIndex) else PoiIndex(read_pois(pois, reading))
+        reading.area = box_of(index.pois)
     return Setting(config, index, timezone, reading, known)
 
 
@@ -172,7 +175,7 @@ def extract(
 ) -> ExtractionSummary:  # fmt: skip
     """Extract files of fixes into the data directory `out`.
 
-    `timezone` is the zone of naive times and of the stays; without it stays get the zone of their coordinates.
+    `timezone` is the zone of naive times; stays get the zone of their coordinates.
     `times="local"` says that epoch numbers count the wall clock of `timezone`. A data directory among the sources
     gives its POIs, time zone and split where nothing else is said. `places` are earlier extractions whose own places
     are to be known again, with the names and kinds they have there. With `on_error="skip"` bad rows and unreadable
@@ -184,10 +187,10 @@ def extract(
     files = check_target(listed, expand(listed), out)
     check_places(places, out)
     known = source_meta(listed)
-    timezone = timezone or known.get("timezone")
+    zone = known.get("timezone")
     pois = pois if pois is not None else source_pois(listed)
-    reading = Reading(timezone, times, on_error)
-    setting = make_setting(config or ExtractionConfig(), pois, timezone, reading, places)
+    reading = Reading(timezone or zone, times, on_error)
+    setting = make_setting(config or ExtractionConfig(), pois, zone, reading, places)
     out.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(prefix=".extract-", dir=out))
     try:

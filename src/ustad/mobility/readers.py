@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pa_json
@@ -17,12 +18,13 @@ import pyarrow.json as pa_json
 from ustad.clock import check_zone, is_zone
 from ustad.dataset import Dataset, load_directory, require_zone
 from ustad.files import as_table, find_table
-from ustad.mobility.columns import Reading, Times, as_stays, no_times, to_utc
+from ustad.mobility.columns import Reading, Times, as_stays, holds_numbers, no_times, to_utc
 from ustad.mobility.formats import csv_identifiers, format_of, json_options, refuse_semicolons
 from ustad.mobility.numosim import is_numosim, read_numosim
 from ustad.mobility.places import UNKNOWN, set_columns
+from ustad.mobility.plausible import implausible_times
 from ustad.mobility.timezones import with_timezone
-from ustad.progress import say
+from ustad.progress import say, warn
 from ustad.schema import EventSchema
 from ustad.tables import Complaints, DataError, OnError, check_overlaps, event_keys, sort_events
 
@@ -33,14 +35,14 @@ def open_data(
 ) -> Dataset:  # fmt: skip
     """Open and validate data. What was mapped, guessed or dropped is in `meta["notes"]` and shown as progress.
 
-    `timezone` is the zone of naive times and fills the stays' zone; without it the zone comes from the coordinates.
+    `timezone` is the zone of naive times. A stay without a zone gets that of its coordinates.
     """
     if timezone is not None:
         check_zone(timezone)
     reading = Reading(timezone, times, on_error)
     data = _open(path, schema, reading)
     for note in reading.notes:
-        say(f"{data.name}: {note}")
+        (warn if note.startswith("dropped") else say)(f"{data.name}: {note}")
     return data
 
 
@@ -68,8 +70,9 @@ def _directory(path: Path, reading: Reading) -> Dataset:
     if find_table(path, "stays") is None and find_table(path, "fixes") is not None:
         raise DataError(f"{path}: holds fixes, not stays; run `ustad extract {path} --out DIR` first")
     data = load_directory(path)
-    reading.timezone = reading.timezone or data.meta.get("timezone")
-    return replace(data, events=_check_stays(data.events, f"{path}/stays", reading))
+    zone = data.meta.get("timezone")
+    reading.timezone = reading.timezone or zone
+    return replace(data, events=_check_stays(data.events, f"{path}/stays", reading, zone))
 
 
 def _read_file(path: Path) -> pa.Table:
@@ -94,8 +97,11 @@ def _read_file(path: Path) -> pa.Table:
     return table
 
 
-def _check_stays(source: Any, where: str, reading: Reading) -> pa.Table:
-    """The whole contract: names, types, rows, order, overlaps; then the columns that may have been left out."""
+def _check_stays(source: Any, where: str, reading: Reading, zone: str | None = None) -> pa.Table:
+    """The whole contract: names, types, rows, order, overlaps; then the columns that may have been left out.
+
+    `zone` is that of stays that have none, where the data says so.
+    """
     table = as_table(source, where)
     if table.num_rows == 0:
         raise DataError(f"{where}: the table is empty")
@@ -105,7 +111,7 @@ def _check_stays(source: Any, where: str, reading: Reading) -> pa.Table:
     stays = check_overlaps(stays, complaints)
     reading.count(complaints)
     stays = _identify(stays, reading)
-    stays = with_timezone(stays, reading.timezone, reading)
+    stays = with_timezone(stays, zone, reading)
     return _categorise(stays, reading)
 
 
@@ -162,8 +168,9 @@ def _any_events(path: Any, schema: EventSchema, reading: Reading) -> Dataset:
         if name is not None:
             theirs, ours = table[name], _moments(table[name], where, name, reading)
             table = set_columns(table, **{name: ours})
-            bad, what = no_times(theirs, ours)
-            table = complaints.check(table, bad, name, what)
+            table = complaints.check(table, *_named(name, no_times(theirs, ours)))
+            if holds_numbers(theirs):  # whose unit is a guess
+                table = complaints.check(table, *_named(name, implausible_times(table[name])))
     for name in (schema.entity, schema.time):
         bad = pc.is_null(table[name], nan_is_null=True).to_numpy(zero_copy_only=False)
         table = complaints.check(table, bad, name, "are missing")
@@ -171,6 +178,10 @@ def _any_events(path: Any, schema: EventSchema, reading: Reading) -> Dataset:
     table = sort_events(table, schema.entity, schema.time)
     meta = _meta(Path(path).stem if is_path else schema.name, reading)
     return Dataset(events=table, schema=schema, meta=meta, path=Path(path) if is_path else None)
+
+
+def _named(name: str, complaint: tuple[np.ndarray, str]) -> tuple[np.ndarray, str, str]:
+    return complaint[0], name, complaint[1]
 
 
 def _moments(column: pa.ChunkedArray, where: str, name: str, reading: Reading) -> pa.ChunkedArray:

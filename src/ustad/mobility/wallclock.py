@@ -19,8 +19,16 @@ def from_wall_clock(
     column: pa.ChunkedArray, zone: str, agents: pa.ChunkedArray | None, name: str, reading: Reading
 ) -> pa.ChunkedArray:  # fmt: skip
     """Naive times of one zone as UTC. A time that daylight saving repeats is the later moment for an agent whose
-    clock was seen to step back, else the earlier; a time that it skips is the first moment that exists."""
+    clock was seen to step back, else the earlier; a time that it skips is null and counted in
+    `reading.skipped_hour`."""
     early = localise(column, zone)
+    before = pc.assume_timezone(column, zone, ambiguous="earliest", nonexistent="earliest").cast(TIMESTAMP)
+    exists = pc.fill_null(pc.equal(early, before), True)
+    lost = len(column) - pc.sum(exists.cast(pa.int64())).as_py() if len(column) else 0
+    if lost:
+        reading.skipped_hour += lost
+        column = pc.if_else(exists, column, pa.scalar(None, column.type))
+        early = pc.if_else(exists, early, pa.scalar(None, TIMESTAMP))
     late = pc.assume_timezone(column, zone, ambiguous="latest", nonexistent="latest").cast(TIMESTAMP)
     twice = pc.fill_null(pc.not_equal(early, late), False).to_numpy().astype(bool)
     count = int(np.count_nonzero(twice))
