@@ -2,16 +2,13 @@
 
 import copy
 import dataclasses
-import io
 import re
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from rich.console import Console
 
-from ustad import progress
 from ustad.card import card
 from ustad.detector import Detector, choose_device
 from ustad.periods import split_entities, training_periods
@@ -224,11 +221,10 @@ def test_pandas_tables_with_neighbours_names_are_taken(town, fitted):
 
 
 @pytest.mark.parametrize("by_habits", [True, False])
-def test_a_warning_is_said_once_whatever_gives_the_score(town, fitted, by_habits):
+def test_a_warning_is_said_once_whatever_gives_the_score(town, fitted, by_habits, recwarn):
     detector = copy.copy(fitted)
     detector.habits = fitted.habits if by_habits else None
-    heard = io.StringIO()
-    progress.enable(Console(file=heard, width=400))
     warnings = detector.score(town, rule=AlertRule("p_value", 1e-6)).run["warnings"]
     assert warnings
-    assert [heard.getvalue().count(text) for text in warnings] == [1] * len(warnings)
+    heard = [str(w.message) for w in recwarn.list]
+    assert [heard.count(text) for text in warnings] == [1] * len(warnings)
