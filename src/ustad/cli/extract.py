@@ -160,6 +160,10 @@ def _show_summary(summary: Any, exported: list[Path]) -> None:
         out.print(f"  {note}", highlight=False, soft_wrap=True, markup=False)
     for why, count in summary.dropped.items():
         out.print(f"  dropped: {count:,} {why}", highlight=False)
+    if summary.stays and not summary.fixes:
+        out.print(f"{summary.stays:,} stays of {summary.agents:,} agents, as the file holds them", highlight=False)
+        out.print(f"written to {summary.out}; have a look with: ustad info {summary.out}", highlight=False)
+        return
     out.print(
         f"{summary.stays:,} stays, {summary.trips:,} trips and {summary.gaps:,} gaps of {summary.agents:,} agents "
         f"from {summary.fixes:,} fixes in {summary.seconds:.1f} s",

@@ -28,6 +28,7 @@ from ustad.files import write_table
 from ustad.mobility.columns import Reading, Times, as_fixes
 from ustad.mobility.core import Fixes, advance, no_fixes, to_tables
 from ustad.mobility.formats import Piece, estimate_rows, expand, pieces
+from ustad.mobility.given_stays import choose_files, span_of, write_given_stays
 from ustad.mobility.own_places import KnownPlaces, first_of_test, own_places
 from ustad.mobility.places import PoiIndex, join_pois, read_pois
 from ustad.mobility.plausible import box_of
@@ -190,11 +191,15 @@ def extract(
     zone = known.get("timezone")
     pois = pois if pois is not None else source_pois(listed)
     reading = Reading(timezone or zone, times, on_error)
+    files, given = choose_files(files, reading)
     setting = make_setting(config or ExtractionConfig(), pois, zone, reading, places)
     out.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(prefix=".extract-", dir=out))
     try:
-        summary = _run(files, work, setting, workers or min(os.cpu_count() or 1, 8), known.get("split"))
+        if given:
+            summary = _take_given(files, work, setting, known.get("split"))
+        else:
+            summary = _run(files, work, setting, workers or min(os.cpu_count() or 1, 8), known.get("split"))
         summary.out = out
         if setting.pois is not None:
             write_table(setting.pois.pois, work / "pois.parquet")
@@ -233,6 +238,23 @@ def _run(
         for count in _parallel(store.partitions(agents, PARTITION_ROWS), work, setting, workers):
             add_count(summary, count)
             advance_bar(count.agents)
+    add_dropped(summary, "bad rows", setting.reading.dropped)
+    return summary
+
+
+def _take_given(
+    files: list[Path], work: Path, setting: Setting, split: dict[str, Any] | None
+) -> ExtractionSummary:  # fmt: skip
+    """Stays of exports that hold stays already: no trips, no gaps, no quality."""
+
+    def name(stays: pa.Table) -> pa.Table:
+        return name_places(stays, setting.before_test(span_of(stays), split))
+
+    stays = write_given_stays(files, work, setting.reading, name, rename=setting.pois is not None)
+    summary = ExtractionSummary(work, files=len(files), stays=stays.num_rows)
+    summary.agents = len(stays["agent_id"].unique())
+    first, last = span_of(stays)
+    summary.span = (_iso(first), _iso(last))
     add_dropped(summary, "bad rows", setting.reading.dropped)
     return summary
 

@@ -1,7 +1,8 @@
 """Files of fixes, whatever their format, as a stream of tables with their own column names.
 
 In: paths, folders, globs. Out: `Piece`s, of at most about a million rows each, so that a file may be larger than the
-memory. Formats: Parquet and GeoParquet, CSV, NDJSON (each also .gz but Parquet), GeoLife's .plt, GPX.
+memory. Formats: Parquet and GeoParquet, CSV, NDJSON (each also .gz but Parquet), GeoLife's .plt, GPX, and the exports
+that `exports` knows by their content.
 """
 
 from __future__ import annotations
@@ -20,12 +21,16 @@ import pyarrow.parquet as pq
 
 from ustad.files import find_table, plain_identifiers
 from ustad.mobility.columns import FIX_NAMES, GEOMETRY_NAMES, Reading, match_names
+from ustad.mobility.exports import kind_of
 from ustad.tables import FIXES, TIMESTAMP, DataError
 
 PIECE_ROWS = 1 << 20
 BLOCK_BYTES = 32 << 20
 #: Bytes of a row, roughly, where the number of rows is not written anywhere; compressed text holds ten times more.
-ROW_BYTES = {"parquet": 8, "csv": 45, "ndjson": 90, "plt": 70, "gpx": 140}
+ROW_BYTES = {"parquet": 8, "csv": 45, "ndjson": 90, "plt": 70, "gpx": 140, "export": 250}
+UNKNOWN_KIND = (
+    "unknown kind of file; expected .parquet, .csv, .ndjson, .plt, .gpx or an export that docs/extraction.md names"
+)
 _SUFFIXES = {
     ".parquet": "parquet", ".pq": "parquet", ".geoparquet": "parquet", ".csv": "csv", ".tsv": "csv", ".txt": "csv",
     ".ndjson": "ndjson", ".jsonl": "ndjson", ".plt": "plt", ".gpx": "gpx",
@@ -60,9 +65,9 @@ def expand(sources: Sequence[Path | str]) -> list[Path]:
             if not found:
                 raise DataError(f"{source}: no such file or directory")
             files += expand(found)
-    unknown = next((f for f in files if format_of(f) is None), None)
+    unknown = next((f for f in files if format_of(f) is None and kind_of(f) is None), None)
     if unknown is not None:
-        raise DataError(f"{unknown}: unknown kind of file; expected .parquet, .csv, .ndjson, .plt or .gpx")
+        raise DataError(f"{unknown}: {UNKNOWN_KIND}")
     return files
 
 
@@ -72,15 +77,16 @@ def _files_in(path: Path) -> list[Path]:
         return sorted(fixes.glob("*.parquet")) if fixes.is_dir() else [fixes]
     if find_table(path, "stays") is not None or list(path.glob("stay_points_*.parquet")):
         raise DataError(f"{path}: holds stays already, and no fixes; use it as DATA (for example `ustad train {path}`)")
-    files = sorted(f for f in path.rglob("*") if f.is_file() and not f.name.startswith(".") and format_of(f))
+    visible = sorted(f for f in path.rglob("*") if f.is_file() and not f.name.startswith("."))
+    files = [f for f in visible if format_of(f) or kind_of(f)]
     if not files:
-        raise DataError(f"{path}: holds no file that can be read (.parquet, .csv, .ndjson, .plt, .gpx)")
+        raise DataError(f"{path}: holds no file that can be read (.parquet, .csv, .ndjson, .plt, .gpx, or an export)")
     return files
 
 
 def estimate_rows(path: Path) -> int:
     """How many rows a file has: as Parquet says, else guessed from its size."""
-    kind = format_of(path) or "csv"
+    kind = format_of(path) or "export"
     if kind == "parquet":
         try:
             return int(pq.ParquetFile(path).metadata.num_rows)
@@ -91,11 +97,7 @@ def estimate_rows(path: Path) -> int:
 
 def pieces(path: Path, reading: Reading) -> Iterator[Piece]:
     """The rows of one file, piece by piece. An unreadable file is a DataError that names it."""
-    kind = format_of(path)
-    if kind is None:
-        raise DataError(f"{path}: unknown kind of file; expected .parquet, .csv, .ndjson, .plt or .gpx")
-    reader = _READERS[kind]
-    first = 0
+    reader, first = _reader_of(path), 0
     try:
         for table in reader(path, reading):
             yield Piece(str(path) if first == 0 else f"{path} (rows counted from {first:,})", table)
@@ -103,6 +105,17 @@ def pieces(path: Path, reading: Reading) -> Iterator[Piece]:
     except (pa.ArrowInvalid, pa.ArrowKeyError, pa.ArrowTypeError, OSError, UnicodeDecodeError) as error:
         line = (str(error).splitlines() or [type(error).__name__])[0]
         raise DataError(f"{path}: cannot be read after row {first:,} ({line})") from error
+
+
+def _reader_of(path: Path) -> Callable[[Path, Reading], Iterator[pa.Table]]:
+    """How to read a file's fixes: by its content where that is one of the exports, else by its name."""
+    export = kind_of(path)
+    if export is not None and export.gives == "stays":
+        raise DataError(f"{path}: holds stays already ({export.title}), not fixes; use it as DATA or extract it alone")
+    name = format_of(path)
+    if export is None and name is None:
+        raise DataError(f"{path}: {UNKNOWN_KIND}")
+    return export.read if export is not None else _READERS[str(name)]
 
 
 def _parquet(path: Path, reading: Reading) -> Iterator[pa.Table]:

@@ -19,6 +19,7 @@ from ustad.clock import check_zone, is_zone
 from ustad.dataset import Dataset, load_directory, require_zone
 from ustad.files import as_table, find_table
 from ustad.mobility.columns import Reading, Times, as_stays, holds_numbers, no_times, to_utc
+from ustad.mobility.exports import kind_of, read_given_stays
 from ustad.mobility.formats import csv_identifiers, format_of, json_options, refuse_semicolons
 from ustad.mobility.numosim import is_numosim, read_numosim
 from ustad.mobility.places import UNKNOWN, set_columns
@@ -50,12 +51,12 @@ def _open(path: Any, schema: EventSchema | None, reading: Reading) -> Dataset:
     if schema is not None and schema.name != "mobility":
         return _any_events(path, schema, reading)
     if not isinstance(path, (str, Path)):
-        return Dataset(events=_check_stays(path, "stays", reading), meta=_meta("stays", reading))
+        return Dataset(events=check_stays(path, "stays", reading), meta=_meta("stays", reading))
     path = Path(path)
     if not path.exists():
         raise DataError(f"{path}: no such file or directory")
     if not path.is_dir():
-        events = _check_stays(_read_file(path), str(path), reading)
+        events = check_stays(_read_file(path, reading), str(path), reading)
         return Dataset(events=events, meta=_meta(path.stem, reading), path=path)
     if is_numosim(path):
         return read_numosim(path, reading)
@@ -72,11 +73,14 @@ def _directory(path: Path, reading: Reading) -> Dataset:
     data = load_directory(path)
     zone = data.meta.get("timezone")
     reading.timezone = reading.timezone or zone
-    return replace(data, events=_check_stays(data.events, f"{path}/stays", reading, zone))
+    return replace(data, events=check_stays(data.events, f"{path}/stays", reading, zone))
 
 
-def _read_file(path: Path) -> pa.Table:
-    kind = format_of(path)
+def _read_file(path: Path, reading: Reading) -> pa.Table:
+    export = kind_of(path)
+    if export is not None and export.gives == "stays":
+        return read_given_stays([path], reading)
+    kind = "export" if export is not None else format_of(path)
     if kind == "parquet":
         import pyarrow.parquet as pq
 
@@ -90,14 +94,14 @@ def _read_file(path: Path) -> pa.Table:
                 return pa_json.read_json(stream, parse_options=json_options(path))
         except (pa.ArrowInvalid, OSError) as error:
             raise DataError(f"{path}: cannot be read ({str(error).splitlines()[0]})") from error
-    if kind in ("plt", "gpx"):
+    if kind in ("plt", "gpx", "export"):
         raise DataError(f"{path}: holds fixes, not stays; run `ustad extract {path} --out DIR` first")
     table = as_table(path)
     refuse_semicolons(path, table.column_names)
     return table
 
 
-def _check_stays(source: Any, where: str, reading: Reading, zone: str | None = None) -> pa.Table:
+def check_stays(source: Any, where: str, reading: Reading, zone: str | None = None) -> pa.Table:
     """The whole contract: names, types, rows, order, overlaps; then the columns that may have been left out.
 
     `zone` is that of stays that have none, where the data says so.
@@ -149,7 +153,7 @@ def _any_events(path: Any, schema: EventSchema, reading: Reading) -> Dataset:
     """A table of any events: the schema's columns are there, the time has a zone, rows are in order."""
     is_path = isinstance(path, (str, Path))
     where = str(path) if is_path else schema.name
-    table = _read_file(Path(path)) if is_path and Path(path).is_file() else as_table(path, where)
+    table = _read_file(Path(path), reading) if is_path and Path(path).is_file() else as_table(path, where)
     missing = [c for c in schema.columns if c not in table.column_names]
     if missing:
         raise DataError(
