@@ -7,10 +7,13 @@ acknowledged survives a kill and nothing is there twice. Reading is in `queries`
 from __future__ import annotations
 
 import json
+import logging
+import os
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, Engine, Table, bindparam, create_engine, delete, event, func, insert, select, update
@@ -24,6 +27,7 @@ from ustad.page import records as r
 from ustad.page.migrations import migrate
 from ustad.tables import DataError
 
+log = logging.getLogger("ustad.service")
 CHUNK = 500  # parameters of an IN list
 Row = dict[str, Any]
 
@@ -179,10 +183,20 @@ def _engine(url: str) -> Engine:
     if parsed.database in (None, "", ":memory:"):
         options["poolclass"] = StaticPool
     else:
+        _keep_private(Path(parsed.database))
         options["pool_use_lifo"] = True  # the connection used last, so that those of a rush fill no memory after it
     engine = create_engine(parsed, hide_parameters=True, **options)
     _prepare_sqlite(engine)
     return engine
+
+
+def _keep_private(file: Path) -> None:
+    """A new store belongs to its owner alone; SQLite's other files get the rights of this one."""
+    if not file.exists():
+        with suppress(OSError):  # then the database says what is wrong
+            os.close(os.open(file, os.O_CREAT | os.O_WRONLY, 0o600))
+    elif file.stat().st_mode & 0o077:
+        log.warning("other users of this machine can open the store; run: chmod 600 %s*", file)
 
 
 def _prepare_sqlite(engine: Engine) -> None:
