@@ -18,7 +18,7 @@ pytest.importorskip("fastapi", reason="the service's libraries are not installed
 import httpx
 from fastapi.testclient import TestClient
 from page_visit import Visit
-from service_example import PATIENCE, TINY, PlainScorer, Server, a_stay, client_of, free_port, tiny_stays
+from service_example import PATIENCE, TINY, PlainScorer, Server, ThreadServer, a_stay, client_of, free_port, tiny_stays
 
 from ustad.service.app import create_app
 from ustad.service.settings import Settings
@@ -88,6 +88,20 @@ def start_server() -> Iterator[Callable[..., Server]]:
 
     def start(*arguments: str) -> Server:
         started.append(Server(*arguments))
+        return started[-1]
+
+    yield start
+    for server in started:
+        server.stop()
+
+
+@pytest.fixture
+def serve_here() -> Iterator[Callable[..., ThreadServer]]:
+    """Start servers in threads of this process; each is stopped at the end of the test."""
+    started: list[ThreadServer] = []
+
+    def start(scorer: Any = None, **settings: Any) -> ThreadServer:
+        started.append(ThreadServer(scorer, **settings))
         return started[-1]
 
     yield start

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -22,7 +23,10 @@ from fastapi.testclient import TestClient
 from ustad.config import ExtractionConfig
 from ustad.page.translate import Layout, event_table
 from ustad.schema import EventSchema, mobility_schema
+from ustad.service.app import create_app
 from ustad.service.pipeline import Scored
+from ustad.service.server import bind, make_server
+from ustad.service.settings import Settings
 
 
 class PlainScorer:
@@ -140,6 +144,28 @@ def until(happened: Callable[[], Any], pause: float = 0.02) -> bool:
     while not (done := bool(happened())) and time.monotonic() < deadline:
         time.sleep(pause)
     return done
+
+
+class ThreadServer:
+    """The real server around an application, in a thread of this process: nothing to import, nothing to train."""
+
+    def __init__(self, scorer: Any = None, **settings: Any) -> None:
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        chosen = Settings(**{"store": "sqlite://", "port": self.port, **settings})
+        listener = bind(chosen.host, self.port)
+        self.service = (app := create_app(chosen, scorer or PlainScorer())).state.service
+        self._server = make_server(app, chosen, on_stop=self.service.stop)
+        self._thread = threading.Thread(target=self._server.run, args=([listener],), daemon=True)
+        self._thread.start()
+        assert until(lambda: self._server.started)
+
+    def stop(self) -> float:
+        """Stop it; how many seconds that took."""
+        began = time.monotonic()
+        self._server.should_exit = True
+        self._thread.join(PATIENCE)
+        return time.monotonic() - began
 
 
 class Server:

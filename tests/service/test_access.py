@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from hypothesis import given
+from hypothesis import strategies as st
 from service_example import PlainScorer, client_of
 from sqlalchemy import select
 
@@ -16,6 +20,7 @@ from ustad.page import records as r
 from ustad.page.store import Store
 from ustad.service.app import create_app
 from ustad.service.keys import create_key, remove_key
+from ustad.service.rates import SECONDS, Rates
 from ustad.service.settings import Settings, days_of
 from ustad.tables import DataError
 
@@ -72,7 +77,13 @@ def test_without_or_with_a_wrong_key_every_route_but_health_answers_401(locked: 
 
 @pytest.mark.parametrize(
     ("role", "allowed"),
-    [("ingest", {"POST"}), ("read", {"GET"}), ("verdict", {"PUT"}), ("admin", {"DELETE"})],
+    [
+        ("ingest", {"POST"}),
+        ("read", {"GET", "METRICS"}),
+        ("verdict", {"PUT"}),
+        ("admin", {"DELETE"}),
+        ("metrics", {"METRICS"}),
+    ],
 )
 def test_a_key_may_do_what_its_role_says_and_nothing_else(
     open_client: Any, store_url: str, stay: Stay, role: str, allowed: set[str]
@@ -84,6 +95,7 @@ def test_a_key_may_do_what_its_role_says_and_nothing_else(
     tried = {
         "POST": client.post("/v1/events", json={"events": [stay()]}),
         "GET": client.get("/v1/alerts"),
+        "METRICS": client.get("/metrics"),
         "PUT": client.put("/v1/alerts/1/verdict", json={"verdict": "confirmed"}),
         "DELETE": client.delete("/v1/agents/a"),
     }
@@ -127,6 +139,90 @@ def test_removing_the_last_key_does_not_open_a_service_beyond_loopback(store_url
 def test_a_foreign_host_name_is_refused_while_there_is_no_key(client: TestClient) -> None:
     assert client.get("/v1/alerts", headers={"Host": "rebound.example"}).status_code == 421
     assert client.get("/v1/alerts", headers={"Host": "localhost:8350"}).status_code == 200
+
+
+PROXIED = {
+    "X-Forwarded-For": "203.0.113.9", "Forwarded": "for=203.0.113.9", "X-Real-IP": "203.0.113.9", "Via": "1.1 proxy",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("header", PROXIED)
+def test_what_a_proxy_passed_on_is_refused_while_there_is_no_key(client: TestClient, header: str) -> None:
+    sent = {"Host": "127.0.0.1", header: PROXIED[header]}
+    for path in ("/v1/alerts", "/", "/metrics", "/openapi.json"):
+        answer = client.get(path, headers=sent)
+        assert answer.status_code == 403, path
+        assert "--create-key" in answer.json()["error"]["message"]
+    assert client.delete("/v1/agents/a", headers=sent).status_code == 403
+
+
+def test_what_a_proxy_passed_on_is_answered_with_a_key(locked: TestClient, store_url: str) -> None:
+    key = create_key(Store(store_url), "somebody", ["read"])
+    sent = {"Host": "ustad.example", "X-Forwarded-For": "203.0.113.9", "Authorization": f"Bearer {key}"}
+    locked.app.state.service.keys._read_at = -1e9  # read them again now
+    assert locked.get("/v1/alerts", headers=sent).status_code == 200
+
+
+def test_behind_a_proxy_with_tls_the_cookie_is_for_tls_only(open_client: Any, store_url: str) -> None:
+    key = create_key(Store(store_url), "k", ["read"])
+    entered = open_client().post(
+        "/login", data={"key": key}, headers={"X-Forwarded-Proto": "https"}, follow_redirects=False
+    )
+    assert "secure" in entered.headers["set-cookie"].lower()
+
+
+# --------------------------------------------------------------------------------------------- rate limit
+def test_a_key_that_sends_too_often_waits_and_the_others_do_not(open_client: Any, store_url: str) -> None:
+    store = Store(store_url)
+    hasty, calm = ({"Authorization": f"Bearer {create_key(store, name, ['read'])}"} for name in ("hasty", "calm"))
+    client = open_client(rate_limit=0.5)  # five at once, then one in two seconds
+    told = [client.get("/v1/agents", headers=hasty) for _ in range(7)]
+    assert [answer.status_code for answer in told] == [200] * 5 + [429] * 2
+    assert told[-1].headers["retry-after"] == "2"
+    assert told[-1].json()["error"]["code"] == "busy"
+    assert client.get("/v1/agents", headers=calm).status_code == 200
+    assert client.get("/healthz", headers=hasty).status_code == 200
+
+
+def test_without_a_key_nothing_is_limited(open_client: Any) -> None:
+    client = open_client(rate_limit=0.1)
+    assert {client.get("/v1/agents").status_code for _ in range(20)} == {200}
+
+
+@given(st.lists(st.floats(0, 3), min_size=1, max_size=60), st.sampled_from([0.5, 1.0, 7.0]))
+def test_no_key_gets_more_than_its_rate_and_waiting_as_told_is_enough(pauses: list[float], rate: float) -> None:
+    moment, allowed = 0.0, 0
+    rates = Rates(rate, lambda: moment)
+    for pause in pauses:
+        moment += pause
+        wait = rates.take("k")
+        allowed += not wait
+        if wait:
+            moment += wait
+            assert rates.take("k") == 0
+            allowed += 1
+    assert allowed <= SECONDS * rate + moment * rate + 1e-6
+
+
+# --------------------------------------------------------------------------------------------- the store's file
+def test_the_store_is_readable_by_its_owner_alone(tmp_path: Path, stay: Stay, open_client: Any) -> None:
+    before = os.umask(0)
+    try:
+        client = open_client(store=f"sqlite:///{tmp_path / 'mine.db'}")
+        client.post("/v1/events", json={"events": [stay()]})
+        files = sorted(tmp_path.glob("mine.db*"))
+        assert {f.name for f in files} >= {"mine.db", "mine.db-wal"}
+        assert {f.name: f.stat().st_mode & 0o777 for f in files} == {f.name: 0o600 for f in files}
+    finally:
+        os.umask(before)
+
+
+def test_a_store_that_others_can_read_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    Store(url := f"sqlite:///{tmp_path / 'shared.db'}").close()
+    assert "chmod" not in caplog.text
+    (tmp_path / "shared.db").chmod(0o644)
+    Store(url).close()
+    assert f"chmod 600 {tmp_path / 'shared.db'}" in caplog.text
 
 
 def test_a_browser_logs_in_with_a_key_and_gets_a_strict_cookie(open_client: Any, store_url: str) -> None:

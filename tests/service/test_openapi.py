@@ -69,6 +69,17 @@ def test_no_made_up_request_gets_anything_but_a_documented_answer(case: Any, url
     )
 
 
+def test_every_route_but_health_says_how_a_key_is_sent() -> None:
+    content = app.openapi()
+    schemes = content["components"]["securitySchemes"]
+    assert (schemes["key"]["type"], schemes["key"]["scheme"]) == ("http", "bearer")
+    assert (schemes["cookie"]["type"], schemes["cookie"]["name"]) == ("apiKey", "ustad_key")
+    for path, methods in content["paths"].items():
+        for route in methods.values():
+            asked = route.get("security", content["security"])
+            assert asked == ([] if path in ("/healthz", "/readyz") else [{"key": []}, {"cookie": []}]), path
+
+
 def test_every_body_has_an_example_and_every_route_an_explanation() -> None:
     content = app.openapi()
     for path, methods in content["paths"].items():

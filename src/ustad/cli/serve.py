@@ -27,8 +27,14 @@ def serve(
     timezone: Annotated[str | None, typer.Option("--timezone", help="The zone of stays that carry none.")] = None,
     lateness: Annotated[float, typer.Option("--lateness", help="Fixes may be late by so many seconds.")] = 0.0,
     ahead: Annotated[str, typer.Option("--ahead", help="Refuse times so far ahead of the clock: 1d; 0d: none.")] = "1d",
+    rate_limit: Annotated[float, typer.Option("--rate-limit", help="Requests a second of one key; 0: any.")] = 200.0,
+    proxy_headers: Annotated[
+        str, typer.Option("--proxy-headers", help="Addresses of proxies whose X-Forwarded-For is believed.")
+    ] = "",
     create_key: Annotated[str | None, typer.Option("--create-key", help="Make a key of this name and exit.")] = None,
-    roles: Annotated[str, typer.Option("--roles", help="Of the new key: ingest, read, verdict, admin.")] = "read",
+    roles: Annotated[
+        str, typer.Option("--roles", help="Of the new key: ingest, read, verdict, admin, metrics.")
+    ] = "read",
     remove_key: Annotated[
         str | None, typer.Option("--remove-key", help="Remove the key of this name and exit.")
     ] = None,
@@ -50,7 +56,7 @@ def serve(
     settings = settings_for(
         target, store, host=host, port=port, tiles=tiles, device=device, pois=pois, timezone=timezone,
         alerts_per_day=alerts_per_day, lateness_s=lateness, keep_days=days_of(keep) if keep else 0.0,
-        ahead_days=days_of(ahead, "--ahead"),
+        ahead_days=days_of(ahead, "--ahead"), rate_limit=rate_limit, proxy_headers=proxy_headers,
     )  # fmt: skip
     if create_key is not None:
         key = make_key(Store(settings.store), create_key, [r.strip() for r in roles.split(",") if r.strip()])

@@ -21,13 +21,14 @@ from ustad.page.runs import import_run, run_schema
 from ustad.page.store import Store, now
 from ustad.schema import EventSchema
 from ustad.service import errors
-from ustad.service.described import keep_nulls
+from ustad.service.described import complete
 from ustad.service.extraction import Extraction
 from ustad.service.guard import Guard, content_policy
 from ustad.service.intake import Intake
 from ustad.service.keys import Keys
 from ustad.service.metrics import Metrics
 from ustad.service.pipeline import Pipeline, Scorer
+from ustad.service.rates import Rates
 from ustad.service.retention import expire
 from ustad.service.routes_ingest import ingest_routes
 from ustad.service.routes_page import page_routes
@@ -49,6 +50,7 @@ class Service:
         self.pipeline: Pipeline | None = None
         self.intake: Intake | None = None
         self.metrics = Metrics(lambda: self.intake.depth if self.intake else 0)
+        self.rates = Rates(settings.rate_limit)
         self.listeners: set[asyncio.Event] = set()
         self.stopping = False
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -77,6 +79,11 @@ class Service:
         for listener in list(self.listeners):
             listener.set()
 
+    def stop(self) -> None:
+        """End the streams; called in the server's loop when it is told to stop."""
+        self.stopping = True
+        self._wake_all()
+
     async def run(self) -> AsyncIterator[None]:
         """Between start and stop of the server."""
         self._loop = asyncio.get_running_loop()
@@ -84,8 +91,7 @@ class Service:
             self.intake.start()
         retention = asyncio.create_task(self._retain()) if self.settings.keep_days else None
         yield
-        self.stopping = True
-        self.wake()
+        self.stop()
         if retention is not None:
             retention.cancel()
         if self.intake is not None:
@@ -149,24 +155,21 @@ def build(service: Service) -> FastAPI:
     app.include_router(read_routes())
     app.include_router(verdict_routes())
     app.include_router(page_routes(service.settings))
-    keep_nulls(app)
+    complete(app)
     app.mount("/static", StaticFiles(directory=WEB), name="static")
     app.add_middleware(
         Guard, max_body=service.settings.max_body_bytes, policy=content_policy(service.settings.tiles),
-        metrics=service.metrics, keys=service.keys, local_only=lambda: service.local_only,
+        metrics=service.metrics, keys=service.keys, rates=service.rates, local_only=lambda: service.local_only,
     )  # fmt: skip
     return app
 
 
 def serve(settings: Settings, started: Callable[[], Any] = lambda: None) -> None:
-    """Run until interrupted. `started` is called once everything is loaded, before the first request."""
-    import uvicorn
+    """Run until interrupted. `started` is called once everything is loaded and the service listens."""
+    from ustad.service.server import bind, make_server, run_server
 
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("ustad").setLevel(logging.INFO)
+    listener = bind(settings.host, settings.port)  # first: a port that is taken is said before a model is loaded
     app = create_app(settings)
-    started()
-    uvicorn.run(
-        app, host=settings.host, port=settings.port, log_level="warning", access_log=False, server_header=False,
-        timeout_graceful_shutdown=5, limit_concurrency=1000,
-    )  # fmt: skip
+    run_server(make_server(app, settings, started, app.state.service.stop), listener)

@@ -8,15 +8,18 @@ from fastapi import FastAPI
 from pydantic import BaseModel
 
 from ustad.service import errors, examples
+from ustad.service.keys import COOKIE
 from ustad.service.messages import ErrorAnswer
 
 Described = dict[int | str, dict[str, Any]]
 
 _MEANINGS = {
-    400: "not a valid HTTP request", 401: "no key, or one that is not known", 403: "the key lacks the role",
+    400: "not a valid HTTP request", 401: "no key, or one that is not known",
+    403: "the key lacks the role, or a proxy passed the request on while the service has no key",
     404: "not known", 409: "events that begin before the agent's latest known event has ended",
     413: "the body or the batch is too large", 421: "a foreign host name while the service has no key",
-    422: "not in the documented form", 429: "too much waits: send again after Retry-After seconds",
+    422: "not in the documented form",
+    429: "too much waits, or the key sends too often: send again after Retry-After seconds",
     503: "scoring failed or the service is shutting down: send again after Retry-After seconds",
 }  # fmt: skip
 
@@ -49,13 +52,30 @@ def _content(media: str, example: Any) -> dict[str, Any]:
 ERRORS = failure(400, 401, 403, 413, 421, 422, 429, 503)
 
 
-def keep_nulls(app: FastAPI) -> None:
-    """Show in examples what is null in them: the description is made without any null."""
+#: How a key is sent: programs in a header, the page in a cookie.
+SCHEMES = {
+    "key": {"type": "http", "scheme": "bearer", "description": "A key made with `ustad serve … --create-key NAME`."},
+    "cookie": {"type": "apiKey", "in": "cookie", "name": COOKIE, "description": "The same key, set by the login page."},
+}
+
+
+def _describe_keys(made: dict[str, Any]) -> None:
+    """Every route but those of health asks for a key, while the service has one."""
+    made["components"]["securitySchemes"] = SCHEMES
+    made["security"] = [{name: []} for name in SCHEMES]
+    for path in ("/healthz", "/readyz"):
+        for route in made["paths"][path].values():
+            route["security"] = []
+
+
+def complete(app: FastAPI) -> None:
+    """Add to the description how keys are sent and, in examples, what is null: it is made without any null."""
     make = app.openapi
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
             made = make()
+            _describe_keys(made)
             for told in (answer for methods in made["paths"].values() for route in methods.values()
                          for answer in route["responses"].values()):  # fmt: skip
                 for content in told.get("content", {}).values():

@@ -16,9 +16,10 @@ from sqlalchemy.exc import OperationalError
 
 from ustad.service import errors
 from ustad.service.errors import UnauthorizedError, content
-from ustad.service.keys import Keys, key_in
+from ustad.service.keys import LOCAL, Keys, key_in
 from ustad.service.login import login_page
 from ustad.service.metrics import Metrics
+from ustad.service.rates import Rates
 
 log = logging.getLogger("ustad.service.access")
 Scope = MutableMapping[str, Any]
@@ -26,6 +27,8 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 LOCAL_NAMES = {"localhost", "127.0.0.1", "[::1]"}
+#: What a proxy adds to a request that it passes on.
+FORWARDED = (b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto", b"x-real-ip", b"via")
 OPEN_PATHS = {"/healthz", "/readyz", "/login"}
 METHODS = {"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE"}
 
@@ -46,9 +49,11 @@ class Guard:
     elsewhere cannot point its own name at the service)."""
 
     def __init__(
-        self, app: Any, max_body: int, policy: str, metrics: Metrics, keys: Keys, local_only: Callable[[], bool]
-    ) -> None:
+        self, app: Any, *, max_body: int, policy: str, metrics: Metrics, keys: Keys, rates: Rates,
+        local_only: Callable[[], bool],
+    ) -> None:  # fmt: skip
         self.app, self._max_body, self._metrics, self._keys, self._local_only = app, max_body, metrics, keys, local_only
+        self._rates = rates
         self._headers = [
             (b"content-security-policy", policy.encode()),
             (b"x-content-type-options", b"nosniff"),
@@ -94,18 +99,29 @@ class Guard:
         if self._local_only() and _host(headers) not in LOCAL_NAMES:
             await _refuse(send, 421, "this service answers only to names of its own machine while it has no key")
             return
+        if self._local_only() and any(name in headers for name in FORWARDED):
+            await _refuse(send, 403, "a proxy passed this on, and the service has no key; make one with --create-key")
+            return
         if scope["path"] not in OPEN_PATHS:
             try:
-                scope["ustad.caller"] = self._keys.caller(key_in(headers))
+                scope["ustad.caller"] = caller = self._keys.caller(key_in(headers))
             except UnauthorizedError as error:
                 await _unauthorized(send, scope, error)
+                return
+            seconds = self._rates.take(caller.name) if caller is not LOCAL else 0
+            if seconds:
+                wait = [(b"retry-after", str(seconds).encode())]
+                await _refuse(send, 429, "this key sends too many requests a second; send again later", wait)
                 return
         claimed = headers.get(b"content-length", b"0")
         too_large = f"the body is larger than {self._max_body:,} bytes; send smaller batches"
         if not claimed.isdigit() or int(claimed) > self._max_body:
             await _refuse(send, 413, too_large)
             return
-        body = await _read(receive, self._max_body)
+        try:
+            body = await _read(receive, self._max_body)
+        except ConnectionError:  # the client is gone before its request was whole: there is nobody to answer
+            return
         if body is None:
             await _refuse(send, 413, too_large)
             return
@@ -130,7 +146,7 @@ async def _read(receive: Receive, limit: int) -> bytes | None:
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
-            return b"".join(parts)
+            raise ConnectionError("the request broke off")
         part = message.get("body", b"")
         size += len(part)
         if size > limit:

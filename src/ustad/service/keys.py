@@ -21,7 +21,7 @@ from ustad.page.store import Store, now
 from ustad.service.errors import ForbiddenError, UnauthorizedError
 from ustad.tables import DataError
 
-ROLES = ("ingest", "read", "verdict", "admin")
+ROLES = ("ingest", "read", "verdict", "admin", "metrics")
 COOKIE = "ustad_key"
 PREFIX = "ustad_"
 REFRESH_S = 2.0
@@ -73,6 +73,13 @@ class Keys:
             raise UnauthorizedError("the key is not known", WWW_Authenticate='Bearer error="invalid_token"')
         return found
 
+    def may(self, key: str | None, role: str) -> bool:
+        """Whether who has this key has the role, now: it may have been removed since."""
+        try:
+            return role in self.caller(key).roles
+        except UnauthorizedError:
+            return False
+
 
 def digest(key: str) -> str:
     return hashlib.sha256(key.encode()).hexdigest()
@@ -90,13 +97,13 @@ def key_in(headers: Mapping[bytes, bytes]) -> str | None:
     return None
 
 
-def needs(role: str) -> Callable[[Request], Awaitable[Caller]]:
-    """A dependency of FastAPI: the caller, whom the guard has found, and who must have this role."""
+def needs(*roles: str) -> Callable[[Request], Awaitable[Caller]]:
+    """A dependency of FastAPI: the caller, whom the guard has found, and who must have one of these roles."""
 
     async def check(request: Request) -> Caller:  # async: a plain function would wait for a thread of the pool
         caller: Caller = request.scope["ustad.caller"]
-        if role not in caller.roles:
-            raise ForbiddenError(f"this key may not do that; it needs the role '{role}'")
+        if not caller.roles.intersection(roles):
+            raise ForbiddenError(f"this key may not do that; it needs the role '{roles[0]}'")
         return caller
 
     return check

@@ -51,7 +51,7 @@ async def log_in(request: Request) -> Response:
         headers = {"Content-Security-Policy": policy.decode()}
         return Response(body, status_code=401, media_type="text/html", headers=headers)
     answer = RedirectResponse("/", status_code=303)
-    secure = request.url.scheme == "https"
+    secure = "https" in (request.url.scheme, request.headers.get("x-forwarded-proto"))  # a proxy may have the TLS
     answer.set_cookie(COOKIE, key, httponly=True, samesite="strict", secure=secure, path="/")
     return answer
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import time
 from collections.abc import AsyncIterator, Callable
@@ -22,7 +23,7 @@ from ustad.service import examples as ex
 from ustad.service import messages_page as page
 from ustad.service.described import ERRORS, Described, answer, failure, text_answer
 from ustad.service.errors import BusyError, InvalidError, NotFoundError, UnavailableError
-from ustad.service.keys import Caller, needs
+from ustad.service.keys import Caller, key_in, needs
 from ustad.service.messages import AgentAnswer, AgentPage, AlertPage, EventPage, Moment, Text
 
 Read = Annotated[Caller, Depends(needs("read"))]
@@ -34,6 +35,7 @@ State = Literal["open", "confirmed", "expected", "marked"]
 Since = Annotated[int, Query(ge=0, lt=2**62)]
 STREAMS = 100
 PING_S = 15.0
+LOOK_S = 2.0  # how often a stream asks whether its key still holds
 TOTALS_S = 1.0
 
 
@@ -87,7 +89,7 @@ def readyz(request: Request) -> Any:
     return {"status": "ready", "scoring": "on" if service.intake is not None else "off"}
 
 
-def metrics(request: Request, caller: Read) -> Response:
+def metrics(request: Request, caller: Annotated[Caller, Depends(needs("metrics", "read"))]) -> Response:
     """Figures for Prometheus."""
     return Response(request.app.state.service.metrics.text(), media_type="text/plain; version=0.0.4")
 
@@ -247,17 +249,22 @@ def _latest(service: Any) -> int:
 
 async def _events(request: Request, service: Any, since: int) -> AsyncIterator[str]:
     changed = asyncio.Event()
+    changed.set()
     service.listeners.add(changed)
+    key, said_at = key_in(dict(request.scope["headers"])), time.monotonic()
     try:
         yield f"retry: 2000\nid: {since}\n\n"
-        while not service.stopping and not await request.is_disconnected():
-            changed.clear()
-            for seq, alert in await asyncio.to_thread(_after, service, since):
-                since = seq
-                yield f"id: {seq}\nevent: alert\ndata: {json.dumps(alert, ensure_ascii=False)}\n\n"
-            try:
-                await asyncio.wait_for(changed.wait(), PING_S)
-            except TimeoutError:
+        while not service.stopping and not await request.is_disconnected() and service.keys.may(key, "read"):
+            if changed.is_set():
+                changed.clear()
+                for seq, alert in await asyncio.to_thread(_after, service, since):
+                    since = seq
+                    yield f"id: {seq}\nevent: alert\ndata: {json.dumps(alert, ensure_ascii=False)}\n\n"
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(changed.wait(), LOOK_S)
+            if time.monotonic() - said_at >= PING_S:
+                said_at = time.monotonic()
+                changed.set()  # whatever else happened: look now and then
                 yield ": still here\n\n"
     finally:
         service.listeners.discard(changed)
