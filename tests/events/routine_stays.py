@@ -52,6 +52,20 @@ def as_table(rows, named=True):
     return pa.table(columns)
 
 
+def with_gaps(table, seed=0):
+    """The same stays when not all of them was seen: some starts and ends unknown by hours, some silence, an agent's
+    first start and last end unknown."""
+    rng = np.random.default_rng(seed)
+    number = table.num_rows
+    start, end = (np.where(rng.random(number) < 0.3, rng.integers(0, 8 * 3600, number), 0.0) for _ in range(2))
+    agent = table["agent_id"].to_numpy()
+    first, last = np.r_[True, agent[1:] != agent[:-1]], np.r_[agent[1:] != agent[:-1], True]
+    length = (table["finished_at"].cast(pa.int64()).to_numpy() - table["started_at"].cast(pa.int64()).to_numpy()) / 1e6
+    seen = np.where(rng.random(number) < 0.2, length * rng.random(number), length)
+    gaps = {"start_gap_s": pa.array(start, mask=first), "end_gap_s": pa.array(end, mask=last), "observed_s": seen}
+    return pa.table({**{name: table[name] for name in table.column_names}, **gaps})
+
+
 def insert_visit(table, agent, day, minute, spot=(34.6, 34.6), minutes=200, poi=999):
     """The table with one more stay of an agent at a far place; whatever it overlaps stays as it is."""
     start = (FIRST_DAY + day) * DAY_US + minute * MINUTE_US
@@ -67,7 +81,10 @@ def insert_visit(table, agent, day, minute, spot=(34.6, 34.6), minutes=200, poi=
     }
     if "poi_id" in table.column_names:
         row["poi_id"] = [poi]
-    return pa.concat_tables([table, pa.table(row).cast(table.schema)])
+    for name in ("start_gap_s", "end_gap_s", "observed_s"):
+        if name in table.column_names:
+            row[name] = [60.0 * minutes if name == "observed_s" else 0.0]
+    return pa.concat_tables([table, pa.table(row).select(table.column_names).cast(table.schema)])
 
 
 def odd_week(life):

@@ -148,6 +148,7 @@ def test_start_and_duration_terms_are_those_of_a_loop():
     got = kernels.times_at_place(
         place, visits.minute, np.log1p(visits.duration), visits.weekday >= 5, population.starts(visits), density,
         longer, habits.visit_offsets, habits.visit_minute, habits.visit_log_duration, habits.visit_weekend,
+        habits.visit_start_weight, habits.visit_length_weight,
     )  # fmt: skip
     for i in range(0, len(visits), 5):
         assert got[i] == pytest.approx(
@@ -184,7 +185,7 @@ def test_being_home_all_through_a_working_day_is_unlikely_and_at_night_is_not():
     habits = Habits.fit(visits_of(table, frame))
     home = np.array([np.argmax(habits.place_count)] * 3)
     got = kernels.presence(
-        home, np.array([0.0, 600.0, 600.0]), np.array([300.0, 300.0, 300.0]), np.array([1, 1, 5]),
+        home, np.array([0.0, 600.0, 600.0]), np.array([300.0, 300.0, 300.0]), np.array([1, 1, 5]), np.zeros(3),
         habits.place_since, habits.last_day,
         habits.visit_offsets, habits.visit_minute, habits.visit_duration, habits.visit_weekday,
     )  # fmt: skip
@@ -202,7 +203,7 @@ def test_on_a_long_history_presence_counts_the_days_whose_visits_are_remembered(
         home = int(np.argmax(habits.place_count))
         found.append(
             kernels.presence(
-                np.array([home] * 2), np.array([0.0, 600.0]), np.array([300.0, 300.0]), np.array([1, 1]),
+                np.array([home] * 2), np.array([0.0, 600.0]), np.array([300.0, 300.0]), np.array([1, 1]), np.zeros(2),
                 habits.place_since, habits.last_day,
                 habits.visit_offsets, habits.visit_minute, habits.visit_duration, habits.visit_weekday,
             )

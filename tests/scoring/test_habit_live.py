@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "events"))
-from routine_stays import FIRST_DAY, between, insert_visit, make_routine
+from routine_stays import FIRST_DAY, between, insert_visit, make_routine, with_gaps
 
 from ustad.config import Config, ConfigError
 from ustad.events.encoder import Encoder
@@ -28,8 +28,9 @@ SMALL = {
 PERIOD = (FIRST_DAY + 28, FIRST_DAY + 34)
 
 
-def make(network, named=True, **changes):
+def make(network, named=True, seen=True, **changes):
     life = make_routine(seed=1, agents=5, days=35, named=named)
+    life = life if seen else with_gaps(life)
     config = Config.preset("default", **SMALL, **{"model.network": network, **changes})
     train, validation = between(life, 0, 21), between(life, 21, 28)
     encoder = Encoder.fit(train, mobility_schema("none", 16, True))
@@ -43,7 +44,11 @@ def make(network, named=True, **changes):
     )
 
 
-@pytest.fixture(scope="module", params=[("dual", True), ("dual", False), ("memory", True)])
+@pytest.fixture(
+    scope="module",
+    params=[("dual", True), ("dual", False), ("dual", True, False), ("memory", True, False)],
+    ids=["named", "unnamed", "gaps", "memory"],
+)
 def world(request):
     model, before, week = make(*request.param)
     events, _ = score_default(model, week, before, period=PERIOD, reasons="all")

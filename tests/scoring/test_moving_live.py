@@ -20,7 +20,6 @@ from ustad.geo import Projection
 from ustad.scoring.default_score import DefaultModel, score_default
 from ustad.scoring.habit_absorbed import AT_ONCE, MOST_VISITS
 from ustad.scoring.habit_live import HabitLive
-from ustad.scoring.habit_stages import chosen
 from ustad.scoring.habit_state import MOST_PLACES, HabitState, model_mark
 from ustad.scoring.visit_log import as_visits, logged, pack_habits, unpack_habits
 from ustad.tables import TIMESTAMP, DataError
@@ -215,7 +214,7 @@ def test_what_is_held_is_bounded_and_nothing_is_lost_of_a_busy_agent(plain, plac
     known = live._at_hand(0)
     before = int(known.model.habits.place_count.sum())
     for i in range(len(visits)):
-        live._move_on(known, chosen(visits, np.array([i])))
+        live._move_on(known, visits.take(np.array([i])))
     habits, state = known.model.habits, known.state
     assert len(state.log) <= MOST_VISITS + 1
     assert state.early > habits.last_day > live.model.habits.last_day  # it moved, and then some entered early
@@ -238,7 +237,7 @@ def test_of_a_busy_newcomer_no_days_are_told_until_a_week_has_entered_its_histor
     visits = read_visits(table, SCHEMA, plain[0].habits.frame)
     known = live._at_hand(77)
     for i in range(len(visits) - 1):
-        live._move_on(known, chosen(visits, np.array([i])))
+        live._move_on(known, visits.take(np.array([i])))
     last = table.slice(len(visits) - 1).to_pylist()[0]
     assert f"; seen there {-(-AT_ONCE // 3)} times before," in live.update(last).provisional["reason"]
     elsewhere = {**last, "poi_id": 5, "lat": 35.0}
@@ -327,7 +326,7 @@ def test_damaged_bytes_are_refused(plain):
     content = HabitState().to_bytes(lambda rows: pa.Table.from_pylist(rows))
     with pa.ipc.open_stream(pa.BufferReader(content)) as reader:
         table = reader.read_all()
-    for name in (b"ustad.log", b"ustad.own"):
+    for name in (b"ustad.visits", b"ustad.own"):
         broken = table.replace_schema_metadata({**table.schema.metadata, name: b"\x00nothing"})
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, broken.schema) as writer:

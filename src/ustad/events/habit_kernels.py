@@ -146,11 +146,14 @@ def times_at_place(
     visit_minute: np.ndarray,
     visit_log_duration: np.ndarray,
     visit_weekend: np.ndarray,
+    start_weight: np.ndarray,
+    length_weight: np.ndarray,
 ) -> np.ndarray:  # pragma: no cover - compiled
     """-log of start density, of duration density given the start, and of staying longer: float64 [N, 3].
 
     Kernels around the entity's own visits to the place, smoothed towards the population's values (already looked
-    up per visit). Densities are per minute of the day and per unit of log(1 + minutes).
+    up per visit). Earlier visits count by how well their start and their length were observed (`start_weight`,
+    `length_weight` [V]). Densities are per minute of the day and per unit of log(1 + minutes).
     """
     result = np.empty((len(place), 3))
     start_norm = 1.0 / (START_WIDTH * np.sqrt(2 * np.pi))
@@ -161,10 +164,11 @@ def times_at_place(
             for v in range(visit_offsets[place[i]], visit_offsets[place[i] + 1]):
                 day = 1.0 if visit_weekend[v] == weekend[i] else OTHER_DAY
                 near = day * bell(apart(visit_minute[v], minute[i]), START_WIDTH)
-                total += day
-                begun += near
+                total += day * start_weight[v]
+                begun += near * start_weight[v]
                 gap = log_duration[i] - visit_log_duration[v]
                 if near > 0.0 and not np.isnan(gap):
+                    near *= length_weight[v]
                     weight_known += near
                     lasted += near * bell(abs(gap), DURATION_WIDTH)
                     longer += near * above(gap, DURATION_WIDTH)
@@ -184,6 +188,7 @@ def presence(
     minute: np.ndarray,
     duration: np.ndarray,
     weekday: np.ndarray,
+    hidden: np.ndarray,
     place_since: np.ndarray,
     last_day: int,
     visit_offsets: np.ndarray,
@@ -195,7 +200,8 @@ def presence(
 
     For each half hour of the visit, -log of the share of days on which the entity was there at that time (the same
     weekday counts 1, other days of its kind OTHER_WEEKDAY), out of the days from the place's `place_since` [P] to the
-    history's `last_day`. Half hours in a row are no separate evidence: four hours of them count as one.
+    history's `last_day`. Half hours in a row are no separate evidence: four hours of them count as one. The most
+    unlikely ones are left out for as many minutes as the entity may have been elsewhere unseen (`hidden` [N]).
     """
     result = np.full(len(place), np.nan)
     there = np.zeros((7, SLOTS))
@@ -209,10 +215,15 @@ def presence(
                 first, last = _slots(visit_minute[v], visit_duration[v])
                 for slot in range(first, last):
                     there[(visit_weekday[v] + slot // SLOTS) % 7, slot % SLOTS] += 1.0
-        total = 0.0
         first, last = _slots(minute[i], duration[i])
+        unlikely = np.empty(last - first)
         for slot in range(first, last):
-            total -= np.log(_share(there, days, (weekday[i] + slot // SLOTS) % 7, slot % SLOTS))
+            unlikely[slot - first] = -np.log(_share(there, days, (weekday[i] + slot // SLOTS) % 7, slot % SLOTS))
+        if hidden[i] > 0.0:
+            unlikely = np.sort(unlikely)[: max(0, last - first - int(np.ceil(hidden[i] * SLOTS / DAY_MINUTES)))]
+        total = 0.0
+        for value in unlikely:
+            total += value
         result[i] = total / SLOTS_OF_EVIDENCE
     return result
 

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from ustad.events.habit_kernels import find_known, lead, nearest_place
+from ustad.events.observed import length_weight, start_weight
 from ustad.events.visits import Visits, place_keys
 from ustad.tables import DataError, identity_hash
 
@@ -22,7 +23,10 @@ from ustad.tables import DataError, identity_hash
 VISITS_A_PLACE = 96
 #: Stays without a named habitat within this distance of each other are one place, km.
 SAME_PLACE_KM = 0.15
+#: The share of visits whose silence an entity's usual silence covers.
+USUAL_SILENCE = 0.9
 _SEEN = ("entity_unseen", "entity_back")
+_GAPS = ("visit_early", "visit_late", "visit_silent")
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,9 @@ class Habits:
     visit_weekday: np.ndarray  # int64 [V]
     visit_duration: np.ndarray  # float64 [V] minutes, NaN where unknown
     visit_previous: np.ndarray  # uint64 [V] key of the place before, 0 where none: transitions
+    visit_early: np.ndarray  # float32 [V] minutes that it may have begun earlier, see `observed`
+    visit_late: np.ndarray  # float32 [V] minutes that it may have ended later
+    visit_silent: np.ndarray  # float32 [V] minutes of it that there were no data for
     first_day: int
     last_day: int
 
@@ -128,6 +135,29 @@ class Habits:
     @cached_property
     def visit_log_duration(self) -> np.ndarray:
         return np.log1p(np.maximum(self.visit_duration, 0.0))
+
+    @cached_property
+    def visit_start_weight(self) -> np.ndarray:
+        return start_weight(self.visit_early.astype(np.float64))
+
+    @cached_property
+    def visit_length_weight(self) -> np.ndarray:
+        return length_weight(self.visit_early.astype(np.float64), self.visit_late.astype(np.float64))
+
+    @cached_property
+    def entity_silence(self) -> np.ndarray:
+        """The share of a visit that each entity's data are usually silent for, at most: float64 [E]."""
+        usual = np.zeros(len(self.entity_key))
+        known = np.isfinite(self.visit_duration) & (self.visit_duration > 0)
+        if not self.visit_silent.any() or not known.any():
+            return usual
+        owner = np.repeat(self.place_owner, np.diff(self.visit_offsets))[known]
+        share = np.minimum(self.visit_silent[known] / self.visit_duration[known], 1.0)
+        share = share[np.lexsort((share, owner))]
+        count = np.bincount(owner, minlength=len(usual))
+        at = np.cumsum(count) - count + (USUAL_SILENCE * np.maximum(count - 1, 0)).astype(np.int64)
+        usual[count > 0] = share[at[count > 0]]
+        return usual
 
     def owners(self, visits: Visits) -> np.ndarray:
         """Index of each visit's entity here, -1 where the entity has no history: int64 [N]."""
@@ -222,6 +252,7 @@ class Habits:
         arrays = {n: table[n].to_numpy() for n in table.column_names if n.startswith("place_")}
         lists = {n: table[n].combine_chunks() for n in table.column_names if n.startswith("visit_")}
         lengths = next(iter(lists.values())).value_lengths().to_numpy(zero_copy_only=False)
+        gaps = {n: np.zeros(int(lengths.sum()), np.float32) for n in _GAPS if n not in lists}  # an older table
         unseen, back = (table[n].to_numpy()[starts] if n in table.column_names else None for n in _SEEN)
         return cls(
             entity_ids=ids[starts],
@@ -233,6 +264,7 @@ class Habits:
             first_day=int(span["first_day"]),
             last_day=int(span["last_day"]),
             **arrays,
+            **gaps,
             **{n: v.flatten().to_numpy(zero_copy_only=False) for n, v in lists.items()},
         )
 
@@ -306,6 +338,9 @@ def collect(visits: Visits, key: np.ndarray, previous: np.ndarray, most: int) ->
         visit_weekday=visits.weekday[remembered],
         visit_duration=visits.duration[remembered],
         visit_previous=previous[kept],
+        visit_early=visits.early[remembered].astype(np.float32),
+        visit_late=visits.late[remembered].astype(np.float32),
+        visit_silent=visits.silent[remembered].astype(np.float32),
         first_day=first_day,
         last_day=int(visits.day.max()),
     )

@@ -133,7 +133,16 @@ def _merged(first: Habits, later: Habits, most: int) -> Habits:
     )
 
 
-_VISITS = ("visit_time", "visit_minute", "visit_weekday", "visit_duration", "visit_previous")
+_VISITS = (
+    "visit_time",
+    "visit_minute",
+    "visit_weekday",
+    "visit_duration",
+    "visit_previous",
+    "visit_early",
+    "visit_late",
+    "visit_silent",
+)
 
 
 def _both(pair: tuple[Habits, Habits], name: str) -> np.ndarray:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ustad.events.observed import length_weight, start_weight
 from ustad.events.visits import Visits
 
 START_BINS, PART_BINS, DURATION_BINS = 48, 8, 44
@@ -25,14 +26,16 @@ class Population:
 
     @classmethod
     def fit(cls, visits: Visits, categories: int) -> Population:
-        """`categories`: how many kinds there are, unknown included."""
+        """`categories`: how many kinds there are, unknown included. What was not observed well counts less."""
+        begun, lasted = start_weight(visits.early), length_weight(visits.early, visits.late)
         kind, weekend = visits.category, (visits.weekday >= 5).astype(np.int64)
-        start = _histogram((weekend, kind, _bin(visits.minute, 1440.0, START_BINS)), (2, categories, START_BINS))
+        bins = (weekend, kind, _bin(visits.minute, 1440.0, START_BINS))
+        start = _histogram(bins, (2, categories, START_BINS), begun)
         start = _backed(start, _backed(start.sum(axis=(0, 1)), np.ones(START_BINS)))
         known = np.isfinite(visits.duration)
         part = _bin(visits.minute, 1440.0, PART_BINS)[known]
         length = _bin(_logarithm(visits.duration[known]), LONGEST, DURATION_BINS)
-        duration = _histogram((kind[known], part, length), (categories, PART_BINS, DURATION_BINS))
+        duration = _histogram((kind[known], part, length), (categories, PART_BINS, DURATION_BINS), lasted[known])
         whole = _backed(duration.sum(axis=(0, 1)), np.ones(DURATION_BINS))
         duration = _backed(duration, _backed(duration.sum(axis=1), whole)[:, None])
         beyond = np.concatenate([np.ones_like(duration[..., :1]), 1 - np.cumsum(duration, axis=-1)], axis=-1)
@@ -68,9 +71,9 @@ def _bin(values: np.ndarray, end: float, bins: int) -> np.ndarray:
     return np.clip((values / end * bins).astype(np.int64), 0, bins - 1)
 
 
-def _histogram(columns: tuple[np.ndarray, ...], shape: tuple[int, ...]) -> np.ndarray:
+def _histogram(columns: tuple[np.ndarray, ...], shape: tuple[int, ...], weight: np.ndarray) -> np.ndarray:
     flat = np.ravel_multi_index(columns, shape)
-    return np.bincount(flat, minlength=int(np.prod(shape))).reshape(shape).astype(np.float64)
+    return np.bincount(flat, weight, minlength=int(np.prod(shape))).reshape(shape)
 
 
 def _backed(counts: np.ndarray, coarser: np.ndarray) -> np.ndarray:

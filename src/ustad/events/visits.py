@@ -7,7 +7,7 @@ the stays of one entity that lie close together are one place.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from ustad.clock import local_time
 from ustad.dataset import zone_of
 from ustad.events.encoder import UNKNOWN
+from ustad.events.observed import read_gaps, read_silence
 from ustad.geo import Projection
 from ustad.schema import EventSchema, Feature
 from ustad.tables import DataError, agent_codes, identity_hash, mix
@@ -65,6 +66,9 @@ class Visits:
     minute: np.ndarray  # float64 [N] local minute of the day
     weekday: np.ndarray  # int64 [N] 0 is Monday
     duration: np.ndarray  # float64 [N] minutes, NaN where unknown
+    early: np.ndarray  # float64 [N] minutes that it may have begun earlier, see `observed`
+    late: np.ndarray  # float64 [N] minutes that it may have ended later
+    silent: np.ndarray  # float64 [N] minutes of it that there were no data for
     x: np.ndarray  # float64 [N] km, NaN where unknown
     y: np.ndarray
     category: np.ndarray  # int64 [N] code in the frame, 0 where unknown
@@ -72,6 +76,11 @@ class Visits:
 
     def __len__(self) -> int:
         return len(self.entity)
+
+    def take(self, rows: np.ndarray) -> Visits:
+        """Some of the visits, of the same entities."""
+        kept = ("entity_ids", "entity_key")
+        return replace(self, **{f.name: getattr(self, f.name)[rows] for f in fields(self) if f.name not in kept})
 
     @property
     def offsets(self) -> np.ndarray:
@@ -91,6 +100,7 @@ def read_visits(events: pa.Table, schema: EventSchema, frame: Frame) -> Visits:
     owner = identity_hash(ids)
     x, y = _flat(events, schema, frame)
     category = _categories(events, schema, frame)
+    duration, (early, late) = _durations(events, schema), read_gaps(events)
     return Visits(
         entity_ids=ids,
         entity_key=owner,
@@ -100,7 +110,10 @@ def read_visits(events: pa.Table, schema: EventSchema, frame: Frame) -> Visits:
         day=clock.day.astype(np.int64)[order],
         minute=clock.minute[order],
         weekday=clock.weekday.astype(np.int64)[order],
-        duration=_durations(events, schema)[order],
+        duration=duration[order],
+        early=early[order],
+        late=late[order],
+        silent=read_silence(events, duration)[order],
         x=x[order],
         y=y[order],
         category=category[order],

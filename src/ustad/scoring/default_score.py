@@ -33,7 +33,6 @@ from ustad.scoring.alerts import AlertRule, alerts
 from ustad.scoring.habit_agents import AgentReference, distribution_from, distribution_tensors, strongest
 from ustad.scoring.habit_kinds import DOUBT, NOISE
 from ustad.scoring.habit_model import HabitModel, Judged, Spread
-from ustad.scoring.habit_stages import chosen
 from ustad.scoring.habit_usual import usual, usual_columns
 from ustad.scoring.habit_weights import LOOKS, unit_weights
 from ustad.scoring.habit_words import sentences
@@ -177,7 +176,7 @@ def _expected_columns(
     columns: dict[str, np.ndarray] = {}
     for habits in judged.history:
         mine = np.flatnonzero(judged.end[visits.row] == habits.last_day)
-        own = visits if len(mine) == len(visits) else chosen(visits, mine)
+        own = visits if len(mine) == len(visits) else visits.take(mine)
         found = usual(habits, own, judged.compared.place[own.row])
         for name, values in usual_columns(habits, model.frame, model.schema, events, own, found).items():
             if name not in held:

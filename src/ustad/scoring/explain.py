@@ -6,6 +6,7 @@ events somebody will look at, a sentence. Words and units come from the schema; 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,15 +16,14 @@ import pyarrow as pa
 
 from ustad.events.encoder import UNKNOWN, Encoder
 from ustad.events.history import Facts
+from ustad.events.observed import UNOBSERVED_MINUTES, gap_minutes, read_gaps
 from ustad.geo import haversine_km
 from ustad.schema import Feature, Term
-from ustad.scoring.words import value_words
+from ustad.scoring.words import unseen_words, value_words
 
 KINDS = ("predictable", "novel", "unsure", "unobserved")
 #: An unusual term whose uncertainty is among the highest 5 % of the reference is `unsure`, not `predictable`.
 UNSURE = np.log10(0.05)
-#: What was not observed at an end of the event for longer than this can explain an odd start or duration.
-UNOBSERVED_S = 1800.0
 #: A percentile of 1 counts as this tail: the last that 1 - percentile can tell from nothing.
 SMALLEST_TAIL = 1e-16
 
@@ -49,12 +49,9 @@ def _unobserved(encoder: Encoder, driver: np.ndarray, missing: np.ndarray, table
     """Half of the terms missing, or a start or duration that rests on an end nobody saw."""
     result = missing.mean(axis=1) >= 0.5 if missing.shape[1] else np.zeros(len(driver), bool)
     terms = [t for t in encoder.terms if t.scored]
-    for column, sources in (("start_gap_s", ("@minute_of_day", "@duration")), ("end_gap_s", ("@duration",))):
-        if column not in table.column_names:
-            continue
-        gap = np.nan_to_num(table[column].cast(pa.float64()).to_numpy()) > UNOBSERVED_S
+    for gap, sources in zip(read_gaps(table), (("@minute_of_day", "@duration"), ("@duration",)), strict=True):
         touched = [encoder.schema.feature(t.feature).source[0] in sources for t in terms]
-        result |= gap & np.array([*touched, False])[driver]
+        result |= (gap > UNOBSERVED_MINUTES) & np.array([*touched, False])[driver]
     return result
 
 
@@ -174,9 +171,14 @@ class Explainer:
 
     def _unseen(self, row: dict[str, Any]) -> str:
         """What was not observed around the event, or of it."""
-        gaps = [row.get(c) for c in ("start_gap_s", "end_gap_s")]
-        longest = max((g for g in gaps if g is not None), default=0.0)
-        return f"not observed for {longest / 60:.0f} min around it" if longest > UNOBSERVED_S else ""
+        when, length = self._first("clock"), self._first("duration")
+        at = row.get(f"observed_{when.name}") if when is not None else None
+        lasted = row.get(f"observed_{length.name}") if length is not None else None
+        early, late = gap_minutes(row)
+        if at is not None:
+            return "; ".join(unseen_words(at, math.nan if lasted is None else lasted, early, late))
+        longest = max(early, late)
+        return f"not observed for {longest:.0f} min around it" if UNOBSERVED_MINUTES < longest < math.inf else ""
 
     def _past(self, facts: dict[str, Any] | None) -> str:
         if not facts or not facts["days"]:

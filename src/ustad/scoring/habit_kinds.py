@@ -11,15 +11,16 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
+from ustad.events.observed import UNOBSERVED_MINUTES
 from ustad.events.visits import Visits, place_feature
 from ustad.schema import EventSchema
-from ustad.scoring.explain import UNOBSERVED_S, UNSURE
+from ustad.scoring.explain import UNSURE
 from ustad.scoring.habit_weights import Weights
 
 #: What the memory network's epistemic and aleatoric uncertainty are called among what it answers; they are no terms.
 DOUBT, NOISE = "memory_doubt", "memory_noise"
-#: Terms that rest on the start of an event, and those that rest on both of its ends.
-STARTS, LENGTHS = ("start", "memory_start"), ("duration", "leaving", "presence", "memory_duration")
+#: Terms that rest on the start of an event, and those that rest on both of its ends; presence is about the time seen.
+STARTS, LENGTHS = ("start", "memory_start"), ("duration", "leaving", "memory_duration")
 
 
 def driving_shares(
@@ -71,12 +72,5 @@ def unseen_parts(table: pa.Table, visits: Visits, schema: EventSchema) -> dict[s
         parts.append((visits.key == 0) & np.isnan(visits.x))
     if schema.end is not None:
         parts.append(np.isnan(visits.duration))
-    gaps = {name: _gap(table, f"{name}_gap_s")[visits.row] for name in ("start", "end")}
+    gaps = {"start": visits.early > UNOBSERVED_MINUTES, "end": visits.late > UNOBSERVED_MINUTES}
     return {**gaps, "most": np.mean(parts, axis=0) >= 0.5}
-
-
-def _gap(table: pa.Table, column: str) -> np.ndarray:
-    """Whether the time before (after) was not observed for long: bool by row."""
-    if column not in table.column_names:
-        return np.zeros(table.num_rows, bool)
-    return np.nan_to_num(table[column].cast(pa.float64()).to_numpy(zero_copy_only=False)) > UNOBSERVED_S

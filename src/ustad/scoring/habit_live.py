@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from ustad.config import ConfigError
 from ustad.events.habits import SAME_PLACE_KM
+from ustad.events.observed import GAP_COLUMNS
 from ustad.events.visits import Visits, kind_feature, place_keys, read_visits
 from ustad.files import as_table
 from ustad.scoring.alerts import DEFAULT_P_VALUE
@@ -193,7 +194,7 @@ class HabitLive:
     def _columns(self) -> tuple[str, ...]:
         """The columns of an event that are looked at."""
         schema = self.model.schema
-        named = (schema.event_id, schema.timezone, schema.habitat, *schema.extra, "start_gap_s", "end_gap_s")
+        named = (schema.event_id, schema.timezone, schema.habitat, *schema.extra, *GAP_COLUMNS)
         return tuple(dict.fromkeys((*schema.columns, *(c for c in named if c))))
 
     @cached_property

@@ -26,7 +26,7 @@ from ustad.scoring.distribution import Distribution
 from ustad.scoring.habit_agents import AgentReference, combined
 from ustad.scoring.habit_kinds import DOUBT, NOISE, driving_shares, kinds, unseen_parts
 from ustad.scoring.habit_reference import Fitted, Groups, fit_tails, minus_log10_p, surprise_of
-from ustad.scoring.habit_stages import MovingHistory, chosen
+from ustad.scoring.habit_stages import MovingHistory
 from ustad.scoring.habit_terms import Compared, Counting, compare, nothing_compared
 from ustad.scoring.habit_weights import LOOKS, Weighing, Weights, choose_weights, look_sum, unit_weights
 from ustad.scoring.injected import injected_week
@@ -183,7 +183,7 @@ class HabitModel:
         shares, kind = self.driven(compared, raw, surprise, looks, unseen_parts(table, visits, self.schema))
         single = self.calibrated("none", alone)
         wide = single if self.spread == "none" else self.calibrated("max3", spread_max3(alone, visits.entity))
-        agents = self.agents.judge(single[scored], self.habits, chosen(visits, scored), tested)
+        agents = self.agents.judge(single[scored], self.habits, visits.take(scored), tested)
         back = _order(visits.row, first)
         return Judged(
             {name: values[back] for name, values in surprise.items()},
@@ -225,10 +225,10 @@ class HabitModel:
             if not len(rows):
                 continue
             counted = history.counted(habits)
-            key = habits.locate(chosen(visits, counted))[1]
+            key = habits.locate(visits.take(counted))[1]
             at = np.searchsorted(counted, rows)
             counts = count_so_far(visits.entity[counted], key)[at]
-            placed = replace(chosen(visits, rows), key=key[at])
+            placed = replace(visits.take(rows), key=key[at])
             days = (history.since(habits, period[0]), period[1])
             found = compare(habits, self.population, self.recurrence, placed, days, "past", counts)
             compared.put(rows, found)

@@ -9,7 +9,7 @@ just before, is not in it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -58,7 +58,7 @@ class MovingHistory:
         """A week later."""
         stop = habits.last_day + DAYS_A_WEEK
         week = np.flatnonzero((self.day > habits.last_day) & (self.day <= stop))
-        return moved_on(habits, chosen(self.visits, week), stop) if len(week) else with_end(habits, stop)
+        return moved_on(habits, self.visits.take(week), stop) if len(week) else with_end(habits, stop)
 
     def since(self, habits: Habits, first: int) -> int:
         """The local day from which on visits are counted beside a history, where observation began on day `first`."""
@@ -76,9 +76,3 @@ def rising(day: np.ndarray, entity: np.ndarray) -> np.ndarray:
     """Local days that never fall within an entity, who may cross zones: int64 [N], sorted by entity and time."""
     lift = entity.astype(np.int64) << 32
     return np.maximum.accumulate(day + lift) - lift if len(day) else day
-
-
-def chosen(visits: Visits, rows: np.ndarray) -> Visits:
-    """Some of the visits, of the same entities."""
-    per_visit = ("entity", "key", "time", "day", "minute", "weekday", "duration", "x", "y", "category", "row")
-    return replace(visits, **{name: getattr(visits, name)[rows] for name in per_visit})

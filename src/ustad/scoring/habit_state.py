@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,7 +24,8 @@ from ustad.tables import DataError
 
 #: Places of an entity since going live whose visits are counted; those not visited for longest go first.
 MOST_PLACES = 512
-_META, _LOG, _OWN = b"ustad.habits", b"ustad.log", b"ustad.own"
+_META, _LOG, _OWN = b"ustad.habits", b"ustad.visits", b"ustad.own"
+_OLD_LOG = b"ustad.log"  # visits as they were written before it was known what was observed of them
 
 
 @dataclass
@@ -109,7 +110,7 @@ class HabitState:
             with pa.ipc.open_stream(pa.BufferReader(content)) as reader:
                 table = reader.read_all()
             packed = table.schema.metadata
-            held, log = json.loads(packed[_META]), unpack_log(packed[_LOG]) if _LOG in packed else empty_log()
+            held, log = json.loads(packed[_META]), _read_log(packed)
         except (pa.ArrowInvalid, KeyError, TypeError, ValueError, zlib.error) as error:
             raise DataError("live state: these bytes were not written by to_bytes") from error
         return cls(
@@ -123,6 +124,12 @@ class HabitState:
             held.get("early", 0),
             held["follows"] if "follows" in held else _day_mark(held.get("trained")),
         )
+
+
+def _read_log(packed: Mapping[bytes, bytes]) -> np.ndarray:
+    if _LOG in packed:
+        return unpack_log(packed[_LOG])
+    return unpack_log(packed[_OLD_LOG], counted=False) if _OLD_LOG in packed else empty_log()
 
 
 def model_mark(last_day: int, frame: Frame) -> str:

@@ -16,10 +16,11 @@ from typing import Literal
 
 import numpy as np
 
-from ustad.events.habit_kernels import count_so_far, nearest_place, presence, times_at_place
+from ustad.events.habit_kernels import DAY_MINUTES, SLOTS, count_so_far, nearest_place, presence, times_at_place
 from ustad.events.habits import Habits
 from ustad.events.population import Population
 from ustad.events.visits import Visits
+from ustad.scoring.habit_intervals import hidden_minutes, least_over_intervals
 from ustad.scoring.recurrence import Recurrence
 
 Counting = Literal["past", "whole"]
@@ -34,6 +35,7 @@ TERMS = {
 }
 #: Fewer rows than this are not worth another thread.
 LEAST_ROWS = 100_000
+HALF_HOUR = DAY_MINUTES / SLOTS
 #: Distances below this are alike: the scale of the logarithm, km.
 NEAR_KM = 0.5
 
@@ -93,19 +95,27 @@ def compare(
     before = habits.visits_at(place)
     _, distance = nearest_place(owner, visits.x, visits.y, habits.place_offsets, habits.place_x, habits.place_y)
     distance = np.where(place >= 0, 0.0, distance)
+    hidden = hidden_minutes(habits, visits, owner)
     terms = {
         "recurrence": recurrence.surprise(before, counts, habits.days_of(owner), exposure.astype(np.float64)),
         "distance": np.log1p(distance / NEAR_KM),
-        **_times(habits, population, visits, place),
+        **_times(habits, population, visits, place, hidden),
     }
     held = (habits.visit_offsets, habits.visit_minute, habits.visit_duration, habits.visit_weekday)
     known = (habits.place_since, habits.last_day)
 
     def there(rows: slice) -> np.ndarray:
-        own = (place[rows], visits.minute[rows], visits.duration[rows], visits.weekday[rows])
+        own = (place[rows], visits.minute[rows], visits.duration[rows], visits.weekday[rows], hidden[rows])
         return presence(*own, *known, *held)
 
-    terms["presence"] = in_parts(there, len(visits))
+    def there_at(some: Visits, at: np.ndarray) -> np.ndarray:
+        return presence(at, some.minute, some.duration, some.weekday, np.zeros(len(at)), *known, *held)[:, None]
+
+    # What was seen is the least of what it may have been, but for less than one half hour.
+    brief = visits.duration < HALF_HOUR
+    terms["presence"] = least_over_intervals(
+        in_parts(there, len(visits))[:, None], visits, place, np.zeros(len(visits)), there_at, brief
+    )[:, 0]
     terms["recurrence"][owner < 0] = np.nan
     return Compared({name: terms[name] for name in TERMS}, place, key, counts, before, distance)
 
@@ -117,20 +127,38 @@ def _counts(visits: Visits, key: np.ndarray, counting: Counting) -> np.ndarray:
     return number[place]
 
 
-def _times(habits: Habits, population: Population, visits: Visits, place: np.ndarray) -> dict[str, np.ndarray]:
+def _times(
+    habits: Habits, population: Population, visits: Visits, place: np.ndarray, hidden: np.ndarray
+) -> dict[str, np.ndarray]:
+    """Start, duration and leaving; where an end was not observed, each at the most usual time that it may have had."""
+
+    def measure(some: Visits, at: np.ndarray) -> np.ndarray:
+        return _times_as_given(habits, population, some, at)
+
+    values = least_over_intervals(measure(visits, place), visits, place, hidden, measure)
+    values[~np.isfinite(visits.duration), 1:] = np.nan
+    return {"start": values[:, 0], "duration": values[:, 1], "leaving": values[:, 2]}
+
+
+def _times_as_given(habits: Habits, population: Population, visits: Visits, place: np.ndarray) -> np.ndarray:
+    """-log of start density, duration density and staying longer: float64 [N, 3]."""
     density, longer = population.durations(visits)
     starts, length = population.starts(visits), np.log1p(np.maximum(visits.duration, 0.0))
     weekend = visits.weekday >= 5
-    held = (habits.visit_offsets, habits.visit_minute, habits.visit_log_duration, habits.visit_weekend)
+    held = (
+        habits.visit_offsets,
+        habits.visit_minute,
+        habits.visit_log_duration,
+        habits.visit_weekend,
+        habits.visit_start_weight,
+        habits.visit_length_weight,
+    )
 
     def times(rows: slice) -> np.ndarray:
         own = (place, visits.minute, length, weekend, starts, density, longer)
-        return times_at_place(*(values[rows] for values in own), *held)  # type: ignore[call-arg]  # seven and four
+        return times_at_place(*(values[rows] for values in own), *held)  # type: ignore[call-arg]  # seven and six
 
-    values = in_parts(times, len(visits))
-    unknown = ~np.isfinite(visits.duration)
-    values[unknown, 1:] = np.nan
-    return {"start": values[:, 0], "duration": values[:, 1], "leaving": values[:, 2]}
+    return in_parts(times, len(visits))
 
 
 def in_parts(work: Callable[[slice], np.ndarray], rows: int) -> np.ndarray:

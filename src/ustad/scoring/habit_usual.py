@@ -50,7 +50,7 @@ def usual(habits: Habits, visits: Visits, place: np.ndarray) -> Usual:
     at = np.where(place >= 0, place, where)
     minute = np.where(place >= 0, visits.minute, np.nan)
     held = (habits.visit_offsets, habits.visit_minute, habits.visit_duration, habits.visit_weekend)
-    times = usual_times(at, minute, weekend, *held)
+    times = usual_times(at, minute, weekend, *held, habits.visit_start_weight, habits.visit_length_weight)
     start, start_spread, duration, duration_spread = times.T
     length = (duration, duration_spread, habits.days_of(owner))
     return Usual(where, share, weekend_then, apart, start, start_spread, *length)

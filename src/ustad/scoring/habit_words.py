@@ -15,7 +15,7 @@ import pyarrow as pa
 from ustad.events.visits import Visits, kind_feature, read_visits
 from ustad.scoring.habit_model import HabitModel, Judged
 from ustad.scoring.habit_usual import Usual, usual
-from ustad.scoring.words import clock_words, distance_words, minutes_words
+from ustad.scoring.words import clock_words, distance_words, minutes_words, unseen_words
 
 _ORDINALS = ("", "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
 #: A term speaks in the sentence when it has at least this share of what its event's terms say together.
@@ -86,7 +86,8 @@ def plain_words(
     seen = f"{kind or f'a {model.schema.event_word}'} at {clock_words(float(visits.minute[at]))}"
     if np.isfinite(length):
         seen = f"{seen} for {minutes_words(length)}"
-    parts = [_expected(model, visits, at, place, found), seen]
+    unseen = unseen_words(float(visits.minute[at]), length, float(visits.early[at]), float(visits.late[at]))
+    parts = [_expected(model, visits, at, place, found), seen, *unseen]
     if place < 0:
         parts.append(_new_place(int(found.days[at]), float(judged.compared.distance[row]), count))
     else:

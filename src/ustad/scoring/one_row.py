@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from ustad.events.encoder import UNKNOWN, EventArrays
+from ustad.events.observed import unseen_ends
 from ustad.schema import Term
 from ustad.scoring.distribution import Distribution
-from ustad.scoring.explain import UNOBSERVED_S, UNSURE
+from ustad.scoring.explain import UNSURE
 from ustad.scoring.model import ScoringModel
 from ustad.scoring.step import Result
 
@@ -86,7 +87,7 @@ class RowJudge:
         if at == len(self._scored):
             return False
         source = self.encoder.schema.feature(self.terms[self._scored[at]].feature).source[0]
-        start, end = ((event.get(c) or 0.0) > UNOBSERVED_S for c in ("start_gap_s", "end_gap_s"))
+        start, end = unseen_ends(event)
         return (start and source in ("@minute_of_day", "@duration")) or (end and source == "@duration")
 
     # ------------------------------------------------------------------------------------ terms

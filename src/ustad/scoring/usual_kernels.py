@@ -118,12 +118,15 @@ def usual_times(
     visit_minute: np.ndarray,
     visit_duration: np.ndarray,
     visit_weekend: np.ndarray,
+    start_weight: np.ndarray,
+    length_weight: np.ndarray,
 ) -> np.ndarray:  # pragma: no cover - compiled
     """Start and duration of visits to an own place, each with its ±, in minutes: float64 [N, 4], NaN without visits.
 
     The start is the one of `usual_start`, the duration the median of visits that begin around it; visits on the other
-    kind of day count OTHER_DAY. Two thirds of those visits lie within ±, which is no less than the width of the
-    terms' kernels over the root of their number: few visits say little of how they vary.
+    kind of day count OTHER_DAY, and those whose times were not observed count less. Two thirds of those visits lie
+    within ±, which is no less than the width of the terms' kernels over the root of their number: few visits say little
+    of how they vary.
     """
     result = np.full((len(place), 4), np.nan)
     for i in range(len(place)):
@@ -132,13 +135,14 @@ def usual_times(
         low, high = visit_offsets[place[i]], visit_offsets[place[i] + 1]
         if high == low:
             continue
-        kind = np.where(visit_weekend[low:high] == weekend[i], 1.0, OTHER_DAY)
+        day = np.where(visit_weekend[low:high] == weekend[i], 1.0, OTHER_DAY)
+        kind = day * start_weight[low:high]
         starts, lengths = visit_minute[low:high], visit_duration[low:high]
         begin = usual_start(starts, kind, minute[i])
         away, weight = np.empty(len(starts)), np.empty(len(starts))
         for k in range(len(starts)):
             away[k] = apart(starts[k], begin)
-            weight[k] = kind[k] * (ANY_HOUR + bell(away[k], START_WIDTH))
+            weight[k] = day[k] * length_weight[low + k] * (ANY_HOUR + bell(away[k], START_WIDTH))
         mine = away <= AROUND
         least = START_WIDTH / np.sqrt(kind[mine].sum())
         result[i, 0], result[i, 1] = begin, max(weighted_quantile(away[mine], kind[mine], WITHIN), least)

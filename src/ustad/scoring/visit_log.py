@@ -16,6 +16,9 @@ from ustad.events.habits import Habits
 from ustad.events.visits import Visits
 from ustad.tables import DataError, identity_hash
 
+#: What was not seen of a visit, minutes; the last columns of a row, written only where something was not seen.
+_GAPS = np.dtype([("early", "<f4"), ("late", "<f4"), ("silent", "<f4")])
+_GAP_NAMES = ("early", "late", "silent")
 #: A visit: when (UTC, and how far the wall clock was ahead, seconds), how long (minutes), where (km), what kind.
 LOGGED = np.dtype(
     [
@@ -26,6 +29,7 @@ LOGGED = np.dtype(
         ("x", "<f8"),
         ("y", "<f8"),
         ("category", "<i4"),
+        *_GAPS.descr,
     ]
 )
 _HEAD = ("first_day", "last_day", "unseen", "back", "places", "visits")
@@ -41,7 +45,15 @@ _PLACE = np.dtype(
         ("held", "<i4"),
     ]
 )
-_VISIT = np.dtype([("time", "<i8"), ("ahead", "<i4"), ("duration", "<f8"), ("previous", "<u8")])
+_VISIT = np.dtype(
+    [
+        ("time", "<i8"),
+        ("ahead", "<i4"),
+        ("duration", "<f8"),
+        ("previous", "<u8"),
+        *_GAPS.descr,
+    ]
+)
 #: How hard to compress: a log is written with every event, a history once a week.
 QUICK, SMALL = 1, 6
 
@@ -54,7 +66,7 @@ def logged(visits: Visits) -> np.ndarray:
     """Visits of one entity as rows of its log."""
     rows = np.zeros(len(visits), LOGGED)
     rows["ahead"] = _ahead(visits.time, visits.day, visits.minute)
-    for name in ("time", "key", "duration", "x", "y", "category"):
+    for name in ("time", "key", "duration", "x", "y", "category", *_GAP_NAMES):
         rows[name] = getattr(visits, name)
     return rows
 
@@ -79,16 +91,20 @@ def as_visits(log: np.ndarray, entity: Any) -> Visits:
         row=np.arange(len(log)),
         category=log["category"].astype(np.int64),
         **{name: np.ascontiguousarray(log[name]) for name in ("key", "time", "duration", "x", "y")},
+        **{name: log[name].astype(np.float64) for name in _GAP_NAMES},
     )
 
 
 def pack_log(log: np.ndarray) -> bytes:
-    return zlib.compress(_columns(log), QUICK)
+    return zlib.compress(np.array([len(log)], "<i8").tobytes() + _columns(log), QUICK)
 
 
-def unpack_log(content: bytes) -> np.ndarray:
+def unpack_log(content: bytes, counted: bool = True) -> np.ndarray:
+    """The inverse of `pack_log`; logs that do not begin with their length (`counted`) know nothing of gaps."""
     plain = zlib.decompress(content)
-    return _rows(plain, LOGGED, len(plain) // LOGGED.itemsize)
+    if not counted:
+        return _rows(plain, LOGGED, len(plain) // (LOGGED.itemsize - _GAPS.itemsize))
+    return _rows(plain[8:], LOGGED, int(np.frombuffer(plain[:8], "<i8")[0]))
 
 
 def pack_habits(habits: Habits) -> bytes:
@@ -97,7 +113,7 @@ def pack_habits(habits: Habits) -> bytes:
     for name in ("key", "x", "y", "category", "count", "first", "last"):
         places[name] = getattr(habits, f"place_{name}")
     places["held"] = np.diff(habits.visit_offsets)
-    for name in ("time", "duration", "previous"):
+    for name in ("time", "duration", "previous", *_GAP_NAMES):
         visits[name] = getattr(habits, f"visit_{name}")
     visits["ahead"] = _ahead(habits.visit_time, habits.visit_day, habits.visit_minute)
     known = len(habits.entity_key) > 0
@@ -133,7 +149,7 @@ def unpack_habits(content: bytes, entity: Any) -> Habits:
         last_day=head["last_day"],
         **{f"place_{n}": np.ascontiguousarray(places[n]) for n in ("key", "x", "y")},
         **{f"place_{n}": places[n].astype(np.int64) for n in ("category", "count", "first", "last")},
-        **{f"visit_{n}": np.ascontiguousarray(visits[n]) for n in ("time", "duration", "previous")},
+        **{f"visit_{n}": np.ascontiguousarray(visits[n]) for n in ("time", "duration", "previous", *_GAP_NAMES)},
     )
 
 
@@ -155,16 +171,21 @@ def _clock(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _columns(rows: np.ndarray) -> bytes:
-    """One column after the other, which compresses better."""
-    return b"".join(np.ascontiguousarray(rows[name]).tobytes() for name in rows.dtype.names or ())
+    """One column after the other, which compresses better; without the gaps where there are none."""
+    whole = any(rows[name].any() for name in _GAP_NAMES if name in (rows.dtype.names or ()))
+    names = [name for name in rows.dtype.names or () if whole or name not in _GAP_NAMES]
+    return b"".join(np.ascontiguousarray(rows[name]).tobytes() for name in names)
 
 
 def _rows(content: bytes, dtype: np.dtype, number: int) -> np.ndarray:
     """The inverse of `_columns`."""
-    if len(content) != number * dtype.itemsize:
+    names, gaps = dtype.names or (), number * _GAPS.itemsize if _GAP_NAMES[0] in (dtype.names or ()) else 0
+    if len(content) == number * dtype.itemsize - gaps:
+        names = tuple(name for name in names if name not in _GAP_NAMES)
+    elif len(content) != number * dtype.itemsize:
         raise ValueError(f"{len(content)} bytes are not {number} rows")
     rows, at = np.zeros(number, dtype), 0
-    for name in dtype.names or ():
+    for name in names:
         size = number * dtype[name].itemsize
         rows[name] = np.frombuffer(content[at : at + size], dtype[name])
         at += size

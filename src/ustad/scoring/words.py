@@ -6,6 +6,7 @@ import math
 import re
 from typing import Any
 
+from ustad.events.observed import UNOBSERVED_MINUTES
 from ustad.schema import Feature
 
 
@@ -57,6 +58,26 @@ def distance_words(kilometres: float) -> str:
     if size < 1:
         return f"{round(kilometres * 100) * 10} m"
     return f"{kilometres:.1f} km" if size < 10 else f"{kilometres:.0f} km"
+
+
+def unseen_words(minute: float, length: float, early: float, late: float) -> list[str]:
+    """What is said of ends that nobody saw: an event at `minute` for `length` minutes that may have begun `early`
+    minutes earlier and ended `late` minutes later.
+
+    >>> unseen_words(1420, 480, 330, 0), unseen_words(1420, 480, 0, math.inf)
+    (['start not observed: between 18:10 and 23:40'], ['end not observed: after 07:40'])
+    """
+    parts = []
+    if early > UNOBSERVED_MINUTES:
+        span = f"between {clock_words(minute - early)} and" if early < 1440 else "before"
+        parts.append(f"start not observed: {span} {clock_words(minute)}")
+    if late > UNOBSERVED_MINUTES and math.isfinite(length):
+        end = minute + length
+        span = (
+            f"between {clock_words(end)} and {clock_words(end + late)}" if late < 1440 else f"after {clock_words(end)}"
+        )
+        parts.append(f"end not observed: {span}")
+    return parts
 
 
 def without_expected(reason: str) -> str:

@@ -1,0 +1,145 @@
+"""Times that nobody saw are intervals: scored by their most usual point, and hardly learnt from."""
+
+import zlib
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from routine_stays import between, make_routine, with_gaps
+
+from ustad.events.habits import Habits
+from ustad.events.observed import gap_minutes, read_gaps
+from ustad.events.population import Population
+from ustad.events.visits import Frame, read_visits
+from ustad.schema import mobility_schema
+from ustad.scoring.habit_terms import compare
+from ustad.scoring.recurrence import Recurrence
+from ustad.scoring.visit_log import as_visits, logged, pack_habits, pack_log, unpack_habits, unpack_log
+
+SCHEMA = mobility_schema("none", 16, True)
+TIMES = ("start", "duration", "leaving")
+NO_GAPS = dict.fromkeys(("early", "late", "silent"), 0.0)
+
+
+@pytest.fixture(scope="module")
+def world():
+    life = make_routine(seed=3, agents=2, days=28)
+    frame = Frame.fit(life, SCHEMA)
+    before = read_visits(between(life, 0, 21), SCHEMA, frame)
+    habits, population = Habits.fit(before), Population.fit(before, len(frame.categories) + 1)
+    return habits, population, Recurrence.fit_halves(before), read_visits(between(life, 21, 28), SCHEMA, frame)
+
+
+def terms_of(world, visits):
+    habits, population, recurrence, _ = world
+    return compare(habits, population, recurrence, visits, (0, 10**6)).terms
+
+
+def moved(visits, start, end, **unseen):
+    """Visits with their starts and ends so many minutes later."""
+    minute = visits.minute + start
+    days = np.floor(minute / 1440).astype(np.int64)
+    times = {"minute": minute - 1440 * days, "weekday": (visits.weekday + days) % 7, "day": visits.day + days}
+    gaps = {name: np.full(len(visits), unseen.get(name, 0.0)) for name in NO_GAPS}
+    return replace(visits, **times, duration=visits.duration - start + end, **gaps)
+
+
+def test_a_null_is_unbounded_only_where_the_other_end_is_known():
+    table = pa.table({"start_gap_s": [None, None, 120.0], "end_gap_s": pa.array([None, 60.0, None], pa.float64())})
+    early, late = read_gaps(table)
+    assert early.tolist() == [0.0, np.inf, 2.0]
+    assert late.tolist() == [0.0, 1.0, np.inf]
+    assert [gap_minutes(row) for row in table.to_pylist()] == list(zip(early, late, strict=True))
+    nothing = read_gaps(pa.table({"n": [1]}))
+    assert [values.tolist() for values in nothing] == [[0.0], [0.0]]
+    assert read_gaps(table.select(["start_gap_s"]))[1].tolist() == [0.0] * 3
+    assert gap_minutes({"start_gap_s": 120.0}) == (2.0, 0.0)
+
+
+def check_close(found, best):
+    """To the steps between the times that are tried, but for bins of the population that meet for a minute or two."""
+    assert np.quantile(found - best, 0.9) < 0.25
+    assert (np.abs(found - best) < 1).all()
+
+
+def test_an_unseen_start_is_scored_at_the_most_usual_of_its_times(world):
+    visits = world[3]
+    found = terms_of(world, moved(visits, 15.0, 0.0, early=300.0))
+    tried = [terms_of(world, moved(visits, 15.0 - back, 0.0)) for back in range(301)]
+    for name in TIMES:
+        check_close(found[name], np.min([t[name] for t in tried], axis=0))
+
+
+def test_an_unseen_end_is_scored_at_the_most_usual_of_its_times(world):
+    visits = world[3]
+    found = terms_of(world, moved(visits, 0.0, -5.0, late=240.0))
+    tried = [terms_of(world, moved(visits, 0.0, after - 5.0)) for after in range(241)]
+    for name in TIMES:
+        check_close(found[name], np.min([t[name] for t in tried], axis=0))
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.floats(0, 600), st.floats(0, 600), st.floats(0, 2000), st.floats(0, 2000))
+def test_what_was_not_observed_never_raises_a_term(world, start, end, early, late):
+    visits = world[3]
+    share = 0.9 * visits.duration / (start + end + 1e-9)
+    start, end = np.minimum(start, start * share), np.minimum(end, end * share)
+    seen = replace(moved(visits, start, -end), early=start + early, late=end + late)
+    whole, part = terms_of(world, visits), terms_of(world, seen)
+    for name in (*TIMES, "presence"):
+        known = np.isfinite(whole[name])
+        raised = (part[name] - whole[name])[known]
+        assert np.quantile(raised, 0.9) < 0.25, name
+        assert raised.max() < 1, name
+
+
+def test_silence_in_a_stay_may_hide_what_is_odd_about_it_unless_it_is_usual(world):
+    habits, *others, visits = world
+    long = moved(visits, 0.0, 1200.0)
+    silent = replace(long, silent=np.full(len(visits), 1100.0))
+    whole, hidden = terms_of(world, long), terms_of(world, silent)
+    for name in ("duration", "leaving", "presence"):
+        assert (hidden[name] <= whole[name] + 1e-9).all()
+        assert (hidden[name] < whole[name] - 1).mean() > 0.5, name
+    always = replace(habits, visit_silent=habits.visit_duration.astype(np.float32))
+    usual = terms_of((always, *others, visits), silent)
+    for name in ("duration", "leaving", "presence"):
+        np.testing.assert_array_equal(usual[name], whole[name])
+
+
+def test_unseen_starts_hardly_change_what_is_learnt(world):
+    habits, population, recurrence, visits = world
+    plain = terms_of(world, visits)
+    odd = np.arange(len(habits.visit_minute)) % 3 == 0
+    wrong = np.where(odd, (habits.visit_minute + 300) % 1440, habits.visit_minute)
+    gaps = np.where(odd, np.float32(np.inf), np.float32(0))
+    polluted = replace(habits, visit_minute=wrong)
+    careful = replace(polluted, visit_early=gaps)
+    rest = (population, recurrence, visits)
+    away = [np.nanmean(np.abs(terms_of((h, *rest), visits)["start"] - plain["start"])) for h in (polluted, careful)]
+    assert away[1] < 0.25 * away[0]
+
+
+def test_what_was_observed_comes_back_from_tables_and_bytes():
+    table = with_gaps(make_routine(seed=4, agents=1, days=10))
+    visits = read_visits(table, SCHEMA, Frame.fit(table, SCHEMA))
+    habits = Habits.fit(visits)
+    log = unpack_log(pack_log(logged(visits)))
+    for back in (Habits.from_table(habits.to_table()), unpack_habits(pack_habits(habits), 0)):
+        for name in ("visit_early", "visit_late", "visit_silent"):
+            np.testing.assert_array_equal(getattr(back, name), getattr(habits, name))
+    for name in NO_GAPS:
+        np.testing.assert_array_equal(getattr(as_visits(log, 0), name), getattr(visits, name).astype(np.float32))
+    older = habits.to_table().drop_columns(["visit_early", "visit_late", "visit_silent"])
+    assert not Habits.from_table(older).visit_early.any()
+
+
+def test_logs_written_before_gaps_were_known_are_read():
+    table = make_routine(seed=4, agents=1, days=5)
+    log = logged(read_visits(table, SCHEMA, Frame.fit(table, SCHEMA)))
+    names = [name for name in log.dtype.names if name not in NO_GAPS]
+    old = zlib.compress(b"".join(np.ascontiguousarray(log[name]).tobytes() for name in names))
+    np.testing.assert_array_equal(unpack_log(old, counted=False), log)
