@@ -53,7 +53,14 @@ class ExtractionConfig:
 
     distance_m: float = setting(100.0, "a stay's fixes lie within this distance of its first fix, metres")
     minutes: float = setting(5.0, "a stay lasts at least this long, minutes")
-    gap_minutes: float = setting(60.0, "no fix for longer than this is a gap and ends a stay; 0: no limit")
+    gap_minutes: float = setting(60.0, "no fix for longer than this is a gap: time that nobody observed; 0: no limit")
+    join: bool = setting(
+        True, "pieces at one place that nothing contradicts are one stay; off: each ends at a gap or a stray fix"
+    )
+    bridge_hours: float = setting(36.0, "silence that ends where it began is part of the stay up to this long")
+    reach_m: float = setting(
+        0.0, "silence that ends within this distance ended on the way from the place, metres; 0: 2.5 distance_m"
+    )
     end_rule: Literal["first-outside", "last-inside"] = setting(
         "first-outside", "a stay ends at the first fix outside (as trackintel) or at its last fix inside"
     )
@@ -68,7 +75,7 @@ class ExtractionConfig:
     def __post_init__(self) -> None:
         for name in ("distance_m", "minutes", "poi_radius_m"):
             _require(getattr(self, name) > 0, f"extraction.{name}", getattr(self, name), "above 0")
-        for name in ("gap_minutes", "max_accuracy_m", "max_speed_kmh"):
+        for name in ("gap_minutes", "bridge_hours", "reach_m", "max_accuracy_m", "max_speed_kmh"):
             _require(getattr(self, name) >= 0, f"extraction.{name}", getattr(self, name), "0 or more")
 
 

@@ -60,6 +60,7 @@ STAYS = Contract(
         "n_fixes": pa.int32(),
         "start_gap_s": pa.float64(),
         "end_gap_s": pa.float64(),
+        "observed_s": pa.float64(),
     },
 )
 TRIPS = Contract(
@@ -74,7 +75,13 @@ TRIPS = Contract(
         "path": pa.list_(PATH_POINT),
     },
 )
-GAPS = Contract("gaps", {"agent_id": IDENTIFIER, "started_at": TIMESTAMP, "finished_at": TIMESTAMP})
+GAPS = Contract(
+    "gaps",
+    {"agent_id": IDENTIFIER, "started_at": TIMESTAMP, "finished_at": TIMESTAMP},
+    # Where the silence ended: at the place and part of a stay (bridged), on the way from it and part of one too (left),
+    # elsewhere (moved), at the place but too late to count (unbridged).
+    {"cause": pa.string()},
+)
 POIS = Contract(
     "pois",
     {"poi_id": IDENTIFIER, "lat": pa.float64(), "lon": pa.float64(), "category": pa.string()},

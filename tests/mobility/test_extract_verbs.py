@@ -97,7 +97,7 @@ def test_info_of_a_model_prints_its_card(app, tmp_path):
 
 def test_info_of_data_without_a_stay_shows_its_quality(app, tmp_path):
     pq.write_table(walks(agents=2, hours=200, step_s=6 * 3600), tmp_path / "f.parquet")
-    run(app, "extract", tmp_path / "f.parquet", "--out", tmp_path / "d", "--timezone", "UTC")
+    run(app, "extract", tmp_path / "f.parquet", "--out", tmp_path / "d", "--timezone", "UTC", "--no-join")
     shown = run(app, "info", tmp_path / "d")
     assert "0 stays" in shown
     assert "2 agents cannot tell stays" in shown

@@ -222,7 +222,7 @@ def test_integers_in_one_file_and_text_in_another_are_all_text(tmp_path):
 def test_fixes_without_any_stay_still_give_the_quality_table(tmp_path):
     sparse = walks(agents=2, hours=200, step_s=6 * 3600)
     pq.write_table(sparse, tmp_path / "f.parquet")
-    summary = extract(tmp_path / "f.parquet", tmp_path / "out", timezone="UTC")
+    summary = extract(tmp_path / "f.parquet", tmp_path / "out", ExtractionConfig(join=False), timezone="UTC")
     assert summary.stays == 0
     assert summary.too_sparse == 2
     assert any("no stay was found" in note for note in summary.notes)

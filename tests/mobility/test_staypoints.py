@@ -62,7 +62,7 @@ def naive_stays(table: pa.Table, config: ExtractionConfig) -> list[tuple[int, in
 def test_stays_equal_the_slow_obvious_version(end_rule, gap_minutes):
     table = walks(agents=3, gaps=True, noise_m=25.0)
     config = ExtractionConfig(
-        end_rule=end_rule, gap_minutes=gap_minutes, include_last=gap_minutes == 0, drop_outliers=False
+        end_rule=end_rule, gap_minutes=gap_minutes, include_last=gap_minutes == 0, drop_outliers=False, join=False
     )
     stays = extract_tables(table, config, timezone="UTC").events
     ours = list(
@@ -117,8 +117,8 @@ def test_the_end_rule_decides_between_the_last_fix_inside_and_the_first_outside(
     assert inside.events["finished_at"].cast(pa.int64()).to_pylist()[0] == minutes([10])[0]
 
 
-def test_a_gap_ends_a_stay_and_is_a_record_of_its_own():
-    data = run(at([HERE] * 6, [0, 5, 10, 130, 135, 140]))
+def test_without_joining_a_gap_ends_a_stay_and_is_a_record_of_its_own():
+    data = run(at([HERE] * 6, [0, 5, 10, 130, 135, 140]), join=False)
     assert data.events.num_rows == 2
     assert seconds(data.events["end_gap_s"]) == [7200.0, None]
     assert seconds(data.events["start_gap_s"]) == [None, 7200.0]
@@ -166,7 +166,7 @@ def test_single_outliers_do_not_cut_a_stay(seed):
 
 def test_a_short_visit_that_could_be_a_stay_is_no_outlier():
     table = at([HERE, HERE, FAR, HERE, HERE], [0, 5, 10, 15, 20])  # five minutes there: a stay of its own
-    assert run(table).events.num_rows == 3
+    assert run(table, join=False).events.num_rows == 3
     assert run(table).quality["n_spikes"].to_pylist() == [0]
 
 
@@ -179,7 +179,7 @@ def test_inaccurate_fixes_are_dropped_and_counted_and_unknown_accuracy_is_kept()
 
 def test_an_agent_sampled_too_sparsely_is_reported_as_such():
     sparse = fixes(np.ones(20, int), minutes(np.arange(20) * 180), np.full(20, 52.5), np.full(20, 13.4))
-    data = run(pa.concat_tables([walks(agents=1), sparse]))
+    data = run(pa.concat_tables([walks(agents=1), sparse]), join=False)
     assert data.quality["too_sparse"].to_pylist() == [False, True]
     assert data.quality["n_stays"].to_pylist()[1] == 0
     assert data.quality["coverage"].to_pylist()[1] == pytest.approx(0.0)
@@ -237,7 +237,7 @@ def test_trackintel_finds_the_same_stays(noise_m):
     _, theirs = positions.generate_staypoints(
         method="sliding", dist_threshold=100, time_threshold=5.0, gap_threshold=1e9, include_last=True
     )
-    stays = run(table, gap_minutes=0, drop_outliers=False).events
+    stays = run(table, gap_minutes=0, drop_outliers=False, join=False).events
     mine = [
         (a, float(s), float(e))
         for a, s, e in zip(

@@ -58,6 +58,9 @@ CONFIGS = st.builds(
     include_last=st.booleans(),
     max_speed_kmh=st.sampled_from([0.0, 30.0]),
     drop_outliers=st.booleans(),
+    join=st.booleans(),
+    bridge_hours=st.sampled_from([2.0, 36.0]),
+    reach_m=st.sampled_from([0.0, 2000.0]),
 )
 
 

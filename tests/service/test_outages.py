@@ -30,6 +30,7 @@ def fixes(minutes: range, lat: float, agent: str = "g") -> list[dict[str, Any]]:
 
 
 MORNING = [fixes(range(10), 60.0), fixes(range(10, 20), 60.0), fixes(range(20, 40), 60.5), fixes(range(40, 45), 61.0)]
+LATER = fixes(range(45, 50), 61.0)  # long enough elsewhere: the stay before is final
 
 
 @contextmanager
@@ -52,11 +53,11 @@ def stays_of(client: Any) -> list[tuple[str, str, float]]:
 @pytest.mark.parametrize("lost", range(4))
 def test_fixes_sent_again_after_an_outage_give_the_stays_of_a_day_without_one(open_client: Any, lost: int) -> None:
     whole = open_client(PlainScorer(), store="sqlite://")
-    for part in MORNING:
+    for part in [*MORNING, LATER]:
         assert whole.post("/v1/fixes", json={"fixes": part}).status_code == 200
     client = open_client(PlainScorer())
     assert stays_of(client) == []  # and the keys are read
-    for number, part in enumerate(MORNING):
+    for number, part in enumerate([*MORNING, LATER]):
         if number == lost:
             with down(client.app.state.service.store):
                 assert client.post("/v1/fixes", json={"fixes": part}).status_code == 503
@@ -150,7 +151,7 @@ def test_a_new_lateness_counts_after_a_restart(open_client: Any) -> None:
     assert (late["accepted"], late["late"]) == (5, 0)
     prompt = open_client(PlainScorer(), lateness_s=0.0)
     assert prompt.post("/v1/fixes", json={"fixes": MORNING[0][:1]}).json()["late"] == 1
-    prompt.post("/v1/fixes", json={"fixes": fixes(range(60, 65), 62.5)})
+    prompt.post("/v1/fixes", json={"fixes": fixes(range(60, 70), 62.5)})
     assert [finished for _, finished, _ in stays_of(prompt)][:2] == ["2024-03-01T09:00:00Z", "2024-03-01T08:50:00Z"], (
         "fixes that came late while that was allowed are not lost"
     )

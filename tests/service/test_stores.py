@@ -96,7 +96,7 @@ def test_half_a_stay_survives_a_restart(open_client: Any, any_store_url: str) ->
     assert first.post("/v1/fixes", json=fixes(range(10), 60.0)).json()["events"] == []
     second = open_client(PlainScorer(), store=any_store_url)
     found = second.post(
-        "/v1/fixes", json={"fixes": fixes(range(10, 20), 60.0)["fixes"] + fixes(range(20, 25), 60.5)["fixes"]}
+        "/v1/fixes", json={"fixes": fixes(range(10, 20), 60.0)["fixes"] + fixes(range(20, 30), 60.5)["fixes"]}
     )
     stays = found.json()["events"]
     assert [(s["started_at"], s["finished_at"]) for s in stays] == [("2024-03-01T08:00:00Z", "2024-03-01T08:20:00Z")]

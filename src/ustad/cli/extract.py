@@ -42,7 +42,13 @@ def extract(
     ] = "utc",
     distance: Annotated[float, typer.Option("--distance", help="Metres from a stay's first fix.")] = 100.0,
     minutes: Annotated[float, typer.Option("--minutes", help="Least duration of a stay.")] = 5.0,
-    gap: Annotated[float, typer.Option("--gap", help="Minutes without a fix that end a stay; 0: no limit.")] = 60.0,
+    gap: Annotated[float, typer.Option("--gap", help="Minutes without a fix that are a gap; 0: no limit.")] = 60.0,
+    join: Annotated[
+        bool, typer.Option("--join/--no-join", help="Pieces at one place that nothing contradicts are one stay.")
+    ] = True,
+    bridge: Annotated[
+        float, typer.Option("--bridge", help="Hours of silence at one place that still count as being there.")
+    ] = 36.0,
     end_rule: Annotated[
         str, typer.Option("--end-rule", help="A stay ends at the first-outside or the last-inside fix.")
     ] = "first-outside",
@@ -93,7 +99,8 @@ def extract(
     for form in export_as or []:
         choose(form, ("geoparquet", "csv"), "--export")
     config = ExtractionConfig(
-        distance_m=distance, minutes=minutes, gap_minutes=gap, end_rule=end_rule, include_last=include_last,  # type: ignore[arg-type]  # checked above
+        distance_m=distance, minutes=minutes, gap_minutes=gap, join=join, bridge_hours=bridge,
+        include_last=include_last, end_rule=end_rule,  # type: ignore[arg-type]  # checked above
         max_accuracy_m=max_accuracy, max_speed_kmh=max_speed, drop_outliers=drop_outliers, poi_radius_m=poi_radius,
     )  # fmt: skip
     check_engine(engine, address, partitions)

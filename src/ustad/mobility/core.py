@@ -7,12 +7,11 @@ tables, counts per agent, and what is to be remembered for the next fixes.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
-import numba
 import numpy as np
 import pyarrow as pa
 
+from ustad.mobility.joining import CAUSE_NAMES
 from ustad.mobility.staypoints import (
     MICROSECONDS,
     NEVER_SEEN,
@@ -82,9 +81,7 @@ def advance(fixes: Fixes, carry: Fixes, state: np.ndarray, limits: Limits, final
         kept, points, resume = _after_carry(carry, kept, len(state))
     offsets = bounds(kept.agent, len(state))
     found = scan(offsets, resume, kept.time, points, state, limits, final)
-    left = (
-        no_fixes() if final else kept.take(_still_needed(offsets, found.origin, found.anchor, state, limits.duration))
-    )
+    left = no_fixes() if final else kept.take(found.needed)
     return Step(found, kept, points, cleaned.duplicates, cleaned.spikes, pending, left)
 
 
@@ -99,21 +96,6 @@ def _after_carry(carry: Fixes, kept: Fixes, agents: int) -> tuple[Fixes, np.ndar
     both = both.take(np.argsort(both.agent, kind="stable"))
     starts = bounds(both.agent, agents)[:-1]
     return both, sphere_points(both.lat, both.lon), starts + np.bincount(carry.agent, minlength=agents)
-
-
-@numba.njit(cache=True, nogil=True)
-def _still_needed(offsets: Any, origin: Any, anchor: Any, state: Any, duration: Any) -> Any:
-    """The way since the last stay, and of the open cluster all fixes while it may still turn out to be part of the
-    way, else the last one."""
-    keep = np.zeros(offsets[-1], np.bool_)
-    for agent in range(len(state)):
-        end = offsets[agent + 1]
-        if end == offsets[agent]:
-            continue
-        settled = state[agent].last_time - state[agent].anchor_time >= duration
-        keep[origin[agent] : anchor[agent] + 1 if settled else end] = True
-        keep[end - 1] = True
-    return keep
 
 
 # ------------------------------------------------------------------------------------------------- tables
@@ -148,6 +130,7 @@ def stay_table(stays: np.ndarray, agents: pa.Array) -> pa.Table:
             "n_fixes": pa.array(stays["count"].astype(np.int32)),
             "start_gap_s": _seconds(stays["start_gap"]),
             "end_gap_s": _seconds(stays["end_gap"]),
+            "observed_s": pa.array(stays["observed"] / MICROSECONDS),
         }
     )
 
@@ -158,6 +141,7 @@ def gap_table(gaps: np.ndarray, agents: pa.Array) -> pa.Table:
             "agent_id": agents.take(pa.array(gaps["agent"])),
             "started_at": pa.array(gaps["start"], TIMESTAMP),
             "finished_at": pa.array(gaps["end"], TIMESTAMP),
+            "cause": pa.array(CAUSE_NAMES).take(pa.array(gaps["cause"])),
         }
     )
 

@@ -163,7 +163,7 @@ def name_places(stays: pa.Table, setting: Setting) -> pa.Table:
         stays = join_pois(stays, setting.pois, radius_m)
     else:
         stays = own_places(stays, radius_m, setting.until, setting.known)
-    order = ("poi_id", "poi_category", "timezone", "n_fixes", "start_gap_s", "end_gap_s")
+    order = ("poi_id", "poi_category", "timezone", "n_fixes", "start_gap_s", "end_gap_s", "observed_s")
     names = [n for n in stays.column_names if n not in order]
     return stays.select(names + [n for n in order if n in stays.column_names])
 

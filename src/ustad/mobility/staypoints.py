@@ -11,17 +11,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
 
 from ustad.config import ExtractionConfig
 from ustad.geo import EARTH_RADIUS_KM
+from ustad.mobility.joining import MOVED, NEVER_SEEN, NO_TIME, UNBRIDGED, scan_joined
 
 MICROSECONDS = 1_000_000
-#: What a gap column says where nothing at all was observed on that side.
-NEVER_SEEN = -1
+#: Silence that ends this many distances away ended on the way from the place, where no setting says how far.
+REACH = 2.5
 
 #: What the kernel remembers of one agent. Times in microseconds, points on the unit sphere.
 STATE = np.dtype(
@@ -47,6 +48,34 @@ STATE = np.dtype(
         ("kept_x", "f8"),
         ("kept_y", "f8"),
         ("kept_z", "f8"),
+        # What only the kernel that joins needs (`joining.py`).
+        ("last_x", "f8"),  # the last fix taken
+        ("last_y", "f8"),
+        ("last_z", "f8"),
+        ("seen", "i8"),  # time with fixes, all together
+        ("settled", "i8"),  # the open cluster is a stay
+        ("start", "i8"),  # of the open cluster or the stay it goes on with
+        ("start_seen", "i8"),  # `seen` then
+        ("origin_at", "i8"),  # position of the fix at which the way since the last stay begins
+        ("held", "i8"),  # there is a stay that was left and may still go on
+        ("held_anchor_at", "i8"),
+        ("held_start", "i8"),
+        ("held_end", "i8"),
+        ("held_start_gap", "i8"),
+        ("held_end_gap", "i8"),
+        ("held_start_seen", "i8"),
+        ("held_end_seen", "i8"),
+        ("held_x", "f8"),  # sum of its fixes
+        ("held_y", "f8"),
+        ("held_z", "f8"),
+        ("held_count", "i8"),
+        ("held_gap", "i8"),  # a gap lies in the way that led to it
+        ("held_far", "i8"),  # a fix since then lies far away
+        ("left", "i8"),  # it ended with silence that ended near it
+        ("left_silence", "i8"),
+        ("left_way", "f8"),  # squared chord
+        ("sure_end", "i8"),  # its last fix
+        ("sure_seen", "i8"),
     ]
 )
 STAY = np.dtype(
@@ -60,6 +89,7 @@ STAY = np.dtype(
         ("count", "i8"),
         ("start_gap", "i8"),
         ("end_gap", "i8"),
+        ("observed", "i8"),
         ("unfinished", "i8"),
     ]
 )
@@ -75,17 +105,18 @@ TRIP = np.dtype(
         ("crosses_gap", "i8"),
     ]
 )
-GAP = np.dtype([("agent", "i8"), ("start", "i8"), ("end", "i8")])
-NO_TIME = np.iinfo(np.int64).min
+GAP = np.dtype([("agent", "i8"), ("start", "i8"), ("end", "i8"), ("cause", "i8")])
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(NamedTuple):
     """The configuration in the kernel's units."""
 
     chord: float  # squared, on the unit sphere
     duration: int  # microseconds
     gap: int  # microseconds; 0: none
+    join: bool
+    bridge: int  # microseconds
+    reach: float  # squared, on the unit sphere
     first_outside: bool
     include_last: bool
     speed: float  # kilometres per microsecond; 0: no limit
@@ -97,6 +128,9 @@ class Limits:
             chord=_squared_chord(config.distance_m),
             duration=round(config.minutes * 60 * MICROSECONDS),
             gap=round(config.gap_minutes * 60 * MICROSECONDS),
+            join=config.join,
+            bridge=round(max(config.bridge_hours * 60, config.gap_minutes, config.minutes) * 60 * MICROSECONDS),
+            reach=_squared_chord(config.reach_m or REACH * config.distance_m),
             first_outside=config.end_rule == "first-outside",
             include_last=config.include_last,
             speed=config.max_speed_kmh / 3600.0 / MICROSECONDS,
@@ -125,8 +159,7 @@ class Scan:
     stays: np.ndarray  # STAY
     trips: np.ndarray  # TRIP
     gaps: np.ndarray  # GAP
-    origin: np.ndarray  # int64 [agents]: the fix at which a trip that is under way began
-    anchor: np.ndarray  # int64 [agents]: the first fix of the open cluster
+    needed: np.ndarray  # bool [n]: the fixes that the next run has to have before its new ones
 
 
 def scan(
@@ -140,25 +173,29 @@ def scan(
     """
     room = _room(offsets, resume, len(state))
     stays, trips, gaps = np.zeros(room, STAY), np.zeros(room, TRIP), np.zeros(room, GAP)
-    origin, anchor = np.zeros(len(state), np.int64), np.zeros(len(state), np.int64)
-    found = _scan(
-        offsets, resume, time, points, state, stays, trips, gaps, origin, anchor,
-        limits.chord, limits.duration, limits.gap, limits.first_outside, final, limits.include_last,
-    )  # fmt: skip
-    return Scan(stays[: found[0]].copy(), trips[: found[1]].copy(), gaps[: found[2]].copy(), origin, anchor)
+    needed, n = np.zeros(len(time), np.bool_), np.zeros(3, np.int64)
+    if limits.join:
+        positions = np.zeros(4, np.int64)
+        scan_joined(
+            offsets, resume, time, points, state, stays, trips, gaps, positions, n, needed, limits, final
+        )  # fmt: skip
+    else:
+        _scan(offsets, resume, time, points, state, stays, trips, gaps, n, needed, limits, final)
+    return Scan(stays[: n[0]].copy(), trips[: n[1]].copy(), gaps[: n[2]].copy(), needed)
 
 
 def _room(offsets: np.ndarray, resume: np.ndarray, agents: int) -> int:
-    """Each new fix closes at most one cluster and one gap; the end of the data closes one more."""
-    return int((offsets[1:] - resume).sum()) + agents
+    """Each new fix closes at most one cluster and one gap; before it one may be held, the end closes one more."""
+    return int((offsets[1:] - resume).sum()) + 2 * agents
 
 
 @numba.njit(cache=True, nogil=True)
 def _scan(  # type: ignore[no-untyped-def]  # compiled; types are numpy arrays and scalars of the caller
-    offsets, resume, time, points, state, stays, trips, gaps, origins, anchors,
-    chord, duration, gap_limit, first_outside, final, include_last,
-):  # fmt: skip
+    offsets, resume, time, points, state, stays, trips, gaps, n, needed, limits, final
+):
+    """The plain kernel: every cluster for itself, as trackintel has it."""
     n_stays, n_trips, n_gaps = 0, 0, 0
+    chord, duration, gap_limit = limits.chord, limits.duration, limits.gap
     for agent in range(len(state)):
         s = state[agent]
         begin, end = offsets[agent], offsets[agent + 1]
@@ -172,12 +209,13 @@ def _scan(  # type: ignore[no-untyped-def]  # compiled; types are numpy arrays a
             else:
                 silence = t - s.last_time
                 is_gap = gap_limit > 0 and silence > gap_limit
+                near = (x - s.anchor_x) ** 2 + (y - s.anchor_y) ** 2 + (z - s.anchor_z) ** 2 < chord
                 if is_gap:
-                    gaps[n_gaps].agent, gaps[n_gaps].start, gaps[n_gaps].end = agent, s.last_time, t
+                    gap = gaps[n_gaps]
+                    gap.agent, gap.start, gap.end, gap.cause = agent, s.last_time, t, UNBRIDGED if near else MOVED
                     n_gaps += 1
-                distance = (x - s.anchor_x) ** 2 + (y - s.anchor_y) ** 2 + (z - s.anchor_z) ** 2
-                if is_gap or distance >= chord:
-                    stop = t if (first_outside and not is_gap) else s.last_time
+                if is_gap or not near:
+                    stop = t if (limits.first_outside and not is_gap) else s.last_time
                     if stop - s.anchor_time >= duration:
                         if s.has_stay == 1:
                             _trip(trips[n_trips], agent, s, origin, anchor)
@@ -194,7 +232,7 @@ def _scan(  # type: ignore[no-untyped-def]  # compiled; types are numpy arrays a
                     s.sum_z += z
                     s.count += 1
             s.last_time = t
-        if final and s.started == 1 and include_last and s.last_time - s.anchor_time >= duration:
+        if final and s.started == 1 and limits.include_last and s.last_time - s.anchor_time >= duration:
             if s.has_stay == 1:
                 _trip(trips[n_trips], agent, s, origin, anchor)
                 n_trips += 1
@@ -202,8 +240,13 @@ def _scan(  # type: ignore[no-untyped-def]  # compiled; types are numpy arrays a
             n_stays += 1
         if s.has_stay == 0:  # no trip is under way
             origin = anchor
-        s.anchor_at, origins[agent], anchors[agent] = anchor - origin, origin, anchor
-    return n_stays, n_trips, n_gaps
+        s.anchor_at = anchor - origin
+        if end > begin:
+            # The way since the last stay, and of the open cluster all fixes while it may still turn out to be part of
+            # the way, else the last one.
+            needed[origin : anchor + 1 if s.last_time - s.anchor_time >= duration else end] = True
+            needed[end - 1] = True
+    n[0], n[1], n[2] = n_stays, n_trips, n_gaps
 
 
 @numba.njit(cache=True, nogil=True)
@@ -218,6 +261,7 @@ def _stay(row, agent, s, stop, end_gap, unfinished):  # type: ignore[no-untyped-
     row.agent, row.start, row.end = agent, s.anchor_time, stop
     row.x, row.y, row.z, row.count = s.sum_x / norm, s.sum_y / norm, s.sum_z / norm, s.count
     row.start_gap, row.end_gap, row.unfinished = s.anchor_gap, end_gap, unfinished
+    row.observed = stop - s.anchor_time
     s.has_stay, s.stay_start, s.stay_end, s.gap_since = 1, s.anchor_time, stop, 0
 
 

@@ -10,14 +10,13 @@ import copy
 import io
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numba
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ustad.config import ExtractionConfig
 from ustad.mobility.columns import as_fixes
@@ -25,7 +24,7 @@ from ustad.mobility.core import Fixes, Found, advance, bounds, no_fixes, to_tabl
 from ustad.mobility.staypoints import MICROSECONDS, NO_TIME, STATE, Limits, empty_state
 from ustad.tables import DataError, agent_codes
 
-FORMAT = 1
+FORMAT = 2
 COUNTS = ("late", "duplicates", "spikes", "inaccurate")
 
 
@@ -87,11 +86,11 @@ class StayTracker:
             fixes.update({n: Fixes(np.full(len(own), n, np.int64), own.time, own.lat, own.lon) for n, own in left})
 
     def current(self) -> pa.Table:
-        """The stays that are under way, ended at the last fix so far: what `finish` would close, closed nowhere."""
+        """The stays that are not final: under way (they end at the last fix so far), or left a moment ago and perhaps
+        not for good. It is what `finish` would close; later fixes may extend it."""
         twin = copy.deepcopy(self)
-        twin._limits = replace(self._limits, include_last=True)
-        stays = twin.finish().stays
-        return stays.filter(pc.is_null(stays["end_gap_s"]))
+        twin._limits = self._limits._replace(include_last=True)
+        return twin.finish().stays
 
     def _arrivals(self, fixes: Any) -> Fixes:
         table = as_fixes(fixes)

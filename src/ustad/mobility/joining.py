@@ -1,0 +1,319 @@
+"""The stay kernel that joins: what nothing contradicts is one stay, and silence is not behaviour.
+
+In and out as `staypoints.scan`. A cluster of fixes is *settled* once it lasts as long as a stay has to. A settled
+cluster that was left is *held*: not final, because the next cluster may turn out to be the same stay. It is final once
+another stay is settled, or once the agent was seen elsewhere for longer than a stay takes.
+
+Three rules beside those of the plain kernel:
+- A cluster goes on while fixes lie near its first fix or near its middle, also after silence of up to `bridge`.
+- A cluster at the held stay's place goes on with it, if little time passed or no fix lies far away.
+- Silence that ends within `reach` of the place was spent there, unless the agent stays where it ended.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numba
+import numpy as np
+
+from ustad.geo import EARTH_RADIUS_KM
+
+#: What a gap column says where nothing at all was observed on that side, and a time that there is not.
+NEVER_SEEN = -1
+NO_TIME = -(2**63)
+#: Why nobody knows: the silence ends at the place and counts as a stay, it ends on the way from the place and counts as
+#: a stay, it ends elsewhere, or at the place but too late to say that the agent was there.
+CAUSES = BRIDGED, LEFT, MOVED, UNBRIDGED = range(4)
+CAUSE_NAMES = ("bridged", "left", "moved", "unbridged")
+
+#: Positions of fixes: where the way since the last stay begins, the open cluster's first fix, both of the held stay.
+ORIGIN, ANCHOR, HELD_ORIGIN, HELD_ANCHOR = range(4)
+#: Shares of the squared distance: near the middle of a cluster (half of it), the same place, far away (twice).
+MIDDLE, SAME, FAR = 0.25, 0.49, 4.0
+#: A last fix before silence weighs as much as this many others at most: where a phone fell silent, it lay.
+WEIGHT = 10.0
+#: A fix elsewhere was on the way from the place: at this speed since the agent departed.
+DEPARTURE_KM_PER_US = 20.0 / 3.6e9
+#: Beyond this many distances, silence before a stay elsewhere was not spent at the place.
+NEXT_DOOR = 2.5**2
+
+
+@numba.njit(cache=True, nogil=True)
+def scan_joined(  # type: ignore[no-untyped-def]  # compiled; types are numpy arrays and scalars of the caller
+    offsets, resume, time, points, state, stays, trips, gaps, at, n, needed, limits, final
+):
+    """Stays, trips and gaps into their arrays, how many into `n`; `needed` says which fixes the next call needs."""
+    chord, duration, gap_limit, bridge = limits.chord, limits.duration, limits.gap, limits.bridge
+    for agent in range(len(state)):
+        s = state[agent]
+        begin, end = offsets[agent], offsets[agent + 1]
+        at[HELD_ORIGIN], at[HELD_ANCHOR], at[ORIGIN], at[ANCHOR] = (
+            begin, begin + s.held_anchor_at, begin + s.origin_at, begin + s.anchor_at
+        )  # fmt: skip
+        for k in range(resume[agent], end):
+            t, x, y, z = time[k], points[k, 0], points[k, 1], points[k, 2]
+            if s.started == 0:
+                s.started = 1
+                _open(s, t, x, y, z, NEVER_SEEN)
+                at[ORIGIN] = at[ANCHOR] = k
+            else:
+                silence = t - s.last_time
+                near = (x - s.anchor_x) ** 2 + (y - s.anchor_y) ** 2 + (z - s.anchor_z) ** 2 < chord
+                if not near:
+                    near = _from_middle(s, x, y, z) < (chord if silence > duration else MIDDLE * chord)
+                if near and silence <= bridge:
+                    if silence > duration:
+                        _weigh_last(s, silence, duration)
+                        if 0 < gap_limit < silence:
+                            _gap(gaps, n, agent, s.last_time, t, BRIDGED)
+                    s.sum_x += x
+                    s.sum_y += y
+                    s.sum_z += z
+                    s.count += 1
+                    s.seen += silence if gap_limit == 0 or silence <= gap_limit else 0
+                    if s.settled == 0 and t - s.start >= duration:
+                        _settle(s, agent, silence <= duration, time, points, stays, trips, at, n, limits)
+                else:
+                    _leave(s, agent, k, near, time, points, stays, trips, gaps, at, n, limits)
+                if s.held == 1:
+                    _look_away(s, agent, x, y, z, stays, trips, at, n, limits)
+            s.last_time, s.last_x, s.last_y, s.last_z = t, x, y, z
+        if final and s.started == 1:
+            _finish(s, agent, time, points, stays, trips, at, n, limits)
+        elif end > begin:
+            _keep(s, at, end, needed, duration)
+
+
+# ------------------------------------------------------------------------------------------ the open cluster
+@numba.njit(cache=True, nogil=True)
+def _open(s, t, x, y, z, gap):  # type: ignore[no-untyped-def]  # compiled
+    s.anchor_time, s.anchor_x, s.anchor_y, s.anchor_z, s.anchor_gap = t, x, y, z, gap
+    s.sum_x, s.sum_y, s.sum_z, s.count = x, y, z, 1
+    s.start, s.start_seen, s.settled = t, s.seen, 0
+
+
+@numba.njit(cache=True, nogil=True)
+def _from_middle(s, x, y, z):  # type: ignore[no-untyped-def]  # compiled
+    """Squared chord from the middle of the open cluster."""
+    norm = math.sqrt(s.sum_x * s.sum_x + s.sum_y * s.sum_y + s.sum_z * s.sum_z)
+    return (x - s.sum_x / norm) ** 2 + (y - s.sum_y / norm) ** 2 + (z - s.sum_z / norm) ** 2
+
+
+@numba.njit(cache=True, nogil=True)
+def _from_held(s, x, y, z):  # type: ignore[no-untyped-def]  # compiled
+    """Squared chord from the middle of the held stay."""
+    a, b, c = s.held_x, s.held_y, s.held_z
+    norm = math.sqrt(a * a + b * b + c * c)
+    return (x - a / norm) ** 2 + (y - b / norm) ** 2 + (z - c / norm) ** 2
+
+
+@numba.njit(cache=True, nogil=True)
+def _weigh_last(s, silence, duration):  # type: ignore[no-untyped-def]  # compiled
+    weight = min(WEIGHT, silence / duration)
+    s.sum_x += weight * s.last_x
+    s.sum_y += weight * s.last_y
+    s.sum_z += weight * s.last_z
+
+
+@numba.njit(cache=True, nogil=True)
+def _leave(s, agent, k, near, time, points, stays, trips, gaps, at, n, limits):  # type: ignore[no-untyped-def]  # compiled
+    """Close the open cluster at fix k, which is elsewhere or comes too late, and open the next one there."""
+    t, x, y, z = time[k], points[k, 0], points[k, 1], points[k, 2]
+    silence = t - s.last_time
+    way = (x - s.last_x) ** 2 + (y - s.last_y) ** 2 + (z - s.last_z) ** 2
+    unseen = silence > limits.duration
+    left = unseen and not near and silence <= limits.bridge and way < limits.reach
+    is_gap = 0 < limits.gap < silence
+    if is_gap:
+        _gap(gaps, n, agent, s.last_time, t, LEFT if left else UNBRIDGED if near else MOVED)
+    departed = max(s.last_time, t - np.int64(math.sqrt(way) * EARTH_RADIUS_KM / DEPARTURE_KM_PER_US))
+    sure = departed if left or not unseen else s.last_time
+    stop = t if limits.first_outside and not unseen else sure if left else s.last_time
+    counted = 0 if is_gap else silence
+    if s.settled == 0 and sure - s.start >= limits.duration:
+        if left:
+            _weigh_last(s, silence, limits.duration)
+        _settle(s, agent, not unseen, time, points, stays, trips, at, n, limits)
+    end_gap = silence if unseen and not left else 0
+    end_seen = s.seen + min(counted, stop - s.last_time)
+    if s.settled == 1:
+        _hold(s, at)
+        _end_held(s, at, k, stop, end_gap, end_seen, left, silence, way)
+    elif s.held == 1 and _is_same(s, limits):
+        _extend(s)
+        _end_held(s, at, k, stop, end_gap, end_seen, left, silence, way)
+    s.gap_since |= 1 if is_gap and not left else 0
+    s.seen += counted
+    _open(s, t, x, y, z, silence if unseen else 0)
+    at[ANCHOR] = k
+
+
+# --------------------------------------------------------------------------------------------- the held stay
+@numba.njit(cache=True, nogil=True)
+def _hold(s, at):  # type: ignore[no-untyped-def]  # compiled
+    """The open cluster, which is a stay, becomes the held one."""
+    s.held, s.held_start, s.held_start_gap, s.held_start_seen = 1, s.start, s.anchor_gap, s.start_seen
+    s.held_x, s.held_y, s.held_z, s.held_count = s.sum_x, s.sum_y, s.sum_z, s.count
+    at[HELD_ORIGIN] = at[ORIGIN] if s.has_stay == 1 else at[ANCHOR]
+    at[HELD_ANCHOR] = at[ANCHOR]
+    s.held_gap = s.gap_since
+
+
+@numba.njit(cache=True, nogil=True)
+def _extend(s):  # type: ignore[no-untyped-def]  # compiled
+    """The open cluster, too short for a stay, goes on with the held one."""
+    s.held_x += s.sum_x
+    s.held_y += s.sum_y
+    s.held_z += s.sum_z
+    s.held_count += s.count
+
+
+@numba.njit(cache=True, nogil=True)
+def _end_held(s, at, k, stop, end_gap, end_seen, left, silence, way):  # type: ignore[no-untyped-def]  # compiled
+    s.held_end, s.held_end_gap, s.held_end_seen, s.held_far = stop, end_gap, end_seen, 0
+    s.sure_end, s.sure_seen, s.left_silence, s.left_way = s.last_time, s.seen, silence, way
+    s.left = 1 if left else 0
+    s.gap_since = 0
+    at[ORIGIN] = k - 1
+
+
+@numba.njit(cache=True, nogil=True)
+def _is_same(s, limits):  # type: ignore[no-untyped-def]  # compiled
+    """Whether the open cluster is at the held stay's place and nothing says that the agent was elsewhere."""
+    apart = s.start - s.held_end
+    if apart > limits.bridge or (s.held_far == 1 and apart > limits.duration):
+        return False
+    norm = math.sqrt(s.sum_x * s.sum_x + s.sum_y * s.sum_y + s.sum_z * s.sum_z)
+    return _from_held(s, s.sum_x / norm, s.sum_y / norm, s.sum_z / norm) < SAME * limits.chord
+
+
+@numba.njit(cache=True, nogil=True)
+def _look_away(s, agent, x, y, z, stays, trips, at, n, limits):  # type: ignore[no-untyped-def]  # compiled
+    """The held stay is final once the agent was far away and the open cluster begins too late to go on with it."""
+    if s.held_far == 0 and _from_held(s, x, y, z) >= FAR * limits.chord:
+        s.held_far = 1
+    apart = s.anchor_time - s.held_end
+    if apart > limits.bridge or (s.held_far == 1 and apart > limits.duration):
+        _emit(s, agent, stays, trips, at, n, 0)
+
+
+@numba.njit(cache=True, nogil=True)
+def _settle(s, agent, seen, time, points, stays, trips, at, n, limits):  # type: ignore[no-untyped-def]  # compiled
+    """The open cluster is a stay, by fixes (`seen`) or by silence: it joins the held one or makes that final."""
+    s.settled = 1
+    if s.held == 1 and _is_same(s, limits):
+        s.start, s.anchor_gap, s.start_seen = s.held_start, s.held_start_gap, s.held_start_seen
+        s.sum_x += s.held_x
+        s.sum_y += s.held_y
+        s.sum_z += s.held_z
+        s.count += s.held_count
+        s.gap_since, s.held = s.held_gap, 0
+        at[ORIGIN], at[ANCHOR] = at[HELD_ORIGIN], at[HELD_ANCHOR]
+        return
+    if s.held == 1 and s.left == 1 and s.anchor_time - s.sure_end == s.left_silence:
+        _take_back(s, seen, at, limits)
+    if s.held == 1:
+        _emit(s, agent, stays, trips, at, n, 0)
+    _begin_earlier(s, time, points, at, limits)
+    if s.has_stay == 1 and s.anchor_gap > s.start - s.stay_end:
+        rest = max(s.start - s.stay_end, 0)
+        s.anchor_gap = rest if rest > limits.duration else 0
+
+
+@numba.njit(cache=True, nogil=True)
+def _take_back(s, seen, at, limits):  # type: ignore[no-untyped-def]  # compiled
+    """The agent stays where the silence ended: when it went there nobody knows. A stay by silence alone is none then,
+    except next door to another such one: there the phone is silent while it lies still."""
+    is_stay = s.sure_end - s.held_start >= limits.duration
+    if not is_stay and not seen and s.left_way < NEXT_DOOR * limits.chord:
+        return
+    s.held_end, s.held_end_gap, s.held_end_seen = s.sure_end, s.left_silence, s.sure_seen
+    s.gap_since |= 1 if 0 < limits.gap < s.left_silence else 0
+    if not is_stay:
+        s.held = 0
+        s.gap_since |= s.held_gap
+        at[ORIGIN] = at[HELD_ORIGIN]
+
+
+@numba.njit(cache=True, nogil=True)
+def _begin_earlier(s, time, points, at, limits):  # type: ignore[no-untyped-def]  # compiled
+    """The stay begins with the first of the fixes before it that lie near its middle already."""
+    k = at[ANCHOR] - 1
+    while k > at[ORIGIN] and time[k + 1] - time[k] <= limits.duration:
+        if s.has_stay == 1 and time[k] < s.stay_end:
+            break
+        x, y, z = points[k, 0], points[k, 1], points[k, 2]
+        if _from_middle(s, x, y, z) >= MIDDLE * limits.chord:
+            break
+        step, before = time[k + 1] - time[k], time[k] - time[k - 1]
+        s.start, s.start_seen = time[k], s.start_seen - (step if limits.gap == 0 or step <= limits.gap else 0)
+        s.anchor_gap = before if before > limits.duration else 0
+        s.sum_x += x
+        s.sum_y += y
+        s.sum_z += z
+        s.count += 1
+        at[ANCHOR] = k
+        k -= 1
+
+
+# --------------------------------------------------------------------------------------------------- records
+@numba.njit(cache=True, nogil=True)
+def _gap(gaps, n, agent, start, end, cause):  # type: ignore[no-untyped-def]  # compiled
+    row = gaps[n[2]]
+    row.agent, row.start, row.end, row.cause = agent, start, end, cause
+    n[2] += 1
+
+
+@numba.njit(cache=True, nogil=True)
+def _emit(s, agent, stays, trips, at, n, unfinished):  # type: ignore[no-untyped-def]  # compiled
+    """The held stay is final, and so is the trip that led to it."""
+    if s.has_stay == 1:
+        trip = trips[n[1]]
+        trip.agent, trip.start, trip.end = agent, s.stay_end, s.held_start
+        trip.origin_start, trip.destination_start = s.stay_start, s.held_start
+        trip.first, trip.last, trip.crosses_gap = at[HELD_ORIGIN], at[HELD_ANCHOR], s.held_gap
+        n[1] += 1
+    row = stays[n[0]]
+    norm = math.sqrt(s.held_x * s.held_x + s.held_y * s.held_y + s.held_z * s.held_z)
+    row.agent, row.start, row.end = agent, s.held_start, s.held_end
+    row.x, row.y, row.z, row.count = s.held_x / norm, s.held_y / norm, s.held_z / norm, s.held_count
+    row.start_gap, row.end_gap, row.unfinished = s.held_start_gap, s.held_end_gap, unfinished
+    row.observed = min(s.held_end_seen - s.held_start_seen, s.held_end - s.held_start)
+    n[0] += 1
+    s.has_stay, s.stay_start, s.stay_end, s.held = 1, s.held_start, s.held_end, 0
+
+
+@numba.njit(cache=True, nogil=True)
+def _finish(s, agent, time, points, stays, trips, at, n, limits):  # type: ignore[no-untyped-def]  # compiled
+    """The data is at its end: what is open ends with it."""
+    if s.settled == 0 and s.last_time - s.start >= limits.duration:
+        _settle(s, agent, True, time, points, stays, trips, at, n, limits)
+    unfinished = s.settled == 1
+    if unfinished:
+        _hold(s, at)
+    elif s.held == 1 and _is_same(s, limits):
+        unfinished = True
+        _extend(s)
+    if unfinished:
+        _end_held(s, at, at[ORIGIN], s.last_time, NEVER_SEEN, s.seen, False, 0, 0.0)
+    if s.held == 1 and (limits.include_last or not unfinished):
+        _emit(s, agent, stays, trips, at, n, 1 if unfinished else 0)
+
+
+@numba.njit(cache=True, nogil=True)
+def _keep(s, at, end, needed, duration):  # type: ignore[no-untyped-def]  # compiled
+    """Mark the fixes that the next call needs, and remember the positions among them: the ways to the held stay and
+    from it on, and the open cluster while it may turn out to be part of the way."""
+    s.held_anchor_at, s.origin_at = 0, 0
+    if s.held == 1:
+        s.held_anchor_at = at[HELD_ANCHOR] - at[HELD_ORIGIN]
+        if s.left == 1 and s.sure_end - s.held_start < duration:  # may still be no stay but part of the way
+            s.origin_at = at[ORIGIN] - at[HELD_ORIGIN]
+            needed[at[HELD_ORIGIN] : end] = True
+        else:
+            s.origin_at = s.held_anchor_at + (0 if at[ORIGIN] == at[HELD_ANCHOR] else 1)
+            needed[at[HELD_ORIGIN] : at[HELD_ANCHOR] + 1] = True
+    s.anchor_at = s.origin_at + at[ANCHOR] - at[ORIGIN]
+    needed[at[ORIGIN] : (at[ANCHOR] + 1 if s.settled == 1 else end)] = True
+    needed[end - 1] = True
