@@ -11,7 +11,7 @@ from ustad.config import ConfigError
 from ustad.dataset import Dataset
 from ustad.evaluation import experiments, runner, workshop
 from ustad.evaluation import page as page_module
-from ustad.evaluation.experiments import BUDGETS, EXPERIMENTS, Cell, plan, read_results
+from ustad.evaluation.experiments import BUDGETS, EXPERIMENTS, PAPER, Cell, plan, read_results
 from ustad.evaluation.figures import planned
 from ustad.evaluation.page import generated_from, page_text, publish
 from ustad.evaluation.result_files import plain_json, read_lines
@@ -31,7 +31,7 @@ TINY = BUDGETS["tiny"]
 def finished(tmp_path_factory):
     """All seven experiments on a tiny town: (result directory, work directory)."""
     place = tmp_path_factory.mktemp("experiments")
-    cells = plan(EXPERIMENTS, [TOWN], 1, TINY)
+    cells = plan(PAPER, [TOWN], 1, TINY)
     assert run(cells, place / "results", place / "work", "cpu") == Ran(len(cells), 0)
     return place / "results", place / "work"
 
@@ -43,8 +43,8 @@ def shop(finished):
 
 def test_every_cell_of_every_experiment_has_one_line_that_says_how_it_was_made(finished):
     results = read_results(finished[0])
-    for name, experiment in EXPERIMENTS.items():
-        assert len(results[name]) == len(experiment.options)
+    for name in PAPER:
+        assert len(results[name]) == len(EXPERIMENTS[name].options)
         for line in results[name]:
             assert line["source"]["name"] == "town"
             assert line["source"]["events"] > 1000
@@ -58,7 +58,7 @@ def test_every_cell_of_every_experiment_has_one_line_that_says_how_it_was_made(f
 def test_a_finished_cell_is_not_run_again(finished, monkeypatch):
     before = (finished[0] / "scores.jsonl").read_bytes()
     monkeypatch.setattr(runner, "run_cell", lambda *_: pytest.fail("a finished cell was run again"))
-    assert run(plan(EXPERIMENTS, [TOWN], 1, TINY), *finished, "cpu").done == 0
+    assert run(plan(PAPER, [TOWN], 1, TINY), *finished, "cpu").done == 0
     assert (finished[0] / "scores.jsonl").read_bytes() == before
 
 

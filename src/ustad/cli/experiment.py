@@ -1,4 +1,4 @@
-"""`ustad experiment`: the paper's experiments, one command each."""
+"""`ustad experiment`: the paper's experiments and detection from GPS, one command each."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ def experiment(
         str,
         typer.Argument(
             help="prediction, detection, uncertainty, scores, injections, epistemic, cases (several with commas "
-            "between), or all."
+            "between), all (those seven), or gps: detection from true stays and from what phones record of the same "
+            "people."
         ),
     ],
     data: Annotated[
@@ -23,7 +24,8 @@ def experiment(
         typer.Option(
             "--data",
             help="A preset (numosim-la, simla, simjordan), a preset with its size (numosim-la:20000), "
-            "pol_atl=DIRECTORY, or a data directory. May be repeated; the three presets by default.",
+            "pol_atl=DIRECTORY, or a data directory. May be repeated; the three presets by default, "
+            "for gps town and numosim-la:1000.",
         ),
     ] = None,
     results: Annotated[Path, typer.Option("--out", "-o", help="Where the result files go.")] = Path("results/run"),
@@ -58,25 +60,28 @@ def experiment(
         list[Path] | None, typer.Option("--also", help="A further result directory for the page. May be repeated.")
     ] = None,
 ) -> None:
-    """Run an experiment of the paper, and write its tables, figures and page. Finished cells are not run again.
+    """Run an experiment, and write its tables, figures and page. Finished cells are not run again.
 
-    Example: `ustad experiment detection --data numosim-la:2000 --seeds 5 --out results/detection`
+    Examples:
+
+    - `ustad experiment detection --data numosim-la:2000 --seeds 5 --out results/detection`
+    - `ustad experiment gps --data town --seeds 5 --out results/gps`
     """
     from dataclasses import replace
 
-    from ustad.evaluation.experiments import BUDGETS, EXPERIMENTS, plan
+    from ustad.evaluation.experiments import BUDGETS, EXPERIMENTS, PAPER, plan
     from ustad.evaluation.page import publish
     from ustad.evaluation.runner import run
     from ustad.evaluation.sources import parse_source
     from ustad.tables import DataError
 
     choose(size, tuple(BUDGETS), "--size")
-    names = list(EXPERIMENTS) if name == "all" else name.split(",")
+    names = list(PAPER) if name == "all" else name.split(",")
     for one in names:
         choose(one, (*EXPERIMENTS, "all"), "NAME")
     if not figures_only:
         sources = []
-        for text in data or ["numosim-la", "simla", "simjordan"]:
+        for text in data or (["town", "numosim-la:1000"] if names == ["gps"] else ["numosim-la", "simla", "simjordan"]):
             source = parse_source(text, agents, data_seed, days, anomalous_share)
             if source is None:
                 out.print(f"{text}: its files are not there; left out")

@@ -1,4 +1,4 @@
-"""The paper's seven experiments as lists of cells, and what one cell computes (`runner` fills them in).
+"""The paper's seven experiments, and detection from GPS, as lists of cells, which `runner` fills in.
 
 A cell is a data set × a method (or kind, or size) × a seed. Each becomes one line of JSON in `OUT/NAME.jsonl` with
 its configuration, seed, versions, hardware and seconds; a cell that has its line is not run again. Tables, figures
@@ -20,11 +20,13 @@ import torch
 from ustad.config import ConfigError
 from ustad.evaluation import cells as compute
 from ustad.evaluation.cases import cases
+from ustad.evaluation.gps import GPS_METHODS, PRESET_METHODS, TRUE_STAYS, gps
 from ustad.evaluation.result_files import Line, hardware, plain_json, read_lines, versions
 from ustad.evaluation.sources import Source
 from ustad.evaluation.workshop import BUDGETS, FIRST_SEED, SAME, USTAD, Budget, Workshop
 from ustad.simulate import PRESETS
 from ustad.simulate.injections import KINDS
+from ustad.simulate.phones import PHONES
 
 PREDICTORS = ("mlp", "lstm", "transformer", "lightpath", "dual-tr", USTAD)
 DETECTORS = (
@@ -81,7 +83,14 @@ EXPERIMENTS: dict[str, Experiment] = {
     ),
     "epistemic": Experiment("loss, EU and distance to the training events", compute.epistemic),
     "cases": Experiment("case studies chosen by rule (Q5)", cases),
+    "gps": Experiment(
+        "detection from true stays and from what phones record of the same people",
+        gps,
+        tuple({"phone": phone, "method": method} for phone in (TRUE_STAYS, *PHONES) for method in GPS_METHODS),
+    ),
 }
+#: What `all` runs.
+PAPER = tuple(name for name in EXPERIMENTS if name != "gps")
 
 
 @dataclass(frozen=True)
@@ -102,6 +111,8 @@ class Cell:
     @property
     def model(self) -> str:
         """What has to be fitted for it. Three weeks of training are the whole of it where there are no more."""
+        if "phone" in self.options:  # one process for all methods, so that a recording is made once
+            return f"gps-{self.options['phone']}"
         weeks, steps = self.options.get("weeks", WEEKS[-1]), self.options.get("steps")
         part = f"-{weeks}w" if weeks != WEEKS[-1] else ""
         return SAME.get(self.method, self.method) + part + (f"-{steps}" if steps else "")
@@ -153,7 +164,9 @@ def run_cell(cell: Cell, shop: Workshop) -> dict[str, Any]:
         **cell.options,
         "seed": cell.seed,
         "budget": cell.budget.to_dict(),
-        **({"settings": shop.settings(cell.method)} if cell.budget.search and cell.method != compute.DEFAULT else {}),
+        **(
+            {"settings": shop.settings(cell.method)} if cell.budget.search and cell.method not in PRESET_METHODS else {}
+        ),
         "result": plain_json(result),
         "seconds": round(time.perf_counter() - began, 2),
         "fit_seconds": round(sum(shop.fit_seconds.values()) - fitted, 2),

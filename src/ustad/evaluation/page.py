@@ -15,6 +15,7 @@ from ustad import __version__
 from ustad.evaluation.claims import judged
 from ustad.evaluation.experiments import EXPERIMENTS, read_results
 from ustad.evaluation.figures import draw_all, planned
+from ustad.evaluation.gps_tables import gps_tables
 from ustad.evaluation.standing import causes, standing
 from ustad.evaluation.tables import Line, Results, Table, all_tables, chosen
 from ustad.events.encoder import UNKNOWN
@@ -31,6 +32,11 @@ SMALL = (
     "**This is a small run**: few agents, more of them anomalous than in the paper, small networks, few seeds. It "
     "shows that every experiment works and how its figures look; its verdicts are about this run and say little "
     "about the paper."
+)
+GPS = "gps: from raw GPS, beside the true stays of the same people"
+FROM_GPS = (
+    "Nobody has true stays. Here the same simulated people and red team are scored from their true stays and from "
+    "those that `ustad extract` finds in what a logger, a phone, an app or antennas (`sparse`) record of them."
 )
 HOW_TO_RUN = """## How to run it again
 Finished cells are not run again, so a run that was stopped goes on; `--figures-only` makes tables, figures and page
@@ -90,7 +96,7 @@ def publish(directories: Sequence[Path], page: Path, figures: Path) -> Path:
         raise DataError(f"{first}: holds no results; run `ustad experiment NAME --out {first}`")
     _refuse_two_budgets(results)
     draw_all(results, figures)
-    for tables in all_tables(results).values():
+    for tables in (gps_tables(results["gps"]), *all_tables(results).values()):
         for table in tables:
             _write(first / "tables" / f"{table.name}.md", f"# {table.title}\n\n{table.markdown()}")
             _write(first / "tables" / f"{table.name}.csv", table.csv())
@@ -116,6 +122,7 @@ def page_text(results: Results, place: str, figures: str) -> str:
     parts = [
         GENERATED.format(place=place),
         "# Results",
+        *_from_gps(results),
         OTHER_DATA,
         *_conditions(results),
         "## The paper's claims, one by one",
@@ -124,13 +131,19 @@ def page_text(results: Results, place: str, figures: str) -> str:
     ]
     tables, drawn = all_tables(results), planned(results)
     for name, experiment in EXPERIMENTS.items():
-        if results[name]:
+        if results[name] and name in INTRODUCTIONS:
             parts += [f"## {name}: {experiment.about}", INTRODUCTIONS[name]]
             parts += _section(tables.get(name, []), drawn.get(name, []), figures)
     if tables["seconds"]:
         parts += ["## How long it took", *_section(tables["seconds"], [], figures)]
     parts.append(HOW_TO_RUN)
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _from_gps(results: Results) -> list[str]:
+    """What counts in use, first: detection from what phones record."""
+    lines = results.get("gps", [])
+    return [f"## {GPS}", FROM_GPS, *_section(gps_tables(lines), [], "")] if lines else []
 
 
 def _conditions(results: Results) -> list[str]:
@@ -158,7 +171,7 @@ def _fewer_seeds(lines: list[Line]) -> list[str]:
     seeds: dict[str, dict[str, set[int]]] = {}
     for line in lines:
         what = " ".join(
-            [line["experiment"], *(str(line[k]) for k in ("method", "window", "kind", "weeks") if k in line)]
+            [line["experiment"], *(str(line[k]) for k in ("method", "window", "kind", "weeks", "phone") if k in line)]
         )
         seeds.setdefault(line["data"], {}).setdefault(what, set()).add(line["seed"])
     return [

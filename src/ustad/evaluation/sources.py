@@ -19,6 +19,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from ustad.dataset import Dataset, save_directory
+from ustad.evaluation.recordings import record_people
 from ustad.mobility.extraction import extract_tables
 from ustad.mobility.readers import open_data
 from ustad.simulate import PRESETS, simulate
@@ -39,6 +40,7 @@ class Source:
     seed: int = 11
     days: int | None = None
     anomalous_share: float | None = None
+    phone: str | None = None  # stays are extracted from what such a phone records of the simulated people
 
     @property
     def label(self) -> str:
@@ -48,7 +50,7 @@ class Source:
     @property
     def key(self) -> str:
         """A file name for what is made from it."""
-        told = [self.name, self.agents, self.seed, self.days, self.anomalous_share]
+        told = [self.name, self.agents, self.seed, self.days, self.anomalous_share, self.phone]
         return "-".join(str(value) for value in told if value is not None)
 
     def to_dict(self) -> dict[str, Any]:
@@ -90,7 +92,12 @@ def _make(source: Source, place: Path) -> None:
     if source.path is not None:
         save_directory(read_pol_atl(Path(source.path)), place)
         return
-    simulate(source.name, source.agents, source.seed, place, days=source.days, anomalous_share=source.anomalous_share)
+    people: dict[str, Any] = {"agents": source.agents, "seed": source.seed, "days": source.days}
+    people["anomalous_share"] = source.anomalous_share
+    if source.phone is None:
+        simulate(source.name, out=place, **people)
+    else:
+        record_people(source.name, place, source.phone, **people)
 
 
 def _short_hash(path: str) -> str:
