@@ -9,9 +9,10 @@ import pyarrow.csv as pa_csv
 import pytest
 from town import START, fixes, minutes, walks
 
-from ustad.mobility.columns import Reading, as_fixes, as_stays
+from ustad.mobility.columns import as_fixes, as_stays
 from ustad.mobility.extraction import extract, extract_tables
 from ustad.mobility.readers import open_data
+from ustad.mobility.reading import Reading
 from ustad.progress import UstadWarning
 from ustad.tables import TIMESTAMP, DataError
 

@@ -18,11 +18,11 @@ from ustad.clock import local_time
 from ustad.config import SplitConfig
 from ustad.dataset import Dataset
 from ustad.geo import Projection, haversine_km
-from ustad.mobility.columns import Reading
 from ustad.mobility.extraction import extract_tables
 from ustad.mobility.osm import category_of, read_categories, read_osm
 from ustad.mobility.own_places import first_of_test, own_places
 from ustad.mobility.places import PoiIndex, join_pois, one_category, read_pois
+from ustad.mobility.reading import Reading
 from ustad.mobility.timezones import with_timezone
 from ustad.tables import TIMESTAMP, DataError
 

@@ -14,11 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from town import fixes, minutes, walks
 
-from ustad.mobility.columns import Reading, as_fixes, match_names
+from ustad.mobility.columns import as_fixes, match_names
 from ustad.mobility.extraction import extract
 from ustad.mobility.formats import expand, pieces
 from ustad.mobility.geometry import point_degrees, points_to_wkb
 from ustad.mobility.readers import open_data
+from ustad.mobility.reading import Reading
 from ustad.tables import DataError
 
 COLUMNS = ["agent_id", "time", "lat", "lon"]

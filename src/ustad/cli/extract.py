@@ -40,6 +40,12 @@ def extract(
     times: Annotated[
         str, typer.Option("--times", help="Epoch numbers count utc, or the local wall clock of --timezone.")
     ] = "utc",
+    agent: Annotated[
+        str | None,
+        typer.Option(
+            "--agent", help="Whose fixes: file, folder, a column, or a REGEX of the path with the agent in parentheses."
+        ),
+    ] = None,
     distance: Annotated[float, typer.Option("--distance", help="Metres from a stay's first fix.")] = 100.0,
     minutes: Annotated[float, typer.Option("--minutes", help="Least duration of a stay.")] = 5.0,
     gap: Annotated[float, typer.Option("--gap", help="Minutes without a fix that are a gap; 0: no limit.")] = 60.0,
@@ -82,7 +88,7 @@ def extract(
     - `ustad extract 'phones/*.csv.gz' --timezone Europe/Berlin --out data` (CSV with naive local times)
     - `ustad extract points.ndjson --on-error skip --out data` (NDJSON; bad rows are dropped and counted)
     - `ustad extract Geolife/Data --out data` (GeoLife's tree of .plt files)
-    - `ustad extract run.gpx ride.gpx --out data` (GPX, one agent per file)
+    - `ustad extract phones --agent folder --out data` (GPX of several people, one folder each)
     - `ustad extract town --out data` (the fixes, POIs and labels of a data directory)
     - `ustad extract fixes.parquet --pois pois.parquet --export geoparquet --out data`
     - `ustad extract may.parquet --places april --out may` (without POIs: own places are called as in `april`)
@@ -108,10 +114,10 @@ def extract(
         from ustad.engine.extraction import extract as run_on_ray
 
         summary = run_on_ray(
-            fixes, out_dir, config, pois, timezone, on_error, workers, times, address, partitions, places or []  # type: ignore[arg-type]  # checked above
+            fixes, out_dir, config, pois, timezone, on_error, workers, times, address, partitions, places or [], agent  # type: ignore[arg-type]  # checked above
         )  # fmt: skip
     else:
-        summary = run(fixes, out_dir, config, pois, timezone, on_error, workers, times, places or [])  # type: ignore[arg-type]  # checked above
+        summary = run(fixes, out_dir, config, pois, timezone, on_error, workers, times, places or [], agent)  # type: ignore[arg-type]  # checked above
     if out_dir.exists():  # not where the results went to another file system
         summary.notes += _carry_labels(fixes, out_dir)
     exported = _export(out_dir, export_as or [])

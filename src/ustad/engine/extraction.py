@@ -22,7 +22,6 @@ from ustad.engine import buckets
 from ustad.engine.cluster import connected
 from ustad.engine.jobs import Job, Task
 from ustad.engine.places import Place, is_uri
-from ustad.mobility.columns import Reading, Times
 from ustad.mobility.extraction import (
     PARTITION_ROWS,
     TABLES,
@@ -41,7 +40,9 @@ from ustad.mobility.extraction import (
 from ustad.mobility.formats import estimate_rows, expand, format_of
 from ustad.mobility.publish import TABLES as REPLACED
 from ustad.mobility.publish import check_places, check_target, publish, source_meta, source_pois
+from ustad.mobility.reading import Reading, Times
 from ustad.mobility.store import AgentNumbers, MemoryStore
+from ustad.mobility.whose import choose_agents
 from ustad.tables import DataError, OnError
 
 
@@ -60,7 +61,7 @@ def extract(
     sources: Sequence[Path | str] | Path | str, out: Path | str, config: ExtractionConfig | None = None,
     pois: Any = None, timezone: str | None = None, on_error: OnError = "fail", workers: int = 0,
     times: Times = "utc", address: str | None = None, partitions: int | None = None,
-    places: Sequence[Path | str] = (),
+    places: Sequence[Path | str] = (), agent: str | None = None,
 ) -> ExtractionSummary:  # fmt: skip
     """Extract on a Ray cluster; sources and `out` may be URIs (`s3://bucket/fixes`). Otherwise as the local `extract`.
 
@@ -73,13 +74,24 @@ def extract(
     check_places([p.root for p in elsewhere if p.filesystem.equals(place.filesystem)], Path(place.root))
     zone = known.get("timezone")
     pois = pois if pois is not None else near
+    reading = Reading(timezone or zone, times, on_error)
+    choose_agents([Path(f.root) for f in files], agent, reading)
     setting = make_setting(
         config or ExtractionConfig(), pois.read_table("") if isinstance(pois, Place) else pois, zone,
-        Reading(timezone or zone, times, on_error), [_stays_of(Place.of(p)) if is_uri(p) else p for p in places],
+        reading, [_stays_of(Place.of(p)) if is_uri(p) else p for p in places],
     )  # fmt: skip
     number = partitions or buckets.how_many(rows, PARTITION_ROWS)
     with connected(address, workers) as cluster:
-        said = [timezone, times, on_error, number, known, _stamps(pois), [_stamps(p) for p in elsewhere]]
+        said = [
+            timezone,
+            times,
+            on_error,
+            reading.agents,
+            number,
+            known,
+            _stamps(pois),
+            [_stamps(p) for p in elsewhere],
+        ]
         identity = [[_stamp(f) for f in files], setting.config, *said]
         job = Job.open(place, "extract", identity, cluster)
         shared = _Shared(setting, job.place / "exchange", job.place / "tables", number)
@@ -180,17 +192,19 @@ def _texts(table: pa.Table) -> pa.Table:
 
 @contextmanager
 def _local_copy(file: Place) -> Iterator[Path]:
-    """A path to read: the file itself where it is local, else a copy under the same name."""
+    """A path to read: the file itself where it is local, else a copy under the same name in folders of the same
+    names, which may say whose it is."""
     if file.local:
         yield file.path
         return
     folder = Path(tempfile.mkdtemp(prefix="ustad-"))
     try:
-        path = folder / file.name
+        path = folder.joinpath(*Path(file.root).parts[-3:])
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(file.read_bytes(""))
         yield path
     except DataError as error:
-        raise DataError(str(error).replace(f"{folder}/{file.name}", str(file))) from error
+        raise DataError(str(error).replace(str(path), str(file))) from error
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

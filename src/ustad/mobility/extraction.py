@@ -25,7 +25,7 @@ from ustad.clock import check_zone
 from ustad.config import ExtractionConfig
 from ustad.dataset import Dataset
 from ustad.files import write_table
-from ustad.mobility.columns import Reading, Times, as_fixes
+from ustad.mobility.columns import as_fixes
 from ustad.mobility.core import Fixes, advance, no_fixes, to_tables
 from ustad.mobility.formats import Piece, estimate_rows, expand, pieces
 from ustad.mobility.given_stays import choose_files, span_of, write_given_stays
@@ -34,9 +34,11 @@ from ustad.mobility.places import PoiIndex, join_pois, read_pois
 from ustad.mobility.plausible import box_of
 from ustad.mobility.publish import check_places, check_target, publish, source_meta, source_pois, write_part
 from ustad.mobility.quality import Dropped, quality_table
+from ustad.mobility.reading import Reading, Times
 from ustad.mobility.staypoints import Limits, empty_state
 from ustad.mobility.store import AgentNumbers, DiskStore, MemoryStore, Partition, Store
 from ustad.mobility.timezones import with_timezone
+from ustad.mobility.whose import choose_agents
 from ustad.progress import roughly, say, shown, track
 from ustad.tables import DataError, OnError
 
@@ -91,12 +93,14 @@ class Setting:
 def extract_tables(
     fixes: Any, config: ExtractionConfig | None = None, pois: Any = None, timezone: str | None = None,
     times: Times = "utc", on_error: OnError = "fail", places: Sequence[Path | str | pa.Table] = (),
+    agent: str | None = None,
 ) -> Dataset:  # fmt: skip
     """Stays, trips, gaps and quality of one table of fixes (a path or anything with an Arrow C stream).
 
     `places` are the stays of earlier extractions (directories, files or tables) whose own places are to be known again.
+    `agent` is the column that says whose a fix is, where its name does not.
     """
-    reading = Reading(timezone, times, on_error)
+    reading = Reading(timezone, times, on_error, agents={"table": agent} if agent else {})
     setting = make_setting(config or ExtractionConfig(), pois, None, reading, places)
     store, agents = MemoryStore(), AgentNumbers()
     table = as_fixes(fixes, str(fixes) if isinstance(fixes, (str, Path)) else "fixes", reading)
@@ -172,16 +176,17 @@ def name_places(stays: pa.Table, setting: Setting) -> pa.Table:
 def extract(
     sources: Sequence[Path | str] | Path | str, out: Path | str, config: ExtractionConfig | None = None,
     pois: Any = None, timezone: str | None = None, on_error: OnError = "fail", workers: int = 0,
-    times: Times = "utc", places: Sequence[Path | str] = (),
+    times: Times = "utc", places: Sequence[Path | str] = (), agent: str | None = None,
 ) -> ExtractionSummary:  # fmt: skip
     """Extract files of fixes into the data directory `out`.
 
     `timezone` is the zone of naive times; stays get the zone of their coordinates.
     `times="local"` says that epoch numbers count the wall clock of `timezone`. A data directory among the sources
     gives its POIs, time zone and split where nothing else is said. `places` are earlier extractions whose own places
-    are to be known again, with the names and kinds they have there. With `on_error="skip"` bad rows and unreadable
-    files are left out and counted. The tables appear in `out` when everything is done, and take the place
-    of all that a data directory holds beside fixes.
+    are to be known again, with the names and kinds they have there. `agent` says whose fixes they are: `file`,
+    `folder`, a regular expression of the path with the agent in parentheses, or a column. With `on_error="skip"` bad
+    rows and unreadable files are left out and counted. The tables appear in `out` when everything is done, and take
+    the place of all that a data directory holds beside fixes.
     """
     began, out = time.monotonic(), Path(out)
     listed = [sources] if isinstance(sources, (str, Path)) else list(sources)
@@ -192,6 +197,7 @@ def extract(
     pois = pois if pois is not None else source_pois(listed)
     reading = Reading(timezone or zone, times, on_error)
     files, given = choose_files(files, reading)
+    choose_agents(files, agent, reading)
     setting = make_setting(config or ExtractionConfig(), pois, zone, reading, places)
     out.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(prefix=".extract-", dir=out))

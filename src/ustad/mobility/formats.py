@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
@@ -20,12 +21,15 @@ import pyarrow.json as pa_json
 import pyarrow.parquet as pq
 
 from ustad.files import find_table, plain_identifiers
-from ustad.mobility.columns import FIX_NAMES, GEOMETRY_NAMES, Reading, match_names
+from ustad.mobility.columns import FIX_NAMES, GEOMETRY_NAMES, match_names
 from ustad.mobility.exports import kind_of
+from ustad.mobility.reading import Reading
+from ustad.mobility.whose import agent_of, by_path
 from ustad.tables import FIXES, TIMESTAMP, DataError
 
 PIECE_ROWS = 1 << 20
 BLOCK_BYTES = 32 << 20
+AGENT_OF_TRACKS = {"plt": "folder", "gpx": "file"}  # where nothing was said or chosen
 #: Bytes of a row, roughly, where the number of rows is not written anywhere; compressed text holds ten times more.
 ROW_BYTES = {"parquet": 8, "csv": 45, "ndjson": 90, "plt": 70, "gpx": 140, "export": 250}
 UNKNOWN_KIND = (
@@ -97,9 +101,13 @@ def estimate_rows(path: Path) -> int:
 
 def pieces(path: Path, reading: Reading) -> Iterator[Piece]:
     """The rows of one file, piece by piece. An unreadable file is a DataError that names it."""
+    kind = "export" if kind_of(path) is not None else format_of(path)
+    how = reading.agents.get(str(kind), AGENT_OF_TRACKS.get(str(kind)))
     reader, first = _reader_of(path), 0
     try:
         for table in reader(path, reading):
+            if how is not None and by_path(how):
+                table = _with_agent(table, agent_of(path, how), reading)
             yield Piece(str(path) if first == 0 else f"{path} (rows counted from {first:,})", table)
             first += table.num_rows
     except (pa.ArrowInvalid, pa.ArrowKeyError, pa.ArrowTypeError, OSError, UnicodeDecodeError) as error:
@@ -118,15 +126,31 @@ def _reader_of(path: Path) -> Callable[[Path, Reading], Iterator[pa.Table]]:
     return export.read if export is not None else _READERS[str(name)]
 
 
+def _with_agent(table: pa.Table, agent: str, reading: Reading) -> pa.Table:
+    """The table with one agent for all rows."""
+    named = match_names(table.column_names, {"agent_id": FIX_NAMES["agent_id"]}).values()
+    for name in named:
+        reading.say(f"column '{name}' was left out: the path says whose fixes they are (--agent)")
+    column = pa.array([agent]).take(pa.array(np.zeros(table.num_rows, np.int32)))
+    return table.drop_columns(list(named)).append_column("agent_id", column)
+
+
+def _named_columns(names: list[str], kind: str, reading: Reading) -> dict[str, str]:
+    """Ours → theirs, with the column of agents that was said, if one was."""
+    found, said = match_names(names, FIX_NAMES), reading.agent_column(kind)
+    return {**found, "agent_id": said} if said in names else found
+
+
 def _parquet(path: Path, reading: Reading) -> Iterator[pa.Table]:
     file = pq.ParquetFile(path)
     names = file.schema_arrow.names
-    found = match_names(names, FIX_NAMES)
+    found = _named_columns(names, "parquet", reading)
     wanted = list(found.values())
     if not {"lat", "lon"} <= set(found):
         wanted += [name for name in names if name.lower() in GEOMETRY_NAMES]
     there = {*found, *(("lat", "lon") if len(wanted) > len(found) else ())}
-    missing = [name for name in FIXES.required if name not in there]
+    told = by_path(reading.agents.get("parquet", ""))
+    missing = [name for name in FIXES.required if name not in there and not (told and name == "agent_id")]
     if missing:
         raise DataError(
             f"{path}: missing column{'s' if len(missing) > 1 else ''} {', '.join(missing)}; "
@@ -151,7 +175,7 @@ def _csv(path: Path, reading: Reading) -> Iterator[pa.Table]:
     with pa_csv.open_csv(path, read_options=pa_csv.ReadOptions(block_size=1 << 16), parse_options=parse) as probe:
         names = probe.schema.names
     refuse_semicolons(path, names)
-    found = match_names(names, FIX_NAMES)
+    found = _named_columns(names, "csv", reading)
     text = {found[n]: pa.string() for n in ("agent_id", "time", "lat", "lon", "accuracy_m") if n in found}
     broken.clear()
     reader = pa_csv.open_csv(
@@ -209,8 +233,7 @@ def json_options(path: Path) -> pa_json.ParseOptions:
 
 
 def _plt(path: Path, reading: Reading) -> Iterator[pa.Table]:
-    """GeoLife: six lines of heading, then lat, lon, 0, altitude, days, date, time (GMT). The agent is the folder."""
-    agent = path.parent.parent.name if path.parent.name == "Trajectory" else path.parent.name
+    """GeoLife: six lines of heading, then lat, lon, 0, altitude, days, date, time (GMT)."""
     names = ["lat", "lon", "zero", "altitude", "days", "date", "clock"]
     kinds = {**dict.fromkeys(names[:2], pa.string()), **dict.fromkeys(names[5:], pa.string())}
     table = pa_csv.read_csv(
@@ -220,13 +243,13 @@ def _plt(path: Path, reading: Reading) -> Iterator[pa.Table]:
     )
     moment = pc.binary_join_element_wise(table["date"], table["clock"], "T").cast(pa.string())
     moment = pc.binary_join_element_wise(moment, pa.scalar("Z"), "")
-    reading.say("GeoLife: the agent is the name of the folder, times are GMT")
-    columns = {"agent_id": pa.array([agent] * table.num_rows, pa.string()), "time": moment}
-    yield pa.table({**columns, "lat": table["lat"], "lon": table["lon"]})
+    how = reading.agents.get("plt", AGENT_OF_TRACKS["plt"])
+    reading.say(f"GeoLife: the agent is {f'the name of the {how}' if '(' not in how else 'in the path'}, times are GMT")
+    yield pa.table({"time": moment, "lat": table["lat"], "lon": table["lon"]})
 
 
 def _gpx(path: Path, reading: Reading) -> Iterator[pa.Table]:
-    """All tracks of a file; the agent is the file's name, since GPX does not say whose track it is."""
+    """All tracks of a file. GPX does not say whose they are: its path does."""
     try:
         import gpxpy
     except ImportError as error:
@@ -236,14 +259,12 @@ def _gpx(path: Path, reading: Reading) -> Iterator[pa.Table]:
     except gpxpy.gpx.GPXException as error:
         raise DataError(f"{path}: not valid GPX ({error})") from error
     points = [p for track in parsed.tracks for segment in track.segments for p in segment.points]
-    reading.say("GPX: the agent is the name of the file")
     if not points:
         raise DataError(f"{path}: the GPX file holds no track points")
     times = [p.time for p in points]
     naive = any(t is not None and t.tzinfo is None for t in times)
     yield pa.table(
         {
-            "agent_id": pa.array([path.stem] * len(points), pa.string()),
             "time": pa.array(times, pa.timestamp("us") if naive else TIMESTAMP),
             "lat": pa.array([p.latitude for p in points]),
             "lon": pa.array([p.longitude for p in points]),

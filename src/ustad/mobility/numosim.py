@@ -16,8 +16,9 @@ import pyarrow.compute as pc
 from ustad.clock import local_time
 from ustad.dataset import EPOCH, Dataset
 from ustad.files import read_table
-from ustad.mobility.columns import Reading, as_stays
+from ustad.mobility.columns import as_stays
 from ustad.mobility.places import read_pois, set_columns
+from ustad.mobility.reading import Reading
 from ustad.mobility.timezones import can_find_zones, with_timezone
 from ustad.tables import Complaints, DataError, agent_codes, event_keys, sort_events
 

@@ -15,7 +15,8 @@ from scipy.spatial import cKDTree
 
 from ustad.files import as_table
 from ustad.geo import EARTH_RADIUS_KM, unit_vectors
-from ustad.mobility.columns import POI_NAMES, Reading, rename
+from ustad.mobility.columns import POI_NAMES, rename
+from ustad.mobility.reading import Reading
 from ustad.tables import POIS, DataError, agent_codes, validate
 
 UNKNOWN = "unknown"

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ustad.mobility.reading import Box
 from ustad.mobility.timezones import find_zones, is_sea
 from ustad.tables import DataError
 
@@ -26,8 +27,6 @@ MARGIN_DEGREES = 1.0  # around the POIs
 NULL_ISLAND = "are at (0, 0), which devices report when they have no position"
 #: How many digits a date has that is written as one number, and its format. No epoch of a plausible year looks so.
 DIGITS = {8: "%Y%m%d", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}
-
-Box = tuple[float, float, float, float]  # south, north, west, east
 
 
 # --------------------------------------------------------------------------------------------------- times

@@ -18,12 +18,14 @@ import pyarrow.json as pa_json
 from ustad.clock import check_zone, is_zone
 from ustad.dataset import Dataset, load_directory, require_zone
 from ustad.files import as_table, find_table
-from ustad.mobility.columns import Reading, Times, as_stays, holds_numbers, no_times, to_utc
+from ustad.mobility.columns import as_stays
 from ustad.mobility.exports import kind_of, read_given_stays
 from ustad.mobility.formats import csv_identifiers, format_of, json_options, refuse_semicolons
 from ustad.mobility.numosim import is_numosim, read_numosim
 from ustad.mobility.places import UNKNOWN, set_columns
 from ustad.mobility.plausible import implausible_times
+from ustad.mobility.reading import Reading, Times
+from ustad.mobility.times import holds_numbers, no_times, to_utc
 from ustad.mobility.timezones import with_timezone
 from ustad.progress import say, warn
 from ustad.schema import EventSchema

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from functools import lru_cache
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ustad.clock import check_zone
-
-if TYPE_CHECKING:  # the readers of columns look at zones themselves
-    from ustad.mobility.columns import Reading
+from ustad.mobility.reading import Reading
 
 CELL_DEGREES = 0.02  # zones are looked up once per cell of about two kilometres
 

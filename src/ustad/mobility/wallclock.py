@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ustad.clock import MICROSECONDS_PER_DAY, localise
-from ustad.mobility.columns import Reading
+from ustad.mobility.reading import Reading
 from ustad.tables import TIMESTAMP, agent_codes
 
 

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from ustad.clock import check_zone
 from ustad.config import ExtractionConfig
 from ustad.detector import Detector
-from ustad.mobility.columns import Reading
+from ustad.mobility.reading import Reading
 from ustad.mobility.timezones import with_timezone, zones_of
 from ustad.page.queries import CONTEXT_EVENTS
 from ustad.page.store import Row

@@ -18,8 +18,8 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from ustad.geo import Projection, haversine_km
-from ustad.mobility.columns import Reading
 from ustad.mobility.osm import read_osm
+from ustad.mobility.reading import Reading
 from ustad.mobility.timezones import zones_of
 from ustad.progress import say
 from ustad.simulate.catalogue import APARTMENT, BY_NAME, CATEGORIES, HOUSE
