@@ -40,7 +40,7 @@ def test_days_of_two_people_in_two_folders_are_two_agents(tmp_path):
     summary = extract(tmp_path / "in", tmp_path / "out", agent="folder")
     assert agents(summary) == ["anna", "bob"]
     assert summary.dropped == {}
-    assert summary.stays == 4
+    assert summary.fixes == 48
     by_default = extract(tmp_path / "in", tmp_path / "out")
     assert agents(by_default) == ["anna", "bob"]
     assert any("GPX: the agent is the name of the folder" in note for note in by_default.notes)
