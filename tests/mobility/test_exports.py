@@ -7,19 +7,22 @@ import json
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from export_samples import ANDROID, RECORDS, SAMPLES
+from export_samples import ANDROID, FIT_CLOCK, KML, RECORDS, SAMPLES, WORKOUT, fit, kmz
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ustad.mobility.columns import Reading, as_fixes, as_stays
-from ustad.mobility.exports import google_records, kind_of, read_given_stays
+from ustad.geo import haversine_km
+from ustad.mobility.columns import as_fixes, as_stays
+from ustad.mobility.exports import google_records, kind_of, kml, read_given_stays
 from ustad.mobility.extraction import extract
 from ustad.mobility.formats import expand, pieces
 from ustad.mobility.readers import open_data
+from ustad.mobility.reading import Reading
 from ustad.tables import DataError
 
 
@@ -114,7 +117,7 @@ def test_visits_of_a_phones_timeline_are_stays(anna, tmp_path):
     assert data.events["lat"].to_pylist() == [52.5200066, 52.4, 52.41]
     assert data.events["poi_id"].to_pylist() == ["PHOME", "PWORK", "PUNKNOWN"]
     assert data.events["poi_category"].to_pylist() == ["home", "work", "other"]
-    assert any("1 visits without a position or a time, or inside another" in n for n in data.meta["notes"])
+    assert any("1 visits inside another were left out" in n for n in data.meta["notes"])
     summary = extract(path, tmp_path / "out", timezone="Europe/Berlin")
     assert (summary.stays, summary.agents) == (3, 1)
     assert open_data(tmp_path / "out").events.select(data.events.column_names).equals(data.events)
@@ -146,6 +149,145 @@ def test_a_timeline_without_visits_gives_its_positions(anna):
     paths = {"semanticSegments": ANDROID["semanticSegments"][:1]}
     ours, _ = fixes_of(write(anna, "paths.json", json.dumps(paths, ensure_ascii=False).encode()))
     assert ours["time"].to_pylist() == [at("2024-05-01T04:30:00Z")]
+
+
+# ----------------------------------------------------------------------------------- workouts, tracks, trackers
+@pytest.mark.parametrize("how", [{}, {"order": ">"}, {"compressed": True}])
+def test_positions_of_a_fit_file_are_fixes_whatever_its_layout(how, tmp_path):
+    ours, _ = fixes_of(write(tmp_path, "ride.fit", fit(WORKOUT, **how)))
+    moments = [datetime.fromtimestamp(631065600 + second, UTC) for second, _, _ in WORKOUT]
+    assert ours["time"].to_pylist() == moments
+    assert moments[0] == at("2024-05-01T08:10:00Z")
+    assert np.allclose(ours["lat"].to_numpy(), [p[1] for p in WORKOUT], atol=1e-7)
+    assert np.allclose(ours["lon"].to_numpy(), [p[2] for p in WORKOUT], atol=1e-7)
+    assert ours["accuracy_m"].to_pylist() == [None, 4.0, 4.0]
+    assert ours["agent_id"].to_pylist() == ["ride"] * 3
+
+
+def test_fit_files_may_be_chained_and_one_that_is_cut_off_gives_what_it_has(tmp_path):
+    both = fit(WORKOUT) + fit([(FIT_CLOCK + 600, 1.0, 2.0)])
+    ours, _ = fixes_of(write(tmp_path, "ride.fit", both))
+    assert ours.num_rows == 4
+    cut = write(tmp_path, "ride.fit", fit(WORKOUT)[:-25])
+    with pytest.raises(DataError, match=r"ride\.fit: the FIT file is cut off or damaged"):
+        fixes_of(cut)
+    assert 0 < fixes_of(cut, on_error="skip")[0].num_rows < 4
+    with pytest.raises(DataError, match="holds no position"):
+        fixes_of(write(tmp_path, "indoors.fit", fit([])))
+
+
+def test_fit_is_read_as_a_library_for_it_reads_it(tmp_path):
+    fitdecode = pytest.importorskip("fitdecode")
+    ours, _ = fixes_of(write(tmp_path, "ride.fit"))
+    with fitdecode.FitReader(str(tmp_path / "ride.fit"), check_crc=fitdecode.CrcCheck.DISABLED) as reader:
+        frames = [f for f in reader if isinstance(f, fitdecode.FitDataMessage) and f.name == "record"]
+    theirs = [f for f in frames if f.get_value("position_lat") is not None]
+    assert ours["time"].to_pylist() == [f.get_value("timestamp") for f in theirs]
+    assert np.allclose(ours["lat"].to_numpy(), [f.get_value("position_lat") * 180 / 2**31 for f in theirs])
+
+
+def test_track_points_of_tcx_with_a_position_are_fixes(tmp_path):
+    ours, reading = fixes_of(write(tmp_path, "ride.tcx"))
+    assert ours["time"].to_pylist() == [at("2024-05-01T08:00:00Z"), at("2024-05-01T08:00:10.5Z")]
+    assert ours["lon"].to_pylist() == [13.405, -0.5]
+    assert any("1 track points without a position" in note for note in reading.notes)
+
+
+def test_tracks_and_moments_of_kml_and_kmz_are_fixes(tmp_path):
+    ours, reading = fixes_of(write(tmp_path, "track.kml"))
+    assert [t.minute for t in ours["time"].to_pylist()] == [0, 1, 2]
+    assert ours["lat"].to_pylist() == [52.52, 52.521, 52.522]
+    assert any("1 placemarks without a time" in note for note in reading.notes)
+    packed, _ = fixes_of(write(tmp_path, "track.kmz"))
+    assert packed.equals(ours)
+
+
+def test_places_of_kml_with_a_span_of_time_are_stays(tmp_path):
+    ours = open_data(write(tmp_path, "visits.kml"), timezone="Europe/Berlin").events
+    assert ours["started_at"].to_pylist() == [at("2024-05-01T09:00:00Z")]
+    assert ours["finished_at"].to_pylist() == [at("2024-05-01T17:00:00Z")]
+    assert ours["lon"].to_pylist() == [13.405]
+
+
+def test_xml_with_a_document_type_is_refused_before_anything_expands(tmp_path):
+    bomb = b'<!DOCTYPE kml [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;">]>'
+    for name, sample in (("bomb.kml", KML), ("bomb.tcx", SAMPLES["ride.tcx"].strip())):
+        head, _, rest = sample.partition(b"?>")
+        with pytest.raises(DataError, match="declares a document type"):
+            fixes_of(write(tmp_path, name, head + b"?>" + bomb + rest))
+
+
+def test_a_kmz_that_unpacks_without_end_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(kml, "LARGEST", 5000)
+    with pytest.raises(DataError, match="unpacks to more than"):
+        list(kml.read_tracks(write(tmp_path, "big.kmz", kmz(KML + b" " * 10_000)), Reading()))
+
+
+def test_locations_of_owntracks_are_fixes_of_the_topics_device(tmp_path):
+    ours, _ = fixes_of(write(tmp_path, "2024-05.rec"))
+    assert ours["agent_id"].to_pylist() == ["jane/phone"] * 2
+    assert ours["time"].to_pylist() == [at("2024-05-01T08:00:00Z"), at("2024-05-01T08:01:00Z")]
+    assert ours["accuracy_m"].to_pylist() == [14.0, None]
+    older = SAMPLES["2024-05.rec"].replace(b"\t", b"  ").replace(b'"topic":"owntracks/jane/phone",', b"")
+    (tmp_path / "phone7").mkdir()
+    ours, _ = fixes_of(write(tmp_path / "phone7", "2024-05.rec", older))
+    assert ours["agent_id"].to_pylist()[0] == "phone7"
+
+
+# ------------------------------------------------------------------------------------------------ public data sets
+def test_check_ins_are_stays_of_no_length_at_their_venue(tmp_path):
+    ours = open_data(write(tmp_path, "dataset_TSMC2014_NYC.txt"), timezone="America/New_York").events
+    assert ours["agent_id"].to_pylist() == [470, 470, 979]
+    assert ours["started_at"].to_pylist()[0] == at("2012-04-03T18:00:09Z")
+    assert ours["started_at"].equals(ours["finished_at"])
+    assert ours["poi_category"].to_pylist()[2] == "Café"
+    assert ours["poi_id"].to_pylist()[2] == "4a43c0aef964a520c6a61fe3"
+    table = "userId,venueId,venueCategoryId,venueCategory,latitude,longitude,timezoneOffset,utcTimestamp\n"
+    rows = SAMPLES["dataset_TSMC2014_NYC.txt"].decode("latin-1").replace("\t", ",").encode("latin-1")
+    named = open_data(write(tmp_path, "nyc.csv", table.encode() + rows), timezone="America/New_York").events
+    assert named.equals(ours)
+    gowalla = open_data(write(tmp_path, "gowalla.txt"), timezone="America/Chicago").events
+    assert gowalla["agent_id"].to_pylist() == [0, 0, 1]
+    assert gowalla["poi_id"].to_pylist() == ["420315", "22847", "316637"]
+
+
+def test_half_hours_in_one_cell_are_one_stay_and_cells_lie_500_m_apart(tmp_path):
+    ours = open_data(write(tmp_path, "yjmob100k.csv")).events
+    length = (np.array(ours["finished_at"].cast(pa.int64())) - np.array(ours["started_at"].cast(pa.int64()))) / 60e6
+    assert length.tolist() == [60.0, 30.0, 30.0, 60.0]  # the last goes on over midnight
+    assert ours["agent_id"].to_pylist() == [0, 0, 0, 1]
+    assert set(ours["timezone"].to_pylist()) == {"Asia/Tokyo"}
+    apart = haversine_km(*(ours[c].to_numpy()[i] for i in (1, 2) for c in ("lat", "lon")))
+    assert float(apart) == pytest.approx(1.0, abs=1e-3)
+    local = ours["started_at"].to_pylist()[0].astimezone(ZoneInfo("Asia/Tokyo"))
+    assert (local.weekday(), local.hour, local.minute) == (0, 0, 30)
+
+
+def test_points_of_a_taxis_line_are_fixes_every_fifteen_seconds(tmp_path):
+    ours, reading = fixes_of(write(tmp_path, "porto.csv"))
+    assert ours["agent_id"].to_pylist() == [20000589, 20000589, 20000596]
+    assert [int(t.timestamp()) for t in ours["time"].to_pylist()] == [1372636858, 1372636873, 1372637303]
+    assert ours["lon"].to_pylist() == [-8.618643, -8.618499, -8.639847]
+    assert any("1 trips without a point" in note for note in reading.notes)
+
+
+def test_t_drive_has_no_heading_and_beijings_clock(tmp_path):
+    ours, _ = fixes_of(write(tmp_path, "1.txt"))
+    assert ours["time"].to_pylist()[0] == at("2008-02-02T15:36:08+08:00")
+    assert ours["lat"].to_pylist() == [39.92123, 39.93883]
+    assert ours["agent_id"].to_pylist() == [1, 1]
+
+
+def test_moving_points_of_mobilitydb_are_fixes(tmp_path):
+    ours, reading = fixes_of(write(tmp_path, "trips.csv"))
+    assert ours["agent_id"].to_pylist() == [7, 7, 8, 8]
+    assert ours["time"].to_pylist()[:2] == [at("2024-05-01T08:00:00Z"), at("2024-05-01T08:01:00.5Z")]
+    assert any("the agent is column vehicle_id" in note for note in reading.notes)
+    line = b"[POINT(13.405 52.52)@2024-05-01 08:00:00+00, POINT(13.406 52.521)@2024-05-01 08:01:00+00]\n"
+    alone, _ = fixes_of(write(tmp_path, "ship.txt", line))
+    assert alone["agent_id"].to_pylist() == ["ship"] * 2
+    with pytest.raises(DataError, match="SRID 25832; transform"):
+        fixes_of(write(tmp_path, "metres.csv", SAMPLES["trips.csv"].replace(b"4326", b"25832")))
 
 
 # --------------------------------------------------------------------------------------------------- any kind

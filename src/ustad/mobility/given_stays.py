@@ -11,10 +11,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ustad.mobility.columns import Reading
 from ustad.mobility.exports import gives_stays, read_given_stays
 from ustad.mobility.publish import write_part
 from ustad.mobility.readers import check_stays
+from ustad.mobility.reading import Reading
 from ustad.tables import DataError
 
 

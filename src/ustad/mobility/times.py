@@ -15,7 +15,7 @@ from ustad.mobility.wallclock import from_wall_clock
 from ustad.tables import TIMESTAMP, DataError
 
 _CLOCK = r"(?:[01]\d|2[0-3]):[0-5]\d(?::[0-5]\d(?:\.\d{1,6})?)?"
-_MOMENT = rf"^(?P<moment>\d{{4}}-(?:0\d|1[0-2])-[0-3]\d[T ]{_CLOCK})(?P<zone>Z|[-+]\d\d:?\d\d)?$"
+_MOMENT = rf"^(?P<moment>\d{{4}}-(?:0\d|1[0-2])-[0-3]\d[T ]{_CLOCK})(?P<zone>Z|[-+](?:[01]\d|2[0-3]):?[0-5]\d)?$"
 _EPOCH_LIMITS = (1e11, 1e14, 1e17)  # from here on it is the next unit
 _EPOCH_UNITS = (("s", 1e6), ("ms", 1e3), ("µs", 1.0), ("ns", 1e-3))
 NUMBER = r"^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$"

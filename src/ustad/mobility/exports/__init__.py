@@ -13,11 +13,21 @@ from typing import Literal
 
 import pyarrow as pa
 
-from ustad.mobility.columns import Reading
-from ustad.mobility.exports import google_records, google_timeline
+from ustad.mobility.columns import as_stays
+from ustad.mobility.exports import (
+    checkins,
+    google_records,
+    google_timeline,
+    grids,
+    kml,
+    owntracks,
+    trajectories,
+    workouts,
+)
 from ustad.mobility.exports.content import read_head
 from ustad.mobility.exports.order import untangle
 from ustad.mobility.places import set_columns
+from ustad.mobility.reading import Reading
 from ustad.tables import DataError
 
 Read = Callable[[Path, Reading], Iterator[pa.Table]]
@@ -37,9 +47,20 @@ KINDS: tuple[Kind, ...] = (
     Kind("Google Takeout records", "fixes", google_records.is_records, google_records.read_records),
     Kind("Google timeline", "stays", google_timeline.has_visits, google_timeline.read_visits),
     Kind("Google timeline", "fixes", google_timeline.has_positions, google_timeline.read_positions),
+    Kind("FIT", "fixes", workouts.is_fit, workouts.read_fit),
+    Kind("TCX", "fixes", workouts.is_tcx, workouts.read_tcx),
+    Kind("KML", "fixes", kml.has_moments, kml.read_tracks),
+    Kind("KML", "stays", kml.has_spans, kml.read_spans),
+    Kind("OwnTracks", "fixes", owntracks.is_owntracks, owntracks.read_owntracks),
+    Kind("Foursquare check-ins", "stays", checkins.is_foursquare, checkins.read_foursquare),
+    Kind("Gowalla or Brightkite check-ins", "stays", checkins.is_gowalla, checkins.read_gowalla),
+    Kind("YJMob100K", "stays", grids.is_yjmob, grids.read_yjmob),
+    Kind("Porto taxis", "fixes", trajectories.is_porto, trajectories.read_porto),
+    Kind("T-Drive", "fixes", trajectories.is_tdrive, trajectories.read_tdrive),
+    Kind("MobilityDB", "fixes", trajectories.is_mobilitydb, trajectories.read_mobilitydb),
 )
 #: Endings of names whose files may be one of the kinds; the others are what their name says.
-ENDINGS = (".json", ".csv", ".tsv", ".txt")
+ENDINGS = (".json", ".csv", ".tsv", ".txt", ".fit", ".tcx", ".kml", ".kmz", ".xml", ".rec", ".sql", ".dat")
 
 
 def gives_stays(path: Path) -> bool:
@@ -55,7 +76,7 @@ def read_given_stays(files: Sequence[Path], reading: Reading) -> pa.Table:
         kind = kind_of(file)
         if kind is None or kind.gives != "stays":
             raise DataError(f"{file}: holds no stays of a known export")
-        tables += list(kind.read(file, reading))
+        tables += [as_stays(table, str(file), reading) for table in kind.read(file, reading)]
     kinds = {table["agent_id"].type for table in tables}
     if len(kinds) > 1:
         tables = [set_columns(table, agent_id=table["agent_id"].cast(pa.string())) for table in tables]

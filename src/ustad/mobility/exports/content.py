@@ -89,6 +89,11 @@ def person_of(path: Path) -> str:
     return path.stem
 
 
+def file_agent(path: Path) -> str:
+    """Whose file it is where only its name can tell: the name without its endings."""
+    return Path(path.name.removesuffix(".gz")).stem
+
+
 def to_microseconds(text: Any) -> int | None:
     """ISO 8601 with a zone, or a number of (milli)seconds since 1970, as microseconds; None for anything else."""
     if isinstance(text, bool) or text is None:

@@ -15,8 +15,8 @@ import numba
 import numpy as np
 import pyarrow as pa
 
-from ustad.mobility.columns import Reading
 from ustad.mobility.exports.content import open_bytes, person_of, repeat, times
+from ustad.mobility.reading import Reading
 from ustad.tables import DataError
 
 BLOCK_BYTES = 64 << 20

@@ -13,8 +13,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from ustad.mobility.columns import Reading
 from ustad.mobility.exports.content import contains, person_of, read_json_whole, repeat, times, to_microseconds
+from ustad.mobility.reading import Reading
 from ustad.tables import DataError
 
 _POSITION = re.compile(r"^\s*(?:geo:)?\s*(-?\d+(?:\.\d+)?)\s*°?\s*,\s*(-?\d+(?:\.\d+)?)\s*°?")
@@ -44,18 +44,18 @@ def has_positions(head: bytes, path: Path) -> bool:
 
 def read_visits(path: Path, reading: Reading) -> Iterator[pa.Table]:
     """Visits as stays. Visits within a visit (a shop in a mall) are left out; the place outside is the stay."""
-    segments = _list(_segments(read_json_whole(path)))
-    visits = [visit for segment in segments if (visit := _visit(segment)) is not None]
-    claimed = sum(1 for segment in segments if isinstance(segment, dict) and _content(segment) is not None)
+    segments = [s for s in _list(_segments(read_json_whole(path))) if isinstance(s, dict) and _content(s) is not None]
+    outer = [s for s in segments if str((_content(s) or {}).get("hierarchyLevel", 0)) == "0"]
+    visits = [visit for segment in outer if (visit := _visit(segment)) is not None]
     agent = person_of(path)
     if not visits:
-        raise DataError(f"{path}: the timeline holds no visit; export it again, or use Takeout's Records.json")
+        raise DataError(f"{path}: the timeline holds no visit with a position and a time; export it again")
     reading.say(f"Google timeline: visits are stays of one person, called after the folder '{agent}'")
-    if claimed > len(visits):
-        reading.dropped += claimed - len(visits)
-        reading.say(
-            f"dropped: {path}: {claimed - len(visits):,} visits without a position or a time, or inside another"
-        )
+    if len(segments) > len(outer):
+        reading.say(f"Google timeline: {len(segments) - len(outer):,} visits inside another were left out")
+    if len(outer) > len(visits):
+        reading.dropped += len(outer) - len(visits)
+        reading.say(f"dropped: {path}: {len(outer) - len(visits):,} visits without a position or a time")
     start, end, lat, lon, place, kind = zip(*visits, strict=True)
     yield pa.table(
         {
@@ -107,11 +107,9 @@ def _content(segment: dict[str, Any]) -> dict[str, Any] | None:
     return visit if isinstance(visit, dict) else None
 
 
-def _visit(segment: Any) -> Visit | None:
-    """One visit, or None where the segment is a trip, lacks something or lies inside another visit."""
-    visit = _content(segment) if isinstance(segment, dict) else None
-    if visit is None or str(visit.get("hierarchyLevel", 0)) != "0":
-        return None
+def _visit(segment: dict[str, Any]) -> Visit | None:
+    """One visit, or None where it lacks something."""
+    visit = _content(segment) or {}
     place = visit.get("topCandidate") or visit.get("location") or {}
     when = visit.get("duration") or segment
     if not isinstance(place, dict) or not isinstance(when, dict):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from ustad.mobility.columns import Reading
 from ustad.mobility.exports.content import times
 from ustad.mobility.places import set_columns
+from ustad.mobility.reading import Reading
 from ustad.tables import agent_codes
 
 
