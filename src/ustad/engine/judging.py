@@ -26,6 +26,7 @@ from ustad.scoring.explain import kinds
 from ustad.scoring.model import ScoringModel
 from ustad.scoring.score import Judged, agent_scores, judge, reasons_of, worst_events
 from ustad.tables import DataError, agent_codes
+from ustad.ties import tied_ranks
 
 if TYPE_CHECKING:
     from ustad.engine.scoring import Plan
@@ -182,7 +183,7 @@ def _tell_habits(detector: Detector, table: pa.Table, judging: Judging, name: st
         reasons = _all_reasons(plan, int(name))
     codes, _ = agent_codes(table[detector.schema.entity])
     shown = flagged.copy()
-    order = np.lexsort((-table["score_alone"].to_numpy(), codes))
+    order = np.lexsort((tied_ranks(-table["score_alone"].to_numpy()), codes))
     shown[order[np.flatnonzero(np.diff(codes[order], prepend=-1))]] = True
     told = [reason if show else None for reason, show in zip(reasons, shown, strict=True)]
     return _set(table, {"alert": flagged, "reason": pa.array(told, pa.string())})

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ustad.scoring.alerts import AlertRule, benjamini_hochberg, drift_words, too_small
+from ustad.scoring.alerts import AlertRule, benjamini_hochberg, drift_words, flag, order_by_p, too_small
+from ustad.ties import tied_ranks
 
 #: Bins of the histogram of p-values.
 BINS = 20_000
@@ -32,7 +33,7 @@ class Verdict:
 
     def flags(self, task: str, p_values: np.ndarray) -> np.ndarray:
         if self.named is None:
-            return p_values <= self.threshold
+            return flag(p_values, self.threshold)
         flagged = np.zeros(len(p_values), bool)
         flagged[self.named.get(task, [])] = True
         return flagged
@@ -47,9 +48,9 @@ def survey(p_values: np.ndarray, scores: np.ndarray, order: np.ndarray, rule: Al
     counts = np.bincount(np.minimum((p_values * BINS).astype(np.int64), BINS - 1), minlength=BINS)
     told: dict[str, Any] = {"events": len(p_values), "bins": _packed(counts)}
     if rule.kind == "fdr":
-        told["small"] = np.sort(p_values[p_values <= rule.value]).tolist()
+        told["small"] = np.sort(p_values[flag(p_values, rule.value)]).tolist()
     if rule.kind == "top":
-        rows = np.lexsort((order, -scores, p_values))[: int(rule.value)]
+        rows = order_by_p(p_values, scores, order)[: int(rule.value)]
         told["top"] = [[float(p_values[r]), float(scores[r]), int(r)] for r in rows]
     return told
 
@@ -63,8 +64,10 @@ def verdict(
     drifted = tuple(drift_words(gap)) if reference and events >= 100 else ()
     if rule.kind == "top":
         found = [(p, -score, task, row) for task, part in parts.items() for p, score, row in part["top"]]
-        found.sort(key=lambda e: (e[0], e[1], rank(e[2], e[3]) if rank is not None else (e[2], e[3])))
-        chosen = found[: int(rule.value)]
+        p, falling = (np.array([e[i] for e in found]) for i in range(2))
+        keys = list(zip(tied_ranks(p, floor=0.0), tied_ranks(falling), strict=True))
+        order = sorted(range(len(found)), key=lambda i: (*keys[i], (rank or _as_told)(*found[i][2:])))
+        chosen = [found[i] for i in order[: int(rule.value)]]
         named: dict[str, list[int]] = {}
         for _, _, task, row in chosen:
             named.setdefault(task, []).append(row)
@@ -75,6 +78,10 @@ def verdict(
     if rule.kind == "fdr":
         threshold = _false_discoveries([part["small"] for part in parts.values()], rule.value, events)
     return Verdict(rule, threshold, events, (*too_small(threshold, rule, reference), *drifted))
+
+
+def _as_told(task: str, row: int) -> tuple[str, int]:
+    return task, row
 
 
 def _false_discoveries(small: Sequence[Sequence[float]], rate: float, events: int) -> float:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from ustad.ties import ABSOLUTE, RELATIVE
+
 DAY_MINUTES = 1440.0
 #: Widths of the kernels around earlier visits: minutes of the day, and logarithm of minutes.
 START_WIDTH, DURATION_WIDTH = 40.0, 0.3
@@ -58,7 +60,7 @@ def nearest_place(
         best = np.inf
         for p in range(place_offsets[owner[i]], place_offsets[owner[i] + 1]):
             square = (place_x[p] - x[i]) ** 2 + (place_y[p] - y[i]) ** 2
-            if square < best:
+            if square < best - (RELATIVE * best + ABSOLUTE if best < np.inf else 0.0):  # of equal ones the first
                 best, place[i] = square, p
         if place[i] >= 0:
             distance[i] = np.sqrt(best)
@@ -87,7 +89,7 @@ def lead(
         for k in range(count):
             j = leaders[first + k]
             square = (x[j] - x[i]) ** 2 + (y[j] - y[i]) ** 2
-            if square <= best:
+            if square <= best + RELATIVE * best + ABSOLUTE:  # of equal ones the last
                 best, chosen = square, j
         leader[i] = chosen
         if chosen == i:

@@ -16,8 +16,9 @@ import pyarrow as pa
 
 from ustad.events.habit_kernels import find_known, lead, nearest_place
 from ustad.events.observed import length_weight, start_weight
-from ustad.events.visits import Visits, place_keys
+from ustad.events.visits import Visits, place_keys, spot_names
 from ustad.tables import DataError, identity_hash
+from ustad.ties import raised
 
 #: Visits remembered one by one at each place, the latest ones; counts go on beyond.
 VISITS_A_PLACE = 96
@@ -293,13 +294,11 @@ def own_keys(visits: Visits, habits: Habits | None) -> np.ndarray:
         place, distance = nearest_place(
             habits.owners(visits), visits.x, visits.y, habits.place_offsets, habits.place_x, habits.place_y
         )
-        close = unnamed & (distance <= SAME_PLACE_KM)
+        close = unnamed & (distance <= raised(SAME_PLACE_KM))
         key[close] = habits.place_key[place[close]]
         unnamed &= ~close
     leader = lead(visits.entity, unnamed, visits.x, visits.y, SAME_PLACE_KM)[unnamed]
-    spot = np.nan_to_num(visits.x[leader]).view(np.uint64) * np.uint64(31) + np.nan_to_num(visits.y[leader]).view(
-        np.uint64
-    )
+    spot = spot_names(visits.x[leader], visits.y[leader])
     key[unnamed] = place_keys(visits.entity_key[visits.entity[unnamed]], spot)
     return key
 

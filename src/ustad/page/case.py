@@ -22,6 +22,7 @@ from ustad.page.queries import E, events_by_key, iso
 from ustad.schema import EventSchema, Feature
 from ustad.scoring.explain import log_tails, shares
 from ustad.tables import TIMESTAMP
+from ustad.ties import rounded
 
 HISTORY = 5_000
 PLACES = 40
@@ -121,7 +122,7 @@ def _habits(held: dict[str, Any] | None) -> dict[str, Any] | None:
     shares = {name: held.get("share", {}).get(name, value / total) or 0.0 for name, value in surprise.items()}
     terms = [
         {"name": name, "label": words[name], "surprise": surprise[name], "share": shares[name]}
-        for name in sorted(surprise, key=lambda name: (-shares[name], -surprise[name]))
+        for name in sorted(surprise, key=lambda name: (-rounded(shares[name]), -rounded(surprise[name])))
     ]
     return {"terms": terms, **{name: value for name, value in held.items() if name not in ("surprise", "share")}}
 

@@ -24,6 +24,7 @@ from ustad.page import records
 from ustad.page.store import Row
 from ustad.schema import EventSchema
 from ustad.tables import TIMESTAMP, event_keys, identity_hash, mix
+from ustad.ties import highest_of
 
 PARTS = ("expected", "observed", "loss", "error", "au", "eu", "pct", "spread")
 #: Columns of the score table that belong to the event as a whole.
@@ -219,7 +220,7 @@ def _driver(value: Mapping[str, Any], parts: dict[str, list[str]], terms: list[s
     else:
         shares = [(value.get(f"pct_{term}"), term) for term in (*parts, "knn")]
     known = [(share, term) for share, term in shares if share is not None and share == share]
-    return max(known, key=lambda pair: pair[0])[1] if known else None
+    return known[highest_of([share for share, _ in known])][1] if known else None
 
 
 def _detail(value: Mapping[str, Any], parts: dict[str, list[str]], terms: list[str], given: Mapping[str, Any]) -> str:

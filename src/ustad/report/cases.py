@@ -21,6 +21,7 @@ from ustad.report.words import category_column, numbers, place_feature, rounded,
 from ustad.schema import EventSchema, Feature
 from ustad.scoring.explain import log_tails
 from ustad.tables import sort_events
+from ustad.ties import descending
 
 MAX_EVENTS = 600  # scored events of one agent with all their detail
 MAX_HISTORY, MAX_HISTORY_DAYS = 2_000, 63
@@ -45,7 +46,7 @@ class CaseMaker:
         scored = sort_events(scored, schema.entity, schema.time)
         total = scored.num_rows
         if total > MAX_EVENTS:  # the most unusual ones, in the order of time
-            keep = np.sort(np.argsort(-numbers(scored, "score"), kind="stable")[:MAX_EVENTS])
+            keep = np.sort(descending(numbers(scored, "score"))[:MAX_EVENTS])
             scored = scored.take(pa.array(keep))
         before, earlier = self._before(history, scored)
         projection, places = self._places(before, scored)

@@ -17,6 +17,7 @@ from ustad.report.source import IDENTIFYING, ReportInput, rows_of
 from ustad.report.words import numbers, rounded, span, texts, wall_clock
 from ustad.schema import EventSchema
 from ustad.tables import DataError, agent_codes
+from ustad.ties import lowered, tied_ranks
 
 SMALLEST_P = 1e-12
 RULES = {
@@ -59,7 +60,7 @@ def read_scored(source: ReportInput) -> Scored:
     score = numbers(table, "score")
     p = numbers(table, "p_value") if "p_value" in present else _rank_p(score)
     codes, names = agent_codes(table[schema.entity])
-    ranked = np.lexsort((p, -score))
+    ranked = np.lexsort((tied_ranks(p, floor=0.0), tied_ranks(-score)))
     agents, order = _rank_agents(source.agents, schema, codes, names, ranked, score)
     alert = pc.fill_null(table["alert"], False).to_numpy() if "alert" in present else np.zeros(len(score), bool)
     return Scored(
@@ -81,7 +82,7 @@ def read_scored(source: ReportInput) -> Scored:
 def _rank_p(score: np.ndarray) -> np.ndarray:
     """Where no p-value was given: the share of events that score at least as high."""
     ordered = np.sort(score)
-    return (len(score) - np.searchsorted(ordered, score, "left")) / len(score)
+    return (len(score) - np.searchsorted(ordered, lowered(score), "left")) / len(score)
 
 
 def _rank_agents(
@@ -99,7 +100,7 @@ def _rank_agents(
     given, code = given.filter(pa.array(code >= 0)), code[code >= 0]
     if len(code) == 0:
         raise DataError("agent scores and event scores share no agent; are they of the same run?")
-    order = np.lexsort((first[code], -numbers(given, "score")))
+    order = np.lexsort((first[code], tied_ranks(-numbers(given, "score"))))
     return given.take(pa.array(order)), code[order]
 
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from ustad.report.overview import Scored
 from ustad.report.words import numbers, rounded, texts
+from ustad.ties import first_highest, lowered
 
 SAMPLE = 20_000  # events from which quantiles of the uncertainties are taken
 DOTS = 2_500
@@ -44,7 +45,7 @@ class Uncertainty:
         ranks = []
         for name, ordered in self.columns.items():
             values = numbers(table, name)
-            rank = np.searchsorted(ordered, values) / len(ordered)
+            rank = np.searchsorted(ordered, lowered(values)) / len(ordered)
             ranks.append(np.where(np.isnan(values), np.nan, rank))
         stacked = np.array(ranks)
         known = np.isfinite(stacked).sum(0)
@@ -55,7 +56,7 @@ class Uncertainty:
         if not self.columns or not len(self.means):
             return np.full(table.num_rows, np.nan)
         means = self._mean(table)
-        return np.where(np.isnan(means), np.nan, np.searchsorted(self.means, means) / len(self.means))
+        return np.where(np.isnan(means), np.nan, np.searchsorted(self.means, lowered(means)) / len(self.means))
 
 
 def doubt(table: pa.Table, rows: np.ndarray) -> np.ndarray | None:
@@ -70,12 +71,12 @@ def doubt(table: pa.Table, rows: np.ndarray) -> np.ndarray | None:
         sample = np.sort(total[::step][np.isfinite(total[::step])])
         if not len(sample) or sample[0] == sample[-1]:
             continue
-        rank = np.searchsorted(sample, total[rows]) / len(sample)
+        rank = np.searchsorted(sample, lowered(total[rows])) / len(sample)
         ranks.append(np.where(np.isnan(total[rows]), np.nan, rank))
         loud.append(np.nan_to_num(numbers(chosen, f"pct_{name}"), nan=-1.0))
     if not ranks:
         return None
-    return np.take_along_axis(np.array(ranks), np.argmax(loud, axis=0)[None], axis=0)[0]
+    return np.take_along_axis(np.array(ranks), first_highest(loud)[None], axis=0)[0]
 
 
 def scatter(scored: Scored, seed: int = 7) -> dict[str, Any] | None:

@@ -11,6 +11,7 @@ from typing import Literal
 import numpy as np
 
 from ustad.config import ConfigError
+from ustad.ties import raised, tied_ranks
 
 Rule = Literal["p_value", "alerts_per_day", "fdr", "top"]
 #: Without a rule: one false alarm in a thousand normal events.
@@ -59,13 +60,24 @@ def alerts(
     if not len(p_values):
         return Alerts(np.zeros(0, bool), 0.0)
     if rule.kind == "top":
-        order = np.lexsort((-scores, p_values))[: int(rule.value)]
+        order = order_by_p(p_values, scores)[: int(rule.value)]
         flagged = np.zeros(len(scores), bool)
         flagged[order] = True
         return Alerts(flagged, float(p_values[order].max()), tuple(drift_warning(p_values, reference)))
     threshold = _threshold(p_values, rule, days)
     notes = (*too_small(threshold, rule, reference), *drift_warning(p_values, reference))
-    return Alerts(p_values <= threshold, threshold, notes)
+    return Alerts(flag(p_values, threshold), threshold, notes)
+
+
+def flag(p_values: np.ndarray, threshold: float) -> np.ndarray:
+    """Which p-values are at most the threshold, whatever their last bits: bool [n]."""
+    return p_values <= raised(threshold, floor=0.0)
+
+
+def order_by_p(p_values: np.ndarray, scores: np.ndarray, order: np.ndarray | None = None) -> np.ndarray:
+    """Rows by rising p-value, then by falling score, then as they stand or by `order`: int64 [n]."""
+    last = np.arange(len(scores)) if order is None else order
+    return np.lexsort((last, tied_ranks(-scores), tied_ranks(p_values, floor=0.0)))
 
 
 def _threshold(p_values: np.ndarray, rule: AlertRule, days: float) -> float:
@@ -77,7 +89,7 @@ def _threshold(p_values: np.ndarray, rule: AlertRule, days: float) -> float:
 def benjamini_hochberg(p_values: np.ndarray, rate: float) -> float:
     """The largest p-value such that the expected share of normal events among the flagged is at most `rate`."""
     ordered = np.sort(p_values)
-    passed = np.flatnonzero(ordered <= rate * np.arange(1, len(ordered) + 1) / len(ordered))
+    passed = np.flatnonzero(ordered <= raised(rate * np.arange(1, len(ordered) + 1) / len(ordered), floor=0.0))
     return float(ordered[passed[-1]]) if len(passed) else 0.0
 
 

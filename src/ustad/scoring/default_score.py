@@ -40,6 +40,7 @@ from ustad.scoring.memory_model import MemoryModel, new_network
 from ustad.scoring.recurrence import Recurrence
 from ustad.scoring.score import NOTES
 from ustad.tables import agent_codes, identity_hash
+from ustad.ties import tied_ranks
 
 #: The smallest p-value that is written is ten to the minus this.
 SMALLEST = 300.0
@@ -210,7 +211,7 @@ def term_columns(judged: Judged) -> dict[str, np.ndarray]:
 
 def worst_rows(judged: Judged) -> np.ndarray:
     """Row of each entity's most unusual event, by its own score: int64 [E]."""
-    order = np.lexsort((-judged.alone, judged.entity))
+    order = np.lexsort((tied_ranks(-judged.alone), judged.entity))
     return order[np.searchsorted(judged.entity[order], np.arange(len(judged.entity_ids)))]
 
 

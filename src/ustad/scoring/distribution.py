@@ -2,7 +2,8 @@
 
 In go reference values, out come tail shares p(x) = share of the reference at least as large as x, as log₁₀ so that
 nothing saturates. `Distribution` has a fitted tail (generalised Pareto), so that values beyond everything seen do
-not tie; `Ranks` has none and says where a value stands within a batch (the paper's percentiles).
+not tie; `Ranks` has none and says where a value stands within a batch (the paper's percentiles). Values that differ
+in their last bits are equal (`ties`), so that a score is the same on every machine, of one value and of many.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from functools import cached_property
 from typing import Protocol
 
 import numpy as np
+
+from ustad.ties import lowered, raised
 
 #: A distribution keeps at most this many sorted values (evenly spaced quantiles of more).
 MOST_VALUES = 200_000
@@ -50,7 +53,7 @@ class Distribution:
             return cls(np.zeros(1), 0, 0.0, 1.0, 0.0, 1.0)
         exceed = int(min(max(0.02 * count, 30), max(1, count // 4)))
         threshold = float(ordered[-exceed - 1]) if exceed < count else float(ordered[0])
-        excess = ordered[ordered > threshold] - threshold
+        excess = ordered[ordered > raised(threshold)] - threshold
         # A reference that hardly varies says little about how far beyond it is far: a share of its size is the least.
         least = max(_LEAST_SCALE * abs(threshold), 1e-9)
         shape, scale = _pareto(excess, fallback=float(ordered.std()))
@@ -61,25 +64,30 @@ class Distribution:
     def log10_tail(self, values: np.ndarray) -> np.ndarray:
         """log₁₀ of (1 + reference values ≥ x) / (1 + all), continued by the fitted tail; never rises with x."""
         x = np.asarray(values, np.float64)
-        at_least = (len(self.values) - np.searchsorted(self.values, x, side="left")) / len(self.values)
+        at_least = (len(self.values) - np.searchsorted(self.values, lowered(x), side="left")) / len(self.values)
         body = np.log10((1 + at_least * self.count) / (self.count + 1))
         excess = np.maximum(x - self.threshold, 0.0)
         stretched = excess / self.scale
         decay = np.log1p(self.shape * stretched) / self.shape if self.shape > 1e-6 else stretched
         tail = self._bounded(np.log10(self.above) - decay / np.log(10))
-        return np.where(np.isnan(x), np.nan, np.where(x > self.threshold, tail, body))
+        return np.where(np.isnan(x), np.nan, np.where(x > self._body_ends, tail, body))
 
     def log10_tail_of(self, x: float) -> float:
         """The same of one value, without making arrays: live scoring asks for twenty of these per event."""
         if x != x:
             return math.nan
-        if x <= self.threshold:
-            at_least = (len(self.values) - int(self.values.searchsorted(x))) / len(self.values)
+        if x <= self._body_ends:
+            at_least = (len(self.values) - int(self.values.searchsorted(lowered(x)))) / len(self.values)
             return math.log10((1 + at_least * self.count) / (self.count + 1))
         stretched = (x - self.threshold) / self.scale
         decay = math.log1p(self.shape * stretched) / self.shape if self.shape > 1e-6 else stretched
         tail = math.log10(self.above) - decay / math.log(10)
         return tail if tail >= self._limit else self._limit - 0.5 * math.log1p(self._limit - tail)
+
+    @cached_property
+    def _body_ends(self) -> float:
+        """The largest value that still equals the threshold."""
+        return raised(self.threshold)
 
     @cached_property
     def _limit(self) -> float:
@@ -103,8 +111,8 @@ class Ranks:
 
     def log10_tail(self, values: np.ndarray) -> np.ndarray:
         x = np.asarray(values, np.float64)
-        below = np.searchsorted(self.values, x, side="left")
-        upto = np.searchsorted(self.values, x, side="right")
+        below = np.searchsorted(self.values, lowered(x), side="left")
+        upto = np.searchsorted(self.values, raised(x), side="right")
         share = (len(self.values) - (below + upto) / 2 + 0.5) / (len(self.values) + 1)
         return np.where(np.isnan(x), np.nan, np.log10(share))
 

@@ -20,10 +20,11 @@ from ustad.events.observed import UNOBSERVED_MINUTES, gap_minutes, read_gaps
 from ustad.geo import haversine_km
 from ustad.schema import Feature, Term
 from ustad.scoring.words import unseen_words, value_words
+from ustad.ties import descending, first_highest, raised
 
 KINDS = ("predictable", "novel", "unsure", "unobserved")
 #: An unusual term whose uncertainty is among the highest 5 % of the reference is `unsure`, not `predictable`.
-UNSURE = np.log10(0.05)
+UNSURE = float(np.log10(0.05))
 #: A percentile of 1 counts as this tail: the last that 1 - percentile can tell from nothing.
 SMALLEST_TAIL = 1e-16
 
@@ -34,15 +35,19 @@ def kinds(encoder: Encoder, tails: np.ndarray, doubts: np.ndarray, missing: np.n
     tails [n, K + 1] are log₁₀ tail shares of the scored terms' losses and the neighbour distance, doubts [n, K]
     those of the terms' uncertainties, missing [n, K] says which terms have no truth.
     """
-    filled = np.where(np.isnan(tails), 0.0, tails)
-    driver = filled.argmin(axis=1)
+    driver = drivers(tails)
     last = tails.shape[1] - 1
     doubt = np.take_along_axis(np.c_[doubts, np.zeros(len(doubts))], driver[:, None], axis=1)[:, 0]
     result = np.full(len(tails), "predictable", dtype=object)
-    result[np.nan_to_num(doubt) <= UNSURE] = "unsure"
+    result[np.nan_to_num(doubt) <= raised(UNSURE)] = "unsure"
     result[driver == last] = "novel"
     result[_unobserved(encoder, driver, missing, table)] = "unobserved"
     return result
+
+
+def drivers(tails: np.ndarray) -> np.ndarray:
+    """The most unusual column of each event, by log₁₀ tail shares [n, columns]: int64 [n]."""
+    return first_highest(np.where(np.isnan(tails), 0.0, -tails).T)
 
 
 def _unobserved(encoder: Encoder, driver: np.ndarray, missing: np.ndarray, table: pa.Table) -> np.ndarray:
@@ -95,7 +100,7 @@ def breakdown(encoder: Encoder, row: Mapping[str, Any]) -> list[dict[str, Any]]:
         }
         for i, (name, label) in enumerate(zip(names, labels, strict=True))
     ]
-    return sorted(entries, key=lambda e: -e["share"])
+    return [entries[i] for i in descending(part)]
 
 
 @dataclass(frozen=True)
@@ -197,7 +202,7 @@ def sentences(encoder: Encoder, table: pa.Table, tails: np.ndarray, facts: Facts
     explainer = Explainer(encoder)
     names: list[str | None] = [t.name for t in encoder.terms if t.scored]
     names.append(None)
-    driver = np.where(np.isnan(tails), 0.0, tails).argmin(axis=1)
+    driver = drivers(tails)
     return [
         explainer.sentence(row, names[driver[i]], facts.row(i) if facts is not None else None)
         for i, row in enumerate(table.to_pylist())

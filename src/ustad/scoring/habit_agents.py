@@ -21,6 +21,7 @@ from ustad.events.habits import Habits
 from ustad.events.visits import Visits
 from ustad.scoring.distribution import Distribution
 from ustad.tables import identity_hash
+from ustad.ties import first_highest
 
 TOP = 3
 #: The tests, and the share of false alarms that each may make: half for peaks, half for change without one.
@@ -144,7 +145,7 @@ def combined(tests: dict[str, np.ndarray]) -> np.ndarray:
 def strongest(tests: dict[str, np.ndarray]) -> np.ndarray:
     """Name of the test that an entity's p-value comes from: object [E]."""
     names = np.array(list(tests), dtype=object)
-    return names[np.argmax([values + np.log10(TESTS[name]) for name, values in tests.items()], axis=0)]
+    return names[first_highest([values + np.log10(TESTS[name]) for name, values in tests.items()])]
 
 
 def top_mean(score: np.ndarray, entity: np.ndarray, entities: int, most: int = TOP) -> np.ndarray:

@@ -16,6 +16,7 @@ from ustad.events.visits import Visits, place_feature
 from ustad.schema import EventSchema
 from ustad.scoring.explain import UNSURE
 from ustad.scoring.habit_weights import Weights
+from ustad.ties import first_highest, raised
 
 #: What the memory network's epistemic and aleatoric uncertainty are called among what it answers; they are no terms.
 DOUBT, NOISE = "memory_doubt", "memory_noise"
@@ -28,7 +29,7 @@ def driving_shares(
 ) -> dict[str, np.ndarray]:
     """Each term's share of the most unusual look, 0 for terms outside it: float64 [N], adding up to 1 (to 0 where no
     term of it says anything)."""
-    first = np.argmax(list(looks.values()), axis=0)
+    first = first_highest(list(looks.values()))
     parts = {name: np.zeros(len(first)) for name in surprise}
     for i, look in enumerate(looks):
         for name, weight in weights[look].items():
@@ -54,10 +55,10 @@ def kinds(
     saw, or most of the event is missing (`unseen`: `start`, `end`, `most`, bool [N] each).
     """
     names = np.array(list(shares), dtype=object)
-    leads = names[np.argmax(list(shares.values()), axis=0)]
+    leads = names[first_highest(list(shares.values()))]
     result = np.full(len(place), "predictable", dtype=object)
     if doubt is not None:
-        result[np.nan_to_num(doubt) <= UNSURE] = "unsure"
+        result[np.nan_to_num(doubt) <= raised(UNSURE)] = "unsure"
     result[(place < 0) | ((leads == "recurrence") & (count > before))] = "novel"
     starts, lengths = np.isin(leads, STARTS), np.isin(leads, LENGTHS)
     lost = unseen["most"] | ((starts | lengths) & unseen["start"]) | (lengths & unseen["end"])

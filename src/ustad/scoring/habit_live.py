@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from ustad.config import ConfigError
 from ustad.events.habits import SAME_PLACE_KM
 from ustad.events.observed import GAP_COLUMNS
-from ustad.events.visits import Visits, kind_feature, place_keys, read_visits
+from ustad.events.visits import Visits, kind_feature, place_keys, read_visits, spot_names
 from ustad.files import as_table
 from ustad.scoring.alerts import DEFAULT_P_VALUE
 from ustad.scoring.crew import alone
@@ -33,10 +33,11 @@ from ustad.scoring.habit_stages import history_end
 from ustad.scoring.habit_state import HabitState, model_mark
 from ustad.scoring.habit_terms import compare
 from ustad.scoring.habit_usual import Usual, usual, usual_columns
-from ustad.scoring.habit_words import BORROWED, borrowed_words, plain_words
+from ustad.scoring.habit_words import borrowed_words, is_borrowed, plain_words
 from ustad.scoring.memory_live import MemoryLive, MemoryWindow
 from ustad.scoring.visit_log import log_days, logged, unpack_habits
 from ustad.tables import TIMESTAMP, DataError
+from ustad.ties import raised
 
 #: Entities whose state is kept at hand; the quietest go first. Keep their bytes where they must not be lost.
 MOST_ENTITIES = 4096
@@ -260,9 +261,7 @@ class HabitLive:
         """
         if visits.key[0] != 0 or known.model.habits.locate(visits)[0][0] >= 0:
             return visits
-        x, y = float(np.nan_to_num(visits.x[0])), float(np.nan_to_num(visits.y[0]))
-        spot = np.array([x]).view(np.uint64) * np.uint64(31) + np.array([y]).view(np.uint64)
-        new = int(place_keys(visits.entity_key, spot)[0])
+        new = int(place_keys(visits.entity_key, spot_names(visits.x, visits.y))[0])
         key = known.state.nearest(new, float(visits.x[0]), float(visits.y[0]), SAME_PLACE_KM)
         return replace(visits, key=np.array([key], np.uint64))
 
@@ -314,9 +313,9 @@ class HabitLive:
         schema = self.model.schema
         named = {c: event[c] for c in (schema.entity, schema.time, schema.event_id) if c in event}
         p_value = float(p_values(np.array([score]))[0])
-        flagged = p_value <= self.p_value
+        flagged = p_value <= raised(self.p_value, floor=0.0)
         words = facts["reason"] if self.reasons == "all" or (self.reasons == "flagged" and flagged) else None
-        if words is not None and score > facts["score_alone"] + BORROWED:
+        if words is not None and is_borrowed(score, facts["score_alone"]):
             words = f"{words[:-1]}; {borrowed_words(self.model)}."
         return {**named, **facts, "score": score, "p_value": p_value, "alert": flagged, "reason": words}
 

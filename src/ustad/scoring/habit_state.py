@@ -21,6 +21,7 @@ import pyarrow as pa
 from ustad.events.visits import Frame
 from ustad.scoring.visit_log import empty_log, pack_log, unpack_log
 from ustad.tables import DataError
+from ustad.ties import raised
 
 #: Places of an entity since going live whose visits are counted; those not visited for longest go first.
 MOST_PLACES = 512
@@ -74,7 +75,7 @@ class HabitState:
         best, chosen = radius * radius, new
         for key, (other_x, other_y) in self.spots.items():
             square = (other_x - x) ** 2 + (other_y - y) ** 2
-            if square <= best:
+            if square <= raised(best):  # as `habit_kernels.lead`
                 best, chosen = square, key
         if chosen == new:
             self.spots[new] = (x, y)

@@ -13,6 +13,7 @@ from typing import Literal
 import numpy as np
 
 from ustad.scoring.distribution import Distribution
+from ustad.ties import descending, raised
 
 #: Terms that are added up, by look. `memory_…` are there only with the memory network.
 LOOKS: dict[str, tuple[str, ...]] = {
@@ -53,7 +54,7 @@ def choose_weights(normal: Mapping[str, np.ndarray], injected: Mapping[str, np.n
                         continue
                     value = _look(normal, injected, tried)
                     found = _found({**parts, look: value}, kinds)
-                    if found > best + BETTER:
+                    if found > raised(best + BETTER):
                         best, parts[look], weights[look] = found, value, tried
                         own = tried
         if best == before:
@@ -76,6 +77,6 @@ def _found(parts: Mapping[str, np.ndarray], kinds: np.ndarray) -> float:
 def _precision(score: np.ndarray, kinds: np.ndarray, kind: str) -> float:
     """Average precision of one kind against untouched events."""
     rows = (kinds == kind) | (kinds == "")
-    truth = (kinds[rows] == kind)[np.argsort(-score[rows], kind="stable")]
+    truth = (kinds[rows] == kind)[descending(score[rows])]
     hits = np.cumsum(truth)
     return float((hits[truth] / (np.flatnonzero(truth) + 1)).mean()) if truth.any() else 0.0

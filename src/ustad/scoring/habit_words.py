@@ -16,6 +16,7 @@ from ustad.events.visits import Visits, kind_feature, read_visits
 from ustad.scoring.habit_model import HabitModel, Judged
 from ustad.scoring.habit_usual import Usual, usual
 from ustad.scoring.words import clock_words, distance_words, minutes_words, unseen_words
+from ustad.ties import highest_of, lowered, raised, rounded
 
 _ORDINALS = ("", "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
 #: A term speaks in the sentence when it has at least this share of what its event's terms say together.
@@ -54,21 +55,26 @@ def _sentences(model: HabitModel, judged: Judged, events: pa.Table, rows: np.nda
 
 def drivers(model: HabitModel, judged: Judged, row: int) -> list[str]:
     """Terms that made an event unusual, most first: those of its most unusual look that speak."""
-    look = max(judged.looks, key=lambda name: float(judged.looks[name][row]))
+    look = list(judged.looks)[highest_of([float(values[row]) for values in judged.looks.values()])]
     own = model.weights[look]
     weights = {n: weight * float(judged.surprise[n][row]) for n, weight in own.items() if n in judged.surprise}
     total = sum(weights.values())
     ranked = sorted(weights, key=lambda n: -weights[n])
-    return [n for n in ranked if total > 0 and weights[n] >= SPEAKS * total]
+    return [n for n in ranked if total > 0 and weights[n] >= lowered(SPEAKS * total)]
 
 
 def _sentence(
     model: HabitModel, judged: Judged, row: int, visits: Visits, at: int, kind: str | None, found: Usual
 ) -> str:
     text = plain_words(model, judged, row, visits, at, kind, found)
-    if judged.score[row] > judged.alone[row] + BORROWED:
+    if is_borrowed(float(judged.score[row]), float(judged.alone[row])):
         text = f"{text[:-1]}; {borrowed_words(model)}."
     return text
+
+
+def is_borrowed(score: float, alone: float) -> bool:
+    """Whether an event owes its score to its neighbours."""
+    return score > raised(alone + BORROWED)
 
 
 def borrowed_words(model: HabitModel) -> str:
@@ -106,12 +112,12 @@ def _expected(model: HabitModel, visits: Visits, at: int, place: int, found: Usu
         return f"Expected {_kind_of(model, place, 'there')} {times}" if times and place >= 0 else ""
     days = "weekend days" if found.weekend[at] else "weekdays"
     moment = (visits.minute[at] + np.nan_to_num(visits.duration[at]) / 2) % 1440
-    often = f"there at {clock_words(moment)} on {100 * found.share[at]:.0f} % of {days}"
+    often = f"there at {clock_words(moment)} on {rounded(100 * found.share[at]):.0f} % of {days}"
     apart = float(np.hypot(visits.x[at] - model.habits.place_x[where], visits.y[at] - model.habits.place_y[where]))
-    far = f", {distance_words(apart)} away" if apart >= NEAR_KM else ""
+    far = f", {distance_words(apart)} away" if apart >= lowered(NEAR_KM) else ""
     named = _kind_of(model, where, "elsewhere")
     if place < 0:
-        if (moment - found.start[at]) % 1440 > found.duration[at] + found.duration_spread[at]:
+        if (moment - found.start[at]) % 1440 > raised(float(found.duration[at] + found.duration_spread[at])):
             start = ""  # its visits there at that hour begin at another time than most
         return f"Expected {' '.join(text for text in (named, start) if text)} ({often}){far}"
     here = " ".join(text for text in (start, length) if text)

@@ -34,6 +34,7 @@ from ustad.scoring.sampling import inference
 from ustad.scoring.step import LiveStep, Result
 from ustad.scoring.terms import Layout
 from ustad.tables import TIMESTAMP, DataError
+from ustad.ties import raised
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ARRAYS = ("time", "day", "key", "numbers", "categories", "vectors", "missing")
@@ -217,7 +218,7 @@ class LiveScorer:
     def _row(self, state: _State, event: Mapping[str, Any], measured: tuple[Result, float]) -> dict[str, Any]:
         model, window = self.model, self.model.config.window
         row, tails = self._judge.row(event, state.arrays, *measured)
-        row["alert"] = flagged = row["p_value"] <= self.p_value
+        row["alert"] = flagged = row["p_value"] <= raised(self.p_value, floor=0.0)
         days = int(state.arrays.day[-1]) - state.first_day
         known = {"days": days, "events": state.seen - 1, "sessions": state.sessions}[window.unit]
         row["history_days"], row["reason"] = min(known, window.length), None

@@ -20,6 +20,7 @@ from ustad.scoring.distribution import Distribution
 from ustad.scoring.explain import UNSURE
 from ustad.scoring.model import ScoringModel
 from ustad.scoring.step import Result
+from ustad.ties import highest_of, raised
 
 Row = dict[str, Any]
 
@@ -58,7 +59,7 @@ class RowJudge:
 
     def driver(self, tails: Sequence[float]) -> int:
         """The most unusual column of the score; the last is the neighbour distance."""
-        return min(range(len(tails)), key=lambda i: tails[i] if tails[i] == tails[i] else 0.0)
+        return highest_of([-t if t == t else 0.0 for t in tails])
 
     def driver_name(self, tails: Sequence[float]) -> str | None:
         """The term that drives the score, None for the neighbour distance."""
@@ -79,7 +80,7 @@ class RowJudge:
             return "novel"
         values = result.values[self._scored[at]]
         doubt = _tail(self.calibration.uncertainty_tails[at], float(np.float32(values[3]) + np.float32(values[4])))
-        return "unsure" if doubt <= UNSURE else "predictable"
+        return "unsure" if doubt <= raised(UNSURE) else "predictable"
 
     def _unobserved(self, event: Mapping[str, Any], at: int, lost: list[bool]) -> bool:
         if lost and sum(lost) >= 0.5 * len(lost):

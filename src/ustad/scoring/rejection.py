@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from ustad.config import ConfigError
 from ustad.scoring.calibration import Parts
 from ustad.scoring.words import without_expected
+from ustad.ties import raised, tied_ranks
 
 Measure = Literal["sum", "standardised"]
 MEASURES: tuple[Measure, ...] = ("sum", "standardised")
@@ -58,14 +59,14 @@ def kept(total: np.ndarray, share: float, threshold: float | None = None) -> np.
         if not 0 < share <= 1:
             raise ValueError(f"share must be above 0 and at most 1, got {share}")
         threshold = float(np.quantile(total, share))
-    return total <= threshold
+    return total <= raised(threshold)
 
 
 def rejection_curve(errors: np.ndarray, total: np.ndarray, shares: np.ndarray | None = None) -> pa.Table:
     """Mean error of the surest events against the share kept: columns `kept`, `error`, `n`."""
     shares = np.linspace(0.05, 1.0, 20) if shares is None else np.asarray(shares)
     seen = np.isfinite(errors)
-    ordered = errors[seen][np.argsort(total[seen], kind="stable")]
+    ordered = errors[seen][np.argsort(tied_ranks(total[seen]), kind="stable")]
     counts = np.maximum(1, np.round(shares * len(ordered)).astype(int))
     running = np.cumsum(ordered) / np.arange(1, len(ordered) + 1)
     means = running[counts - 1] if len(ordered) else np.full(len(shares), np.nan)

@@ -26,6 +26,7 @@ from ustad.scoring.explain import kinds, sentences
 from ustad.scoring.model import ScoringModel, measure
 from ustad.scoring.sampling import Samples
 from ustad.tables import DataError, event_keys
+from ustad.ties import tied_ranks
 
 NOTES = b"ustad"  # key of the notes in the metadata of the score table
 
@@ -184,7 +185,7 @@ def _with_columns(table: pa.Table, columns: Columns) -> pa.Table:
 
 def worst_events(judged: Judged, entity: np.ndarray) -> np.ndarray:
     """Row of each entity's most unusual event, in the order of the entities' codes."""
-    order = np.lexsort((-judged.score, entity))
+    order = np.lexsort((tied_ranks(-judged.score), entity))
     return order[np.flatnonzero(np.diff(entity[order], prepend=-1))]
 
 

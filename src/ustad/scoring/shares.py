@@ -18,6 +18,7 @@ from ustad.schema import EventSchema
 from ustad.scoring.explain import log_tails
 from ustad.scoring.habit_words import BORROWED
 from ustad.tables import agent_codes
+from ustad.ties import descending, raised, rounded
 
 #: The score of an event by itself, without its neighbours' evidence; only scores by habits have it.
 ALONE = "score_alone"
@@ -30,7 +31,7 @@ def most_unusual(events: pa.Table, schema: EventSchema, top: int) -> list[dict[s
     By habits also `score_alone` and `score_from`, whose evidence the score is: `own`, or that of the event `before` or
     `after`. Terms are those of the event by itself all the same.
     """
-    order = pc.sort_indices(events["score"], sort_keys=[("", "descending")])[:top]
+    order = pa.array(descending(events["score"].to_numpy())[:top])
     rows = events.take(order).to_pylist()
     prefix = next((p for p in _PREFIXES if any(c.startswith(p) for c in events.column_names)), None)
     names = [c.removeprefix(prefix) for c in events.column_names if c.startswith(prefix)] if prefix else []
@@ -57,9 +58,11 @@ def _sources(events: pa.Table, schema: EventSchema, rows: np.ndarray) -> list[st
     last = np.append(first[1:], True)
     before = np.where(first, -np.inf, np.roll(alone, 1))
     after = np.where(last, -np.inf, np.roll(alone, -1))
-    before[first & (score > alone + BORROWED)] = np.inf  # owed to one that was counted and not scored
-    lent = (score != alone) & (np.maximum(before, after) > alone)  # without neighbours' evidence both are the same
-    told = np.where(lent, np.where(after > before, "after", "before"), "own")
+    before[first & (score > raised(alone + BORROWED))] = np.inf  # owed to one that was counted and not scored
+    lent = (score != alone) & (
+        np.maximum(before, after) > raised(alone)
+    )  # without neighbours' evidence both are the same
+    told = np.where(lent, np.where(after > raised(before), "after", "before"), "own")
     place = np.empty(len(at), np.int64)
     place[order] = np.arange(len(at))
     return [str(word) for word in told[place[np.searchsorted(at, rows)]]]
@@ -78,5 +81,5 @@ def _terms(row: dict[str, Any], prefix: str | None, names: list[str]) -> dict[st
     known = {name: value for name, value in known.items() if np.isfinite(value)}
     total = max(sum(known.values()), 1e-12)
     shares = {name: float(row.get(f"share_{name}", value / total)) for name, value in known.items()}
-    ranked = sorted(known, key=lambda name: (-shares[name], -known[name]))
+    ranked = sorted(known, key=lambda name: (-rounded(shares[name]), -rounded(known[name])))
     return {name: {"surprise": known[name], "share": shares[name]} for name in ranked}

@@ -10,6 +10,7 @@ import numpy as np
 from numba import njit
 
 from ustad.events.habit_kernels import DAY_MINUTES, DURATION_WIDTH, OTHER_DAY, START_WIDTH, apart, bell
+from ustad.ties import RELATIVE
 
 #: The share of earlier values that lies within one ± of what is expected, as in a bell curve.
 WITHIN = 0.6827
@@ -93,16 +94,19 @@ def usual_start(starts: np.ndarray, kind: np.ndarray, minute: float) -> float:  
     for k in range(len(starts)):
         for j in range(len(starts)):
             near[k] += kind[j] * bell(apart(starts[j], starts[k]), START_WIDTH)
-    best = int(np.argmax(near))
+    best = 0
+    for k in range(1, len(near)):
+        if near[k] > near[best] * (1 + RELATIVE):
+            best = k
     if np.isnan(minute):
         return starts[best]
     chosen = best
     for k in range(len(starts)):
-        if near[k] < RARE * near[best] or apart(starts[k], minute) >= apart(starts[chosen], minute):
+        if near[k] * (1 + RELATIVE) < RARE * near[best] or apart(starts[k], minute) >= apart(starts[chosen], minute):
             continue
         peak = True
         for j in range(len(starts)):
-            if near[j] > near[k] and apart(starts[j], starts[k]) < AROUND:
+            if near[j] > near[k] * (1 + RELATIVE) and apart(starts[j], starts[k]) < AROUND:
                 peak = False
         if peak:
             chosen = k

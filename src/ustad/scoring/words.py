@@ -8,6 +8,7 @@ from typing import Any
 
 from ustad.events.observed import UNOBSERVED_MINUTES
 from ustad.schema import Feature
+from ustad.ties import rounded
 
 
 def value_words(feature: Feature, value: Any, length: bool = False) -> str:
@@ -20,7 +21,7 @@ def value_words(feature: Feature, value: Any, length: bool = False) -> str:
         return minutes_words(float(value))
     if feature.display == "distance":
         return distance_words(float(value))
-    return f"{float(value):.3g}{' ' + feature.unit if feature.unit else ''}"
+    return f"{rounded(float(value)):.3g}{' ' + feature.unit if feature.unit else ''}"
 
 
 def clock_words(minutes: float) -> str:
@@ -54,6 +55,7 @@ def distance_words(kilometres: float) -> str:
     >>> distance_words(0.65), distance_words(4.21), distance_words(41.4)
     ('650 m', '4.2 km', '41 km')
     """
+    kilometres = rounded(kilometres)
     size = abs(kilometres)
     if size < 1:
         return f"{round(kilometres * 100) * 10} m"
@@ -91,4 +93,4 @@ def without_expected(reason: str) -> str:
 
 def _nearest(value: float) -> int:
     """The nearest whole number, a half upwards: so do the pages, which show the same times."""
-    return math.floor(value + 0.5)
+    return math.floor(rounded(value) + 0.5)

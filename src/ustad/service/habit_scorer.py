@@ -18,6 +18,7 @@ from ustad.page.translate import identified, keys_for
 from ustad.scoring.default_score import DefaultModel
 from ustad.scoring.habit_live import HabitLive
 from ustad.scoring.habit_state import HabitState
+from ustad.ties import highest_of
 
 #: Events of an agent that are looked through again where the store has them but no state. They are counted and enter
 #: its history as they did; the weeks before the first of them say nothing of the agent.
@@ -87,4 +88,4 @@ class HabitScorer:
 
 def _driver(row: Mapping[str, Any]) -> str | None:
     shares = {n.removeprefix("share_"): v for n, v in row.items() if n.startswith("share_") and v is not None}
-    return max(shares, key=lambda name: shares[name]) if shares else None
+    return list(shares)[highest_of(list(shares.values()))] if shares else None
