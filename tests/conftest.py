@@ -56,6 +56,19 @@ def pytest_xdist_make_scheduler(config, log):
     return ByFile(config, log)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--another-machine", type=int, metavar="SEED", help="move numpy's and math's last bits")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if (seed := config.getoption("--another-machine")) is not None:
+        from another_machine import another_machine
+
+        machine = another_machine(seed)
+        machine.__enter__()
+        config.add_cleanup(lambda: machine.__exit__(None, None, None))
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup() -> None:
     """Before any fixture: no progress, which the command line turns on for its process, and chance from its start."""

@@ -92,5 +92,8 @@ def without_expected(reason: str) -> str:
 
 
 def _nearest(value: float) -> int:
-    """The nearest whole number, a half upwards: so do the pages, which show the same times."""
-    return math.floor(rounded(value) + 0.5)
+    """The nearest whole number, a half upwards: so do the pages, which show the same times.
+
+    To hundredths first: what a network read as float32 comes back a little off, and half a minute is a common start.
+    """
+    return math.floor(round(value, 2) + 0.5)
