@@ -259,5 +259,5 @@ def mobility_schema(trips: str = "none", trip_size: int = 16, log_duration: bool
         habitat="poi_id",
         entity_word="agent",
         event_word="stay",
-        extra=("poi_id", "n_fixes", "start_gap_s", "end_gap_s"),
+        extra=("poi_id", "n_fixes", "start_gap_s", "end_gap_s", "observed_s"),
     )

@@ -16,6 +16,7 @@ from ustad.events.population import Population
 from ustad.events.visits import Frame, read_visits
 from ustad.schema import mobility_schema
 from ustad.scoring.habit_terms import compare
+from ustad.scoring.habit_weights import LOOKS
 from ustad.scoring.recurrence import Recurrence
 from ustad.scoring.visit_log import as_visits, logged, pack_habits, pack_log, unpack_habits, unpack_log
 
@@ -108,6 +109,25 @@ def test_silence_in_a_stay_may_hide_what_is_odd_about_it_unless_it_is_usual(worl
     usual = terms_of((always, *others, visits), silent)
     for name in ("duration", "leaving", "presence"):
         np.testing.assert_array_equal(usual[name], whole[name])
+
+
+def test_silence_at_hours_that_are_always_silent_is_less_odd_than_at_others(world):
+    habits, *others, visits = world
+    night = np.where(habits.visit_minute < 700, np.float32(400), np.float32(0))  # every night until the first visit
+    habits = replace(habits, visit_early=night)
+    found = []
+    for minute in (500.0, 1000.0):
+        at = replace(visits, minute=np.full(len(visits), minute), early=np.full(len(visits), 300.0))
+        found.append(terms_of((habits, *others, visits), at)["silence"])
+    weekday = visits.weekday < 5
+    assert (found[1] > found[0] + 0.5)[weekday].all()
+    assert not terms_of(world, visits)["silence"].any()
+    hidden = replace(visits, silent=np.where(visits.duration > 100, 60.0, 0.0))
+    assert ((terms_of(world, hidden)["silence"] > 0) == (visits.duration > 100)).all()
+
+
+def test_silence_has_no_part_in_the_score():
+    assert not any("silence" in terms for terms in LOOKS.values())
 
 
 def test_unseen_starts_hardly_change_what_is_learnt(world):

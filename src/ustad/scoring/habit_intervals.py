@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from ustad.events.habit_kernels import SLOTS, SLOTS_OF_EVIDENCE, presence
 from ustad.events.habits import Habits
 from ustad.events.observed import DAY_MINUTES, UNOBSERVED_MINUTES
 from ustad.events.visits import Visits
@@ -34,6 +35,35 @@ def hidden_minutes(habits: Habits, visits: Visits, owner: np.ndarray) -> np.ndar
     usual = np.append(habits.entity_silence, 0.0)[owner] * np.nan_to_num(visits.duration)
     hidden = visits.silent - usual
     return np.where(hidden > UNOBSERVED_MINUTES, hidden, 0.0)
+
+
+def silence(habits: Habits, visits: Visits, owner: np.ndarray, hidden: np.ndarray) -> np.ndarray:
+    """How unlikely it is that there are no data before and in each visit: float64 [N], 0 where all of it was seen.
+
+    As `presence`, of the half hours before the visit that say nothing: on how many days the entity's data were silent
+    then. Hidden minutes of the visit count as silence of the first day. NaN for strangers and where nothing was seen
+    before.
+    """
+    since = habits.first_day + habits.entity_unseen
+    gap = np.where((habits.visit_early > 0) & np.isfinite(habits.visit_early), habits.visit_early, np.nan)
+    minute, weekday = _back(habits.visit_minute, habits.visit_weekday, np.nan_to_num(gap))
+    begun, day = _back(visits.minute, visits.weekday, np.where(np.isfinite(visits.early), visits.early, 0.0))
+    silent = np.flatnonzero((owner >= 0) & (visits.early > 0))
+    result = np.where((owner >= 0) & np.isfinite(visits.early), 0.0, np.nan)
+    result[silent] = presence(
+        owner[silent], begun[silent], np.where(np.isfinite(visits.early), visits.early, np.nan)[silent], day[silent],
+        np.zeros(len(silent)), since, habits.last_day,
+        habits.visit_offsets[habits.place_offsets], minute, gap.astype(np.float64), weekday,
+    )  # fmt: skip
+    days = np.maximum(habits.days_of(owner), 1)
+    return result + hidden * SLOTS / DAY_MINUTES * np.log(2.0 * (days + 1)) / SLOTS_OF_EVIDENCE
+
+
+def _back(minute: np.ndarray, weekday: np.ndarray, by: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Minute of the day and weekday so many minutes before."""
+    begun = minute - by
+    days = np.floor(begun / DAY_MINUTES).astype(np.int64)
+    return begun - days * DAY_MINUTES, (weekday + days) % 7
 
 
 def least_over_intervals(
@@ -74,15 +104,14 @@ def possible_times(visits: Visits, short: np.ndarray) -> tuple[np.ndarray, Visit
     each, lasted = _spread(low, high, np.minimum(np.ceil((high - low) / LENGTH_STEP), MOST_STEPS))
     minutes = np.where(np.isnan(length)[each], np.nan, np.expm1(lasted))
     at, earlier = at[each], earlier[each]
-    begun = visits.minute[at] - earlier
-    days = np.floor(begun / DAY_MINUTES).astype(np.int64)
     taken = visits.take(at)
+    minute, weekday = _back(taken.minute, taken.weekday, earlier)
     return at, replace(
         taken,
         time=taken.time - (earlier * 60e6).astype(np.int64),
-        day=taken.day + days,
-        minute=begun - days * DAY_MINUTES,
-        weekday=(taken.weekday + days) % 7,
+        day=taken.day + np.floor((taken.minute - earlier) / DAY_MINUTES).astype(np.int64),
+        minute=minute,
+        weekday=weekday,
         duration=minutes,
     )
 

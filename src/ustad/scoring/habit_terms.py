@@ -20,7 +20,7 @@ from ustad.events.habit_kernels import DAY_MINUTES, SLOTS, count_so_far, nearest
 from ustad.events.habits import Habits
 from ustad.events.population import Population
 from ustad.events.visits import Visits
-from ustad.scoring.habit_intervals import hidden_minutes, least_over_intervals
+from ustad.scoring.habit_intervals import hidden_minutes, least_over_intervals, silence
 from ustad.scoring.recurrence import Recurrence
 
 Counting = Literal["past", "whole"]
@@ -32,6 +32,7 @@ TERMS = {
     "duration": "the duration, given place and start",
     "leaving": "staying so long, given place and start",
     "presence": "being at this own place all through the visit",
+    "silence": "no data at hours that usually have some, before or in the visit; in no look, so not in the score",
 }
 #: Fewer rows than this are not worth another thread.
 LEAST_ROWS = 100_000
@@ -116,6 +117,7 @@ def compare(
     terms["presence"] = least_over_intervals(
         in_parts(there, len(visits))[:, None], visits, place, np.zeros(len(visits)), there_at, brief
     )[:, 0]
+    terms["silence"] = silence(habits, visits, owner, hidden)
     terms["recurrence"][owner < 0] = np.nan
     return Compared({name: terms[name] for name in TERMS}, place, key, counts, before, distance)
 
