@@ -39,9 +39,12 @@ class Arrivals:
             fresh = [i for i, key in enumerate(arrival.keys) if key not in known]
             late = _late(arrival.rows, fresh, ended)
             if late and not arrival.extracted:
+                problem = "begins before the event before it, of the same agent, has ended"
+                rows = sorted(row for row in (arrival.rows[i].get("row") for i in late) if row is not None)
                 arrival.refused = OutOfOrderError(
                     f"{len(late)} of {len(fresh)} new events begin before the agent's latest known event has ended; "
                     "events come in order of time, nothing of this request was stored",
+                    [{"row": row, "problem": problem} for row in rows[:20]],
                 )
                 continue
             arrival.fresh = [i for i in fresh if i not in late]

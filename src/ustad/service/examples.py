@@ -76,7 +76,10 @@ EVENT: Example = {
                 "what": [{"category": "home", "days": 5, "share": 1.0}]},
     "verdicts": [_VERDICT],
 }  # fmt: skip
-INGEST: Example = {"accepted": 1, "duplicates": 0, "events": [_ALERT]}
+INGEST: Example = {
+    "accepted": 0, "duplicates": 1,
+    "kept": [{"row": 0, "id": _ALERT["id"], "finished_at": _ALERT["finished_at"]}], "events": [_ALERT],
+}  # fmt: skip
 FIXES: Example = {"accepted": 2, "late": 0, "duplicates": 0, "dropped": 0, "events": []}
 JUDGED: Example = {**_ALERT, "final": True, "verdict": _VERDICT}
 DELETED: Example = {"deleted_events": 148}
@@ -92,7 +95,7 @@ ERRORS: dict[int, tuple[str, list[dict[str, Any]]]] = {
     409: (
         "1 of 2 new events begin before the agent's latest known event has ended; events come in order of time, "
         "nothing of this request was stored",
-        [],
+        [{"row": 1, "problem": "begins before the event before it, of the same agent, has ended"}],
     ),
     413: ("at most 2,000 events go into one request", []),
     421: ("this service answers only to names of its own machine while it has no key", []),

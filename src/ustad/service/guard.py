@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
+from urllib.parse import quote
 
 from sqlalchemy.exc import OperationalError
 
@@ -29,6 +30,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 LOCAL_NAMES = {"localhost", "127.0.0.1", "[::1]"}
 #: What a proxy adds to a request that it passes on.
 FORWARDED = (b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto", b"x-real-ip", b"via")
+AGENTS = "/v1/agents/"
 OPEN_PATHS = {"/healthz", "/readyz", "/login"}
 METHODS = {"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE"}
 
@@ -96,6 +98,7 @@ class Guard:
 
     async def _checked(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = dict(scope["headers"])
+        _keep_slashes(scope)
         if self._local_only() and _host(headers) not in LOCAL_NAMES:
             await _refuse(send, 421, "this service answers only to names of its own machine while it has no key")
             return
@@ -132,6 +135,13 @@ class Guard:
         method = scope["method"] if scope["method"] in METHODS else "OTHER"
         self._metrics.request(route, method, status, seconds)
         log.info("%s %s %d %.1f ms", method, route, status, 1000 * seconds)
+
+
+def _keep_slashes(scope: Scope) -> None:
+    """Leave the ids of agents as they were sent, percent-encoded: a '/' within one does not end it."""
+    if scope["path"].startswith(AGENTS):
+        raw = scope.get("raw_path") or quote(scope["path"]).encode()
+        scope["path"] = raw.decode("ascii", "replace")
 
 
 def _host(headers: dict[bytes, bytes]) -> str:

@@ -31,11 +31,18 @@ def _text(value: str) -> str:
     return value
 
 
+def _addressable(name: str) -> str:
+    if name in (".", ".."):
+        raise ValueError("'.' and '..' cannot be part of an address: choose another id")
+    return name
+
+
 Moment = Annotated[AwareDatetime, AfterValidator(_plausible)]
 Text = Annotated[str, Field(max_length=256), AfterValidator(_printable)]
 Name = Annotated[str, Field(min_length=1, max_length=256), AfterValidator(_printable)]
 Number = Annotated[StrictInt, Field(ge=-_NUMBER_LIMIT, lt=_NUMBER_LIMIT)]
-AgentId = Name | Number
+Id = Name | Number
+AgentId = Annotated[Name, AfterValidator(_addressable)] | Number
 Latitude = Annotated[float, Field(ge=-90, le=90, allow_inf_nan=False)]
 Longitude = Annotated[float, Field(ge=-180, le=180, allow_inf_nan=False)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
@@ -76,11 +83,11 @@ class Stay(Strict):
     finished_at: Moment
     lat: Latitude
     lon: Longitude
-    poi_id: AgentId | None = None
+    poi_id: Id | None = None
     poi_category: Text | None = None
     poi_name: Text | None = None
     timezone: Text | None = None
-    stay_id: AgentId | None = None
+    stay_id: Id | None = None
     n_fixes: Annotated[int, Field(ge=0, lt=2**31)] | None = None
     start_gap_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
     end_gap_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
@@ -108,7 +115,7 @@ def _event_of(schema: EventSchema) -> type[BaseModel]:
     if schema.end:
         fields[schema.end] = (Moment, ...)
     if schema.event_id:
-        fields[schema.event_id] = (AgentId | None, None)
+        fields[schema.event_id] = (Id | None, None)
     if not is_zone(schema.timezone):
         fields[schema.timezone] = (Text | None, None)
     kinds = {"categorical": Text | None, "vector": Annotated[list[Finite], Field(max_length=1024)] | None}
@@ -118,7 +125,7 @@ def _event_of(schema: EventSchema) -> type[BaseModel]:
             kind = place[column] if feature.kind == "place" else kinds.get(feature.kind, Finite | None)
             fields.setdefault(column, (kind, None))
     if schema.habitat:
-        fields.setdefault(schema.habitat, (AgentId | None, None))
+        fields.setdefault(schema.habitat, (Id | None, None))
     return create_model("Event", __config__=ConfigDict(extra="forbid"), **fields)
 
 
@@ -201,11 +208,21 @@ class EventAnswer(BaseModel):
     marked_by: str | None
 
 
+class Kept(BaseModel):
+    """A row that came again with another end: what was stored first stays, with this end."""
+
+    row: int | None
+    id: str
+    finished_at: str
+
+
 class IngestAnswer(BaseModel):
-    """`accepted` events were stored and scored now; `duplicates` were there before and are answered as stored."""
+    """`accepted` events were stored and scored now; `duplicates` were there before and are answered as stored. Those of
+    them whose end is not the stored one are named in `kept`."""
 
     accepted: int
     duplicates: int
+    kept: list[Kept]
     events: list[EventAnswer]
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from sqlalchemy.exc import SQLAlchemyError
 
 from ustad.page import likeness, queries
@@ -27,6 +28,7 @@ from ustad.service.extraction import Extraction
 from ustad.tables import DataError
 
 log = logging.getLogger("ustad.service")
+FIXES_PER_EVENT = 10  # of a slice: seldom do fewer make a stay
 
 
 @dataclass(frozen=True)
@@ -71,16 +73,41 @@ class Scorer(Protocol):
 
 @dataclass
 class Job:
-    """One request's events (rows as `translate.event_table` takes them) or fixes."""
+    """One request's events (rows as `translate.event_table` takes them, in order of agent and time) or fixes.
+
+    `row` of a row is its place in the request, for what is said about it.
+    """
 
     rows: list[dict[str, Any]] = field(default_factory=list)
     fixes: pa.Table | None = None
     outcome: dict[str, Any] | ServiceError | DataError | None = None
 
     @property
+    def length(self) -> int:
+        """Events, or fixes."""
+        return len(self.rows) if self.fixes is None else self.fixes.num_rows
+
+    @property
     def size(self) -> int:
         """What the job weighs in the queue: events, or fixes by the hundred."""
-        return len(self.rows) if self.fixes is None else 1 + self.fixes.num_rows // 100
+        return self.size_from(0)
+
+    def size_from(self, start: int) -> int:
+        """The same of what comes from there on."""
+        left = self.length - start
+        return left if self.fixes is None or not left else 1 + left // 100
+
+    def slice(self, start: int, events: int) -> Job:
+        """A job of the next so many events, or of the fixes that may finish about as many."""
+        if self.fixes is None:
+            return Job(rows=self.rows[start : start + events])
+        return Job(fixes=self.fixes.slice(start, FIXES_PER_EVENT * events))
+
+    @property
+    def agents(self) -> frozenset[str]:
+        if self.fixes is not None:
+            return frozenset(pc.unique(self.fixes["agent_id"]).to_pylist())
+        return frozenset(row["agent"] for row in self.rows)
 
 
 @dataclass
@@ -154,6 +181,22 @@ class Pipeline:
         fresh = {row["key"]: queries.fresh_answer(row) for row in judged.rows}
         self._answer(jobs, {n: a.keys for n, a in arrivals.items() if a.refused is None}, fresh)
         return alerts
+
+    def check(self, job: Job) -> None:
+        """Refuse a job whose events do not come in order, before anything of it is stored."""
+        if job.fixes is None:
+            arrival = self._events(job)
+            self.arrivals.sift([arrival])
+            if arrival.refused is not None:
+                raise arrival.refused
+
+    def renew(self, outcome: dict[str, Any]) -> None:
+        """Answer provisional scores as they are now: the next slice may have made them final."""
+        provisional = [int(event["id"]) for event in outcome["events"] if not event["final"]]
+        if provisional:
+            with self.store.reading() as connection:
+                now = {event["id"]: event for event in queries.events_by_key(connection, provisional)}
+            outcome["events"] = [now.get(event["id"], event) for event in outcome["events"]]
 
     # ---------------------------------------------------------------------------------------- coming in
     def _events(self, job: Job) -> Arrival:
@@ -232,8 +275,20 @@ class Pipeline:
             new -= set(keys)  # what two requests sent at once counts as new in the first
             counts = job.outcome if isinstance(job.outcome, dict) else {
                 "accepted": accepted, "duplicates": max(len(job.rows) - accepted, 0),
+                "kept": self._kept(job, events) if accepted < len(job.rows) else [],
             }  # fmt: skip
             job.outcome = {**counts, "events": [events[key] for key in keys if key in events]}
+
+    def _kept(self, job: Job, events: Mapping[int, Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Rows that came again with another end, and the end that stays."""
+        if self.scorer.schema.end is None:
+            return []
+        known = [events.get(key) for key in keys_for(job.rows, identified(self.scorer.schema))]
+        return [
+            {"row": row.get("row"), "id": event["id"], "finished_at": event["finished_at"]}
+            for row, event in zip(job.rows, known, strict=True)
+            if event is not None and event["finished_at"] != queries.iso(row["finished_at"])
+        ]
 
     def _recover(self, jobs: Sequence[Job]) -> None:
         """After a failure, hold nothing in memory that the store does not say."""

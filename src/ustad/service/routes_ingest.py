@@ -19,7 +19,7 @@ from ustad.schema import EventSchema
 from ustad.service import examples
 from ustad.service.described import ERRORS, answer, failure
 from ustad.service.errors import InvalidError, TooLargeError
-from ustad.service.keys import Caller, needs
+from ustad.service.keys import LOCAL, Caller, needs
 from ustad.service.messages import Fixes, FixesAnswer, IngestAnswer, events_model
 from ustad.service.pipeline import Job
 from ustad.tables import TIMESTAMP, DataError
@@ -40,10 +40,12 @@ def ingest_routes(schema: EventSchema) -> APIRouter:
         service = request.app.state.service
         if len(events.events) > service.settings.max_batch:
             raise TooLargeError(f"at most {service.settings.max_batch:,} events go into one request")
-        rows = [_row(event.model_dump(), layout) for event in events.events]
-        _check(rows)
+        rows = [{**_row(event.model_dump(), layout), "row": i} for i, event in enumerate(events.events)]
+        _check(rows, service.settings.max_event_days)
         _check_clock([row["finished_at"] for row in rows], service.settings.ahead_days)
-        return _told(await asyncio.wrap_future(service.intake.submit(Job(rows=rows))))
+        rows.sort(key=lambda row: (row["agent"], row["started_at"]))
+        work = service.intake.submit(Job(rows=rows), _client(request, caller))
+        return _told(await asyncio.wrap_future(work))
 
     if schema.name == "mobility":
         router.post("/fixes", response_model=FixesAnswer, responses=answer(examples.FIXES))(post_fixes)
@@ -66,7 +68,13 @@ async def post_fixes(request: Request, caller: Ingest, fixes: Fixes) -> Any:
             "accuracy_m": pa.array([f.accuracy_m for f in fixes.fixes], pa.float64()),
         }
     )
-    return _told(await asyncio.wrap_future(service.intake.submit(Job(fixes=table))))
+    work = service.intake.submit(Job(fixes=table), _client(request, caller))
+    return _told(await asyncio.wrap_future(work))
+
+
+def _client(request: Request, caller: Caller) -> str:
+    """Whose share of the queue this is: the key's or, without keys, the connection's."""
+    return caller.name if caller is not LOCAL else str(request.client)
 
 
 def _told(outcome: dict[str, Any]) -> Response:
@@ -109,10 +117,18 @@ def _check_clock(times: list[int], ahead_days: float) -> None:
         )
 
 
-def _check(rows: list[dict[str, Any]]) -> None:
+def _check(rows: list[dict[str, Any]], max_days: float) -> None:
     backwards = [i for i, row in enumerate(rows) if row["finished_at"] < row["started_at"]]
     if backwards:
         raise InvalidError(f"{len(backwards)} events end before they start", [{"row": i} for i in backwards[:20]])
+    most = max_days * MICROSECONDS_PER_DAY
+    long = [i for i, row in enumerate(rows) if most and row["finished_at"] - row["started_at"] > most]
+    if long:
+        problem = f"lasts longer than {max_days:g} days; its start or its end is wrong"
+        raise InvalidError(
+            f"{len(long)} of {len(rows)} events last longer than {max_days:g} days; nothing of this request was stored",
+            [{"row": i, "problem": problem} for i in long[:20]],
+        )
     for zone in {row["timezone"] for row in rows if row["timezone"]}:
         try:
             _known_zone(zone)

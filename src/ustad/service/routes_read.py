@@ -9,10 +9,11 @@ import time
 from collections.abc import AsyncIterator, Callable
 from datetime import date
 from typing import Annotated, Any, Literal
+from urllib.parse import unquote
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
-from pydantic import BaseModel
+from pydantic import BaseModel, BeforeValidator
 
 from ustad import __version__
 from ustad.dataset import EPOCH
@@ -26,11 +27,17 @@ from ustad.service.errors import BusyError, InvalidError, NotFoundError, Unavail
 from ustad.service.keys import Caller, key_in, needs
 from ustad.service.messages import AgentAnswer, AgentPage, AlertPage, EventPage, Moment, Text
 
+
+def decode_id(text: Any) -> Any:
+    """An id out of an address, in which the guard has left it percent-encoded."""
+    return unquote(text, errors="strict") if isinstance(text, str) else text
+
+
 Read = Annotated[Caller, Depends(needs("read"))]
 Offset = Annotated[int, Query(ge=0, le=100_000_000)]
 Limit = Annotated[int, Query(ge=1, le=1_000)]
 Score = Annotated[float | None, Query(allow_inf_nan=False)]
-AgentName = Annotated[Text, Path(min_length=1)]
+AgentName = Annotated[Text, BeforeValidator(decode_id), Path(min_length=1)]
 State = Literal["open", "confirmed", "expected", "marked"]
 Since = Annotated[int, Query(ge=0, lt=2**62)]
 STREAMS = 100

@@ -74,7 +74,7 @@ async def delete_agent(
     Deleting an agent that is not known is no error: nothing of it is there afterwards."""
     service = request.app.state.service
     if service.intake is not None:
-        work = service.intake.call(lambda: service.pipeline.delete_agent(agent_id, caller.name))
+        work = service.intake.call(lambda: service.pipeline.delete_agent(agent_id, caller.name), [agent_id])
         count = await asyncio.wrap_future(work)
     else:
         count = await asyncio.to_thread(service.store.delete_agent, agent_id, caller.name)

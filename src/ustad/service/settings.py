@@ -37,6 +37,7 @@ class Settings:
     keep_days: float = setting(0.0, "events that ended longer ago than this many days are deleted; 0: kept")
     lateness_s: float = setting(0.0, "fixes may come out of order by this many seconds")
     ahead_days: float = setting(1.0, "a time so many days ahead of this machine's clock is refused; 0: none is")
+    max_event_days: float = setting(366.0, "an event that lasts longer is refused; 0: none is")
     proxy_headers: str = setting("", "addresses of proxies whose X-Forwarded-For and -Proto are believed; empty: none")
     rate_limit: float = setting(200.0, "requests a second of one key, over ten seconds; more get 429; 0: no limit")
     head_seconds: float = setting(10.0, "a request whose head takes longer to arrive is cut off; 0: none is")

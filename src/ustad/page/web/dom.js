@@ -1,21 +1,26 @@
 // Small helpers to build the page: elements, SVG, a tooltip, messages. No markup is ever made from data.
 const SVG = "http://www.w3.org/2000/svg";
 
+// Characters that turn the direction of a text, or that nobody sees, as their codes: an id must not look like another.
+const UNSEEN = /[\u007f-\u009f\u00ad\u034f\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g;
+export const visible = (text) => text.replace(UNSEEN, (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, "0")}`);
+const SAID = ["data-tip", "aria-label", "title"];
+
 function fill(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes || {})) {
     if (value === null || value === undefined || value === false) continue;
     if (name === "on") for (const [event, run] of Object.entries(value)) element.addEventListener(event, run);
     else if (name === "vars") for (const [key, v] of Object.entries(value)) element.style.setProperty(key, v);
-    else element.setAttribute(name, value === true ? "" : value);
+    else element.setAttribute(name, value === true ? "" : SAID.includes(name) ? visible(String(value)) : value);
   }
-  for (const child of children.flat(3)) if (child !== null && child !== undefined && child !== false) element.append(child);
+  for (const child of children.flat(3)) if (child !== null && child !== undefined && child !== false) element.append(typeof child === "string" ? visible(child) : child);
   return element;
 }
 
 export const h = (name, attributes, ...children) => fill(document.createElement(name), attributes, children);
 export const s = (name, attributes, ...children) => fill(document.createElementNS(SVG, name), attributes, children);
 export const byId = (id) => document.getElementById(id);
-export const show = (place, ...children) => place.replaceChildren(...children.flat(3).filter((c) => c));
+export const show = (place, ...children) => place.replaceChildren(...children.flat(3).filter((c) => c).map((c) => typeof c === "string" ? visible(c) : c));
 
 // What comes, as grey shapes, while it is loading.
 export const skeleton = (rows, kind = "line") => h("div", { class: "skeleton", "aria-busy": "true", "aria-label": "Loading" }, Array.from({ length: rows }, () => h("span", { class: kind })));

@@ -1,7 +1,7 @@
 // The page: which view an address means, the keyboard, the case list one works through, and live alerts.
 import * as api from "./api.js";
 import { agentView, leaveAgent } from "./agent.js";
-import { byId, h, show, toast, tooltips } from "./dom.js";
+import { byId, h, show, toast, tooltips, visible } from "./dom.js";
 import { overview } from "./overview.js";
 
 const FILTERS = ["per_day", "min_score", "first", "last", "kind", "category", "state", "search", "order"];
@@ -34,7 +34,7 @@ async function route() {
   if (match) {
     const id = decodeURIComponent(match[1]);
     trail(h("a", { href: address.overview(page.filters), "data-link": true }, "Overview"), h("a", { "aria-current": "page" }, id));
-    document.title = `${id} · ustad`;
+    document.title = `${visible(id)} · ustad`;
     await agentView(page, id, parameters);
   } else {
     trail(h("a", { "aria-current": "page" }, "Overview"));
