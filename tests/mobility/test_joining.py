@@ -69,6 +69,17 @@ def test_a_short_excursion_of_gps_error_does_not_cut_a_stay():
     assert run(places, np.arange(len(places)), join=False).events.num_rows == 3
 
 
+def test_an_imprecise_fix_does_not_say_that_the_agent_left():
+    places, times = [0] * 30 + [120] * 15 + [0] * 30, np.arange(75)
+    claims = pa.array([8.0] * 30 + [45.0] * 15 + [8.0] * 30)
+    assert run(places, times).events.num_rows == 3
+    lat = 52.5 + np.asarray(places) * METRE
+    table = fixes(np.zeros(75, int), minutes(times), lat, np.full(75, 13.4), accuracy_m=claims)
+    stays = extract_tables(table, ExtractionConfig(), timezone="UTC").events
+    assert stays["n_fixes"].to_pylist() == [75]
+    assert abs(stays["lat"][0].as_py() - 52.5) < 10 * METRE
+
+
 def test_a_stay_in_between_is_no_excursion():
     places = [0] * 30 + [400] * 8 + [0] * 30
     assert run(places, np.arange(len(places))).events.num_rows == 3

@@ -68,6 +68,8 @@ CONFIGS = st.builds(
 @given(data=st.data(), config=CONFIGS, seed=st.integers(0, 500), restart=st.booleans())
 def test_any_way_of_cutting_the_stream_gives_the_batch_result(data, config, seed, restart):
     table = in_time_order(walks(agents=2, hours=16, step_s=180, noise_m=20, seed=seed, gaps=True))
+    claims = np.random.default_rng(seed).choice([5.0, 30.0, 200.0, np.nan], table.num_rows)
+    table = table.append_column("accuracy_m", pa.array(claims))
     cuts = data.draw(st.lists(st.integers(0, table.num_rows), max_size=25))
     assert_same(stream(StayTracker(config), table, cuts, restart), batch(table, config))
 

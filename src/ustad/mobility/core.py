@@ -6,7 +6,7 @@ tables, counts per agent, and what is to be remembered for the next fixes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 import pyarrow as pa
@@ -34,25 +34,43 @@ class Fixes:
     time: np.ndarray  # int64 [n], microseconds since 1970 in UTC
     lat: np.ndarray  # float64 [n]
     lon: np.ndarray  # float64 [n]
+    accuracy: np.ndarray  # float32 [n]: the radius that holds two of three errors, metres; 0: not known
 
     def __len__(self) -> int:
         return len(self.agent)
 
     def take(self, rows: np.ndarray) -> Fixes:
         """The rows given by number or by mask."""
-        return Fixes(self.agent[rows], self.time[rows], self.lat[rows], self.lon[rows])
+        return Fixes(*(getattr(self, name)[rows] for name in COLUMNS))
 
     def join(self, other: Fixes) -> Fixes:
-        return Fixes(
-            np.concatenate([self.agent, other.agent]),
-            np.concatenate([self.time, other.time]),
-            np.concatenate([self.lat, other.lat]),
-            np.concatenate([self.lon, other.lon]),
-        )
+        return concatenate([self, other])
+
+    def of(self, agent: np.ndarray) -> Fixes:
+        """The same fixes, their agents numbered otherwise."""
+        return replace(self, agent=agent)
+
+
+COLUMNS = tuple(f.name for f in fields(Fixes))
 
 
 def no_fixes() -> Fixes:
-    return Fixes(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0), np.zeros(0))
+    return Fixes(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0), np.zeros(0), np.zeros(0, np.float32))
+
+
+def concatenate(parts: list[Fixes]) -> Fixes:
+    """One copy of all parts: writable, so that the kernels are compiled for one kind of array only."""
+    return Fixes(*(np.concatenate([getattr(p, name) for p in parts]) for name in COLUMNS)) if parts else no_fixes()
+
+
+def fix_arrays(table: pa.Table, agent: np.ndarray) -> Fixes:
+    """The arrays of a valid table of fixes, whose agents have these numbers."""
+    accuracy = np.zeros(table.num_rows, np.float32)
+    if "accuracy_m" in table.column_names:
+        accuracy = np.nan_to_num(table["accuracy_m"].to_numpy().astype(np.float32))
+    return Fixes(
+        agent, table["time"].cast(pa.int64()).to_numpy(), table["lat"].to_numpy(), table["lon"].to_numpy(), accuracy
+    )
 
 
 @dataclass(frozen=True)
@@ -80,7 +98,7 @@ def advance(fixes: Fixes, carry: Fixes, state: np.ndarray, limits: Limits, final
     if len(carry):
         kept, points, resume = _after_carry(carry, kept, len(state))
     offsets = bounds(kept.agent, len(state))
-    found = scan(offsets, resume, kept.time, points, state, limits, final)
+    found = scan(offsets, resume, kept.time, points, kept.accuracy, state, limits, final)
     left = no_fixes() if final else kept.take(found.needed)
     return Step(found, kept, points, cleaned.duplicates, cleaned.spikes, pending, left)
 

@@ -26,7 +26,7 @@ from ustad.config import ExtractionConfig
 from ustad.dataset import Dataset
 from ustad.files import write_table
 from ustad.mobility.columns import as_fixes
-from ustad.mobility.core import Fixes, advance, no_fixes, to_tables
+from ustad.mobility.core import advance, fix_arrays, no_fixes, to_tables
 from ustad.mobility.formats import Piece, estimate_rows, expand, pieces
 from ustad.mobility.given_stays import choose_files, span_of, write_given_stays
 from ustad.mobility.own_places import KnownPlaces, first_of_test, own_places
@@ -139,9 +139,7 @@ def make_setting(
 def collect(table: pa.Table, store: Store, agents: AgentNumbers, config: ExtractionConfig) -> None:
     """Number the agents, apply the accuracy filter, hand the arrays to the store."""
     numbers = agents.take(table["agent_id"])
-    fixes = Fixes(
-        numbers, table["time"].cast(pa.int64()).to_numpy(), table["lat"].to_numpy(), table["lon"].to_numpy()
-    )  # fmt: skip
+    fixes = fix_arrays(table, numbers)
     if config.max_accuracy_m > 0 and "accuracy_m" in table.column_names:
         bad = table["accuracy_m"].to_numpy() > config.max_accuracy_m  # a fix that claims nothing is kept
         agents.inaccurate += np.bincount(numbers[bad], minlength=len(agents))

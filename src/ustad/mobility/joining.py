@@ -4,9 +4,10 @@ In and out as `staypoints.scan`. A cluster of fixes is *settled* once it lasts a
 cluster that was left is *held*: not final, because the next cluster may turn out to be the same stay. It is final once
 another stay is settled, or once the agent was seen elsewhere for longer than a stay takes.
 
-Three rules beside those of the plain kernel:
+Four rules beside those of the plain kernel:
 - A cluster goes on while fixes lie near its first fix or near its middle, also after silence of up to `bridge`.
 - A cluster at the held stay's place goes on with it, if little time passed or no fix lies far away.
+- A fix that claims to be imprecise does not say that the agent left, up to what its claim explains.
 - Silence that ends within `reach` of the place was spent there, unless the agent stays where it ended.
 """
 
@@ -33,15 +34,19 @@ ORIGIN, ANCHOR, HELD_ORIGIN, HELD_ANCHOR = range(4)
 MIDDLE, SAME, FAR = 0.25, 0.49, 4.0
 #: A last fix before silence weighs as much as this many others at most: where a phone fell silent, it lay.
 WEIGHT = 10.0
-#: A fix elsewhere was on the way from the place: at this speed since the agent departed.
-DEPARTURE_KM_PER_US = 20.0 / 3.6e9
+#: A fix that claims to be less precise than this, in metres, weighs less; and none says that the agent left unless it
+#: lies further off than so many times its claim (in units of the sphere for metres).
+PRECISE_M = 20.0
+DOUBT = 4.0 / (1000.0 * EARTH_RADIUS_KM)
+#: A fix elsewhere was on the way from the place, at the usual speed of a departure; by a slow walker's it is sure.
+DEPARTURE_KM_PER_US, WALKING_KM_PER_US = 20.0 / 3.6e9, 3.6 / 3.6e9
 #: Beyond this many distances, silence before a stay elsewhere was not spent at the place.
 NEXT_DOOR = 2.5**2
 
 
 @numba.njit(cache=True, nogil=True)
 def scan_joined(  # type: ignore[no-untyped-def]  # compiled; types are numpy arrays and scalars of the caller
-    offsets, resume, time, points, state, stays, trips, gaps, at, n, needed, limits, final
+    offsets, resume, time, points, accuracy, state, stays, trips, gaps, at, n, needed, limits, final
 ):
     """Stays, trips and gaps into their arrays, how many into `n`; `needed` says which fixes the next call needs."""
     chord, duration, gap_limit, bridge = limits.chord, limits.duration, limits.gap, limits.bridge
@@ -53,32 +58,37 @@ def scan_joined(  # type: ignore[no-untyped-def]  # compiled; types are numpy ar
         )  # fmt: skip
         for k in range(resume[agent], end):
             t, x, y, z = time[k], points[k, 0], points[k, 1], points[k, 2]
+            weight = 1.0 if accuracy[k] <= PRECISE_M else (PRECISE_M / accuracy[k]) ** 2
+            doubt = min((DOUBT * accuracy[k]) ** 2, NEXT_DOOR * chord)
             if s.started == 0:
                 s.started = 1
-                _open(s, t, x, y, z, NEVER_SEEN)
+                _open(s, t, x, y, z, weight, doubt, NEVER_SEEN)
                 at[ORIGIN] = at[ANCHOR] = k
             else:
                 silence = t - s.last_time
                 near = (x - s.anchor_x) ** 2 + (y - s.anchor_y) ** 2 + (z - s.anchor_z) ** 2 < chord
                 if not near:
-                    near = _from_middle(s, x, y, z) < (chord if silence > duration else MIDDLE * chord)
+                    near = _from_middle(s, x, y, z) < max(
+                        doubt + s.doubt, chord if silence > duration else MIDDLE * chord
+                    )
                 if near and silence <= bridge:
                     if silence > duration:
                         _weigh_last(s, silence, duration)
                         if 0 < gap_limit < silence:
                             _gap(gaps, n, agent, s.last_time, t, BRIDGED)
-                    s.sum_x += x
-                    s.sum_y += y
-                    s.sum_z += z
+                    s.sum_x += weight * x
+                    s.sum_y += weight * y
+                    s.sum_z += weight * z
                     s.count += 1
+                    s.doubt = min(s.doubt, doubt)
                     s.seen += silence if gap_limit == 0 or silence <= gap_limit else 0
                     if s.settled == 0 and t - s.start >= duration:
                         _settle(s, agent, silence <= duration, time, points, stays, trips, at, n, limits)
                 else:
-                    _leave(s, agent, k, near, time, points, stays, trips, gaps, at, n, limits)
+                    _leave(s, agent, k, near, weight, doubt, time, points, stays, trips, gaps, at, n, limits)
                 if s.held == 1:
-                    _look_away(s, agent, x, y, z, stays, trips, at, n, limits)
-            s.last_time, s.last_x, s.last_y, s.last_z = t, x, y, z
+                    _look_away(s, agent, x, y, z, doubt, stays, trips, at, n, limits)
+            s.last_time, s.last_x, s.last_y, s.last_z, s.last_weight = t, x, y, z, weight
         if final and s.started == 1:
             _finish(s, agent, time, points, stays, trips, at, n, limits)
         elif end > begin:
@@ -87,10 +97,10 @@ def scan_joined(  # type: ignore[no-untyped-def]  # compiled; types are numpy ar
 
 # ------------------------------------------------------------------------------------------ the open cluster
 @numba.njit(cache=True, nogil=True)
-def _open(s, t, x, y, z, gap):  # type: ignore[no-untyped-def]  # compiled
+def _open(s, t, x, y, z, weight, doubt, gap):  # type: ignore[no-untyped-def]  # compiled
     s.anchor_time, s.anchor_x, s.anchor_y, s.anchor_z, s.anchor_gap = t, x, y, z, gap
-    s.sum_x, s.sum_y, s.sum_z, s.count = x, y, z, 1
-    s.start, s.start_seen, s.settled = t, s.seen, 0
+    s.sum_x, s.sum_y, s.sum_z, s.count = weight * x, weight * y, weight * z, 1
+    s.start, s.start_seen, s.settled, s.doubt = t, s.seen, 0, doubt
 
 
 @numba.njit(cache=True, nogil=True)
@@ -110,14 +120,14 @@ def _from_held(s, x, y, z):  # type: ignore[no-untyped-def]  # compiled
 
 @numba.njit(cache=True, nogil=True)
 def _weigh_last(s, silence, duration):  # type: ignore[no-untyped-def]  # compiled
-    weight = min(WEIGHT, silence / duration)
+    weight = s.last_weight * min(WEIGHT, silence / duration)
     s.sum_x += weight * s.last_x
     s.sum_y += weight * s.last_y
     s.sum_z += weight * s.last_z
 
 
 @numba.njit(cache=True, nogil=True)
-def _leave(s, agent, k, near, time, points, stays, trips, gaps, at, n, limits):  # type: ignore[no-untyped-def]  # compiled
+def _leave(s, agent, k, near, weight, doubt, time, points, stays, trips, gaps, at, n, limits):  # type: ignore[no-untyped-def]  # compiled
     """Close the open cluster at fix k, which is elsewhere or comes too late, and open the next one there."""
     t, x, y, z = time[k], points[k, 0], points[k, 1], points[k, 2]
     silence = t - s.last_time
@@ -127,9 +137,15 @@ def _leave(s, agent, k, near, time, points, stays, trips, gaps, at, n, limits): 
     is_gap = 0 < limits.gap < silence
     if is_gap:
         _gap(gaps, n, agent, s.last_time, t, LEFT if left else UNBRIDGED if near else MOVED)
-    departed = max(s.last_time, t - np.int64(math.sqrt(way) * EARTH_RADIUS_KM / DEPARTURE_KM_PER_US))
-    sure = departed if left or not unseen else s.last_time
-    stop = t if limits.first_outside and not unseen else sure if left else s.last_time
+    km = math.sqrt(way) * EARTH_RADIUS_KM
+    sure = s.last_time  # until when the agent was there at least, on foot
+    if left or not unseen:
+        sure = max(s.last_time, t - np.int64(km / WALKING_KM_PER_US))
+    stop = s.last_time
+    if left:
+        stop = max(s.last_time, t - np.int64(km / DEPARTURE_KM_PER_US))
+    elif limits.first_outside and not unseen:
+        stop = t
     counted = 0 if is_gap else silence
     if s.settled == 0 and sure - s.start >= limits.duration:
         if left:
@@ -145,7 +161,7 @@ def _leave(s, agent, k, near, time, points, stays, trips, gaps, at, n, limits): 
         _end_held(s, at, k, stop, end_gap, end_seen, left, silence, way)
     s.gap_since |= 1 if is_gap and not left else 0
     s.seen += counted
-    _open(s, t, x, y, z, silence if unseen else 0)
+    _open(s, t, x, y, z, weight, doubt, silence if unseen else 0)
     at[ANCHOR] = k
 
 
@@ -154,7 +170,7 @@ def _leave(s, agent, k, near, time, points, stays, trips, gaps, at, n, limits): 
 def _hold(s, at):  # type: ignore[no-untyped-def]  # compiled
     """The open cluster, which is a stay, becomes the held one."""
     s.held, s.held_start, s.held_start_gap, s.held_start_seen = 1, s.start, s.anchor_gap, s.start_seen
-    s.held_x, s.held_y, s.held_z, s.held_count = s.sum_x, s.sum_y, s.sum_z, s.count
+    s.held_x, s.held_y, s.held_z, s.held_count, s.held_doubt = s.sum_x, s.sum_y, s.sum_z, s.count, s.doubt
     at[HELD_ORIGIN] = at[ORIGIN] if s.has_stay == 1 else at[ANCHOR]
     at[HELD_ANCHOR] = at[ANCHOR]
     s.held_gap = s.gap_since
@@ -167,6 +183,7 @@ def _extend(s):  # type: ignore[no-untyped-def]  # compiled
     s.held_y += s.sum_y
     s.held_z += s.sum_z
     s.held_count += s.count
+    s.held_doubt = min(s.held_doubt, s.doubt)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -185,13 +202,14 @@ def _is_same(s, limits):  # type: ignore[no-untyped-def]  # compiled
     if apart > limits.bridge or (s.held_far == 1 and apart > limits.duration):
         return False
     norm = math.sqrt(s.sum_x * s.sum_x + s.sum_y * s.sum_y + s.sum_z * s.sum_z)
-    return _from_held(s, s.sum_x / norm, s.sum_y / norm, s.sum_z / norm) < SAME * limits.chord
+    limit = max(SAME * limits.chord, s.doubt + s.held_doubt)
+    return _from_held(s, s.sum_x / norm, s.sum_y / norm, s.sum_z / norm) < limit
 
 
 @numba.njit(cache=True, nogil=True)
-def _look_away(s, agent, x, y, z, stays, trips, at, n, limits):  # type: ignore[no-untyped-def]  # compiled
+def _look_away(s, agent, x, y, z, doubt, stays, trips, at, n, limits):  # type: ignore[no-untyped-def]  # compiled
     """The held stay is final once the agent was far away and the open cluster begins too late to go on with it."""
-    if s.held_far == 0 and _from_held(s, x, y, z) >= FAR * limits.chord:
+    if s.held_far == 0 and _from_held(s, x, y, z) >= max(doubt + s.held_doubt, FAR * limits.chord):
         s.held_far = 1
     apart = s.anchor_time - s.held_end
     if apart > limits.bridge or (s.held_far == 1 and apart > limits.duration):
@@ -208,6 +226,7 @@ def _settle(s, agent, seen, time, points, stays, trips, at, n, limits):  # type:
         s.sum_y += s.held_y
         s.sum_z += s.held_z
         s.count += s.held_count
+        s.doubt = min(s.doubt, s.held_doubt)
         s.gap_since, s.held = s.held_gap, 0
         at[ORIGIN], at[ANCHOR] = at[HELD_ORIGIN], at[HELD_ANCHOR]
         return

@@ -52,7 +52,9 @@ STATE = np.dtype(
         ("last_x", "f8"),  # the last fix taken
         ("last_y", "f8"),
         ("last_z", "f8"),
+        ("last_weight", "f8"),
         ("seen", "i8"),  # time with fixes, all together
+        ("doubt", "f8"),  # squared distance that the accuracy of its best fix explains
         ("settled", "i8"),  # the open cluster is a stay
         ("start", "i8"),  # of the open cluster or the stay it goes on with
         ("start_seen", "i8"),  # `seen` then
@@ -69,6 +71,7 @@ STATE = np.dtype(
         ("held_y", "f8"),
         ("held_z", "f8"),
         ("held_count", "i8"),
+        ("held_doubt", "f8"),
         ("held_gap", "i8"),  # a gap lies in the way that led to it
         ("held_far", "i8"),  # a fix since then lies far away
         ("left", "i8"),  # it ended with silence that ended near it
@@ -163,13 +166,14 @@ class Scan:
 
 
 def scan(
-    offsets: np.ndarray, resume: np.ndarray, time: np.ndarray, points: np.ndarray, state: np.ndarray,
-    limits: Limits, final: bool,
+    offsets: np.ndarray, resume: np.ndarray, time: np.ndarray, points: np.ndarray, accuracy: np.ndarray,
+    state: np.ndarray, limits: Limits, final: bool,
 ) -> Scan:  # fmt: skip
     """Run the kernel and update `state` in place.
 
     offsets [agents + 1]: fixes of agent i are offsets[i] … offsets[i + 1]; resume [agents]: the first of them that
-    is new, those before it were carried over; time [n] µs; points [n, 3]; final: close what is open.
+    is new, those before it were carried over; time [n] µs; points [n, 3]; accuracy [n] metres, 0 where not known;
+    final: close what is open.
     """
     room = _room(offsets, resume, len(state))
     stays, trips, gaps = np.zeros(room, STAY), np.zeros(room, TRIP), np.zeros(room, GAP)
@@ -177,7 +181,7 @@ def scan(
     if limits.join:
         positions = np.zeros(4, np.int64)
         scan_joined(
-            offsets, resume, time, points, state, stays, trips, gaps, positions, n, needed, limits, final
+            offsets, resume, time, points, accuracy, state, stays, trips, gaps, positions, n, needed, limits, final
         )  # fmt: skip
     else:
         _scan(offsets, resume, time, points, state, stays, trips, gaps, n, needed, limits, final)

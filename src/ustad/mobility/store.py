@@ -13,11 +13,11 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from ustad.mobility.core import Fixes, bounds, no_fixes
+from ustad.mobility.core import COLUMNS, Fixes, bounds, concatenate
 from ustad.mobility.staypoints import order_fixes
 from ustad.tables import agent_codes
 
-ROW = np.dtype([("agent", "<i8"), ("time", "<i8"), ("lat", "<f8"), ("lon", "<f8")])
+ROW = np.dtype([("agent", "<i8"), ("time", "<i8"), ("lat", "<f8"), ("lon", "<f8"), ("accuracy", "<f4")])
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class MemoryStore:
 
     def partitions(self, agents: AgentNumbers, size: int) -> Iterator[Partition]:
         """Each of about `size` fixes."""
-        fixes = _concatenate(self._parts)
+        fixes = concatenate(self._parts)
         self._parts = []
         identifiers, codes, inaccurate = _in_order(agents, fixes.agent)
         order, offsets, disorder = order_fixes(codes, fixes.time, len(identifiers))
@@ -100,7 +100,7 @@ class MemoryStore:
             last = max(first + 1, int(np.searchsorted(offsets, offsets[first] + size, side="right")) - 1)
             rows = slice(offsets[first], offsets[last])
             own = rows if in_place else order[rows]
-            part = Fixes(codes[own] - first, fixes.time[own], fixes.lat[own], fixes.lon[own])
+            part = fixes.take(own).of(codes[own] - first)
             yield Partition(identifiers[first:last], part, disorder[first:last], inaccurate[first:last])
             first = last
 
@@ -114,7 +114,8 @@ class DiskStore:
 
     def add(self, fixes: Fixes) -> None:
         rows = np.empty(len(fixes), ROW)
-        rows["agent"], rows["time"], rows["lat"], rows["lon"] = fixes.agent, fixes.time, fixes.lat, fixes.lon
+        for name in COLUMNS:
+            rows[name] = getattr(fixes, name)
         bucket = (fixes.agent % len(self._paths)).astype(np.uint16)  # small integers are sorted by radix
         order = np.argsort(bucket, kind="stable")
         edges = bounds(bucket[order], len(self._paths))
@@ -133,7 +134,8 @@ class DiskStore:
                 continue
             raw = np.fromfile(path, ROW) if path.exists() else np.zeros(0, ROW)
             path.unlink(missing_ok=True)
-            fixes = Fixes(raw["agent"] // len(self._paths), raw["time"].copy(), raw["lat"].copy(), raw["lon"].copy())
+            fixes = Fixes(*(raw[name].copy() for name in COLUMNS))
+            fixes = fixes.of(fixes.agent // len(self._paths))
             yield _partition(identifiers.take(pa.array(members)), fixes, agents.inaccurate[members])
 
 
@@ -142,7 +144,7 @@ def _partition(identifiers: pa.Array, fixes: Fixes, inaccurate: np.ndarray) -> P
     rank, values = agent_codes(identifiers)
     codes = rank[fixes.agent]
     order, _, disorder = order_fixes(codes, fixes.time, len(rank))
-    ordered = Fixes(codes, fixes.time, fixes.lat, fixes.lon)
+    ordered = fixes.of(codes)
     if not _is_identity(order):
         ordered = ordered.take(order)
     back = np.argsort(rank)
@@ -159,10 +161,3 @@ def _in_order(agents: AgentNumbers, numbers: np.ndarray) -> tuple[pa.Array, np.n
 def _is_identity(order: np.ndarray) -> bool:
     """Whether fixes came in order already: a common case that needs no copy."""
     return bool((order[1:] > order[:-1]).all())
-
-
-def _concatenate(parts: list[Fixes]) -> Fixes:
-    """One copy of all parts: writable, so that the kernels are compiled for one kind of array only."""
-    if not parts:
-        return no_fixes()
-    return Fixes(*(np.concatenate([getattr(p, name) for p in parts]) for name in ("agent", "time", "lat", "lon")))

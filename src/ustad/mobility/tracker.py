@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from ustad.config import ExtractionConfig
 from ustad.mobility.columns import as_fixes
-from ustad.mobility.core import Fixes, Found, advance, bounds, no_fixes, to_tables
+from ustad.mobility.core import COLUMNS, Fixes, Found, advance, bounds, concatenate, fix_arrays, no_fixes, to_tables
 from ustad.mobility.staypoints import MICROSECONDS, NO_TIME, STATE, Limits, empty_state
 from ustad.tables import DataError, agent_codes
 
@@ -83,7 +83,7 @@ class StayTracker:
         for fixes in (self._held, self._carry):
             left = [(new, fixes[old]) for new, old in enumerate(kept) if old in fixes]
             fixes.clear()
-            fixes.update({n: Fixes(np.full(len(own), n, np.int64), own.time, own.lat, own.lon) for n, own in left})
+            fixes.update({n: own.of(np.full(len(own), n, np.int64)) for n, own in left})
 
     def current(self) -> pa.Table:
         """The stays that are not final: under way (they end at the last fix so far), or left a moment ago and perhaps
@@ -102,9 +102,7 @@ class StayTracker:
             return no_fixes()
         codes, values = agent_codes(table["agent_id"])
         numbers = self._numbers(values.tolist())
-        return Fixes(
-            numbers[codes], table["time"].cast(pa.int64()).to_numpy(), table["lat"].to_numpy(), table["lon"].to_numpy()
-        )
+        return fix_arrays(table, numbers[codes])
 
     def _numbers(self, values: list[Any]) -> np.ndarray:
         """The rows of the state that these agents have, new ones for new agents."""
@@ -152,7 +150,7 @@ class StayTracker:
         arrays: dict[str, np.ndarray] = {"state": self._state}
         for name, kept in (("held", self._held), ("carry", self._carry)):
             fixes = _gather(kept, sorted(kept))
-            arrays |= {f"{name}_{part}": getattr(fixes, part) for part in ("agent", "time", "lat", "lon")}
+            arrays |= {f"{name}_{part}": getattr(fixes, part) for part in COLUMNS}
         buffer = io.BytesIO()
         arrays["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
         np.savez_compressed(buffer, allow_pickle=False, **arrays)
@@ -176,7 +174,7 @@ class StayTracker:
         tracker._number = {agent: number for number, agent in enumerate(tracker._agents)}
         everyone = np.arange(len(tracker._agents))
         for name, kept in (("held", tracker._held), ("carry", tracker._carry)):
-            fixes = Fixes(*(arrays[f"{name}_{part}"] for part in ("agent", "time", "lat", "lon")))
+            fixes = Fixes(*(arrays[f"{name}_{part}"] for part in COLUMNS))
             _scatter(kept, no_fixes(), fixes, everyone)
         return tracker
 
@@ -193,10 +191,7 @@ class StayTracker:
 
 
 def _gather(kept: dict[int, Fixes], agents: Iterable[int]) -> Fixes:
-    parts = [kept[int(agent)] for agent in agents if int(agent) in kept]
-    if not parts:
-        return no_fixes()
-    return Fixes(*(np.concatenate([getattr(p, name) for p in parts]) for name in ("agent", "time", "lat", "lon")))
+    return concatenate([kept[int(agent)] for agent in agents if int(agent) in kept])
 
 
 def _scatter(kept: dict[int, Fixes], first: Fixes, second: Fixes, active: np.ndarray) -> None:
@@ -209,12 +204,12 @@ def _scatter(kept: dict[int, Fixes], first: Fixes, second: Fixes, active: np.nda
             kept.pop(agent, None)
             continue
         own = both.take(np.arange(edges[place], edges[place + 1]))
-        kept[agent] = Fixes(np.full(len(own), agent, np.int64), own.time, own.lat, own.lon)
+        kept[agent] = own.of(np.full(len(own), agent, np.int64))
 
 
 def _renumber(fixes: Fixes, active: np.ndarray) -> Fixes:
     """The same fixes, their agents numbered by their place in `active`, which is sorted."""
-    return Fixes(np.searchsorted(active, fixes.agent), fixes.time, fixes.lat, fixes.lon)
+    return fixes.of(np.searchsorted(active, fixes.agent))
 
 
 @numba.njit(cache=True)
