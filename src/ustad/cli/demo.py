@@ -45,7 +45,6 @@ def demo(
 
 def make_town(place: Path, agents: int, days: int, seed: int) -> Path:
     """Simulate fixes, extract stays and trips from them, and carry the labels over to the extracted stays."""
-    from ustad.config import Config
     from ustad.dataset import load_directory
     from ustad.files import write_json, write_table
     from ustad.mobility.extraction import extract
@@ -57,7 +56,7 @@ def make_town(place: Path, agents: int, days: int, seed: int) -> Path:
     simulate("town", agents, seed, town, fixes="60s", days=days)
     _step(2, "extracting stays and trips from the GPS")
     truth = load_directory(town)
-    extract([town / "fixes"], data, Config.preset("fast").extraction, pois=truth.pois, timezone=truth.meta["timezone"])
+    extract([town / "fixes"], data, pois=truth.pois, timezone=truth.meta["timezone"])
     extracted = load_directory(data)
     write_table(match_labels(truth.labels, extracted.events), data / "labels.parquet")
     write_table(truth.agent_labels, data / "agent_labels.parquet")

@@ -46,9 +46,18 @@ def extract(
             "--agent", help="Whose fixes: file, folder, a column, or a REGEX of the path with the agent in parentheses."
         ),
     ] = None,
-    distance: Annotated[float, typer.Option("--distance", help="Metres from a stay's first fix.")] = 100.0,
-    minutes: Annotated[float, typer.Option("--minutes", help="Least duration of a stay.")] = 5.0,
-    gap: Annotated[float, typer.Option("--gap", help="Minutes without a fix that are a gap; 0: no limit.")] = 60.0,
+    profile: Annotated[
+        str, typer.Option("--profile", help="Device: logger, phone, app, sparse or exact; auto looks at the fixes.")
+    ] = "auto",
+    distance: Annotated[
+        float | None, typer.Option("--distance", help="Metres from a stay's first fix; else as the profile has it.")
+    ] = None,
+    minutes: Annotated[
+        float | None, typer.Option("--minutes", help="Least duration of a stay; else as the profile has it.")
+    ] = None,
+    gap: Annotated[
+        float | None, typer.Option("--gap", help="Minutes without a fix that are a gap; 0: no limit.")
+    ] = None,
     join: Annotated[
         bool, typer.Option("--join/--no-join", help="Pieces at one place that nothing contradicts are one stay.")
     ] = True,
@@ -56,17 +65,19 @@ def extract(
         float, typer.Option("--bridge", help="Hours of silence at one place that still count as being there.")
     ] = 36.0,
     end_rule: Annotated[
-        str, typer.Option("--end-rule", help="A stay ends at the first-outside or the last-inside fix.")
-    ] = "first-outside",
+        str | None, typer.Option("--end-rule", help="A stay ends at the first-outside or the last-inside fix.")
+    ] = None,
     include_last: Annotated[
         bool, typer.Option("--include-last/--no-include-last", help="Keep last stays whose end was not seen.")
     ] = True,
-    max_accuracy: Annotated[float, typer.Option("--max-accuracy", help="Drop fixes worse than this, metres.")] = 0.0,
+    max_accuracy: Annotated[
+        float | None, typer.Option("--max-accuracy", help="Drop fixes worse than this, metres; 0: keep all.")
+    ] = None,
     max_speed: Annotated[float, typer.Option("--max-speed", help="Drop spikes faster than this, km/h.")] = 0.0,
     drop_outliers: Annotated[
         bool, typer.Option("--drop-outliers/--keep-outliers", help="Drop single fixes off the place and back at once.")
     ] = True,
-    poi_radius: Annotated[float, typer.Option("--poi-radius", help="Metres to the nearest POI at most.")] = 150.0,
+    poi_radius: Annotated[float | None, typer.Option("--poi-radius", help="Metres to the nearest POI at most.")] = None,
     export_as: Annotated[
         list[str] | None, typer.Option("--export", help="Also write DIR/export as geoparquet or csv. May be repeated.")
     ] = None,
@@ -98,17 +109,22 @@ def extract(
 
     from ustad.config import ExtractionConfig
     from ustad.mobility.extraction import extract as run
+    from ustad.mobility.parameters import PROFILES, Wanted
 
     choose(on_error, ("fail", "skip"), "--on-error")
     choose(times, ("utc", "local"), "--times")
-    choose(end_rule, ("first-outside", "last-inside"), "--end-rule")
+    choose(profile, ("auto", *PROFILES), "--profile")
+    if end_rule is not None:
+        choose(end_rule, ("first-outside", "last-inside"), "--end-rule")
     for form in export_as or []:
         choose(form, ("geoparquet", "csv"), "--export")
-    config = ExtractionConfig(
-        distance_m=distance, minutes=minutes, gap_minutes=gap, join=join, bridge_hours=bridge,
-        include_last=include_last, end_rule=end_rule,  # type: ignore[arg-type]  # checked above
-        max_accuracy_m=max_accuracy, max_speed_kmh=max_speed, drop_outliers=drop_outliers, poi_radius_m=poi_radius,
-    )  # fmt: skip
+    given = {
+        "distance_m": distance, "minutes": minutes, "gap_minutes": gap, "join": join, "bridge_hours": bridge,
+        "include_last": include_last, "end_rule": end_rule, "max_accuracy_m": max_accuracy,
+        "max_speed_kmh": max_speed, "drop_outliers": drop_outliers, "poi_radius_m": poi_radius,
+    }  # fmt: skip
+    config = Wanted(profile, {name: value for name, value in given.items() if value is not None})
+    ExtractionConfig(**config.changes)  # refuses what cannot be before any file is read
     check_engine(engine, address, partitions)
     if engine == "ray":
         from ustad.engine.extraction import extract as run_on_ray

@@ -34,10 +34,13 @@ from ustad.mobility.extraction import (
     count_partition,
     describe,
     extract_partition,
+    fit_config,
     make_setting,
+    sample_pieces,
     valid_pieces,
 )
 from ustad.mobility.formats import estimate_rows, expand, format_of
+from ustad.mobility.parameters import Wanted
 from ustad.mobility.publish import TABLES as REPLACED
 from ustad.mobility.publish import check_places, check_target, publish, source_meta, source_pois
 from ustad.mobility.reading import Reading, Times
@@ -58,7 +61,7 @@ class _Shared:
 
 
 def extract(
-    sources: Sequence[Path | str] | Path | str, out: Path | str, config: ExtractionConfig | None = None,
+    sources: Sequence[Path | str] | Path | str, out: Path | str, config: ExtractionConfig | Wanted | None = None,
     pois: Any = None, timezone: str | None = None, on_error: OnError = "fail", workers: int = 0,
     times: Times = "utc", address: str | None = None, partitions: int | None = None,
     places: Sequence[Path | str] = (), agent: str | None = None,
@@ -76,8 +79,10 @@ def extract(
     pois = pois if pois is not None else near
     reading = Reading(timezone or zone, times, on_error)
     choose_agents([Path(f.root) for f in files], agent, reading)
+    if not isinstance(config, ExtractionConfig):
+        config = fit_config(_sample(files, reading), config, reading)
     setting = make_setting(
-        config or ExtractionConfig(), pois.read_table("") if isinstance(pois, Place) else pois, zone,
+        config, pois.read_table("") if isinstance(pois, Place) else pois, zone,
         reading, [_stays_of(Place.of(p)) if is_uri(p) else p for p in places],
     )  # fmt: skip
     number = partitions or buckets.how_many(rows, PARTITION_ROWS)
@@ -104,6 +109,12 @@ def extract(
         _publish(shared.tables, place, describe(summary, setting, known, [Path(f.name) for f in files]))
         job.close()
     return summary
+
+
+def _sample(files: list[Place], reading: Reading) -> Iterator[pa.Table]:
+    for file in files:
+        with _local_copy(file) as path:
+            yield from sample_pieces([path], reading)
 
 
 def _extract(

@@ -39,8 +39,8 @@ class Fixes:
     def __len__(self) -> int:
         return len(self.agent)
 
-    def take(self, rows: np.ndarray) -> Fixes:
-        """The rows given by number or by mask."""
+    def take(self, rows: np.ndarray | slice) -> Fixes:
+        """The rows given by number, by mask or as a range."""
         return Fixes(*(getattr(self, name)[rows] for name in COLUMNS))
 
     def join(self, other: Fixes) -> Fixes:

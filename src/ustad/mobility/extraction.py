@@ -10,7 +10,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
@@ -30,6 +30,7 @@ from ustad.mobility.core import advance, fix_arrays, no_fixes, to_tables
 from ustad.mobility.formats import Piece, estimate_rows, expand, pieces
 from ustad.mobility.given_stays import choose_files, span_of, write_given_stays
 from ustad.mobility.own_places import KnownPlaces, first_of_test, own_places
+from ustad.mobility.parameters import Wanted, choose_config
 from ustad.mobility.places import PoiIndex, join_pois, read_pois
 from ustad.mobility.plausible import box_of
 from ustad.mobility.publish import check_places, check_target, publish, source_meta, source_pois, write_part
@@ -91,7 +92,7 @@ class Setting:
 
 # ---------------------------------------------------------------------------------------------- in memory
 def extract_tables(
-    fixes: Any, config: ExtractionConfig | None = None, pois: Any = None, timezone: str | None = None,
+    fixes: Any, config: ExtractionConfig | Wanted | None = None, pois: Any = None, timezone: str | None = None,
     times: Times = "utc", on_error: OnError = "fail", places: Sequence[Path | str | pa.Table] = (),
     agent: str | None = None,
 ) -> Dataset:  # fmt: skip
@@ -101,11 +102,11 @@ def extract_tables(
     `agent` is the column that says whose a fix is, where its name does not.
     """
     reading = Reading(timezone, times, on_error, agents={"table": agent} if agent else {})
-    setting = make_setting(config or ExtractionConfig(), pois, None, reading, places)
-    store, agents = MemoryStore(), AgentNumbers()
     table = as_fixes(fixes, str(fixes) if isinstance(fixes, (str, Path)) else "fixes", reading)
     if table.num_rows == 0:
         raise DataError("fixes: the table is empty")
+    setting = make_setting(fit_config([table], config, reading), pois, None, reading, places)
+    store, agents = MemoryStore(), AgentNumbers()
     collect(table, store, agents, setting.config)
     setting = setting.before_test(agents.span, None)
     tables = [extract_partition(part, setting) for part in store.partitions(agents, table.num_rows + 1)]
@@ -134,6 +135,21 @@ def make_setting(
         index = pois if isinstance(pois, PoiIndex) else PoiIndex(read_pois(pois, reading))
         reading.area = box_of(index.pois)
     return Setting(config, index, timezone, reading, known)
+
+
+def sample_pieces(files: list[Path], reading: Reading) -> Iterator[pa.Table]:
+    """Valid fixes of the first files, to look at; nothing of it is noted or counted."""
+    return valid_pieces(files, replace(reading, notes=[], dropped=0, on_error="skip"), ExtractionSummary(Path()))
+
+
+def fit_config(
+    tables: Iterable[pa.Table], wanted: ExtractionConfig | Wanted | None, reading: Reading
+) -> ExtractionConfig:  # fmt: skip
+    """The settings for these fixes; what was chosen is noted."""
+    config, line = choose_config(tables, wanted)
+    if line:
+        reading.say(line)
+    return config
 
 
 def collect(table: pa.Table, store: Store, agents: AgentNumbers, config: ExtractionConfig) -> None:
@@ -172,12 +188,13 @@ def name_places(stays: pa.Table, setting: Setting) -> pa.Table:
 
 # -------------------------------------------------------------------------------------- files to directory
 def extract(
-    sources: Sequence[Path | str] | Path | str, out: Path | str, config: ExtractionConfig | None = None,
+    sources: Sequence[Path | str] | Path | str, out: Path | str, config: ExtractionConfig | Wanted | None = None,
     pois: Any = None, timezone: str | None = None, on_error: OnError = "fail", workers: int = 0,
     times: Times = "utc", places: Sequence[Path | str] = (), agent: str | None = None,
 ) -> ExtractionSummary:  # fmt: skip
     """Extract files of fixes into the data directory `out`.
 
+    Without a `config` the settings are those that suit the fixes, which is noted; `Wanted` says which are given.
     `timezone` is the zone of naive times; stays get the zone of their coordinates.
     `times="local"` says that epoch numbers count the wall clock of `timezone`. A data directory among the sources
     gives its POIs, time zone and split where nothing else is said. `places` are earlier extractions whose own places
@@ -196,7 +213,8 @@ def extract(
     reading = Reading(timezone or zone, times, on_error)
     files, given = choose_files(files, reading)
     choose_agents(files, agent, reading)
-    setting = make_setting(config or ExtractionConfig(), pois, zone, reading, places)
+    chosen = ExtractionConfig() if given else fit_config(sample_pieces(files, reading), config, reading)
+    setting = make_setting(chosen, pois, zone, reading, places)
     out.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(prefix=".extract-", dir=out))
     try:
