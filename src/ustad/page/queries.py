@@ -12,12 +12,12 @@ from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, func, literal_column, select
+from sqlalchemy import Connection, Row, Select, bindparam, func, literal_column, select, text
 from sqlalchemy.sql.elements import ColumnElement
 
 from ustad.dataset import EPOCH
 from ustad.page import records as r
-from ustad.page.store import chunks
+from ustad.page.store import Store, chunks
 
 E, V, A, D = r.events.c, r.verdicts.c, r.agents.c, r.days.c
 START = datetime(1970, 1, 1, tzinfo=UTC)
@@ -26,6 +26,15 @@ MOMENT = E.started_at + literal_column("0")
 #: Of one moment the one that came last.
 LATEST_FIRST = (E.started_at.desc(), func.coalesce(E.arrived_at, literal_column("0")).desc(), E.event_id.desc(), E.key)
 CONTEXT_EVENTS = 64  # of one agent, read back as its window
+GAP_DAYS = 180  # without any score: what lies beyond is not of the same time
+ODD_DAYS = 10  # that are named
+#: Every day with a score, by hopping from one to the next through the index.
+_DAYS = text(
+    "WITH RECURSIVE each_day(day) AS (SELECT min(day) FROM days UNION ALL "
+    "SELECT (SELECT min(days.day) FROM days WHERE days.day > each_day.day) FROM each_day "
+    "WHERE each_day.day IS NOT NULL) "
+    "SELECT day FROM each_day WHERE day IS NOT NULL"
+)
 CURVE = 200  # alerts a day, the end of the slider
 
 
@@ -209,6 +218,12 @@ def agents(
     return total, [agent_answer(row) for row in connection.execute(query.limit(limit).offset(offset))]
 
 
+def count(store: Store, what: Any) -> int:
+    """A figure over all agents."""
+    with store.reading() as connection:
+        return int(connection.execute(select(what).select_from(r.agents)).scalar_one())
+
+
 # -------------------------------------------------------------------------------------------------- lanes
 def lanes(
     connection: Connection, wanted: Filter, first_day: int, last_day: int, limit: int, offset: int
@@ -253,10 +268,32 @@ def lanes(
 
 # ------------------------------------------------------------------------------------------------- totals
 def span(connection: Connection) -> tuple[int, int] | None:
-    """First and last day with a score; none while nothing was scored."""
-    ends = (select(of(D.day)).scalar_subquery() for of in (func.min, func.max))  # each looks at one end of the index
-    first, last = connection.execute(select(*ends)).one()
-    return None if first is None else (int(first), int(last))
+    """First and last day with a score; none while nothing was scored.
+
+    Days that half a year without any score keeps apart from the others are left out, as of one event dated 1970: the
+    span is of the stretch with the most events.
+    """
+    stretches: list[list[int]] = []
+    for day in connection.execute(_DAYS).scalars():
+        if stretches and day - stretches[-1][1] <= GAP_DAYS:
+            stretches[-1][1] = int(day)
+        else:
+            stretches.append([int(day), int(day)])
+    if not stretches:
+        return None
+    if len(stretches) > 1:
+        inside = select(func.sum(D.n_events)).where(D.day.between(bindparam("first"), bindparam("last")))
+        stretches.sort(key=lambda s: (connection.execute(inside, {"first": s[0], "last": s[1]}).scalar_one(), s[1]))
+    return stretches[-1][0], stretches[-1][1]
+
+
+def odd_days(connection: Connection, both: tuple[int, int] | None) -> list[dict[str, Any]]:
+    """Days far from all others with how many events were scored there: their clock was wrong."""
+    if both is None:
+        return []
+    query = select(D.day, func.sum(D.n_events).label("events")).where((D.day < both[0]) | (D.day > both[1]))
+    rows = connection.execute(query.group_by(D.day).order_by(D.day).limit(ODD_DAYS))
+    return [{"day": iso_day(row.day), "events": int(row.events)} for row in rows]
 
 
 def totals(connection: Connection) -> dict[str, Any]:
@@ -267,19 +304,23 @@ def totals(connection: Connection) -> dict[str, Any]:
         select(func.sum(A.n_scored), func.sum(A.n_alerts), func.count()).select_from(r.agents)
     ).one()
     n_days = both[1] - both[0] + 1 if both else 0
+    odd = odd_days(connection, both)
     lowest = connection.execute(select(func.min(E.score)).where(E.alert.is_(True))).scalar()
     return {
         "events": int(scored or 0), "agents": int(known), "alerts": int(flagged or 0), "days": n_days,
         "first_day": iso_day(both[0]) if both else None, "last_day": iso_day(both[1]) if both else None,
-        "alert_score": lowest, "curve": _curve(connection, n_days),
+        "alert_score": lowest, "curve": _curve(connection, n_days, both if odd else None), "odd_days": odd,
         "kinds": _choices(connection, E.kind), "categories": _choices(connection, E.category),
     }  # fmt: skip
 
 
-def _curve(connection: Connection, n_days: int) -> list[dict[str, float]]:
+def _curve(connection: Connection, n_days: int, within: tuple[int, int] | None) -> list[dict[str, float]]:
+    """`within`: only events of these days; all of them where none are odd, which an index holds."""
     if not n_days:
         return []
     query = select(E.score, E.p_value).where(E.score.is_not(None)).order_by(E.score.desc()).limit(CURVE * n_days)
+    if within is not None:
+        query = query.where(E.day.between(*within))
     ranked = connection.execute(query).all()
     ranks = [per_day * n_days - 1 for per_day in range(1, CURVE + 1)]
     return [

@@ -46,9 +46,15 @@ class CurvePoint(BaseModel):
     p_value: float | None
 
 
+class OddDay(BaseModel):
+    day: str
+    events: int
+
+
 class Summary(BaseModel):
-    """`alert_score` is the least score that was raised as an alert; `kinds` and `categories` are those that alerts
-    have, the most frequent first."""
+    """Days and curve are of the stretch of time with the most events; `odd_days` lie at least half a year from it, with
+    no score between. `alert_score` is the least score that was raised as an alert; `kinds` and `categories` are those
+    that alerts have, the most frequent first."""
 
     events: int
     agents: int
@@ -58,6 +64,7 @@ class Summary(BaseModel):
     last_day: str | None
     alert_score: float | None
     curve: list[CurvePoint]
+    odd_days: list[OddDay]
     kinds: list[str]
     categories: list[str]
 

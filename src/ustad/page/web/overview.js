@@ -95,8 +95,13 @@ function drawTiles(place, totals, page) {
     tile(say.count(totals.agents), say.plural(page.about.entity_word)),
     h("div", { class: "tile" }, flagged, flaggedText), h("div", { class: "tile" }, alarms, alarmsText),
     h("div", { class: "tile wide" }, h("label", { for: "per-day" }, "Alerts a day ", h("output", { for: "per-day", id: "per-day-value" }, perDay || "as raised"), " ", reset), slider));
+  if (totals.odd_days.length) place.append(oddDays(totals.odd_days, page));
   slider.addEventListener("input", () => { byId("per-day-value").textContent = slider.value; });
 }
+
+// Days far from all others: a clock was wrong. The figures leave them out; a click shows them.
+const oddDays = (days, page) => h("p", { class: "hint odd" }, "Dated far from all others, and left out of these figures: ",
+  days.map((d, i) => [i ? ", " : "", h("a", { href: address.overview({ first: d.day, last: d.day }), "data-link": true }, say.dayText(d.day)), ` (${say.count(d.events)} ${d.events === 1 ? page.about.event_word : say.plural(page.about.event_word)})`]), ".");
 
 // -------------------------------------------------------------------------------------------- filters
 function filterBar(page) {
