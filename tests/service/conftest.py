@@ -41,20 +41,24 @@ def store_url(tmp_path: Path) -> str:
 
 @pytest.fixture
 def open_client(store_url: str) -> Iterator[Callable[..., TestClient]]:
-    """Make clients of applications; each is closed at the end of the test, or earlier by `close()`."""
-    opened = []
+    """Make clients of applications. Each is closed at the end of the test, or when another one is made of its store:
+    that is a restart, for one service writes to one store."""
+    opened: dict[str, TestClient] = {}
 
     def make(scorer: Any = None, key: str | None = None, **settings: Any) -> TestClient:
-        app = create_app(Settings(**{"store": store_url, **settings}), scorer or PlainScorer())
-        client = client_of(app)
+        chosen = Settings(**{"store": store_url, **settings})
+        name = f"sqlite://#{len(opened)}" if chosen.store == "sqlite://" else chosen.store
+        if name in opened:
+            opened.pop(name).__exit__(None, None, None)
+        client = client_of(create_app(chosen, scorer or PlainScorer()))
         client.__enter__()
         if key:
             client.headers["Authorization"] = f"Bearer {key}"
-        opened.append(client)
+        opened[name] = client
         return client
 
     yield make
-    for client in opened:
+    for client in opened.values():
         client.__exit__(None, None, None)
 
 

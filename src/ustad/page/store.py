@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shutil
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -28,6 +29,8 @@ from ustad.page.migrations import migrate
 from ustad.tables import DataError
 
 log = logging.getLogger("ustad.service")
+LEAST_FREE = 256_000  # bytes: less would not hold a request
+DISK_FULL = "the disk of the store is full"
 CHUNK = 500  # parameters of an IN list
 Row = dict[str, Any]
 
@@ -46,6 +49,7 @@ class Store:
         self.url = self.engine.url.render_as_string(hide_password=True)
         self._writer = self.engine.execution_options(writing=True)
         self._writing = threading.Lock()
+        self.disk_full = False  # since the last transaction that was tried
         # A store in memory is one connection: what began on it must end before anything else begins, or a reader's
         # end would roll back what a writer has written.
         in_memory = isinstance(self.engine.pool, StaticPool)
@@ -61,8 +65,17 @@ class Store:
     @contextmanager
     def writing(self) -> Iterator[Connection]:
         """One transaction; everything in it is committed together or not at all."""
-        with self._writing, self._alone, self._writer.begin() as connection:
-            yield connection
+        try:
+            with self._writing, self._alone, self._writer.begin() as connection:
+                yield connection
+        except SQLAlchemyError as error:
+            if is_disk_full(error) and not self.disk_full:
+                self.disk_full = True
+                log.error("%s: nothing is stored until there is room", DISK_FULL)
+            raise
+        if self.disk_full:
+            self.disk_full = False
+            log.warning("the disk of the store has room again")
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
@@ -73,6 +86,40 @@ class Store:
         """Fails when the store does not answer."""
         with self.reading() as connection:
             connection.execute(select(1)).scalar_one()
+
+    @property
+    def file(self) -> Path | None:
+        """The file of a SQLite store."""
+        in_file = self.engine.dialect.name == "sqlite" and not isinstance(self.engine.pool, StaticPool)
+        return Path(self.engine.url.database or "") if in_file else None
+
+    def free_bytes(self) -> int | None:
+        """Room on the disk of a SQLite store; none where it is not known."""
+        return shutil.disk_usage(self.file.parent).free if self.file is not None else None
+
+    def bytes(self) -> int:
+        """What the store takes."""
+        if self.file is not None:
+            return sum(p.stat().st_size for p in self.file.parent.glob(self.file.name + "*"))
+        with self.reading() as connection:
+            if connection.dialect.name == "sqlite":
+                return 0
+            return int(connection.execute(select(func.pg_database_size(func.current_database()))).scalar_one())
+
+    def has_room(self) -> bool:
+        """Whether something can be written: by the disk, and by trying where the last transaction found it full."""
+        free = self.free_bytes()
+        if free is not None and free < LEAST_FREE:
+            return False
+        if self.disk_full:
+            try:
+                with self.writing() as connection:
+                    self.remember(connection, "room", "x" * LEAST_FREE)
+                with self.writing() as connection:
+                    connection.execute(delete(r.about).where(r.about.c.name == "room"))
+            except SQLAlchemyError:
+                return False
+        return True
 
     # ---------------------------------------------------------------------------------------- events
     def known(self, keys: Sequence[int], agents: Sequence[str]) -> tuple[set[int], dict[str, int]]:
@@ -157,6 +204,12 @@ def insert_new(connection: Connection, table: Table, rows: list[Row]) -> None:
     if rows:
         of_dialect = sqlite_insert if connection.dialect.name == "sqlite" else postgresql_insert
         connection.execute(of_dialect(table).on_conflict_do_nothing(), rows)
+
+
+def is_disk_full(error: BaseException) -> bool:
+    """Whether a database says so: SQLite's code 13, PostgreSQL's 53100."""
+    cause = getattr(error, "orig", error)
+    return getattr(cause, "sqlite_errorcode", 0) & 0xFF == 13 or getattr(cause, "sqlstate", None) == "53100"
 
 
 def now() -> int:

@@ -21,6 +21,7 @@ from ustad.page.runs import import_run, run_schema
 from ustad.page.store import Store, now
 from ustad.schema import EventSchema
 from ustad.service import errors
+from ustad.service.claim import Claim
 from ustad.service.described import complete
 from ustad.service.extraction import Extraction
 from ustad.service.guard import Guard, content_policy
@@ -38,21 +39,27 @@ from ustad.service.settings import Settings
 
 log = logging.getLogger("ustad.service")
 RETENTION_S = 600.0
+WATCH_S = 5.0
 MICROSECONDS_PER_DAY = 86_400_000_000
 
 
 class Service:
     """What the routes share. Without a scorer a finished run is shown and nothing new is taken."""
 
-    def __init__(self, settings: Settings, store: Store, scorer: Scorer | None, schema: EventSchema) -> None:
-        self.settings, self.store, self.scorer, self.schema = settings, store, scorer, schema
+    def __init__(
+        self, settings: Settings, store: Store, claim: Claim, scorer: Scorer | None, schema: EventSchema
+    ) -> None:
+        self.settings, self.store, self.claim, self.scorer, self.schema = settings, store, claim, scorer, schema
         self.keys = Keys(store, open_without=settings.is_loopback)
         self.pipeline: Pipeline | None = None
         self.intake: Intake | None = None
         self.metrics = Metrics(lambda: self.intake.depth if self.intake else 0)
+        self.metrics.watch_store(store)
+        if scorer is not None:
+            self.metrics.watch_model(scorer)
         self.rates = Rates(settings.rate_limit)
         self.listeners: set[asyncio.Event] = set()
-        self.stopping = False
+        self.stopping = self.usurped = False
         self._loop: asyncio.AbstractEventLoop | None = None
         if scorer is not None:
             config = getattr(scorer, "extraction", None)
@@ -89,14 +96,28 @@ class Service:
         self._loop = asyncio.get_running_loop()
         if self.intake is not None:
             self.intake.start()
-        retention = asyncio.create_task(self._retain()) if self.settings.keep_days else None
+        tasks = [asyncio.create_task(self._watch())]
+        if self.settings.keep_days:
+            tasks.append(asyncio.create_task(self._retain()))
         yield
         self.stop()
-        if retention is not None:
-            retention.cancel()
+        for task in tasks:
+            task.cancel()
         if self.intake is not None:
             await asyncio.to_thread(self.intake.stop)
+        self.claim.release()
         self.store.close()
+
+    async def _watch(self) -> None:
+        """Take nothing more once another service has the store, which a broken connection can lead to."""
+        while True:
+            await asyncio.sleep(WATCH_S)
+            held = await asyncio.to_thread(self.claim.holds)
+            if held == self.usurped:
+                self.usurped = not held
+                log.error("the store is %s", "ours again" if held else "another service's, or does not answer")
+                if self.intake is not None:
+                    self.intake.paused = self.usurped
 
     async def _retain(self) -> None:
         while True:
@@ -118,6 +139,20 @@ class Service:
 def create_app(settings: Settings, scorer: Scorer | None = None) -> FastAPI:
     """The application for these settings; `scorer` takes the place of the settings' model."""
     store = Store(settings.store)
+    try:
+        claim = Claim(store)
+    except BaseException:
+        store.close()
+        raise
+    try:
+        return build(_make_service(settings, store, claim, scorer))
+    except BaseException:
+        claim.release()
+        store.close()
+        raise
+
+
+def _make_service(settings: Settings, store: Store, claim: Claim, scorer: Scorer | None) -> Service:
     schema = import_run(store, settings.run) if settings.run else None
     if scorer is None and settings.model is not None:
         from ustad.service.live import ModelScorer
@@ -125,14 +160,13 @@ def create_app(settings: Settings, scorer: Scorer | None = None) -> FastAPI:
         scorer = ModelScorer.load(settings)
     if scorer is not None:
         schema = scorer.schema
-    service = Service(settings, store, scorer, schema or run_schema(store))
+    service = Service(settings, store, claim, scorer, schema or run_schema(store))
     if not settings.is_loopback and not service.keys.all():
-        store.close()
         raise ConfigError(
             f"refusing to listen on {settings.host} without a key; make one with --create-key NAME, "
             "or listen on 127.0.0.1"
         )
-    return build(service)
+    return service
 
 
 def build(service: Service) -> FastAPI:

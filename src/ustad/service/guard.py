@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 from sqlalchemy.exc import OperationalError
 
+from ustad.page.store import DISK_FULL, is_disk_full
 from ustad.service import errors
 from ustad.service.errors import UnauthorizedError, content
 from ustad.service.keys import LOCAL, Keys, key_in
@@ -90,7 +91,8 @@ class Guard:
             if status:
                 raise ConnectionError("the answer broke off") from None
             if isinstance(error, OperationalError):
-                await _refuse(answer, 503, "the store does not answer; send again later")
+                problem = DISK_FULL if is_disk_full(error) else "the store does not answer"
+                await _refuse(answer, 503, f"{problem}; send again later")
             else:
                 await _refuse(answer, 500, "an unexpected error; the service's log says where")
         finally:

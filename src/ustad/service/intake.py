@@ -66,7 +66,7 @@ class Intake:
         self._sizes: Counter[str] = Counter()  # events waiting, of each client
         self._rate = 50.0  # events a second, a running mean
         self._changed = threading.Condition()
-        self._stopping = False
+        self._stopping = self.paused = False
         self._thread = threading.Thread(target=self._work, name="ustad-scoring", daemon=True)
 
     def start(self) -> None:
@@ -90,6 +90,8 @@ class Intake:
         with self._changed:
             if self._stopping:
                 raise UnavailableError("the service is shutting down", Retry_After="5")
+            if self.paused:
+                raise UnavailableError("another service writes to the store; nothing of this request was stored")
             for waiting, most in ((self.depth, self._max_queue), (self._sizes[client], self._max_queue // 2)):
                 if waiting and waiting + job.size > most:
                     seconds = max(1, math.ceil(waiting / self._rate))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from datetime import date
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +84,15 @@ class ModelScorer:
             self.remember([""], event_table([], self._layout), {})
             self.score(rows)
             self.forget([""])
+
+    def trained_until(self) -> float | None:
+        """The end of the last day of training, in seconds since 1970; none where the model does not say."""
+        day = self._detector.facts.get("last_day")
+        return datetime.fromisoformat(f"{day}T00:00:00+00:00").timestamp() + 86_400 if day else None
+
+    @property
+    def agents_held(self) -> int:
+        return len(self._held)
 
     # ------------------------------------------------------------------------------------------ memory
     def missing(self, agents: Sequence[str]) -> list[str]:

@@ -1,10 +1,20 @@
-"""Figures for Prometheus: requests by route, micro-batches, the queue, events and alerts. No identities."""
+"""Figures for Prometheus: requests by route, micro-batches, the queue, events and alerts, the store and the model.
+
+No identities."""
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from sqlalchemy import func
+
+from ustad.page import queries
+from ustad.page import records as r
+from ustad.page.store import Store
 
 LATENCY = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
@@ -29,6 +39,37 @@ class Metrics:
         )
         waiting = Gauge("ustad_queue_events", "Events waiting to be scored", registry=self.registry)
         waiting.set_function(depth)
+
+    def watch(self, name: str, about: str, read: Callable[[], float | None]) -> None:
+        """A figure that is read whenever somebody asks; not a number where it cannot be."""
+
+        def value() -> float:
+            try:
+                found = read()
+            except Exception:  # a store that does not answer must not hide the other figures
+                return math.nan
+            return math.nan if found is None else float(found)
+
+        Gauge(name, about, registry=self.registry).set_function(value)
+
+    def watch_store(self, store: Store) -> None:
+        """What the store holds and takes, and the room it has left."""
+        self.watch("ustad_store_bytes", "What the store takes on its disk", store.bytes)
+        self.watch("ustad_store_free_bytes", "Room on the disk of a SQLite store", store.free_bytes)
+        self.watch("ustad_store_writable", "1 while something can be stored", store.has_room)
+        self.watch("ustad_store_agents", "Agents in the store", lambda: queries.count(store, func.count()))
+        self.watch("ustad_store_events", "Events in the store",
+                   lambda: queries.count(store, func.coalesce(func.sum(r.agents.c.n_events), 0)))  # fmt: skip
+
+    def watch_model(self, scorer: Any) -> None:
+        """Which model scores, since when, until when it was trained, and of how many agents it holds the window."""
+        info = Gauge("ustad_model_info", "The model that scores", ["fingerprint", "schema"], registry=self.registry)
+        info.labels(scorer.fingerprint, scorer.schema.name).set(1)
+        loaded = time.time()
+        self.watch("ustad_model_loaded_timestamp_seconds", "When the model was loaded", lambda: loaded)
+        until = getattr(scorer, "trained_until", lambda: None)
+        self.watch("ustad_model_trained_until_timestamp_seconds", "The last day of its training", until)
+        self.watch("ustad_model_agents", "Agents whose window is in memory", lambda: getattr(scorer, "agents_held", 0))
 
     def batch(self, size: int, seconds: float, alerts: int) -> None:
         """One micro-batch was scored and stored."""

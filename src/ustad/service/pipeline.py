@@ -19,11 +19,11 @@ from ustad.page import likeness, queries
 from ustad.page import records as r
 from ustad.page.ledger import add_events, finalise, keep_states
 from ustad.page.movements import gap_rows, trip_rows
-from ustad.page.store import Row, Store, chunks, insert_new
+from ustad.page.store import DISK_FULL, Row, Store, chunks, insert_new, is_disk_full
 from ustad.page.translate import Layout, event_table, fresh_rows, identified, keys_for, table_rows
 from ustad.schema import EventSchema
 from ustad.service.arrivals import Arrival, Arrivals
-from ustad.service.errors import InvalidError, ServiceError, where
+from ustad.service.errors import InvalidError, ServiceError, UnavailableError, where
 from ustad.service.extraction import Extraction
 from ustad.tables import DataError
 
@@ -144,6 +144,10 @@ class Pipeline:
             return self._run(jobs)
         except Exception as error:
             self._recover(jobs)
+            if is_disk_full(error):
+                for job in jobs:
+                    job.outcome = UnavailableError(f"{DISK_FULL}; nothing of this request was stored", Retry_After="60")
+                return []
             if len(jobs) > 1:
                 return self._one_by_one(jobs)
             if not isinstance(error, (ServiceError, DataError)):

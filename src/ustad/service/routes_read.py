@@ -19,6 +19,7 @@ from ustad import __version__
 from ustad.dataset import EPOCH
 from ustad.page import case, queries
 from ustad.page.queries import Filter, microseconds
+from ustad.page.store import DISK_FULL
 from ustad.service import errors
 from ustad.service import examples as ex
 from ustad.service import messages_page as page
@@ -89,10 +90,13 @@ def readyz(request: Request) -> Any:
     service = request.app.state.service
     try:
         service.store.ping()
+        problem = "" if service.store.has_room() else DISK_FULL
     except Exception:  # whatever is wrong with the store, the answer is: not ready
-        return JSONResponse(errors.content(503, "the store does not answer"), status_code=503)
-    if service.stopping:
-        raise UnavailableError("the service is shutting down")
+        problem = "the store does not answer"
+    if problem:
+        return JSONResponse(errors.content(503, problem), status_code=503)
+    if service.stopping or service.usurped:
+        raise UnavailableError("the service is shutting down, or another one has its store")
     return {"status": "ready", "scoring": "on" if service.intake is not None else "off"}
 
 
