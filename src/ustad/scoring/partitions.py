@@ -29,6 +29,7 @@ from ustad.scoring.explain import kinds
 from ustad.scoring.model import ScoringModel
 from ustad.scoring.score import Judged, agent_scores, judge, reasons_of, score_events, worst_events
 from ustad.tables import DataError, agent_codes
+from ustad.ties import tied_ranks
 
 #: Entities of one part.
 ENTITIES = 2_000
@@ -255,7 +256,7 @@ def _ranked(model: ScoringModel, table: pa.Table, parts: Parts, judged: Judged) 
 
 def _worst_alone(table: pa.Table, codes: np.ndarray) -> np.ndarray:
     """Row of each entity's most unusual event, by its own score."""
-    order = np.lexsort((-table["score_alone"].to_numpy(), codes))
+    order = np.lexsort((tied_ranks(-table["score_alone"].to_numpy()), codes))
     return order[np.flatnonzero(np.diff(codes[order], prepend=-1))]
 
 
