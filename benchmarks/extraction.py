@@ -3,6 +3,7 @@
     python benchmarks/extraction.py                      2 M fixes beside trackintel, then 1 M … 10 M
     python benchmarks/extraction.py --sizes 1 10 100     millions of fixes for cost and memory by size
     python benchmarks/extraction.py --data FOLDER        where pol_atl_*.parquet lie, to add them
+    python benchmarks/extraction.py --profiles           only how right the stays of each phone are, ten towns
 
 Each extraction runs in a process of its own, Parquet to Parquet; the time excludes the start of the process and
 compilation (a small extraction goes first), the peak memory includes everything. Prints a table, writes
@@ -125,7 +126,15 @@ def main() -> None:
     parser.add_argument("--beside", type=float, default=2.0, help="millions of fixes beside trackintel; 0: leave out")
     parser.add_argument("--data", type=Path, help="folder of pol_atl_gps_*.parquet")
     parser.add_argument("--keep", action="store_true", help="keep earlier figures of other sizes in the result file")
+    parser.add_argument("--profiles", action="store_true", help="measure stays by phone, no speed; keeps the rest")
+    parser.add_argument("--seeds", type=int, nargs="*", default=list(range(1, 11)), help="towns for --profiles")
+    parser.add_argument("--agents", type=int, default=300, help="of a town for --profiles")
+    parser.add_argument("--out", type=Path, default=RESULTS)
     arguments = parser.parse_args()
+    if arguments.profiles:
+        known = json.loads(RESULTS.read_text())
+        write(known | {"profiles": measure_profiles(arguments.seeds, arguments.agents)}, arguments.out)
+        return
     result = json.loads(RESULTS.read_text()) if arguments.keep and RESULTS.exists() else {"sizes": {}}
     result |= {"hardware": hardware(), "versions": versions()}
     with tempfile.TemporaryDirectory() as name:
@@ -142,9 +151,30 @@ def main() -> None:
             files = [arguments.data / f"pol_atl_gps_{part}.parquet" for part in ("train", "test")]
             result["pol_atl"] = run_ours(files, folder, {"timezone": "America/New_York", "times": "local"})
             show("ustad, pol_atl", result["pol_atl"])
-    RESULTS.parent.mkdir(parents=True, exist_ok=True)
-    RESULTS.write_text(json.dumps(result, indent=2, sort_keys=True) + "\n")
-    print(f"written to {RESULTS}")
+    if RESULTS.exists() and "profiles" in (known := json.loads(RESULTS.read_text())):
+        result["profiles"] = known["profiles"]
+    write(result, arguments.out)
+
+
+def write(result: dict[str, object], path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(result, indent=2, sort_keys=True) + "\n")
+    print(f"written to {path}")
+
+
+def measure_profiles(seeds: list[int], agents: int) -> dict[str, object]:
+    """Pieces, errors of starts and ends, and places of the stays of each phone: one entry per town."""
+    from ustad.evaluation.recordings import record_people
+    from ustad.simulate.phones import PHONES
+
+    found: dict[str, list[dict[str, object]]] = {phone: [] for phone in PHONES}
+    for seed in seeds:
+        for phone, rows in found.items():
+            with tempfile.TemporaryDirectory() as folder:
+                rows.append({"seed": seed, **record_people("town", Path(folder) / "data", phone, agents, seed)})
+            row = rows[-1]
+            print(f"seed {seed} {phone:<8}" + ", ".join(f"{k} {v:.3f}" for k, v in row.items() if isinstance(v, float)))
+    return {"agents": agents, "towns": found}
 
 
 def beside(folder: Path, fixes: int) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""The table of docs/extraction.md, written from the result file of benchmarks/extraction.py.
+"""The tables of docs/extraction.md, written from the result files of benchmarks/extraction.py and benchmarks/gps.py.
 
 python benchmarks/extraction_tables.py        writes it into the page, between its marks
 """
@@ -6,6 +6,8 @@ python benchmarks/extraction_tables.py        writes it into the page, between i
 from __future__ import annotations
 
 from marked_pages import DOCS, read, table, write
+from ustad.evaluation.gps_tables import QUALITY, QUALITY_NOTE, gps_tables, quality_row
+from ustad.evaluation.recordings import PLAIN, TRUE_STAYS
 
 PAGE = DOCS / "extraction.md"
 
@@ -35,7 +37,41 @@ def speed() -> str:
     return f"{table(('fixes', 'wall', 'CPU', 'CPU per fix', 'peak memory'), rows)}\n\n{said}"
 
 
-BLOCKS = {"speed": speed}
+def profiles() -> str:
+    """How right the stays of each phone are."""
+    found = read("extraction").get("profiles")
+    if not found:
+        return "Not measured yet: `python benchmarks/extraction.py --profiles`."
+    rows = [(phone, *quality_row(towns)) for phone, towns in found["towns"].items()]
+    towns = next(iter(found["towns"].values()))
+    said = f"{len(towns)} towns of {found['agents']} people; ± is over towns. {QUALITY_NOTE}"
+    return f"{table(('phone', *(head for head, *_ in QUALITY)), rows)}\n\n{said}"
+
+
+def gps() -> str:
+    """Detection from each recording beside the true stays."""
+    lines = read("gps")["lines"]
+    if not lines:
+        return "Not measured yet: `python benchmarks/gps.py`."
+    tables = [t for t in gps_tables(lines) if not t.name.startswith("gps-stays")]
+    return "\n\n".join(f"{t.title}:\n\n{table(t.heads, list(t.rows))}\n\n{t.note}" for t in tables)
+
+
+def demo() -> str:
+    """True stays among the 14 most unusual, as the demo records its town and as its people lived, town by town."""
+    lines = [x for x in read("gps")["lines"] if x["data"].startswith("town") and x["method"] == "habits"]
+    counts = {(x["phone"], x["seed"]): x["result"]["true_of_most_unusual"] for x in lines}
+    rows = []
+    for phone in (PLAIN, TRUE_STAYS):
+        values = [count for (name, _), count in sorted(counts.items()) if name == phone]
+        if values:
+            rows.append((phone, ", ".join(map(str, values)), f"{sum(values) / len(values):.1f}", str(min(values))))
+    if not rows:
+        return "Not measured yet: `python benchmarks/gps.py`."
+    return table(("from", "true of the 14 most unusual, by seed", "mean", "least"), rows)
+
+
+BLOCKS = {"profiles": profiles, "gps": gps, "demo": demo, "speed": speed}
 
 
 if __name__ == "__main__":

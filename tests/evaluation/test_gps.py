@@ -10,14 +10,17 @@ import pyarrow as pa
 import pytest
 from sklearn.metrics import average_precision_score, roc_auc_score
 
+from ustad.config import Config
 from ustad.dataset import Dataset
+from ustad.detector import Detector
 from ustad.evaluation.experiments import BUDGETS, plan, read_results
-from ustad.evaluation.gps import TRUE_STAYS, compare_scores
+from ustad.evaluation.gps import compare_scores
 from ustad.evaluation.gps_tables import gps_tables, kept_share
 from ustad.evaluation.page import page_text
-from ustad.evaluation.recordings import record_people
+from ustad.evaluation.recordings import TRUE_STAYS, record_people
 from ustad.evaluation.runner import run
 from ustad.evaluation.sources import Source, open_source
+from ustad.evaluation.workshop import HABITS, SMALLEST_NETWORK
 from ustad.mobility.readers import open_data
 from ustad.scores import Scores
 from ustad.simulate import simulate_tables
@@ -96,6 +99,14 @@ def test_each_seed_is_another_town(work: Path) -> None:
     lines = read_results(work / "results")["gps"]
     for seed in {line["seed"] for line in lines}:
         assert any(f"-{104 + seed - 7}-" in name for name in made), seed
+
+
+def test_scores_by_habits_do_not_depend_on_the_network(work: Path) -> None:
+    data = open_source(TOWN, work / "data")
+    smallest = Config.preset(HABITS, seed=3, **SMALLEST_NETWORK)
+    other = smallest.replace({"model.width": 32, "training.epochs": 2, "scoring.samples": 3, "seed": 4})
+    scores = [Detector(config, "cpu").fit(data).score(data).events["score"].to_numpy() for config in (smallest, other)]
+    np.testing.assert_array_equal(*scores)
 
 
 def test_phones_record_no_data_of_others(tmp_path: Path) -> None:

@@ -128,3 +128,17 @@ def test_a_method_ahead_of_ustad_is_named_and_the_best_is_bold(script: ModuleTyp
     methods["pyod"] = {"auroc": [0.75, 0.1], "ap": [0.05, 0.0]}
     assert script._behind(methods, "cards") == ["- **cards, AUROC**: USTAD has 0.500; ahead: PyOD IForest, 0.750."]
     assert script._cell(methods, "pyod") == "**0.750** ± 0.100 / 0.050 ± 0.000"
+
+
+@pytest.mark.parametrize("script", ["extraction_tables"], indirect=True)
+def test_the_demos_row_counts_true_stays_town_by_town(script: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    def line(phone: str, seed: int, count: int, method: str = "habits") -> dict[str, object]:
+        figures = {"true_of_most_unusual": count, "recording": {}}
+        return {"data": "town (300 agents)", "phone": phone, "seed": seed, "method": method, "result": figures}
+
+    lines = [line("fix a minute", 2, 6), line("fix a minute", 1, 11), line("fix a minute", 1, 0, "visit-rate")]
+    monkeypatch.setattr(script, "read", lambda name: {"lines": lines})
+    assert "| fix a minute | 11, 6 | 8.5 | 6 |" in script.demo()
+    monkeypatch.setattr(script, "read", lambda name: {"lines": []})
+    assert "Not measured" in script.demo()
+    assert "Not measured" in script.gps()

@@ -39,6 +39,7 @@ def demo(
 
     out.print()
     out.print(figures_table(figures))
+    out.print(describe_loss(scores, data, out_ / "town", seed), highlight=False)
     out.print(f"\ndone in {time.monotonic() - began:.0f} s. Look at [bold]{page}[/] in a browser.", highlight=False)
     out.print("Try next: your own GPS with `ustad extract FILES --out runs/mine`, or `ustad --help`.", highlight=False)
 
@@ -46,10 +47,9 @@ def demo(
 def make_town(place: Path, agents: int, days: int, seed: int) -> Path:
     """Simulate fixes, extract stays and trips from them, and carry the labels over to the extracted stays."""
     from ustad.dataset import load_directory
-    from ustad.files import write_json, write_table
+    from ustad.evaluation.recordings import carry_truth
     from ustad.mobility.extraction import extract
     from ustad.simulate import simulate
-    from ustad.simulate.labels import match_labels
 
     town, data = place / "town", place / "data"
     _step(1, f"simulating a town of {agents} people over {days} days, a fix a minute")
@@ -57,10 +57,7 @@ def make_town(place: Path, agents: int, days: int, seed: int) -> Path:
     _step(2, "extracting stays and trips from the GPS")
     truth = load_directory(town)
     extract([town / "fixes"], data, pois=truth.pois, timezone=truth.meta["timezone"])
-    extracted = load_directory(data)
-    write_table(match_labels(truth.labels, extracted.events), data / "labels.parquet")
-    write_table(truth.agent_labels, data / "agent_labels.parquet")
-    write_json({**extracted.meta, "name": "demo town", "split": truth.meta["split"]}, data / "meta.json")
+    carry_truth(town, data, name="demo town")
     return data
 
 
@@ -81,6 +78,27 @@ def train_and_score(data: Path, place: Path, seed: int, device: str) -> Any:
     write_alerts_csv(scores.events, place / "scores" / "alerts.csv")
     write_alerts_geojson(scores.events, detector.schema, place / "scores" / "alerts.geojson")
     return scores
+
+
+def describe_loss(scores: Any, data: Path, town: Path, seed: int) -> str:
+    """What is lost between the people and their GPS: the most unusual stays by habits, from GPS and from true stays."""
+    from ustad.config import Config
+    from ustad.dataset import load_directory
+    from ustad.detector import Detector
+    from ustad.evaluation.gps import MOST_UNUSUAL, count_true
+    from ustad.evaluation.workshop import HABITS, SMALLEST_NETWORK
+    from ustad.progress import silence
+
+    extracted, truth = load_directory(data), load_directory(town)
+    with silence():  # its network is never asked: the smallest will do
+        detector = Detector(Config.preset(HABITS, seed=seed, **SMALLEST_NETWORK), device="cpu").fit(truth)
+        from_truth = detector.score(truth)
+    recording = extracted.meta["recording"]
+    return (
+        f"True among the {MOST_UNUSUAL} most unusual stays: {count_true(scores.events, extracted.labels)} from GPS, "
+        f"{count_true(from_truth.events, truth.labels)} from the stays as they were. Extraction finds "
+        f"{recording['stays_found']:.0%} of them, in {recording['pieces']:.2f} pieces each."
+    )
 
 
 def judge(scores: Any, place: Path) -> dict[str, Any]:

@@ -20,7 +20,8 @@ import torch
 from ustad.config import ConfigError
 from ustad.evaluation import cells as compute
 from ustad.evaluation.cases import cases
-from ustad.evaluation.gps import GPS_METHODS, PRESET_METHODS, TRUE_STAYS, gps
+from ustad.evaluation.gps import GPS_METHODS, PRESET_METHODS, gps
+from ustad.evaluation.recordings import TRUE_STAYS
 from ustad.evaluation.result_files import Line, hardware, plain_json, read_lines, versions
 from ustad.evaluation.sources import Source
 from ustad.evaluation.workshop import BUDGETS, FIRST_SEED, SAME, USTAD, Budget, Workshop

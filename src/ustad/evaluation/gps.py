@@ -14,11 +14,11 @@ import pyarrow.compute as pc
 
 from ustad.dataset import Dataset
 from ustad.evaluation.metrics import auroc, average_precision
+from ustad.evaluation.recordings import TRUE_STAYS
 from ustad.evaluation.workshop import FIRST_SEED, Workshop
 from ustad.scores import Scores
 from ustad.tables import DataError
 
-TRUE_STAYS = "true stays"
 PRESET_METHODS = {"ustad-fast": "fast", "ustad-default": "default", "ustad-paper": "paper"}
 GPS_METHODS = ("visit-rate", *PRESET_METHODS)
 #: What an analyst of the demo looks at: the most unusual stays of two weeks.
@@ -49,16 +49,19 @@ def compare_scores(data: Dataset, scores: Scores) -> dict[str, Any]:
         raise ValueError("both events and agents are compared; one of them has no scores")
     if data.labels is not None:
         result["events"] = _level(scores.events, data.labels, "stay_id", recording.get("missed", 0))
-        order = np.argsort(-scores.events["score"].to_numpy(), kind="stable")[:MOST_UNUSUAL]
-        top = scores.events["stay_id"].take(pa.array(order))
-        result["true_of_most_unusual"] = int(
-            pc.sum(pc.is_in(top, data.labels["stay_id"].combine_chunks())).as_py() or 0
-        )
+        result["true_of_most_unusual"] = count_true(scores.events, data.labels)
     if data.agent_labels is not None:
         agents = data.agent_labels["agent_id"].cast(scores.agents["agent_id"].type)
         missed = pc.sum(pc.invert(pc.is_in(agents, scores.agents["agent_id"].combine_chunks()))).as_py()
         result["agents"] = _level(scores.agents, data.agent_labels, "agent_id", int(missed or 0))
     return result
+
+
+def count_true(events: pa.Table, labels: pa.Table) -> int:
+    """How many of the most unusual stays are labelled."""
+    order = np.argsort(-events["score"].to_numpy(), kind="stable")[:MOST_UNUSUAL]
+    top = events["stay_id"].take(pa.array(order))
+    return int(pc.is_in(top, labels["stay_id"].cast(top.type).combine_chunks()).to_numpy().sum())
 
 
 def _level(scores: pa.Table, labels: pa.Table, name: str, missed: int) -> dict[str, Any]:

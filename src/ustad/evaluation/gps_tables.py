@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ustad.evaluation.gps import MOST_UNUSUAL, TRUE_STAYS
+from ustad.evaluation.gps import MOST_UNUSUAL
+from ustad.evaluation.recordings import TRUE_STAYS
 from ustad.evaluation.tables import LEVELS, NAMES, Line, Table, chosen, sets, shown, slug, without_empty
 
 _MINUTE = 60.0

@@ -10,14 +10,18 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from ustad.dataset import load_directory
+from ustad.dataset import Dataset, load_directory
 from ustad.evaluation.stay_matching import carry_labels, measure_extraction
 from ustad.files import write_json, write_table
 from ustad.mobility.extraction import extract
 from ustad.simulate import simulate
 
+#: Not a recording: the stays as they were.
+TRUE_STAYS = "true stays"
+#: A fix a minute that arrives at once, as `ustad demo` records its town.
+PLAIN = "fix a minute"
 #: Within so many metres an extracted stay is at the place of the true one, by what the phone can know.
-NEAR_M = {"logger": 250.0, "phone": 250.0, "app": 500.0, "sparse": 4000.0}
+NEAR_M = {PLAIN: 250.0, "logger": 250.0, "phone": 250.0, "app": 500.0, "sparse": 4000.0}
 
 
 def record_people(
@@ -30,13 +34,25 @@ def record_people(
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".recording-", dir=out.parent) as folder:
         town = Path(folder)
-        simulate(preset, agents, seed, town, phone=phone, **simulated)
+        how: dict[str, Any] = {"fixes": "60s"} if phone == PLAIN else {"phone": phone}
+        simulate(preset, agents, seed, town, **how, **simulated)
         truth = load_directory(town)
         extract([town / "fixes"], out, pois=truth.pois, timezone=truth.meta["timezone"])
         return carry_truth(town, out, NEAR_M[phone])
 
 
-def carry_truth(town: Path, extracted: Path, near_m: float = 250.0) -> dict[str, Any]:
+def open_recording(
+    preset: str, out: Path, phone: str, agents: int | None, seed: int, **simulated: Any
+) -> Dataset:  # fmt: skip
+    """Simulated people from their true stays or from a recording, made in `out`; arguments as in `record_people`."""
+    if phone == TRUE_STAYS:
+        simulate(preset, agents, seed, out, **simulated)
+    else:
+        record_people(preset, out, phone, agents, seed, **simulated)
+    return load_directory(out)
+
+
+def carry_truth(town: Path, extracted: Path, near_m: float = 250.0, name: str | None = None) -> dict[str, Any]:
     """Write the labels and the split of the true stays into a directory of stays extracted from their fixes."""
     truth, data = load_directory(town), load_directory(extracted)
     measured = measure_extraction(truth.events, data.events, near_m)
@@ -45,6 +61,6 @@ def carry_truth(town: Path, extracted: Path, near_m: float = 250.0) -> dict[str,
         measured |= {"positives": carried.positives, "missed": carried.missed}
         write_table(carried.labels, extracted / "labels.parquet")
     write_table(truth.agent_labels, extracted / "agent_labels.parquet")
-    meta = {**data.meta, "name": truth.meta["name"], "split": truth.meta["split"], "recording": measured}
+    meta = {**data.meta, "name": name or truth.meta["name"], "split": truth.meta["split"], "recording": measured}
     write_json(meta, extracted / "meta.json")
     return measured

@@ -1,0 +1,162 @@
+"""Detection from GPS: towns recorded by each phone, scored beside the true stays of the same people.
+
+    python benchmarks/gps.py                                     ten towns by habits, and numosim-la with 1,000 agents
+    python benchmarks/gps.py --seeds 101 102 --agents 100        a trial
+    python benchmarks/gps.py --presets habits default --workers 16
+
+A job is one town (or city) and one recording of it; jobs run in processes of their own. `habits` is the preset whose
+scores come from habits alone, with the smallest network, as it is never asked. The demo is judged by the plain
+recording with a fix a minute (`--fixes 60s`): how many of the 14 most unusual stays are true, town by town. Prints a
+line per job, writes benchmarks/results/gps.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import tempfile
+import time
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).parent / "results" / "gps.json"
+#: The demo's town and recording.
+DEMO_AGENTS, DEMO_DAYS = 300, 28
+
+
+@dataclass(frozen=True)
+class Job:
+    """People of one seed, how they are recorded, and the presets that score them."""
+
+    data: str
+    agents: int
+    days: int | None
+    seed: int
+    phone: str
+    presets: tuple[str, ...]
+
+
+def run_job(job: Job, work: Path) -> list[dict[str, Any]]:
+    """One line for each preset."""
+    import numba
+    import pyarrow as pa
+    import torch
+
+    from ustad.evaluation.gps import compare_scores
+    from ustad.evaluation.recordings import open_recording
+
+    torch.set_num_threads(1)
+    pa.set_cpu_count(1)
+    numba.set_num_threads(1)
+    lines = []
+    with tempfile.TemporaryDirectory(dir=work) as folder:
+        began = time.perf_counter()
+        data = open_recording(job.data, Path(folder) / "data", job.phone, job.agents, job.seed, days=job.days)
+        made = time.perf_counter() - began
+        for preset in job.presets:
+            began = time.perf_counter()
+            result = compare_scores(data, score_by(preset, data, job.seed))
+            lines.append(
+                {
+                    "data": f"{job.data} ({job.agents:,} agents)", "phone": job.phone, "method": preset,
+                    "seed": job.seed, "result": result, "seconds_to_make": round(made, 1),
+                    "seconds_to_score": round(time.perf_counter() - began, 1),
+                }
+            )  # fmt: skip
+    return lines
+
+
+def score_by(preset: str, data: Any, seed: int) -> Any:
+    """Scores of the test weeks."""
+    from ustad.baselines import make
+    from ustad.config import Config, SplitConfig
+    from ustad.detector import Detector
+    from ustad.evaluation.workshop import HABITS, SMALLEST_NETWORK
+
+    if preset == "visit-rate":
+        split = data.split(SplitConfig())
+        before = data.between(split.train_first, split.test_first - 1)
+        method: Any = make(preset, data.schema, seed)
+        method.fit(data.between(split.train_first, split.validation_first - 1), None)
+        return method.score(data.between(split.test_first, split.test_last), before)
+    config = Config.preset(HABITS if preset == "habits" else preset).replace({"seed": seed})
+    if preset in ("habits", HABITS):
+        config = config.replace(SMALLEST_NETWORK)
+    return Detector(config, "cpu").fit(data).score(data)
+
+
+def plan_jobs(arguments: argparse.Namespace) -> list[Job]:
+    """The longest first: cities, then loggers."""
+    from ustad.evaluation.recordings import PLAIN, TRUE_STAYS
+
+    presets = tuple(arguments.presets)
+    phones = [TRUE_STAYS, PLAIN, *arguments.phones]
+    sizes = [("numosim-la", arguments.city_agents, None, seed) for seed in arguments.city_seeds]
+    sizes += [("town", arguments.agents, arguments.days, seed) for seed in arguments.seeds]
+    order = ["logger", PLAIN, "app", "phone", "sparse", TRUE_STAYS]
+    jobs = [Job(*size, phone, presets) for size in sizes for phone in phones if size[0] == "town" or phone != PLAIN]
+    return sorted(jobs, key=lambda job: (job.data == "town", order.index(job.phone), job.seed))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, nargs="*", default=list(range(1, 11)), help="of the towns")
+    parser.add_argument("--agents", type=int, default=DEMO_AGENTS, help="of a town")
+    parser.add_argument("--days", type=int, default=DEMO_DAYS, help="of a town")
+    parser.add_argument("--city-seeds", type=int, nargs="*", default=[1], help="of numosim-la; none: leave it out")
+    parser.add_argument("--city-agents", type=int, default=1_000)
+    parser.add_argument("--phones", nargs="*", default=["logger", "phone", "app", "sparse"])
+    parser.add_argument("--presets", nargs="*", default=["habits", "visit-rate"], help="habits, visit-rate or a preset")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--keep", action="store_true", help="keep earlier lines of other data, phones and presets")
+    arguments = parser.parse_args()
+    jobs, began = plan_jobs(arguments), time.perf_counter()
+    lines = json.loads(arguments.out.read_text())["lines"] if arguments.keep and arguments.out.exists() else []
+    with tempfile.TemporaryDirectory() as folder:
+        context = get_context("spawn")
+        with ProcessPoolExecutor(arguments.workers, mp_context=context, max_tasks_per_child=8) as pool:
+            for future in as_completed([pool.submit(run_job, job, Path(folder)) for job in jobs]):
+                for line in future.result():
+                    lines.append(line)
+                    show(line)
+    found = {(x["data"], x["phone"], x["method"], x["seed"]): x for x in lines}  # the latest of each
+    seconds = round(time.perf_counter() - began)
+    result = {
+        "lines": [found[key] for key in sorted(found)],
+        "seconds": seconds,
+        **machine(),
+    }
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
+    arguments.out.write_text(json.dumps(result, indent=1, sort_keys=True) + "\n")
+    print(f"written to {arguments.out} after {seconds} s")
+
+
+def machine() -> dict[str, Any]:
+    from ustad.evaluation.result_files import hardware, versions
+
+    return {"hardware": hardware(), "versions": versions()}
+
+
+def show(line: dict[str, Any]) -> None:
+    result = line["result"]
+    figures = " ".join(
+        f"{level} {result[level]['auroc']:.3f} / {result[level]['ap']:.3f}" for level in ("events", "agents")
+        if result.get(level, {}).get("auroc") is not None
+    )  # fmt: skip
+    pieces = result["recording"].get("pieces")
+    told = f", {pieces:.3f} pieces per stay" if pieces else ""
+    top = result.get("true_of_most_unusual")
+    print(
+        f"{line['data']} seed {line['seed']} {line['phone']:<14}{line['method']:<12}{figures}, {top} of 14 true{told} "
+        f"({line['seconds_to_make']} + {line['seconds_to_score']} s)",
+        flush=True,
+    )
+
+
+if __name__ == "__main__":
+    main()
