@@ -25,7 +25,7 @@ def extract(
     fixes: Annotated[
         list[str],
         typer.Argument(
-            help="Files, folders or globs: .parquet, .csv(.gz), .ndjson(.gz), .plt, .gpx, or a data directory."
+            help="Files, folders or globs: .parquet, .csv, .ndjson, .plt, .gpx, exports of phones, or a data directory."
         ),
     ],
     out_dir: OutOption = Path("runs/data"),
@@ -37,6 +37,22 @@ def extract(
     timezone: Annotated[
         str | None, typer.Option("--timezone", help="Zone of times that carry none; stays have that of their place.")
     ] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            "--columns", help="Which column is which: agent_id=device,time=ts,lat=y,lon=x (or their numbers)."
+        ),
+    ] = None,
+    sep: Annotated[
+        str | None, typer.Option("--sep", help="What separates the columns: one sign, or tab, pipe … Else found.")
+    ] = None,
+    decimal: Annotated[str | None, typer.Option("--decimal", help="The decimal sign, . or , Else found.")] = None,
+    time_format: Annotated[
+        str | None, typer.Option("--time-format", help="How times are written, such as '%d.%m.%Y %H:%M:%S'.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be read, with a small map, and write nothing.")
+    ] = False,
     times: Annotated[
         str, typer.Option("--times", help="Epoch numbers count utc, or the local wall clock of --timezone.")
     ] = "utc",
@@ -98,6 +114,8 @@ def extract(
     - `ustad extract fixes.parquet --out data` (Parquet or GeoParquet)
     - `ustad extract 'phones/*.csv.gz' --timezone Europe/Berlin --out data` (CSV with naive local times)
     - `ustad extract points.ndjson --on-error skip --out data` (NDJSON; bad rows are dropped and counted)
+    - `ustad extract Takeout --dry-run` (an export of Google: what would be read, writing nothing)
+    - `ustad extract log.txt --columns agent_id=1,time=2,lat=4,lon=3 --out data` (no heading, columns by number)
     - `ustad extract Geolife/Data --out data` (GeoLife's tree of .plt files)
     - `ustad extract phones --agent folder --out data` (GPX of several people, one folder each)
     - `ustad extract town --out data` (the fixes, POIs and labels of a data directory)
@@ -109,7 +127,9 @@ def extract(
 
     from ustad.config import ExtractionConfig
     from ustad.mobility.extraction import extract as run
+    from ustad.mobility.layout import Layout
     from ustad.mobility.parameters import PROFILES, Wanted
+    from ustad.mobility.reading import Reading
 
     choose(on_error, ("fail", "skip"), "--on-error")
     choose(times, ("utc", "local"), "--times")
@@ -126,14 +146,19 @@ def extract(
     config = Wanted(profile, {name: value for name, value in given.items() if value is not None})
     ExtractionConfig(**config.changes)  # refuses what cannot be before any file is read
     check_engine(engine, address, partitions)
+    layout = Layout.of(columns, sep, decimal, time_format)
+    if dry_run:
+        _show_preview(fixes, config, Reading(timezone, times, on_error, layout=layout), agent, as_json)  # type: ignore[arg-type]  # checked above
+        return
     if engine == "ray":
         from ustad.engine.extraction import extract as run_on_ray
 
         summary = run_on_ray(
-            fixes, out_dir, config, pois, timezone, on_error, workers, times, address, partitions, places or [], agent  # type: ignore[arg-type]  # checked above
+            fixes, out_dir, config, pois, timezone, on_error, workers, times, address, partitions,  # type: ignore[arg-type]  # checked above
+            places or [], agent, layout,
         )  # fmt: skip
     else:
-        summary = run(fixes, out_dir, config, pois, timezone, on_error, workers, times, places or [], agent)  # type: ignore[arg-type]  # checked above
+        summary = run(fixes, out_dir, config, pois, timezone, on_error, workers, times, places or [], agent, layout)  # type: ignore[arg-type]  # checked above
     if out_dir.exists():  # not where the results went to another file system
         summary.notes += _carry_labels(fixes, out_dir)
     exported = _export(out_dir, export_as or [])
@@ -141,6 +166,23 @@ def extract(
         print_json({**asdict(summary), "out": str(summary.out), "exported": [str(p) for p in exported]})
         return
     _show_summary(summary, exported)
+
+
+def _show_preview(sources: list[str], config: Any, reading: Any, agent: str | None, as_json: bool) -> None:
+    from ustad.mobility.preview import draw_map, preview
+
+    seen = preview(sources, config, reading, agent)
+    if as_json:
+        print_json(seen.describe())
+        return
+    for file, kind in seen.kinds.items():
+        out.print(f"{file}: {kind}", highlight=False, soft_wrap=True, markup=False)
+    for note in reading.notes:
+        out.print(f"  {note}", highlight=False, soft_wrap=True, markup=False)
+    for line in seen.lines():
+        out.print(line, highlight=False, soft_wrap=True, markup=False)
+    out.print(draw_map(seen.lat, seen.lon), highlight=False, markup=False)
+    out.print("nothing was written (--dry-run)", highlight=False)
 
 
 def _carry_labels(sources: list[str], directory: Path) -> list[str]:

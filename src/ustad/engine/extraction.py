@@ -40,6 +40,7 @@ from ustad.mobility.extraction import (
     valid_pieces,
 )
 from ustad.mobility.formats import estimate_rows, expand, format_of
+from ustad.mobility.layout import Layout
 from ustad.mobility.parameters import Wanted
 from ustad.mobility.publish import TABLES as REPLACED
 from ustad.mobility.publish import check_places, check_target, publish, source_meta, source_pois
@@ -64,7 +65,7 @@ def extract(
     sources: Sequence[Path | str] | Path | str, out: Path | str, config: ExtractionConfig | Wanted | None = None,
     pois: Any = None, timezone: str | None = None, on_error: OnError = "fail", workers: int = 0,
     times: Times = "utc", address: str | None = None, partitions: int | None = None,
-    places: Sequence[Path | str] = (), agent: str | None = None,
+    places: Sequence[Path | str] = (), agent: str | None = None, layout: Layout | None = None,
 ) -> ExtractionSummary:  # fmt: skip
     """Extract on a Ray cluster; sources and `out` may be URIs (`s3://bucket/fixes`). Otherwise as the local `extract`.
 
@@ -77,7 +78,7 @@ def extract(
     check_places([p.root for p in elsewhere if p.filesystem.equals(place.filesystem)], Path(place.root))
     zone = known.get("timezone")
     pois = pois if pois is not None else near
-    reading = Reading(timezone or zone, times, on_error)
+    reading = Reading(timezone or zone, times, on_error, layout=layout or Layout())
     choose_agents([Path(f.root) for f in files], agent, reading)
     if not isinstance(config, ExtractionConfig):
         config = fit_config(_sample(files, reading), config, reading)
@@ -92,6 +93,7 @@ def extract(
             times,
             on_error,
             reading.agents,
+            asdict(reading.layout),
             number,
             known,
             _stamps(pois),

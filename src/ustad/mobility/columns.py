@@ -20,16 +20,32 @@ from ustad.mobility.times import NUMBER, is_blank, is_text, no_times, to_utc
 from ustad.tables import FIXES, STAYS, TIMESTAMP, Complaints, Contract, DataError, validate
 
 #: Names that trackintel, scikit-mobility, NUMOSIM, GeoLife readers, Google and others give to our columns.
-AGENT_NAMES = ("user_id", "uid", "agent", "user", "userid", "device_id", "person_id", "tid", "ad_id", "vehicle_id")
-LAT_NAMES = ("latitude", "lat_e6", "lat_e7", "latitudee7", "lat_deg", "center_lat")
-LON_NAMES = ("lng", "longitude", "lon_e6", "lon_e7", "longitudee7", "long", "lon_deg", "center_lng")
+AGENT_NAMES = (
+    "user_id", "uid", "agent", "user", "userid", "device_id", "person_id", "tid", "ad_id", "vehicle_id",
+    "device", "imei", "caid", "maid", "aaid", "idfa", "advertiser_id", "advertising_id", "msisdn", "imsi",
+    "subscriber_id", "subscriber", "caller_id", "customer_id", "member_id", "participant_id", "participant", "person",
+    "phone_id", "tracker_id", "tracker", "driver_id", "taxi_id", "mmsi", "individual-local-identifier", "animal_id",
+    "entity_id", "trajectory_id", "traj_id", "track_id",
+)  # fmt: skip
+LAT_NAMES = (
+    "latitude", "lat_e6", "lat_e7", "latitudee7", "lat_deg", "center_lat", "location-lat", "gps_lat",
+    "latitude n/s",
+)  # fmt: skip
+LON_NAMES = (
+    "lng", "longitude", "lon_e6", "lon_e7", "longitudee7", "long", "lon_deg", "center_lng", "location-long", "gps_lon",
+    "gps_lng", "longitude e/w",
+)  # fmt: skip
 FIX_NAMES: dict[str, tuple[str, ...]] = {
     "agent_id": AGENT_NAMES,
-    "time": ("tracked_at", "datetime", "timestamp", "t", "recorded_at", "ts", "time_utc", "timestampms"),
-    "lat": LAT_NAMES,
-    "lon": LON_NAMES,
-    "accuracy_m": ("accuracy", "horizontal_accuracy", "hacc", "radius"),
-}
+    "time": (
+        "tracked_at", "datetime", "timestamp", "t", "recorded_at", "ts", "time_utc", "timestampms", "fix_time",
+        "utc_timestamp", "utc_time", "timestamp_utc", "time_stamp", "date_time", "gps_time", "event_time",
+        "device_time", "unix_time", "unix_timestamp", "epoch", "tst", "created_at", "local_time", "call_time",
+    ),
+    "lat": (*LAT_NAMES, "y"),
+    "lon": (*LON_NAMES, "x"),
+    "accuracy_m": ("accuracy", "horizontal_accuracy", "hacc", "radius", "acc", "location_accuracy"),
+}  # fmt: skip
 STAY_NAMES: dict[str, tuple[str, ...]] = {
     "agent_id": AGENT_NAMES,
     "started_at": ("start_datetime", "datetime", "start_time", "arrived_at", "arrival", "start"),
@@ -75,6 +91,8 @@ def _as_contract(
             if asked is not None and pa.types.is_timestamp(table[name].type) and table[name].type.tz:
                 table = _check_range(table, name, complaints)
     missing = [name for name in contract.required if name not in table.column_names]
+    if missing and contract is FIXES and table.column_names:
+        raise missing_columns(where, missing, table.column_names)
     if table.num_rows == 0 and not missing:
         if complaints.dropped:
             raise DataError(f"{where}: no usable row is left ({complaints.found[0]})")
@@ -165,7 +183,9 @@ def _hint_at_east(table: pa.Table, complaints: Complaints, reading: Reading) -> 
 # -------------------------------------------------------------------------------------------------- names
 def rename(table: pa.Table, names: dict[str, tuple[str, ...]], reading: Reading) -> pa.Table:
     """Give our names to the neighbours' columns; degrees that are scaled or inside a geometry are unpacked."""
-    found = match_names(table.column_names, names)
+    found = match_columns(table.column_names, names, reading)
+    replaced = [ours for ours, theirs in found.items() if ours != theirs and ours in table.column_names]
+    table = table.drop_columns([name for name in replaced if name not in found.values()])
     table = table.rename_columns({theirs: ours for ours, theirs in found.items() if ours != theirs})
     for ours, theirs in found.items():
         if ours != theirs:
@@ -187,16 +207,42 @@ def _scaled(column: pa.ChunkedArray, scale: float) -> pa.ChunkedArray:
 
 
 def match_names(columns: list[str], names: dict[str, tuple[str, ...]]) -> dict[str, str]:
-    """Ours → theirs: our own name where it is there, else the first neighbour's name, whatever its case."""
-    lower = {c.lower(): c for c in reversed(columns)}
+    """Ours → theirs: our own name where it is there, else the first neighbour's name, whatever its case and whatever
+    stands between its words."""
+    plain = {_plain(c): c for c in reversed(columns)}
+    if not {"x", "y"} <= plain.keys() or plain.keys() & set(GEOMETRY_NAMES):
+        plain = {name: c for name, c in plain.items() if name not in ("x", "y")}  # degrees only where nothing else is
     found: dict[str, str] = {}
     for ours, aliases in names.items():
-        theirs = next((lower[a] for a in (ours, *aliases) if a in lower and lower[a] not in found.values()), None)
+        known = (plain.get(_plain(alias)) for alias in (ours, *aliases))
+        theirs = next((c for c in known if c is not None and c not in found.values()), None)
         if ours in columns:
             theirs = ours
         if theirs is not None:
             found[ours] = theirs
     return found
+
+
+def match_columns(columns: list[str], names: dict[str, tuple[str, ...]], reading: Reading) -> dict[str, str]:
+    """Ours → theirs: as was said (`--columns`), else by name."""
+    said = {ours: theirs for ours, theirs in reading.layout.columns.items() if ours in names and theirs in columns}
+    taken = set(said.values())
+    return {**{o: t for o, t in match_names(columns, names).items() if t not in taken}, **said}
+
+
+def _plain(name: str) -> str:
+    return "".join(sign for sign in name.lower() if sign.isalnum())
+
+
+def missing_columns(where: str, missing: list[str], columns: list[str]) -> DataError:
+    """What to say where columns are missing: what was seen, and the options that help."""
+    hint = f"say which is which with --columns {','.join(f'{name}=NAME' for name in missing)}"
+    if missing == ["agent_id"]:
+        hint = "say whose they are with --columns agent_id=NAME, --agent file or --agent folder"
+    found = ", ".join(columns) or "no columns"
+    return DataError(
+        f"{where}: missing column{'s' if len(missing) > 1 else ''} {', '.join(missing)}; found {found}; {hint}"
+    )
 
 
 def _unpack_geometry(table: pa.Table, reading: Reading) -> pa.Table:

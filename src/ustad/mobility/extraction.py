@@ -29,6 +29,7 @@ from ustad.mobility.columns import as_fixes
 from ustad.mobility.core import advance, fix_arrays, no_fixes, to_tables
 from ustad.mobility.formats import Piece, estimate_rows, expand, pieces
 from ustad.mobility.given_stays import choose_files, span_of, write_given_stays
+from ustad.mobility.layout import Layout
 from ustad.mobility.own_places import KnownPlaces, first_of_test, own_places
 from ustad.mobility.parameters import Wanted, choose_config
 from ustad.mobility.places import PoiIndex, join_pois, read_pois
@@ -190,7 +191,7 @@ def name_places(stays: pa.Table, setting: Setting) -> pa.Table:
 def extract(
     sources: Sequence[Path | str] | Path | str, out: Path | str, config: ExtractionConfig | Wanted | None = None,
     pois: Any = None, timezone: str | None = None, on_error: OnError = "fail", workers: int = 0,
-    times: Times = "utc", places: Sequence[Path | str] = (), agent: str | None = None,
+    times: Times = "utc", places: Sequence[Path | str] = (), agent: str | None = None, layout: Layout | None = None,
 ) -> ExtractionSummary:  # fmt: skip
     """Extract files of fixes into the data directory `out`.
 
@@ -199,9 +200,10 @@ def extract(
     `times="local"` says that epoch numbers count the wall clock of `timezone`. A data directory among the sources
     gives its POIs, time zone and split where nothing else is said. `places` are earlier extractions whose own places
     are to be known again, with the names and kinds they have there. `agent` says whose fixes they are: `file`,
-    `folder`, a regular expression of the path with the agent in parentheses, or a column. With `on_error="skip"` bad
-    rows and unreadable files are left out and counted. The tables appear in `out` when everything is done, and take
-    the place of all that a data directory holds beside fixes.
+    `folder`, a regular expression of the path with the agent in parentheses, or a column; `layout` how tables of
+    text are laid out (`Layout.of(columns="time=ts,lat=y,lon=x")`), where that is not found. With `on_error="skip"`
+    bad rows and unreadable files are left out and counted. The tables appear in `out` when everything is done, and
+    take the place of all that a data directory holds beside fixes.
     """
     began, out = time.monotonic(), Path(out)
     listed = [sources] if isinstance(sources, (str, Path)) else list(sources)
@@ -210,7 +212,7 @@ def extract(
     known = source_meta(listed)
     zone = known.get("timezone")
     pois = pois if pois is not None else source_pois(listed)
-    reading = Reading(timezone or zone, times, on_error)
+    reading = Reading(timezone or zone, times, on_error, layout=layout or Layout())
     files, given = choose_files(files, reading)
     choose_agents(files, agent, reading)
     chosen = ExtractionConfig() if given else fit_config(sample_pieces(files, reading), config, reading)

@@ -21,7 +21,8 @@ import pyarrow.json as pa_json
 import pyarrow.parquet as pq
 
 from ustad.files import find_table, plain_identifiers
-from ustad.mobility.columns import FIX_NAMES, GEOMETRY_NAMES, match_names
+from ustad.mobility.columns import FIX_NAMES, GEOMETRY_NAMES, match_columns, match_names, missing_columns
+from ustad.mobility.delimited import read_delimited
 from ustad.mobility.exports import kind_of
 from ustad.mobility.reading import Reading
 from ustad.mobility.whose import agent_of, by_path
@@ -29,7 +30,7 @@ from ustad.tables import FIXES, TIMESTAMP, DataError
 
 PIECE_ROWS = 1 << 20
 BLOCK_BYTES = 32 << 20
-AGENT_OF_TRACKS = {"plt": "folder", "gpx": "file"}  # where nothing was said or chosen
+AGENT_OF_TRACKS = {"plt": "folder", "gpx": "file", "track": "file"}  # where nothing was said or chosen
 #: Bytes of a row, roughly, where the number of rows is not written anywhere; compressed text holds ten times more.
 ROW_BYTES = {"parquet": 8, "csv": 45, "ndjson": 90, "plt": 70, "gpx": 140, "export": 250}
 UNKNOWN_KIND = (
@@ -101,12 +102,14 @@ def estimate_rows(path: Path) -> int:
 
 def pieces(path: Path, reading: Reading) -> Iterator[Piece]:
     """The rows of one file, piece by piece. An unreadable file is a DataError that names it."""
-    kind = "export" if kind_of(path) is not None else format_of(path)
+    export = kind_of(path)
+    kind = export.whose if export is not None else format_of(path)
     how = reading.agents.get(str(kind), AGENT_OF_TRACKS.get(str(kind)))
     reader, first = _reader_of(path), 0
     try:
         for table in reader(path, reading):
             if how is not None and by_path(how):
+                table = table.drop_columns(["agent_id"]) if export is not None else table
                 table = _with_agent(table, agent_of(path, how), reading)
             yield Piece(str(path) if first == 0 else f"{path} (rows counted from {first:,})", table)
             first += table.num_rows
@@ -137,7 +140,7 @@ def _with_agent(table: pa.Table, agent: str, reading: Reading) -> pa.Table:
 
 def _named_columns(names: list[str], kind: str, reading: Reading) -> dict[str, str]:
     """Ours → theirs, with the column of agents that was said, if one was."""
-    found, said = match_names(names, FIX_NAMES), reading.agent_column(kind)
+    found, said = match_columns(names, FIX_NAMES, reading), reading.agent_column(kind)
     return {**found, "agent_id": said} if said in names else found
 
 
@@ -152,62 +155,19 @@ def _parquet(path: Path, reading: Reading) -> Iterator[pa.Table]:
     told = by_path(reading.agents.get("parquet", ""))
     missing = [name for name in FIXES.required if name not in there and not (told and name == "agent_id")]
     if missing:
-        raise DataError(
-            f"{path}: missing column{'s' if len(missing) > 1 else ''} {', '.join(missing)}; "
-            f"found {', '.join(names) or 'no columns'}"
-        )
+        raise missing_columns(str(path), missing, names)
     for batch in file.iter_batches(batch_size=PIECE_ROWS, columns=wanted):
         yield pa.Table.from_batches([batch])
 
 
 def _csv(path: Path, reading: Reading) -> Iterator[pa.Table]:
-    """Times and numbers are read as text and parsed later, so that a bad one is a bad row and not a bad file."""
-    separator = "\t" if path.name.lower().removesuffix(".gz").endswith(".tsv") else ","
-    broken: list[str] = []
-
-    def note_row(row: pa_csv.InvalidRow) -> str:
-        if reading.on_error == "fail":
-            return "error"
-        broken.append(f"{row.actual_columns} instead of {row.expected_columns} columns")
-        return "skip"
-
-    parse = pa_csv.ParseOptions(delimiter=separator, invalid_row_handler=note_row)
-    with pa_csv.open_csv(path, read_options=pa_csv.ReadOptions(block_size=1 << 16), parse_options=parse) as probe:
-        names = probe.schema.names
-    refuse_semicolons(path, names)
-    found = _named_columns(names, "csv", reading)
-    text = {found[n]: pa.string() for n in ("agent_id", "time", "lat", "lon", "accuracy_m") if n in found}
-    broken.clear()
-    reader = pa_csv.open_csv(
-        path,
-        read_options=pa_csv.ReadOptions(block_size=BLOCK_BYTES),
-        parse_options=parse,
-        convert_options=pa_csv.ConvertOptions(column_types=text),
-    )
-    for batch in reader:
-        yield _with_identifiers(pa.Table.from_batches([batch]), found.get("agent_id"))
-    if broken:
-        reading.dropped += len(broken)
-        reading.say(f"dropped: {path}: {len(broken):,} rows with a wrong number of columns (first: {broken[0]})")
-
-
-def refuse_semicolons(path: Path, names: list[str]) -> None:
-    """One column by the name of `a;b;c` is a table that is separated otherwise."""
-    if len(names) == 1 and ";" in names[0]:
-        raise DataError(f"{path}: is separated by semicolons; save it with commas (.csv) or tabs (.tsv)")
+    yield from read_delimited(path, reading, FIX_NAMES, reading.agent_column("csv"))
 
 
 def csv_identifiers(path: Path, name: str) -> pa.ChunkedArray:
     """One column of a CSV as identifiers: text, or integers where every one is written so."""
     kinds = pa_csv.ConvertOptions(include_columns=[name], column_types={name: pa.string()})
     return plain_identifiers(pa_csv.read_csv(path, convert_options=kinds)[name])
-
-
-def _with_identifiers(table: pa.Table, name: str | None) -> pa.Table:
-    """Integers where all identifiers of the piece are; the pieces of a run agree on one kind later."""
-    if name is None:
-        return table
-    return table.set_column(table.column_names.index(name), name, plain_identifiers(table[name]))
 
 
 def _ndjson(path: Path, reading: Reading) -> Iterator[pa.Table]:

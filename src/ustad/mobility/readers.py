@@ -18,9 +18,10 @@ import pyarrow.json as pa_json
 from ustad.clock import check_zone, is_zone
 from ustad.dataset import Dataset, load_directory, require_zone
 from ustad.files import as_table, find_table
-from ustad.mobility.columns import as_stays
+from ustad.mobility.columns import STAY_NAMES, as_stays
+from ustad.mobility.delimited import read_delimited
 from ustad.mobility.exports import kind_of, read_given_stays
-from ustad.mobility.formats import csv_identifiers, format_of, json_options, refuse_semicolons
+from ustad.mobility.formats import csv_identifiers, format_of, json_options
 from ustad.mobility.numosim import is_numosim, read_numosim
 from ustad.mobility.places import UNKNOWN, set_columns
 from ustad.mobility.plausible import implausible_times
@@ -78,7 +79,8 @@ def _directory(path: Path, reading: Reading) -> Dataset:
     return replace(data, events=check_stays(data.events, f"{path}/stays", reading, zone))
 
 
-def _read_file(path: Path, reading: Reading) -> pa.Table:
+def _read_file(path: Path, reading: Reading, stays: bool = True) -> pa.Table:
+    """The table in a file: of stays, by what is known of their columns, or of any events, as it is."""
     export = kind_of(path)
     if export is not None and export.gives == "stays":
         return read_given_stays([path], reading)
@@ -98,9 +100,16 @@ def _read_file(path: Path, reading: Reading) -> pa.Table:
             raise DataError(f"{path}: cannot be read ({str(error).splitlines()[0]})") from error
     if kind in ("plt", "gpx", "export"):
         raise DataError(f"{path}: holds fixes, not stays; run `ustad extract {path} --out DIR` first")
-    table = as_table(path)
-    refuse_semicolons(path, table.column_names)
-    return table
+    if kind == "csv" and stays:
+        return _delimited_stays(path, reading)
+    return as_table(path)
+
+
+def _delimited_stays(path: Path, reading: Reading) -> pa.Table:
+    try:
+        return pa.concat_tables(read_delimited(path, reading, STAY_NAMES), promote_options="permissive")
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OSError) as error:
+        raise DataError(f"{path}: cannot be read ({str(error).splitlines()[0]})") from error
 
 
 def check_stays(source: Any, where: str, reading: Reading, zone: str | None = None) -> pa.Table:
@@ -155,7 +164,7 @@ def _any_events(path: Any, schema: EventSchema, reading: Reading) -> Dataset:
     """A table of any events: the schema's columns are there, the time has a zone, rows are in order."""
     is_path = isinstance(path, (str, Path))
     where = str(path) if is_path else schema.name
-    table = _read_file(Path(path), reading) if is_path and Path(path).is_file() else as_table(path, where)
+    table = _read_file(Path(path), reading, stays=False) if is_path and Path(path).is_file() else as_table(path, where)
     missing = [c for c in schema.columns if c not in table.column_names]
     if missing:
         raise DataError(

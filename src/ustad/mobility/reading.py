@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from ustad import progress
+from ustad.mobility.layout import Layout
 from ustad.mobility.whose import by_path
 from ustad.tables import Complaints, OnError
 
@@ -25,6 +26,7 @@ class Reading:
     skipped_hour: int = 0  # naive times that no clock of the zone shows, because daylight saving skips them
     area: Box | None = None  # where the data is known to be
     agents: dict[str, str] = field(default_factory=dict)  # by format: `file`, `folder`, a pattern or a column says who
+    layout: Layout = field(default_factory=Layout)  # of tables of text, as far as it was said
 
     def agent_column(self, kind: str) -> str | None:
         """The column that was said to hold the agents; None where it is found by its name, or the path says who."""

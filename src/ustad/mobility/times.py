@@ -5,6 +5,8 @@ In: a column as it was read. Out: the same moments in UTC, null where it is no t
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -55,7 +57,7 @@ def to_utc(
     if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
         return _from_epoch(column, where, name, reading, agents)
     if is_text(column.type):
-        if _text_of_numbers(column):
+        if reading.layout.time_format is None and _text_of_numbers(column):
             return _from_epoch(_whole_numbers(column), where, name, reading, agents)
         column = _from_text(column, where, name, reading)
     if pa.types.is_timestamp(column.type) and column.type.tz is None and reading.timezone is not None:
@@ -109,7 +111,11 @@ def _whole_numbers(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _from_text(column: pa.ChunkedArray, where: str, name: str, reading: Reading) -> pa.ChunkedArray:
+    if reading.layout.time_format is not None:
+        return _by_format(column, reading.layout.time_format, where)
     trimmed = pc.utf8_trim_whitespace(column)
+    trimmed = pc.replace_substring_regex(trimmed, r"^(\d{4})/(\d\d)/(\d\d)", r"\1-\2-\3")
+    trimmed = pc.replace_substring_regex(trimmed, r" ?(?:UTC|GMT)$", "Z")
     micro = pc.replace_substring_regex(trimmed, r"(\.\d{6})\d+", r"\1")  # nanoseconds are cut off
     for text in (trimmed, micro):
         for kind in (TIMESTAMP, pa.timestamp("us")):
@@ -120,6 +126,27 @@ def _from_text(column: pa.ChunkedArray, where: str, name: str, reading: Reading)
     return _row_by_row(micro, where, name, reading)
 
 
+def _by_format(column: pa.ChunkedArray, form: str, where: str) -> pa.ChunkedArray:
+    """Text by a pattern of strptime, with a zone where the pattern has one; null where it does not fit."""
+    encoded = pc.dictionary_encode(pc.utf8_trim_whitespace(column)).unify_dictionaries().combine_chunks()
+    zoned = "%z" in form
+    try:
+        moments = [_moment(text, form) for text in encoded.dictionary.to_pylist()]
+        values = pa.array(moments, TIMESTAMP if zoned else pa.timestamp("us"))
+    except (ValueError, TypeError, pa.ArrowInvalid) as error:
+        raise DataError(f"{where}: --time-format '{form}' is not a pattern of times ({error})") from error
+    return pa.chunked_array([values.take(encoded.indices)])
+
+
+def _moment(text: str, form: str) -> datetime | None:
+    try:
+        return datetime.strptime(text, form)
+    except ValueError as error:
+        if "does not match" in str(error) or "unconverted" in str(error) or "out of range" in str(error):
+            return None
+        raise
+
+
 def _row_by_row(column: pa.ChunkedArray, where: str, name: str, reading: Reading) -> pa.ChunkedArray:
     """Text of which some is no time: null where it is not, so that validation can name or drop those rows."""
     parts = pc.extract_regex(column, _MOMENT)
@@ -128,7 +155,8 @@ def _row_by_row(column: pa.ChunkedArray, where: str, name: str, reading: Reading
     good[good] = _exist(parts.filter(pa.array(good)))
     if not good.any():
         raise DataError(
-            f"{where}: column '{name}' holds text that is not a time; expected ISO 8601 such as 2024-01-31T08:15:00Z"
+            f"{where}: column '{name}' holds text that is not a time; expected ISO 8601 such as 2024-01-31T08:15:00Z, "
+            "or say how it is written with --time-format, for example '%d.%m.%Y %H:%M:%S'"
         )
     has_zone = pc.not_equal(pc.fill_null(pc.struct_field(parts, "zone"), ""), "")
     zoned = good & pc.fill_null(has_zone, False).to_numpy(zero_copy_only=False).astype(bool)

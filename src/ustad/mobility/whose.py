@@ -16,7 +16,7 @@ from ustad.tables import DataError
 if TYPE_CHECKING:  # which looks here for the column of agents
     from ustad.mobility.reading import Reading
 
-TRACKS = ("gpx", "plt")  # formats that do not say whose they are
+TRACKS = ("gpx", "plt", "track")  # formats that do not say whose they are
 OPTIONS = "--agent file, --agent folder, or --agent 'REGEX' with the agent's part of the path in parentheses"
 _DATE = (
     r"(?:19|20)\d\d[-_.]?(?:0[1-9]|1[0-2])[-_.]?(?:0[1-9]|[12]\d|3[01])"
@@ -26,22 +26,49 @@ _DATE = (
 
 def choose_agents(files: Sequence[Path], asked: str | None, reading: Reading) -> None:
     """Set in `reading` how the agents of these files are told, and say what was chosen."""
-    from ustad.mobility.formats import format_of  # here, because its readers ask for the agent of a path
-
-    formats = {file: format_of(file) or "csv" for file in files}
+    formats = {file: _format(file) for file in files}
     tracks = [f for f in files if formats[f] in TRACKS]
     if asked is not None:
         reading.agents = dict.fromkeys(("table", "csv", "parquet", "ndjson", "export", *TRACKS), asked)
         if tracks and not by_path(asked):
             raise DataError(f"{tracks[0]}: has no column '{asked}' that says whose it is; use {OPTIONS}")
-        chosen = files if by_path(asked) else []
+        chosen = list(files) if by_path(asked) else []
     else:
-        gpx = [f for f in files if formats[f] == "gpx"]
-        reading.agents = {"gpx": _default(gpx), "plt": "folder"}
-        chosen = tracks
-        if gpx:
-            reading.say(f"GPX: the agent is the name of the {reading.agents['gpx']} (another: {OPTIONS})")
+        tables = [f for f in files if formats[f] == "csv"]
+        unnamed = tables if tables and all(_lacks_agents(f, reading) for f in tables) else []
+        reading.agents = {"plt": "folder"}
+        for name, title, those in (
+            ("gpx", "GPX", [f for f in files if formats[f] == "gpx"]),
+            ("track", "tracks", [f for f in files if formats[f] == "track"]),
+            ("csv", "no column says whose the fixes are", unnamed),
+        ):
+            if those:
+                reading.agents[name] = _default(those)
+                reading.say(f"{title}: the agent is the name of the {reading.agents[name]} (another: {OPTIONS})")
+        chosen = tracks + unnamed
     _refuse_clash([(f, reading.agents[formats[f]]) for f in chosen])
+
+
+def _format(file: Path) -> str:
+    from ustad.mobility.exports import kind_of  # here, because readers ask for the agent of a path
+    from ustad.mobility.formats import format_of
+
+    export = kind_of(file)
+    return export.whose if export is not None else format_of(file) or "csv"
+
+
+def _lacks_agents(file: Path, reading: Reading) -> bool:
+    """Whether a table of text has columns of times and degrees, but none that says whose they are."""
+    from ustad.mobility.columns import FIX_NAMES, match_names
+    from ustad.mobility.delimited import form_of
+
+    if not file.exists() or "agent_id" in reading.layout.columns:
+        return False
+    try:
+        found = {**match_names(form_of(file, reading.layout).names, FIX_NAMES), **reading.layout.columns}
+    except DataError:
+        return False  # the reader says what is wrong
+    return {"time", "lat", "lon"} <= set(found) and "agent_id" not in found
 
 
 def by_path(how: str) -> bool:

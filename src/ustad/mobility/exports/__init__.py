@@ -24,10 +24,11 @@ from ustad.mobility.exports import (
     trajectories,
     workouts,
 )
-from ustad.mobility.exports.content import read_head
+from ustad.mobility.exports.content import read_head, repeat
 from ustad.mobility.exports.order import untangle
 from ustad.mobility.places import set_columns
 from ustad.mobility.reading import Reading
+from ustad.mobility.whose import agent_of, by_path
 from ustad.tables import DataError
 
 Read = Callable[[Path, Reading], Iterator[pa.Table]]
@@ -41,16 +42,17 @@ class Kind:
     gives: Literal["fixes", "stays"]
     matches: Callable[[bytes, Path], bool]  # by the first part of the file, unpacked
     read: Read
+    whose: Literal["export", "track"] = "export"  # the export says whose it is, or only its path does
 
 
 KINDS: tuple[Kind, ...] = (
     Kind("Google Takeout records", "fixes", google_records.is_records, google_records.read_records),
     Kind("Google timeline", "stays", google_timeline.has_visits, google_timeline.read_visits),
     Kind("Google timeline", "fixes", google_timeline.has_positions, google_timeline.read_positions),
-    Kind("FIT", "fixes", workouts.is_fit, workouts.read_fit),
-    Kind("TCX", "fixes", workouts.is_tcx, workouts.read_tcx),
-    Kind("KML", "fixes", kml.has_moments, kml.read_tracks),
-    Kind("KML", "stays", kml.has_spans, kml.read_spans),
+    Kind("FIT", "fixes", workouts.is_fit, workouts.read_fit, "track"),
+    Kind("TCX", "fixes", workouts.is_tcx, workouts.read_tcx, "track"),
+    Kind("KML", "fixes", kml.has_moments, kml.read_tracks, "track"),
+    Kind("KML", "stays", kml.has_spans, kml.read_spans, "track"),
     Kind("OwnTracks", "fixes", owntracks.is_owntracks, owntracks.read_owntracks),
     Kind("Foursquare check-ins", "stays", checkins.is_foursquare, checkins.read_foursquare),
     Kind("Gowalla or Brightkite check-ins", "stays", checkins.is_gowalla, checkins.read_gowalla),
@@ -76,7 +78,11 @@ def read_given_stays(files: Sequence[Path], reading: Reading) -> pa.Table:
         kind = kind_of(file)
         if kind is None or kind.gives != "stays":
             raise DataError(f"{file}: holds no stays of a known export")
-        tables += [as_stays(table, str(file), reading) for table in kind.read(file, reading)]
+        how = reading.agents.get(kind.whose)
+        for table in kind.read(file, reading):
+            if how is not None and by_path(how):
+                table = set_columns(table, agent_id=repeat(agent_of(file, how), table.num_rows))
+            tables.append(as_stays(table, str(file), reading))
     kinds = {table["agent_id"].type for table in tables}
     if len(kinds) > 1:
         tables = [set_columns(table, agent_id=table["agent_id"].cast(pa.string())) for table in tables]

@@ -36,7 +36,7 @@ def read_tracks(path: Path, reading: Reading) -> Iterator[pa.Table]:
     found = _Marks(path)
     if not found.times:
         raise DataError(f"{path}: the KML file holds no point with a time; export tracks with times (gx:Track or GPX)")
-    found.report(reading, "the agent is the name of the file")
+    found.report(reading, "tracks and points with a moment are fixes")
     lon, lat = zip(*found.points, strict=True)
     columns = {"time": pa.array(found.times), "lat": pa.array(lat), "lon": pa.array(lon)}
     yield pa.table({"agent_id": repeat(file_agent(path), len(lat)), **columns})
@@ -46,7 +46,7 @@ def read_spans(path: Path, reading: Reading) -> Iterator[pa.Table]:
     found = _Marks(path)
     if not found.spans:
         raise DataError(f"{path}: the KML file holds no point with a time")
-    found.report(reading, "places with a span of time are stays; the agent is the name of the file")
+    found.report(reading, "places with a span of time are stays")
     begin, end, position = zip(*found.spans, strict=True)
     lon, lat = zip(*position, strict=True)
     columns = {"started_at": pa.array(begin), "finished_at": pa.array(end), "lat": pa.array(lat), "lon": pa.array(lon)}

@@ -1,7 +1,7 @@
 """Workouts of watches and sports services: FIT (Garmin, Wahoo, Strava) and TCX (Garmin, Strava, Google Fit), as fixes.
 
 FIT is read from its public layout: messages that a definition describes, of which only those of positions matter.
-In: the path; out: one table. The agent is named after the file, as neither format says whose workout it is.
+In: the path; out: one table. Neither format says whose workout it is: the path does.
 """
 
 from __future__ import annotations
@@ -177,5 +177,5 @@ def read_tcx(path: Path, reading: Reading) -> Iterator[pa.Table]:
 def _one_agent(path: Path, reading: Reading, title: str, columns: Mapping[str, Any]) -> pa.Table:
     table = pa.table({name: pa.array(values) for name, values in columns.items()})
     agent = file_agent(path)
-    reading.say(f"{title}: one workout per file; the agent is the name of the file")
+    reading.say(f"{title}: one workout per file")
     return table.add_column(0, "agent_id", repeat(agent, table.num_rows))
