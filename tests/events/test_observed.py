@@ -6,17 +6,21 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from routine_stays import between, make_routine, with_gaps
 
 from ustad.events.habits import Habits
 from ustad.events.observed import gap_minutes, read_gaps
+from ustad.events.own_places import MemoryTensors, OwnPlaces, _bins
 from ustad.events.population import Population
 from ustad.events.visits import Frame, read_visits
+from ustad.model.memory import Outlook
 from ustad.schema import mobility_schema
 from ustad.scoring.habit_terms import compare
 from ustad.scoring.habit_weights import LOOKS
+from ustad.scoring.memory_terms import at_most_usual
 from ustad.scoring.recurrence import Recurrence
 from ustad.scoring.visit_log import as_visits, logged, pack_habits, pack_log, unpack_habits, unpack_log
 
@@ -163,3 +167,24 @@ def test_logs_written_before_gaps_were_known_are_read():
     names = [name for name in log.dtype.names if name not in NO_GAPS]
     old = zlib.compress(b"".join(np.ascontiguousarray(log[name]).tobytes() for name in names))
     np.testing.assert_array_equal(unpack_log(old, counted=False), log)
+
+
+def test_the_memory_network_takes_unseen_times_at_their_likeliest(world):
+    habits, *_, visits = world
+    rng = np.random.default_rng(5)
+    seen = moved(visits, 0.0, 0.0)
+    part = replace(seen, early=np.where(rng.random(len(visits)) < 0.5, 200.0, 0.0), late=np.full(len(visits), 90.0))
+    data = MemoryTensors(OwnPlaces.fit(habits, 4), habits, part)
+    logs = [torch.from_numpy(rng.normal(size=(3, len(visits), n))).log_softmax(-1) for n in (48, 32)]
+    every = torch.arange(len(visits))
+    start, duration = logs[0][:, every, data.start], logs[1][:, every, data.duration]
+    outlook = Outlook(start, start, duration, start, start, *logs)
+    found = at_most_usual(outlook, data, every)
+    for i in range(len(visits)):
+        first = [int((part.minute[i] - back) % 1440 // 30) for back in np.arange(0, part.early[i] + 1)]
+        longest = [int(_bins(part.duration[i : i + 1] + m, 32)[0]) for m in np.arange(0, part.early[i] + 91)]
+        for values, bins, got in ((logs[0], first, found.start), (logs[1], longest, found.duration)):
+            best = max((float(values[:, i, b].exp().mean()), b) for b in bins)[1]
+            assert got[:, i].tolist() == values[:, i, best].tolist()
+    whole = MemoryTensors(OwnPlaces.fit(habits, 4), habits, seen)
+    assert at_most_usual(outlook, whole, every) is outlook

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from ustad.events.habit_kernels import find_known, lead, nearest_place
-from ustad.events.observed import length_weight, start_weight
+from ustad.events.observed import UNOBSERVED_MINUTES, length_weight, start_weight
 from ustad.events.visits import Visits, place_keys, spot_names
 from ustad.tables import DataError, identity_hash
 from ustad.ties import raised
@@ -159,6 +159,16 @@ class Habits:
         at = np.cumsum(count) - count + (USUAL_SILENCE * np.maximum(count - 1, 0)).astype(np.int64)
         usual[count > 0] = share[at[count > 0]]
         return usual
+
+    def hidden_minutes(self, visits: Visits, owner: np.ndarray) -> np.ndarray:
+        """Minutes of each visit in which its entity (`owner` [N]) may have been elsewhere unseen: float64 [N].
+
+        Silence that is usual for the entity hides nothing (a phone that is silent while it lies still); of a stranger
+        no silence is usual.
+        """
+        usual = np.append(self.entity_silence, 0.0)[owner] * np.nan_to_num(visits.duration)
+        hidden = visits.silent - usual
+        return np.where(hidden > UNOBSERVED_MINUTES, hidden, 0.0)
 
     def owners(self, visits: Visits) -> np.ndarray:
         """Index of each visit's entity here, -1 where the entity has no history: int64 [N]."""

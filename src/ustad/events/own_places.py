@@ -15,6 +15,7 @@ from numba import njit
 from torch import Tensor
 
 from ustad.events.habits import Habits
+from ustad.events.observed import DAY_MINUTES, UNOBSERVED_MINUTES
 from ustad.events.population import LONGEST
 from ustad.events.visits import Visits
 
@@ -23,6 +24,7 @@ COUNTS = 1 + 2 * HOURS + DURATIONS
 START_BINS, DURATION_BINS = 48, 32  # bins of what is predicted
 DAYS_A_BLOCK = 7
 LEAST_BLOCKS = 3
+_BEYOND = 1 << 20  # a bin that is not counted
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,8 @@ class OwnPlaces:
 
     @classmethod
     def fit(cls, habits: Habits, most: int) -> OwnPlaces:
-        """From the visits that the habits remember."""
+        """From the visits that the habits remember. Starts and durations that nobody saw are not counted."""
+        unseen = habits.visit_early > UNOBSERVED_MINUTES
         block = min(DAYS_A_BLOCK, max(1, habits.days // LEAST_BLOCKS))
         place = _most_visited(habits, most)
         owner = np.repeat(np.arange(len(habits.entity_key)), np.diff(habits.place_offsets))
@@ -51,8 +54,10 @@ class OwnPlaces:
             owner[where],
             np.clip(habits.visit_day - habits.first_day, 0, habits.days - 1) // block,
             _slots(place, len(habits.place_key))[where],
-            hour_bins(habits.visit_minute, habits.visit_weekday),
-            _bins(habits.visit_duration, DURATIONS),
+            np.where(unseen, _BEYOND, hour_bins(habits.visit_minute, habits.visit_weekday)),
+            np.where(
+                unseen | (habits.visit_late > UNOBSERVED_MINUTES), _BEYOND, _bins(habits.visit_duration, DURATIONS)
+            ),
         )
         absent, held = place < 0, np.maximum(place, 0)
         x, y, category = (np.append(v, 0)[held] for v in (habits.place_x, habits.place_y, habits.place_category))
@@ -127,7 +132,7 @@ def hour_bins(minute: np.ndarray, weekday: np.ndarray) -> np.ndarray:
 def _bins(duration: np.ndarray, bins: int) -> np.ndarray:
     """Bin of each duration; unknown ones fall beyond the last."""
     share = np.log1p(np.maximum(duration, 0.0)) / LONGEST
-    return np.where(np.isfinite(duration), np.minimum(np.nan_to_num(share) * bins, bins - 1), 1 << 20).astype(np.int64)
+    return np.where(np.isfinite(duration), np.minimum(np.nan_to_num(share) * bins, bins - 1), _BEYOND).astype(np.int64)
 
 
 class MemoryTensors:
@@ -159,6 +164,16 @@ class MemoryTensors:
         length = _bins(visits.duration, DURATION_BINS)
         self.timed = move(length < DURATION_BINS)
         self.duration = move(np.minimum(length, DURATION_BINS - 1))
+        early, late = (np.minimum(values, DAY_MINUTES) for values in (visits.early, visits.late))
+        hidden = habits.hidden_minutes(visits, owner) > 0
+        wide = (early > 0) | (late > 0) | hidden
+        self.has_intervals, self.wide = bool(wide.any()), move(wide)
+        bin_minutes = DAY_MINUTES / START_BINS
+        earlier = np.floor(visits.minute / bin_minutes) - np.floor((visits.minute - early) / bin_minutes)
+        self.earlier_bins = move(np.minimum(earlier, START_BINS - 1).astype(np.int64))
+        longest = _bins(visits.duration + early + late, DURATION_BINS)
+        self.shortest = move(np.where(hidden, 0, np.minimum(length, DURATION_BINS - 1)))
+        self.longest = move(np.minimum(longest, DURATION_BINS - 1))
 
     def __len__(self) -> int:
         return len(self.owner)

@@ -13,7 +13,7 @@ import numpy as np
 
 from ustad.events.habit_kernels import SLOTS, SLOTS_OF_EVIDENCE, presence
 from ustad.events.habits import Habits
-from ustad.events.observed import DAY_MINUTES, UNOBSERVED_MINUTES
+from ustad.events.observed import DAY_MINUTES
 from ustad.events.visits import Visits
 
 #: Steps from one start to the next, minutes, and from one length to the next, log(1 + minutes): well below the width
@@ -24,17 +24,6 @@ MOST_STEPS = 36
 SHORT = START_STEP / LENGTH_STEP
 #: Visits that are spread at once: what that takes in memory is bounded.
 ROWS_AT_ONCE = 512
-
-
-def hidden_minutes(habits: Habits, visits: Visits, owner: np.ndarray) -> np.ndarray:
-    """Minutes of each visit in which its entity may have been elsewhere unseen: float64 [N].
-
-    Silence that is usual for the entity hides nothing (a phone that is silent while it lies still); of a stranger no
-    silence is usual.
-    """
-    usual = np.append(habits.entity_silence, 0.0)[owner] * np.nan_to_num(visits.duration)
-    hidden = visits.silent - usual
-    return np.where(hidden > UNOBSERVED_MINUTES, hidden, 0.0)
 
 
 def silence(habits: Habits, visits: Visits, owner: np.ndarray, hidden: np.ndarray) -> np.ndarray:

@@ -20,7 +20,7 @@ from ustad.events.habit_kernels import DAY_MINUTES, SLOTS, count_so_far, nearest
 from ustad.events.habits import Habits
 from ustad.events.population import Population
 from ustad.events.visits import Visits
-from ustad.scoring.habit_intervals import hidden_minutes, least_over_intervals, silence
+from ustad.scoring.habit_intervals import least_over_intervals, silence
 from ustad.scoring.recurrence import Recurrence
 
 Counting = Literal["past", "whole"]
@@ -96,7 +96,7 @@ def compare(
     before = habits.visits_at(place)
     _, distance = nearest_place(owner, visits.x, visits.y, habits.place_offsets, habits.place_x, habits.place_y)
     distance = np.where(place >= 0, 0.0, distance)
-    hidden = hidden_minutes(habits, visits, owner)
+    hidden = habits.hidden_minutes(visits, owner)
     terms = {
         "recurrence": recurrence.surprise(before, counts, habits.days_of(owner), exposure.astype(np.float64)),
         "distance": np.log1p(distance / NEAR_KM),

@@ -24,7 +24,7 @@ from ustad.scoring.counter import keep_masks
 from ustad.scoring.habit_kinds import DOUBT
 from ustad.scoring.memory_model import MemoryModel
 from ustad.scoring.memory_passes import MemoryPasses, Seen
-from ustad.scoring.memory_terms import chain_terms, uncertainties
+from ustad.scoring.memory_terms import at_most_usual, chain_terms, uncertainties
 from ustad.training.memory import recall, targets_of
 
 
@@ -79,7 +79,7 @@ class MemoryLive:
         seen = self._seen(window)
         shared = torch.stack(window.embedding, dim=1)  # [T, L, D]
         known = self.passes.know(window.memory, only + 1)  # not kept: it is several times as large as the memory
-        outlook = self.passes.outlook(shared, seen, known, targets_of(data, only))
+        outlook = at_most_usual(self.passes.outlook(shared, seen, known, targets_of(data, only)), data, only)
         doubt = uncertainties([outlook.places, outlook.starts, outlook.durations])[1]
         return {name: float(value[0]) for name, value in {**chain_terms(outlook), DOUBT: doubt}.items()}
 

@@ -8,7 +8,7 @@ what was expected. Dropout masks come from the counter, so nothing depends on ba
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from ustad.config import ModelConfig
+from ustad.events.own_places import MemoryTensors
 from ustad.events.windows import Queries
 from ustad.model.memory import MemoryTransformer, Outlook
 from ustad.progress import track
@@ -98,7 +99,8 @@ def _ask(passes: MemoryPasses, data: Data, shared: Tensor, slices: Slices) -> Ou
     entity, counts = torch.unique_consecutive(memory.owner[slices.target], return_counts=True)
     places = memory.remembered(entity), memory.x[entity], memory.y[entity], memory.category[entity]
     known = passes.know(passes.network.remember(*places), counts)
-    return passes.outlook(shared, seen, known, targets_of(memory, slices.target))
+    outlook = passes.outlook(shared, seen, known, targets_of(memory, slices.target))
+    return at_most_usual(outlook, memory, slices.target)
 
 
 def _kind(precision: Precision, device: torch.device) -> torch.dtype | None:
@@ -120,6 +122,28 @@ def _room(config: ModelConfig) -> int:
     """What is known of one entity, and its copies by question, in tokens that take as much room, about."""
     numbers = 2 * (config.event_blocks + 2) * config.heads * config.places * config.width
     return math.ceil(4 * numbers / (BYTES_PER_TOKEN * config.width))
+
+
+def at_most_usual(outlook: Outlook, data: MemoryTensors, rows: Tensor) -> Outlook:
+    """With starts and durations that nobody saw at the likeliest of what they may have been: outlook [T, B, …]."""
+    if not data.has_intervals:
+        return outlook
+    wide, timed = data.wide[rows], data.timed[rows]
+    bins = torch.arange(outlook.starts.shape[-1], device=rows.device)
+    starts = (data.start[rows][:, None] - bins) % len(bins) <= data.earlier_bins[rows][:, None]
+    lengths = torch.arange(outlook.durations.shape[-1], device=rows.device)
+    durations = (lengths >= data.shortest[rows][:, None]) & (lengths <= data.longest[rows][:, None])
+    return replace(
+        outlook,
+        start=torch.where(wide, _likeliest(outlook.starts, starts), outlook.start),
+        duration=torch.where(wide & timed, _likeliest(outlook.durations, durations), outlook.duration),
+    )
+
+
+def _likeliest(values: Tensor, allowed: Tensor) -> Tensor:
+    """Log-chances of the bin that is likeliest over samples: values [T, B, n], allowed bool [B, n] -> [T, B]."""
+    best = values.float().exp().mean(dim=0).masked_fill(~allowed, -1.0).argmax(dim=-1)
+    return values.gather(2, best.view(1, -1, 1).expand(len(values), -1, 1))[..., 0]
 
 
 def chain_terms(outlook: Outlook) -> dict[str, Tensor]:
