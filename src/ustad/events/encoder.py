@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from ustad.clock import DAY_NAMES, LocalTime, local_time
 from ustad.dataset import zone_of
+from ustad.events.observed import read_gaps
 from ustad.geo import Projection
 from ustad.schema import EventSchema, Feature, Field, Term
 from ustad.tables import DataError, agent_codes, event_keys
@@ -40,6 +41,8 @@ class EventArrays:
     vectors: np.ndarray  # float32 [N, sum of vector sizes]
     missing: np.ndarray  # bool [N, F]
     row: np.ndarray  # int64 [N] row of the table that each event came from
+    early: np.ndarray | None = None  # float32 [N] minutes that each may have begun earlier; None: all was observed
+    late: np.ndarray | None = None  # float32 [N] minutes that each may have ended later
 
     def __len__(self) -> int:
         return len(self.entity)
@@ -138,7 +141,14 @@ class Encoder:
             vectors=self._stack(columns, "vector", np.float32)[order],
             missing=missing[order],
             row=order,
+            **self._gaps(events, order),
         )
+
+    def _gaps(self, events: pa.Table, order: np.ndarray) -> dict[str, np.ndarray]:
+        gaps = read_gaps(events)
+        if not any(values.any() for values in gaps):
+            return {}
+        return {n: values[order].astype(np.float32) for n, values in zip(("early", "late"), gaps, strict=True)}
 
     def _encode_feature(self, events: pa.Table, feature: Feature, clock: LocalTime) -> dict[str, np.ndarray]:
         """Field name → values [n] or [n, size], NaN (or code 0) where missing."""
@@ -172,6 +182,11 @@ class Encoder:
             self.scales[name].undo(np.asarray(values, np.float64)[..., None])[..., 0] if name in self.scales else values
         )
         return np.expm1(plain) if self._transform(name) == "log" else plain
+
+    def encode_number(self, name: str, values: np.ndarray) -> np.ndarray:
+        """The inverse of `decode_number`."""
+        plain = np.log1p(np.maximum(values, 0.0)) if self._transform(name) == "log" else values
+        return self.scales[name].apply(plain[..., None])[..., 0] if name in self.scales else plain
 
     def decode_spread(self, name: str, deviation: np.ndarray, at: np.ndarray) -> np.ndarray:
         """A standard deviation in network units around `at` (network units), in the feature's own units."""

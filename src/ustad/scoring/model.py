@@ -24,6 +24,7 @@ from ustad.model.network import DualTransformer
 from ustad.scoring.calibration import Calibration, Parts
 from ustad.scoring.neighbours import APPROXIMATE_ABOVE, Reference
 from ustad.scoring.sampling import Samples, embed_events, sample
+from ustad.scoring.unseen_losses import lessen_losses
 from ustad.tables import DataError, identity_hash
 
 _PILOT = 200  # events that are timed to say how long the others will take
@@ -167,6 +168,7 @@ def measure(
         config.seed,
         keep_probabilities=keep_probabilities,
     )
+    lessen_losses(samples, encoder, arrays, queries.target)
     knn = np.full(len(queries), np.nan, np.float32)
     if neighbours is not None and len(queries):
         embeddings = embed_events(network, tensors, queries, config.scoring.knn_target == "visible")

@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 
 from ustad.events.encoder import UNKNOWN, EventArrays
-from ustad.events.observed import unseen_ends
+from ustad.events.observed import DAY_MINUTES, gap_minutes, unseen_ends
 from ustad.schema import Term
 from ustad.scoring.distribution import Distribution
 from ustad.scoring.explain import UNSURE
 from ustad.scoring.model import ScoringModel
 from ustad.scoring.step import Result
+from ustad.scoring.unseen_losses import is_timed, nearest
 from ustad.ties import highest_of, raised
 
 Row = dict[str, Any]
@@ -43,6 +44,7 @@ class RowJudge:
         """Columns of the newest event of the arrays (all but alert, history and reason), and its tail shares."""
         numbers, codes, missing = (v[-1].tolist() for v in (arrays.numbers, arrays.categories, arrays.missing))
         row: Row = {}
+        self._lessen(event, numbers, result)
         for term, values in zip(self.terms, result.values, strict=True):
             lost = any(missing[self._order[name]] for name in term.fields)
             row.update(getattr(self, f"_{term.kind}")(term, values, numbers, codes, lost, result))
@@ -56,6 +58,18 @@ class RowJudge:
         row |= {"knn": knn, "pct_knn": 1 - 10.0 ** tails[-1], "score": score, "p_value": p_value}
         row["kind"] = self._kind(event, result, tails, missing)
         return {k: None if isinstance(v, float) and v != v else v for k, v in row.items()}, tails
+
+    def _lessen(self, event: Mapping[str, Any], numbers: list[float], result: Result) -> None:
+        """Errors and losses of a start and a duration that nobody saw, as `lessen_losses` has them in bulk."""
+        early, late = (min(gap, DAY_MINUTES) for gap in gap_minutes(event))
+        for term, values in zip(self.terms, result.values, strict=True):
+            if (early > 0 or (late > 0 and term.kind == "number")) and is_timed(self.encoder, term):
+                given = (np.array([v]) for v in (values[0], values[3], numbers, early, late))
+                error, loss = nearest(self.encoder, term, *given)
+                values[1], values[2] = (
+                    old if old != old else min(old, float(np.float32(new[0])))
+                    for old, new in ((values[1], error), (values[2], loss))
+                )
 
     def driver(self, tails: Sequence[float]) -> int:
         """The most unusual column of the score; the last is the neighbour distance."""
