@@ -287,7 +287,8 @@ def test_a_store_shows_one_run_and_refuses_another(tiny_run: Path, tmp_path: Pat
     (other / "scores" / "run.json").write_text((other / "scores" / "run.json").read_text() + " ")
     assert fingerprint(other) != fingerprint(tiny_run)
     store = f"sqlite:///{tmp_path / 'one.db'}"
-    create_app(Settings(run=tiny_run, store=store))
+    with client_of(create_app(Settings(run=tiny_run, store=store))):
+        pass  # stopped again: one service at a time has a store
     with pytest.raises(DataError, match="another run"):
         create_app(Settings(run=other, store=store))
 

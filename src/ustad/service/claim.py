@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from typing import IO, Any
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, func, select, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from ustad.page.store import Store
 from ustad.tables import DataError
 
+WAIT_S = 3.0  # PostgreSQL takes a moment to notice that a process which was killed is gone
+#: A machine that is gone, with its connection open, is noticed within a minute.
+KEEPALIVE = {"tcp_keepalives_idle": 30, "tcp_keepalives_interval": 10, "tcp_keepalives_count": 3}
 _LOCK = 0x7573746165  # what PostgreSQL calls it: any number that is always the same, and no other lock's
 
 
@@ -26,8 +30,11 @@ class Claim:
         self._store = store
         self._file: IO[Any] | None = None
         self._connection: Connection | None = None
-        if not self._take():
-            raise DataError(f"another service writes to the store {store.url}; stop it, or choose another --store")
+        patience = time.monotonic() + (WAIT_S if store.engine.dialect.name == "postgresql" else 0)
+        while not self._take():
+            if time.monotonic() >= patience:
+                raise DataError(f"another service writes to the store {store.url}; stop it, or choose another --store")
+            time.sleep(0.1)
 
     def holds(self) -> bool:
         """Whether it is still ours. A connection that broke off is made again, unless another service was quicker."""
@@ -76,6 +83,8 @@ class Claim:
 
     def _lock_database(self) -> bool:
         connection = self._store.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+        for option, value in KEEPALIVE.items():
+            connection.execute(text(f"SET {option} = {value}"))
         if not connection.execute(select(func.pg_try_advisory_lock(_LOCK))).scalar_one():
             connection.close()
             return False
