@@ -291,9 +291,10 @@ def odd_days(connection: Connection, both: tuple[int, int] | None) -> list[dict[
     """Days far from all others with how many events were scored there: their clock was wrong."""
     if both is None:
         return []
-    query = select(D.day, func.sum(D.n_events).label("events")).where((D.day < both[0]) | (D.day > both[1]))
-    rows = connection.execute(query.group_by(D.day).order_by(D.day).limit(ODD_DAYS))
-    return [{"day": iso_day(row.day), "events": int(row.events)} for row in rows]
+    query = select(D.day, func.sum(D.n_events).label("events")).group_by(D.day).order_by(D.day).limit(ODD_DAYS)
+    beyond = (D.day < both[0], D.day > both[1])  # each for itself: an "or" of both would read every day
+    rows = [row for outside in beyond for row in connection.execute(query.where(outside))]
+    return [{"day": iso_day(row.day), "events": int(row.events)} for row in rows[:ODD_DAYS]]
 
 
 def totals(connection: Connection) -> dict[str, Any]:
