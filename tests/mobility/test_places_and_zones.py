@@ -110,6 +110,32 @@ def test_what_comes_after_until_does_not_say_what_a_place_is():
     assert own_places(table)["poi_category"].to_pylist() == ["other"] * 4 + ["home"] * 6
 
 
+def nights(agent: int, first_day: int, days: int) -> pa.Table:
+    """Nights at one place, days at another."""
+    night = first_day * 1440 + np.arange(days) * 1440 - 120.0
+    start = np.sort(np.r_[night, night + 660])
+    lat = np.tile([50.0, 50.2], days)
+    return stays([agent] * (2 * days), start, start + 480, lat, [8.0] * (2 * days))
+
+
+def test_home_of_somebody_who_joins_late_is_where_their_own_first_nights_were():
+    table = pa.concat_tables([nights(1, 1, 56), nights(2, 43, 14)])
+    until = datetime(2024, 1, 29, tzinfo=UTC)
+    found = own_places(table, until=until)
+    assert found.slice(0, 112).equals(own_places(nights(1, 1, 56), until=until))
+    assert found["poi_category"].to_pylist()[112:116] == ["home", "work", "home", "work"]
+
+
+def test_homes_do_not_hang_on_a_few_fixes_of_another_decade():
+    odd = stays([1, 1, 1], [-12_000_000, -11_999_000, -11_998_000], [-11_999_900, -11_998_900, -11_997_900],
+                [50.4] * 3, [8.0] * 3)  # fmt: skip
+    table = pa.concat_tables([odd, nights(1, 1, 56), nights(2, 1, 56)])
+    span = (int(minutes([-12_000_000])[0]), int(minutes([57 * 1440])[0]))
+    found = own_places(table, until=first_of_test(span, "UTC", None))["poi_category"].to_pylist()
+    assert set(found[:3]) == {"other"}
+    assert found[3:] == ["home", "work"] * 112
+
+
 @pytest.mark.parametrize("ends_at", [0.1, 23.0])
 def test_what_says_home_and_work_ends_before_the_test_part_whatever_the_length(ends_at):
     for days in range(4, 60):

@@ -87,7 +87,8 @@ class Setting:
         until = first_of_test(span, self.timezone, split) if self.pois is None and span is not None else None
         if until is not None:
             whose = "" if self.known is None else " of agents not known from before"
-            self.reading.say(f"home and work{whose} are what stays before {until:%Y-%m-%d %H:%M} UTC say they are")
+            when = f"before {until:%Y-%m-%d %H:%M} UTC (of agents hardly there by then: of their own first days)"
+            self.reading.say(f"home and work{whose} are what stays {when} say they are")
         return replace(self, until=until)
 
 
