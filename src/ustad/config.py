@@ -10,6 +10,7 @@ import difflib
 import types
 import typing
 from dataclasses import dataclass, field, fields
+from datetime import date
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union
 
@@ -45,6 +46,14 @@ def read_yaml(path: Path) -> dict[str, Any]:
 def _require(condition: bool, name: str, value: Any, wanted: str) -> None:
     if not condition:
         raise ConfigError(f"{name} must be {wanted}, got {value!r}")
+
+
+def _is_date(text: str) -> bool:
+    """Whether a text is empty or a date as 2024-03-31."""
+    try:
+        return not text or (len(text) == 10 and bool(date.fromisoformat(text)))
+    except ValueError:
+        return False
 
 
 @dataclass(frozen=True)
@@ -86,10 +95,16 @@ class SplitConfig:
     train_weeks: float = setting(3.0, "weeks of training from the first day on")
     validation_weeks: float = setting(1.0, "weeks after that for early stopping and calibration")
     test_weeks: float = setting(4.0, "weeks after that to be scored; what comes later is scored too")
+    train_until: str = setting("", "last day to learn from, such as 2024-03-31, instead of the weeks; empty: by weeks")
+    test_from: str = setting("", "first day to be scored, such as 2024-04-01; empty: the day after the last learnt")
 
     def __post_init__(self) -> None:
-        for f in fields(self):
-            _require(getattr(self, f.name) > 0, f"split.{f.name}", getattr(self, f.name), "above 0")
+        for name in ("train_weeks", "validation_weeks", "test_weeks"):
+            _require(getattr(self, name) > 0, f"split.{name}", getattr(self, name), "above 0")
+        for name in ("train_until", "test_from"):
+            _require(_is_date(getattr(self, name)), f"split.{name}", getattr(self, name), "a date such as 2024-03-31")
+        dates = self.train_until, self.test_from
+        _require(not all(dates) or dates[0] < dates[1], "split.test_from", dates[1], f"after {dates[0]} (train_until)")
 
 
 @dataclass(frozen=True)

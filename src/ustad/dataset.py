@@ -21,7 +21,7 @@ from ustad.clock import is_zone, local_time
 from ustad.config import SplitConfig
 from ustad.files import find_table, read_json, read_table, write_json, write_table
 from ustad.schema import EventSchema, mobility_schema
-from ustad.tables import DataError
+from ustad.tables import DataError, agent_codes
 
 EPOCH = date(1970, 1, 1)
 #: Tables that a data directory may hold beside its events.
@@ -36,6 +36,12 @@ class Split:
     validation_first: int
     test_first: int
     test_last: int  # inclusive
+    learned_last: int | None = None  # last day of validation, where the test does not begin on the day after
+    rule: str = ""  # why the dates are these, where it is not by the configured weeks
+
+    @property
+    def validation_last(self) -> int:
+        return self.test_first - 1 if self.learned_last is None else self.learned_last
 
     def describe(self) -> str:
         """Dates as people read them."""
@@ -45,7 +51,9 @@ class Split:
 
         return (
             f"train {show(self.train_first)} … {show(self.validation_first - 1)}, "
-            f"validation … {show(self.test_first - 1)}, test … {show(self.test_last)}"
+            f"validation … {show(self.validation_last)}, test "
+            f"{'' if self.learned_last is None else show(self.test_first) + ' '}… {show(self.test_last)}"
+            f"{f' ({self.rule})' if self.rule else ''}"
         )
 
 
@@ -73,14 +81,25 @@ class Dataset:
         return event_days(self.events, self.schema)
 
     def split(self, config: SplitConfig) -> Split:
-        """Boundaries by local date: as the files say (`meta["split"]`), else by the configured weeks.
+        """Boundaries by local date: as configured (`train_until`, `test_from`), as the files say (`meta["split"]`),
+        else by the configured weeks.
 
-        A data set shorter than the configured weeks is divided in the same proportions.
+        A data set shorter than the configured weeks is divided in the same proportions. Where the training weeks hold
+        less than half of the entities, because people join late or a clock was wrong, the same shares of the events
+        are taken instead of weeks.
         """
         days = self.days()
         first, last = int(days.min()), int(days.max())
+        weeks = np.array([config.train_weeks, config.validation_weeks, config.test_weeks])
         said = self.meta.get("split")
-        if said:
+        learned_last, rule = None, ""
+        if config.train_until or config.test_from:
+            test_first = _day(config.test_from) if config.test_from else _day(config.train_until) + 1
+            learned_last = _day(config.train_until) if config.train_until else test_first - 1
+            learned = days[days <= learned_last]
+            share = weeks[0] / (weeks[0] + weeks[1])
+            validation_first = min(_day_by_share(learned, share), learned_last) if len(learned) else first
+        elif said:
             test_first = _day(said["test_first"])
             span = test_first - first
             share = config.validation_weeks / (config.train_weeks + config.validation_weeks)
@@ -90,16 +109,28 @@ class Dataset:
                 else test_first - max(1, round(span * share))
             )
         else:
-            weeks = np.array([config.train_weeks, config.validation_weeks, config.test_weeks])
             scale = min(1.0, (last - first + 1) / (7 * weeks.sum()))
             validation_first = first + max(1, round(7 * weeks[0] * scale))
             test_first = validation_first + max(1, round(7 * weeks[1] * scale))
+            there, everybody = self._entities_before(days, validation_first)
+            if 2 * there < everybody:
+                rule = f"by share of the events, because {there:,} of {everybody:,} are there in the first weeks"
+                validation_first = _day_by_share(days, weeks[0] / weeks.sum())
+                test_first = max(_day_by_share(days, weeks[:2].sum() / weeks.sum()), validation_first + 1)
         if not first < validation_first < test_first <= last:
             raise DataError(
                 f"{self.name}: {last - first + 1} day(s) of data cannot be split into train, validation and test; "
                 "at least three days are needed, and weeks are better"
             )
-        return Split(first, validation_first, test_first, last)
+        learned_last = None if learned_last == test_first - 1 else learned_last
+        return Split(first, validation_first, test_first, last, learned_last, rule)
+
+    def _entities_before(self, days: np.ndarray, day: int) -> tuple[int, int]:
+        """How many entities have events before a day, and how many there are; none where only days are known."""
+        if self.schema.entity not in self.events.column_names:
+            return 0, 0
+        codes, names = agent_codes(self.events[self.schema.entity])
+        return len(np.unique(codes[days < day])), len(names)
 
     def between(self, first: int, last: int) -> pa.Table:
         """Events whose local date lies in [first, last]."""
@@ -167,6 +198,11 @@ def save_directory(data: Dataset, path: Path) -> None:
         if table is not None:
             write_table(table, path / f"{name}.parquet")
     write_json(data.meta, path / "meta.json")
+
+
+def _day_by_share(days: np.ndarray, share: float) -> int:
+    """The first day before which at least this share of the events lies."""
+    return int(np.sort(days)[min(int(np.ceil(len(days) * share)), len(days)) - 1]) + 1
 
 
 def _day(text: str) -> int:

@@ -41,7 +41,7 @@ from ustad.periods import (
 )
 from ustad.schema import EventSchema, mobility_schema, plural
 from ustad.scores import Scores
-from ustad.scoring.alerts import AlertRule
+from ustad.scoring.alerts import AlertRule, refuse_everything
 from ustad.scoring.default_score import (
     DefaultModel,
     fit_default,
@@ -92,15 +92,17 @@ class Detector:
         directory: Path | None = None,
         resume: bool = False,
         start: Detector | None = None,
+        everything: bool = False,
     ) -> Detector:
         """Learn from a data set's training weeks; its validation week stops early and calibrates.
 
-        A table instead of a data set is all training: its last quarter of days becomes the validation part.
+        A table or a path is split by date as a data set is. With `everything` all of it is learnt from, for data you
+        have split yourself: its last quarter of days becomes the validation part.
         `start` is a fitted detector to carry on from, with the same schema and shape of network
         (`Detector(start.config)`): both networks begin at its weights. Habits, neighbours and calibration come from
         `data` alone.
         """
-        lessons = self._prepare(data, start)
+        lessons = self._prepare(data, start, everything)
         network = self._new_network(lessons.encoder, start)
         result = self._train(network, lessons, directory, resume)
         progress.say("building the reference and calibrating")
@@ -125,11 +127,11 @@ class Detector:
         digest = data_digest((lessons.train, lessons.stopping), lessons.encoder.schema)
         return tune(tensors, windows, validation, self.config, trials, directory, self.device, data=digest)
 
-    def _prepare(self, data: Any, start: Detector | None) -> Lessons:
+    def _prepare(self, data: Any, start: Detector | None, everything: bool = False) -> Lessons:
         """Split, trips, encoder: everything before the network."""
         if start is not None:
             check_shape(self.config, start.config)
-        periods = training_periods(data, self.config)
+        periods = training_periods(data, self.config, everything)
         if periods.schema.name != "mobility":  # trips lead from stay to stay
             self.config = self.config.replace({"model.trips": "none"})
         self.trips = start.trips if start else TripFeatures.fit(periods.trips, periods.train, self.config, self.device)
@@ -201,8 +203,9 @@ class Detector:
     ) -> Scores:
         """Score events and entities.
 
-        A data set (or a path to one) is scored in its test part, with the days before as context; a table is
-        scored whole, with `context` (a table) as what came before. Never uses labels. `coverage` adds prediction
+        Data (a data set, a path or a table) are scored in their test part, with the days before as context: what comes
+        after the weeks that were learnt from. With `everything`, or a table with `context` (a table of what came
+        before), all of it is scored. Never uses labels. `coverage` adds prediction
         intervals `low_f`, `high_f` and sets `set_f` that hold so large a share of normal events.
         """
         model = self._fitted()
@@ -216,6 +219,7 @@ class Detector:
                 progress.warn(text)
         scored = scored.drop_columns([c for c in trip_features.COLUMNS if c in scored.column_names])
         days = event_days(events, self.schema)
+        refuse_everything(notes(scored)["alerts"], events.num_rows, rule, float(np.ptp(days)) + 1)
         return Scores(scored, agents, {**notes(scored), **self.run_facts(int(days.min()), int(days.max()))})
 
     def score_parts(
@@ -241,10 +245,11 @@ class Detector:
 
     def _scored_part(self, data: Any, context: Any, everything: bool) -> tuple[pa.Table, pa.Table | None]:
         """The events to score and, where there are any, those before them, both with what is known of trips."""
+        is_table = not isinstance(data, (Dataset, str, Path))
         data = as_data(data, self.schema)
-        if not isinstance(data, Dataset):
-            before = as_data(as_table(context, "context"), self.schema) if context is not None else None
-            return self._with_trips(data, before, None)
+        if is_table and context is not None:
+            before = as_data(as_table(context, "context"), self.schema).events
+            return self._with_trips(data.events, before, None)
         split = None if everything else self.scored_days(data)
         if split is None:
             return self._with_trips(data.events, None, data.trips)
@@ -261,7 +266,13 @@ class Detector:
 
     def scored_days(self, data: Dataset) -> Split | None:
         """The split whose test part is scored, or None where all of the data is."""
-        return scored_days(data, self.config.split, self.facts["last_day"])
+        return scored_days(data, self.config.split, self.facts["last_day"], self.facts.get("learned_until"))
+
+    def scoring_from(self, day: str | None) -> Detector:
+        """Score from this day on (2024-04-01), instead of what comes after the weeks that were learnt from."""
+        if day is not None:
+            self.config = self.config.replace({"split.train_until": "", "split.test_from": day})
+        return self
 
     def run_facts(self, first_day: int, last_day: int) -> dict[str, Any]:
         """What is said of a run beside its notes; days since 1970-01-01 of the scored events."""
@@ -363,6 +374,7 @@ class Detector:
             "validation_events": lessons.validation.num_rows,
             "first_day": str(np.datetime64(int(days.min()), "D")),
             "last_day": str(np.datetime64(int(days.max()), "D")),
+            "learned_until": str(np.datetime64(int(event_days(lessons.validation, schema).max()), "D")),
             "timezones": zones,
             "area": area(train) if {"lat", "lon"} <= set(train.column_names) else None,
             "validation_loss": result.best_loss,

@@ -17,7 +17,7 @@ from ustad.events.encoder import Encoder, EventArrays
 from ustad.events.windows import Queries, make_queries, make_windows
 from ustad.files import as_table
 from ustad.mobility.readers import open_data
-from ustad.schema import EventSchema
+from ustad.schema import EventSchema, plural
 from ustad.tables import DataError, agent_codes, identity_hash
 
 
@@ -55,49 +55,81 @@ class Lessons:
         return week, int(event_days(self.calibration, schema).min())
 
 
-def as_data(data: Any, schema: EventSchema | None = None) -> Any:
-    """A Dataset as it is or from a path (of events that keep `schema`, where given), else a validated table."""
+def as_data(data: Any, schema: EventSchema | None = None) -> Dataset:
+    """A Dataset as it is, or from a path or a table (of events that keep `schema`, where given), validated."""
     if isinstance(data, Dataset):
         return data
     if isinstance(data, (str, Path)):
         return open_data(Path(data), schema=schema)
-    return open_data(as_table(data), schema=schema).events
+    return open_data(as_table(data), schema=schema)
 
 
-def training_periods(data: Any, config: Config) -> Periods:
-    """Training and validation events by date. A data set whose `meta["training"]` is true holds no test part."""
+def training_periods(data: Any, config: Config, everything: bool = False) -> Periods:
+    """Training and validation events by date.
+
+    With `everything`, and of a data set whose `meta["training"]` is true, all is learnt from: its last quarter of days
+    is the validation part.
+    """
     data = as_data(data)
-    if isinstance(data, Dataset):
-        require_zone(data.events, data.schema)
-    if isinstance(data, Dataset) and not data.meta.get("training"):
+    require_zone(data.events, data.schema)
+    if everything or data.meta.get("training"):
+        days = data.days()
+        before = pa.array(days < _last_quarter(days))
+        train, validation = data.events.filter(before), data.events.filter(pc.invert(before))
+    else:
         split = data.split(config.split)
         train = data.between(split.train_first, split.validation_first - 1)
-        validation = data.between(split.validation_first, split.test_first - 1)
-        trips, schema = data.trips, data.schema
-    else:
-        whole = data if isinstance(data, Dataset) else Dataset(events=data)
-        schema, trips, days = whole.schema, whole.trips, whole.days()
-        before = pa.array(days < _last_quarter(days))
-        train, validation = whole.events.filter(before), whole.events.filter(pc.invert(before))
+        validation = data.between(split.validation_first, split.validation_last)
+        _tell_split(split, data, train)
     for table, what in ((train, "training"), (validation, "validation")):
         if table.num_rows == 0:
-            raise DataError(f"the {what} part holds no events; choose other dates (split.train_weeks, …)")
-    return Periods(train, validation, trips, schema)
+            raise DataError(f"the {what} part holds no events; choose other dates (--train-until, split.train_weeks)")
+    return Periods(train, validation, data.trips, data.schema)
 
 
-def scored_days(data: Dataset, config: SplitConfig, last_day: str | None) -> Split | None:
+def _tell_split(split: Split, data: Dataset, train: pa.Table) -> None:
+    """One line on what is learnt from; a warning where that is not by the configured weeks, or holds few entities."""
+    (progress.warn if split.rule else progress.say)(split.describe())
+    entity, words = data.schema.entity, plural(data.schema.entity_word)
+    scored = pc.unique(data.between(split.test_first, split.test_last)[entity])
+    known = pc.sum(pc.is_in(scored, pc.unique(train[entity])).cast(pa.int64())).as_py() or 0
+    if 2 * known < len(scored):
+        progress.warn(
+            f"training holds {known:,} of the {len(scored):,} {words} that are to be scored: the others are new to the "
+            "model; choose other dates with --train-until"
+        )
+
+
+def scored_days(
+    data: Dataset, config: SplitConfig, last_day: str | None, learned_until: str | None = None
+) -> Split | None:  # fmt: skip
     """The split whose test part is scored, or None where all of the data is.
 
     That is where they begin after `last_day`, the last that was trained on (as a date), or are too short to be split.
+    Data that a model learnt from until `learned_until` (with its validation week) are scored from the day after.
     """
-    first = np.datetime64(int(data.days().min()), "D")
-    if last_day is not None and "split" not in data.meta and first > np.datetime64(last_day):
+    days = data.days()
+    first, last = (int(d) for d in (days.min(), days.max()))
+    own = "split" in data.meta or bool(config.test_from)
+    if last_day is not None and not own and first > _as_day(last_day):
         return None
+    if last_day is not None and learned_until is not None and not own and first <= _as_day(learned_until) < last:
+        return Split(first, _as_day(last_day) + 1, _as_day(learned_until) + 1, last)
     try:
-        return data.split(config)
+        split = data.split(config)
     except DataError as error:
         progress.say(f"{error}; all of it is scored")
         return None
+    if learned_until is not None and split.test_first <= _as_day(learned_until) and "split" not in data.meta:
+        progress.warn(
+            f"the model learnt from days until {learned_until}, some of which are scored here; learn from earlier ones "
+            "(--train-until) or score later ones (--test-from)"
+        )
+    return split
+
+
+def _as_day(text: str) -> int:
+    return int(np.datetime64(text, "D").astype(np.int64))
 
 
 def beyond_habits(schema: EventSchema) -> list[str]:

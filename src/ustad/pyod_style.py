@@ -115,7 +115,7 @@ class USTADDetector(BaseEstimator):
         return np.where(scores > self.threshold_, flagged, 1 - flagged)
 
     def _score(self, data: Dataset, context: pa.Table | None) -> np.ndarray:
-        events = self.detector_.score(data.events, context=context).events
+        events = self.detector_.score(data.events, context=context, everything=True).events
         if events is None or events.num_rows != data.events.num_rows:
             raise DataError("not every row could be scored; check the times of the events")
         scores = np.empty(events.num_rows)

@@ -156,8 +156,10 @@ def test_events_that_are_all_the_same_get_finite_scores_and_are_not_called_impos
 
 
 def test_one_event_or_one_day_is_refused_with_a_reason(town, tiny_config):
-    with pytest.raises(DataError, match="one day"):
+    with pytest.raises(DataError, match="at least three days are needed"):
         Detector(tiny_config).fit(town.events.slice(0, 1))
+    with pytest.raises(DataError, match="one day"):
+        Detector(tiny_config).fit(town.events.slice(0, 1), everything=True)
 
 
 def test_what_is_not_fitted_says_so():
@@ -216,8 +218,8 @@ def test_pandas_tables_with_neighbours_names_are_taken(town, fitted):
     pytest.importorskip("pandas")
     names = {"agent_id": "user_id", "lat": "latitude", "lon": "longitude"}
     frame = town.events.rename_columns([names.get(c, c) for c in town.events.column_names]).to_pandas()
-    scores = fitted.score(frame)
-    assert scores.events.num_rows == town.events.num_rows
+    assert fitted.score(frame, everything=True).events.num_rows == town.events.num_rows
+    assert fitted.score(frame).events["stay_id"].to_pylist() == fitted.score(town).events["stay_id"].to_pylist()
 
 
 @pytest.mark.parametrize("by_habits", [True, False])

@@ -16,7 +16,13 @@ from ustad.cli.shared import write_alerts
 from ustad.config import ConfigError, read_yaml
 
 #: Options of `train` that only the detector knows.
-_DETECTOR_ONLY = {"preset": "--preset", "base": "--from", "resume": "--resume"}
+_DETECTOR_ONLY = {
+    "preset": "--preset",
+    "base": "--from",
+    "resume": "--resume",
+    "train_until": "--train-until",
+    "test_from": "--test-from",
+}
 
 
 def given_options(context: Any) -> set[str]:

@@ -25,7 +25,7 @@ from ustad.cli.shared import (
     print_json,
     write_alerts,
 )
-from ustad.cli.train import SchemaOption, TimezoneOption
+from ustad.cli.train import SchemaOption, TestFromOption, TimezoneOption
 
 
 def score(
@@ -62,6 +62,7 @@ def score(
     ] = 0,
     schema: SchemaOption = None,
     timezone: TimezoneOption = None,
+    test_from: TestFromOption = None,
     device: DeviceOption = "auto",
     on_error: OnErrorOption = "fail",
     engine: EngineOption = "local",
@@ -82,7 +83,6 @@ def score(
     from ustad.baselines.storage import is_baseline
     from ustad.cli.baseline import score_baseline
     from ustad.cli.parts import are_many, write_in_parts
-    from ustad.detector import Detector
     from ustad.mobility.readers import open_data
     from ustad.scoring.alerts import AlertRule
 
@@ -90,6 +90,8 @@ def score(
     wanted = _Wanted.of(reasons, coverage, reject, reject_by, curves)
     check_engine(engine, address, partitions, workers)
     described = _schema(model, schema)
+    if is_baseline(model) and test_from is not None:
+        raise typer.BadParameter("needs a model of the method ustad", param_hint="--test-from")
     if (engine == "ray" or is_baseline(model)) and wanted != _Wanted():
         raise typer.BadParameter(
             "--reasons, --coverage, --reject and --curves need a model of the method ustad and --engine local"
@@ -101,7 +103,8 @@ def score(
         if is_baseline(model):
             raise typer.BadParameter("scores models of the method ustad only", param_hint="--engine ray")
         done = score_on_ray(
-            model, data, out_, rule, everything, described, timezone, on_error, device, workers, address, partitions
+            model, data, out_, rule, everything, described, timezone, on_error, device, workers, address, partitions,
+            test_from,
         )  # fmt: skip
         words = EventSchema.from_dict(done.run["schema"])
         _show({"events": done.events, "agents": done.agents, **done.run}, out_, words, json, explain)
@@ -112,13 +115,13 @@ def score(
     elif wanted.reject is None and not wanted.curves and are_many(dataset):
         names = {"model": str(model.resolve()), "data": str(data.resolve())}
         run = write_in_parts(
-            Detector.load(model, device=device), dataset, out_, names,
+            _load(model, device, test_from), dataset, out_, names,
             rule=rule, everything=everything, reasons=wanted.reasons, coverage=wanted.coverage,
         )  # fmt: skip
         _show(run, out_, dataset.schema, json, explain)
         return
     else:
-        scores = _detector_scores(model, dataset, device, rule, everything, out_, wanted)
+        scores = _detector_scores(_load(model, device, test_from), dataset, rule, everything, out_, wanted)
     scores.run.update({"model": str(model.resolve()), "data": str(data.resolve())})
     for name in ("events", "agents"):  # parts that an earlier run left here
         shutil.rmtree(out_ / name, ignore_errors=True)
@@ -182,12 +185,14 @@ class _Wanted:
         return cls("flagged" if reasons == "alerts" else reasons, coverage, reject, reject_by, curves)
 
 
-def _detector_scores(
-    model: Path, data: Any, device: str, rule: Any, everything: bool, place: Path, wanted: _Wanted
-) -> Any:
+def _load(model: Path, device: str, test_from: str | None) -> Any:
+    """The model, to score from a day on where one was given."""
     from ustad.detector import Detector
 
-    detector = Detector.load(model, device=device)
+    return Detector.load(model, device=device).scoring_from(test_from)
+
+
+def _detector_scores(detector: Any, data: Any, rule: Any, everything: bool, place: Path, wanted: _Wanted) -> Any:
     scores = detector.score(
         data, rule=rule, everything=everything, reasons=wanted.reasons, coverage=wanted.coverage  # type: ignore[arg-type]  # checked above
     )  # fmt: skip

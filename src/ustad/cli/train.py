@@ -27,6 +27,12 @@ from ustad.config import Config, ConfigError
 
 DataArgument = Annotated[Path, typer.Argument(help="A data directory, or a file of stays or events.")]
 SchemaOption = Annotated[Path | None, typer.Option("--schema", help="A YAML schema, for events that are not stays.")]
+TrainUntilOption = Annotated[
+    str | None, typer.Option("--train-until", help="The last day to learn from (2024-03-31), instead of the weeks.")
+]
+TestFromOption = Annotated[
+    str | None, typer.Option("--test-from", help="The first day to be scored (2024-04-01); else what comes after.")
+]
 TimezoneOption = Annotated[str | None, typer.Option("--timezone", help="The zone of times that carry none.")]
 
 
@@ -49,6 +55,8 @@ def train(
     base: Annotated[Path | None, typer.Option("--from", help="Carry on from this model with newer weeks.")] = None,
     schema: SchemaOption = None,
     timezone: TimezoneOption = None,
+    train_until: TrainUntilOption = None,
+    test_from: TestFromOption = None,
     resume: Annotated[bool, typer.Option("--resume", help="Carry on where a killed run stopped.")] = False,
     device: DeviceOption = "auto",
     on_error: OnErrorOption = "fail",
@@ -63,6 +71,7 @@ def train(
 
     - `ustad train runs/demo/data --preset fast --out runs/demo/model`
     - `ustad train data --method ctle --set width=128 --out model` (another method, with settings of its own)
+    - `ustad train data --train-until 2024-03-31 --out model` (learn from everything until that day)
     - `ustad train newer --from model --out model-2` (carry on from a model, with its settings, on newer weeks)
     - `ustad train data --engine ray --address head:6379 --workers 4 --out model` (four workers of a cluster)
     """
@@ -85,6 +94,7 @@ def train(
         return
     start = _load_base(base, "cpu" if engine == "ray" else device) if base else None
     settings = resolve_config(_first_config(preset, start), config, set_, seed)
+    settings = settings.replace(split_dates(train_until, test_from))
     if start is not None:
         check_shape(settings, start.config)
         described = described or start.schema
@@ -101,6 +111,12 @@ def train(
     detector.fit(dataset, directory=out_, resume=resume, start=start)
     detector.save(out_)
     _show(detector.facts, data, out_, json)
+
+
+def split_dates(train_until: str | None, test_from: str | None) -> dict[str, str]:
+    """The settings of the dates that were given."""
+    given = {"split.train_until": train_until, "split.test_from": test_from}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _load_base(base: Path, device: str) -> Any:

@@ -27,7 +27,7 @@ from ustad.engine.model import ModelPlace
 from ustad.engine.places import Place
 from ustad.progress import say, warn
 from ustad.schema import EventSchema
-from ustad.scoring.alerts import AlertRule
+from ustad.scoring.alerts import AlertRule, refuse_everything
 from ustad.scoring.default_score import score_default
 from ustad.scoring.export import write_alerts_csv, write_alerts_geojson
 from ustad.scoring.score import score_events
@@ -54,6 +54,7 @@ def score(
     model: Path | str, data: Any, out: Path | str, rule: AlertRule | None = None, everything: bool = False,
     schema: EventSchema | None = None, timezone: str | None = None, on_error: OnError = "fail",
     device: str = "auto", workers: int = 0, address: str | None = None, partitions: int | None = None,
+    test_from: str | None = None,
 ) -> ScoreSummary:  # fmt: skip
     """Score on a Ray cluster. Model, data and `out` may be URIs; events and agents are written in parts.
 
@@ -72,17 +73,20 @@ def score(
             partitions,
             [rule.kind, float(rule.value)],
             cluster.device,
+            test_from,
         ]
         job = Job.open(place, "score", identity, cluster)
         parts = engine_events.divide(job, source, partitions)
-        detector = held.load("cpu")
+        detector = held.load("cpu").scoring_from(test_from)
         split = None if everything else detector.scored_days(parts.dataset())
         plan = _plan(job, held.shared(), parts, detector, split, rule, cluster.device)
         held.divide_habits(plan.habits, parts.number)
         measured = _measure(job, plan)
         judging = _judge(job, plan, measured, detector)
         told = job.run("tell", _tasks(measured), tell, judging, "writing scores, partitions")
-        run = _run_facts(detector, plan, judging.verdict, sum(t["alerts"] for t in told))
+        flagged = sum(t["alerts"] for t in told)
+        refuse_everything(flagged, sum(t["events"] for t in told), rule, plan.days)
+        run = _run_facts(detector, plan, judging.verdict, flagged)
         run |= {"model": str(held.place), "data": _name(data), "engine": "ray"}
         job.finish()
         _publish(job.place / "scores", place, run)

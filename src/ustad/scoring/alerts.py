@@ -11,6 +11,7 @@ from typing import Literal
 import numpy as np
 
 from ustad.config import ConfigError
+from ustad.tables import DataError
 from ustad.ties import raised, tied_ranks
 
 Rule = Literal["p_value", "alerts_per_day", "fdr", "top"]
@@ -18,6 +19,8 @@ Rule = Literal["p_value", "alerts_per_day", "fdr", "top"]
 DEFAULT_P_VALUE = 0.001
 #: Largest gap between the p-values' distribution and the uniform one before it is called drift.
 DRIFT_LIMIT = 0.15
+#: From this share of all events on, alerts are refused; fewer events than so many say nothing of shares.
+NEARLY_ALL, FEWEST_EVENTS = 0.9, 50
 
 
 @dataclass(frozen=True)
@@ -91,6 +94,18 @@ def benjamini_hochberg(p_values: np.ndarray, rate: float) -> float:
     ordered = np.sort(p_values)
     passed = np.flatnonzero(ordered <= raised(rate * np.arange(1, len(ordered) + 1) / len(ordered), floor=0.0))
     return float(ordered[passed[-1]]) if len(passed) else 0.0
+
+
+def refuse_everything(flagged: int, events: int, rule: AlertRule | None, days: float) -> None:
+    """A DataError where nearly all events would be alerts although far fewer were asked for: the model knows nothing of
+    them."""
+    rule = rule or AlertRule()
+    asked = {"p_value": rule.value, "fdr": 0.0, "top": 1.0, "alerts_per_day": rule.value * days / max(events, 1)}
+    if events >= FEWEST_EVENTS and flagged >= NEARLY_ALL * events and asked[rule.kind] < NEARLY_ALL / 2:
+        raise DataError(
+            f"{flagged:,} of {events:,} events would be alerts: they are nothing like what the model learnt from; "
+            "train on weeks that hold the same people (--train-until DATE), or show the highest scores with --top"
+        )
 
 
 def too_small(threshold: float, rule: AlertRule, reference: int) -> list[str]:

@@ -21,7 +21,7 @@ import torch
 from ustad.dataset import event_days
 from ustad.files import as_table, read_table, write_table
 from ustad.progress import silence, track, warn
-from ustad.scoring.alerts import AlertRule, Alerts, alerts
+from ustad.scoring.alerts import AlertRule, Alerts, alerts, refuse_everything
 from ustad.scoring.calibration import Parts, apply_tails, highest
 from ustad.scoring.default_score import DefaultModel, score_default
 from ustad.scoring.distribution import Distribution, Ranks, Tail
@@ -191,7 +191,9 @@ class ScoredParts:
         request = self.request
         habits = request.habits.habits if request.habits is not None else None
         reference = habits.final["none"].count if habits is not None else len(request.model.calibration.parts)
-        flags = alerts(p_value, score, request.rule, self.last_day - self.first_day + 1, reference)
+        days = self.last_day - self.first_day + 1
+        flags = alerts(p_value, score, request.rule, days, reference)
+        refuse_everything(int(flags.flagged.sum()), len(p_value), request.rule, days)
         self.notes = {
             "rule": request.rule.kind,
             "value": request.rule.value,
