@@ -194,7 +194,7 @@ def _load(model: Path, device: str, test_from: str | None) -> Any:
 
 def _detector_scores(detector: Any, data: Any, rule: Any, everything: bool, place: Path, wanted: _Wanted) -> Any:
     scores = detector.score(
-        data, rule=rule, everything=everything, reasons=wanted.reasons, coverage=wanted.coverage  # type: ignore[arg-type]  # checked above
+        data, rule=rule, everything=everything, reasons=wanted.reasons, coverage=wanted.coverage
     )  # fmt: skip
     scores = _with_rejection(detector, scores, place, wanted)
     write_alerts(scores.events, detector.schema, place)
