@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 import typer
@@ -102,6 +104,17 @@ def test_info_of_data_without_a_stay_shows_its_quality(app, tmp_path):
     assert "0 stays" in shown
     assert "2 agents cannot tell stays" in shown
     assert json.loads(run(app, "info", tmp_path / "d", "--json"))["quality"]["too_sparse"] == 2
+
+
+def test_info_says_what_was_bridged(app, tmp_path):
+    rows = walks(agents=1, hours=1).slice(0, 12)
+    night = rows.set_column(1, "time", pc.add(rows["time"], pa.scalar(8 * 3600 * 10**6, pa.duration("us"))))
+    pq.write_table(pa.concat_tables([rows, night.set_column(2, "lat", rows["lat"])]), tmp_path / "f.parquet")
+    run(app, "extract", tmp_path / "f.parquet", "--out", tmp_path / "d", "--timezone", "UTC")
+    assert "1 silences at one place are part of a stay, 8 h together" in run(app, "info", tmp_path / "d")
+    quality = json.loads(run(app, "info", tmp_path / "d", "--json"))["quality"]
+    assert quality["gaps_by_cause"]["bridged"]["gaps"] == 1
+    assert quality["observed_share"] < 0.1
 
 
 def test_info_of_a_baseline_or_of_scores_shows_their_record(app, tmp_path):

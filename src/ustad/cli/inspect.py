@@ -124,7 +124,28 @@ def _quality(data: Any) -> dict[str, Any]:
         "coverage_by_day": [round(float(s), 4) for s in shares],
         "agents_by_coverage": np.histogram(coverage, np.linspace(0, 1, 11))[0].tolist(),
         "gaps_by_hours": np.histogram(lengths, edges)[0].tolist(),
+        "gaps_by_cause": {} if empty else _gaps_by_cause(data.gaps, lengths),
+        "observed_share": _observed_share(data.events),
     }
+
+
+def _gaps_by_cause(gaps: Any, hours: Any) -> dict[str, dict[str, float]]:
+    """How many gaps of each cause there are, and their hours."""
+    if "cause" not in gaps.column_names:
+        return {}
+    causes = gaps["cause"].to_numpy(zero_copy_only=False)
+    names = sorted({str(c) for c in causes if c is not None})
+    return {c: {"gaps": int((causes == c).sum()), "hours": round(float(hours[causes == c].sum()), 1)} for c in names}
+
+
+def _observed_share(stays: Any) -> float | None:
+    """How much of the time in stays there were fixes for."""
+    import pyarrow.compute as pc
+
+    if "observed_s" not in stays.column_names or not stays.num_rows:
+        return None
+    lengths = pc.subtract(stays["finished_at"], stays["started_at"]).cast("int64").to_numpy() / 1e6
+    return float(pc.sum(stays["observed_s"]).as_py() or 0.0) / max(float(lengths.sum()), 1.0)
 
 
 def _gap_hours(gaps: Any) -> Any:
@@ -159,6 +180,12 @@ def _show_quality(quality: dict[str, Any]) -> None:
     if quality["coverage_by_day"]:
         _line("coverage", f"{quality['median_coverage']:.1%} of an agent's time is observed (median)")
         _line("by day", f"{sparkline(quality['coverage_by_day'])} from {quality['first_day']}")
+    bridged = [quality["gaps_by_cause"].get(cause, {"gaps": 0, "hours": 0.0}) for cause in ("bridged", "left")]
+    if any(part["gaps"] for part in bridged):
+        count, hours = sum(part["gaps"] for part in bridged), sum(part["hours"] for part in bridged)
+        _line("bridged", f"{count:,} silences at one place are part of a stay, {hours:,.0f} h together")
+    if quality["observed_share"] is not None:
+        _line("observed", f"{quality['observed_share']:.1%} of the time in stays")
     agents = quality["agents_by_coverage"]
     _line("by agent", f"{sparkline([a / max(agents) for a in agents])} agents at 0 … 100 % coverage")
     gaps = quality["gaps_by_hours"]

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from ustad.config import ExtractionConfig
 from ustad.mobility.core import Step, bounds
+from ustad.mobility.joining import LEFT
 from ustad.tables import TIMESTAMP
 
 SPARSE_MINUTES = 60.0  # where no gap limit is set, fixes further apart than this cannot tell stays
@@ -30,6 +31,7 @@ QUALITY_COLUMNS = {
     "gap_hours": "hours in gaps, all together",
     "longest_gap_hours": "hours of the longest gap",
     "coverage": "share of the time from first to last fix that is not in a gap",
+    "bridged_hours": "hours in gaps that are part of a stay, because it goes on where they end",
     "n_stays": "stays found",
     "n_trips": "trips found",
     "unfinished_last": "the last stay was still going on at the last fix",
@@ -74,6 +76,7 @@ def quality_table(step: Step, agents: pa.Array, dropped: Dropped, config: Extrac
         "gap_hours": gap_hours,
         "longest_gap_hours": longest,
         "coverage": np.where(few, 0.0, 1.0 - gap_hours / span),
+        "bridged_hours": np.bincount(found.gaps["agent"], np.where(found.gaps["cause"] <= LEFT, length, 0.0), n),
         "n_stays": np.bincount(found.stays["agent"], minlength=n),
         "n_trips": np.bincount(found.trips["agent"], minlength=n),
         "unfinished_last": last_stay,
