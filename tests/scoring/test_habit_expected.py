@@ -117,11 +117,12 @@ def test_columns_have_the_paper_presets_names_and_say_what_was(scored, odd):
     np.testing.assert_allclose(_column(scored, "error_start"), np.minimum(away, 1440 - away))
 
 
-def test_columns_that_a_network_wrote_are_kept(life, model, odd):
-    held = odd.append_column("expected_start", pa.array(np.zeros(odd.num_rows)))
+def test_what_was_expected_is_that_of_the_score_not_of_a_network_beside_it(life, model, odd, scored):
+    zeros = pa.array(np.zeros(odd.num_rows))
+    held = odd.append_column("expected_start", zeros).append_column("loss_start", zeros)
     events, _ = score_default(DefaultModel(model), odd, between(life, 0, 28), scored=held)
-    assert not _column(events, "expected_start").any()
-    assert _column(events, "spread_duration").max() > 0
+    np.testing.assert_array_equal(_column(events, "expected_start"), _column(scored, "expected_start"))
+    assert not _column(events, "loss_start").any()
 
 
 def test_somebody_without_history_has_no_expectations(life, model, odd):

@@ -123,9 +123,9 @@ def score_default(
 ) -> tuple[pa.Table, pa.Table]:
     """Event scores in the order of `events`, and agent scores.
 
-    `scored` is a score table of the same rows (the dual Transformer's), whose other columns are kept: what was
-    expected, its uncertainties and neighbours; without it, what was expected comes from history. `context` is what
-    came before the events. `final` is False where an event to come may still raise a score: with `scoring.spread: max3`
+    `scored` is a score table of the same rows (the dual Transformer's), whose other columns are kept: its losses,
+    uncertainties and neighbours. What was expected comes from history, as the score does. `context` is what came
+    before the events. `final` is False where an event to come may still raise a score: with `scoring.spread: max3`
     at each entity's last event. `period` and `tested` are the days of `HabitModel.judge`.
     """
     judged = model.habits.judge(events, context, period, tested)
@@ -140,7 +140,7 @@ def score_default(
     for row, text in zip(rows, sentences(model.habits, judged, events, rows), strict=True):
         told[row] = text
     columns = {
-        **_expected_columns(model.habits, judged, events, scored),
+        **_expected_columns(model.habits, judged, events),
         **term_columns(judged),
         **_memory_columns(judged),
         "score": judged.score,
@@ -165,14 +165,8 @@ def score_default(
     return table, agent_table(model.habits, judged, table, worst)
 
 
-def _expected_columns(
-    model: HabitModel, judged: Judged, events: pa.Table, scored: pa.Table | None
-) -> dict[str, np.ndarray]:
-    """What was expected by each entity's own history, where no network has said what it expected."""
-    held = set(scored.column_names) if scored is not None else set()
-    single = [feature.name for feature in model.schema.features if feature.kind not in ("vector", "place")]
-    if held >= {f"expected_{name}" for name in single}:
-        return {}  # a network has said all of it
+def _expected_columns(model: HabitModel, judged: Judged, events: pa.Table) -> dict[str, np.ndarray]:
+    """What was expected by each entity's own history: the expectation of the sentences and of the score."""
     visits = read_visits(events, model.schema, model.frame)
     columns: dict[str, np.ndarray] = {}
     for habits in judged.history:
@@ -180,8 +174,7 @@ def _expected_columns(
         own = visits if len(mine) == len(visits) else visits.take(mine)
         found = usual(habits, own, judged.compared.place[own.row])
         for name, values in usual_columns(habits, model.frame, model.schema, events, own, found).items():
-            if name not in held:
-                columns.setdefault(name, np.empty(len(visits), values.dtype))[own.row] = values
+            columns.setdefault(name, np.empty(len(visits), values.dtype))[own.row] = values
     return columns
 
 

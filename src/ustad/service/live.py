@@ -3,7 +3,7 @@
 In: finished events. Out: their rows of the score table, the same as batch scoring gives with the window `past`. The
 recent events of each agent are held by the live scorer, read from the store when an agent comes that is not held, and
 dropped for the agents that were quiet longest. Where the model scores by habits (the presets `default` and `fast`),
-score, alert and reason come from those, and the network says what was expected.
+score, alert, reason and what was expected come from those.
 """
 
 from __future__ import annotations
@@ -37,8 +37,6 @@ from ustad.service.settings import Settings
 from ustad.tables import DataError
 
 RAREST = 1e-9
-#: Columns that tell what was expected: of one source at a time, the network that the other terms are of.
-EXPECTATIONS = ("expected_", "observed_", "spread_", "error_")
 
 
 class ModelScorer:
@@ -205,6 +203,5 @@ def only_zone(facts: dict[str, Any]) -> str | None:
 
 
 def _joined(network: Row, habits: Row) -> Row:
-    """Scores by habits beside the network's terms; what was expected and how far it was off stays the network's."""
-    own = {name: v for name, v in habits.items() if not (name in network and name.startswith(EXPECTATIONS))}
-    return {**network, **own}
+    """Scores by habits beside the network's terms; what was expected comes from where the score does."""
+    return {**network, **habits}
