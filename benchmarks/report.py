@@ -25,7 +25,7 @@ import pyarrow as pa
 from ustad.baselines import make
 from ustad.dataset import Dataset, save_directory
 from ustad.evaluation.metrics import evaluate
-from ustad.report import write_report
+from ustad.page.report import write_report
 from ustad.scores import Scores
 from ustad.tables import TIMESTAMP
 

@@ -18,7 +18,7 @@ from ustad.baselines.protocol import make
 from ustad.cli.evaluate import EVENT_KEY, with_key
 from ustad.evaluation.metrics import evaluate
 from ustad.files import write_json, write_table
-from ustad.report import write_report
+from ustad.page.report import write_report
 from ustad.scoring.alerts import AlertRule
 
 #: What USTAD is put beside: name of the method → how the table calls it.

@@ -25,8 +25,9 @@ def demo(
 
     Example: `ustad demo --out runs/demo`
     """
-    from ustad.report import write_report
+    from ustad.cli.report import report_writer
 
+    write_report = report_writer()  # said before the work, not after
     began = time.monotonic()
     out.print("[bold]ustad demo[/]: raw GPS to a report, about 3 minutes on two cores\n")
     data = make_town(out_, agents, days, seed)

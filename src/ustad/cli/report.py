@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from ustad.cli.shared import OutOption, out
+from ustad.tables import DataError
+
+EXTRA = "a report needs more libraries; install them with: pip install 'ustad[service]'"
 
 
 def report(
     scores: Annotated[Path, typer.Argument(help="A directory that `ustad score` wrote.")],
     out_: OutOption = Path("report.html"),
-    cases: Annotated[int, typer.Option("--cases", help="How many agents are shown in detail.")] = 20,
+    cases: Annotated[int, typer.Option("--cases", help="Open so many agents at least; those with alerts always.")] = 20,
 ) -> None:
-    """One HTML file with the summary, the ranked cases, timelines, maps and reasons. Opens without a network.
+    """The analyst's page of a run as one HTML file: every alert opens, with timeline, map and reason. Needs no network.
 
     Example: `ustad report runs/demo/scores --out report.html`
     """
-    from ustad.report import write_report
-
+    write_report = report_writer()
     write_report(scores, out_, cases=cases)
     out.print(f"report: {out_} ({out_.stat().st_size / 1e6:.1f} MB); open it in a browser", highlight=False)
+
+
+def report_writer() -> Any:
+    """The function that writes a report; its libraries are optional."""
+    try:
+        from ustad.page.report import write_report
+    except ModuleNotFoundError as error:
+        raise DataError(EXTRA) from error
+    return write_report

@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,7 @@ from ustad.clock import DAY_NAMES, local_time
 from ustad.geo import haversine_km
 from ustad.page import records as r
 from ustad.page.queries import E, events_by_key, iso
+from ustad.page.store import chunks
 from ustad.schema import EventSchema, Feature
 from ustad.scoring.explain import log_tails, shares
 from ustad.tables import TIMESTAMP
@@ -26,6 +29,10 @@ from ustad.ties import rounded
 
 HISTORY = 5_000
 PLACES = 40
+VERDICTS = 20
+#: What habits say of a feature, and that they know no neighbours.
+SAID_BY_HABITS = ("expected", "observed", "error", "spread")
+NO_NEIGHBOURS = {"distance": None, "pct": None, "share": 0.0}
 #: What each term of a score by habits asks.
 HABIT_WORDS = {
     "recurrence": "how often it comes here", "distance": "how far from its own places", "start": "when it came",
@@ -37,40 +44,99 @@ HABIT_WORDS = {
 DEGREES = 3  # decimals that make one place of events without a POI, about 100 m
 
 
+@dataclass(frozen=True)
+class History:
+    """An agent's latest events, newest first: as rows, and local minute, weekday, duration and place as arrays."""
+
+    rows: list[Any]
+    columns: dict[str, np.ndarray]
+
+    @classmethod
+    def of(cls, connection: Connection, agent: str) -> History:
+        query = select(r.events).where(E.agent == agent).order_by(E.started_at.desc()).limit(HISTORY)
+        rows = list(connection.execute(query).mappings())
+        return cls(rows, _columns(rows))
+
+    def before(self, at: int) -> History:
+        """What began earlier than the event at this place."""
+        moment = self.rows[at]["started_at"]
+        first = next((i for i in range(at, len(self.rows)) if self.rows[i]["started_at"] < moment), len(self.rows))
+        return History(self.rows[first:], {name: values[first:] for name, values in self.columns.items()})
+
+    def only(self, at: int) -> History:
+        """That event alone."""
+        return History(self.rows[at : at + 1], {name: values[at : at + 1] for name, values in self.columns.items()})
+
+
 def event_detail(connection: Connection, schema: EventSchema, key: int) -> dict[str, Any] | None:
-    """The event, its features, habits at its hour and weekday, and the nearest known events; none where unknown."""
-    found = events_by_key(connection, [key])
-    if not found:
+    """One event in detail; none where it is unknown."""
+    row = connection.execute(select(r.events).where(E.key == key)).mappings().first()
+    if row is None:
         return None
-    row = connection.execute(select(r.events).where(E.key == key)).mappings().one()
-    text = connection.execute(select(r.details.c.content).where(r.details.c.key == key)).scalar()
-    content = json.loads(text) if text else {}
-    past = [e for e in history(connection, row["agent"]) if e["started_at"] < row["started_at"]]
+    known = History.of(connection, row["agent"])
+    if all(other["key"] != key for other in known.rows):  # older than what is looked at
+        known = History([row], _columns([row]))
+    return event_details(connection, schema, [key], known)[key]
+
+
+def event_details(
+    connection: Connection, schema: EventSchema, keys: Sequence[int], known: History
+) -> dict[int, dict[str, Any]]:
+    """Events of one agent by key: the event, its evidence, habits at its hour and weekday, and the nearest known
+    events. `known` is the agent's history, these events among it."""
+    contents: dict[int, str] = {}
+    for part in chunks(keys):
+        contents |= {row.key: row.content for row in connection.execute(_DETAILS.where(r.details.c.key.in_(part)))}
+    place, verdicts = {row["key"]: i for i, row in enumerate(known.rows)}, _verdicts(connection, keys)
+    made = {}
+    for event in events_by_key(connection, keys):
+        key = int(event["id"])
+        content, past, own = json.loads(contents.get(key, "{}")), known.before(place[key]), known.only(place[key])
+        made[key] = {
+            "event": event,
+            **_evidence(schema, own.rows[0], content),
+            "history_days": content.get("history_days"),
+            "nearest": _nearest(own, past),
+            "usually": _usually(own, past),
+            "verdicts": verdicts[key],
+        }
+    return made
+
+
+_DETAILS = select(r.details.c.key, r.details.c.content)
+
+
+def _evidence(schema: EventSchema, row: Any, content: dict[str, Any]) -> dict[str, Any]:
+    """What the score was made from, and nothing else: a score by habits shows the questions of habits and what they
+    expected, a score by the network its percentiles, uncertainties and distance to known events."""
+    habits = _habits(content.get("habits"))
+    if habits is not None:
+        asked = [f for f in schema.features if _asked_by_habits(f, schema)]
+        return {"features": _features(asked, row, content, {}, SAID_BY_HABITS), "knn": NO_NEIGHBOURS, "habits": habits}
     share = _shares(schema, content)
-    return {
-        "event": found[0],
-        "features": _features(schema, row, content, share),
-        "knn": {"distance": content.get("knn"), "pct": content.get("pct_knn"), "share": share["knn"]},
-        "history_days": content.get("history_days"),
-        "habits": _habits(content.get("habits")),
-        "nearest": _nearest(row, past),
-        "usually": _usually(row, past),
-        "verdicts": _verdicts(connection, key),
-    }
+    knn = {"distance": content.get("knn"), "pct": content.get("pct_knn"), "share": share["knn"]}
+    return {"features": _features(schema.features, row, content, share), "knn": knn, "habits": None}
 
 
-def history(connection: Connection, agent: str) -> list[Any]:
-    """The agent's latest events, newest first, as rows."""
-    query = select(r.events).where(E.agent == agent).order_by(E.started_at.desc()).limit(HISTORY)
-    return list(connection.execute(query).mappings())
+def _asked_by_habits(feature: Feature, schema: EventSchema) -> bool:
+    """Habits know when, how long, where, and what kind of place."""
+    if feature.kind == "place" or feature.source in (("@minute_of_day",), ("@duration",)):
+        return True
+    return feature is next((f for f in schema.features if f.kind == "categorical" and f.columns), None)
 
 
 # ----------------------------------------------------------------------------------------------- features
-def _features(schema: EventSchema, row: Any, content: dict[str, Any], share: dict[str, float]) -> list[dict[str, Any]]:
+def _features(
+    features: Sequence[Feature], row: Any, content: dict[str, Any], share: dict[str, float],
+    only: tuple[str, ...] | None = None,
+) -> list[dict[str, Any]]:  # fmt: skip
+    """Features expected beside observed; of what is stored of their terms only these parts, or all."""
     terms = content.get("terms", {})
     made: list[dict[str, Any]] = []
-    for feature in schema.features:
+    for feature in features:
         parts = [terms[t.name] for t in feature.terms() if t.name in terms]
+        if only is not None:
+            parts = [{name: part.get(name) for name in only} for part in parts]
         if parts:
             seen = parts[0].get("observed") if feature.kind != "place" else None
             observed = seen if seen is not None else _observed(feature, row, content)
@@ -160,11 +226,11 @@ def _columns(events: list[Any]) -> dict[str, np.ndarray]:
     return {"minute": clock.minute, "weekday": clock.weekday.astype(np.int64), "duration": minutes, **numbers}
 
 
-def _nearest(row: Any, past: list[Any], wanted: int = 3) -> list[dict[str, Any]]:
+def _nearest(own: History, past: History, wanted: int = 3) -> list[dict[str, Any]]:
     """The agent's earlier events nearest in place (km), start (hours) and duration (hours, logarithmic)."""
-    if not past:
+    if not past.rows:
         return []
-    one, all_ = _columns([row]), _columns(past)
+    one, all_, rows = own.columns, past.columns, past.rows
     apart = np.abs(all_["minute"] - one["minute"])
     hours = np.minimum(apart, 1440 - apart) / 60
     longer = np.abs(np.log1p(all_["duration"] / 60) - np.log1p(one["duration"] / 60))
@@ -172,42 +238,46 @@ def _nearest(row: Any, past: list[Any], wanted: int = 3) -> list[dict[str, Any]]
     order = np.argsort(np.nan_to_num(km, nan=0.0) + hours + 2 * longer, kind="stable")[:wanted]
     return [
         {
-            "id": str(past[i]["key"]), "started_at": iso(past[i]["started_at"]), "timezone": past[i]["timezone"],
-            "finished_at": iso(past[i]["finished_at"]), "category": past[i]["category"],
-            "place_name": past[i]["place_name"],
+            "id": str(rows[i]["key"]), "started_at": iso(rows[i]["started_at"]), "timezone": rows[i]["timezone"],
+            "finished_at": iso(rows[i]["finished_at"]), "category": rows[i]["category"],
+            "place_name": rows[i]["place_name"],
             "km": None if math.isnan(km[i]) else round(float(km[i]), 2), "hours": round(float(hours[i]), 1),
         }
         for i in order
     ]  # fmt: skip
 
 
-def _usually(row: Any, past: list[Any]) -> dict[str, Any]:
+def _usually(own: History, past: History) -> dict[str, Any]:
     """What the agent did on earlier days of the same weekday at the hour this event began, by category."""
-    if not past:
+    if not past.rows:
         return {"weekday": None, "minute": None, "days": 0, "what": []}
-    one, all_ = _columns([row]), _columns(past)
+    one, all_ = own.columns, past.columns
     minute, weekday = float(one["minute"][0]), int(one["weekday"][0])
     since = minute - all_["minute"] + 1440 * ((weekday - all_["weekday"]) % 7)
     covers = (since >= 0) & (since < all_["duration"])
-    counts = Counter(past[i]["category"] or "unknown" for i in np.flatnonzero(covers))
+    counts = Counter(past.rows[i]["category"] or "unknown" for i in np.flatnonzero(covers))
     days = int(covers.sum())
     what = [{"category": name, "days": n, "share": n / days} for name, n in counts.most_common(5)]
     return {"weekday": DAY_NAMES[weekday], "minute": minute, "days": days, "what": what}
 
 
-def _verdicts(connection: Connection, key: int) -> list[dict[str, Any]]:
-    query = select(r.verdicts).where(r.verdicts.c.key == key).order_by(r.verdicts.c.id.desc()).limit(20)
-    return [
-        {"verdict": v.verdict, "reason": v.reason, "note": v.note, "by": v.given_by, "at": iso(v.given_at),
-         "until": iso(v.expires_at) if v.expires_at is not None else None}
-        for v in connection.execute(query)
-    ]  # fmt: skip
+def _verdicts(connection: Connection, keys: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
+    """What was said of each event, the latest first."""
+    found: dict[int, list[dict[str, Any]]] = {key: [] for key in keys}
+    query = select(r.verdicts).order_by(r.verdicts.c.id.desc())
+    for part in chunks(keys):
+        for v in connection.execute(query.where(r.verdicts.c.key.in_(part))):
+            found[v.key].append({
+                "verdict": v.verdict, "reason": v.reason, "note": v.note, "by": v.given_by, "at": iso(v.given_at),
+                "until": iso(v.expires_at) if v.expires_at is not None else None,
+            })  # fmt: skip
+    return {key: verdicts[:VERDICTS] for key, verdicts in found.items()}
 
 
-def usual_places(connection: Connection, agent: str) -> list[dict[str, Any]]:
+def usual_places(known: History) -> list[dict[str, Any]]:
     """The agent's places by visits: where, how often, how long, mostly as what."""
     groups: dict[Any, list[Any]] = {}
-    for event in history(connection, agent):
+    for event in known.rows:
         if event["lat"] is not None and event["lon"] is not None:
             spot = (round(event["lat"], DEGREES), round(event["lon"], DEGREES))
             groups.setdefault(event["poi_id"] or spot, []).append(event)

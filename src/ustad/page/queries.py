@@ -306,11 +306,14 @@ def totals(connection: Connection) -> dict[str, Any]:
     ).one()
     n_days = both[1] - both[0] + 1 if both else 0
     odd = odd_days(connection, both)
-    lowest = connection.execute(select(func.min(E.score)).where(E.alert.is_(True))).scalar()
+    lowest, likeliest = connection.execute(
+        select(func.min(E.score), func.max(E.p_value)).where(E.alert.is_(True))
+    ).one()
     return {
         "events": int(scored or 0), "agents": int(known), "alerts": int(flagged or 0), "days": n_days,
         "first_day": iso_day(both[0]) if both else None, "last_day": iso_day(both[1]) if both else None,
-        "alert_score": lowest, "curve": _curve(connection, n_days, both if odd else None), "odd_days": odd,
+        "alert_score": lowest, "alert_p_value": likeliest,
+        "curve": _curve(connection, n_days, both if odd else None), "odd_days": odd,
         "kinds": _choices(connection, E.kind), "categories": _choices(connection, E.category),
     }  # fmt: skip
 

@@ -20,8 +20,10 @@ from ustad import progress
 from ustad.dataset import Dataset, load_directory
 from ustad.mobility.readers import open_data
 from ustad.page import records as r
+from ustad.page.facts import run_facts
 from ustad.page.ledger import add_events
 from ustad.page.movements import gap_rows, trip_rows
+from ustad.page.source import RunTables
 from ustad.page.store import Store, insert_new
 from ustad.page.translate import Layout, keys_of, store_rows
 from ustad.schema import EventSchema, mobility_schema
@@ -67,15 +69,16 @@ def import_run(store: Store, path: Path) -> EventSchema:
     schema = EventSchema.from_dict(scores.run["schema"]) if "schema" in scores.run else mobility_schema()
     data = _data(path, scores.run, schema)
     layout = Layout.of(schema)
-    _add(store, scores.events, layout, "importing scores")
+    add_table(store, scores.events, layout, "importing scores")
     if data is not None:
-        _add_context(store, scores, data, layout)
-        _add_movements(store, scores, data)
+        _import_around(store, scores, data, layout)
     if scores.agents is not None:
-        _set_agents(store, scores.agents, schema)
+        set_agents(store, scores.agents, schema)
+    facts = run_facts(RunTables.from_directory(scores_directory(path) or path))
     with store.writing() as connection:
         content = {"fingerprint": mark, "name": path.resolve().name, "schema": schema.to_dict()}
         store.remember(connection, "run", content)
+        store.remember(connection, "facts", facts)
     return schema
 
 
@@ -95,7 +98,8 @@ def _data(path: Path, run: dict[str, Any], schema: EventSchema) -> Dataset | Non
         return None
 
 
-def _add(store: Store, events: pa.Table, layout: Layout, label: str) -> None:
+def add_table(store: Store, events: pa.Table, layout: Layout, label: str) -> None:
+    """Events, scored or not, with what is behind their scores; those that are there already are left out."""
     with progress.track(label, events.num_rows) as advance:
         for part in _parts(events):
             known, _ = store.known(keys_of(part, layout.schema), [])
@@ -124,21 +128,25 @@ def _ranked(scores: Scores, entity: str) -> pa.Array:
     return pc.unique(ordered)
 
 
-def _add_context(store: Store, scores: Scores, data: Dataset, layout: Layout) -> None:
-    """Events that were not scored (the training weeks), of the most unusual agents, as many as fit."""
-    schema = layout.schema
-    known, scored = data.events, scores.events
-    if scored is None:
-        return
+def _import_around(store: Store, scores: Scores, data: Dataset, layout: Layout) -> None:
+    """The weeks that were not scored, trips and gaps, of the most unusual agents, as many as fit."""
+    entity = layout.schema.entity
+    ranked = _ranked(scores, entity)
+    if scores.events is not None:
+        before = unscored(scores.events, data.events, layout.schema)
+        add_table(store, _of_agents(before, ranked, entity, MOST_CONTEXT), layout, "importing the weeks before")
+    trips, gaps = (None if t is None else _of_agents(t, ranked, entity, MOST_TRIPS) for t in (data.trips, data.gaps))
+    add_movements(store, trips, gaps)
+
+
+def unscored(scored: pa.Table, known: pa.Table, schema: EventSchema) -> pa.Table:
+    """Of the known events those that are not among the scored ones (the training weeks)."""
+    named = known
     if schema.event_id and schema.event_id not in scored.column_names:  # then neither is known by it
-        known = known.drop_columns([c for c in (schema.event_id,) if c in known.column_names])
+        named = known.drop_columns([c for c in (schema.event_id,) if c in known.column_names])
     held = set(keys_of(scored, schema))
-    fresh = np.array([key not in held for key in keys_of(known, schema)], bool)
-    events = data.events.filter(pa.array(fresh)).drop_columns(
-        [n for n in _UNSCORED if n in data.events.column_names]
-    )  # fmt: skip
-    _add(store, _of_agents(events, _ranked(scores, schema.entity), schema.entity, MOST_CONTEXT), layout,
-         "importing the weeks before")  # fmt: skip
+    fresh = np.array([key not in held for key in keys_of(named, schema)], bool)
+    return known.filter(pa.array(fresh, pa.bool_())).drop_columns([n for n in _UNSCORED if n in known.column_names])
 
 
 def _of_agents(table: pa.Table, ranked: pa.Array, entity: str, most: int) -> pa.Table:
@@ -155,18 +163,14 @@ def _of_agents(table: pa.Table, ranked: pa.Array, entity: str, most: int) -> pa.
     return table.filter(pa.array(chosen[codes]))
 
 
-def _add_movements(store: Store, scores: Scores, data: Dataset) -> None:
-    entity = data.schema.entity
-    ranked = _ranked(scores, entity)
-    for table, into, to_rows in ((data.trips, r.trips, trip_rows), (data.gaps, r.gaps, gap_rows)):
-        if table is None or not table.num_rows:
-            continue
-        for part in _parts(_of_agents(table, ranked, entity, MOST_TRIPS)):
+def add_movements(store: Store, trips: pa.Table | None, gaps: pa.Table | None) -> None:
+    for table, into, to_rows in ((trips, r.trips, trip_rows), (gaps, r.gaps, gap_rows)):
+        for part in _parts(table) if table is not None else ():
             with store.writing() as connection:
                 insert_new(connection, into, to_rows(part))
 
 
-def _set_agents(store: Store, agents: pa.Table, schema: EventSchema) -> None:
+def set_agents(store: Store, agents: pa.Table, schema: EventSchema) -> None:
     """Scores of agents as the run has them, where they differ from their highest event's."""
     names = [str(a) for a in agents[schema.entity].to_pylist()]
     values: dict[str, list[Any]] = {"at": names, "score": agents["score"].to_pylist()}

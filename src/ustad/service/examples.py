@@ -34,10 +34,18 @@ READY: Example = {"status": "ready", "scoring": "on"}
 ABOUT: Example = {
     "version": "1.0.0", "entity_word": "agent", "event_word": "stay", "tiles": "", "caller": "morning shift",
     "roles": ["read", "verdict"], "live": True, "run": None, "has_place": True, "alerts_per_day": 20.0,
+    "notes": [],
+}  # fmt: skip
+RUN: Example = {
+    "rule": "5 a day if nothing happens, p ≤ 0.0025", "notes": [], "figures": [], "groups": [], "scatter": None,
+    "calibration": {"at": [0.01, 1.0], "share": [0.012, 1.0], "bins": [1.0], "n": 14_351},
+    "quality": [{"what": "stays without a known category", "typical": "31 of 14,351", "range": "0.2%"}],
+    "card": [{"kind": "p", "parts": [["text", "Trained on "], ["strong", "120"], ["text", " agents."]]}],
+    "facts": [["method", "ustad"]],
 }  # fmt: skip
 SUMMARY: Example = {
     "events": 14_351, "agents": 120, "alerts": 12, "days": 14, "first_day": "2024-01-29", "last_day": "2024-02-11",
-    "alert_score": 3.1,
+    "alert_score": 3.1, "alert_p_value": 0.0008,
     "curve": [{"per_day": 1, "score": 3.9, "p_value": 0.00013}, {"per_day": 2, "score": 3.4, "p_value": 0.0004}],
     "odd_days": [{"day": "1970-01-01", "events": 1}],
     "kinds": ["predictable", "novel"], "categories": ["restaurant", "work"],

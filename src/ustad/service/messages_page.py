@@ -24,7 +24,8 @@ class Ready(BaseModel):
 
 
 class About(BaseModel):
-    """`run` is the name of the finished run on show; `tiles` the address of a map server, empty for none."""
+    """`run` is the name of the finished run on show; `tiles` the address of a map server, empty for none; `notes` say
+    what a reader should know before the numbers."""
 
     version: str
     entity_word: str
@@ -36,6 +37,23 @@ class About(BaseModel):
     run: str | None
     has_place: bool
     alerts_per_day: float | None
+    notes: list[str]
+
+
+class RunFacts(BaseModel):
+    """A finished run as a whole; empty where the service shows none. `scatter` and `calibration` are drawn as they
+    are: uncertainty against surprise, and the share of events at or below each p-value. `card` is the model's card in
+    blocks of text."""
+
+    rule: str
+    notes: list[str]
+    figures: list[dict[str, Any]]
+    groups: list[dict[str, Any]]
+    scatter: dict[str, Any] | None
+    calibration: dict[str, Any] | None
+    quality: list[dict[str, str]]
+    card: list[dict[str, Any]]
+    facts: list[list[str]]
 
 
 class CurvePoint(BaseModel):
@@ -53,8 +71,8 @@ class OddDay(BaseModel):
 
 class Summary(BaseModel):
     """Days and curve are of the stretch of time with the most events; `odd_days` lie at least half a year from it, with
-    no score between. `alert_score` is the least score that was raised as an alert; `kinds` and `categories` are those
-    that alerts have, the most frequent first."""
+    no score between. `alert_score` and `alert_p_value` are those of the mildest alert that was raised; `kinds` and
+    `categories` are those that alerts have, the most frequent first."""
 
     events: int
     agents: int
@@ -63,6 +81,7 @@ class Summary(BaseModel):
     first_day: str | None
     last_day: str | None
     alert_score: float | None
+    alert_p_value: float | None
     curve: list[CurvePoint]
     odd_days: list[OddDay]
     kinds: list[str]

@@ -18,6 +18,7 @@ from pydantic import BaseModel, BeforeValidator
 from ustad import __version__
 from ustad.dataset import EPOCH
 from ustad.page import case, queries
+from ustad.page.facts import NO_FACTS
 from ustad.page.queries import Filter, microseconds
 from ustad.page.store import DISK_FULL
 from ustad.service import errors
@@ -57,6 +58,7 @@ def read_routes() -> APIRouter:
     not_found = failure(404)
     _add(v1, "/about", about, page.About, ex.ABOUT)
     _add(v1, "/summary", summary, page.Summary, ex.SUMMARY)
+    _add(v1, "/run", run_facts, page.RunFacts, ex.RUN)
     _add(v1, "/lanes", lanes, page.Lanes, ex.LANES)
     _add(v1, "/agents", agents, AgentPage, ex.AGENTS)
     _add(v1, "/agents/{agent_id}", agent, AgentAnswer, ex.AGENT, not_found)
@@ -115,8 +117,17 @@ def about(request: Request, caller: Read) -> dict[str, Any]:
         "tiles": service.settings.tiles, "caller": caller.name, "roles": sorted(caller.roles),
         "live": service.intake is not None, "run": (service.store.about("run") or {}).get("name"),
         "has_place": any(f.kind == "place" for f in schema.features),
-        "alerts_per_day": service.settings.alerts_per_day,
+        "alerts_per_day": service.settings.alerts_per_day, "notes": _facts(service)["notes"],
     }  # fmt: skip
+
+
+def run_facts(request: Request, caller: Read) -> dict[str, Any]:
+    """The finished run on show: figures, uncertainty, calibration, data quality, the model's card."""
+    return _facts(request.app.state.service)
+
+
+def _facts(service: Any) -> dict[str, Any]:
+    return service.store.about("facts") or NO_FACTS
 
 
 def summary(request: Request, caller: Read) -> dict[str, Any]:
@@ -190,7 +201,7 @@ def places(request: Request, agent_id: AgentName, caller: Read) -> dict[str, Any
     """The agent's usual places by visits."""
     agent(request, agent_id, caller)
     with request.app.state.service.store.reading() as connection:
-        return {"places": case.usual_places(connection, agent_id)}
+        return {"places": case.usual_places(case.History.of(connection, agent_id))}
 
 
 def movements(

@@ -3,7 +3,9 @@ import * as api from "./api.js";
 import { colours } from "./colours.js";
 import { byId, empty, failure, h, show, skeleton, toast } from "./dom.js";
 import { drawer } from "./drawer.js";
-import { address, casesFor, go, judged, nextCase, openCase, slidScore } from "./main.js";
+import { casesFor, judged, nextCase, openCase, slidScore } from "./cases.js";
+import { alertLine } from "./lines.js";
+import { address, go } from "./route.js";
 import { agentMap } from "./map.js";
 import { scoreChart } from "./scores.js";
 import { timeline } from "./timeline.js";
@@ -89,11 +91,10 @@ async function choose(parts, page, id, day) {
   let width = parts.line.clientWidth;
   parts.redraw = new ResizeObserver(() => { if (Math.abs(parts.line.clientWidth - width) > 4) { width = parts.line.clientWidth; draw(); } });
   parts.redraw.observe(parts.line);
-  parts.line.querySelector(".row-chosen")?.scrollIntoView({ block: "nearest" });
+  if (innerWidth > 900) parts.line.querySelector(".row-chosen")?.scrollIntoView({ block: "nearest" });
   if (!id) {
     parts.drawn?.show(dated, null, null);
-    const list = await overviewOf(parts);
-    if (!gone()) show(parts.case, list);
+    show(parts.case, overviewOf(parts));
     return;
   }
   show(parts.case, h("section", { class: "panel" }, skeleton(9, "item")));
@@ -110,11 +111,10 @@ async function choose(parts, page, id, day) {
 }
 
 // Draws again what came live, with the same event open: its panel, where a note may have been begun, is left alone.
-async function renew(parts) {
+function renew(parts) {
   if (!parts.draw) return; // nothing was drawn yet
   parts.draw();
-  const list = await overviewOf(parts);
-  if (!parts.chosen) show(parts.case, list);
+  if (!parts.chosen) show(parts.case, overviewOf(parts));
 }
 
 async function position(page, id) {
@@ -123,9 +123,8 @@ async function position(page, id) {
   return at < 0 ? "" : `case ${at + 1} of ${cases.length}`;
 }
 
-async function overviewOf(parts) {
+function overviewOf(parts) {
   const alerts = parts.events.filter((e) => e.alert).sort((a, b) => b.score - a.score);
-  const { alertLine } = await import("./overview.js");
   return h("section", { class: "panel", "aria-label": "Alerts of this agent" }, h("h2", {}, "Alerts"), alerts.length ? h("ol", { class: "alerts" }, alerts.slice(0, 30).map((a) => alertLine(a, false))) : empty("No alerts", "Nothing stood out so far. A click on a bar opens that event."));
 }
 
@@ -160,6 +159,6 @@ function bind(view, page) {
     const parts = held;
     if (alert.agent_id !== view.id || parts?.id !== view.id || !parts.chart || !parts.root.isConnected) return;
     await load(parts, page).catch(() => null);
-    if (parts === held) await renew(parts);
+    if (parts === held) renew(parts);
   };
 }

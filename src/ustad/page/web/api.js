@@ -1,9 +1,12 @@
-// Talking to the service: JSON in and out, errors as sentences, and the stream of new alerts.
+// Talking to the service: JSON in and out, errors as sentences, and the stream of new alerts. A report answers itself.
+import { answer as keptAnswer, frozen } from "./frozen.js";
+
 export class ServiceError extends Error {
   constructor(status, message) { super(message); this.status = status; }
 }
 
 async function ask(path, options = {}) {
+  if (frozen) return keptAnswer(path);
   let answer;
   try { answer = await fetch(path, { headers: { Accept: "application/json", ...(options.body ? { "Content-Type": "application/json" } : {}) }, ...options }); }
   catch (error) { if (error.name === "AbortError") throw error; throw new ServiceError(0, "The service does not answer. Is it running?"); }
@@ -21,6 +24,7 @@ export function query(values) {
 const agentPath = (id) => `/v1/agents/${encodeURIComponent(id)}`;
 export const about = () => ask("/v1/about");
 export const summary = () => ask("/v1/summary");
+export const run = () => ask("/v1/run");
 export const lanes = (wanted) => ask("/v1/lanes" + query(wanted));
 export const alerts = (wanted) => ask("/v1/alerts" + query(wanted));
 export const agents = (wanted) => ask("/v1/agents" + query(wanted));
@@ -33,6 +37,7 @@ export const giveVerdict = (id, verdict) => ask(`/v1/alerts/${id}/verdict`, { me
 
 // Calls `found(alert)` for every new alert and `state(connected)` when the connection comes or goes.
 export function listen(found, state) {
+  if (frozen) return null;
   const stream = new EventSource("/v1/alerts/stream");
   stream.addEventListener("open", () => state(true));
   stream.addEventListener("error", () => state(false));

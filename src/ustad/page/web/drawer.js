@@ -1,5 +1,6 @@
 // One event: what was expected beside what was observed, how sure the model is, what is near it, and the verdict.
 import { h, s } from "./dom.js";
+import { frozen } from "./frozen.js";
 import * as say from "./words.js";
 
 const WIDTH = 240, HEIGHT = 30;
@@ -9,10 +10,11 @@ export function drawer(detail, about, act) {
   const scored = event.score !== null;
   return h("section", { class: "panel drawer", "aria-label": "Event" },
     h("div", { class: "drawer-head" }, h("div", {}, h("h2", {}, say.span(event)), h("p", { class: "hint" }, `${[say.what(event), say.minutesOf(event) ? say.duration(say.minutesOf(event)) : "", `${say.zoneName(event.timezone)} time`].filter(Boolean).join(", ")}`, act.position ? ` · ${act.position}` : "")),
-      h("button", { type: "button", class: "round", "aria-label": "Close", on: { click: act.close } }, "×")),
+      act.close ? h("button", { type: "button", class: "round", "aria-label": "Close", on: { click: act.close } }, "×") : null),
     scored ? h("p", { class: "sentence" }, event.reason || "Nothing stands out enough for a sentence.") : h("p", { class: "sentence" }, "Known, not scored: this is what was learnt from."),
     scored ? h("p", { class: "facts" }, h("b", {}, `Score ${say.number(event.score)}`), ` ${say.rare(event.p_value)} usual events are as unusual. `, h("span", { class: `kind ${event.kind || ""}` }, kind), " ", meaning) : null,
     scored && !event.final ? h("p", { class: "hint provisional" }, "Provisional: what comes next may raise this score, not lower it.") : null,
+    detail.partial ? h("p", { class: "hint" }, "What is behind its score is in this file for the most unusual ones only.") : null,
     scored ? verdictForm(event, about, act.give) : null,
     detail.habits ? habits(detail.habits, about) : null,
     detail.features.length ? features(detail, about) : null,
@@ -37,7 +39,7 @@ function habits(found, about) {
 
 // ------------------------------------------------------------------------------------------- features
 function features(detail, about) {
-  const shares = !detail.habits; // by habits the shares stand above: the network only says what it expected
+  const shares = !detail.habits; // by habits the shares stand above, question by question
   return h("div", {}, h("h3", {}, "Expected and observed"), h("table", { class: "features" },
     h("thead", {}, h("tr", {}, ["", "expected ± spread, ◆ observed", ...(shares ? ["share"] : [])].map((t) => h("th", { scope: "col" }, t)))),
     h("tbody", {}, detail.features.map((f) => featureRow(f, shares)), shares && detail.knn.share ? wholeRow(detail.knn, about) : null)));
@@ -112,7 +114,7 @@ function neighbours(detail, about, open) {
 
 function nearest(items, open) {
   if (!items.length) return null;
-  return h("div", {}, h("p", { class: "hint" }, "Its own, nearest in place, time of day and length:"), h("ul", { class: "nearest" }, items.map((n) => h("li", {}, h("button", { type: "button", class: "plain", on: { click: () => open(n.id) } }, `${say.span(n)}: ${say.what(n)}`), h("span", { class: "hint" }, [n.km === null ? "" : `${say.distance(n.km)} away`, `${n.hours} h apart in the day`].filter(Boolean).join(", "))))));
+  return h("div", {}, h("p", { class: "hint" }, "Its own, nearest in place, time of day and length:"), h("ul", { class: "nearest" }, items.map((n) => h("li", {}, open ? h("button", { type: "button", class: "plain", on: { click: () => open(n.id) } }, `${say.span(n)}: ${say.what(n)}`) : `${say.span(n)}: ${say.what(n)}`, h("span", { class: "hint" }, [n.km === null ? "" : `${say.distance(n.km)} away`, `${n.hours} h apart in the day`].filter(Boolean).join(", "))))));
 }
 
 function history(verdicts, zone) {
@@ -127,6 +129,7 @@ function coordinates(event) {
 
 // -------------------------------------------------------------------------------------------- verdict
 function verdictForm(event, about, give) {
+  if (frozen) return null;
   if (!about.roles.includes("verdict")) return h("p", { class: "hint" }, "This key may look, not decide.");
   const problem = h("p", { class: "problem", role: "alert", hidden: true });
   const until = say.isoDay(say.local(Date.now() + 90 * 864e5, event.timezone).day);

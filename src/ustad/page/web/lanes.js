@@ -1,6 +1,7 @@
 // Swim lanes: one row an agent, one cell a day. Score by one hue, alerts by a dot, weekends by a frame.
 import { h } from "./dom.js";
-import { address } from "./main.js";
+import { isKept } from "./frozen.js";
+import { address } from "./route.js";
 import * as say from "./words.js";
 
 // A score is −log₁₀ of how rare the event is; from 1 (one in ten) to 5 (one in a hundred thousand) it darkens.
@@ -26,8 +27,9 @@ function weeks(days) {
 function row(lane, days, least, filters) {
   const cells = new Map(lane.cells.map((c) => [say.dayNumber(c.day), c]));
   const top = Math.max(...lane.cells.map((c) => c.score));
+  const name = [h("span", { class: "who" }, lane.agent_id), h("small", {}, say.number(top))];
   return h("tr", {},
-    h("th", { scope: "row" }, h("a", { href: address.agent(lane.agent_id, filters), "data-link": true }, h("span", { class: "who" }, lane.agent_id), h("small", {}, say.number(top)))),
+    h("th", { scope: "row" }, isKept(lane.agent_id) ? h("a", { href: address.agent(lane.agent_id, filters), "data-link": true }, name) : h("span", { class: "still", "data-tip": "This file holds no days of this one; a larger --cases does." }, name)),
     days.map((d) => h("td", { class: say.isWeekend(d) ? "weekend" : null }, cells.has(d) ? cell(lane.agent_id, cells.get(d), least, filters) : h("span", { class: "cell none" }))));
 }
 
@@ -35,5 +37,6 @@ function cell(agent, c, least, filters) {
   const alert = (least.slid === null ? c.alerts > 0 : c.score >= least.slid) && (least.typed === null || c.score >= least.typed);
   const tip = `${agent}, ${say.dayText(c.day)}\nscore ${say.number(c.score)}, ${c.events} scored${c.alerts ? `, ${c.alerts} alert${c.alerts > 1 ? "s" : ""}` : ""}\n${c.reason || "nothing stands out"}`;
   const to = address.agent(agent, filters, alert ? { event: c.worst } : { day: c.day });
-  return h("a", { class: `cell${alert ? " alert" : ""}`, href: to, "data-link": true, tabindex: -1, vars: { "--v": shade(c.score) }, "data-tip": tip, "aria-label": tip.replaceAll("\n", ", ") });
+  const link = isKept(agent) ? { href: to, "data-link": true, tabindex: -1 } : {};
+  return h(isKept(agent) ? "a" : "span", { class: `cell${alert ? " alert" : ""}`, ...link, vars: { "--v": shade(c.score) }, "data-tip": tip, "aria-label": tip.replaceAll("\n", ", ") });
 }

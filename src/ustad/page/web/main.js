@@ -1,107 +1,36 @@
-// The page: which view an address means, the keyboard, the case list one works through, and live alerts.
+// The page: which view an address means, the keyboard, printing, and live alerts.
 import * as api from "./api.js";
 import { agentView, leaveAgent } from "./agent.js";
+import { forgetCases, openCase, page } from "./cases.js";
 import { byId, h, show, toast, tooltips, visible } from "./dom.js";
+import { frozen } from "./frozen.js";
+import { loadLibrary } from "./map.js";
 import { overview } from "./overview.js";
-
-const FILTERS = ["per_day", "min_score", "first", "last", "kind", "category", "state", "search", "order"];
-const page = { about: null, view: null, cases: [], filters: {}, refresh: null };
-
-// ------------------------------------------------------------------------------------------ addresses
-export function filtersOf(parameters) {
-  return Object.fromEntries(FILTERS.map((name) => [name, parameters.get(name)]).filter(([, v]) => v));
-}
-
-export const address = {
-  overview: (filters, more = {}) => "/" + api.query({ ...filters, ...more }),
-  agent: (id, filters, more = {}) => `/agent/${encodeURIComponent(id)}` + api.query({ ...filters, ...more }),
-};
-
-export function go(to, replace = false) {
-  if (to === location.pathname + location.search) return;
-  history[replace ? "replaceState" : "pushState"](null, "", to);
-  route();
-}
+import { printing } from "./print.js";
+import { address, filtersOf, go, here, onArrival } from "./route.js";
+import { runView } from "./run.js";
 
 // Each view puts itself in `page.view` before it loads: what an earlier one still waits for finds that it was left.
 async function route() {
-  const parameters = new URLSearchParams(location.search), before = api.query(page.filters);
+  const { path, parameters } = here(), before = api.query(page.filters);
   page.filters = filtersOf(parameters);
   if (api.query(page.filters) !== before) forgetCases();
   byId("search").value = page.filters.search || "";
   byId("tip").hidden = true;
-  const match = location.pathname.match(/^\/agent\/(.+)$/);
-  if (match) {
-    const id = decodeURIComponent(match[1]);
-    trail(h("a", { href: address.overview(page.filters), "data-link": true }, "Overview"), h("a", { "aria-current": "page" }, id));
-    document.title = `${visible(id)} · ustad`;
-    await agentView(page, id, parameters);
-  } else {
-    trail(h("a", { "aria-current": "page" }, "Overview"));
-    document.title = "Overview · ustad";
-    leaveAgent();
-    await overview(page, parameters);
-  }
+  const match = path.match(/^\/agent\/(.+)$/);
+  const id = match ? decodeURIComponent(match[1]) : null, isRun = path === "/run";
+  trail(id, isRun);
+  document.title = `${(id && visible(id)) || (isRun ? "Data and model" : "Overview")} · ${name()}`;
+  if (id) { await agentView(page, id, parameters); return; }
+  leaveAgent();
+  await (isRun ? runView(page) : overview(page, parameters));
 }
 
-const trail = (...links) => show(byId("trail"), ...links);
+const name = () => page.about?.run ? `ustad · ${page.about.run}` : "ustad";
 
-// ---------------------------------------------------------------------------------------------- cases
-// The list that j, k and a verdict walk through: the alerts of the present filters. Of several questions the answer to
-// the latest is kept, whichever comes last.
-let asked = 0;
-
-export async function loadCases(wanted) {
-  const turn = ++asked;
-  const found = await api.alerts({ ...wanted, limit: 200 });
-  if (turn === asked) page.cases = found.alerts;
-  return found;
-}
-
-function forgetCases() {
-  asked += 1;
-  page.cases = [];
-}
-
-export async function casesFor(filters) {
-  if (!page.cases.length) {
-    await loadCases(alertFilter(filters, filters.per_day ? (await api.summary()).curve : []));
-  }
-  return page.cases;
-}
-
-// The score at the slider's alerts a day; none where alerts count as they were raised.
-export const slidScore = (filters, curve) => filters.per_day ? curve[Math.min(Number(filters.per_day), curve.length) - 1]?.score ?? null : null;
-
-// The least score that was typed; none where nothing, or no number, was.
-export function typedScore(filters) {
-  const value = Number.parseFloat(filters.min_score);
-  return Number.isFinite(value) ? value : null;
-}
-
-// The higher of two least scores, either of which may be none.
-export const higher = (a, b) => a === null ? b : b === null ? a : Math.max(a, b);
-
-// The slider draws its own line through all scores; the filter only narrows what was raised.
-export function alertFilter(filters, curve) {
-  const slid = slidScore(filters, curve), typed = typedScore(filters);
-  return {
-    first_day: filters.first, last_day: filters.last, kind: filters.kind, category: filters.category, state: filters.state, search: filters.search, order: filters.order,
-    min_score: higher(slid, typed), raised: slid === null && typed !== null ? true : null,
-  };
-}
-
-export const openCase = (item, replace = false) => go(address.agent(item.agent_id, page.filters, { event: item.id }), replace);
-
-export function nextCase(id, step = 1, onlyOpen = false) {
-  const at = page.cases.findIndex((c) => c.id === id);
-  for (let i = at + step; i >= 0 && i < page.cases.length; i += step) if (!onlyOpen || (!page.cases[i].verdict && page.cases[i].id !== id)) return page.cases[i];
-  return null;
-}
-
-export function judged(item) {
-  const at = page.cases.findIndex((c) => c.id === item.id);
-  if (at >= 0) page.cases[at] = item;
+function trail(id, isRun) {
+  const link = (text, to, current) => h("a", current ? { "aria-current": "page" } : { href: to, "data-link": true }, text);
+  show(byId("trail"), link("Overview", address.overview(page.filters), !id && !isRun), id ? h("a", { "aria-current": "page" }, id) : null, page.about?.run ? link("Data and model", address.run(page.filters), isRun) : null);
 }
 
 // ------------------------------------------------------------------------------------------- keyboard
@@ -120,6 +49,7 @@ function keyboard(e) {
 }
 
 function links(e) {
+  if (e.target.closest(".skip")) { e.preventDefault(); byId("main").focus(); return; } // an # would be an address
   const link = e.target.closest("a[data-link]");
   if (!link || e.ctrlKey || e.metaKey || e.shiftKey || e.button) return;
   e.preventDefault();
@@ -129,6 +59,7 @@ function links(e) {
 // ----------------------------------------------------------------------------------------------- live
 function live() {
   const sign = byId("live");
+  if (frozen) { sign.hidden = true; return; }
   api.listen(
     (alert) => {
       if (!page.view?.cases) forgetCases();
@@ -143,14 +74,20 @@ async function start() {
   tooltips();
   document.addEventListener("keydown", keyboard);
   document.addEventListener("click", links);
+  onArrival(route);
   addEventListener("popstate", route);
   byId("help-button").addEventListener("click", () => byId("help").showModal());
   byId("finder").addEventListener("submit", (e) => { e.preventDefault(); go(address.overview({ ...page.filters, search: byId("search").value.trim() })); byId("search").blur(); });
   try { page.about = await api.about(); }
   catch (error) { show(byId("main"), h("p", { role: "alert" }, error.message)); return; }
-  if (page.about.run) byId("name").textContent = `ustad · ${page.about.run}`;
+  byId("name").textContent = name();
+  byId("made").textContent = page.about.made || "";
+  document.querySelector(".brand").setAttribute("href", address.overview());
+  document.documentElement.classList.toggle("frozen", frozen);
+  if (frozen && page.about.has_place) await loadLibrary();
   await route();
   live();
+  if (frozen) await printing();
 }
 
 start();

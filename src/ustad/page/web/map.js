@@ -1,6 +1,9 @@
 // The map: usual places as circles by visits, the day's way, the expected place as a ghost beside the observed one.
 // Without a tile server the ground is a plain grid with the agent's own ways as streets.
 import { css } from "./colours.js";
+import { show } from "./dom.js";
+import { frozen, unpack } from "./frozen.js";
+import { framed, sketch } from "./sketch.js";
 import * as say from "./words.js";
 
 const KM = 111.32; // of one degree of latitude
@@ -49,12 +52,31 @@ function style(tiles) {
   return { version: 8, sources, layers };
 }
 
+// In a report the library is packed into the file: its script runs from there, its worker from a copy in memory.
+let worker = "/static/vendor/maplibre-gl/maplibre-gl-csp-worker.js";
+
+export async function loadLibrary() {
+  const text = (name) => unpack(document.getElementById(name).textContent);
+  const script = document.createElement("script");
+  script.textContent = await text("map-library");
+  document.head.append(script);
+  worker = URL.createObjectURL(new Blob([await text("map-worker")], { type: "text/javascript" }));
+}
+
+// Without WebGL the same map is drawn as plain lines.
+function plainMap(holder, parts) {
+  let wanted = [null, null, null];
+  const draw = () => show(holder, sketch(parts, ...wanted));
+  draw();
+  return { show(...what) { wanted = what; draw(); holder.dataset.drawn = "true"; }, renew: draw, close() { delete holder.dataset.drawn; } };
+}
+
 // Draws the agent's places; `show(day, event, place)` adds a day's way and one event and moves there, `renew()` draws
 // what is in `parts` by now and moves nowhere.
 export function agentMap(holder, tiles, parts) {
   const { maplibregl } = globalThis;
-  if (!maplibregl || !canDraw()) { holder.textContent = "The map needs WebGL, which this browser does not offer."; holder.classList.add("no-map"); return { show() {}, renew() {}, close() {} }; }
-  maplibregl.setWorkerUrl("/static/vendor/maplibre-gl/maplibre-gl-csp-worker.js");
+  if (!maplibregl || !canDraw()) return plainMap(holder, parts);
+  maplibregl.setWorkerUrl(worker);
   let home = homeOf(parts.places);
   const map = new maplibregl.Map({ container: holder, style: style(tiles), bounds: home || ANYWHERE, fitBoundsOptions: { padding: 50, maxZoom: 14 }, attributionControl: false, dragRotate: false, pitchWithRotate: false, fadeDuration: 0 });
   map.touchZoomRotate.disableRotation();
@@ -71,12 +93,8 @@ export function agentMap(holder, tiles, parts) {
   const drawn = (moving) => {
     if (!map.getSource("places")) return;
     fixed();
-    const [day, event, place] = wanted;
-    const zone = parts.agent.timezone;
-    const trips = day === null ? [] : parts.moves.trips.filter((t) => t.path.length > 1 && [t.started_at, t.finished_at].some((m) => say.local(m, zone).day === day));
+    const [day, event, place] = wanted, { trips, seen, expected, points } = framed(parts, day, event, place);
     set("way", trips.map((t) => line(t.path)));
-    const seen = event && event.lat !== null ? [event.lon, event.lat] : null;
-    const expected = place?.expected?.lat !== null && place?.expected?.lat !== undefined ? [place.expected.lon, place.expected.lat] : null;
     set("observed", seen ? [point(...seen)] : []);
     set("ghost", expected ? [ellipse(...expected, ...(place.spread || [0.2, 0.2])), point(...expected)] : []);
     set("link", seen && expected ? [line([expected, seen])] : []);
@@ -84,7 +102,7 @@ export function agentMap(holder, tiles, parts) {
     markers = [];
     if (seen) label(seen, "observed");
     if (expected) label(expected, "expected");
-    if (moving && (seen || expected || trips.length)) frame(boundsOf([...(seen ? [seen] : []), ...(expected ? [expected] : []), ...trips.flatMap((t) => t.path), ...parts.places.slice(0, 1).map((p) => [p.lon, p.lat])]));
+    if (moving && (seen || expected || trips.length)) frame(boundsOf(points));
   };
   const label = (at, text) => {
     const element = document.createElement("span");

@@ -1,8 +1,11 @@
 // The overview: totals and the slider, swim lanes of agents by days, and alerts in order.
 import * as api from "./api.js";
 import { byId, empty, failure, h, show, skeleton } from "./dom.js";
+import { frozen } from "./frozen.js";
 import { laneTable } from "./lanes.js";
-import { address, alertFilter, go, higher, loadCases, openCase, slidScore, typedScore } from "./main.js";
+import { alertFilter, higher, loadCases, openCase, slidScore, typedScore } from "./cases.js";
+import { alertLine } from "./lines.js";
+import { address, go, here } from "./route.js";
 import * as say from "./words.js";
 
 const ROWS = 50, LINES = 50;
@@ -10,10 +13,10 @@ const LEAST = "Only alerts of at least this score, and only who has an event of 
 
 export async function overview(page, parameters) {
   const filters = page.filters;
-  const places = { tiles: h("section", { class: "tiles", "aria-label": "Totals" }), lanes: h("div"), alerts: h("div") };
+  const places = { tiles: h("section", { class: "tiles", "aria-label": "Totals" }), notes: h("div"), lanes: h("div"), alerts: h("div") };
   const pages = { lanes: Number(parameters.get("lanes_from")) || 0, alerts: Number(parameters.get("alerts_from")) || 0 };
   const focused = document.activeElement?.closest(".filters") ? document.activeElement.id : null;
-  show(byId("main"), places.tiles, filterBar(page), h("div", { class: "columns" },
+  show(byId("main"), places.tiles, places.notes, filterBar(page), h("div", { class: "columns" },
     h("section", { class: "panel", "aria-labelledby": "lanes-title" }, h("h2", { id: "lanes-title" }, "Who stands out, by day"), h("p", { class: "hint" }, `One row for each ${page.about.entity_word}, one cell a day; the stronger the more unusual, a dot marks an alert, framed days are weekends.`), places.lanes),
     h("section", { class: "panel", "aria-labelledby": "alerts-title" }, h("h2", { id: "alerts-title" }, "Alerts"), places.alerts)));
   if (focused) byId(focused)?.focus();
@@ -28,7 +31,7 @@ export async function overview(page, parameters) {
     try { totals = await api.summary(); }
     catch (error) { show(places.tiles, failure(error, load)); return; }
     if (left()) return; // its alerts would take the place of those of the view that came after it
-    drawTiles(places.tiles, totals, page, load);
+    drawTiles(places, totals, page);
     choices(page, totals);
     await Promise.all([loadLanes(), loadAlerts()]);
   }
@@ -58,7 +61,7 @@ export async function overview(page, parameters) {
     if (!lines.length) return;
     view.chosen = Math.max(0, Math.min(lines.length - 1, view.chosen + step));
     lines.forEach((line, i) => line.classList.toggle("chosen", i === view.chosen));
-    lines[view.chosen].querySelector("a").focus();
+    lines[view.chosen].querySelector("a, .still").focus();
   };
   const chosen = () => page.cases[view.chosen];
   view.open = () => chosen() && openCase(chosen());
@@ -70,38 +73,45 @@ export async function overview(page, parameters) {
 }
 
 // --------------------------------------------------------------------------------------------- totals
-function drawTiles(place, totals, page) {
+function drawTiles(places, totals, page) {
   const tile = (value, text, tip) => h("div", { class: "tile", "data-tip": tip }, h("b", {}, value), h("span", {}, text));
   const most = totals.curve.length;
   const perDay = Number(page.filters.per_day) || null;
   const alarms = h("b"), alarmsText = h("span"), flagged = h("b"), flaggedText = h("span");
   const slider = h("input", { type: "range", id: "per-day", min: 1, max: Math.max(1, most), value: perDay || Math.max(1, Math.min(most, Math.round(totals.alerts / Math.max(1, totals.days)))), disabled: most < 2, "aria-label": "Alerts a day" });
   const recount = (n) => {
-    const point = totals.curve[Math.min(n ?? Math.max(1, Math.round(totals.alerts / Math.max(1, totals.days))), most) - 1];
-    const shown = n === null ? totals.alerts : n * totals.days;
+    const days = Math.max(1, totals.days), shown = n === null ? totals.alerts : n * totals.days;
+    const p = n === null ? totals.alert_p_value : totals.curve[Math.min(n, most) - 1]?.p_value;
+    const usual = p === null || p === undefined ? null : p * totals.events / days;
     flagged.textContent = say.count(shown);
     flaggedText.textContent = n === null ? "alerts, as they were raised" : `alerts: ${n} a day`;
-    const share = point?.p_value;
-    const usual = share === null || share === undefined ? null : share * totals.events / Math.max(1, totals.days);
     alarms.textContent = usual === null ? "–" : usual < 0.1 ? "< 0.1" : usual < 10 ? usual.toFixed(1) : say.count(usual);
-    alarmsText.textContent = usual === null ? "false alarms a day: unknown" : "expected false alarms a day at this threshold";
+    alarmsText.textContent = usual === null ? "false alarms a day: unknown" : "as unusual each day by chance alone";
+    show(places.notes, notes(page.about.notes, n, usual, shown / days));
   };
   recount(perDay);
   slider.addEventListener("input", () => recount(Number(slider.value)));
   slider.addEventListener("change", () => go(address.overview({ ...page.filters, per_day: slider.value }), true));
   const reset = perDay ? h("a", { href: address.overview({ ...page.filters, per_day: null }), "data-link": true }, "as raised") : null;
-  show(place,
+  show(places.tiles,
     tile(say.count(totals.events), `${say.plural(page.about.event_word)} scored${totals.first_day ? `, ${say.days(totals.first_day, totals.last_day)}` : ""}`),
     tile(say.count(totals.agents), say.plural(page.about.entity_word)),
     h("div", { class: "tile" }, flagged, flaggedText), h("div", { class: "tile" }, alarms, alarmsText),
     h("div", { class: "tile wide" }, h("label", { for: "per-day" }, "Alerts a day ", h("output", { for: "per-day", id: "per-day-value" }, perDay || "as raised"), " ", reset), slider));
-  if (totals.odd_days.length) place.append(oddDays(totals.odd_days, page));
+  if (totals.odd_days.length) places.tiles.append(oddDays(totals.odd_days, page));
   slider.addEventListener("input", () => { byId("per-day-value").textContent = slider.value; });
 }
 
 // Days far from all others: a clock was wrong. The figures leave them out; a click shows them.
 const oddDays = (days, page) => h("p", { class: "hint odd" }, "Dated far from all others, and left out of these figures: ",
   days.map((d, i) => [i ? ", " : "", h("a", { href: address.overview({ first: d.day, last: d.day }), "data-link": true }, say.dayText(d.day)), ` (${say.count(d.events)} ${d.events === 1 ? page.about.event_word : say.plural(page.about.event_word)})`]), ".");
+
+// What a reader should know before the numbers. As raised the run says it; the slider's own line is weighed here.
+function notes(told, n, usual, perDay) {
+  const found = n === null ? [...told] : told.filter((text) => !/^(Asked for|By the p-values)/.test(text));
+  if (usual !== null && usual > 1.05 * perDay && perDay > 0 && !found.some((text) => text.startsWith("By the p-values"))) found.push(`By the p-values about ${say.number(usual)} a day would be expected if nothing unusual happened, and there are ${say.number(perDay)}: any of them may be a false alarm. Trust the order more than the p-values.`);
+  return found.length ? h("div", { class: "note" }, found.map((text) => h("p", {}, text))) : null;
+}
 
 // -------------------------------------------------------------------------------------------- filters
 function filterBar(page) {
@@ -113,10 +123,10 @@ function filterBar(page) {
   return h("form", { class: "filters", "aria-label": "Filters", on: { submit: (e) => e.preventDefault() } },
     day("first", "From"), day("last", "to"),
     select("kind", "Kind", Object.entries(say.KINDS).map(([v, [text]]) => [v, text])), select("category", "Category", filters.category ? [[filters.category, filters.category]] : []),
-    select("state", "Verdict", [["open", "open"], ["confirmed", "confirmed"], ["expected", "expected"], ["marked", "like expected"]]),
+    frozen ? null : select("state", "Verdict", [["open", "open"], ["confirmed", "confirmed"], ["expected", "expected"], ["marked", "like expected"]]),
     h("label", {}, "Score from", least), h("span", { class: "quiet", id: "least-hint" }, LEAST),
     h("label", {}, "Order", h("select", { id: "filter-order", on: { change: set("order") } }, [["score", "most unusual"], ["time", "latest"]].map(([v, text]) => h("option", { value: v, selected: filters.order === v }, text)))),
-    Object.keys(filters).length ? h("a", { href: "/", "data-link": true, class: "clear" }, "Clear all") : null,
+    Object.keys(filters).length ? h("a", { href: address.overview(), "data-link": true, class: "clear" }, "Clear all") : null,
     filters.search ? h("span", { class: "hint" }, `search: “${filters.search}”`) : null);
 }
 
@@ -128,26 +138,11 @@ function choices(page, totals) {
 
 function nothing(totals, filters) {
   if (!totals.events) return empty("Nothing was scored yet", "Send events to /v1/events or fixes to /v1/fixes, or show a finished run with `ustad serve runs/demo`.");
-  return empty("Nothing matches", "No alert fits these filters.", Object.keys(filters).length ? h("a", { href: "/", "data-link": true }, "Clear the filters") : null);
+  return empty("Nothing matches", "No alert fits these filters.", Object.keys(filters).length ? h("a", { href: address.overview(), "data-link": true }, "Clear the filters") : null);
 }
-
-// --------------------------------------------------------------------------------------------- alerts
-export function alertLine(item, chosen) {
-  const verdict = say.state(item);
-  const [kind, about] = say.kind(item.kind);
-  return h("li", { class: [chosen ? "chosen" : "", verdict ? "judged" : ""].join(" ").trim() || null },
-    h("a", { href: address.agent(item.agent_id, filtersNow(), { event: item.id }), "data-link": true },
-      h("span", { class: "when" }, say.date(item.started_at, item.timezone), " ", h("b", {}, say.time(item.started_at, item.timezone))),
-      h("span", { class: "who" }, item.agent_id),
-      h("span", { class: `kind ${item.kind || ""}`, "data-tip": about }, kind),
-      verdict ? h("span", { class: `state ${verdict[1]}` }, verdict[0]) : h("span", { class: "score", "data-tip": `Score ${say.number(item.score)}: ${say.rare(item.p_value)} usual events are as unusual${item.final ? "" : ". Provisional: the next event may raise it"}` }, say.number(item.score), item.final ? "" : " …"),
-      h("span", { class: "reason" }, item.reason || `${say.what(item)}, ${say.duration(say.minutesOf(item))}`)));
-}
-
-const filtersNow = () => Object.fromEntries([...new URLSearchParams(location.search)].filter(([k]) => !["lanes_from", "alerts_from", "event", "day"].includes(k)));
 
 function pager(name, total, from, size, shown, word) {
-  const to = (offset) => { const p = Object.fromEntries(new URLSearchParams(location.search)); return "/" + api.query({ ...p, [name]: offset || null }); };
+  const to = (offset) => address.overview(Object.fromEntries(here().parameters), { [name]: offset || null });
   return h("nav", { class: "pager", "aria-label": "Pages" },
     h("span", {}, `${say.count(from + 1)}–${say.count(from + shown)} of ${say.count(total)} ${say.plural(word)}`),
     from > 0 ? h("a", { href: to(Math.max(0, from - size)), "data-link": true }, "← before") : null,

@@ -8,12 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ustad.report.source import ReportInput
-from ustad.report.words import category_column, numbers
+from ustad.page.reading import category_column, numbers
+from ustad.page.source import RunTables
 from ustad.schema import plural
 
 
-def quality_rows(source: ReportInput) -> list[dict[str, str]]:
+def quality_rows(source: RunTables) -> list[dict[str, str]]:
     """Facts about the scored events, then one row for each column of the quality table."""
     rows = _event_facts(source)
     if source.quality is not None and source.quality.num_rows:
@@ -21,7 +21,7 @@ def quality_rows(source: ReportInput) -> list[dict[str, str]]:
     return rows
 
 
-def _event_facts(source: ReportInput) -> list[dict[str, str]]:
+def _event_facts(source: RunTables) -> list[dict[str, str]]:
     schema, present = source.schema, source.events.schema.names
     category, events = category_column(schema), plural(schema.event_word)
     wanted = [n for n in (category, "start_gap_s", "end_gap_s", "history_days", "kind") if n and n in present]

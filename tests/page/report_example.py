@@ -215,3 +215,17 @@ def make_card_events(n: int = 60) -> pa.Table:
             "reason": ["An amount of 90 EUR, expected 30 EUR."] * n,
         }
     )
+
+
+def add_habits(events: pa.Table) -> pa.Table:
+    """The columns that a score by habits adds: two questions with what each of them said and its share."""
+    g = np.random.default_rng(2)
+    share = g.uniform(0, 1, events.num_rows)
+    columns = {
+        "surprise_start": 3 * share, "surprise_recurrence": 3 * (1 - share), "share_start": share,
+        "share_recurrence": 1 - share, "visits_now": np.ones(len(share), np.int64),
+        "km_from_own_places": share, "new_place": share > 0.5,
+    }  # fmt: skip
+    for name, values in columns.items():
+        events = events.append_column(name, pa.array(values))
+    return events

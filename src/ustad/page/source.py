@@ -1,4 +1,4 @@
-"""What a report is made from: score tables, what the run said about itself, and the data around the cases.
+"""The tables of a run: scores, what the run said about itself, and the data around the cases.
 
 Tables are kept as Arrow datasets, so that a large run is read by columns and by agents, never whole.
 """
@@ -21,12 +21,11 @@ from ustad.tables import DataError
 
 #: Field of the input → table of the data directory.
 COMPANIONS = {"history": "stays", "trips": "trips", "gaps": "gaps"}
-IDENTIFYING = ("score", "p_value", "alert", "kind")
 
 
 @dataclass(frozen=True)
-class ReportInput:
-    """Everything a report shows. Only `events` is needed.
+class RunTables:
+    """What a page can show of a run. Only `events` is needed.
 
     `run` may hold: name, method, data, model, created, threshold, rule, evaluation, baselines (name → evaluation
     figures), split, schema, versions. `history` are the events before the scored period.
@@ -54,7 +53,7 @@ class ReportInput:
         run: dict[str, Any] | None = None,
         data: Dataset | None = None,
         card: str = "",
-    ) -> ReportInput:
+    ) -> RunTables:
         """From tables in memory; `data` gives the history, trips, gaps and quality."""
         return cls(
             events=pa_dataset.dataset(as_table(events, "event scores")),
@@ -68,14 +67,14 @@ class ReportInput:
         )
 
     @classmethod
-    def from_directory(cls, scores: Path | str, data: Path | str | None = None, card: str | None = None) -> ReportInput:
+    def from_directory(cls, scores: Path | str, data: Path | str | None = None, card: str | None = None) -> RunTables:
         """From a directory that `ustad score` wrote, and the data directory and model that its run.json names."""
         scores = Path(scores)
         if not (scores / "run.json").exists():
             raise DataError(f"{scores}: not a directory of scores (no run.json); make one with `ustad score`")
         events = find_table(scores, "events")
         if events is None:
-            raise DataError(f"{scores}: holds no events.parquet; the report needs event scores")
+            raise DataError(f"{scores}: holds no events.parquet; the page needs event scores")
         run = read_json(scores / "run.json")
         agents = find_table(scores, "agents")
         around, model = _named(data, run.get("data"), scores), _named(None, run.get("model"), scores)
@@ -109,12 +108,9 @@ def _around(path: Path | None, run: dict[str, Any]) -> tuple[dict[str, Any], lis
 
 
 def rows_of(
-    source: pa_dataset.Dataset | None, column: str, values: Sequence[Any], without: tuple[str, ...] = ()
+    source: pa_dataset.Dataset | None, column: str, values: Sequence[Any], columns: Sequence[str] | None = None
 ) -> pa.Table | None:
-    """The rows whose `column` is one of the values; None where there is no such table or column.
-
-    With `without`, columns whose names begin with one of these, and vectors, are not read.
-    """
+    """The rows whose `column` is one of the values, with these columns or all; None where there is no such table."""
     if source is None or column not in source.schema.names:
         return None
     kind = source.schema.field(column).type
@@ -122,9 +118,8 @@ def rows_of(
         wanted = pa.array(list(values)).cast(kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None
-    skipped = {f.name for f in source.schema if without and (f.name.startswith(without) or pa.types.is_list(f.type))}
-    columns = [name for name in source.schema.names if name not in skipped]
-    return source.to_table(columns=columns, filter=pc.field(column).isin(wanted))
+    names = None if columns is None else [name for name in columns if name in source.schema.names]
+    return source.to_table(columns=names, filter=pc.field(column).isin(wanted))
 
 
 def _named(given: Path | str | None, said: Any, beside: Path) -> Path | None:

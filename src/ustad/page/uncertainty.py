@@ -5,58 +5,17 @@ In: the scored events. Out: small dictionaries for the page.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from ustad.report.overview import Scored
-from ustad.report.words import numbers, rounded, texts
+from ustad.page.reading import numbers, rounded, texts
+from ustad.page.scored import Scored
 from ustad.ties import first_highest, lowered
 
 SAMPLE = 20_000  # events from which quantiles of the uncertainties are taken
 DOTS = 2_500
-
-
-@dataclass(frozen=True)
-class Uncertainty:
-    """Quantiles of a sample of events, to say where any event lies among all: per column and of their mean."""
-
-    columns: dict[str, np.ndarray]
-    means: np.ndarray
-
-    @classmethod
-    def of(cls, table: pa.Table, prefix: str) -> Uncertainty:
-        step = max(1, table.num_rows // SAMPLE)
-        rows = np.arange(0, table.num_rows, step)
-        names = [n for n in table.column_names if n.startswith(prefix)]
-        columns = {}
-        for name in names:
-            values = numbers(table, name)[rows]
-            values = np.sort(values[np.isfinite(values)])
-            if len(values) and values[0] < values[-1]:
-                columns[name] = values
-        partial = cls(columns, np.empty(0))
-        means = partial._mean(table.take(pa.array(rows))) if columns else np.empty(0)
-        return cls(columns, np.sort(means[np.isfinite(means)]))
-
-    def _mean(self, table: pa.Table) -> np.ndarray:
-        ranks = []
-        for name, ordered in self.columns.items():
-            values = numbers(table, name)
-            rank = np.searchsorted(ordered, lowered(values)) / len(ordered)
-            ranks.append(np.where(np.isnan(values), np.nan, rank))
-        stacked = np.array(ranks)
-        known = np.isfinite(stacked).sum(0)
-        return np.where(known > 0, np.nansum(stacked, 0) / np.maximum(known, 1), np.nan)
-
-    def rank(self, table: pa.Table) -> np.ndarray:
-        """Share of events that are less uncertain, 0 … 1; NaN where the run has no such uncertainty."""
-        if not self.columns or not len(self.means):
-            return np.full(table.num_rows, np.nan)
-        means = self._mean(table)
-        return np.where(np.isnan(means), np.nan, np.searchsorted(self.means, lowered(means)) / len(self.means))
 
 
 def doubt(table: pa.Table, rows: np.ndarray) -> np.ndarray | None:

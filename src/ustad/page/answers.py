@@ -1,0 +1,223 @@
+"""The answers of the service about a finished run, by address, for a page without a service.
+
+In: the tables of a run. Out: answers that concern everybody, and each open agent's apart. They are made by `queries`
+and `case` from a store in memory, so that a report and the service say the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from sqlalchemy import Connection
+
+from ustad import __version__, progress
+from ustad.page import case, queries
+from ustad.page import records as r
+from ustad.page.facts import run_facts
+from ustad.page.queries import Filter
+from ustad.page.runs import add_movements, add_table, set_agents, unscored
+from ustad.page.scored import Scored, agents_by_events, agents_by_score, read_scored
+from ustad.page.source import RunTables, rows_of
+from ustad.page.store import Store, insert_new
+from ustad.page.translate import Layout, keys_of, store_rows
+from ustad.schema import EventSchema, plural
+
+#: Agents that one file opens at most, however many have alerts.
+MOST_AGENTS = 200
+#: Events of one agent: shown at all, and with everything behind their scores.
+MOST_EVENTS, MOST_DETAILS = 1_000, 15
+MOST_MOVES = 1_000
+DIGITS = 7  # of a number: a metre on the map
+SCORES = ("score", "p_value", "kind", "reason", "alert", "final")
+UNQUOTED = "!'()*~"  # as encodeURIComponent
+
+
+@dataclass(frozen=True)
+class FrozenRun:
+    """Answers by address; `agents`: name → the answers about one agent and its events."""
+
+    answers: dict[str, Any]
+    agents: dict[str, dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What goes into the file: agent codes, and rows of the score table."""
+
+    opened: np.ndarray  # agents in full
+    beside: np.ndarray  # agents that have a lane, or the first or last event of the run
+    lines: np.ndarray  # events with a line: the most unusual ones and the alerts
+    detailed: np.ndarray  # events with everything behind their scores: the most unusual of each opened agent
+    left_out: int  # alerts without a line
+
+
+def freeze(run: RunTables, *, cases: int, lanes: int, alerts: int, title: str | None = None) -> FrozenRun:
+    """All answers. Memory is that of the few columns that every event is asked for, and of the agents on show."""
+    scored = read_scored(run)
+    choice = choose(run, scored, cases, lanes, alerts)
+    store = Store("sqlite://")
+    try:
+        keys = _import(store, run, scored, choice)
+        with store.reading() as connection:
+            answers = short(_for_all(connection, run, scored, choice, lanes, title))
+            agents = {}
+            with progress.track("report: cases", len(keys)) as advance:
+                for name, behind in keys.items():
+                    agents[name] = _of_agent(connection, run.schema, name, behind)
+                    advance()
+    finally:
+        store.close()
+    return FrozenRun(answers, agents)
+
+
+def choose(run: RunTables, scored: Scored, cases: int, lanes: int, alerts: int) -> Choice:
+    """Who has an alert, and then the most unusual agents up to `cases`; the most unusual events."""
+    flagged = scored.ranked[scored.alert[scored.ranked]]
+    with_alert = _first_seen(scored.codes[flagged[:alerts]])[:MOST_AGENTS]
+    by_score = agents_by_score(run, scored)
+    more = by_score[~np.isin(by_score, with_alert)][: max(0, cases - len(with_alert))]
+    opened = np.concatenate([with_alert, more])
+    ends = scored.codes[[int(scored.day.argmin()), int(scored.day.argmax())]]
+    beside = np.setdiff1d(np.concatenate([agents_by_events(scored)[:lanes], ends]), opened)
+    shown = flagged[:alerts][np.isin(scored.codes[flagged[:alerts]], with_alert)]
+    lines = np.union1d(scored.ranked[:alerts], shown)
+    return Choice(opened, beside, lines, _detailed(scored, opened), len(flagged) - len(shown))
+
+
+def _detailed(scored: Scored, opened: np.ndarray) -> np.ndarray:
+    """Rows of the most unusual events of each of these agents, its alerts first."""
+    rows = np.flatnonzero(np.isin(scored.codes, opened))
+    rows = rows[np.lexsort((-scored.score[rows], ~scored.alert[rows], scored.codes[rows]))]
+    starts = np.r_[True, scored.codes[rows][1:] != scored.codes[rows][:-1]]
+    place = np.arange(len(rows)) - np.maximum.accumulate(np.where(starts, np.arange(len(rows)), 0))
+    return np.sort(rows[place < MOST_DETAILS])
+
+
+def _first_seen(codes: np.ndarray) -> np.ndarray:
+    _, first = np.unique(codes, return_index=True)
+    return codes[np.sort(first)]
+
+
+# ------------------------------------------------------------------------------------------------- import
+def _import(store: Store, run: RunTables, scored: Scored, choice: Choice) -> dict[str, list[int]]:
+    """The agents on show with all that is known of them; of the others the events that have a line. Returns, by agent,
+    the keys of the events that come with everything behind their scores."""
+    schema, entity = run.schema, run.schema.entity
+    layout = Layout.of(schema)
+    opened, beside = ([scored.names[code] for code in codes] for codes in (choice.opened, choice.beside))
+    detailed = run.events.take(pa.array(choice.detailed))
+    add_table(store, detailed, layout, "report: alerts")
+    keys: dict[str, list[int]] = {str(name): [] for name in opened}
+    for name, key in zip(detailed[entity].to_pylist(), keys_of(detailed, schema), strict=True):
+        keys[str(name)].append(key)
+    lean = _lean_columns(run, layout)
+    own = rows_of(run.events, entity, [*opened, *beside], lean)
+    assert own is not None  # the entities were read from this table
+    add_table(store, own, layout, "report: scores")
+    shown = np.concatenate([choice.opened, choice.beside])
+    lines = choice.lines[~np.isin(scored.codes[choice.lines], shown)]
+    if len(lines):
+        _add_lines(store, run.events.take(pa.array(np.sort(lines)), columns=lean), layout)
+    known = rows_of(run.history, entity, opened)
+    if known is not None:
+        add_table(store, unscored(own, known, schema), layout, "report: the weeks before")
+    add_movements(store, rows_of(run.trips, entity, opened), rows_of(run.gaps, entity, opened))
+    if run.agents is not None:
+        wanted = pa.array(opened).cast(run.agents[entity].type)
+        set_agents(store, run.agents.filter(pc.is_in(run.agents[entity], wanted)), schema)
+    return keys
+
+
+def _lean_columns(run: RunTables, layout: Layout) -> list[str]:
+    """What a line or a cell shows of an event, without what is behind its score."""
+    schema = layout.schema
+    named = [schema.entity, schema.time, schema.end, schema.timezone, *layout.columns.values(), *SCORES]
+    return [name for name in dict.fromkeys(named) if name and name in run.events.schema.names]
+
+
+def _add_lines(store: Store, events: pa.Table, layout: Layout) -> None:
+    """Events without totals of their agents and days, which the file does not show."""
+    rows, _ = store_rows(events, layout)
+    with store.writing() as connection:
+        insert_new(connection, r.events, rows)
+
+
+# ------------------------------------------------------------------------------------------------ answers
+def _for_all(
+    connection: Connection, run: RunTables, scored: Scored, choice: Choice, lanes: int, title: str | None
+) -> dict[str, Any]:
+    facts = run_facts(run, scored)
+    summary = queries.totals(connection)
+    summary |= {"events": len(scored.score), "agents": len(scored.names), "alerts": int(scored.alert.sum())}
+    summary["curve"] = [c for c in summary["curve"] if c["per_day"] * summary["days"] <= len(choice.lines)]
+    span = queries.span(connection)
+    assert span is not None
+    _, rows = queries.lanes(connection, Filter(), *span, lanes, 0)
+    notes = [*facts["notes"], *_left_out(run.schema, scored, choice)]
+    return {
+        "/v1/about": _about(run, notes, title),
+        "/v1/summary": summary,
+        "/v1/run": facts,
+        "/v1/lanes": {"first": queries.iso_day(span[0]), "last": queries.iso_day(span[1]), "lanes": rows},
+        "/v1/alerts": {"alerts": _lines(connection, scored, choice)},
+    }
+
+
+def _about(run: RunTables, notes: list[str], title: str | None) -> dict[str, Any]:
+    schema, made = run.schema, run.run.get("created")
+    kept = "This file holds everything it shows and fetches nothing."
+    return {
+        "version": __version__, "entity_word": schema.entity_word, "event_word": schema.event_word, "tiles": "",
+        "caller": "", "roles": [], "live": False, "run": title or str(run.run.get("name") or "") or "report",
+        "has_place": any(f.kind == "place" for f in schema.features), "alerts_per_day": None, "notes": notes,
+        "made": f"Made {made}. {kept}" if made else kept,
+    }  # fmt: skip
+
+
+def _left_out(schema: EventSchema, scored: Scored, choice: Choice) -> list[str]:
+    if not choice.left_out:
+        return []
+    return [
+        f"This file holds the first {int(scored.alert.sum()) - choice.left_out:,} of {int(scored.alert.sum()):,} "
+        f"alerts; all {plural(schema.event_word)} are in the score table, and `ustad serve` shows them."
+    ]
+
+
+def _lines(connection: Connection, scored: Scored, choice: Choice) -> list[dict[str, Any]]:
+    """The most unusual events as the list of alerts shows them, and every alert, in the list's order."""
+    least = float(scored.score[choice.lines].min())
+    _, _, top = queries.alerts(connection, Filter(min_score=least), 0, "score", len(choice.lines), 0)
+    _, _, raised = queries.alerts(connection, Filter(), 0, "score", len(choice.lines), 0)
+    both = {line["id"]: line for line in (*top, *raised)}
+    return sorted(both.values(), key=lambda line: (-line["score"], int(line["id"])))
+
+
+def _of_agent(connection: Connection, schema: EventSchema, name: str, keys: list[int]) -> dict[str, Any]:
+    """What the service answers about one agent, its events, places and movements, and about these events."""
+    known = case.History.of(connection, name)
+    total, events = queries.agent_events(connection, name, None, None, MOST_EVENTS, 0)
+    path = f"/v1/agents/{quote(name, safe=UNQUOTED)}"
+    answers: dict[str, Any] = {
+        path: queries.agent(connection, name),
+        f"{path}/events": {"total": total, "offset": 0, "events": events},
+        f"{path}/places": {"places": case.usual_places(known)},
+    }
+    for key, detail in case.event_details(connection, schema, keys, known).items():
+        answers[f"/v1/events/{key}"] = detail
+    moves = case.movements(connection, name, 0, 2**62, MOST_MOVES)  # their points are short
+    return {**short(answers), f"{path}/movements": moves}
+
+
+def short(value: Any) -> Any:
+    """The same with numbers of `DIGITS` digits."""
+    kind = type(value)
+    if kind is float:
+        return float(f"{value:.{DIGITS}g}")
+    if kind is dict:
+        return {key: short(v) for key, v in value.items()}
+    return [short(v) for v in value] if kind is list else value

@@ -1,0 +1,168 @@
+"""What is said of a run as a whole: the alert rule, notes, figures, uncertainty, calibration, data quality, the card.
+
+In: the tables of a run. Out: one dictionary for the page's view of the run.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from ustad.page.card_blocks import card_blocks
+from ustad.page.quality import quality_rows
+from ustad.page.scored import Scored, read_scored
+from ustad.page.source import RunTables
+from ustad.page.uncertainty import calibration, scatter
+from ustad.schema import plural
+
+RULES = {
+    "alerts_per_day": "{:g} a day if nothing happens",
+    "fdr": "at most {:.0%} false alarms",
+    "top": "the first {:g}",
+}
+#: Asked for so many alerts a day, this factor more or fewer is worth a sentence.
+OFF = 1.5
+SHOWN = ("method", "data", "model", "split", "preset", "seed", "version", "created")
+
+
+def run_facts(run: RunTables, scored: Scored | None = None) -> dict[str, Any]:
+    """Everything the view of the run shows, ready for JSON."""
+    scored = scored or read_scored(run)
+    return {
+        "rule": rule_in_words(run.run),
+        "notes": notes(scored, run.run),
+        "figures": figures(run.run),
+        "groups": groups(run.run),
+        "scatter": scatter(scored),
+        "calibration": calibration(scored),
+        "quality": quality_rows(run),
+        "card": card_blocks(run.card) if run.card else [],
+        "facts": [[key, _text(run.run[key])] for key in SHOWN if run.run.get(key) not in (None, "", {}, [])],
+    }
+
+
+#: The same of a service that shows no finished run.
+NO_FACTS: dict[str, Any] = {
+    "rule": "", "notes": [], "figures": [], "groups": [], "scatter": None, "calibration": None, "quality": [],
+    "card": [], "facts": [],
+}  # fmt: skip
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+# -------------------------------------------------------------------------------------------------- notes
+def notes(scored: Scored, run: dict[str, Any]) -> list[str]:
+    """What a reader should know before the numbers, one sentence or two each."""
+    found = [*_why_none(scored, run), *_asked_and_got(scored, run), *_by_chance(scored)]
+    found += [in_plain_words(str(warning)) for warning in run.get("warnings") or []]
+    return [text[:1].upper() + text[1:] for text in found]
+
+
+def _asked_and_got(scored: Scored, run: dict[str, Any]) -> list[str]:
+    value, got = run.get("value"), int(scored.alert.sum()) / scored.days
+    if run.get("rule") != "alerts_per_day" or not isinstance(value, (int, float)) or not got:
+        return []
+    if max(value / got, got / value) < OFF:
+        return []
+    return [f"Asked for {value:g} alerts a day, got {got:.2g}."]
+
+
+def _by_chance(scored: Scored) -> list[str]:
+    """Where the p-values say that chance alone would give more than there is."""
+    if not scored.alert.any():
+        return []
+    count, chance = int(scored.alert.sum()), float(scored.p[scored.alert].max()) * len(scored.p)
+    if chance <= count:
+        return []
+    events = plural(scored.schema.event_word)
+    return [
+        f"By the p-values about {chance:.3g} {events} as unusual as the mildest alert would be expected if nothing "
+        f"unusual had happened, and there are {count}: any of them may be a false alarm. Trust the order of the alerts "
+        "more than their p-values."
+    ]
+
+
+def rule_in_words(run: dict[str, Any]) -> str:
+    """The alert rule as people say it; empty where the run names none."""
+    rule, value, threshold = run.get("rule"), run.get("value"), run.get("threshold")
+    said = []
+    if rule in RULES and isinstance(value, (int, float)):
+        said.append(RULES[rule].format(value))
+    elif rule and rule != "p_value":
+        said.append(str(rule))
+    if isinstance(threshold, (int, float)):
+        said.append(f"p ≤ {threshold:.2g}")
+    return ", ".join(said)
+
+
+_SMALL = re.compile(r"p ≤ (?P<p>[\d.e-]+), rarer than one in the (?P<n>[\d,]+) reference events")
+
+
+def in_plain_words(warning: str) -> str:
+    """What a warning of scoring means for a reader; those that need no translation as they are."""
+    small = _SMALL.search(warning)
+    if small is None:
+        return warning
+    return (
+        f"the model had only {small['n']} usual events to compare with, and an alert here is to be rarer than 1 in "
+        f"{round(1 / float(small['p'])):,}: trust the order of the alerts, not their exact p-values, and expect more "
+        "or fewer false alarms than the figures say; longer or more training data makes this sure"
+    )
+
+
+def _why_none(scored: Scored, run: dict[str, Any]) -> list[str]:
+    """Why there is no alert, and what to do about it; nothing where there are some."""
+    if scored.alert.any():
+        return []
+    best = scored.p[scored.ranked[0]]
+    rule = rule_in_words(run)
+    return [
+        f"No {scored.schema.event_word} passed the alert rule{f' ({rule})' if rule else ''}. "
+        f"The most unusual one has p = {best:.2g} among {len(scored.p):,}. The slider lists the most unusual ones all "
+        "the same; to be alerted more often, score again with a higher --alerts-per-day, a larger --fdr or --top."
+    ]
+
+
+def figures(run: dict[str, Any]) -> list[dict[str, Any]]:
+    """One row a method: AUROC and average precision of events and agents; empty where there were no labels."""
+    methods = {str(run.get("method") or "this model"): run.get("evaluation"), **(run.get("baselines") or {})}
+    rows = []
+    for name, result in methods.items():
+        if not isinstance(result, dict):
+            continue
+        row: dict[str, Any] = {"method": name}
+        for level in ("events", "agents"):
+            found = result.get(level) or {}
+            interval = found.get("interval_95") or {}
+            row[level] = {
+                "auroc": _finite(found.get("auroc")),
+                "ap": _finite(found.get("ap")),
+                "auroc_range": [_finite(v) for v in interval.get("auroc", [])],
+                "ap_range": [_finite(v) for v in interval.get("ap", [])],
+                "positives": found.get("positives"),
+                "n": found.get("n"),
+                "reason": found.get("reason", ""),
+            }
+        rows.append(row)
+    return rows
+
+
+def groups(run: dict[str, Any]) -> list[dict[str, Any]]:
+    """Recurring, non-recurring and each kind of labelled anomaly apart, for the method of the run."""
+    rows = []
+    for level in ("events", "agents"):
+        found = (run.get("evaluation") or {}).get(level) or {}
+        for column, values in (found.get("by") or {}).items():
+            if level == "agents" and column == "role":  # an agent has events of every role
+                continue
+            for value, row in values.items():
+                measured = {"auroc": _finite(row.get("auroc")), "ap": _finite(row.get("ap"))}
+                rows.append({"level": level, "by": column, "value": value, "n": row.get("positives"), **measured})
+    return rows
+
+
+def _finite(value: Any) -> float | None:
+    return float(value) if isinstance(value, (int, float)) and value == value else None

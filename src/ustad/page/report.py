@@ -1,0 +1,107 @@
+"""One HTML file from a run: the page with its answers written into it. Nothing is fetched when the file is opened.
+
+`write_report(scores_directory, "report.html")` is the whole interface. Every alert opens, and so do the most unusual
+agents beside them. The answers come from the same functions that the service answers with, through a store in memory
+that holds only the agents on show.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import html
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from ustad import progress
+from ustad.page import WEB
+from ustad.page.answers import FrozenRun, freeze
+from ustad.page.bundle import bundle
+from ustad.page.source import RunTables
+from ustad.tables import DataError
+
+POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:; "
+    "worker-src blob:; connect-src data: blob:; base-uri 'none'; form-action 'none'"
+)
+MAP = "vendor/maplibre-gl"
+PLOT = "vendor/uplot"
+
+
+def write_report(
+    run: RunTables | Path | str,
+    out: Path | str,
+    data: Path | str | None = None,
+    *,
+    cases: int = 20,
+    lanes: int = 50,
+    alerts: int = 500,
+    title: str | None = None,
+) -> Path:
+    """Write the report and return its path.
+
+    `run` is a directory that `ustad score` wrote, or its tables; `data` the data directory where run.json does not
+    name it. Every agent with an alert can be opened, and at least `cases` in all; `lanes` get a row of days, `alerts`
+    events a line.
+    """
+    for name, value in (("cases", cases), ("lanes", lanes), ("alerts", alerts)):
+        if value < 1:
+            raise DataError(f"report: {name} must be 1 or more, got {value}")
+    tables = run if isinstance(run, RunTables) else RunTables.from_directory(run, data)
+    progress.say("report: reading scores")
+    frozen = freeze(tables, cases=cases, lanes=lanes, alerts=alerts, title=title)
+    out = Path(out)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    temporary = out.with_name(f".{out.name}.part")
+    temporary.write_text(render(frozen), encoding="utf-8")
+    temporary.replace(out)
+    return out
+
+
+def render(frozen: FrozenRun) -> str:
+    """The page's own HTML with style, scripts and answers in place of the links to them."""
+    about = frozen.answers["/v1/about"]
+    agents = {name: pack(embed(answers)) for name, answers in frozen.agents.items()}
+    content = {"answers": frozen.answers, "agents": agents}
+    styles, scripts = (
+        [_text("page.css"), _text(f"{PLOT}/uPlot.min.css")],
+        [_text(f"{PLOT}/uPlot.iife.min.js"), bundle()],
+    )
+    parts = [f'<script type="application/json" id="answers">{embed(content)}</script>']
+    if about["has_place"]:
+        styles.append(_text(f"{MAP}/maplibre-gl.css"))
+        library = {"map-library": "maplibre-gl-csp.js", "map-worker": "maplibre-gl-csp-worker.js"}
+        parts += [_packed(name, f"{MAP}/{file}") for name, file in library.items()]
+    head = [
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
+        f"<title>{html.escape(about['run'] or 'ustad')}</title>",
+        *(f"<style>{text}</style>" for text in reversed(styles)),
+    ]
+    page = re.sub(r"^ *<(?:title|link|script)\b.*\n", "", _text("index.html"), flags=re.MULTILINE)
+    before, _, after = page.partition("</head>")
+    body, _, end = after.partition("</body>")
+    tail = [*parts, *(f"<script>{text}</script>" for text in scripts)]
+    return "".join([before, "\n".join(head), "\n</head>", body, "\n".join(tail), "\n</body>", end])
+
+
+def _text(name: str) -> str:
+    return (WEB / name).read_text(encoding="utf-8")
+
+
+def _packed(name: str, file: str) -> str:
+    return f'<script type="text/plain" id="{name}">{pack(_text(file))}</script>'
+
+
+def pack(text: str) -> str:
+    """Compressed, as letters; the same text always gives the same."""
+    return base64.b64encode(gzip.compress(text.encode(), 6, mtime=0)).decode()
+
+
+def embed(content: Any) -> str:
+    """JSON that no text in it can break out of a script element."""
+    text = json.dumps(content, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    for sign in "<>&\u2028\u2029":
+        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    return text

@@ -1,0 +1,23 @@
+// An alert as one line: when, who, kind, score, the sentence. The list and an agent's own alerts are made of these.
+import { h } from "./dom.js";
+import { isKept } from "./frozen.js";
+import { address, filtersNow } from "./route.js";
+import * as say from "./words.js";
+
+export function alertLine(item, chosen) {
+  const verdict = say.state(item);
+  const inside = lineParts(item, verdict);
+  return h("li", { class: [chosen ? "chosen" : "", verdict ? "judged" : ""].join(" ").trim() || null },
+    isKept(item.agent_id) ? h("a", { href: address.agent(item.agent_id, filtersNow(), { event: item.id }), "data-link": true }, inside)
+      : h("span", { class: "still", tabindex: 0, "data-tip": "This file does not hold the days around it; a larger --cases does." }, inside));
+}
+
+function lineParts(item, verdict) {
+  const [kind, about] = say.kind(item.kind);
+  return [
+    h("span", { class: "when" }, say.date(item.started_at, item.timezone), " ", h("b", {}, say.time(item.started_at, item.timezone))),
+    h("span", { class: "who" }, item.agent_id),
+    h("span", { class: `kind ${item.kind || ""}`, "data-tip": about }, kind),
+    verdict ? h("span", { class: `state ${verdict[1]}` }, verdict[0]) : h("span", { class: "score", "data-tip": `Score ${say.number(item.score)}: ${say.rare(item.p_value)} usual events are as unusual${item.final ? "" : ". Provisional: the next event may raise it"}` }, say.number(item.score), item.final ? "" : " …"),
+    h("span", { class: "reason" }, item.reason || `${say.what(item)}, ${say.duration(say.minutesOf(item))}`)];
+}

@@ -1,0 +1,36 @@
+// A report on paper: every case of the list after the overview, each on a page of its own.
+import * as api from "./api.js";
+import { page } from "./cases.js";
+import { colours } from "./colours.js";
+import { drawer } from "./drawer.js";
+import { byId, h, show } from "./dom.js";
+import { sketch } from "./sketch.js";
+import { timeline } from "./timeline.js";
+import * as say from "./words.js";
+
+const MOST = 40, WIDTH = 900; // cases on paper; pixels of a timeline
+
+let ready = [];
+
+// What paper shows is fetched from the file in time: a browser that prints does not wait.
+export async function printing() {
+  const cases = (await api.alerts({ limit: MOST })).alerts;
+  ready = await Promise.all(cases.map(caseOf));
+  addEventListener("beforeprint", () => show(byId("print"), ready.map(casePage)));
+  addEventListener("afterprint", () => show(byId("print")));
+  document.documentElement.dataset.printable = ready.length;
+}
+
+async function caseOf(line) {
+  const id = line.agent_id;
+  const [agent, events, places, moves, detail] = await Promise.all([api.agent(id), api.agentEvents(id, {}), page.about.has_place ? api.places(id) : { places: [] }, api.movements(id, {}), api.event(line.id)]);
+  return { agent, events: events.events.toReversed(), places: places.places, moves, detail, colour: colours(events.events) };
+}
+
+function casePage(parts) {
+  const { event } = parts.detail, day = say.local(event.started_at, event.timezone).day;
+  const days = timeline(parts, event, day, WIDTH, () => null);
+  const map = page.about.has_place ? sketch(parts, day, event, parts.detail.features.find((f) => f.kind === "place")) : null;
+  return h("div", { class: "case-page" }, h("h1", {}, parts.agent.agent_id), h("div", { class: "columns agent-columns" },
+    h("div", {}, days), h("div", {}, map, drawer(parts.detail, page.about, { position: "" }))));
+}
