@@ -12,7 +12,7 @@ import ustad
 SOURCE = Path(ustad.__file__).parent
 #: Rooms from the ground up: a room may import from itself and from rows above it.
 TIERS = [
-    {"tables", "files", "geo", "clock", "schema", "config", "progress", "dataset", "scores", "schema_infer"},
+    {"tables", "files", "geo", "clock", "schema", "config", "progress", "dataset", "scores", "schema_infer", "ties"},
     {"mobility", "simulate", "events"},
     {"model"},
     {"training", "scoring"},
