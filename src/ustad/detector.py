@@ -32,8 +32,10 @@ from ustad.files import as_table
 from ustad.model.network import DualTransformer
 from ustad.periods import (
     Lessons,
+    adopt_extraction,
     as_data,
     beyond_habits,
+    check_extraction,
     query_period,
     scored_days,
     split_entities,
@@ -79,6 +81,7 @@ class Detector:
         self.trips = TripFeatures("none")
         self.facts: dict[str, Any] = {}
         self._checkpoints: tuple[Path | None, bool] = (None, False)  # where to, and whether to go on from there
+        self._extraction: list[str] = []  # settings of the extraction that the training data said
         self._first: MemoryModel | None = None  # whose weights the memory network begins with
 
     @property
@@ -131,6 +134,9 @@ class Detector:
         """Split, trips, encoder: everything before the network."""
         if start is not None:
             check_shape(self.config, start.config)
+        data = as_data(data)
+        self.config = adopt_extraction(self.config, data)
+        self._extraction = sorted(data.meta.get("extraction") or {})
         periods = training_periods(data, self.config, everything)
         if periods.schema.name != "mobility":  # trips lead from stay to stay
             self.config = self.config.replace({"model.trips": "none"})
@@ -247,6 +253,7 @@ class Detector:
         """The events to score and, where there are any, those before them, both with what is known of trips."""
         is_table = not isinstance(data, (Dataset, str, Path))
         data = as_data(data, self.schema)
+        check_extraction(self.config, self.facts.get("extraction", []), data)
         if is_table and context is not None:
             before = as_data(as_table(context, "context"), self.schema).events
             return self._with_trips(data.events, before, None)
@@ -374,6 +381,7 @@ class Detector:
             "validation_events": lessons.validation.num_rows,
             "first_day": str(np.datetime64(int(days.min()), "D")),
             "last_day": str(np.datetime64(int(days.max()), "D")),
+            "extraction": self._extraction,
             "learned_until": str(np.datetime64(int(event_days(lessons.validation, schema).max()), "D")),
             "timezones": zones,
             "area": area(train) if {"lat", "lon"} <= set(train.column_names) else None,

@@ -64,6 +64,22 @@ def as_data(data: Any, schema: EventSchema | None = None) -> Dataset:
     return open_data(as_table(data), schema=schema)
 
 
+def adopt_extraction(config: Config, data: Dataset) -> Config:
+    """The configuration with the settings by which the data's stays were made, where the data say so."""
+    known = config.to_dict()["extraction"]
+    said = {k: v for k, v in (data.meta.get("extraction") or {}).items() if k in known}
+    return config.replace({f"extraction.{name}": value for name, value in said.items()})
+
+
+def check_extraction(config: Config, learned: list[str], data: Dataset) -> None:
+    """Refuse stays that were made by other settings than those the model learnt from (the settings `learned`)."""
+    ours, said = config.to_dict()["extraction"], data.meta.get("extraction") or {}
+    other = [n for n in learned if n in said and n != "poi_radius_m" and ours.get(n) != said[n]]
+    if other:
+        changes = ", ".join(f"{n} {said[n]}, the model's {ours[n]}" for n in other)
+        raise DataError(f"{data.name}: its stays were extracted otherwise than those the model learnt from ({changes})")
+
+
 def training_periods(data: Any, config: Config, everything: bool = False) -> Periods:
     """Training and validation events by date.
 

@@ -139,3 +139,15 @@ def test_alerts_that_would_be_everything_are_refused():
     refuse_everything(500, 1000, None, 30.0)
     refuse_everything(1000, 1000, AlertRule("top", 1000), 30.0)
     refuse_everything(1000, 1000, AlertRule("alerts_per_day", 1e5), 30.0)
+
+
+def test_settings_of_the_extraction_travel_with_the_data_and_other_ones_are_refused():
+    from ustad.periods import adopt_extraction, check_extraction
+
+    data = replace(events({1: np.arange(19_000, 19_010)}), meta={"extraction": {"minutes": 15.0, "gap_minutes": 0.0}})
+    config = adopt_extraction(Config.preset("fast"), data)
+    assert (config.extraction.minutes, config.extraction.gap_minutes) == (15.0, 0.0)
+    check_extraction(config, ["gap_minutes", "minutes"], data)
+    other = replace(data, meta={"extraction": {"minutes": 5.0, "gap_minutes": 0.0}})
+    with pytest.raises(DataError, match=r"extracted otherwise .*\(minutes 5\.0, the model's 15\.0\)"):
+        check_extraction(config, ["gap_minutes", "minutes"], other)

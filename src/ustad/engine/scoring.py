@@ -25,6 +25,7 @@ from ustad.engine.judging import Judging, merge_ranks, surveyed, tell
 from ustad.engine.merging import Verdict, verdict
 from ustad.engine.model import ModelPlace
 from ustad.engine.places import Place
+from ustad.periods import check_extraction
 from ustad.progress import say, warn
 from ustad.schema import EventSchema
 from ustad.scoring.alerts import AlertRule, refuse_everything
@@ -78,6 +79,7 @@ def score(
         job = Job.open(place, "score", identity, cluster)
         parts = engine_events.divide(job, source, partitions)
         detector = held.load("cpu").scoring_from(test_from)
+        check_extraction(detector.config, detector.facts.get("extraction", []), parts.dataset())
         split = None if everything else detector.scored_days(parts.dataset())
         plan = _plan(job, held.shared(), parts, detector, split, rule, cluster.device)
         held.divide_habits(plan.habits, parts.number)
