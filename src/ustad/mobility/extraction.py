@@ -141,7 +141,15 @@ def make_setting(
 
 def sample_pieces(files: list[Path], reading: Reading) -> Iterator[pa.Table]:
     """Valid fixes of the first files, to look at; nothing of it is noted or counted."""
-    return valid_pieces(files, replace(reading, notes=[], dropped=0, on_error="skip"), ExtractionSummary(Path()))
+    reading = replace(reading, notes=[], dropped=0, on_error="skip")
+    for file in files:
+        try:
+            for piece in pieces(file, reading):
+                table = _valid_piece(replace(piece, table=piece.table.slice(0, SAMPLE_ROWS)), reading)
+                if table is not None:
+                    yield table
+        except DataError:
+            continue  # said when the file is read for good
 
 
 def fit_config(
