@@ -170,12 +170,25 @@ def kmz(content: bytes) -> bytes:
     return packed.getvalue()
 
 
+GEOJSON = {
+    "type": "FeatureCollection",
+    "features": [
+        {"type": "Feature", "geometry": {"type": "Point", "coordinates": [13.405, 52.52, 34.0]},
+         "properties": {"timestamp": "2024-05-01T08:00:00Z", "horizontal_accuracy": 8, "device_id": "phone"}},
+        {"type": "Feature", "geometry": {"type": "Point", "coordinates": [13.406, 52.521]},
+         "properties": {"tst": 1714550460}},
+        {"type": "Feature", "geometry": {"type": "Point", "coordinates": [1, 2]}, "properties": {"name": "no time"}},
+        {"type": "Feature", "geometry": None, "properties": {}},
+    ],
+}  # fmt: skip
+
 #: File name → content, of every kind.
 SAMPLES: dict[str, bytes] = {
     "Records.json": json.dumps(RECORDS, indent=2).encode(),
     "Timeline.json": json.dumps(ANDROID, indent=2, ensure_ascii=False).encode(),
     "location-history.json": json.dumps(IOS, indent=2).encode(),
     "2022_JANUARY.json": json.dumps(MONTH, indent=2).encode(),
+    "points.geojson": json.dumps(GEOJSON).encode(),
     "ride.fit": fit(WORKOUT),
     "ride.tcx": TCX,
     "track.kml": KML,

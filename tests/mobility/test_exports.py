@@ -12,13 +12,13 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pyarrow as pa
 import pytest
-from export_samples import ANDROID, FIT_CLOCK, KML, RECORDS, SAMPLES, WORKOUT, fit, kmz
+from export_samples import ANDROID, FIT_CLOCK, GEOJSON, KML, RECORDS, SAMPLES, WORKOUT, fit, kmz
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ustad.geo import haversine_km
 from ustad.mobility.columns import as_fixes, as_stays
-from ustad.mobility.exports import google_records, kind_of, kml, read_given_stays
+from ustad.mobility.exports import KINDS, google_records, kind_of, kml, read_given_stays
 from ustad.mobility.extraction import extract
 from ustad.mobility.formats import expand, pieces
 from ustad.mobility.readers import open_data
@@ -176,6 +176,7 @@ def test_fit_files_may_be_chained_and_one_that_is_cut_off_gives_what_it_has(tmp_
         fixes_of(write(tmp_path, "indoors.fit", fit([])))
 
 
+@pytest.mark.filterwarnings("ignore:.*dev_data_index")
 def test_fit_is_read_as_a_library_for_it_reads_it(tmp_path):
     fitdecode = pytest.importorskip("fitdecode")
     ours, _ = fixes_of(write(tmp_path, "ride.fit"))
@@ -221,6 +222,18 @@ def test_a_kmz_that_unpacks_without_end_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(kml, "LARGEST", 5000)
     with pytest.raises(DataError, match="unpacks to more than"):
         list(kml.read_tracks(write(tmp_path, "big.kmz", kmz(KML + b" " * 10_000)), Reading()))
+
+
+def test_points_of_geojson_with_a_time_are_fixes(tmp_path):
+    ours, reading = fixes_of(write(tmp_path, "points.geojson"))
+    assert ours["agent_id"].to_pylist() == ["phone", "points"]
+    assert ours["time"].to_pylist() == [at("2024-05-01T08:00:00Z"), at("2024-05-01T08:01:00Z")]
+    assert ours["lat"].to_pylist() == [52.52, 52.521]
+    assert ours["accuracy_m"].to_pylist() == [8.0, None]
+    assert any("2 features without a point or a time" in note for note in reading.notes)
+    batch = {"locations": GEOJSON["features"][1:2], "device_id": "overland"}
+    ours, _ = fixes_of(write(tmp_path, "batch.json", json.dumps(batch).encode()))
+    assert ours["agent_id"].to_pylist() == ["overland"]
 
 
 def test_locations_of_owntracks_are_fixes_of_the_topics_device(tmp_path):
@@ -303,6 +316,14 @@ def test_every_sample_is_known_by_its_content_and_says_what_was_understood(name,
     assert expand([path]) == [path]
 
 
+def test_the_page_about_data_names_every_kind_and_every_option():
+    page = (Path(__file__).parents[2] / "docs" / "your-data.md").read_text()
+    assert [kind.title for kind in KINDS if kind.title not in page] == []
+    for option in ("--columns", "--sep", "--decimal", "--time-format", "--dry-run", "--agent"):
+        assert option in page, option
+    assert len(page.split()) <= 1500
+
+
 @pytest.mark.parametrize("name", SAMPLES)
 def test_every_sample_may_be_compressed(name, tmp_path):
     path, packed = write(tmp_path, name), tmp_path / f"{name}.gz"
@@ -344,7 +365,7 @@ def test_damaged_files_are_refused_in_one_line_or_read_in_part(tmp_path_factory,
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_values_of_another_type_are_refused_or_left_out(tmp_path_factory, data):
-    name = data.draw(st.sampled_from([n for n in SAMPLES if n.endswith(".json")]))
+    name = data.draw(st.sampled_from([n for n in SAMPLES if n.endswith("json")]))
     content = json.loads(SAMPLES[name])
     node = content
     while isinstance(node, (dict, list)) and node:

@@ -34,7 +34,7 @@ AGENT_OF_TRACKS = {"plt": "folder", "gpx": "file", "track": "file"}  # where not
 #: Bytes of a row, roughly, where the number of rows is not written anywhere; compressed text holds ten times more.
 ROW_BYTES = {"parquet": 8, "csv": 45, "ndjson": 90, "plt": 70, "gpx": 140, "export": 250}
 UNKNOWN_KIND = (
-    "unknown kind of file; expected .parquet, .csv, .ndjson, .plt, .gpx or an export that docs/extraction.md names"
+    "unknown kind of file; expected .parquet, .csv, .ndjson, .plt, .gpx or an export that docs/your-data.md names"
 )
 _SUFFIXES = {
     ".parquet": "parquet", ".pq": "parquet", ".geoparquet": "parquet", ".csv": "csv", ".tsv": "csv", ".txt": "csv",

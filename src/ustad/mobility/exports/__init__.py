@@ -16,6 +16,7 @@ import pyarrow as pa
 from ustad.mobility.columns import as_stays
 from ustad.mobility.exports import (
     checkins,
+    geojson,
     google_records,
     google_timeline,
     grids,
@@ -49,6 +50,7 @@ KINDS: tuple[Kind, ...] = (
     Kind("Google Takeout records", "fixes", google_records.is_records, google_records.read_records),
     Kind("Google timeline", "stays", google_timeline.has_visits, google_timeline.read_visits),
     Kind("Google timeline", "fixes", google_timeline.has_positions, google_timeline.read_positions),
+    Kind("GeoJSON", "fixes", geojson.is_geojson, geojson.read_geojson),
     Kind("FIT", "fixes", workouts.is_fit, workouts.read_fit, "track"),
     Kind("TCX", "fixes", workouts.is_tcx, workouts.read_tcx, "track"),
     Kind("KML", "fixes", kml.has_moments, kml.read_tracks, "track"),
@@ -62,7 +64,7 @@ KINDS: tuple[Kind, ...] = (
     Kind("MobilityDB", "fixes", trajectories.is_mobilitydb, trajectories.read_mobilitydb),
 )
 #: Endings of names whose files may be one of the kinds; the others are what their name says.
-ENDINGS = (".json", ".csv", ".tsv", ".txt", ".fit", ".tcx", ".kml", ".kmz", ".xml", ".rec", ".sql", ".dat")
+ENDINGS = (".json", ".geojson", ".csv", ".tsv", ".txt", ".fit", ".tcx", ".kml", ".kmz", ".xml", ".rec", ".sql", ".dat")
 
 
 def gives_stays(path: Path) -> bool:

@@ -30,7 +30,7 @@ _TIME, _TIME_MS, _LAT, _LON, _ACCURACY, _DEVICE = 1, 2, 3, 4, 5, 6
 
 def is_records(head: bytes, path: Path) -> bool:
     """Whether a file begins as `Records.json` does."""
-    return _START.match(head) is not None
+    return _START.match(head) is not None and b'"Feature' not in head
 
 
 def read_records(path: Path, reading: Reading) -> Iterator[pa.Table]:
