@@ -57,7 +57,7 @@ class World:
 
     @classmethod
     def make(cls, agents: int, samples: int, device: torch.device) -> World:
-        config = Config.preset("default", **{"scoring.samples": samples})
+        config = Config.preset("best", **{"scoring.samples": samples})
         stays = make_stays(agents)
         day = stays["started_at"].cast(pa.int64()).to_numpy() // (1440 * MINUTE_US) - FIRST_DAY
         train, week, test = (stays.filter(pa.array((day >= a) & (day < b))) for a, b in ((0, 21), (21, 28), (28, 42)))

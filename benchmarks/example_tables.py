@@ -12,7 +12,7 @@ from marked_pages import DOCS, read, table, write
 PAGE = DOCS / "any-events.md"
 EXAMPLES = {"cards": "cards", "shop": "shop", "app_usage": "app usage"}
 METHODS = {
-    "ustad": "USTAD (`fast`, all features, own neighbours)",
+    "ustad": "USTAD (`quick`, all features, own neighbours)",
     "random": "random",
     "visit-rate": "rate per entity (visit rate of the habitat)",
     "pyod": "PyOD IForest",

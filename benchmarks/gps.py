@@ -1,11 +1,11 @@
 """Detection from GPS: towns recorded by each phone, scored beside the true stays of the same people.
 
-    python benchmarks/gps.py                                     ten towns by habits, and numosim-la with 1,000 agents
+    python benchmarks/gps.py                                     ten towns by `quick`, and numosim-la with 1,000 agents
     python benchmarks/gps.py --seeds 101 102 --agents 100        a trial
-    python benchmarks/gps.py --presets habits default --workers 16
+    python benchmarks/gps.py --presets quick best --workers 16
 
-A job is one town (or city) and one recording of it; jobs run in processes of their own. `habits` is the preset whose
-scores come from habits alone, with the smallest network, as it is never asked. The demo is judged by the plain
+
+
 recording with a fix a minute (`--fixes 60s`): how many of the 14 most unusual stays are true, town by town. Prints a
 line per job, writes benchmarks/results/gps.json.
 """
@@ -75,7 +75,6 @@ def score_by(preset: str, data: Any, seed: int) -> Any:
     from ustad.baselines import make
     from ustad.config import Config, SplitConfig
     from ustad.detector import Detector
-    from ustad.evaluation.workshop import HABITS, SMALLEST_NETWORK
 
     if preset == "visit-rate":
         split = data.split(SplitConfig())
@@ -83,10 +82,7 @@ def score_by(preset: str, data: Any, seed: int) -> Any:
         method: Any = make(preset, data.schema, seed)
         method.fit(data.between(split.train_first, split.validation_first - 1), None)
         return method.score(data.between(split.test_first, split.test_last), before)
-    config = Config.preset(HABITS if preset == "habits" else preset).replace({"seed": seed})
-    if preset in ("habits", HABITS):
-        config = config.replace(SMALLEST_NETWORK)
-    return Detector(config, "cpu").fit(data).score(data)
+    return Detector(Config.preset(preset, seed=seed), "cpu").fit(data).score(data)
 
 
 def plan_jobs(arguments: argparse.Namespace) -> list[Job]:
@@ -110,7 +106,7 @@ def main() -> None:
     parser.add_argument("--city-seeds", type=int, nargs="*", default=[1], help="of numosim-la; none: leave it out")
     parser.add_argument("--city-agents", type=int, default=1_000)
     parser.add_argument("--phones", nargs="*", default=["logger", "phone", "app", "sparse"])
-    parser.add_argument("--presets", nargs="*", default=["habits", "visit-rate"], help="habits, visit-rate or a preset")
+    parser.add_argument("--presets", nargs="*", default=["quick", "visit-rate"], help="visit-rate or a preset")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--keep", action="store_true", help="keep earlier lines of other data, phones and presets")

@@ -156,7 +156,7 @@ def run(agents: int) -> dict[str, Any]:
         data = Path(room) / "data"
         town = simulate_tables("town", agents=agents, seed=3, days=28)
         save_directory(town, data)
-        for preset in ("default", "paper"):
+        for preset in ("best", "paper"):
             model = Path(room) / preset
             Detector(Config.preset(preset, **SMALL), device="cpu").fit(town).save(model)
             answers = {name: _ask(model, data, *how) for name, how in machines.items()}

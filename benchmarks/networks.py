@@ -140,7 +140,7 @@ def _trained(
     train: pa.Table, validation: pa.Table, options: argparse.Namespace, **changes: Any
 ) -> tuple[MemoryModel, dict[str, Any]]:
     """The preset's memory network, stopped early by its half of the entities."""
-    config = Config.preset("default", **{"training.max_minutes": options.minutes, **changes})
+    config = Config.preset("best", **{"training.max_minutes": options.minutes, **changes})
     schema = mobility_schema("none", config.model.trip_size, config.model.log_duration)
     stopping = split_entities(validation, schema.entity)[0]
     model = MemoryModel.fit(train, stopping, Encoder.fit(train, schema), config, choose_device(options.device))

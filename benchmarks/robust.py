@@ -30,7 +30,7 @@ from ustad.simulate.simulation import simulate_tables
 DIRTY, ROBUST = (0.0, 0.1, 0.3), (0.0, 0.05, 0.15)
 SETTINGS: dict[str, Any] = {
     "model.trips": "none",
-    "scoring.method": "paper",
+    "model.network": "dual",
     "scoring.spread": "none",
     "scoring.samples": 8,
     "scoring.neighbours": 20,
@@ -81,7 +81,7 @@ def main() -> None:
             data = simulate_tables("numosim-la", options.agents, seed, dirty=dirty, anomalous_share=0.2)
             for robust in ROBUST:
                 changes = {**SETTINGS, "training.robust": robust, "training.epochs": options.epochs, "seed": seed}
-                row = measured(data, Config.preset("fast", **changes))
+                row = measured(data, Config.preset("quick", **changes))
                 rows.append({"seed": seed, "dirty": dirty, "robust": robust, **row})
                 print(json.dumps(rows[-1]), flush=True)
         machine = {"cores": os.cpu_count(), "python": platform.python_version(), "torch": torch.__version__}

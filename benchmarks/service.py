@@ -2,7 +2,7 @@
 
     python benchmarks/service.py                    the service over HTTP on this machine's CPU (about 3 minutes)
     python benchmarks/service.py --minutes 10       the same, with ten minutes of steady load for memory
-    python benchmarks/service.py --preset fast      the same with a model that scores by habits
+    python benchmarks/service.py --preset quick     the same with a model that scores by habits
     python benchmarks/service.py --device cuda      the live scorer alone in micro-batches, on a bare GPU machine
 
 The model is the paper's size (D = 64, M2 = 4, w = 3, T = 50), fitted for one pass: speed does not depend on how
@@ -66,7 +66,7 @@ def make_stays(agents: int, days: int, first: str = "2024-01-01", seed: int = 0)
 
 
 def make_model(place: Path, agents: int, device: str, preset: str = "paper") -> None:
-    """`paper` scores by the network, `fast` by habits beside the same network."""
+    """`paper` scores by the network, `quick` by habits."""
     table = make_stays(agents, 28)
     Detector(Config.preset(preset, **SIZE), device=device).fit(table).save(place)
 
@@ -326,7 +326,7 @@ def main() -> None:
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--minutes", type=float, default=1.0, help="of steady load, to see memory")
     parser.add_argument("--batch", type=int, default=512, help="events of the largest micro-batch of the scorer alone")
-    parser.add_argument("--preset", choices=["paper", "fast"], default="paper", help="how the served model scores")
+    parser.add_argument("--preset", choices=["paper", "quick"], default="paper", help="how the served model scores")
     parser.add_argument("--model", type=Path, help="a model directory that is served instead of fitting one")
     parser.add_argument("--scorer", action="store_true", help="the scorer alone, also on a CPU")
     parser.add_argument("--out", type=Path, default=RESULTS, help="where the result file goes")

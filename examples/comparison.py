@@ -28,11 +28,11 @@ OTHERS = {
     "pyod": "PyOD IForest",
     "pyod-ecod": "PyOD ECOD",
 }
-#: Beside the preset `fast`: every feature of the schema is scored, not habits of place and time alone; small batches,
+#: Beside the preset `quick`: every feature of the schema is scored, not habits of place and time alone; small batches,
 #: because a few hundred windows are only a few steps otherwise; neighbours among the entity's own events, because an
 #: event of others is not strange in itself. Chosen on other seeds than those that are reported.
 BASE = {
-    "scoring.method": "paper",
+    "model.network": "dual",
     "scoring.knn_scope": "own",
     "scoring.neighbours": 10,
     "training.batch_size": 32,
@@ -55,7 +55,7 @@ def run_example(name: str, simulate: Simulator, settings: dict[str, Any], about:
         write_table(events, options.out / "events.parquet")
         write_table(labels, options.out / "labels.parquet")
         data = open_data(options.out / "events.parquet", schema=schema)
-        config = Config.preset("fast", seed=seed, **{**BASE, **settings, **(SMALL if options.small else {})})
+        config = Config.preset("quick", seed=seed, **{**BASE, **settings, **(SMALL if options.small else {})})
         for method, figures in compare(data, labels, config, options.out).items():
             for figure in FIGURES:
                 results.setdefault(method, {f: [] for f in FIGURES})[figure].append(figures["events"][figure])

@@ -81,8 +81,14 @@ def pytest_runtest_setup() -> None:
 
 @pytest.fixture(scope="session")
 def tiny_config():
-    """The fast preset made tiny: seconds instead of minutes."""
-    return Config.preset("fast", **TINY)
+    """The preset quick, with what is needed to make a network tiny."""
+    return Config.preset("quick", **TINY)
+
+
+@pytest.fixture(scope="session")
+def network_config(tiny_config):
+    """The paper's network and score made tiny: seconds instead of minutes."""
+    return tiny_config.replace({"model.network": "dual", "model.trips": "summary"})
 
 
 @pytest.fixture(scope="session")
@@ -108,6 +114,21 @@ def fitted(town, tiny_config):
     from ustad.detector import Detector
 
     return Detector(tiny_config, device="cpu").fit(town)
+
+
+@pytest.fixture(scope="session")
+def fitted_network(town, network_config):
+    """The paper's network fitted on the town."""
+    from ustad.detector import Detector
+
+    return Detector(network_config, device="cpu").fit(town)
+
+
+@pytest.fixture(scope="session")
+def network_directory(fitted_network, tmp_path_factory):
+    path = tmp_path_factory.mktemp("network") / "model"
+    fitted_network.save(path)
+    return path
 
 
 @pytest.fixture(scope="session")

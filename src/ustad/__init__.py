@@ -1,7 +1,7 @@
 """ustad: find unusual behaviour in human movement, and in any sequence of events, without labels.
 
 >>> import ustad
->>> detector = ustad.Detector("fast").fit("runs/demo/data")  # doctest: +SKIP
+>>> detector = ustad.Detector().fit("runs/demo/data")  # doctest: +SKIP
 >>> scores = detector.score("runs/demo/data")  # doctest: +SKIP
 """
 

@@ -36,13 +36,26 @@ def card(facts: dict[str, Any], config: Config, schema: EventSchema) -> str:
         f"{facts['last_day']}\n"
         f"{where}- Time zones: {', '.join(facts['timezones'])}\n"
         f"- Validation: {facts['validation_events']:,} {events} of the week after, half of the {entities} for early "
-        "stopping, half for calibration\n\n## Fit\n"
-        f"- Masked validation loss {facts['validation_loss']:.4f} after {facts['epochs']} epochs "
-        f"({facts['seconds']} s on {facts['device']})\n"
-        f"- Width {config.model.width}, {config.model.event_blocks} event blocks, "
-        f"{config.scoring.samples} samples, seed {facts['seed']}\n{_neighbours(facts, events)}- {versions}\n\n## Use\n"
+        f"stopping, half for calibration\n\n## Fit\n{_fit(facts, config)}{_neighbours(facts, events)}- {versions}\n\n"
+        "## Use\n"
         f"Scores say what is unusual for each {schema.entity_word}, not why, and nothing about intent. They are leads "
         "for a person to look at. They must not decide about anybody on their own.\n"
+    )
+
+
+def _fit(facts: dict[str, Any], config: Config) -> str:
+    """What scores, and how its network was trained where it has one."""
+    if config.model.network == "none":
+        return f"- Habits alone: counts and hours of each history; no network, seed {facts['seed']}\n"
+    lines = "- Habits and a network that attends to own places\n" if config.by_habits else "- The paper's network\n"
+    if "validation_loss" in facts:
+        lines += (
+            f"- Masked validation loss {facts['validation_loss']:.4f} after {facts['epochs']} epochs "
+            f"({facts['seconds']} s on {facts['device']})\n"
+        )
+    return lines + (
+        f"- Width {config.model.width}, {config.model.event_blocks} event blocks, "
+        f"{config.scoring.samples} samples, seed {facts['seed']}\n"
     )
 
 

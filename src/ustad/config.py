@@ -16,6 +16,8 @@ from typing import Any, Literal, TypeVar, Union
 
 import yaml
 
+from ustad import progress
+
 
 class ConfigError(ValueError):
     """A setting that does not exist or cannot be what it was set to."""
@@ -145,8 +147,10 @@ class ModelConfig:
     trips: Literal["none", "summary", "embedding"] = setting("none", "how the trip to a stay enters the model")
     trip_size: int = setting(16, "length of each trip vector (shape, speed)")
     log_duration: bool = setting(False, "model log(1 + duration); the paper models plain minutes")
-    network: Literal["dual", "memory"] = setting(
-        "dual", "dual: the paper's; memory: beside it a network that attends to the entity's own places"
+    network: Literal["dual", "memory", "none"] = setting(
+        "dual",
+        "dual: the paper's network and its score; memory: habits and a network that attends to own places; "
+        "none: habits alone",
     )
     places: int = setting(24, "own places that the memory network attends to, the most visited ones")
 
@@ -216,9 +220,6 @@ class ScoringConfig:
         "max",
         "an entity's score: its highest event (the paper), or that corrected for how many events it has",
     )
-    method: Literal["paper", "habits"] = setting(
-        "paper", "paper: losses and neighbours; habits: against what the entity itself usually does"
-    )
     spread: Literal["none", "max3"] = setting(
         "none", "habits: max3 lets an event take the highest score of itself and its two neighbours"
     )
@@ -254,10 +255,18 @@ class Config:
         memory, unit = self.model.network == "memory", self.window.unit
         _require(not memory or unit != "sessions", "window.unit", unit, "days or events where model.network is memory")
 
+    @property
+    def by_habits(self) -> bool:
+        """Whether events are compared with what their own entity usually does; else the paper's score."""
+        return self.model.network != "dual"
+
     # -------------------------------------------------------------------------------------- making one
     @classmethod
     def preset(cls, name: str, **changes: Any) -> Config:
-        """A named configuration, with changes by dotted name: `Config.preset("fast", **{"model.width": 32})`."""
+        """A named configuration, with changes by dotted name: `Config.preset("paper", **{"model.width": 32})`."""
+        if name in FORMER_NAMES:
+            progress.say(f"the preset `{name}` is called `{FORMER_NAMES[name]}` now")
+            name = FORMER_NAMES[name]
         if name not in PRESETS:
             near = difflib.get_close_matches(name, PRESETS, 1)
             hint = f"; did you mean '{near[0]}'?" if near else ""
@@ -279,7 +288,7 @@ class Config:
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> Config:
-        return _read(cls, content, "")
+        return _read(cls, _translate(content), "")
 
     @classmethod
     def from_yaml(cls, path: Path | str, preset: str | Config = "paper") -> Config:
@@ -302,13 +311,10 @@ class Config:
 
 #: What each preset changes against the defaults above. `paper` is the paper to the letter.
 PRESETS: dict[str, dict[str, Any]] = {
-    "paper": {"model.trips": "embedding", "window.past_share": 0.0},
-    "default": {
+    "best": {
         "model.network": "memory",
-        "model.width": 64,
         "model.event_blocks": 3,
         "model.log_duration": True,
-        "training.mask_ratio": 0.15,
         "training.noise_samples": 10,
         "training.batch_size": 256,
         "training.learning_rate": 2e-3,
@@ -319,18 +325,15 @@ PRESETS: dict[str, dict[str, Any]] = {
         "training.patience": 5,
         "scoring.samples": 16,
         "scoring.percentiles": "calibrated",
-        "scoring.method": "habits",
         "scoring.spread": "max3",
     },
-    "fast": {
-        "extraction.max_accuracy_m": 50.0,
+    # The settings of a network are for events that habits cannot tell apart (`periods.beyond_habits`).
+    "quick": {
+        "model.network": "none",
         "model.width": 32,
         "model.event_blocks": 2,
         "model.log_duration": True,
-        "model.trips": "summary",
-        "training.mask_ratio": 0.15,
         "training.noise_samples": 10,
-        "training.batch_size": 128,
         "training.learning_rate": 3e-3,
         "training.schedule": "cosine",
         "training.warmup_steps": 50,
@@ -340,10 +343,12 @@ PRESETS: dict[str, dict[str, Any]] = {
         "scoring.samples": 16,
         "scoring.neighbours": 50,
         "scoring.percentiles": "calibrated",
-        "scoring.method": "habits",
         "scoring.spread": "max3",
     },
+    "paper": {"model.trips": "embedding", "window.past_share": 0.0},
 }
+#: What presets were called before version 0.3.
+FORMER_NAMES = {"default": "best", "fast": "quick"}
 
 T = TypeVar("T")
 
@@ -356,6 +361,18 @@ def _flatten(content: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]
         else:
             pairs.append((f"{prefix}{key}", value))
     return pairs
+
+
+def _translate(content: dict[str, Any]) -> dict[str, Any]:
+    """Settings as version 0.2 wrote them in the words of today: habits were a method beside a network."""
+    scoring = content.get("scoring")
+    if not isinstance(scoring, dict) or "method" not in scoring:
+        return content
+    rest = {name: value for name, value in scoring.items() if name != "method"}
+    model = content.get("model", {})
+    if scoring["method"] == "habits" and model.get("network", "dual") == "dual":
+        model = {**model, "network": "none"}
+    return {**content, "scoring": rest, "model": model}
 
 
 def _read(kind: type[T], content: dict[str, Any], where: str) -> T:

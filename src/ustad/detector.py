@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import platform
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,7 +24,7 @@ import ustad
 from ustad import artefact, progress, trip_features
 from ustad.card import area, card
 from ustad.carrying_on import check_same_events, check_shape
-from ustad.config import Config
+from ustad.config import Config, ConfigError
 from ustad.dataset import Dataset, Split, event_days, zone_of
 from ustad.events.encoder import Encoder
 from ustad.events.history import History
@@ -69,15 +70,16 @@ FEW_STEPS = 200
 class Detector:
     """Finds unusual events and entities.
 
-    >>> detector = Detector("fast").fit("runs/demo/data")  # doctest: +SKIP
+    >>> detector = Detector().fit("runs/demo/data")  # doctest: +SKIP
     >>> scores = detector.score("runs/demo/data")  # doctest: +SKIP
     """
 
-    def __init__(self, config: Config | str = "fast", device: str = "auto") -> None:
+    def __init__(self, config: Config | str = "best", device: str = "auto") -> None:
         self.config = Config.preset(config) if isinstance(config, str) else config
         self.device = choose_device(device)
-        self.model: ScoringModel | None = None
-        self.habits: DefaultModel | None = None  # what each entity usually does, where the score asks for it
+        self.encoder: Encoder | None = None
+        self.model: ScoringModel | None = None  # the paper's network and its reference, or
+        self.habits: DefaultModel | None = None  # what each entity usually does, with or without the memory network
         self.trips = TripFeatures("none")
         self.facts: dict[str, Any] = {}
         self._checkpoints: tuple[Path | None, bool] = (None, False)  # where to, and whether to go on from there
@@ -86,7 +88,7 @@ class Detector:
 
     @property
     def schema(self) -> EventSchema:
-        return self._fitted().encoder.schema
+        return self._fitted().schema
 
     # ---------------------------------------------------------------------------------------- fitting
     def fit(
@@ -106,20 +108,28 @@ class Detector:
         `data` alone.
         """
         lessons = self._prepare(data, start, everything)
-        network = self._new_network(lessons.encoder, start)
-        result = self._train(network, lessons, directory, resume)
-        progress.say("building the reference and calibrating")
-        self.model = self._calibrate(network, lessons)
-        if self.config.scoring.method == "habits":
+        self.encoder = lessons.encoder
+        training: dict[str, Any] = {}
+        if self.config.by_habits:
             self._checkpoints = (directory, resume)
             self._first = start.habits.memory if start is not None and start.habits is not None else None
             self.habits = self._learn_habits(lessons)
-        self.facts = self._facts(lessons, result)
+            if self.habits.memory is not None:
+                training = _training_facts(self.habits.memory.result)
+        else:
+            network = self._new_network(lessons.encoder, start)
+            result = self._train(network, lessons, directory, resume)
+            progress.say("building the reference and calibrating")
+            self.model = self._calibrate(network, lessons)
+            training = {**_training_facts(result), "neighbours": self.model.index_neighbours()}
+        self.facts = {**self._facts(lessons), **training}
         return self
 
     def search(self, data: Any, directory: Path, trials: int) -> SearchResult:
         """Try settings of the paper's space, judged by masked validation loss alone; carries on where it stopped."""
         lessons = self._prepare(data, None)
+        if self.config.by_habits:
+            raise ConfigError("the search is of the paper's network; use the preset paper")
         tensors, windows, validation = self._tensors(lessons)
         if progress.shown():
             seconds = rough_seconds(self._new_network(lessons.encoder, None), tensors, windows, self.config)
@@ -149,12 +159,12 @@ class Detector:
             model = self.config.model
             schema = mobility_schema(model.trips, model.trip_size, model.log_duration)
         beyond = beyond_habits(schema)
-        if self.config.scoring.method == "habits" and beyond:
+        if self.config.by_habits and beyond:
             progress.say(f"habits do not look at {', '.join(beyond)}: scored by losses and neighbours instead")
-            self.config = self.config.replace({"scoring.method": "paper"})
+            self.config = self.config.replace({"model.network": "dual"})
         if start is not None:
             check_same_events(schema, start.schema)
-        encoder = start._fitted().encoder if start else Encoder.fit(train, schema)
+        encoder = start._fitted() if start else Encoder.fit(train, schema)
         return Lessons(encoder, train, *split_entities(validation, schema.entity))
 
     def _tensors(self, lessons: Lessons) -> tuple[EventTensors, Windows, tuple[EventTensors, Queries]]:
@@ -168,14 +178,14 @@ class Detector:
         torch.manual_seed(self.config.seed)
         network = DualTransformer(encoder.fields, self.config.model, self.config.window.max_events)
         if start is not None:
-            network.load_state_dict(start._fitted().network.state_dict())
+            network.load_state_dict(start._network().network.state_dict())
         return network.to(self.device)
 
     def _train(self, network: DualTransformer, lessons: Lessons, directory: Path | None, resume: bool) -> FitResult:
         tensors, windows, validation = self._tensors(lessons)
         training = self.config.training
         steps = training.epochs * math.ceil(len(windows) / training.batch_size)
-        if steps < FEW_STEPS and self.config.scoring.method == "paper":
+        if steps < FEW_STEPS:
             progress.warn(
                 f"{len(windows):,} windows are at most {steps:,} steps, too few to learn much in; lower "
                 f"training.batch_size ({training.batch_size}) or raise training.epochs ({training.epochs})"
@@ -212,15 +222,15 @@ class Detector:
         Data (a data set, a path or a table) are scored in their test part, with the days before as context: what comes
         after the weeks that were learnt from. With `everything`, or a table with `context` (a table of what came
         before), all of it is scored. Never uses labels. `coverage` adds prediction
-        intervals `low_f`, `high_f` and sets `set_f` that hold so large a share of normal events.
+        intervals `low_f`, `high_f` and sets `set_f` that hold so large a share of normal events (preset `paper`).
         """
-        model = self._fitted()
+        self._check_coverage(coverage)
         events, earlier = self._scored_part(data, context, everything)
-        own = "none" if self.habits else reasons
-        scored, agents = score_events(model, events, earlier, None, self.device, rule, own, coverage)
         if self.habits is not None:
-            scored, agents = score_default(self.habits, events, earlier, rule, scored=scored, reasons=reasons)
-        else:  # whose flags stand
+            scored, agents = score_default(self.habits, events, earlier, rule, reasons=reasons)
+        else:
+            model = self._network()
+            scored, agents = score_events(model, events, earlier, None, self.device, rule, reasons, coverage)
             for text in notes(scored)["warnings"]:
                 progress.warn(text)
         scored = scored.drop_columns([c for c in trip_features.COLUMNS if c in scored.column_names])
@@ -243,11 +253,17 @@ class Detector:
         Iterate over it for (event scores, agent scores) of each part; afterwards its `notes` say rule, threshold
         and warnings.
         """
+        self._check_coverage(coverage)
         events, earlier = self._scored_part(data, context, everything)
         request = Request(
-            self._fitted(), self.habits, self.device, rule or AlertRule(), reasons, coverage, trip_features.COLUMNS
-        )
+            self.schema, self.model, self.habits, self.device, rule or AlertRule(), reasons, coverage,
+            trip_features.COLUMNS,
+        )  # fmt: skip
         return ScoredParts(request, events, earlier, entities)
+
+    def _check_coverage(self, coverage: float | None) -> None:
+        if coverage is not None and self.habits is not None:
+            raise ConfigError("prediction intervals come from the paper's network; train with the preset paper")
 
     def _scored_part(self, data: Any, context: Any, everything: bool) -> tuple[pa.Table, pa.Table | None]:
         """The events to score and, where there are any, those before them, both with what is known of trips."""
@@ -298,19 +314,24 @@ class Detector:
 
         Weights of the networks and distributions that calibrate stay: no entity can be told apart in them.
         """
-        model, wanted = self._fitted(), identity_hash(entities)
-        known = identity_hash(pc.unique(model.history.table["entity"]).to_pylist()) if model.history else wanted[:0]
-        if self.habits is not None:
-            known = np.r_[known, self.habits.habits.habits.entity_key, self.habits.habits.agents.entity_key]
-        absent = int((~np.isin(wanted, known)).sum())
+        wanted = identity_hash(entities)
+        absent = int((~np.isin(wanted, self._known_entities(wanted))).sum())
         if absent or not entities:
             words = plural(self.schema.entity_word)
             raise DataError(f"{absent} of {len(entities)} {words} are not in this model; nothing was forgotten")
-        self.model = model.forget(entities)
         if self.habits is not None:
             self.habits = DefaultModel(self.habits.habits.forget(list(entities)), self.habits.memory)
-        self.facts = {**self.facts, "neighbours": self.model.index_neighbours()}
+        else:
+            self.model = self._network().forget(entities)
+            self.facts = {**self.facts, "neighbours": self.model.index_neighbours()}
         return self
+
+    def _known_entities(self, wanted: np.ndarray) -> np.ndarray:
+        """Hashes of the entities of which something is kept; all `wanted` where that cannot be told."""
+        if self.habits is not None:
+            return np.r_[self.habits.habits.habits.entity_key, self.habits.habits.agents.entity_key]
+        history = self._network().history
+        return identity_hash(pc.unique(history.table["entity"]).to_pylist()) if history else wanted
 
     # ---------------------------------------------------------------------------------------- storing
     def save(self, path: Path | str) -> None:
@@ -320,22 +341,26 @@ class Detector:
 
     def write(self, place: Path) -> None:
         """The files of the model into a directory that `artefact.writing` gave, where others may lie beside them."""
-        model = self._fitted()
         self.config.to_yaml(place / "config.yaml")
-        (place / "schema.json").write_text(json.dumps(model.encoder.schema.to_dict(), indent=2))
-        (place / "encoder.json").write_text(json.dumps(model.encoder.to_dict()))
-        save_file({k: v.cpu().contiguous() for k, v in model.network.state_dict().items()}, place / "model.safetensors")
+        (place / "schema.json").write_text(json.dumps(self.schema.to_dict(), indent=2))
+        (place / "encoder.json").write_text(json.dumps(self._fitted().to_dict()))
         if self.trips.to_tensors():
             save_file(self.trips.to_tensors(), place / "trips.safetensors")
-        save_arrays(
-            {k: np.ascontiguousarray(v) for k, v in model.to_tensors().items()}, place / "reference.safetensors"
-        )
-        if model.history is not None:
-            model.history.save(place / "history.parquet")
         if self.habits is not None:
             save_default(self.habits, place)
+        else:
+            self._write_network(place)
         (place / "facts.json").write_text(json.dumps(self.facts, indent=2))
         (place / "card.md").write_text(card(self.facts, self.config, self.schema))
+
+    def _write_network(self, place: Path) -> None:
+        """The paper's network, its reference and the history that its sentences tell of."""
+        model = self._network()
+        save_file({k: v.cpu().contiguous() for k, v in model.network.state_dict().items()}, place / "model.safetensors")
+        tensors = {k: np.ascontiguousarray(v) for k, v in model.to_tensors().items()}
+        save_arrays(tensors, place / "reference.safetensors")
+        if model.history is not None:
+            model.history.save(place / "history.parquet")
 
     @classmethod
     def load(cls, path: Path | str, device: str = "auto", whole: bool = True) -> Detector:
@@ -352,25 +377,37 @@ class Detector:
             )
         detector = cls(Config.from_yaml(path / "config.yaml"), device)
         encoder = Encoder.from_dict(json.loads((path / "encoder.json").read_text()))
-        network = DualTransformer(encoder.fields, detector.config.model, detector.config.window.max_events)
-        network.load_state_dict(load_file(path / "model.safetensors"))
-        network.to(detector.device).eval()
-        history = History.load(path / "history.parquet", encoder.schema) if "history.parquet" in files else None
-        tensors = artefact.arrays(path / "reference.safetensors", "" if whole else "neighbours.")
-        detector.model = ScoringModel.from_tensors(network, encoder, detector.config, tensors, history)
+        detector.encoder = encoder
         learned = load_file(path / "trips.safetensors") if "trips.safetensors" in files else {}
         detector.trips = TripFeatures.from_tensors(detector.config.model.trips, learned)
-        if detector.config.scoring.method == "habits":
+        if detector.config.by_habits:
             detector.habits = load_default(path, encoder, detector.config, detector.device, whole)
+        else:
+            detector._read_network(path, files, whole)
         detector.facts = json.loads((path / "facts.json").read_text())
         return detector
 
-    def _fitted(self) -> ScoringModel:
-        if self.model is None:
+    def _read_network(self, path: Path, files: Iterable[str], whole: bool) -> None:
+        encoder = self._fitted()
+        network = DualTransformer(encoder.fields, self.config.model, self.config.window.max_events)
+        network.load_state_dict(load_file(path / "model.safetensors"))
+        network.to(self.device).eval()
+        history = History.load(path / "history.parquet", encoder.schema) if "history.parquet" in files else None
+        tensors = artefact.arrays(path / "reference.safetensors", "" if whole else "neighbours.")
+        self.model = ScoringModel.from_tensors(network, encoder, self.config, tensors, history)
+
+    def _fitted(self) -> Encoder:
+        if self.encoder is None:
             raise DataError("this detector is not fitted; call fit first, or load a model directory")
+        return self.encoder
+
+    def _network(self) -> ScoringModel:
+        """The paper's network, where that scores."""
+        if self.model is None:
+            raise DataError("this model holds no network of the paper; train one with the preset paper")
         return self.model
 
-    def _facts(self, lessons: Lessons, result: FitResult) -> dict[str, Any]:
+    def _facts(self, lessons: Lessons) -> dict[str, Any]:
         schema, train = lessons.encoder.schema, lessons.train
         days = event_days(train, schema)
         zone = zone_of(train, schema)
@@ -385,14 +422,17 @@ class Detector:
             "learned_until": str(np.datetime64(int(event_days(lessons.validation, schema).max()), "D")),
             "timezones": zones,
             "area": area(train) if {"lat", "lon"} <= set(train.column_names) else None,
-            "validation_loss": result.best_loss,
-            "epochs": result.epochs,
-            "seconds": round(result.seconds, 1),
-            "neighbours": self._fitted().index_neighbours(),
             "seed": self.config.seed,
             "device": str(self.device),
             "versions": {"ustad": ustad.__version__, "torch": torch.__version__, "python": platform.python_version()},
         }
+
+
+def _training_facts(result: Any) -> dict[str, Any]:
+    """How a network was trained, where one was; carried on from a checkpoint that was complete, nothing is known."""
+    if result is None:
+        return {}
+    return {"validation_loss": result.best_loss, "epochs": result.epochs, "seconds": round(result.seconds, 1)}
 
 
 def choose_device(name: str) -> torch.device:

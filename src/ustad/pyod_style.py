@@ -43,7 +43,7 @@ class USTADDetector(BaseEstimator):
     def __init__(
         self,
         schema: EventSchema | Path | str | None = None,
-        config: Config | str = "fast",
+        config: Config | str = "quick",
         contamination: float = 0.1,
         device: str = "auto",
         random_state: int | None = None,

@@ -70,17 +70,16 @@ def test_the_settings_of_the_model_need_not_be_repeated(capsys, weeks, tmp_path)
     assert later["first_day"] > json.loads((weeks.base / "facts.json").read_text())["last_day"]
 
 
-def test_both_networks_begin_at_the_weights_of_the_model(capsys, weeks, tmp_path):
-    """With steps too small to matter they end there too."""
+def test_the_network_begins_at_the_weights_of_the_model(capsys, weeks, tmp_path):
+    """With steps too small to matter it ends there too."""
     still = ["--set", "training.epochs=1", "--set", "training.learning_rate=1e-9"]
     code, _, err = run(capsys, "train", weeks.newer, "--from", weeks.base, "--out", tmp_path / "next", *still)
     assert code == 0, err
-    for name in ("model.safetensors", "memory.safetensors"):
-        before, after = load_file(weeks.base / name), load_file(tmp_path / "next" / name)
-        assert set(before) == set(after)
-        same = {k for k in before if before[k].shape == after[k].shape}
-        assert all(torch.allclose(before[k], after[k], atol=1e-6) for k in same), name
-        assert set(before) - same <= set(BY_KIND)
+    before, after = (load_file(model / "memory.safetensors") for model in (weeks.base, tmp_path / "next"))
+    assert set(before) == set(after)
+    same = {k for k in before if before[k].shape == after[k].shape}
+    assert all(torch.allclose(before[k], after[k], atol=1e-6) for k in same)
+    assert set(before) - same <= set(BY_KIND)
     kinds = [
         json.loads((m / "habits.json").read_text())["frame"]["categories"] for m in (weeks.base, tmp_path / "next")
     ]
@@ -107,7 +106,7 @@ def test_a_new_kind_of_place_is_said(capsys, weeks, tmp_path):
         (["--set", "model.width=32"], "model.width is 16 in the model"),
         (["--set", "window.max_events=20"], "window.max_events is 48"),
         (["--set", "model.trips=embedding"], "model.trips is none"),
-        (["--preset", "default"], "model.width is 16"),
+        (["--preset", "best"], "model.width is 16"),
     ],
 )
 def test_a_change_of_the_networks_shape_is_refused_in_one_line(capsys, weeks, tmp_path, change, words):
@@ -163,7 +162,7 @@ def payments(tmp_path) -> tuple[Path, Path]:
     return tmp_path / "payments.parquet", tmp_path / "cards.yaml"
 
 
-SHORT = ["--preset", "fast", "--set", "training.epochs=1", "--set", "split.train_weeks=1"]
+SHORT = ["--preset", "quick", "--set", "training.epochs=1", "--set", "split.train_weeks=1"]
 SHORT += ["--set", "split.validation_weeks=0.5", "--set", "split.test_weeks=0.5"]
 
 

@@ -94,7 +94,7 @@ def test_scores_of_agents_leave_nothing_of_events_that_were_scored_there_before(
     assert set(figures["ibat"]) == {"agents"}
 
 
-USTAD = ("--preset", "fast", "--set", "model.width=8", "--set", "training.epochs=1", "--set", "scoring.samples=2")
+USTAD = ("--preset", "quick", "--set", "model.width=8", "--set", "training.epochs=1", "--set", "scoring.samples=2")
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_a_search_leaves_settings_that_train_takes_and_goes_on_where_it_was(caps
     [
         (("--method", "ibat", "--set", "trials=7"), "ibat has no validation loss"),
         (("--method", "visit-rate"), "visit-rate has no validation loss"),
-        (("--method", "ctle", "--preset", "fast"), "--preset is for the method ustad"),
+        (("--method", "ctle", "--preset", "quick"), "--preset is for the method ustad"),
         (("--method", "ctle", "--set", "widht=8"), "did you mean 'width'"),
     ],
 )

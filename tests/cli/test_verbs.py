@@ -56,7 +56,16 @@ def test_simulate_inject_extract_and_info(capsys, tmp_path):
 
 def test_a_search_leaves_a_configuration_to_train_with(capsys, town_directory, tmp_path):
     pytest.importorskip("optuna")
-    short = ["--preset", "fast", "--set", "training.epochs=1", "--set", "model.event_blocks=1"]
+    short = [
+        "--preset",
+        "paper",
+        "--set",
+        "training.epochs=1",
+        "--set",
+        "model.event_blocks=1",
+        "--set",
+        "model.trips=none",
+    ]
     code, out, err = run(capsys, "tune", town_directory, "--trials", 1, "--out", tmp_path / "t", *short, "--json")
     assert code == 0, err
     chosen = json.loads(out)["settings"]

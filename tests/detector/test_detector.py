@@ -1,6 +1,5 @@
 """The facade: fit, score, save, load; no labels, no dependence on order; odd data gets a result or a clear line."""
 
-import copy
 import dataclasses
 import re
 
@@ -33,10 +32,8 @@ def test_the_test_part_is_scored_and_every_score_is_finite(town, fitted):
     assert ((p > 0) & (p <= 1)).all()
 
 
-def test_by_the_paper_an_agents_score_is_its_most_unusual_stay(town, fitted):
-    paper = copy.copy(fitted)
-    paper.habits = None
-    scores = paper.score(town)
+def test_by_the_paper_an_agents_score_is_its_most_unusual_stay(town, fitted_network):
+    scores = fitted_network.score(town)
     highest = scores.events.group_by("agent_id").aggregate([(SCORE, "max")]).sort_by("agent_id")
     agents = scores.agents.sort_by("agent_id")
     assert np.allclose(agents[SCORE].to_numpy(), highest["score_max"].to_numpy())
@@ -65,10 +62,13 @@ def test_a_saved_model_scores_the_same(town, fitted, model_directory):
     assert "24 agents" in (model_directory / "card.md").read_text()
 
 
-def test_the_card_speaks_of_entities_and_events_in_the_words_of_the_schema(fitted, tiny_config):
-    payments = dataclasses.replace(fitted.schema, entity_word="company", event_word="transfer")
-    facts = {**fitted.facts, "neighbours": {"reference": 7, "lists": 2, "probes": 1, "recall": 1.0, "error": 0.0}}
-    text = card(facts, tiny_config, payments)
+def test_the_card_speaks_of_entities_and_events_in_the_words_of_the_schema(fitted_network, network_config):
+    payments = dataclasses.replace(fitted_network.schema, entity_word="company", event_word="transfer")
+    facts = {
+        **fitted_network.facts,
+        "neighbours": {"reference": 7, "lists": 2, "probes": 1, "recall": 1.0, "error": 0.0},
+    }
+    text = card(facts, network_config, payments)
     assert "24 companies" in text
     assert f"{facts['events']:,} transfers" in text
     assert "half of the companies" in text
@@ -77,20 +77,20 @@ def test_the_card_speaks_of_entities_and_events_in_the_words_of_the_schema(fitte
     assert not re.search(r"\b(entit|event[s ](?!block)|agent|stay)", text)
 
 
-def test_the_same_seed_gives_the_same_scores(town, tiny_config):
+def test_the_same_seed_gives_the_same_scores(town, network_config):
     few = town.only(sorted(set(town.events["agent_id"].to_pylist()))[:8])
-    a, b = (Detector(tiny_config, device="cpu").fit(few).score(few) for _ in range(2))
+    a, b = (Detector(network_config, device="cpu").fit(few).score(few) for _ in range(2))
     assert np.array_equal(by_id(a)[1], by_id(b)[1])
     assert np.array_equal(by_id(a, "loss_duration")[1], by_id(b, "loss_duration")[1])
-    other = Detector(tiny_config.replace({"seed": 8}), device="cpu").fit(few).score(few)
+    other = Detector(network_config.replace({"seed": 8}), device="cpu").fit(few).score(few)
     assert not np.allclose(by_id(a, "loss_duration")[1], by_id(other, "loss_duration")[1])
 
 
-def test_a_plain_table_can_be_fitted_and_scored_with_context(town, tiny_config):
-    split = town.split(tiny_config.split)
+def test_a_plain_table_can_be_fitted_and_scored_with_context(town, network_config):
+    split = town.split(network_config.split)
     train = town.between(split.train_first, split.test_first - 1)
     test = town.between(split.test_first, split.test_last)
-    detector = Detector(tiny_config.replace({"model.trips": "none"}), device="cpu").fit(train)
+    detector = Detector(network_config.replace({"model.trips": "none"}), device="cpu").fit(train)
     scores = detector.score(test, context=train)
     assert scores.events["stay_id"].to_pylist() == test["stay_id"].to_pylist()
     alone = detector.score(test)
@@ -105,17 +105,19 @@ def test_calibration_and_early_stopping_never_share_an_agent(town, tiny_config):
     assert not set(stopping["agent_id"].to_pylist()) & set(calibration["agent_id"].to_pylist())
 
 
-def test_trips_can_enter_as_vectors(town, tiny_config):
+def test_trips_can_enter_as_vectors(town, network_config):
     few = town.only(sorted(set(town.events["agent_id"].to_pylist()))[:6])
-    detector = Detector(tiny_config.replace({"model.trips": "embedding", "training.epochs": 1}), device="cpu").fit(few)
+    detector = Detector(network_config.replace({"model.trips": "embedding", "training.epochs": 1}), device="cpu").fit(
+        few
+    )
     scores = detector.score(few)
     assert {"loss_trip_shape", "loss_trip_speed"} <= set(scores.events.column_names)
     assert "trip_shape" not in scores.events.column_names
 
 
-def test_carrying_on_from_a_model_begins_at_its_weights(town, fitted, tiny_config):
-    once = tiny_config.replace({"training.epochs": 1})
-    later = Detector(once, device="cpu").fit(town, start=fitted)
+def test_carrying_on_from_a_model_begins_at_its_weights(town, fitted_network, network_config):
+    once = network_config.replace({"training.epochs": 1})
+    later = Detector(once, device="cpu").fit(town, start=fitted_network)
     fresh = Detector(once, device="cpu").fit(town)
     assert later.facts["validation_loss"] < fresh.facts["validation_loss"]
 
@@ -164,7 +166,7 @@ def test_one_event_or_one_day_is_refused_with_a_reason(town, tiny_config):
 
 def test_what_is_not_fitted_says_so():
     with pytest.raises(DataError, match="not fitted"):
-        Detector("fast").score(pa.table({"a": [1]}))
+        Detector("quick").score(pa.table({"a": [1]}))
 
 
 def test_unknown_devices_are_refused():
@@ -223,9 +225,8 @@ def test_pandas_tables_with_neighbours_names_are_taken(town, fitted):
 
 
 @pytest.mark.parametrize("by_habits", [True, False])
-def test_a_warning_is_said_once_whatever_gives_the_score(town, fitted, by_habits, recwarn):
-    detector = copy.copy(fitted)
-    detector.habits = fitted.habits if by_habits else None
+def test_a_warning_is_said_once_whatever_gives_the_score(town, fitted, fitted_network, by_habits, recwarn):
+    detector = fitted if by_habits else fitted_network
     warnings = detector.score(town, rule=AlertRule("p_value", 1e-6)).run["warnings"]
     assert warnings
     heard = [str(w.message) for w in recwarn.list]

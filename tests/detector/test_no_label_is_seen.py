@@ -22,7 +22,7 @@ from ustad.scores import Scores
 from ustad.scoring.alerts import AlertRule
 from ustad.simulate import simulate_tables
 
-PRESETS = ("default", "fast", "paper")
+PRESETS = ("best", "quick", "paper")
 CHANGED = ("inverted", "permuted", "removed")
 SMALLEST = {
     "model.width": 16,
@@ -141,17 +141,17 @@ def test_training_sees_no_labels(
         return {n: total for n, total in artefact.check(tmp_path / name).items() if n not in TIMED}
 
     wanted = files(models[preset], "true")
-    assert "model.safetensors" in wanted
-    for how in CHANGED if preset == "default" else ["permuted"]:
+    assert ("model.safetensors" if preset == "paper" else "habits.parquet") in wanted
+    for how in CHANGED if preset == "best" else ["permuted"]:
         assert files(learned(preset, directories[how]), how) == wanted
-    if preset == "default":
+    if preset == "best":
         changed = Config.preset(preset, **{**SMALLEST, "seed": 8})
         other = files(Detector(changed, device="cpu").fit(directories["true"]), "other")
         assert other != wanted, "the sums would be the same whatever was learned"
 
 
 def test_evaluate_does_see_them(models: dict[str, Detector], directories: dict[str, Path]) -> None:
-    scores = models["fast"].score(directories["true"])
+    scores = models["quick"].score(directories["true"])
 
     def figures(how: str) -> tuple[float, float]:
         town = open_data(directories[how])

@@ -33,7 +33,7 @@ def stays() -> pa.Table:
 
 @pytest.fixture(scope="module")
 def config() -> Config:
-    return Config.preset("fast", **TINY)
+    return Config.preset("quick", **TINY)
 
 
 @pytest.mark.filterwarnings("ignore::ustad.progress.UstadWarning")

@@ -1,4 +1,4 @@
-"""The memory network of the preset `default`, as workers train and ask it: in one process, and on a cluster."""
+"""The memory network of the preset `best`, as workers train and ask it: in one process, and on a cluster."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Here:
 @pytest.fixture(scope="module")
 def made(town, tmp_path_factory):
     """A local detector with a memory network, and one that was made as the workers do it."""
-    config = Config.preset("default", **SETTINGS)
+    config = Config.preset("best", **SETTINGS)
     local = Detector(config, "cpu").fit(town)
     return local, as_workers_do(config, town, tmp_path_factory.mktemp("model"))
 
@@ -64,36 +64,32 @@ def _reference(embeddings, owner):
     return Reference(embeddings, owner)
 
 
-def test_both_networks_are_those_of_a_local_run(made):
-    local, detector = made
-    for mine, theirs in ((local.model, detector.model), (local.habits.memory, detector.habits.memory)):
-        for name, value in mine.network.state_dict().items():
-            assert torch.allclose(theirs.network.state_dict()[name], value, atol=1e-6), name
+def test_the_network_is_that_of_a_local_run(made):
+    mine, theirs = (detector.habits.memory.network.state_dict() for detector in made)
+    for name, value in mine.items():
+        assert torch.allclose(theirs[name], value, atol=1e-6), name
 
 
-def test_two_workers_of_a_cluster_train_both_networks_and_their_scores_are_those_of_one_process(
+def test_two_workers_of_a_cluster_train_the_network_and_their_scores_are_those_of_one_process(
     cluster, made, town, town_directory, tmp_path
 ):
     """Nearly: each half of a batch has masks and noise of its own."""
     local, _ = made
     training.train(town_directory, tmp_path / "model", local.config, workers=2)
     both = Detector.load(tmp_path / "model", "cpu")
-    for mine, theirs in ((local.model, both.model), (local.habits.memory, both.habits.memory)):
-        held = mine.network.state_dict()
-        assert max(float((v - held[k]).abs().max()) for k, v in theirs.network.state_dict().items()) < 0.01
+    mine, theirs = (detector.habits.memory.network.state_dict() for detector in (local, both))
+    assert max(float((value - mine[name]).abs().max()) for name, value in theirs.items()) < 0.01
     scores = [d.score(town).events.sort_by("stay_id")["score"].to_numpy() for d in (local, both)]
     assert np.corrcoef(*scores)[0, 1] > 0.99
     assert not (tmp_path / "model" / ".train-job").exists()
 
 
-def test_workers_carry_on_from_both_networks(made, town, tmp_path):
+def test_workers_carry_on_from_the_network(made, town, tmp_path):
     """With steps too small to matter the weights stay where they began."""
     local, _ = made
     later = as_workers_do(local.config.replace({"training.learning_rate": 1e-9}), town, tmp_path, local)
-    pairs = ((later.model.network, local.model.network), (later.habits.memory.network, local.habits.memory.network))
-    for new, old in pairs:
-        held = old.state_dict()
-        assert all(torch.allclose(value, held[name], atol=1e-6) for name, value in new.state_dict().items())
+    new, old = (detector.habits.memory.network.state_dict() for detector in (later, local))
+    assert all(torch.allclose(value, old[name], atol=1e-6) for name, value in new.items())
 
 
 def test_habits_calibrated_in_buckets_give_the_scores_of_a_local_run(made, town):

@@ -90,13 +90,13 @@ def test_model_data_and_scores_may_lie_on_another_file_system(cluster, model_dir
     assert_same_scores(model_directory, town_directory, Scores.load(tmp_path / "scores"), AlertRule())
 
 
-def test_no_copy_of_a_model_from_elsewhere_is_left_on_a_worker(model_directory, tmp_path, monkeypatch):
+def test_no_copy_of_a_model_from_elsewhere_is_left_on_a_worker(network_directory, tmp_path, monkeypatch):
     (tmp_path / "temporary").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
-    inner = pa_fs.SubTreeFileSystem(str(model_directory.parent), pa_fs.LocalFileSystem())
+    inner = pa_fs.SubTreeFileSystem(str(network_directory.parent), pa_fs.LocalFileSystem())
     detector = ModelPlace.of(Place(inner, "model")).load("cpu")
     assert list((tmp_path / "temporary").iterdir()) == []
-    mine, theirs = (d.model.network.state_dict() for d in (Detector.load(model_directory, "cpu"), detector))
+    mine, theirs = (d.model.network.state_dict() for d in (Detector.load(network_directory, "cpu"), detector))
     assert all(torch.equal(theirs[name], value) for name, value in mine.items())
 
 

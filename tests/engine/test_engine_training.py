@@ -59,7 +59,7 @@ def run(*arguments: object) -> None:
 
 @pytest.fixture(scope="module")
 def config(tiny_config):
-    return tiny_config.replace({"training.epochs": 2, "scoring.method": "paper"})
+    return tiny_config.replace({"training.epochs": 2, "model.network": "dual"})
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,6 @@ from ustad.evaluation.page import page_text
 from ustad.evaluation.recordings import TRUE_STAYS, record_people
 from ustad.evaluation.runner import run
 from ustad.evaluation.sources import Source, open_source
-from ustad.evaluation.workshop import HABITS, SMALLEST_NETWORK
 from ustad.mobility.readers import open_data
 from ustad.scores import Scores
 from ustad.simulate import simulate_tables
@@ -103,7 +102,7 @@ def test_each_seed_is_another_town(work: Path) -> None:
 
 def test_scores_by_habits_do_not_depend_on_the_network(work: Path) -> None:
     data = open_source(TOWN, work / "data")
-    smallest = Config.preset(HABITS, seed=3, **SMALLEST_NETWORK)
+    smallest = Config.preset("quick", seed=3)
     other = smallest.replace({"model.width": 32, "training.epochs": 2, "scoring.samples": 3, "seed": 4})
     scores = [Detector(config, "cpu").fit(data).score(data).events["score"].to_numpy() for config in (smallest, other)]
     np.testing.assert_array_equal(*scores)

@@ -1,4 +1,4 @@
-"""Scores of the preset `fast` for a small seeded town, as the tests store them.
+"""Scores of the preset `quick` for a small seeded town, as the tests store them.
 
 Habits give these scores; no network has a part in them, so they depend neither on torch nor on the processor's
 rounding in training. After a change of the habits that is meant:
@@ -43,7 +43,7 @@ def store() -> None:
 
     town = simulate_tables("town", agents=24, seed=3, days=14)
     small = {"model.width": 8, "training.epochs": 1, "scoring.samples": 2, "scoring.neighbours": 20}
-    found = told(Detector(Config.preset("fast", **small), device="cpu").fit(town).score(town))
+    found = told(Detector(Config.preset("quick", **small), device="cpu").fit(town).score(town))
     STORED.write_text(json.dumps(found, indent=1) + "\n")
 
 

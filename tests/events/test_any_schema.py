@@ -48,7 +48,7 @@ def events(n: int, entities: int, days: int = 24, **columns: Any) -> pa.Table:
 def scored(table: pa.Table, features: tuple[Feature, ...], **changes: Any) -> pa.Table:
     """The scores of the test part after a tiny training."""
     data = Dataset(table, EventSchema("odd", features, entity="who", time="at"))
-    detector = Detector(Config.preset("fast", **{**TINY, **changes}), device="cpu").fit(data)
+    detector = Detector(Config.preset("quick", **{**TINY, **changes}), device="cpu").fit(data)
     found = detector.score(data).events
     assert np.isfinite(found["score"].to_numpy()).all()
     assert found.num_rows == data.between(data.split(detector.config.split).test_first, 10**6).num_rows
@@ -101,7 +101,8 @@ def test_ten_thousand_words_stay_within_bounded_memory():
     schema = EventSchema("odd", (Feature("word", "categorical"),), entity="who", time="at")
     data = Dataset(table, schema, meta={"split": split})
     before = peak_mb()
-    detector = Detector(Config.preset("fast", **TINY), device="cpu").fit(data)
+    config = Config.preset("quick", **TINY, **{"model.network": "dual"})
+    detector = Detector(config, device="cpu").fit(data)
     assert detector.model.encoder.fields[0].size == 10_001
     assert np.isfinite(detector.score(data).events["score"].to_numpy()).all()
     assert peak_mb() - before < 1500
@@ -207,7 +208,7 @@ def test_a_feature_that_habits_do_not_look_at_is_still_scored():
     amount[570] = 60.0
     found = scored(events(600, 6, amount=amount), (Feature("amount", "numeric"),), **{"training.epochs": 5})
     assert found["amount"].to_numpy()[found["score"].to_numpy().argmax()] == 60.0
-    assert Config.preset("fast").scoring.method == "habits"
+    assert Config.preset("quick").by_habits
 
 
 @pytest.mark.parametrize(("least", "said"), [(200, True), (1, False)])

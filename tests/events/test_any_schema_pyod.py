@@ -18,7 +18,7 @@ SCHEMA = EventSchema(
     "payments", (Feature("amount", "numeric"), Feature("shop", "categorical")), entity="card", time="at"
 )
 TINY = Config.preset(
-    "fast",
+    "quick",
     **{
         "model.width": 8, "model.event_blocks": 1, "model.heads": 2, "training.epochs": 3, "scoring.samples": 2,
         "scoring.neighbours": 5, "window.unit": "events", "window.length": 4, "window.max_events": 8,

@@ -29,7 +29,7 @@ def by_stay(scores: Scores) -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def paper_scores(town: Dataset, tiny_config) -> np.ndarray:
-    config = tiny_config.replace({"scoring.method": "paper", "model.trips": "none"})
+    config = tiny_config.replace({"model.network": "dual", "model.trips": "none"})
     return by_stay(Detector(config, device="cpu").fit(replace(town, trips=None)).score(replace(town, trips=None)))
 
 
@@ -38,7 +38,7 @@ def test_a_schema_written_out_by_hand_gives_the_scores_of_the_mobility_preset(to
     schema = replace(mobility_schema("none", log_duration=True), name="people")
     events = town.events
     data = Dataset(events, schema, meta=town.meta)
-    config = tiny_config.replace({"scoring.method": "paper", "model.trips": "none"})
+    config = tiny_config.replace({"model.network": "dual", "model.trips": "none"})
     assert np.allclose(by_stay(Detector(config, device="cpu").fit(data).score(data)), paper_scores, atol=1e-5)
 
 

@@ -94,9 +94,9 @@ def test_an_extraction_says_how_long_and_is_the_same(
 
 
 def test_a_search_says_how_long(
-    said: io.StringIO, town, tiny_config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    said: io.StringIO, town, network_config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(detector_module, "tune", lambda *given, data: given)
-    *_, trials, directory, _ = Detector(tiny_config, device="cpu").search(town, tmp_path, 40)
+    *_, trials, directory, _ = Detector(network_config, device="cpu").search(town, tmp_path, 40)
     assert (trials, directory) == (40, tmp_path)
     assert re.search(rf"40 trials on \d+ windows: {LONG} in all", said.getvalue())

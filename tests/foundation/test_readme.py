@@ -53,4 +53,4 @@ def test_the_quick_start_runs(tmp_path, monkeypatch, capsys):
     reason = capsys.readouterr().out.strip()
     assert reason.endswith(".")
     assert "seen" in reason or "Expected" in reason
-    assert os.path.exists("runs/model/model.safetensors")
+    assert os.path.exists("runs/model/habits.parquet")

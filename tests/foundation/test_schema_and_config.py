@@ -121,9 +121,9 @@ def test_yaml_numbers_in_scientific_notation_are_numbers(tmp_path):
 
 def test_what_a_file_leaves_out_comes_from_its_preset_or_the_one_asked_for(tmp_path):
     (tmp_path / "c.yaml").write_text("model:\n  width: 16\n")
-    assert Config.from_yaml(tmp_path / "c.yaml", "fast") == Config.preset("fast", **{"model.width": 16})
+    assert Config.from_yaml(tmp_path / "c.yaml", "quick") == Config.preset("quick", **{"model.width": 16})
     (tmp_path / "c.yaml").write_text("preset: paper\nmodel:\n  width: 16\n")
-    assert Config.from_yaml(tmp_path / "c.yaml", "fast") == Config.preset("paper", **{"model.width": 16})
+    assert Config.from_yaml(tmp_path / "c.yaml", "quick") == Config.preset("paper", **{"model.width": 16})
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ class World:
     """A small network with data; tests change one thing at a time."""
 
     def __init__(self, mode="day", **changes):
-        self.config = Config.preset("default", **{**SMALL, "window.mode": mode, **changes})
+        self.config = Config.preset("best", **{**SMALL, "window.mode": mode, **changes})
         self.table = make_routine(seed=3, agents=6, days=28)
         self.train = between(self.table, 0, 21)
         self.frame = Frame.fit(self.train, SCHEMA)

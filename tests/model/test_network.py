@@ -221,7 +221,7 @@ def test_the_heads_answer_in_fp32_whatever_the_blocks_run_in(batch: Batch) -> No
 
 
 def test_a_new_network_follows_from_the_seed_and_leaves_the_generator_alone() -> None:
-    config = Config.preset("fast")
+    config = Config.preset("quick")
     torch.manual_seed(5)
     expected = torch.rand(1)
     torch.manual_seed(5)

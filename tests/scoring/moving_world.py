@@ -35,7 +35,7 @@ def make_life(named=True, days=DAYS, agents=4):
 def make(network="dual", named=True, days=DAYS, agents=4, life=None, **changes):
     """A model of four weeks, the life it was learnt from, and what follows."""
     life = make_life(named, days, agents) if life is None else life
-    config = Config.preset("default", **SMALL, **{"model.network": network, **changes})
+    config = Config.preset("best", **SMALL, **{"model.network": network, **changes})
     train, validation = between(life, 0, KNOWN - 7), between(life, KNOWN - 7, KNOWN)
     encoder = Encoder.fit(train, SCHEMA)
     model = fit_default(train, validation, encoder, config, torch.device("cpu"))

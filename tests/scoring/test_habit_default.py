@@ -1,4 +1,4 @@
-"""The preset `default`: what is written, what is said, and that a stored model scores as before."""
+"""Scores by habits: what is written, what is said, and that a stored model scores as before."""
 
 import sys
 from dataclasses import replace
@@ -40,13 +40,13 @@ def week(life):
 
 
 def fitted(life, network):
-    config = Config.preset("default", **SMALL, **{"model.network": network})
+    config = Config.preset("best", **SMALL, **{"model.network": network})
     train, validation = between(life, 0, 21), between(life, 21, 28)
     encoder = Encoder.fit(train, mobility_schema("none", 16, True))
     return config, encoder, fit_default(train, validation, encoder, config, CPU)
 
 
-@pytest.fixture(scope="module", params=["dual", "memory"])
+@pytest.fixture(scope="module", params=["none", "memory"])
 def model(request, life):
     return fitted(life, request.param)
 
@@ -81,8 +81,8 @@ def test_every_column_is_finite_and_shares_add_up(model, life, week):
 
 
 def test_the_kind_agrees_with_the_reason(model, life, week):
-    scored = week.append_column("kind", pa.array(["novel"] * week.num_rows))
-    events, _ = score_default(model[2], week, between(life, 0, 28), scored=scored, reasons="all")
+    marked = week.append_column("kind", pa.array(["novel"] * week.num_rows))  # of an earlier score: written anew
+    events, _ = score_default(model[2], marked, between(life, 0, 28), reasons="all")
     for row in events.to_pylist():
         if "not seen in" in row["reason"]:
             assert row["kind"] == "novel"
@@ -171,21 +171,12 @@ def test_a_stored_model_scores_as_it_did(model, life, week, tmp_path):
     assert not [p for p in tmp_path.iterdir() if p.suffix in {".pkl", ".pt"}]
 
 
-def test_columns_of_another_score_table_are_kept(model, life, week):
-    scored = week.append_column("expected_duration", pa.array(np.ones(week.num_rows))).append_column(
-        "score", pa.array(np.zeros(week.num_rows))
-    )
-    events, _ = score_default(model[2], week, between(life, 0, 28), scored=scored)
-    assert "expected_duration" in events.column_names
-    assert events["score"].to_numpy().max() > 1
-
-
 def test_words_for_counts():
     assert (ordinal(1), ordinal(11)) == ("first", "11th")
 
 
 def test_the_memory_network_is_resumed_from_the_directory_of_the_model(life, week, tmp_path):
-    config = Config.preset("default", **SMALL)
+    config = Config.preset("best", **SMALL)
     train, validation = between(life, 0, 21), between(life, 21, 28)
     encoder = Encoder.fit(train, mobility_schema("none", 16, True))
     first = fit_default(train, validation, encoder, config, CPU, directory=tmp_path)

@@ -117,14 +117,6 @@ def test_columns_have_the_paper_presets_names_and_say_what_was(scored, odd):
     np.testing.assert_allclose(_column(scored, "error_start"), np.minimum(away, 1440 - away))
 
 
-def test_what_was_expected_is_that_of_the_score_not_of_a_network_beside_it(life, model, odd, scored):
-    zeros = pa.array(np.zeros(odd.num_rows))
-    held = odd.append_column("expected_start", zeros).append_column("loss_start", zeros)
-    events, _ = score_default(DefaultModel(model), odd, between(life, 0, 28), scored=held)
-    np.testing.assert_array_equal(_column(events, "expected_start"), _column(scored, "expected_start"))
-    assert not _column(events, "loss_start").any()
-
-
 def test_somebody_without_history_has_no_expectations(life, model, odd):
     stranger = odd.set_column(1, "agent_id", pa.array(odd["agent_id"].to_numpy() + 1000))
     events, _ = score_default(DefaultModel(model), stranger, reasons="all")

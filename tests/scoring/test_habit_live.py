@@ -31,7 +31,7 @@ PERIOD = (FIRST_DAY + 28, FIRST_DAY + 34)
 def make(network, named=True, seen=True, **changes):
     life = make_routine(seed=1, agents=5, days=35, named=named)
     life = life if seen else with_gaps(life)
-    config = Config.preset("default", **SMALL, **{"model.network": network, **changes})
+    config = Config.preset("best", **SMALL, **{"model.network": network, **changes})
     train, validation = between(life, 0, 21), between(life, 21, 28)
     encoder = Encoder.fit(train, mobility_schema("none", 16, True))
     week = between(life, 28, 32)

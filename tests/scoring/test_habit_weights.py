@@ -72,7 +72,7 @@ def test_a_term_of_noise_loses_its_weight_and_a_telling_one_keeps_it():
 
 
 def test_chosen_weights_are_kept_with_the_model_and_still_find_an_inserted_visit(life, tmp_path):
-    config = Config.preset("default", **{"model.network": "dual", "scoring.weights": "injected"})
+    config = Config.preset("best", **{"model.network": "dual", "scoring.weights": "injected"})
     train, validation = between(life, 0, 21), between(life, 21, 28)
     encoder = Encoder.fit(train, mobility_schema("none", 16, True))
     model = fit_default(train, validation, encoder, config, torch.device("cpu"))

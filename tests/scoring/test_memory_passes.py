@@ -36,7 +36,7 @@ class Asked:
 
     def __init__(self, device="cpu", **changes):
         size = {"model.width": 16, "model.heads": 2, "model.event_blocks": 2, "model.places": 5}
-        self.config = Config.preset("default", **{**size, **changes})
+        self.config = Config.preset("best", **{**size, **changes})
         life = make_routine(seed=5, agents=5, days=28)
         train, week = between(life, 0, 21), between(life, 18, 28)
         self.encoder, frame = Encoder.fit(train, SCHEMA), Frame.fit(train, SCHEMA)

@@ -39,7 +39,7 @@ def test_parts_equal_the_whole(model: ScoringModel, stays: pa.Table, percentiles
     model = dataclasses.replace(model, config=model.config.replace({"scoring.percentiles": percentiles}))
     context, events = _split(stays)
     wanted, agents = score_events(model, events, context, rule=rule, coverage=0.9)
-    parts = ScoredParts(Request(model, rule=rule, coverage=0.9), events, context, entities=3)
+    parts = ScoredParts(Request(model.encoder.schema, model, rule=rule, coverage=0.9), events, context, entities=3)
     made = list(parts)
     assert [len(a) for _, a in made] == [3, 3, 2]
     _assert_equal(pa.concat_tables([e for e, _ in made]), wanted, "stay_id")
@@ -50,14 +50,14 @@ def test_parts_equal_the_whole(model: ScoringModel, stays: pa.Table, percentiles
 
 def test_reasons_on_request_and_without_context(model: ScoringModel, stays: pa.Table) -> None:
     _, events = _split(stays)
-    every = list(ScoredParts(Request(model, reasons="all"), events, entities=5))
+    every = list(ScoredParts(Request(model.encoder.schema, model, reasons="all"), events, entities=5))
     assert sum(e["reason"].null_count for e, _ in every) == 0
-    none = list(ScoredParts(Request(model, reasons="none"), events, entities=5))
+    none = list(ScoredParts(Request(model.encoder.schema, model, reasons="none"), events, entities=5))
     assert sum(e["reason"].null_count for e, _ in none) == len(events)
 
 
 def test_nothing_to_score_is_said(model: ScoringModel, stays: pa.Table) -> None:
     with pytest.raises(DataError, match="empty"):
-        ScoredParts(Request(model), stays.slice(0, 0))
+        ScoredParts(Request(model.encoder.schema, model), stays.slice(0, 0))
     with pytest.raises(ValueError, match="at least 1"):
-        ScoredParts(Request(model), stays, entities=0)
+        ScoredParts(Request(model.encoder.schema, model), stays, entities=0)

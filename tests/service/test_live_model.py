@@ -17,7 +17,7 @@ from service_example import as_events, client_of, tiny_stays
 from sqlalchemy import select, update
 
 from ustad.cli.serve import settings_for
-from ustad.config import ExtractionConfig
+from ustad.config import Config, ExtractionConfig
 from ustad.dataset import event_days
 from ustad.detector import Detector
 from ustad.files import write_table
@@ -88,12 +88,10 @@ def test_scores_by_habits_equal_batch_scores_however_requests_are_cut(
     table = strange_week()
     live = sent(served, table, sizes)
     detector = Detector.load(tiny_run / "model", device="cpu")
-    assert detector.model is not None
     assert detector.habits is not None
-    network, _ = score_events(detector.model.causal(), table, reasons="none")
     period = (detector.habits.habits.habits.last_day + 1, int(event_days(table, detector.schema).max()))
     rule = AlertRule("p_value", 0.001)
-    batch, _ = score_default(detector.habits, table, None, rule, period=period, scored=network)
+    batch, _ = score_default(detector.habits, table, None, rule, period=period)
     check_same(live, batch)
     told = [e for e in live.values() if e["alert"]]
     assert len(told) >= 2, "the two far stays are alerts"
@@ -109,12 +107,19 @@ def test_scores_by_habits_equal_batch_scores_however_requests_are_cut(
     assert case["habits"]["terms"][0]["surprise"] > 1
 
 
+@pytest.fixture(scope="module")
+def tiny_network(tiny_run: Path) -> Detector:
+    """The paper's network, trained on the data of the run."""
+    settings = {"model.width": 16, "model.event_blocks": 1, "training.epochs": 1, "scoring.samples": 4}
+    config = Config.preset("quick", **settings, **{"model.network": "dual", "scoring.neighbours": 10})
+    return Detector(config, device="cpu").fit(tiny_run / "data")
+
+
 @pytest.mark.parametrize("sizes", [[1], [1, 2, 7, 1, 30, 3]])
 def test_scores_by_the_network_equal_batch_scores_however_requests_are_cut(
-    tiny_run: Path, tmp_path: Path, sizes: list[int]
+    tiny_network: Detector, tmp_path: Path, sizes: list[int]
 ) -> None:
-    detector = Detector.load(tiny_run / "model", device="cpu")
-    detector.habits = None
+    detector = tiny_network
     settings = Settings(store=f"sqlite:///{tmp_path / 'x.db'}", device="cpu")
     table = strange_week()
     with client_of(create_app(settings, ModelScorer(detector, settings))) as client:

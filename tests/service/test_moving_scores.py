@@ -13,7 +13,7 @@ from moving_world import DAYS, KNOWN, make, make_life
 from routine_stays import FIRST_DAY, between, days_of
 
 from ustad.scoring.default_score import score_default
-from ustad.service.habit_scorer import HabitScorer
+from ustad.service.live_backends import HabitBackend
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def own(table, agent):
 
 
 def scorer_of(model):
-    return HabitScorer(model, 0.001, 10)
+    return HabitBackend(model, 0.001, 10)
 
 
 def weeks_later(world, agent):

@@ -220,7 +220,7 @@ def test_a_fixed_share_of_the_agents_is_asked(config: Config, monkeypatch: pytes
 
 
 def test_learning_rates_warm_up_and_fall() -> None:
-    config = Config.preset("fast", **{"training.warmup_steps": 10, "training.learning_rate": 1.0}).training
+    config = Config.preset("quick", **{"training.warmup_steps": 10, "training.learning_rate": 1.0}).training
     rates = [learning_rate(config, step, 100) for step in range(100)]
     assert rates[:10] == sorted(rates[:10])
     assert max(rates) == rates[10] == 1.0

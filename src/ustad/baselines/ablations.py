@@ -63,7 +63,7 @@ class Ustad(Baseline):
 
     @property
     def encoder(self) -> Encoder:
-        return self.detector._fitted().encoder
+        return self.detector._fitted()
 
     def _config(self) -> Config:
         """The paper's preset with the common budget; without EU one pass is enough."""

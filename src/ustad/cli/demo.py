@@ -63,14 +63,14 @@ def make_town(place: Path, agents: int, days: int, seed: int) -> Path:
 
 
 def train_and_score(data: Path, place: Path, seed: int, device: str) -> Any:
-    """Train the fast preset and score the second half, for an analyst who looks at five alerts a day."""
+    """Train the preset best and score the second half, for an analyst who looks at five alerts a day."""
     from ustad.config import Config
     from ustad.detector import Detector
     from ustad.scoring.alerts import AlertRule
     from ustad.scoring.export import write_alerts_csv, write_alerts_geojson
 
-    _step(3, "learning what is usual (preset: fast)")
-    detector = Detector(Config.preset("fast", seed=seed), device=device).fit(data, directory=place / "model")
+    _step(3, "learning what is usual (preset: best)")
+    detector = Detector(Config.preset("best", seed=seed), device=device).fit(data, directory=place / "model")
     detector.save(place / "model")
     _step(4, "scoring the weeks after")
     scores = detector.score(data, rule=AlertRule("alerts_per_day", ALERTS_PER_DAY))
@@ -87,12 +87,11 @@ def describe_loss(scores: Any, data: Path, town: Path, seed: int) -> str:
     from ustad.dataset import load_directory
     from ustad.detector import Detector
     from ustad.evaluation.gps import MOST_UNUSUAL, count_true
-    from ustad.evaluation.workshop import HABITS, SMALLEST_NETWORK
     from ustad.progress import silence
 
     extracted, truth = load_directory(data), load_directory(town)
-    with silence():  # its network is never asked: the smallest will do
-        detector = Detector(Config.preset(HABITS, seed=seed, **SMALLEST_NETWORK), device="cpu").fit(truth)
+    with silence():
+        detector = Detector(Config.preset("quick", seed=seed), device="cpu").fit(truth)
         from_truth = detector.score(truth)
     recording = extracted.meta["recording"]
     return (

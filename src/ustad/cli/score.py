@@ -26,6 +26,7 @@ from ustad.cli.shared import (
     write_alerts,
 )
 from ustad.cli.train import SchemaOption, TestFromOption, TimezoneOption
+from ustad.config import ConfigError
 
 
 def score(
@@ -208,6 +209,10 @@ def _with_rejection(detector: Any, scores: Any, place: Path, wanted: _Wanted) ->
     from ustad.scoring.export import write_csv
     from ustad.scoring.rejection import agents_after, reject, rejection_curves
 
+    if wanted.reject is None and not wanted.curves:
+        return scores
+    if detector.model is None:
+        raise ConfigError("--reject and --curves ask the paper's network; train with --preset paper")
     reference = detector.model.calibration.parts
     if wanted.curves:
         write_csv(rejection_curves(scores.events, reference), place / "rejection.csv")

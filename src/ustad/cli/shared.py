@@ -21,7 +21,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for a progr
 OnErrorOption = Annotated[
     Literal["fail", "skip"], typer.Option("--on-error", help="fail: stop at bad rows; skip: drop and count them.")
 ]
-PresetOption = Annotated[str, typer.Option("--preset", help="A named configuration: fast, default, paper.")]
+PresetOption = Annotated[str, typer.Option("--preset", help="A named configuration: best, quick, paper.")]
 ConfigOption = Annotated[
     Path | None, typer.Option("--config", help="A YAML file of settings; what it leaves out comes from the preset.")
 ]

@@ -44,8 +44,8 @@ def train(
         str | None,
         typer.Option(
             "--preset",
-            help="A named configuration: fast, default, paper.",
-            show_default="fast, or with --from that model's own configuration",
+            help="A named configuration: best, quick, paper.",
+            show_default="best, or with --from that model's own configuration",
         ),
     ] = None,
     config: ConfigOption = None,
@@ -69,7 +69,7 @@ def train(
 
     Examples:
 
-    - `ustad train runs/demo/data --preset fast --out runs/demo/model`
+    - `ustad train runs/demo/data --preset quick --out runs/demo/model`
     - `ustad train data --method ctle --set width=128 --out model` (another method, with settings of its own)
     - `ustad train data --train-until 2024-03-31 --out model` (learn from everything until that day)
     - `ustad train newer --from model --out model-2` (carry on from a model, with its settings, on newer weeks)
@@ -130,9 +130,9 @@ def _load_base(base: Path, device: str) -> Any:
 
 
 def _first_config(preset: str | None, start: Any) -> Config:
-    """What the settings begin with: the preset that was named, else the model carried on from, else `fast`."""
+    """What the settings begin with: the preset that was named, else the model carried on from, else `best`."""
     if start is None:
-        return Config.preset(preset or "fast")
+        return Config.preset(preset or "best")
     if preset is None:
         return start.config
     return Config.preset(preset).replace({"model.trips": start.config.model.trips})

@@ -171,12 +171,8 @@ def _tell_paper(detector: Detector, table: pa.Table, judging: Judging, name: str
 
 
 def _tell_habits(detector: Detector, table: pa.Table, judging: Judging, name: str) -> pa.Table:
-    """Flags, and reasons where they are shown; percentiles of the network's terms where they are ranks."""
-    plan, model = judging.plan, detector.model
-    assert model is not None
-    if judging.ranks:
-        parts = parts_of_table(table, model.scored)
-        table = _set(table, _percentiles(model, table, parts, judging.judged(model, parts)))
+    """Flags, and reasons where they are shown."""
+    plan = judging.plan
     flagged = judging.verdict.flags(name, table["p_value"].to_numpy())
     reasons = table["reason"].to_pylist()
     if any(flag and reason is None for flag, reason in zip(flagged, reasons, strict=True)):

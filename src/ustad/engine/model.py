@@ -47,6 +47,8 @@ class ModelPlace:
 
     def shared(self) -> ModelPlace:
         """The same with its reference in shared memory, where it has one."""
+        if not self.place.exists(_REFERENCE):
+            return self
         with _local(self.place, [_REFERENCE]) as path, safe_open(path / _REFERENCE, framework="numpy") as file:
             if "neighbours.embeddings" not in file.keys():  # noqa: SIM118  # not a mapping
                 return self

@@ -178,12 +178,13 @@ def measure(
     tested: tuple[int, int], likely: AlertRule,
 ) -> tuple[pa.Table, pa.Table]:  # fmt: skip
     """As `Detector.score` does it, but for what depends on other entities."""
-    assert detector.model is not None
     prepared = detector.trips.attach(events, trips)
     earlier = detector.trips.attach(before, trips) if before is not None and before.num_rows else None
-    scored, agents = score_events(detector.model, prepared, earlier, device=detector.device, reasons="none")
     if detector.habits is not None:
-        scored, agents = score_default(detector.habits, prepared, earlier, likely, period, scored, tested=tested)
+        scored, agents = score_default(detector.habits, prepared, earlier, likely, period, tested=tested)
+    else:
+        assert detector.model is not None
+        scored, agents = score_events(detector.model, prepared, earlier, device=detector.device, reasons="none")
     return scored.drop_columns([c for c in COLUMNS if c in scored.column_names]), agents
 
 
@@ -208,15 +209,16 @@ def _judge(job: Job, plan: Plan, measured: dict[str, dict[str, Any]], detector: 
         raise DataError(f"{plan.buckets.source.name}: no event to score on or after the first scored day")
     judging = Judging(plan, job.place / "scores")
     reports = measured
-    if detector.config.scoring.percentiles == "batch":
+    if detector.habits is None and detector.config.scoring.percentiles == "batch":
         judging = merge_ranks(job, judging, list(measured), detector)
-        if detector.habits is None:
-            tasks = _tasks(measured)
-            found = job.run("survey", tasks, _survey, judging, "ranking, partitions")
-            reports = {task.name: one for task, one in zip(tasks, found, strict=True)}
-    assert detector.model is not None
-    habits = detector.habits
-    reference = len(detector.model.calibration.parts) if habits is None else habits.habits.final["none"].count
+        tasks = _tasks(measured)
+        found = job.run("survey", tasks, _survey, judging, "ranking, partitions")
+        reports = {task.name: one for task, one in zip(tasks, found, strict=True)}
+    if detector.habits is not None:
+        reference = detector.habits.habits.final["none"].count
+    else:
+        assert detector.model is not None
+        reference = len(detector.model.calibration.parts)
     rank = _ranking(plan, detector) if plan.rule.kind == "top" else None
     final = verdict(plan.rule, reports, plan.days, reference, rank)
     for text in final.warnings:

@@ -54,7 +54,7 @@ _LESSONS = ("train", "stopping", "calibration")
 
 
 def train(
-    data: Any, out: Path | str, config: Config | str = "fast", workers: int = 1, address: str | None = None,
+    data: Any, out: Path | str, config: Config | str = "best", workers: int = 1, address: str | None = None,
     device: str = "auto", schema: EventSchema | None = None, timezone: str | None = None, on_error: OnError = "fail",
     resume: bool = False, start: Detector | None = None, partitions: int | None = None,
 ) -> Detector:  # fmt: skip

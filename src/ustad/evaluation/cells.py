@@ -70,7 +70,7 @@ def _values(column: pa.ChunkedArray) -> np.ndarray:
 def detection(shop: Workshop, method: str, window: Window = "day", **_: Any) -> Options:
     """AUROC and average precision of events and agents, recurring and non-recurring anomalies also apart."""
     if method == DEFAULT:
-        return figures(shop, shop.preset_scores("default"))
+        return figures(shop, shop.preset_scores("best"))
     if method.startswith("ustad") or method == "dual-tr":
         found = shop.measured(method, window)
         scores = scored(shop, found, combine(found.parts, "loss_knn"))

@@ -19,7 +19,7 @@ from ustad.evaluation.workshop import FIRST_SEED, Workshop
 from ustad.scores import Scores
 from ustad.tables import DataError
 
-PRESET_METHODS = {"ustad-fast": "fast", "ustad-default": "default", "ustad-paper": "paper"}
+PRESET_METHODS = {"ustad-quick": "quick", "ustad-best": "best", "ustad-paper": "paper"}
 GPS_METHODS = ("visit-rate", *PRESET_METHODS)
 #: What an analyst of the demo looks at: the most unusual stays of two weeks.
 MOST_UNUSUAL = 14

@@ -27,7 +27,8 @@ NAMES = {
     "visit-rate-causal": "visit rate, causal", "visit-rate-category": "visit rate by kind of place",
     "visit-rate-category-hour": "visit rate by kind and hour", "distance": "distance to own places",
     "ustad-au": "USTAD-AU", "ustad-eu": "USTAD-EU", "ustad-none": "USTAD-none", "rejection": "USTAD with rejection",
-    "ustad-default": "preset `default` (ours)", "ustad-fast": "preset `fast` (ours)", "ustad-paper": "preset `paper`",
+    "ustad-default": "preset `default` (ours)", "ustad-best": "preset `best` (ours)",
+    "ustad-quick": "preset `quick` (ours)", "ustad-paper": "preset `paper`",
 }  # fmt: skip
 SCORES = {
     "pe": "PE", "loss": "loss", "pe_au_eu": "PE + AU + EU", "loss_knn": "loss & kNN", "knn": "kNN", "eu": "EU",

@@ -37,11 +37,6 @@ FIRST_SEED = 7
 #: The paper's two names for the same network: trained once.
 SAME = {"ustad-none": "dual-tr"}
 USTAD = "ustad-plain"
-#: The preset whose scores come from habits alone: its network is never asked, so the smallest will do.
-HABITS = "fast"
-SMALLEST_NETWORK = {
-    "training.epochs": 1, "model.width": 16, "model.event_blocks": 1, "scoring.samples": 2, "scoring.neighbours": 5,
-}  # fmt: skip
 #: What a budget changes in a preset of the detector.
 _SETTINGS = {
     "epochs": "training.epochs",
@@ -222,8 +217,6 @@ class Workshop:
     def preset_scores(self, preset: str) -> Scores:
         """Scores of the test weeks by the detector itself under a preset, with this budget's network and epochs."""
         changes = {name: getattr(self.budget, key) for key, name in _SETTINGS.items()}
-        if preset == HABITS:
-            changes |= SMALLEST_NETWORK
         config = Config.preset(preset).replace({k: v for k, v in changes.items() if v is not None})
         place = self.work / "models" / self.source.key / f"preset-{preset}-{self.seed}-{self.budget.key}"
         if place.exists():

@@ -1,4 +1,4 @@
-"""The preset `default` in two calls: `fit_default` learns habits (and the memory network), `score_default` judges.
+"""Scores by habits in two calls: `fit_default` learns habits (and the memory network), `score_default` judges.
 
 In go event tables as the detector has them; out come the two score tables of the design, in which score, p-value,
 alert and reason come from history. `save_default` and `load_default` keep the model as Parquet, JSON and
@@ -117,16 +117,14 @@ def score_default(
     context: pa.Table | None = None,
     rule: AlertRule | None = None,
     period: tuple[int, int] | None = None,
-    scored: pa.Table | None = None,
     reasons: Literal["flagged", "all", "none"] = "flagged",
     tested: tuple[int, int] | None = None,
 ) -> tuple[pa.Table, pa.Table]:
     """Event scores in the order of `events`, and agent scores.
 
-    `scored` is a score table of the same rows (the dual Transformer's), whose other columns are kept: its losses,
-    uncertainties and neighbours. What was expected comes from history, as the score does. `context` is what came
-    before the events. `final` is False where an event to come may still raise a score: with `scoring.spread: max3`
-    at each entity's last event. `period` and `tested` are the days of `HabitModel.judge`.
+    What was expected comes from history. `context` is what came before the events. `final` is False where an event to
+    come may still raise a score: with `scoring.spread: max3` at each entity's last event. `period` and `tested`
+    are the days of `HabitModel.judge`.
     """
     judged = model.habits.judge(events, context, period, tested)
     p_value = p_values(judged.score)
@@ -150,13 +148,13 @@ def score_default(
         "kind": pa.array(judged.kind.tolist(), pa.string()),
         "reason": pa.array(told, pa.string()),
     }
-    table = _replaced(scored if scored is not None else events, columns)
+    table = _replaced(events, columns)
     notes = {
         "rule": (rule or AlertRule()).kind,
         "value": (rule or AlertRule()).value,
         "threshold": flags.threshold,
         "alerts": int(flags.flagged.sum()),
-        "coverage": _coverage(scored),
+        "coverage": None,
         "warnings": list(flags.warnings),
     }
     for text in flags.warnings:
@@ -166,7 +164,7 @@ def score_default(
 
 
 def _expected_columns(model: HabitModel, judged: Judged, events: pa.Table) -> dict[str, np.ndarray]:
-    """What was expected by each entity's own history: the expectation of the sentences and of the score."""
+    """What was expected by each entity's own history."""
     visits = read_visits(events, model.schema, model.frame)
     columns: dict[str, np.ndarray] = {}
     for habits in judged.history:
@@ -176,12 +174,6 @@ def _expected_columns(model: HabitModel, judged: Judged, events: pa.Table) -> di
         for name, values in usual_columns(habits, model.frame, model.schema, events, own, found).items():
             columns.setdefault(name, np.empty(len(visits), values.dtype))[own.row] = values
     return columns
-
-
-def _coverage(scored: pa.Table | None) -> float | None:
-    """Of the intervals that the other columns hold, where they do."""
-    held = (scored.schema.metadata or {}).get(NOTES) if scored is not None else None
-    return json.loads(held).get("coverage") if held else None
 
 
 def p_values(score: np.ndarray) -> np.ndarray:

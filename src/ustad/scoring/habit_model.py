@@ -1,4 +1,4 @@
-"""Scores from each entity's own history: terms, looks, spread, entities. The core of the preset `default`.
+"""Scores from each entity's own history: terms, looks, spread, entities..
 
 In go training events, the validation week and which entities calibrate; out comes a `HabitModel` that judges later
 events. A *term* asks one question and is calibrated to -log p on normal data. A *look* adds up terms that belong

@@ -21,6 +21,7 @@ import torch
 from ustad.dataset import event_days
 from ustad.files import as_table, read_table, write_table
 from ustad.progress import silence, track, warn
+from ustad.schema import EventSchema
 from ustad.scoring.alerts import AlertRule, Alerts, alerts, refuse_everything
 from ustad.scoring.calibration import Parts, apply_tails, highest
 from ustad.scoring.default_score import DefaultModel, score_default
@@ -40,7 +41,8 @@ Reasons = Literal["flagged", "all", "none"]
 class Request:
     """How everything is scored."""
 
-    model: ScoringModel
+    schema: EventSchema
+    model: ScoringModel | None = None  # the paper's network, or
     habits: DefaultModel | None = None
     device: torch.device | str = "cpu"
     rule: AlertRule = AlertRule()
@@ -49,13 +51,15 @@ class Request:
     without: tuple[str, ...] = ()  # columns of the events that the scores do not carry
 
     @property
-    def schema(self) -> Any:
-        return self.model.encoder.schema
+    def network(self) -> ScoringModel:
+        if self.model is None:
+            raise ValueError("scores by habits ask no network of the paper")
+        return self.model
 
     @property
     def by_ranks(self) -> bool:
         """Whether scores are ranks among all scored events."""
-        return self.habits is None and self.model.config.scoring.percentiles == "batch"
+        return self.habits is None and self.network.config.scoring.percentiles == "batch"
 
 
 @dataclass(frozen=True)
@@ -136,15 +140,11 @@ class ScoredParts:
     def _score(self, events: pa.Table, context: pa.Table | None) -> tuple[pa.Table, pa.Table]:
         """Everything of a part that does not depend on other entities."""
         request = self.request
-        scored, agents = score_events(
-            request.model, events, context, None, request.device, None, "none", request.coverage
-        )  # fmt: skip
         if request.habits is None:
-            return scored, agents
+            return score_events(request.network, events, context, None, request.device, None, "none", request.coverage)
         reasons: Reasons = "none" if request.reasons == "none" else "all"
-        period = self._period()
         tested = (self.first_day, self.last_day)
-        return score_default(request.habits, events, context, None, period, scored, reasons, tested)
+        return score_default(request.habits, events, context, None, self._period(), reasons, tested)
 
     def _period(self) -> tuple[int, int]:
         """Local days in which visits are counted: those of all events, not only of a part's."""
@@ -157,8 +157,9 @@ class ScoredParts:
     def _keep(self, scored: pa.Table, agents: pa.Table, file: Path) -> _Kept:
         write_table(scored, file)
         order = self._order(scored)
-        parts = parts_of(scored, self.request.model.scored)
-        columns = parts.columns("loss_knn")[order] if self.request.by_ranks else np.zeros((len(order), 0), np.float32)
+        columns = np.zeros((len(order), 0), np.float32)
+        if self.request.by_ranks:
+            columns = parts_of(scored, self.request.network.scored).columns("loss_knn")[order]
         p_value, score = (scored[c].to_numpy()[order] for c in ("p_value", "score"))
         return _Kept(file, agents, p_value, score, columns)
 
@@ -170,10 +171,10 @@ class ScoredParts:
     # -------------------------------------------------------------------------------------------- judging
     def _judgement(self, kept: list[_Kept]) -> tuple[Any, np.ndarray, np.ndarray]:
         """How a part is judged, and p-values and scores of all events."""
-        model = self.request.model
         if not self.request.by_ranks:
             p_value, score = (np.concatenate([getattr(k, c) for k in kept]) for c in ("p_value", "score"))
-            return (lambda parts: judge(model, parts, batch=False)), p_value, score
+            return (lambda parts: judge(self.request.network, parts, batch=False)), p_value, score
+        model = self.request.network
         columns = np.concatenate([k.columns for k in kept])
         ranks: list[Tail] = [Ranks.of(c) for c in columns.T]
         normal = highest(apply_tails(ranks, model.calibration.parts.columns("loss_knn")))
@@ -190,7 +191,7 @@ class ScoredParts:
     def _flags(self, p_value: np.ndarray, score: np.ndarray) -> Alerts:
         request = self.request
         habits = request.habits.habits if request.habits is not None else None
-        reference = habits.final["none"].count if habits is not None else len(request.model.calibration.parts)
+        reference = habits.final["none"].count if habits is not None else len(request.network.calibration.parts)
         days = self.last_day - self.first_day + 1
         flags = alerts(p_value, score, request.rule, days, reference)
         refuse_everything(int(flags.flagged.sum()), len(p_value), request.rule, days)
@@ -220,15 +221,15 @@ class ScoredParts:
                     table, "reason", pc.if_else(pa.array(shown), table["reason"], pa.scalar(None, pa.string()))
                 )
             return table, kept.agents
-        parts = parts_of(table, request.model.scored)
+        parts = parts_of(table, request.network.scored)
         judged = judge_part(parts)
         if request.by_ranks:
-            table = _ranked(request.model, table, parts, judged)
+            table = _ranked(request.network, table, parts, judged)
         worst = worst_events(judged, codes)
-        told = reasons_of(request.model, table, judged, Alerts(flagged, ordered.threshold), worst, request.reasons)
+        told = reasons_of(request.network, table, judged, Alerts(flagged, ordered.threshold), worst, request.reasons)
         table = _set(table, "reason", pa.array(told, pa.string()))
         days = self.last_day - self.first_day + 1
-        return table, agent_scores(request.model, names, table, judged, codes, worst, days)
+        return table, agent_scores(request.network, names, table, judged, codes, worst, days)
 
 
 def parts_of(table: pa.Table, names: tuple[str, ...]) -> Parts:

@@ -2,8 +2,8 @@
 
 In: finished events. Out: their rows of the score table, the same as batch scoring gives with the window `past`. The
 recent events of each agent are held by the live scorer, read from the store when an agent comes that is not held, and
-dropped for the agents that were quiet longest. Where the model scores by habits (the presets `default` and `fast`),
-score, alert, reason and what was expected come from those.
+dropped for the agents that were quiet longest. Scores come from habits (presets `best` and `quick`) or from the
+paper's network (`paper`); either way by the same few calls.
 """
 
 from __future__ import annotations
@@ -24,13 +24,11 @@ from ustad.config import ExtractionConfig
 from ustad.detector import Detector
 from ustad.mobility.reading import Reading
 from ustad.mobility.timezones import with_timezone, zones_of
-from ustad.page.queries import CONTEXT_EVENTS
 from ustad.page.store import Row
 from ustad.page.translate import Layout, event_rows, event_table
 from ustad.schema import EventSchema
 from ustad.scoring.alerts import DEFAULT_P_VALUE
-from ustad.scoring.live import LiveScorer
-from ustad.service.habit_scorer import REPLAYED, HabitScorer
+from ustad.service.live_backends import make_backend
 from ustad.service.pipeline import Scored
 from ustad.service.place_names import PlaceNames
 from ustad.service.settings import Settings
@@ -43,20 +41,13 @@ class ModelScorer:
     """A loaded detector with the recent events of the agents it has met."""
 
     def __init__(self, detector: Detector, settings: Settings) -> None:
-        if detector.model is None:
-            raise DataError("the model is not fitted; make one with `ustad train`")
         self.schema: EventSchema = detector.schema
         mobile = self.schema.name == "mobility"
         self.extraction: ExtractionConfig | None = detector.config.extraction if mobile else None
         self._detector, self._settings = detector, settings
-        self._model = detector.model.causal()
         self._p_value = alert_share(detector.facts, settings.alerts_per_day)
-        self._live = LiveScorer(
-            self._model, detector.device, p_value=self._p_value, reasons="none" if detector.habits else "flagged"
-        )
-        most = settings.max_live_agents
-        self._habits = HabitScorer(detector.habits, self._p_value, most + 1) if detector.habits else None
-        self.context = REPLAYED if self._habits else CONTEXT_EVENTS
+        self._backend = make_backend(detector, self._p_value, settings.max_live_agents)
+        self.context = self._backend.context
         self.fingerprint = model_fingerprint(settings.model)
         self._zone = check_zone(settings.timezone) if settings.timezone else only_zone(detector.facts)
         self._places = PlaceNames(settings.pois, detector.habits)
@@ -94,31 +85,24 @@ class ModelScorer:
 
     # ------------------------------------------------------------------------------------------ memory
     def missing(self, agents: Sequence[str]) -> list[str]:
-        gone = self._habits.missing if self._habits is not None else lambda agent: False
-        return [agent for agent in agents if agent not in self._held or gone(agent)]
+        return [agent for agent in agents if agent not in self._held or self._backend.missing(agent)]
 
     def remember(self, agents: Sequence[str], context: pa.Table, states: Mapping[str, bytes]) -> None:
         """Take over the recent events and the states of these agents, read from the store."""
         names = context[self.schema.entity]
         for agent in agents:
-            own = context.filter(pc.equal(names, agent))
-            if self._habits is not None:
-                self._habits.remember(agent, own, states.get(agent))
-            self._live.forget(agent)
+            self._backend.remember(agent, context.filter(pc.equal(names, agent)), states.get(agent))
             self._held[agent] = None
-        if context.num_rows:
-            self._live.warm(context)
 
     def forget(self, agents: Sequence[str]) -> None:
         for agent in agents:
             self._held.pop(agent, None)
-            self._live.forget(agent)
+            self._backend.let_go(agent)
 
     def erase(self, agents: Sequence[str]) -> None:
         self.forget(agents)
         for agent in agents:
-            if self._habits is not None:
-                self._habits.erase(agent)
+            self._backend.erase(agent)
 
     def _hold(self, agents: Sequence[str]) -> None:
         """These agents were seen last; let go of those that were quiet longest."""
@@ -126,22 +110,16 @@ class ModelScorer:
             self._held[agent] = None
             self._held.move_to_end(agent)
         while len(self._held) > self._settings.max_live_agents:
-            self._live.forget(self._held.popitem(last=False)[0])
+            self._backend.let_go(self._held.popitem(last=False)[0])
 
     # ----------------------------------------------------------------------------------------- scoring
     def score(self, events: Sequence[Row]) -> Scored:
         """Scores of rows of events in order of agent and time, each after everything it knows of the agent."""
         zones = event_zones(events, self._layout, self._zone)
         rows = event_rows([{**row, "timezone": z} for row, z in zip(events, zones, strict=True)], self._layout)
-        made = [self._live.update(rows[0])] if len(rows) == 1 else self._live.update_many(rows)
-        own = set(rows[0]) if rows else set()
-        scored = [{name: value for name, value in row.items() if name not in own} for row in made]
+        judged = self._backend.score(rows)
         self._hold([str(row[self.schema.entity]) for row in rows])
-        if self._habits is None:
-            return Scored(zones, scored)
-        judged = self._habits.score(rows)
-        merged = [_joined(row, more) for row, more in zip(scored, judged.rows, strict=True)]
-        return Scored(zones, merged, judged.finals, judged.states)
+        return Scored(zones, judged.rows, judged.finals, judged.states)
 
     # -------------------------------------------------------------------------------------- extraction
     def locate(self, stays: pa.Table, trips: pa.Table) -> pa.Table:
@@ -200,8 +178,3 @@ def only_zone(facts: dict[str, Any]) -> str | None:
     """The zone of the training data, where it had one only."""
     zones = facts.get("timezones") or []
     return zones[0] if len(zones) == 1 else None
-
-
-def _joined(network: Row, habits: Row) -> Row:
-    """Scores by habits beside the network's terms; what was expected comes from where the score does."""
-    return {**network, **habits}

@@ -41,6 +41,10 @@ class MemoryFit:
     seconds: float
     parts: dict[str, float] = field(default_factory=dict)  # of the best epoch, by part
 
+    @property
+    def epochs(self) -> int:
+        return len(self.losses)
+
 
 def fit_memory(
     network: MemoryTransformer,

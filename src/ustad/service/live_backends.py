@@ -1,6 +1,6 @@
-"""Live scores by habits for the service: each event after what its agent did, its final score after the next one.
+"""What scores live for the service: habits, or the paper's network, behind the same few calls.
 
-In: rows of events in order of agent and time. Out: the columns that habits set, final scores of earlier events by
+In: rows of events in order of agent and time. Out: the columns of their scores, final scores of earlier events by
 key, and each agent's state as bytes, which the store keeps in the same transaction as the events.
 """
 
@@ -8,16 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
 from ustad.dataset import event_days
-from ustad.page.queries import microseconds
+from ustad.detector import Detector
+from ustad.page.queries import CONTEXT_EVENTS, microseconds
 from ustad.page.translate import identified, keys_for
 from ustad.scoring.default_score import DefaultModel
 from ustad.scoring.habit_live import HabitLive
 from ustad.scoring.habit_state import HabitState
+from ustad.scoring.live import LiveScorer
+from ustad.tables import DataError
 from ustad.ties import highest_of
 
 #: Events of an agent that are looked through again where the store has them but no state. They are counted and enter
@@ -26,7 +29,7 @@ REPLAYED = 256
 
 
 @dataclass
-class HabitScores:
+class LiveScores:
     """Columns of each event, in order; final scores by key; states by agent."""
 
     rows: list[dict[str, Any]] = field(default_factory=list)
@@ -34,8 +37,63 @@ class HabitScores:
     states: dict[str, bytes] = field(default_factory=dict)
 
 
-class HabitScorer:
+class Backend(Protocol):
+    """What the service asks of a scorer."""
+
+    context: int  # how many of an agent's latest events it wants to see when the agent comes back
+
+    def missing(self, agent: str) -> bool: ...
+
+    def remember(self, agent: str, events: pa.Table, state: bytes | None) -> None: ...
+
+    def score(self, events: Sequence[Mapping[str, Any]]) -> LiveScores: ...
+
+    def let_go(self, agent: str) -> None: ...
+
+    def erase(self, agent: str) -> None: ...
+
+
+def make_backend(detector: Detector, p_value: float, most: int) -> Backend:
+    """The scorer of a loaded model; `most` agents are at hand."""
+    if detector.habits is not None:
+        return HabitBackend(detector.habits, p_value, most + 1)
+    if detector.model is None:
+        raise DataError("the model is not fitted; make one with `ustad train`")
+    return NetworkBackend(LiveScorer(detector.model.causal(), detector.device, p_value=p_value, reasons="flagged"))
+
+
+class NetworkBackend:
+    """The paper's score: the last window of each agent is all it remembers."""
+
+    context = CONTEXT_EVENTS
+
+    def __init__(self, live: LiveScorer) -> None:
+        self._live = live
+
+    def missing(self, agent: str) -> bool:
+        return False
+
+    def remember(self, agent: str, events: pa.Table, state: bytes | None) -> None:
+        self._live.forget(agent)
+        if events.num_rows:
+            self._live.warm(events)
+
+    def score(self, events: Sequence[Mapping[str, Any]]) -> LiveScores:
+        rows = [self._live.update(events[0])] if len(events) == 1 else self._live.update_many(events)
+        own = set(events[0]) if events else set()
+        return LiveScores([{name: value for name, value in row.items() if name not in own} for row in rows])
+
+    def let_go(self, agent: str) -> None:
+        self._live.forget(agent)
+
+    def erase(self, agent: str) -> None:
+        self._live.forget(agent)
+
+
+class HabitBackend:
     """Counts visits from the day after the model's own history, which moves on with them. `most` agents are at hand."""
+
+    context = REPLAYED
 
     def __init__(self, model: DefaultModel, p_value: float, most: int) -> None:
         causal = DefaultModel(replace(model.habits, counting="past"), model.memory)
@@ -58,9 +116,9 @@ class HabitScorer:
             for row in events.filter(pa.array(later)).to_pylist():
                 self._live.update(row)
 
-    def score(self, events: Sequence[Mapping[str, Any]]) -> HabitScores:
+    def score(self, events: Sequence[Mapping[str, Any]]) -> LiveScores:
         """Scores of rows in order of agent and time."""
-        made = HabitScores()
+        made = LiveScores()
         for event in events:
             update = self._live.update(event)
             made.rows.append(self._columns(update.provisional))
@@ -70,6 +128,9 @@ class HabitScorer:
         for agent in {str(event[self._schema.entity]) for event in events}:
             made.states[agent] = self._live.to_bytes(agent)
         return made
+
+    def let_go(self, agent: str) -> None:
+        """Of the agents that are not at hand the live scorer keeps the order itself."""
 
     def erase(self, agent: str) -> None:
         """Leave nothing of an agent, what was learnt of it included."""
