@@ -25,12 +25,25 @@ def as_table(source: Any, where: str = "data") -> pa.Table:
         return source
     if isinstance(source, (str, Path)):
         return read_table(Path(source))
+    source = _without_geometry_type(source, where)
     if hasattr(source, "__arrow_c_stream__"):
         return _plain_text(pa.table(source))
     raise DataError(
         f"{where}: expected a path or a table with an Arrow C stream (pyarrow, polars, pandas), "
         f"got {type(source).__name__}"
     )
+
+
+def _without_geometry_type(source: Any, where: str) -> Any:
+    """A GeoDataFrame (of geopandas, trackintel) as a plain one with its active geometry in WGS84 as WKB, its index as
+    columns where it has a name; anything else as it is."""
+    if not hasattr(source, "to_wkb"):
+        return source
+    try:
+        in_degrees = source.to_crs(4326) if source.crs is not None else source
+        return in_degrees.rename_geometry("geometry").to_wkb().reset_index(drop=source.index.name is None)
+    except (AttributeError, ValueError) as error:
+        raise DataError(f"{where}: a GeoDataFrame without a usable geometry ({first_line(error)})") from error
 
 
 def _plain_text(table: pa.Table) -> pa.Table:

@@ -269,7 +269,7 @@ def check(schema: EventSchema, source: Any = None) -> list[str]:
             problems.append(f"column '{column}' is not in the table; found {found}")
     for column in filter(None, (schema.time, schema.end)):
         if column in table.column_names:
-            problems += _check_time(table[column], column)
+            problems += _check_time(table[column], column, schema)
     if schema.entity in table.column_names and table[schema.entity].null_count:
         problems.append(f"entity '{schema.entity}': {table[schema.entity].null_count:,} rows are missing; drop them")
     if schema.event_id in table.column_names and _distinct(table[schema.event_id]) < table.num_rows:
@@ -290,13 +290,13 @@ def _check_zone_name(schema: EventSchema, columns: tuple[str, ...] | list[str]) 
     return [f"timezone '{name}' is neither a column nor a known zone; use an IANA name such as Europe/Helsinki"]
 
 
-def _check_time(column: pa.ChunkedArray, name: str) -> list[str]:
+def _check_time(column: pa.ChunkedArray, name: str, schema: EventSchema) -> list[str]:
     if not _is_time(column):
         return [f"column '{name}' is {column.type}; expected times, or text like 2024-01-31T08:15:00+00:00"]
     if column.null_count:
         return [f"column '{name}': {column.null_count:,} of {len(column):,} rows have no time; drop them"]
-    if pa.types.is_timestamp(column.type) and column.type.tz is None:
-        return [f"column '{name}' has times without a zone; they are read in the schema's timezone or --timezone"]
+    if pa.types.is_timestamp(column.type) and column.type.tz is None and not is_zone(schema.timezone):
+        return [f"column '{name}' has times without a zone; say which with --timezone, or as the schema's timezone"]
     return []
 
 

@@ -189,3 +189,9 @@ def test_the_verbs_print_a_file_and_explain_faults(tmp_path):
     assert failed.exit_code == 1
     assert "nobody" in json.loads(failed.output)["problems"][0]
     assert run(app, ["check", str(written), str(events)]).exit_code == 1
+
+
+def test_what_is_inferred_from_naive_times_passes_the_check():
+    times = pa.array(np.arange(40) * 3_600_000_000 + 1_704_067_200_000_000, pa.timestamp("us"))
+    table = pa.table({"card_id": ["a", "b"] * 20, "time": times, "amount": np.arange(40) % 7 + 0.5})
+    assert check(infer(table, "cards").schema, table) == []

@@ -225,3 +225,16 @@ def test_a_stay_at_a_poi_that_does_not_exist_is_named(tmp_path):
     with pytest.raises(DataError, match="1 of 2 rows name a POI"):
         open_data(tmp_path / "numosim")
     assert open_data(tmp_path / "numosim", on_error="skip").events.num_rows == 4
+
+
+def test_a_geodataframe_is_taken_by_its_points():
+    geopandas = pytest.importorskip("geopandas")
+    table = walks(agents=1, hours=20)
+    frame = table.to_pandas()
+    points = geopandas.points_from_xy(frame["lon"], frame["lat"], crs=4326)
+    geo = geopandas.GeoDataFrame(frame.drop(columns=["lat", "lon"]), geometry=points).rename_geometry("geom")
+    expected = extract_tables(table).events
+    for source in (geo, geo.to_crs(3857)):
+        found = extract_tables(source).events
+        assert found["started_at"].equals(expected["started_at"])
+        assert np.allclose(found["lat"].to_numpy(), expected["lat"].to_numpy(), atol=1e-6)

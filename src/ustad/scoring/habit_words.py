@@ -162,4 +162,7 @@ def ordinal(number: int) -> str:
     >>> ordinal(3), ordinal(12)
     ('third', '12th')
     """
-    return _ORDINALS[number] if number < len(_ORDINALS) else f"{number}th"
+    if number < len(_ORDINALS):
+        return _ORDINALS[number]
+    ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{ending}"
