@@ -11,6 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from export_samples import SAMPLES
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from ustad.cli import app
@@ -34,7 +36,7 @@ def read(path: Path, timezone: str | None = None, **layout) -> tuple[list[tuple]
     files = expand([path])
     choose_agents(files, None, reading)
     tables = [as_fixes(p.table, p.where, reading) for f in files for p in pieces(f, reading)]
-    table = pa.concat_tables(tables)
+    table = pa.concat_tables(tables) if tables else pa.table({c: [] for c in ("agent_id", "time", "lat", "lon")})
     return list(zip(*(table[c].to_pylist() for c in ("agent_id", "time", "lat", "lon")), strict=True)), reading
 
 
@@ -207,6 +209,30 @@ def test_the_form_of_a_file_survives_quotes_blank_lines_and_other_encodings(tmp_
     )
     assert form_of(path, Layout()).names[:4] == ["user", "time", "lat", "lon"]
     assert read(path)[0] == EXPECTED[:1]
+
+
+TABLES = (
+    "user;time;lat;lon\n7;2024-05-01T08:00:00Z;52,52;13,405\n8;2024-05-01T08:01:00Z;-33,87;151,2\n",
+    "DATE,TIME,LATITUDE N/S,LONGITUDE E/W\n2024/05/01,08:00:00,52.52N,13.4E\n2024/05/01,08:01:00,52.53N,13.4W\n",
+    "user_id|tracked_at|geom\n0|2024-05-01T08:00:00+00:00|POINT (13.4 52.5)\n",
+)
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.data())
+def test_damaged_tables_are_refused_in_one_line_that_names_the_file_or_read_in_part(tmp_path_factory, data):
+    content = bytearray(data.draw(st.sampled_from(TABLES)).encode())
+    for _ in range(data.draw(st.integers(0, 4))):
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.sampled_from(b'0,;|"\n\t-N \xff'))
+    path = tmp_path_factory.mktemp("damaged") / "f.csv"
+    path.write_bytes(bytes(content[: data.draw(st.one_of(st.none(), st.integers(0, len(content))))]))
+    said = ""
+    try:
+        read(path, "UTC")
+    except DataError as error:
+        said = str(error)
+    assert "\n" not in said
+    assert not said or "f.csv" in said
 
 
 # ------------------------------------------------------------------------------------------------------ dry run

@@ -82,7 +82,10 @@ def _as_contract(
     table: pa.Table, contract: Contract, names: dict[str, tuple[str, ...]], where: str, asked: Reading | None
 ) -> pa.Table:
     reading = asked or Reading()
-    table = rename(_with_agents(table, reading, where) if contract is FIXES else table, names, reading)
+    try:
+        table = rename(_with_agents(table, reading, where) if contract is FIXES else table, names, reading)
+    except DataError as error:
+        raise DataError(str(error) if str(error).startswith(where) else f"{where}: {error}") from error
     complaints = Complaints(where, reading.on_error)
     table = _numbers(table, contract, complaints)
     for name, kind in contract.columns.items():

@@ -18,7 +18,7 @@ import pyarrow.csv as pa_csv
 
 from ustad.files import plain_identifiers
 from ustad.mobility.columns import match_names
-from ustad.mobility.exports.content import read_head
+from ustad.mobility.exports.content import HEAD_BYTES, read_head
 from ustad.mobility.layout import SEPARATORS, Layout
 from ustad.mobility.reading import Reading
 from ustad.tables import DataError
@@ -57,7 +57,7 @@ def form_of(path: Path, layout: Layout) -> Form:
     head = read_head(path)
     lines = head.decode("utf-8", errors="replace").splitlines()
     blank = next((i for i, line in enumerate(lines) if line.strip()), 0)
-    if len(head) >= 1 << 18 and len(lines) > 1:
+    if len(head) >= HEAD_BYTES and len(lines) > 1:
         lines = lines[:-1]  # the last may be cut off
     lines = [line for line in lines[:SAMPLE_LINES] if line.strip()]
     if not lines:
@@ -213,8 +213,9 @@ def _encoding(path: Path) -> str:
     head = read_head(path)
     if head[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return "utf-16"
+    whole = len(head) < HEAD_BYTES  # else the last sign may be cut off
     try:
-        head[: head.rfind(b"\n") + 1].decode("utf-8")
+        head[: len(head) if whole else head.rfind(b"\n") + 1].decode("utf-8")
     except UnicodeDecodeError:
         return "latin-1"
     return "utf-8"

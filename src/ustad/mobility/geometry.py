@@ -9,7 +9,8 @@ import pyarrow.compute as pc
 from ustad.tables import DataError
 
 _POINT_BYTES = 21  # byte order, type (1), x, y
-_POINT_TEXT = r"^\s*(?:SRID=\d+;)?\s*POINT\s*Z?\s*\(\s*(?P<lon>[-+.\deE]+)\s+(?P<lat>[-+.\deE]+)"
+_NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
+_POINT_TEXT = rf"^\s*(?:SRID=\d+;)?\s*POINT\s*Z?\s*\(\s*(?P<lon>{_NUMBER})\s+(?P<lat>{_NUMBER})[\s)]"
 _POINT = np.dtype([("order", "u1"), ("type", "<u4"), ("x", "<f8"), ("y", "<f8")])
 _LINE_HEAD = np.dtype([("order", "u1"), ("type", "<u4"), ("count", "<u4")])
 
