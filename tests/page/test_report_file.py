@@ -456,3 +456,13 @@ def test_a_missing_library_is_said_in_one_line(monkeypatch):
     monkeypatch.setitem(sys.modules, "ustad.page.report", None)
     with pytest.raises(DataError, match=r"pip install 'ustad\[service\]'"):
         report_writer()
+
+
+def test_events_older_than_the_history_that_is_looked_at_are_shown_too(run, page, tmp_path, monkeypatch):
+    events, agents, data, facts = run
+    monkeypatch.setattr("ustad.page.case.HISTORY", 3)
+    shown = write(tmp_path, events, agents, facts, data)
+    assert {name: sorted(of) for name, of in shown.agents.items()} == {n: sorted(of) for n, of in page.agents.items()}
+    details = [(path, of[path]) for of in shown.agents.values() for path in of if path.startswith("/v1/events/")]
+    assert len(details) > 3
+    assert all(path.endswith(detail["event"]["id"]) for path, detail in details)

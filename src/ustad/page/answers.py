@@ -207,8 +207,10 @@ def _of_agent(connection: Connection, schema: EventSchema, name: str, keys: list
         f"{path}/events": {"total": total, "offset": 0, "events": events},
         f"{path}/places": {"places": case.usual_places(known)},
     }
-    for key, detail in case.event_details(connection, schema, keys, known).items():
-        answers[f"/v1/events/{key}"] = detail
+    recent = {row["key"] for row in known.rows}
+    details: dict[int, Any] = case.event_details(connection, schema, [k for k in keys if k in recent], known)
+    for key in keys:  # one older than the history that is looked at is shown by itself
+        answers[f"/v1/events/{key}"] = details[key] if key in details else case.event_detail(connection, schema, key)
     moves = case.movements(connection, name, 0, 2**62, MOST_MOVES)  # their points are short
     return {**short(answers), f"{path}/movements": moves}
 
