@@ -40,6 +40,45 @@ class Scores:
                 (path / f"{name}.parquet").unlink(missing_ok=True)
         write_json(self.run, path / "run.json")
 
+    def top(self, n: int = 10) -> pa.Table:
+        """The n most unusual events, or agents where there are no scores of events: highest first, ties in order."""
+        table = self._table()
+        return table.take(pa.array(np.argsort(-table["score"].to_numpy(), kind="stable")[:n]))
+
+    def to_pandas(self) -> Any:
+        """Scores of events (else of agents) as a pandas DataFrame, in the order of the table."""
+        try:
+            return self._table().to_pandas()
+        except ImportError as error:
+            raise DataError("a DataFrame needs pandas; install it with pip install pandas") from error
+
+    def plot(self, agent: Any = None, axes: Any = None) -> Any:
+        """Scores over time on matplotlib axes, alerts marked; of one agent, or of all."""
+        try:
+            from matplotlib import pyplot
+        except ImportError as error:
+            raise DataError("a plot needs matplotlib; install it with pip install 'ustad[plots]'") from error
+        table = self._table()
+        time = next((name for name in ("started_at", "time") if name in table.column_names), None)
+        if time is None:
+            raise DataError("only scores of events with a start can be plotted over time; use to_pandas()")
+        if agent is not None:
+            table = table.filter(pa.array([value == agent for value in table["agent_id"].to_pylist()]))
+        axes = axes if axes is not None else pyplot.subplots(figsize=(9, 3))[1]
+        moments = table[time].to_numpy()
+        axes.plot(moments, table["score"].to_numpy(), ".", markersize=3, color="0.5")
+        if "alert" in table.column_names:
+            raised = table["alert"].to_numpy(zero_copy_only=False).astype(bool)
+            axes.plot(moments[raised], table["score"].to_numpy()[raised], "o", color="C3", label="alert")
+        axes.set_ylabel("score")
+        return axes
+
+    def _table(self) -> pa.Table:
+        table = self.events if self.events is not None else self.agents
+        if table is None:
+            raise DataError("there are no scores here")
+        return table
+
     @classmethod
     def load(cls, path: Path) -> Scores:
         path = Path(path)

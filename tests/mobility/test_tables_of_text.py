@@ -246,7 +246,7 @@ def test_a_dry_run_says_what_would_be_read_and_writes_nothing(tmp_path):
     before = sorted(tmp_path.iterdir())
     result = run(str(path), "--dry-run", "--out", str(tmp_path / "out"))
     assert result.exit_code == 0, result.output
-    for part in ("column 'ts' was taken for time", "30 fixes of 1 agents", "one every 2 min", "1 bad rows",
+    for part in ("column 'ts' was taken for time", "30 fixes of 1 agent in 1 file", "one every 2 min", "1 bad rows",
                  "from 2024-05-01 08:00:00 to 2024-05-01 08:58:00", "52.50 … 52.56° N",
                  "columns are separated by pipes"):  # fmt: skip
         assert part in result.output, part

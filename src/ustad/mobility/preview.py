@@ -58,7 +58,7 @@ class Preview:
         every = f", one every {_duration(self.interval_s)} (median)" if self.interval_s is not None else ""
         lost = f"{self.dropped:,} bad rows" + (f", {self.inaccurate:,} inaccurate fixes" if self.inaccurate else "")
         return [
-            f"{self.rows:,} {self.gives} of {self.agents:,} agents in {self.files:,} files{every}",
+            f"{self.rows:,} {self.gives} of {_count(self.agents, 'agent')} in {_count(self.files, 'file')}{every}",
             f"from {self.first} to {self.last} (UTC)",
             f"time zone of the places: {', '.join(self.zones[:3])}{' …' if len(self.zones) > 3 else ''}",
             f"would be dropped: {lost}",
@@ -131,6 +131,10 @@ def _zones(seen: Preview, reading: Reading) -> list[str]:
 
 def _day_time(microseconds: int) -> str:
     return str(np.datetime64(microseconds, "us").astype("datetime64[s]")).replace("T", " ")
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number:,} {word}{'' if number == 1 else 's'}"
 
 
 def _duration(seconds: float) -> str:

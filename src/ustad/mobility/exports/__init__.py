@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
@@ -98,5 +99,17 @@ def may_be_export(path: Path) -> bool:
 
 def kind_of(path: Path) -> Kind | None:
     """What a file is by its content, or None."""
-    head = read_head(path) if may_be_export(path) else b""
+    if not may_be_export(path):
+        return None
+    try:
+        stamp = path.stat()
+    except OSError:
+        return None
+    return _look_into(path, stamp.st_mtime_ns, stamp.st_size)
+
+
+@lru_cache(maxsize=65_536)
+def _look_into(path: Path, changed: int, size: int) -> Kind | None:
+    """Once for each state of a file: folders of thousands are asked several times."""
+    head = read_head(path)
     return next((kind for kind in KINDS if head and kind.matches(head, path)), None)
