@@ -156,6 +156,37 @@ def test_withheld_events_do_not_say_what_was_expected(scored):
     )
 
 
+def test_days_before_are_those_since_the_entity_was_first_seen(life, odd):
+    """Agent 4 joins in the second week, agent 5 three days before its end, agent 6 in the week that is scored."""
+    agent, day = life["agent_id"].to_numpy(), life["started_at"].cast(pa.int64()).to_numpy() // 86_400_000_000 - 19_723
+    joined = life.filter(pa.array(day >= np.select([agent == 4, agent == 5, agent == 6], [8, 25, 28], 0)))
+    model = HabitModel.fit(between(joined, 0, 21), between(joined, 21, 28), SCHEMA)
+    events, _ = score_default(DefaultModel(model), odd.filter(odd["agent_id"].to_numpy() > 2), reasons="all")
+    texts = {a: [r["reason"] for r in events.to_pylist() if r["agent_id"] == a] for a in (3, 4, 5, 6)}
+    for who, words in ((3, "in 28 days before"), (4, "in 20 days before"), (5, "in 3 days before")):
+        assert all(words in text for text in texts[who]), who
+    assert not any("days before" in text for text in texts[6])
+    assert all("a place not seen before; this agent has no history yet" in text for text in texts[6])
+
+
+def test_a_new_kind_of_place_is_named(life, odd):
+    """Bars are of no event that was learnt from; agent 3 was never seen at work, where others were."""
+    row = int(np.flatnonzero((odd["agent_id"].to_numpy() == 3) & (odd["poi_id"].to_numpy() == 31))[0])
+    at = odd.column_names.index("poi_category")
+    kinds = odd["poi_category"].to_pylist()
+    agent = life["agent_id"].to_numpy()
+    idle = life.filter(pa.array((agent != 3) | (np.array(life["poi_category"].to_pylist()) != "Work")))
+    for history, kind, words in (
+        (life, "Bar", "Bar is a new kind of place for every agent"),
+        (idle, "Work", "Work is a new kind of place for this agent"),
+        (life, "Work", None),
+    ):
+        learned = HabitModel.fit(between(history, 0, 21), between(history, 21, 28), SCHEMA)
+        table = odd.set_column(at, "poi_category", pa.array([*kinds[:row], kind, *kinds[row + 1 :]]))
+        text = score_default(DefaultModel(learned), table, reasons="all")[0]["reason"][row].as_py()
+        assert (words in text) if words else ("new kind" not in text)
+
+
 # ------------------------------------------------------------------------------------------------- live
 def test_live_rows_carry_the_same_expectations_as_the_table(life, model, odd, scored):
     live = HabitLive(DefaultModel(model), since=int(read_visits(odd, SCHEMA, model.frame).day.min()), reasons="all")

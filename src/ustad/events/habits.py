@@ -102,23 +102,27 @@ class Habits:
 
     @cached_property
     def known_since(self) -> np.ndarray:
-        """The local day such that as many days as from there to the end tell of an entity since it was first seen, for
-        each of its places: int64 [P]."""
-        owner = self.place_owner
-        if not len(owner):
-            return np.zeros(0, np.int64)
+        """The day of `entity_since`, for each place: int64 [P]."""
+        return self.entity_since[self.place_owner]
+
+    @cached_property
+    def entity_since(self) -> np.ndarray:
+        """The local day such that as many days as from there to the end tell of an entity since it was first seen:
+        int64 [E]."""
         has = np.diff(self.place_offsets) > 0
         begun = np.full(len(has), self.last_day + 1)
+        if not has.any():
+            return begun
         begun[has] = np.minimum.reduceat(self.place_first, self.place_offsets[:-1][has])
         away = np.flatnonzero(self.entity_back > begun)
         if len(away):
-            visitor = np.repeat(owner, np.diff(self.visit_offsets))
+            visitor = np.repeat(self.place_owner, np.diff(self.visit_offsets))
             own = np.isin(visitor, away)
             order = np.lexsort((self.visit_day[own], visitor[own]))
             offsets = np.append(np.searchsorted(visitor[own], away), own.sum())
             apart = _weeks_apart(self.visit_day[own][order], offsets, self.last_day)
             begun[away] += np.minimum(np.minimum(self.entity_unseen, self.entity_back - begun)[away], apart)
-        return begun[owner]
+        return begun
 
     @cached_property
     def visit_day(self) -> np.ndarray:

@@ -33,7 +33,8 @@ class Usual:
     start_spread: np.ndarray  # float64 [N] minutes
     duration: np.ndarray  # float64 [N] minutes
     duration_spread: np.ndarray  # float64 [N]
-    days: np.ndarray  # int64 [N] of the history that say something of the entity
+    days: np.ndarray  # int64 [N] of the history since the entity was first seen in it, -1 where it has none
+    new_kind: np.ndarray  # bool [N] at a kind of place that is new to the entity, see `_new_kinds`
 
 
 def usual(habits: Habits, visits: Visits, place: np.ndarray) -> Usual:
@@ -52,8 +53,17 @@ def usual(habits: Habits, visits: Visits, place: np.ndarray) -> Usual:
     held = (habits.visit_offsets, habits.visit_minute, habits.visit_duration, habits.visit_weekend)
     times = usual_times(at, minute, weekend, *held, habits.visit_start_weight, habits.visit_length_weight)
     start, start_spread, duration, duration_spread = times.T
-    length = (duration, duration_spread, habits.days_of(owner))
-    return Usual(where, share, weekend_then, apart, start, start_spread, *length)
+    since = np.append(habits.entity_since, habits.last_day + 2)[owner]  # the last is of strangers: -1
+    length = (duration, duration_spread, habits.last_day + 1 - since)
+    return Usual(where, share, weekend_then, apart, start, start_spread, *length, _new_kinds(habits, visits, owner))
+
+
+def _new_kinds(habits: Habits, visits: Visits, owner: np.ndarray) -> np.ndarray:
+    """Visits to a kind of place that none of the entity's own places is of; of strangers, to one that nobody was seen
+    at: bool [N]."""
+    many = int(max(visits.category.max(initial=0), habits.place_category.max(initial=0))) + 1
+    own = np.unique(habits.place_owner * many + habits.place_category)
+    return ((owner >= 0) | (visits.category == 0)) & ~np.isin(owner * many + visits.category, own)
 
 
 def _days(habits: Habits) -> np.ndarray:

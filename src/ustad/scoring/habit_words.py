@@ -94,8 +94,12 @@ def plain_words(
         seen = f"{seen} for {minutes_words(length)}"
     unseen = unseen_words(float(visits.minute[at]), length, float(visits.early[at]), float(visits.late[at]))
     parts = [_expected(model, visits, at, place, found), seen, *unseen]
+    if kind is not None and found.new_kind[at]:
+        whom = "this" if visits.category[at] else "every"  # 0: of no event that was learnt from
+        parts.append(f"{kind} is a new kind of place for {whom} {model.schema.entity_word}")
     if place < 0:
         parts.append(_new_place(int(found.days[at]), float(judged.compared.distance[row]), count))
+        parts.append(f"this {model.schema.entity_word} has no history yet" if found.days[at] < 0 else "")
     else:
         parts.append(_known_place(int(model.habits.place_count[place]), int(found.days[at]), count, named))
         parts.append("there at hours usually spent elsewhere" if "presence" in named else "")
@@ -153,8 +157,8 @@ def _known_place(seen: int, days: int, count: int, named: list[str]) -> str:
 
 
 def _before(days: int) -> str:
-    """How far back the history goes; whose visits had to enter it before their weeks have no day of it yet."""
-    return f"in {days} days before" if days else "before"
+    """How far back the entity's history goes; whose visits had to enter it before their weeks have no day of it yet."""
+    return f"in {days} day{'s' if days > 1 else ''} before" if days > 0 else "before"
 
 
 def ordinal(number: int) -> str:
