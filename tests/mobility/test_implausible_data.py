@@ -102,6 +102,15 @@ def test_fixes_at_zero_zero_are_dropped_and_counted():
     assert found.drop_columns(["poi_id"]).equals(extract_tables(good).events.drop_columns(["poi_id"]))
 
 
+@pytest.mark.parametrize("how", ["file", "table"])
+def test_bad_rows_are_warned_of_from_python(how, tmp_path):
+    table = with_times(["2024-05-05T22:01:17Z", "2611-05-20T00:00:00Z", "2024-05-05T22:21:17Z"])
+    pa_csv.write_csv(table, tmp_path / "fixes.csv")
+    given = (table,) if how == "table" else (tmp_path / "fixes.csv", tmp_path / "out")
+    with pytest.warns(UstadWarning, match="1 bad rows were left out .*lie before 1980 or in the future"):
+        (extract_tables if how == "table" else extract)(*given, on_error="skip")
+
+
 def test_the_hour_that_spring_skips_is_called_so_and_not_duplicates():
     wall = [np.datetime64("2024-03-31T01:50") + np.timedelta64(5 * i, "m") for i in range(20)]  # on to 03:25
     table = with_times(pa.array(np.array(wall, "datetime64[us]")))

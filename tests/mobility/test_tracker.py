@@ -15,7 +15,7 @@ from ustad.config import ExtractionConfig
 from ustad.mobility.core import Found
 from ustad.mobility.extraction import extract_tables
 from ustad.mobility.tracker import StayTracker
-from ustad.tables import DataError
+from ustad.tables import TIMESTAMP, DataError
 
 TABLES = ("stays", "trips", "gaps")
 
@@ -112,6 +112,18 @@ def test_a_late_fix_is_dropped_and_counted():
     assert tracker.counts["late"] == 1
     assert tracker.counts["duplicates"] == 1
     assert tracker.finish().stays["n_fixes"].to_pylist() == [2]
+
+
+def test_fixes_that_cannot_be_meant_are_dropped_and_counted():
+    """One of 1970, one of 2611 (which would make all later ones late) and one at (0, 0) among those of a walk."""
+    table = fixes([1] * 40, minutes(range(40)), [52.5] * 20 + [52.6] * 20, [13.4] * 40)
+    wrong = fixes([1] * 3, minutes(range(3)), [52.5, 52.5, 0.0], [13.4, 13.4, 0.0])
+    times = [47, 20_240_505_220_117_000_000 // 1000, int(wrong["time"].cast(pa.int64())[2].as_py())]
+    wrong = wrong.set_column(1, "time", pa.array(times).cast(TIMESTAMP))
+    clean, dirty = StayTracker(), StayTracker()
+    wanted, got = clean.update(table), dirty.update(pa.concat_tables([wrong, table]))
+    assert got.stays.equals(wanted.stays)
+    assert dirty.counts == {**clean.counts, "implausible": 3}
 
 
 def test_the_current_stay_can_be_seen_before_it_ends():

@@ -29,3 +29,15 @@ def test_the_setting_says_how_far_ahead_an_event_may_end(open_client: Any, ahead
     times = {"started_at": now.isoformat(), "finished_at": (now + timedelta(days=2)).isoformat()}
     assert client.post("/v1/events", json={"events": [{**a_stay(), **times}]}).status_code == status
     assert client.get("/v1/agents/a").status_code == (404 if status == 422 else 200)
+
+
+def test_fixes_of_another_century_are_refused_by_row_and_those_at_zero_zero_are_counted(open_client: Any) -> None:
+    client, now = open_client(PlainScorer(), ahead_days=0.0), datetime.now(UTC)
+    early = {**fix(now), "time": "1970-01-01T00:00:47Z"}
+    refused = client.post("/v1/fixes", json={"fixes": [fix(now), early]})
+    assert refused.status_code == 422
+    assert refused.json()["error"]["details"] == [{"row": 1}]
+    assert "before 1980" in refused.json()["error"]["message"]
+    nowhere = {**fix(now + timedelta(minutes=1)), "lat": 0.0, "lon": 0.0}
+    taken = client.post("/v1/fixes", json={"fixes": [fix(now), nowhere, fix(now + timedelta(days=400))]}).json()
+    assert (taken["accepted"], taken["implausible"]) == (2, 1)

@@ -24,7 +24,7 @@ def serve(
     alerts_per_day: Annotated[float, typer.Option("--alerts-per-day", help="Live: about this many alerts a day.")] = 0,
     tiles: Annotated[str, typer.Option("--tiles", help="URL of raster map tiles with {z}/{x}/{y}.")] = "",
     pois: Annotated[Path | None, typer.Option("--pois", help="POIs that name the places of live fixes.")] = None,
-    timezone: Annotated[str | None, typer.Option("--timezone", help="The zone of stays that carry none.")] = None,
+    timezone: Annotated[str | None, typer.Option("--timezone", help="Zone of stays whose place tells none.")] = None,
     lateness: Annotated[float, typer.Option("--lateness", help="Fixes may be late by so many seconds.")] = 0.0,
     ahead: Annotated[str, typer.Option("--ahead", help="Refuse times so far ahead of the clock: 1d; 0d: none.")] = "1d",
     rate_limit: Annotated[float, typer.Option("--rate-limit", help="Requests a second of one key; 0: any.")] = 200.0,

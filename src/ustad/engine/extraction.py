@@ -110,6 +110,7 @@ def extract(
         job.finish()
         _publish(shared.tables, place, describe(summary, setting, known, [Path(f.name) for f in files]))
         job.close()
+    setting.reading.warn_of_bad_rows()
     return summary
 
 

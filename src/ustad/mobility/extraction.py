@@ -104,15 +104,17 @@ def extract_tables(
     `agent` is the column that says whose a fix is, where its name does not.
     """
     reading = Reading(timezone, times, on_error, agents={"table": agent} if agent else {})
+    setting = make_setting(ExtractionConfig(), pois, None, reading, places)  # first: POIs tell where fixes may be
     table = as_fixes(fixes, str(fixes) if isinstance(fixes, (str, Path)) else "fixes", reading)
     if table.num_rows == 0:
         raise DataError("fixes: the table is empty")
-    setting = make_setting(fit_config([table], config, reading), pois, None, reading, places)
+    setting = replace(setting, config=fit_config([table], config, reading))
     store, agents = MemoryStore(), AgentNumbers()
     collect(table, store, agents, setting.config)
     setting = setting.before_test(agents.span, None)
     tables = [extract_partition(part, setting) for part in store.partitions(agents, table.num_rows + 1)]
     found = {name: pa.concat_tables([t[name] for t in tables]) for name in TABLES}
+    reading.warn_of_bad_rows()
     meta = {"name": "extracted", "timezone": timezone, "notes": reading.notes, "extraction": asdict(setting.config)}
     return Dataset(
         events=found["stays"], trips=found["trips"], gaps=found["gaps"], quality=found["quality"],
@@ -240,6 +242,7 @@ def extract(
         publish(work, out, describe(summary, setting, known, files))
     finally:
         shutil.rmtree(work, ignore_errors=True)
+    reading.warn_of_bad_rows()
     return summary
 
 

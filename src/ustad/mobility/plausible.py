@@ -30,10 +30,10 @@ DIGITS = {8: "%Y%m%d", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}
 
 
 # --------------------------------------------------------------------------------------------------- times
-def implausible_times(moments: pa.ChunkedArray) -> tuple[np.ndarray, str]:
-    """Rows before 1980 or more than a day ahead of now, and how to say it."""
+def implausible_times(moments: pa.ChunkedArray, ahead_s: float = AHEAD_S) -> tuple[np.ndarray, str]:
+    """Rows before 1980 or more than a day (`ahead_s`) ahead of now, and how to say it."""
     micro = pc.fill_null(moments.cast(pa.int64()), _micro(FIRST_YEAR)).to_numpy()
-    bad = (micro < _micro(FIRST_YEAR)) | (micro > (time.time() + AHEAD_S) * 1e6)
+    bad = (micro < _micro(FIRST_YEAR)) | (micro > (time.time() + ahead_s) * 1e6)
     what = f"lie before {FIRST_YEAR} or in the future"
     if bad.any():
         first = np.datetime64(int(micro[np.argmax(bad)]), "us").astype("datetime64[s]")

@@ -21,11 +21,12 @@ import pyarrow as pa
 from ustad.config import ExtractionConfig
 from ustad.mobility.columns import as_fixes
 from ustad.mobility.core import COLUMNS, Fixes, Found, advance, bounds, concatenate, fix_arrays, no_fixes, to_tables
+from ustad.mobility.plausible import AHEAD_S, at_null_island, implausible_times
 from ustad.mobility.staypoints import MICROSECONDS, NO_TIME, STATE, Limits, empty_state
 from ustad.tables import DataError, agent_codes
 
 FORMAT = 2
-COUNTS = ("late", "duplicates", "spikes", "inaccurate")
+COUNTS = ("late", "duplicates", "spikes", "inaccurate", "implausible")
 
 
 class StayTracker:
@@ -33,7 +34,8 @@ class StayTracker:
 
     Fixes may come out of order by `lateness_s` seconds: each waits until its agent's newest fix is that much later.
     A fix that comes later still is dropped and counted (`counts["late"]`), as is a second fix of the same moment
-    (`counts["duplicates"]`). With the default of 0 an agent's fixes have to come in order of time. Whether a fix is an
+    (`counts["duplicates"]`), a time before 1980 or more than a day ahead, and a fix at (0, 0)
+    (`counts["implausible"]`). With the default of 0 an agent's fixes have to come in order of time. Whether a fix is an
     outlier shows with the next one, so an agent's newest fix counts only then; `drop_outliers=False` spares the wait.
 
     >>> tracker = StayTracker(ExtractionConfig(minutes=5))
@@ -57,9 +59,12 @@ class StayTracker:
         self._carry: dict[int, Fixes] = {}  # behind the kernel, still needed
 
     # ------------------------------------------------------------------------------------------- running
-    def update(self, fixes: Any) -> Found:
-        """Stays, trips and gaps that these fixes finish. Takes a path or anything with an Arrow C stream."""
-        arrived = self._arrivals(fixes)
+    def update(self, fixes: Any, check_clock: bool = True) -> Found:
+        """Stays, trips and gaps that these fixes finish. Takes a path or anything with an Arrow C stream.
+
+        Without `check_clock` times ahead of now are taken: for fixes that were checked when they came.
+        """
+        arrived = self._arrivals(fixes, AHEAD_S if check_clock else np.inf)
         if not len(arrived):
             return self._found(np.zeros(0, np.int64), no_fixes(), final=False)
         on_time = _on_time(arrived.agent, arrived.time, self._state, round(self.lateness_s * MICROSECONDS))
@@ -92,8 +97,12 @@ class StayTracker:
         twin._limits = self._limits._replace(include_last=True)
         return twin.finish().stays
 
-    def _arrivals(self, fixes: Any) -> Fixes:
+    def _arrivals(self, fixes: Any, ahead_s: float) -> Fixes:
         table = as_fixes(fixes)
+        if table.num_rows:
+            bad = implausible_times(table["time"], ahead_s)[0] | at_null_island(table)
+            self.counts["implausible"] += int(np.count_nonzero(bad))
+            table = table.filter(pa.array(~bad)) if bad.any() else table
         if table.num_rows and self.config.max_accuracy_m > 0 and "accuracy_m" in table.column_names:
             good = ~(table["accuracy_m"].to_numpy() > self.config.max_accuracy_m)
             self.counts["inaccurate"] += int(np.count_nonzero(~good))
@@ -170,7 +179,8 @@ class StayTracker:
         if about["format"] != FORMAT or arrays["state"].dtype != STATE:
             raise DataError(f"the saved state has format {about['format']}, this version reads {FORMAT}")
         tracker = cls(ExtractionConfig(**about["config"]), about["lateness_s"])
-        tracker.counts, tracker._agents, tracker._state = about["counts"], about["agents"], arrays["state"].copy()
+        tracker.counts |= about["counts"]
+        tracker._agents, tracker._state = about["agents"], arrays["state"].copy()
         tracker._number = {agent: number for number, agent in enumerate(tracker._agents)}
         everyone = np.arange(len(tracker._agents))
         for name, kept in (("held", tracker._held), ("carry", tracker._carry)):

@@ -89,7 +89,7 @@ INGEST: Example = {
     "accepted": 0, "duplicates": 1,
     "kept": [{"row": 0, "id": _ALERT["id"], "finished_at": _ALERT["finished_at"]}], "events": [_ALERT],
 }  # fmt: skip
-FIXES: Example = {"accepted": 2, "late": 0, "duplicates": 0, "dropped": 0, "events": []}
+FIXES: Example = {"accepted": 2, "late": 0, "duplicates": 0, "dropped": 0, "implausible": 0, "events": []}
 JUDGED: Example = {**_ALERT, "final": True, "verdict": _VERDICT}
 DELETED: Example = {"deleted_events": 148}
 METRICS = 'ustad_requests_total{method="POST",route="/v1/events",status="200"} 148.0\n'

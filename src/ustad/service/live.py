@@ -126,7 +126,7 @@ class ModelScorer:
         """Extracted stays as the model reads them: with zone, category and the vectors of the trip there."""
         if not stays.num_rows:
             return stays
-        stays = with_timezone(stays, self._zone, Reading())
+        stays = with_timezone(stays, None, Reading(self._zone))
         stays = self._places.name(stays, self._detector.config.extraction.poi_radius_m)
         stays = self._detector.trips.attach(stays, trips)
         return self._with_columns(stays)
@@ -161,17 +161,17 @@ def alert_share(facts: dict[str, Any], alerts_per_day: float) -> float:
 
 
 def event_zones(events: Sequence[Row], layout: Layout, zone: str | None) -> list[str]:
-    """The zone of each event: the schema's where that is one for all, else its own, else the one given, else that of
-    its place, else UTC."""
+    """The zone of each event: the schema's where that is one for all, else its own, else that of its place, else the
+    one given (also for places at sea, and where the library that knows zones is absent), else UTC."""
     if layout.zone_column is None:
         return [layout.schema.timezone] * len(events)
-    zones = [row["timezone"] or zone for row in events]
+    zones = [row["timezone"] for row in events]
     placed = [i for i, row in enumerate(events) if not zones[i] and None not in (row.get("lat"), row.get("lon"))]
     if placed:
         lat, lon = (np.array([events[i][name] for i in placed], np.float64) for name in ("lat", "lon"))
-        for i, found in zip(placed, zones_of(lat, lon, Reading()).to_pylist(), strict=True):
+        for i, found in zip(placed, zones_of(lat, lon, Reading(zone)).to_pylist(), strict=True):
             zones[i] = found
-    return [zone or "UTC" for zone in zones]
+    return [own or zone or "UTC" for own in zones]
 
 
 def only_zone(facts: dict[str, Any]) -> str | None:

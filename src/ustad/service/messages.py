@@ -227,12 +227,14 @@ class IngestAnswer(BaseModel):
 
 
 class FixesAnswer(BaseModel):
-    """`events` are the stays that these fixes finished. Late and repeated fixes are counted, not stored."""
+    """`events` are the stays that these fixes finished. Late and repeated fixes, and those at (0, 0), are counted, not
+    stored."""
 
     accepted: int
     late: int
     duplicates: int
     dropped: int
+    implausible: int
     events: list[EventAnswer]
 
 

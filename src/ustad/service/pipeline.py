@@ -223,6 +223,7 @@ class Pipeline:
             "late": dropped["late"],
             "duplicates": dropped["duplicates"],
             "dropped": dropped["spikes"] + dropped["inaccurate"],
+            "implausible": dropped["implausible"],
         }
         found.fixes.append(job.fixes)
         found.trips.append(step.trips)

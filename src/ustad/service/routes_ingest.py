@@ -8,10 +8,12 @@ import json
 from functools import lru_cache
 from typing import Annotated, Any
 
+import numpy as np
 import pyarrow as pa
 from fastapi import APIRouter, Depends, Request, Response
 
 from ustad.clock import check_zone
+from ustad.mobility.plausible import FIRST_YEAR, implausible_times
 from ustad.page.queries import microseconds
 from ustad.page.store import now
 from ustad.page.translate import Layout
@@ -59,6 +61,7 @@ async def post_fixes(request: Request, caller: Ingest, fixes: Fixes) -> Any:
         raise TooLargeError(f"at most {service.settings.max_fixes:,} fixes go into one request")
     times = [microseconds(f.time) for f in fixes.fixes]
     _check_clock(times, service.settings.ahead_days)
+    _check_years(times)
     table = pa.table(
         {
             "agent_id": pa.array([str(f.agent_id) for f in fixes.fixes], pa.string()),
@@ -114,6 +117,16 @@ def _check_clock(times: list[int], ahead_days: float) -> None:
             f"{len(wrong)} of {len(times)} times are more than {ahead_days:g} days ahead of the service's clock; "
             "set the clock that sent them right, nothing of this request was stored",
             [{"row": i} for i in wrong[:20]],
+        )
+
+
+def _check_years(times: list[int]) -> None:
+    """Refuses times before 1980: seconds that were taken for another unit, or a clock that was never set."""
+    early = np.flatnonzero(implausible_times(pa.chunked_array([pa.array(times, pa.int64())]), np.inf)[0]).tolist()
+    if early:
+        raise InvalidError(
+            f"{len(early)} of {len(times)} times lie before {FIRST_YEAR}; nothing of this request was stored",
+            [{"row": i} for i in early[:20]],
         )
 
 

@@ -32,7 +32,7 @@ class Settings:
     device: str = setting("auto", "auto, cpu or cuda")
     tiles: str = setting("", "URL of raster map tiles with {z}/{x}/{y}; empty: streets from the data's own trips")
     pois: Path | None = setting(None, "a table of POIs that names the places of stays found in live fixes")
-    timezone: str | None = setting(None, "the zone of stays that carry none; found from coordinates where not given")
+    timezone: str | None = setting(None, "the zone of stays that carry none and whose place does not tell it")
     alerts_per_day: float = setting(0.0, "live scores: about this many alerts a day; 0: one usual event in a thousand")
     keep_days: float = setting(0.0, "events that ended longer ago than this many days are deleted; 0: kept")
     lateness_s: float = setting(0.0, "fixes may come out of order by this many seconds")
