@@ -405,3 +405,24 @@ def test_stays_of_one_agent_do_not_overlap_once_in_order():
     assert {(r["agent_id"], r["started_at"]) for r in ours} == {
         (r["agent_id"], r["started_at"]) for r in table.to_pylist()
     }
+
+
+def test_the_folder_may_say_whose_workouts_and_visits_they_are(tmp_path):
+    for who, lon in (("anna", 13.4), ("bob", 13.5)):
+        folder = tmp_path / "people" / who
+        folder.mkdir(parents=True)
+        for k in range(2):
+            points = [(FIT_CLOCK + 3600 * k + 30 * i, 52.5, lon) for i in range(30)]
+            write(folder, f"{k}.fit.gz", gzip.compress(fit(points)))
+        write(folder, "visits.kml")
+    with pytest.raises(DataError, match=r"one name by --agent file.*--agent folder"):
+        extract(tmp_path / "people", tmp_path / "out", timezone="Europe/Berlin")
+    extract(tmp_path / "people", tmp_path / "out", timezone="Europe/Berlin", agent="folder")
+    stays = open_data(tmp_path / "out").events
+    assert set(zip(stays["agent_id"].to_pylist(), np.round(stays["lon"].to_numpy(), 3).tolist(), strict=True)) == {
+        ("anna", 13.4),
+        ("bob", 13.5),
+    }
+    visits = sorted((tmp_path / "people").glob("*/visits.kml"))
+    extract(visits, tmp_path / "visits", timezone="Europe/Berlin", agent="folder")
+    assert open_data(tmp_path / "visits").events["agent_id"].to_pylist() == ["anna", "bob"]
