@@ -285,6 +285,33 @@ def test_events_without_a_place_have_no_map(open_page, tmp_path):
     assert page.locator("#map-library").count() == 0
 
 
+def test_names_with_any_sign_open(open_page, tmp_path):
+    events = make_card_events()
+    names = [f"a/{i % 3} ü%?#.." for i in range(events.num_rows)]
+    events = events.set_column(0, "card", pa.array(names))
+    events = events.set_column(events.column_names.index("alert"), "alert", pa.array([True] * events.num_rows))
+    tables = RunTables.from_tables(events, None, {"schema": card_schema().to_dict()})
+    page = open_first(open_page(path=write_report(tables, tmp_path / "names.html")))
+    assert page.locator("h1").inner_text() in names
+
+
+def test_a_category_has_one_colour_whoever_is_on_show(browser):
+    from ustad.page import WEB
+
+    page = browser.new_page()
+    load = """async (source) => { window.made = await import("data:text/javascript," + encodeURIComponent(source)); }"""
+    page.evaluate(load, (WEB / "colours.js").read_text(encoding="utf-8"))
+    ask = "([events, all, name]) => window.made.colours(events.map((category) => ({ category })), all).of(name)"
+    everywhere = ["home", "bar", "zoo", "mill"]
+    colours = {
+        name: {page.evaluate(ask, [events, everywhere, name]) for events in (["bar"], ["zoo", "zoo", "bar"], ["mill"])}
+        for name in everywhere
+    }
+    assert all(len(found) == 1 for found in colours.values())
+    assert len(set.union(*colours.values())) == 4
+    page.close()
+
+
 def test_a_moment_just_before_midnight_has_the_date_of_the_minute_it_is_shown_at(open_page, tmp_path):
     events = make_card_events()
     late = pa.array([datetime(2024, 1, 1, 23, 59, 40, i, tzinfo=UTC) for i in range(events.num_rows)], TIMESTAMP)

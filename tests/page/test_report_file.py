@@ -24,7 +24,7 @@ from ustad.tables import DataError
 
 pytest.importorskip("sqlalchemy", reason="the page's libraries are not installed: pip install 'ustad[service]'")
 
-from ustad.page import WEB, answers
+from ustad.page import WEB, answers, case
 from ustad.page.answers import short
 from ustad.page.bundle import bundle, module_order
 from ustad.page.card_blocks import card_blocks
@@ -200,6 +200,17 @@ def test_every_alert_opens_with_everything_behind_it(tmp_path, run):
         assert detail["event"]["id"] == line["id"]
         assert detail["features"]
     assert len(parsed.agents) == len({line["agent_id"] for line in raised}), "with one case, nobody else is open"
+
+
+def test_an_agent_with_many_alerts_and_a_long_history_has_each_behind(tmp_path, run, monkeypatch):
+    monkeypatch.setattr(case, "HISTORY", 30)
+    events, agents, data, facts = run
+    mine = pa.array(events["agent_id"].to_numpy() == 4)
+    events = events.set_column(events.column_names.index("alert"), "alert", mine)
+    parsed = write(tmp_path, events, agents, facts, data, cases=1)
+    raised = [line for line in parsed.lines if line["alert"]]
+    assert len(raised) == 14 * 4
+    assert all(parsed.detail(line)["features"] for line in raised)
 
 
 def test_at_least_so_many_cases_open_in_the_order_of_the_agents(page, run):
@@ -397,7 +408,7 @@ def test_missing_values_become_null_and_never_nan(tmp_path, run):
         column = pa.array([None if i % 2 else np.nan for i in range(events.num_rows)], pa.float64())
         events = events.set_column(events.column_names.index(name), name, column)
     parsed = write(tmp_path, events, run[1])
-    assert "NaN" not in parsed.data
+    assert "NaN" not in json.dumps([parsed.answers, parsed.agents])
     start = next(f for f in parsed.detail(parsed.lines[0])["features"] if f["name"] == "start")
     assert start["expected"] is None
 

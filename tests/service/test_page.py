@@ -357,3 +357,14 @@ def test_an_empty_store_says_why_and_what_to_do(browser: Any, run: Path, start_s
     assert "Nothing was scored yet" in page.inner_text("main")
     assert "/v1/events" in page.inner_text("main")
     visit.close()
+
+
+def test_a_finished_run_shows_its_data_and_model(visit: Visit) -> None:
+    page = visit.go()
+    page.click("text=Data and model")
+    page.wait_for_url("**/run")
+    page.wait_for_selector("#calibration .curve")
+    assert page.locator("#quality tbody tr").count() > 0
+    assert "Trained on" in page.inner_text("#card")
+    page.keyboard.press("Escape")
+    page.wait_for_selector(".lanes")

@@ -52,7 +52,7 @@ class Choice:
     opened: np.ndarray  # agents in full
     beside: np.ndarray  # agents that have a lane, or the first or last event of the run
     lines: np.ndarray  # events with a line: the most unusual ones and the alerts
-    detailed: np.ndarray  # events with everything behind their scores: the most unusual of each opened agent
+    detailed: np.ndarray  # events with everything behind their scores: alerts, the most unusual of each opened agent
     left_out: int  # alerts without a line
 
 
@@ -86,16 +86,17 @@ def choose(run: RunTables, scored: Scored, cases: int, lanes: int, alerts: int) 
     beside = np.setdiff1d(np.concatenate([agents_by_events(scored)[:lanes], ends]), opened)
     shown = flagged[:alerts][np.isin(scored.codes[flagged[:alerts]], with_alert)]
     lines = np.union1d(scored.ranked[:alerts], shown)
-    return Choice(opened, beside, lines, _detailed(scored, opened), len(flagged) - len(shown))
+    detailed = np.union1d(shown, _most_unusual(scored, opened))
+    return Choice(opened, beside, lines, detailed, len(flagged) - len(shown))
 
 
-def _detailed(scored: Scored, opened: np.ndarray) -> np.ndarray:
-    """Rows of the most unusual events of each of these agents, its alerts first."""
-    rows = np.flatnonzero(np.isin(scored.codes, opened))
-    rows = rows[np.lexsort((-scored.score[rows], ~scored.alert[rows], scored.codes[rows]))]
+def _most_unusual(scored: Scored, opened: np.ndarray) -> np.ndarray:
+    """Rows of the most unusual events of each of these agents."""
+    rows = scored.ranked[np.isin(scored.codes[scored.ranked], opened)]
+    rows = rows[np.argsort(scored.codes[rows], kind="stable")]
     starts = np.r_[True, scored.codes[rows][1:] != scored.codes[rows][:-1]]
     place = np.arange(len(rows)) - np.maximum.accumulate(np.where(starts, np.arange(len(rows)), 0))
-    return np.sort(rows[place < MOST_DETAILS])
+    return rows[place < MOST_DETAILS]
 
 
 def _first_seen(codes: np.ndarray) -> np.ndarray:
@@ -160,7 +161,7 @@ def _for_all(
     _, rows = queries.lanes(connection, Filter(), *span, lanes, 0)
     notes = [*facts["notes"], *_left_out(run.schema, scored, choice)]
     return {
-        "/v1/about": _about(run, notes, title),
+        "/v1/about": {**_about(run, title), "notes": notes, "categories": facts["categories"]},
         "/v1/summary": summary,
         "/v1/run": facts,
         "/v1/lanes": {"first": queries.iso_day(span[0]), "last": queries.iso_day(span[1]), "lanes": rows},
@@ -168,13 +169,13 @@ def _for_all(
     }
 
 
-def _about(run: RunTables, notes: list[str], title: str | None) -> dict[str, Any]:
+def _about(run: RunTables, title: str | None) -> dict[str, Any]:
     schema, made = run.schema, run.run.get("created")
     kept = "This file holds everything it shows and fetches nothing."
     return {
         "version": __version__, "entity_word": schema.entity_word, "event_word": schema.event_word, "tiles": "",
         "caller": "", "roles": [], "live": False, "run": title or str(run.run.get("name") or "") or "report",
-        "has_place": any(f.kind == "place" for f in schema.features), "alerts_per_day": None, "notes": notes,
+        "has_place": any(f.kind == "place" for f in schema.features), "alerts_per_day": None,
         "made": f"Made {made}. {kept}" if made else kept,
     }  # fmt: skip
 

@@ -9,8 +9,11 @@ import json
 import re
 from typing import Any
 
+import pyarrow.compute as pc
+
 from ustad.page.card_blocks import card_blocks
 from ustad.page.quality import quality_rows
+from ustad.page.reading import category_column
 from ustad.page.scored import Scored, read_scored
 from ustad.page.source import RunTables
 from ustad.page.uncertainty import calibration, scatter
@@ -23,6 +26,7 @@ RULES = {
 }
 #: Asked for so many alerts a day, this factor more or fewer is worth a sentence.
 OFF = 1.5
+MOST_CATEGORIES = 10
 SHOWN = ("method", "data", "model", "split", "preset", "seed", "version", "created")
 
 
@@ -36,6 +40,7 @@ def run_facts(run: RunTables, scored: Scored | None = None) -> dict[str, Any]:
         "groups": groups(run.run),
         "scatter": scatter(scored),
         "calibration": calibration(scored),
+        "categories": categories(run),
         "quality": quality_rows(run),
         "card": card_blocks(run.card) if run.card else [],
         "facts": [[key, _text(run.run[key])] for key in SHOWN if run.run.get(key) not in (None, "", {}, [])],
@@ -44,9 +49,20 @@ def run_facts(run: RunTables, scored: Scored | None = None) -> dict[str, Any]:
 
 #: The same of a service that shows no finished run.
 NO_FACTS: dict[str, Any] = {
-    "rule": "", "notes": [], "figures": [], "groups": [], "scatter": None, "calibration": None, "quality": [],
+    "rule": "", "notes": [], "figures": [], "groups": [], "scatter": None, "calibration": None, "categories": [],
+    "quality": [],
     "card": [], "facts": [],
 }  # fmt: skip
+
+
+def categories(run: RunTables) -> list[str]:
+    """The categories that have a colour of their own, the most frequent first."""
+    name = category_column(run.schema)
+    if name is None or name not in run.events.schema.names:
+        return []
+    counts = pc.value_counts(run.events.to_table(columns=[name])[name].cast("string")).to_pylist()
+    known = [(-part["counts"], part["values"]) for part in counts if part["values"] is not None]
+    return [word for _, word in sorted(known)[:MOST_CATEGORIES]]
 
 
 def _text(value: Any) -> str:

@@ -68,7 +68,8 @@ class RunTables:
 
     @classmethod
     def from_directory(cls, scores: Path | str, data: Path | str | None = None, card: str | None = None) -> RunTables:
-        """From a directory that `ustad score` wrote, and the data directory and model that its run.json names."""
+        """From a directory that `ustad score` wrote, and the data directory and model that its run.json names, or that
+        lie beside it."""
         scores = Path(scores)
         if not (scores / "run.json").exists():
             raise DataError(f"{scores}: not a directory of scores (no run.json); make one with `ustad score`")
@@ -77,7 +78,10 @@ class RunTables:
             raise DataError(f"{scores}: holds no events.parquet; the page needs event scores")
         run = read_json(scores / "run.json")
         agents = find_table(scores, "agents")
-        around, model = _named(data, run.get("data"), scores), _named(None, run.get("model"), scores)
+        around, model = (
+            _named(given, run.get(name) or str(scores.resolve().parent / name), scores)
+            for name, given in (("data", data), ("model", None))
+        )
         if card is None:
             card = (model / "card.md").read_text() if model and (model / "card.md").exists() else ""
         tables, notes = _around(around, run)

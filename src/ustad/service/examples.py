@@ -34,11 +34,12 @@ READY: Example = {"status": "ready", "scoring": "on"}
 ABOUT: Example = {
     "version": "1.0.0", "entity_word": "agent", "event_word": "stay", "tiles": "", "caller": "morning shift",
     "roles": ["read", "verdict"], "live": True, "run": None, "has_place": True, "alerts_per_day": 20.0,
-    "notes": [],
+    "notes": [], "categories": ["home", "work"],
 }  # fmt: skip
 RUN: Example = {
     "rule": "5 a day if nothing happens, p ≤ 0.0025", "notes": [], "figures": [], "groups": [], "scatter": None,
     "calibration": {"at": [0.01, 1.0], "share": [0.012, 1.0], "bins": [1.0], "n": 14_351},
+    "categories": ["home", "work"],
     "quality": [{"what": "stays without a known category", "typical": "31 of 14,351", "range": "0.2%"}],
     "card": [{"kind": "p", "parts": [["text", "Trained on "], ["strong", "120"], ["text", " agents."]]}],
     "facts": [["method", "ustad"]],

@@ -25,7 +25,7 @@ class Ready(BaseModel):
 
 class About(BaseModel):
     """`run` is the name of the finished run on show; `tiles` the address of a map server, empty for none; `notes` say
-    what a reader should know before the numbers."""
+    what a reader should know before the numbers; `categories` are those of a run that have a colour of their own."""
 
     version: str
     entity_word: str
@@ -38,6 +38,7 @@ class About(BaseModel):
     has_place: bool
     alerts_per_day: float | None
     notes: list[str]
+    categories: list[str]
 
 
 class RunFacts(BaseModel):
@@ -51,6 +52,7 @@ class RunFacts(BaseModel):
     groups: list[dict[str, Any]]
     scatter: dict[str, Any] | None
     calibration: dict[str, Any] | None
+    categories: list[str] = []
     quality: list[dict[str, str]]
     card: list[dict[str, Any]]
     facts: list[list[str]]

@@ -111,13 +111,14 @@ def metrics(request: Request, caller: Annotated[Caller, Depends(needs("metrics",
 def about(request: Request, caller: Read) -> dict[str, Any]:
     """What the page has to know once: words, tiles, who asks and what they may do."""
     service = request.app.state.service
-    schema = service.schema
+    schema, facts = service.schema, _facts(service)
     return {
         "version": __version__, "entity_word": schema.entity_word, "event_word": schema.event_word,
         "tiles": service.settings.tiles, "caller": caller.name, "roles": sorted(caller.roles),
         "live": service.intake is not None, "run": (service.store.about("run") or {}).get("name"),
         "has_place": any(f.kind == "place" for f in schema.features),
-        "alerts_per_day": service.settings.alerts_per_day, "notes": _facts(service)["notes"],
+        "alerts_per_day": service.settings.alerts_per_day, "notes": facts["notes"],
+        "categories": facts.get("categories", []),
     }  # fmt: skip
 
 

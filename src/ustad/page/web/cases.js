@@ -3,7 +3,7 @@ import * as api from "./api.js";
 import { isKept } from "./frozen.js";
 import { address, go } from "./route.js";
 
-export const page = { about: null, view: null, cases: [], filters: {} };
+export const page = { about: null, view: null, cases: [], filters: {}, library: null };
 
 // Of several questions the answer to the latest is kept, whichever comes last.
 let asked = 0;

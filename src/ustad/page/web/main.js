@@ -84,7 +84,7 @@ async function start() {
   byId("made").textContent = page.about.made || "";
   document.querySelector(".brand").setAttribute("href", address.overview());
   document.documentElement.classList.toggle("frozen", frozen);
-  if (frozen && page.about.has_place) await loadLibrary();
+  if (frozen && page.about.has_place) page.library = loadLibrary(); // waited for where a map is drawn
   await route();
   live();
   if (frozen) await printing();

@@ -1,22 +1,23 @@
-// A report on paper: every case of the list after the overview, each on a page of its own.
+// A report on paper: after the view on show every alert on a page of its own, then the data and the model.
 import * as api from "./api.js";
 import { page } from "./cases.js";
 import { colours } from "./colours.js";
 import { drawer } from "./drawer.js";
 import { byId, h, show } from "./dom.js";
+import { here } from "./route.js";
+import { runPanels } from "./run.js";
 import { sketch } from "./sketch.js";
 import { timeline } from "./timeline.js";
 import * as say from "./words.js";
 
 const MOST = 40, WIDTH = 900; // cases on paper; pixels of a timeline
 
-let ready = [];
-
 // What paper shows is fetched from the file in time: a browser that prints does not wait.
 export async function printing() {
   const cases = (await api.alerts({ limit: MOST })).alerts;
-  ready = await Promise.all(cases.map(caseOf));
-  addEventListener("beforeprint", () => show(byId("print"), ready.map(casePage)));
+  const [facts, ...ready] = await Promise.all([api.run(), ...cases.map(caseOf)]);
+  const run = () => here().path === "/run" ? null : h("div", { class: "run-page" }, runPanels(facts, page.about));
+  addEventListener("beforeprint", () => show(byId("print"), ready.map(casePage), run()));
   addEventListener("afterprint", () => show(byId("print")));
   document.documentElement.dataset.printable = ready.length;
 }
@@ -24,7 +25,7 @@ export async function printing() {
 async function caseOf(line) {
   const id = line.agent_id;
   const [agent, events, places, moves, detail] = await Promise.all([api.agent(id), api.agentEvents(id, {}), page.about.has_place ? api.places(id) : { places: [] }, api.movements(id, {}), api.event(line.id)]);
-  return { agent, events: events.events.toReversed(), places: places.places, moves, detail, colour: colours(events.events) };
+  return { agent, events: events.events.toReversed(), places: places.places, moves, detail, colour: colours(events.events, page.about.categories) };
 }
 
 function casePage(parts) {
