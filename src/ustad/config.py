@@ -72,6 +72,9 @@ class ExtractionConfig:
     reach_m: float = setting(
         0.0, "silence that ends within this distance ended on the way from the place, metres; 0: 2.5 distance_m"
     )
+    changes_reach_m: float = setting(
+        0.0, "the same for people whose phone reports changes only, known by their own fixes, metres; 0: no such phones"
+    )
     end_rule: Literal["first-outside", "last-inside"] = setting(
         "first-outside", "a stay ends at the first fix outside (as trackintel) or at its last fix inside"
     )
@@ -86,7 +89,7 @@ class ExtractionConfig:
     def __post_init__(self) -> None:
         for name in ("distance_m", "minutes", "poi_radius_m"):
             _require(getattr(self, name) > 0, f"extraction.{name}", getattr(self, name), "above 0")
-        for name in ("gap_minutes", "bridge_hours", "reach_m", "max_accuracy_m", "max_speed_kmh"):
+        for name in ("gap_minutes", "bridge_hours", "reach_m", "changes_reach_m", "max_accuracy_m", "max_speed_kmh"):
             _require(getattr(self, name) >= 0, f"extraction.{name}", getattr(self, name), "0 or more")
 
 

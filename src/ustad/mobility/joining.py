@@ -9,6 +9,10 @@ Four rules beside those of the plain kernel:
 - A cluster at the held stay's place goes on with it, if little time passed or no fix lies far away.
 - A fix that claims to be imprecise does not say that the agent left, up to what its claim explains.
 - Silence that ends within `reach` of the place was spent there, unless the agent stays where it ended.
+
+Some phones report changes only: hardly any two fixes at one place, minutes apart. By its fixes so far an agent is known
+to have such a phone. Its silence was spent at the last fix before it if it ends within `changes`, and if it lasts much
+longer than the way.
 """
 
 from __future__ import annotations
@@ -40,6 +44,9 @@ PRECISE_M = 20.0
 DOUBT = 4.0 / (1000.0 * EARTH_RADIUS_KM)
 #: A fix elsewhere was on the way from the place, at the usual speed of a departure; by a slow walker's it is sure.
 DEPARTURE_KM_PER_US, WALKING_KM_PER_US = 20.0 / 3.6e9, 3.6 / 3.6e9
+#: An agent's phone reports changes only if no more than one in so many pairs of fixes lies at one place, minutes apart;
+#: one such pair is assumed beforehand. Its reports on the way are minutes apart: silence of at least `REST_US` is none.
+FEW_STILL, REST_US = 6, 600_000_000
 #: Beyond this many distances, silence before a stay elsewhere was not spent at the place.
 NEXT_DOOR = 2.5**2
 
@@ -66,6 +73,8 @@ def scan_joined(  # type: ignore[no-untyped-def]  # compiled; types are numpy ar
                 at[ORIGIN] = at[ANCHOR] = k
             else:
                 silence = t - s.last_time
+                if limits.changes > 0.0:
+                    _count_pair(s, silence, x, y, z, limits)
                 near = (x - s.anchor_x) ** 2 + (y - s.anchor_y) ** 2 + (z - s.anchor_z) ** 2 < chord
                 if not near:
                     near = _from_middle(s, x, y, z) < max(
@@ -134,13 +143,15 @@ def _leave(s, agent, k, near, weight, doubt, time, points, stays, trips, gaps, a
     way = (x - s.last_x) ** 2 + (y - s.last_y) ** 2 + (z - s.last_z) ** 2
     unseen = silence > limits.duration
     left = unseen and not near and silence <= limits.bridge and way < limits.reach
+    km = math.sqrt(way) * EARTH_RADIUS_KM
+    rested = not near and silence <= limits.bridge and _has_rested(s, silence, way, km, limits)
+    left = left or rested
     is_gap = 0 < limits.gap < silence
     if is_gap:
         _gap(gaps, n, agent, s.last_time, t, LEFT if left else UNBRIDGED if near else MOVED)
-    km = math.sqrt(way) * EARTH_RADIUS_KM
     sure = s.last_time  # until when the agent was there at least, on foot
     if left or not unseen:
-        sure = max(s.last_time, t - np.int64(km / WALKING_KM_PER_US))
+        sure = max(s.last_time, t - np.int64(km / (DEPARTURE_KM_PER_US if rested else WALKING_KM_PER_US)))
     stop = s.last_time
     if left:
         stop = max(s.last_time, t - np.int64(km / DEPARTURE_KM_PER_US))
@@ -155,14 +166,30 @@ def _leave(s, agent, k, near, weight, doubt, time, points, stays, trips, gaps, a
     end_seen = s.seen + min(counted, stop - s.last_time)
     if s.settled == 1:
         _hold(s, at)
-        _end_held(s, at, k, stop, end_gap, end_seen, left, silence, way)
+        _end_held(s, at, k, stop, end_gap, end_seen, left and not rested, silence, way)
     elif s.held == 1 and _is_same(s, limits):
         _extend(s)
-        _end_held(s, at, k, stop, end_gap, end_seen, left, silence, way)
+        _end_held(s, at, k, stop, end_gap, end_seen, left and not rested, silence, way)
     s.gap_since |= 1 if is_gap and not left else 0
     s.seen += counted
     _open(s, t, x, y, z, weight, doubt, silence if unseen else 0)
     at[ANCHOR] = k
+
+
+# ----------------------------------------------------------------------------- phones that report changes only
+@numba.njit(cache=True, nogil=True)
+def _count_pair(s, silence, x, y, z, limits):  # type: ignore[no-untyped-def]  # compiled
+    """Count the last fix and this one as a pair, and as one at one place if they lie there minutes apart."""
+    s.pairs += 1
+    near = (x - s.last_x) ** 2 + (y - s.last_y) ** 2 + (z - s.last_z) ** 2 < limits.chord
+    s.still_pairs += 1 if near and silence <= 2 * limits.duration else 0
+
+
+@numba.njit(cache=True, nogil=True)
+def _has_rested(s, silence, way, km, limits):  # type: ignore[no-untyped-def]  # compiled
+    """Whether silence that ends elsewhere was spent at the last fix: the phone reports changes only."""
+    reports_changes = limits.changes > 0.0 and FEW_STILL * (s.still_pairs + 1) <= s.pairs
+    return reports_changes and way < limits.changes and silence >= REST_US + np.int64(km / DEPARTURE_KM_PER_US)
 
 
 # --------------------------------------------------------------------------------------------- the held stay

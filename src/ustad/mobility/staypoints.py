@@ -79,6 +79,8 @@ STATE = np.dtype(
         ("left_way", "f8"),  # squared chord
         ("sure_end", "i8"),  # its last fix
         ("sure_seen", "i8"),
+        ("pairs", "i8"),  # of fixes one after the other
+        ("still_pairs", "i8"),  # those at one place, minutes apart
     ]
 )
 STAY = np.dtype(
@@ -120,6 +122,7 @@ class Limits(NamedTuple):
     join: bool
     bridge: int  # microseconds
     reach: float  # squared, on the unit sphere
+    changes: float  # squared, on the unit sphere; 0: no phone reports changes only
     first_outside: bool
     include_last: bool
     speed: float  # kilometres per microsecond; 0: no limit
@@ -134,6 +137,7 @@ class Limits(NamedTuple):
             join=config.join,
             bridge=round(max(config.bridge_hours * 60, config.gap_minutes, config.minutes) * 60 * MICROSECONDS),
             reach=_squared_chord(config.reach_m or REACH * config.distance_m),
+            changes=_squared_chord(config.changes_reach_m),
             first_outside=config.end_rule == "first-outside",
             include_last=config.include_last,
             speed=config.max_speed_kmh / 3600.0 / MICROSECONDS,

@@ -25,7 +25,7 @@ from ustad.mobility.plausible import AHEAD_S, at_null_island, implausible_times
 from ustad.mobility.staypoints import MICROSECONDS, NO_TIME, STATE, Limits, empty_state
 from ustad.tables import DataError, agent_codes
 
-FORMAT = 2
+FORMAT = 3
 COUNTS = ("late", "duplicates", "spikes", "inaccurate", "implausible")
 
 
