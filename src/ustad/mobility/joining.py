@@ -12,7 +12,8 @@ Four rules beside those of the plain kernel:
 
 Some phones report changes only: hardly any two fixes at one place, minutes apart. By its fixes so far an agent is known
 to have such a phone. Its silence was spent at the last fix before it if it ends within `changes`, and if it lasts much
-longer than the way.
+longer than the way. But a first report after a rest comes from the way out: silence after that one fix is a gap, except
+at a place where the agent was before. Where such stays have few fixes, earlier ones at that place help to say where it is.
 """
 
 from __future__ import annotations
@@ -47,6 +48,11 @@ DEPARTURE_KM_PER_US, WALKING_KM_PER_US = 20.0 / 3.6e9, 3.6 / 3.6e9
 #: An agent's phone reports changes only if no more than one in so many pairs of fixes lies at one place, minutes apart;
 #: one such pair is assumed beforehand. Its reports on the way are minutes apart: silence of at least `REST_US` is none.
 FEW_STILL, REST_US = 6, 600_000_000
+#: It reports what is at least so far from the last report (squared, on the unit sphere).
+STEP = (0.4 / EARTH_RADIUS_KM) ** 2
+#: An agent's own places are so wide, as a share of the squared distance; a place is known after so many visits;
+#: and of so many fixes or fewer are stays whose place earlier ones help to tell.
+PLACE, KNOWN, FEW_FIXES = 2.25, 2.0, 2
 #: Beyond this many distances, silence before a stay elsewhere was not spent at the place.
 NEXT_DOOR = 2.5**2
 
@@ -173,6 +179,7 @@ def _leave(s, agent, k, near, weight, doubt, time, points, stays, trips, gaps, a
     s.gap_since |= 1 if is_gap and not left else 0
     s.seen += counted
     _open(s, t, x, y, z, weight, doubt, silence if unseen else 0)
+    s.on_way_out = 1 if silence >= REST_US and way >= STEP else 0
     at[ANCHOR] = k
 
 
@@ -186,10 +193,57 @@ def _count_pair(s, silence, x, y, z, limits):  # type: ignore[no-untyped-def]  #
 
 
 @numba.njit(cache=True, nogil=True)
+def _reports_changes(s, limits):  # type: ignore[no-untyped-def]  # compiled
+    return limits.changes > 0.0 and FEW_STILL * (s.still_pairs + 1) <= s.pairs
+
+
+@numba.njit(cache=True, nogil=True)
 def _has_rested(s, silence, way, km, limits):  # type: ignore[no-untyped-def]  # compiled
     """Whether silence that ends elsewhere was spent at the last fix: the phone reports changes only."""
-    reports_changes = limits.changes > 0.0 and FEW_STILL * (s.still_pairs + 1) <= s.pairs
-    return reports_changes and way < limits.changes and silence >= REST_US + np.int64(km / DEPARTURE_KM_PER_US)
+    if not _reports_changes(s, limits) or way >= limits.changes:
+        return False
+    if silence < REST_US + np.int64(km / DEPARTURE_KM_PER_US):
+        return False
+    if s.on_way_out == 0 or s.count > 1:
+        return True
+    place = _nearest_place(s, s.last_x, s.last_y, s.last_z, limits)
+    return place >= 0 and s.places[place, 3] >= KNOWN
+
+
+@numba.njit(cache=True, nogil=True)
+def _nearest_place(s, x, y, z, limits):  # type: ignore[no-untyped-def]  # compiled
+    """The row of the agent's place that is nearest and near enough, or -1."""
+    best, nearest = -1, PLACE * limits.chord
+    for i in range(len(s.places)):
+        a, b, c = s.places[i, 0], s.places[i, 1], s.places[i, 2]
+        if s.places[i, 3] > 0.0:
+            norm = math.sqrt(a * a + b * b + c * c)
+            apart = (x - a / norm) ** 2 + (y - b / norm) ** 2 + (z - c / norm) ** 2
+            if apart < nearest:
+                best, nearest = i, apart
+    return best
+
+
+@numba.njit(cache=True, nogil=True)
+def _place_held(s, limits):  # type: ignore[no-untyped-def]  # compiled
+    """Note the held stay's place among the agent's own. If few fixes say where it is, earlier stays there help."""
+    a, b, c = s.held_x, s.held_y, s.held_z
+    norm = math.sqrt(a * a + b * b + c * c)
+    place = _nearest_place(s, a / norm, b / norm, c / norm, limits)
+    if place < 0:
+        place = 0
+        for i in range(len(s.places)):
+            if s.places[i, 3] < s.places[place, 3]:
+                place = i
+        s.places[place, 0] = s.places[place, 1] = s.places[place, 2] = s.places[place, 3] = 0.0
+    elif s.held_count <= FEW_FIXES:
+        s.held_x += s.places[place, 0]
+        s.held_y += s.places[place, 1]
+        s.held_z += s.places[place, 2]
+    s.places[place, 0] += a
+    s.places[place, 1] += b
+    s.places[place, 2] += c
+    s.places[place, 3] += 1.0
 
 
 # --------------------------------------------------------------------------------------------- the held stay
@@ -240,7 +294,7 @@ def _look_away(s, agent, x, y, z, doubt, stays, trips, at, n, limits):  # type: 
         s.held_far = 1
     apart = s.anchor_time - s.held_end
     if apart > limits.bridge or (s.held_far == 1 and apart > limits.duration):
-        _emit(s, agent, stays, trips, at, n, 0)
+        _emit(s, agent, stays, trips, at, n, 0, limits)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -260,7 +314,7 @@ def _settle(s, agent, seen, time, points, stays, trips, at, n, limits):  # type:
     if s.held == 1 and s.left == 1 and s.anchor_time - s.sure_end == s.left_silence:
         _take_back(s, seen, at, limits)
     if s.held == 1:
-        _emit(s, agent, stays, trips, at, n, 0)
+        _emit(s, agent, stays, trips, at, n, 0, limits)
     _begin_earlier(s, time, points, at, limits)
     if s.has_stay == 1 and s.anchor_gap > s.start - s.stay_end:
         rest = max(s.start - s.stay_end, 0)
@@ -312,7 +366,7 @@ def _gap(gaps, n, agent, start, end, cause):  # type: ignore[no-untyped-def]  # 
 
 
 @numba.njit(cache=True, nogil=True)
-def _emit(s, agent, stays, trips, at, n, unfinished):  # type: ignore[no-untyped-def]  # compiled
+def _emit(s, agent, stays, trips, at, n, unfinished, limits):  # type: ignore[no-untyped-def]  # compiled
     """The held stay is final, and so is the trip that led to it."""
     if s.has_stay == 1:
         trip = trips[n[1]]
@@ -320,6 +374,8 @@ def _emit(s, agent, stays, trips, at, n, unfinished):  # type: ignore[no-untyped
         trip.origin_start, trip.destination_start = s.stay_start, s.held_start
         trip.first, trip.last, trip.crosses_gap = at[HELD_ORIGIN], at[HELD_ANCHOR], s.held_gap
         n[1] += 1
+    if _reports_changes(s, limits):
+        _place_held(s, limits)
     row = stays[n[0]]
     norm = math.sqrt(s.held_x * s.held_x + s.held_y * s.held_y + s.held_z * s.held_z)
     row.agent, row.start, row.end = agent, s.held_start, s.held_end
@@ -344,7 +400,7 @@ def _finish(s, agent, time, points, stays, trips, at, n, limits):  # type: ignor
     if unfinished:
         _end_held(s, at, at[ORIGIN], s.last_time, NEVER_SEEN, s.seen, False, 0, 0.0)
     if s.held == 1 and (limits.include_last or not unfinished):
-        _emit(s, agent, stays, trips, at, n, 1 if unfinished else 0)
+        _emit(s, agent, stays, trips, at, n, 1 if unfinished else 0, limits)
 
 
 @numba.njit(cache=True, nogil=True)

@@ -81,6 +81,8 @@ STATE = np.dtype(
         ("sure_seen", "i8"),
         ("pairs", "i8"),  # of fixes one after the other
         ("still_pairs", "i8"),  # those at one place, minutes apart
+        ("on_way_out", "i8"),  # the open cluster's first fix is the first report after a rest
+        ("places", "f8", (12, 4)),  # where the agent was most: sums of fixes, and how often
     ]
 )
 STAY = np.dtype(
