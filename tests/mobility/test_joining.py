@@ -80,6 +80,14 @@ def test_an_imprecise_fix_does_not_say_that_the_agent_left():
     assert abs(stays["lat"][0].as_py() - 52.5) < 10 * METRE
 
 
+@pytest.mark.parametrize("metres", [130, 210])
+def test_one_stray_fix_of_coarse_data_does_not_cut_a_stay(metres):
+    times = np.r_[np.arange(0, 60, 5), 65, np.arange(80, 140, 5)]
+    places = np.where(times == 65, metres, 0)
+    assert spans(run(places, times)) == [(0, 135)]
+    assert run(places, np.where(times > 65, times + 60, times)).events.num_rows > 1
+
+
 def test_a_stay_in_between_is_no_excursion():
     places = [0] * 30 + [400] * 8 + [0] * 30
     assert run(places, np.arange(len(places))).events.num_rows == 3

@@ -65,3 +65,37 @@ def test_a_logger_that_is_off_at_home_still_shows_the_nights_at_home(tmp_path):
     assert stays["start_gap_s"].to_pylist()[6] > 13 * 3600  # when it came to the friend nobody knows
     gaps = read_table(tmp_path / "out" / "gaps.parquet")
     assert gaps["cause"].to_pylist() == ["bridged", "bridged", "moved"]
+
+
+def gpx_file(path, start: str, minutes, north) -> None:
+    """A GPX track from a moment on: minutes later, metres north of a street in Berlin."""
+    points = []
+    for minute, metres in zip(minutes, north, strict=True):
+        stamp = np.datetime64(start) + np.timedelta64(round(minute * 60), "s")
+        points.append(f'<trkpt lat="{52.5 + metres / 111_195.0:.6f}" lon="13.4"><time>{stamp}Z</time></trkpt>')
+    head = '<?xml version="1.0"?><gpx version="1.1" creator="t" xmlns="http://www.topografix.com/GPX/1/1"><trk><trkseg>'
+    path.write_text(head + "".join(points) + "</trkseg></trk></gpx>")
+
+
+def test_walks_recorded_as_gpx_show_the_time_at_home_between_them(tmp_path):
+    """Four days, a file each: from home at 17:00 half an hour to a park, 20 minutes on a bench, and back; the logger
+    runs from door to door. The fourth walk begins two days later, elsewhere."""
+    rng = np.random.default_rng(8)
+    minutes = np.arange(0, 81, 0.25)
+    walk = np.interp(minutes, [0, 30, 50, 80], [0, 2400, 2400, 0])
+    (tmp_path / "ann").mkdir()
+    for day, offset in ((1, 0), (2, 0), (3, 0), (5, 9000)):
+        noisy = offset + walk + rng.normal(0, 5, len(walk))
+        gpx_file(tmp_path / "ann" / f"{day}.gpx", f"2024-06-0{day}T17:00:00", minutes, noisy)
+    extract(tmp_path / "ann", tmp_path / "out", agent="folder")
+    stays = read_table(tmp_path / "out" / "stays.parquet").to_pylist()
+    diary = [
+        (f"{s['started_at']:%d %H}h", round((s["lat"] - 52.5) * 111.195, 1), round(s["observed_s"] / 60)) for s in stays
+    ]
+    assert [day for day, _, _ in diary] == ["01 17h", "01 18h", "02 17h", "02 18h", "03 17h", "05 17h"]
+    assert [km for _, km, _ in diary] == pytest.approx([2.4, 0, 2.4, 0, 2.4, 11.4], abs=0.1)
+    hours = [(s["finished_at"] - s["started_at"]).total_seconds() / 3600 for s in stays]
+    assert hours == pytest.approx([0.37, 22.7, 0.37, 22.7, 0.37, 0.37], abs=0.1)
+    assert max(seen for _, _, seen in diary) < 30
+    gaps = read_table(tmp_path / "out" / "gaps.parquet")["cause"].to_pylist()
+    assert gaps == ["bridged", "bridged", "moved"]

@@ -9,11 +9,7 @@ Four rules beside those of the plain kernel:
 - A cluster at the held stay's place goes on with it, if little time passed or no fix lies far away.
 - A fix that claims to be imprecise does not say that the agent left, up to what its claim explains.
 - Silence that ends within `reach` of the place was spent there, unless the agent stays where it ended.
-
-Some phones report changes only: hardly any two fixes at one place, minutes apart. By its fixes so far an agent is known
-to have such a phone. Its silence was spent at the last fix before it if it ends within `changes`, and if it lasts much
-longer than the way. But a first report after a rest comes from the way out: silence after that one fix is a gap, except
-at a place where the agent was before. Where such stays have few fixes, earlier ones at that place help to say where it is.
+Phones that report changes only have rules of their own (`change_reports.py`).
 """
 
 from __future__ import annotations
@@ -24,6 +20,14 @@ import numba
 import numpy as np
 
 from ustad.geo import EARTH_RADIUS_KM
+from ustad.mobility.change_reports import (
+    DEPARTURE_KM_PER_US,
+    count_pair,
+    has_rested,
+    is_way_out,
+    place_held,
+    reports_changes,
+)
 
 #: What a gap column says where nothing at all was observed on that side, and a time that there is not.
 NEVER_SEEN = -1
@@ -44,17 +48,11 @@ WEIGHT = 10.0
 PRECISE_M = 20.0
 DOUBT = 4.0 / (1000.0 * EARTH_RADIUS_KM)
 #: A fix elsewhere was on the way from the place, at the usual speed of a departure; by a slow walker's it is sure.
-DEPARTURE_KM_PER_US, WALKING_KM_PER_US = 20.0 / 3.6e9, 3.6 / 3.6e9
-#: An agent's phone reports changes only if no more than one in so many pairs of fixes lies at one place, minutes apart;
-#: one such pair is assumed beforehand. Its reports on the way are minutes apart: silence of at least `REST_US` is none.
-FEW_STILL, REST_US = 6, 600_000_000
-#: It reports what is at least so far from the last report (squared, on the unit sphere).
-STEP = (0.4 / EARTH_RADIUS_KM) ** 2
-#: An agent's own places are so wide, as a share of the squared distance; a place is known after so many visits;
-#: and of so many fixes or fewer are stays whose place earlier ones help to tell.
-PLACE, KNOWN, FEW_FIXES = 2.25, 2.0, 2
+WALKING_KM_PER_US = 3.6 / 3.6e9
 #: Beyond this many distances, silence before a stay elsewhere was not spent at the place.
 NEXT_DOOR = 2.5**2
+#: One fix next door is a GPS error if the agent is seen back within so many times the least duration of a stay.
+STRAY = 6
 
 
 @numba.njit(cache=True, nogil=True)
@@ -80,7 +78,7 @@ def scan_joined(  # type: ignore[no-untyped-def]  # compiled; types are numpy ar
             else:
                 silence = t - s.last_time
                 if limits.changes > 0.0:
-                    _count_pair(s, silence, x, y, z, limits)
+                    count_pair(s, silence, x, y, z, limits)
                 near = (x - s.anchor_x) ** 2 + (y - s.anchor_y) ** 2 + (z - s.anchor_z) ** 2 < chord
                 if not near:
                     near = _from_middle(s, x, y, z) < max(
@@ -150,7 +148,7 @@ def _leave(s, agent, k, near, weight, doubt, time, points, stays, trips, gaps, a
     unseen = silence > limits.duration
     left = unseen and not near and silence <= limits.bridge and way < limits.reach
     km = math.sqrt(way) * EARTH_RADIUS_KM
-    rested = not near and silence <= limits.bridge and _has_rested(s, silence, way, km, limits)
+    rested = not near and silence <= limits.bridge and has_rested(s, silence, way, km, limits)
     left = left or rested
     is_gap = 0 < limits.gap < silence
     if is_gap:
@@ -164,7 +162,9 @@ def _leave(s, agent, k, near, weight, doubt, time, points, stays, trips, gaps, a
     elif limits.first_outside and not unseen:
         stop = t
     counted = 0 if is_gap else silence
-    if s.settled == 0 and sure - s.start >= limits.duration:
+    if s.settled == 0 and left and _is_stray(s, t, x, y, z, limits):
+        s.held_far = 0
+    elif s.settled == 0 and sure - s.start >= limits.duration:
         if left:
             _weigh_last(s, silence, limits.duration)
         _settle(s, agent, not unseen, time, points, stays, trips, at, n, limits)
@@ -179,71 +179,8 @@ def _leave(s, agent, k, near, weight, doubt, time, points, stays, trips, gaps, a
     s.gap_since |= 1 if is_gap and not left else 0
     s.seen += counted
     _open(s, t, x, y, z, weight, doubt, silence if unseen else 0)
-    s.on_way_out = 1 if silence >= REST_US and way >= STEP else 0
+    s.on_way_out = 1 if is_way_out(silence, way, km) else 0
     at[ANCHOR] = k
-
-
-# ----------------------------------------------------------------------------- phones that report changes only
-@numba.njit(cache=True, nogil=True)
-def _count_pair(s, silence, x, y, z, limits):  # type: ignore[no-untyped-def]  # compiled
-    """Count the last fix and this one as a pair, and as one at one place if they lie there minutes apart."""
-    s.pairs += 1
-    near = (x - s.last_x) ** 2 + (y - s.last_y) ** 2 + (z - s.last_z) ** 2 < limits.chord
-    s.still_pairs += 1 if near and silence <= 2 * limits.duration else 0
-
-
-@numba.njit(cache=True, nogil=True)
-def _reports_changes(s, limits):  # type: ignore[no-untyped-def]  # compiled
-    return limits.changes > 0.0 and FEW_STILL * (s.still_pairs + 1) <= s.pairs
-
-
-@numba.njit(cache=True, nogil=True)
-def _has_rested(s, silence, way, km, limits):  # type: ignore[no-untyped-def]  # compiled
-    """Whether silence that ends elsewhere was spent at the last fix: the phone reports changes only."""
-    if not _reports_changes(s, limits) or way >= limits.changes:
-        return False
-    if silence < REST_US + np.int64(km / DEPARTURE_KM_PER_US):
-        return False
-    if s.on_way_out == 0 or s.count > 1:
-        return True
-    place = _nearest_place(s, s.last_x, s.last_y, s.last_z, limits)
-    return place >= 0 and s.places[place, 3] >= KNOWN
-
-
-@numba.njit(cache=True, nogil=True)
-def _nearest_place(s, x, y, z, limits):  # type: ignore[no-untyped-def]  # compiled
-    """The row of the agent's place that is nearest and near enough, or -1."""
-    best, nearest = -1, PLACE * limits.chord
-    for i in range(len(s.places)):
-        a, b, c = s.places[i, 0], s.places[i, 1], s.places[i, 2]
-        if s.places[i, 3] > 0.0:
-            norm = math.sqrt(a * a + b * b + c * c)
-            apart = (x - a / norm) ** 2 + (y - b / norm) ** 2 + (z - c / norm) ** 2
-            if apart < nearest:
-                best, nearest = i, apart
-    return best
-
-
-@numba.njit(cache=True, nogil=True)
-def _place_held(s, limits):  # type: ignore[no-untyped-def]  # compiled
-    """Note the held stay's place among the agent's own. If few fixes say where it is, earlier stays there help."""
-    a, b, c = s.held_x, s.held_y, s.held_z
-    norm = math.sqrt(a * a + b * b + c * c)
-    place = _nearest_place(s, a / norm, b / norm, c / norm, limits)
-    if place < 0:
-        place = 0
-        for i in range(len(s.places)):
-            if s.places[i, 3] < s.places[place, 3]:
-                place = i
-        s.places[place, 0] = s.places[place, 1] = s.places[place, 2] = s.places[place, 3] = 0.0
-    elif s.held_count <= FEW_FIXES:
-        s.held_x += s.places[place, 0]
-        s.held_y += s.places[place, 1]
-        s.held_z += s.places[place, 2]
-    s.places[place, 0] += a
-    s.places[place, 1] += b
-    s.places[place, 2] += c
-    s.places[place, 3] += 1.0
 
 
 # --------------------------------------------------------------------------------------------- the held stay
@@ -285,6 +222,17 @@ def _is_same(s, limits):  # type: ignore[no-untyped-def]  # compiled
     norm = math.sqrt(s.sum_x * s.sum_x + s.sum_y * s.sum_y + s.sum_z * s.sum_z)
     limit = max(SAME * limits.chord, s.doubt + s.held_doubt)
     return _from_held(s, s.sum_x / norm, s.sum_y / norm, s.sum_z / norm) < limit
+
+
+@numba.njit(cache=True, nogil=True)
+def _is_stray(s, t, x, y, z, limits):  # type: ignore[no-untyped-def]  # compiled
+    """Whether the open cluster is one fix next door to the held stay, after and before fixes there within minutes: a
+    GPS error, not a visit."""
+    alone = s.held == 1 and s.count == 1 and s.anchor_time - s.sure_end == s.left_silence
+    if not alone or t - s.sure_end > STRAY * limits.duration or reports_changes(s, limits):
+        return False
+    away = _from_held(s, s.last_x, s.last_y, s.last_z)
+    return away < NEXT_DOOR * limits.chord and _from_held(s, x, y, z) < SAME * limits.chord
 
 
 @numba.njit(cache=True, nogil=True)
@@ -374,8 +322,8 @@ def _emit(s, agent, stays, trips, at, n, unfinished, limits):  # type: ignore[no
         trip.origin_start, trip.destination_start = s.stay_start, s.held_start
         trip.first, trip.last, trip.crosses_gap = at[HELD_ORIGIN], at[HELD_ANCHOR], s.held_gap
         n[1] += 1
-    if _reports_changes(s, limits):
-        _place_held(s, limits)
+    if reports_changes(s, limits):
+        place_held(s, limits)
     row = stays[n[0]]
     norm = math.sqrt(s.held_x * s.held_x + s.held_y * s.held_y + s.held_z * s.held_z)
     row.agent, row.start, row.end = agent, s.held_start, s.held_end
