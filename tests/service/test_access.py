@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from service_example import PlainScorer, client_of
 from sqlalchemy import select
+from typer.testing import CliRunner
 
+from ustad.cli import app as cli
 from ustad.config import ConfigError
 from ustad.page import records as r
-from ustad.page.store import Store
+from ustad.page.store import Store, now
 from ustad.service.app import create_app
-from ustad.service.keys import create_key, remove_key
+from ustad.service.keys import create_key, expiry_of, remove_key
 from ustad.service.rates import SECONDS, Rates
 from ustad.service.settings import Settings, days_of
 from ustad.tables import DataError
@@ -134,6 +137,48 @@ def test_removing_the_last_key_does_not_open_a_service_beyond_loopback(store_url
     client = client_of(create_app(Settings(store=store_url, host="0.0.0.0")))
     remove_key(store, "k")
     assert client.get("/v1/alerts").status_code == 401
+
+
+# ------------------------------------------------------------------------------------------------- expiry
+def test_an_expired_key_is_refused_and_opens_nothing_to_others(
+    open_client: Any, store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(store_url)
+    key = create_key(store, "visitor", ["read"], datetime.now(UTC) + timedelta(minutes=1))
+    store.close()
+    client = open_client(key=key)
+    assert client.get("/v1/alerts").status_code == 200
+    monkeypatch.setattr("ustad.service.keys.now", lambda: now() + 60_000_000)
+    refused = client.get("/v1/alerts")
+    assert (refused.status_code, refused.json()["error"]["message"]) == (401, "the key has expired")
+    assert client.get("/v1/alerts", headers={"Authorization": ""}).status_code == 401, "the only key is the expired one"
+    assert client.post("/login", data={"key": key}).status_code == 401
+
+
+def test_expiry_is_a_time_from_now_the_end_of_a_day_or_a_moment() -> None:
+    assert abs(expiry_of("36h") - datetime.now(UTC) - timedelta(hours=36)) < timedelta(minutes=1)
+    assert expiry_of("2124-02-29") == datetime(2124, 2, 29, 23, 59, 59, tzinfo=UTC)
+    assert expiry_of("2124-02-29T18:00+02:00") == expiry_of("2124-02-29T16:00") == datetime(2124, 2, 29, 16, tzinfo=UTC)
+    assert expiry_of("9999-12-31").year == 9999
+
+
+@pytest.mark.parametrize("text", ["soon", "2023-02-29", "30", "1999-01-01", "0d", "9999999999w", ""])
+def test_an_expiry_that_is_none_or_past_is_one_clear_line(text: str) -> None:
+    with pytest.raises(ConfigError, match="--expires") as error:
+        expiry_of(text)
+    assert "\n" not in str(error.value)
+
+
+def test_the_command_line_makes_keys_that_expire(tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text("{}")
+    url = f"sqlite:///{tmp_path / 'keys.db'}"
+    made = CliRunner().invoke(cli, ["serve", str(tmp_path), "--store", url, "--create-key", "k", "--expires", "30d"])
+    assert made.exit_code == 0, made.output
+    with Store(url).reading() as connection:
+        row = connection.execute(select(r.access_keys)).one()
+    assert abs(row.expires_at - row.created_at - 30 * 86_400_000_000) < 60_000_000
+    alone = CliRunner().invoke(cli, ["serve", str(tmp_path), "--store", url, "--expires", "30d"])
+    assert isinstance(alone.exception, ConfigError)
 
 
 def test_a_foreign_host_name_is_refused_while_there_is_no_key(client: TestClient) -> None:

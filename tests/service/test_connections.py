@@ -10,13 +10,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import httpx
 import pytest
 from service_example import PATIENCE, Server, ThreadServer, a_stay, free_port, until
 
-from ustad.page.store import Store
+from ustad.page.store import Store, now
 from ustad.service.keys import create_key, remove_key
 
 Serve = Callable[..., ThreadServer]
@@ -134,6 +135,23 @@ def test_a_removed_key_receives_no_alerts_over_a_stream_that_is_open(serve_here:
         remove_key(store, "leaves")
         assert alerts_until_it_ends(lines) == []
     store.close()
+
+
+@pytest.mark.usefixtures("soon")
+def test_an_expired_key_receives_no_alerts_over_a_stream_that_is_open(
+    serve_here: Serve, any_store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = serve_here(store=any_store_url)
+    store = server.service.store
+    other = create_key(store, "stays", ["ingest"])
+    key = create_key(store, "leaves", ["read"], datetime.now(UTC) + timedelta(days=1))
+    time.sleep(0.2)  # until the keys are read again
+    send = {"Authorization": f"Bearer {other}"}
+    with stream_of(server.url, key) as lines:
+        httpx.post(server.url + "/v1/events", json={"events": [a_stay(hours=4)]}, headers=send, timeout=PATIENCE)
+        assert until(lambda: next(lines).startswith("data:"))
+        monkeypatch.setattr("ustad.service.keys.now", lambda: now() + 86_400_000_000)  # a day later
+        assert alerts_until_it_ends(lines) == []
 
 
 @pytest.mark.usefixtures("soon")

@@ -214,6 +214,7 @@ def test_a_store_of_the_first_version_gets_what_it_lacks_and_keeps_its_events(
             connection.execute(sa.text(f"DROP INDEX {name}"))
         for name in ("final", "place_name", "arrived_at"):
             connection.execute(sa.text(f"ALTER TABLE events DROP COLUMN {name}"))
+        connection.execute(sa.text("ALTER TABLE access_keys DROP COLUMN expires_at"))
         connection.execute(sa.text("DROP TABLE live_states"))
         connection.execute(sa.text("CREATE INDEX days_by_day ON days (day)"))
         connection.execute(sa.text("UPDATE store_version SET version = 1"))
@@ -298,6 +299,7 @@ def test_a_store_of_the_second_version_never_gives_the_number_of_an_alert_twice(
     with store.engine.begin() as connection:
         connection.execute(sa.text("DROP INDEX days_in_order"))
         connection.execute(sa.text("ALTER TABLE events DROP COLUMN arrived_at"))
+        connection.execute(sa.text("ALTER TABLE access_keys DROP COLUMN expires_at"))
         connection.execute(sa.text("DROP TABLE alerts"))
         connection.execute(sa.text("CREATE TABLE alerts (seq INTEGER NOT NULL PRIMARY KEY, key BIGINT NOT NULL UNIQUE, "
                                    "created_at BIGINT NOT NULL)"))  # fmt: skip

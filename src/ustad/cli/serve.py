@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from ustad.cli.shared import DeviceOption, err, out
+from ustad.config import ConfigError
 from ustad.tables import DataError
 
 EXTRA = "the service needs more libraries; install them with: pip install 'ustad[service]'"
@@ -35,6 +36,9 @@ def serve(
     roles: Annotated[
         str, typer.Option("--roles", help="Of the new key: ingest, read, verdict, admin, metrics.")
     ] = "read",
+    expires: Annotated[
+        str | None, typer.Option("--expires", help="Of the new key: after 30d (12w, 36h), or a day: 2027-01-31.")
+    ] = None,
     remove_key: Annotated[
         str | None, typer.Option("--remove-key", help="Remove the key of this name and exit.")
     ] = None,
@@ -48,6 +52,7 @@ def serve(
         from ustad.page.store import Store
         from ustad.service.app import serve as run_service
         from ustad.service.keys import create_key as make_key
+        from ustad.service.keys import expiry_of
         from ustad.service.keys import remove_key as drop_key
         from ustad.service.settings import days_of
     except ImportError as error:
@@ -59,10 +64,14 @@ def serve(
         ahead_days=days_of(ahead, "--ahead"), rate_limit=rate_limit, proxy_headers=proxy_headers,
     )  # fmt: skip
     if create_key is not None:
-        key = make_key(Store(settings.store), create_key, [r.strip() for r in roles.split(",") if r.strip()])
-        err.print("This key is shown once; only its hash is stored.", highlight=False)
+        until = expiry_of(expires) if expires else None
+        key = make_key(Store(settings.store), create_key, [r.strip() for r in roles.split(",") if r.strip()], until)
+        ends = f" It expires at {until:%Y-%m-%d %H:%M %Z}." if until else ""
+        err.print(f"This key is shown once; only its hash is stored.{ends}", highlight=False)
         typer.echo(key)
         return
+    if expires is not None:
+        raise ConfigError("--expires is for a new key: give --create-key NAME too")
     if remove_key is not None:
         drop_key(Store(settings.store), remove_key)
         out.print(f"the key '{remove_key}' is void", highlight=False)

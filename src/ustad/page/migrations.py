@@ -78,9 +78,16 @@ def keep_the_order_of_arrival(store: Operations) -> None:
     store.create_index("days_in_order", "days", ["day"])
 
 
+def let_keys_expire(store: Operations) -> None:
+    """Version 5: until when a key is good."""
+    store.add_column("access_keys", Column("expires_at", BigInteger))
+
+
 #: Step i leads from version i + 1 to i + 2. A step that was released is never changed: add another, and change
 #: `records` to what the tables are after it.
-STEPS: tuple[Step, ...] = (tell_final_from_provisional, never_use_a_number_twice, keep_the_order_of_arrival)
+STEPS: tuple[Step, ...] = (
+    tell_final_from_provisional, never_use_a_number_twice, keep_the_order_of_arrival, let_keys_expire,
+)  # fmt: skip
 
 version_table = Table("store_version", MetaData(), Column("version", Integer, nullable=False))
 

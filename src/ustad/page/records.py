@@ -150,6 +150,7 @@ access_keys = Table(
     Column("roles", String(128), nullable=False),
     Column("digest", String(64), nullable=False),
     Column("created_at", BigInteger, nullable=False),
+    Column("expires_at", BigInteger),  # null: never
 )  # fmt: skip
 about = Table(
     "about", metadata,

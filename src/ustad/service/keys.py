@@ -12,19 +12,23 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
 
 from fastapi import Request
 from sqlalchemy import delete, insert, select
 
+from ustad.config import ConfigError
 from ustad.page import records as r
 from ustad.page.store import Store, now
 from ustad.service.errors import ForbiddenError, UnauthorizedError
+from ustad.service.settings import days_of
 from ustad.tables import DataError
 
 ROLES = ("ingest", "read", "verdict", "admin", "metrics")
 COOKIE = "ustad_key"
 PREFIX = "ustad_"
 REFRESH_S = 2.0
+_INVALID = 'Bearer error="invalid_token"'
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,7 @@ class Caller:
 
     name: str
     roles: frozenset[str]
+    expires_at: int | None = None  # microseconds since 1970, as in the store
 
 
 #: Whoever can reach a service without keys: it listens on loopback only.
@@ -49,12 +54,12 @@ class Keys:
         self._keys: list[tuple[str, Caller]] = []
 
     def all(self) -> list[tuple[str, Caller]]:
-        """Digest and caller of every key."""
+        """Digest and caller of every key, also of those that have expired: they do not open a service to everybody."""
         with self._lock:
             if time.monotonic() - self._read_at >= REFRESH_S:
                 with self._store.reading() as connection:
                     rows = connection.execute(select(r.access_keys)).all()
-                self._keys = [(k.digest, Caller(k.name, frozenset(k.roles.split(",")))) for k in rows]
+                self._keys = [(k.digest, Caller(k.name, frozenset(k.roles.split(",")), k.expires_at)) for k in rows]
                 self._read_at = time.monotonic()
             return self._keys
 
@@ -70,11 +75,13 @@ class Keys:
             if hmac.compare_digest(stored, sent):
                 found = caller
         if found is None:
-            raise UnauthorizedError("the key is not known", WWW_Authenticate='Bearer error="invalid_token"')
+            raise UnauthorizedError("the key is not known", WWW_Authenticate=_INVALID)
+        if found.expires_at is not None and now() >= found.expires_at:
+            raise UnauthorizedError("the key has expired", WWW_Authenticate=_INVALID)
         return found
 
     def may(self, key: str | None, role: str) -> bool:
-        """Whether who has this key has the role, now: it may have been removed since."""
+        """Whether who has this key has the role, now: it may have been removed or have expired since."""
         try:
             return role in self.caller(key).roles
         except UnauthorizedError:
@@ -109,8 +116,32 @@ def needs(*roles: str) -> Callable[[Request], Awaitable[Caller]]:
     return check
 
 
-def create_key(store: Store, name: str, roles: list[str]) -> str:
-    """A new key, to be shown once. An existing name gets a new key; the old one is void."""
+def expiry_of(text: str) -> datetime:
+    """`30d` from now, the end of a day in UTC (`2027-01-31`), or a moment (`2027-01-31T18:00+02:00`)."""
+    try:
+        day = date.fromisoformat(text)
+    except ValueError:
+        moment = _moment(text)
+    else:
+        moment = datetime(day.year, day.month, day.day, 23, 59, 59, tzinfo=UTC)
+    if moment <= datetime.now(UTC):
+        raise ConfigError(f"--expires must lie ahead, got '{text}'")
+    return moment
+
+
+def _moment(text: str) -> datetime:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        try:
+            return datetime.now(UTC) + timedelta(days=days_of(text, "--expires"))
+        except (ConfigError, OverflowError) as error:
+            raise ConfigError(f"--expires takes 30d, 12w, 36h or a date such as 2027-01-31, got '{text}'") from error
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def create_key(store: Store, name: str, roles: list[str], expires: datetime | None = None) -> str:
+    """A new key, to be shown once, good until it `expires`. An existing name gets a new key; the old one is void."""
     unknown = [role for role in roles if role not in ROLES]
     if unknown or not roles:
         raise DataError(f"roles are {', '.join(ROLES)}, got '{', '.join(unknown)}'")
@@ -121,7 +152,11 @@ def create_key(store: Store, name: str, roles: list[str]) -> str:
         connection.execute(delete(r.access_keys).where(r.access_keys.c.name == name))
         connection.execute(
             insert(r.access_keys).values(
-                name=name, roles=",".join(dict.fromkeys(roles)), digest=digest(key), created_at=now()
+                name=name,
+                roles=",".join(dict.fromkeys(roles)),
+                digest=digest(key),
+                created_at=now(),
+                expires_at=round(expires.timestamp() * 1e6) if expires is not None else None,
             )
         )
     return key

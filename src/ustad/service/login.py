@@ -47,7 +47,7 @@ async def log_in(request: Request) -> Response:
     try:
         request.app.state.service.keys.caller(key)
     except UnauthorizedError:
-        body, policy = login_page("That key is not known. Please try again.")
+        body, policy = login_page("That key is not known, or has expired. Please try again.")
         headers = {"Content-Security-Policy": policy.decode()}
         return Response(body, status_code=401, media_type="text/html", headers=headers)
     answer = RedirectResponse("/", status_code=303)
