@@ -201,9 +201,15 @@ def any_store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A fresh store of each kind."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'any.db'}"
+    return str(request.getfixturevalue("postgresql_url"))
+
+
+@pytest.fixture
+def postgresql_url(postgresql: str) -> str:
+    """A fresh database."""
     import psycopg
 
-    url = request.getfixturevalue("postgresql")
+    url = postgresql
     name = f"test_{uuid.uuid4().hex}"
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name}")

@@ -260,6 +260,22 @@ def test_a_finished_run_is_shown_as_it_was_scored(tiny_run: Path, tmp_path: Path
         assert client.get("/v1/alerts").json()["alerts"][0]["verdict"]["verdict"] == "confirmed"
 
 
+@pytest.mark.parametrize(("table", "name"), [("scores/events.parquet", ".."), ("data/stays.parquet", ".")])
+def test_a_run_with_an_agent_that_could_not_be_read_or_erased_is_refused(
+    tiny_run: Path, tmp_path: Path, table: str, name: str
+) -> None:
+    place = tmp_path / "run"
+    shutil.copytree(tiny_run, place, ignore=shutil.ignore_patterns("model"))
+    events = pq.read_table(place / table)
+    names = pa.array([name, *events["agent_id"].to_pylist()[1:]])
+    pq.write_table(events.set_column(events.column_names.index("agent_id"), "agent_id", names), place / table)
+    with pytest.raises(DataError, match="cannot be part of an address") as error:
+        create_app(Settings(run=place, store=(url := f"sqlite:///{tmp_path / 'refused.db'}")))
+    assert f"'{name}'" in str(error.value)
+    assert "\n" not in str(error.value)
+    assert Store(url).known([], ["agent 0"]) == (set(), {}), "nothing of it is stored"
+
+
 def test_a_run_from_before_scores_said_whether_they_are_final_is_shown_too(tiny_run: Path, tmp_path: Path) -> None:
     place = tmp_path / "run"
     shutil.copytree(tiny_run, place)

@@ -14,8 +14,10 @@ import httpx
 import pytest
 from fastapi.testclient import TestClient
 from service_example import PATIENCE, PlainScorer, ThreadServer, a_stay, client_of, until
-from sqlalchemy import event, text
+from sqlalchemy import event, insert, text
+from sqlalchemy.exc import OperationalError
 
+from ustad.page import records as r
 from ustad.page.store import Store
 from ustad.service.app import create_app
 from ustad.service.claim import Claim
@@ -126,6 +128,53 @@ def test_a_full_disk_is_said_by_the_answer_by_readyz_and_in_the_log(
         stored = sum(answer.json()["accepted"] for answer in told if answer.status_code == 200)
         again = [client.post("/v1/events", json={"events": some}).json() for some in events]
         assert sum(answer["accepted"] for answer in again) == 200 - stored
+
+
+FILL = """
+CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS
+  $$ BEGIN RAISE EXCEPTION 'could not extend file: No space left on device' USING ERRCODE = '53100'; END $$;
+CREATE TRIGGER full_events BEFORE INSERT ON events EXECUTE FUNCTION fail();
+CREATE TRIGGER full_about BEFORE INSERT ON about EXECUTE FUNCTION fail();
+"""
+
+
+def test_a_full_disk_of_postgresql_is_said_too(
+    open_client: Any, postgresql_url: str, stay: Stay, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = open_client(store=postgresql_url)
+    writing = client.app.state.service.store.writing
+    with writing() as connection:
+        connection.exec_driver_sql(FILL)
+    refused = client.post("/v1/events", json={"events": [stay()]})
+    assert refused.status_code == 503
+    assert "disk of the store is full" in refused.json()["error"]["message"]
+    assert client.get("/readyz").json()["error"]["message"] == "the disk of the store is full"
+    assert "the disk of the store is full" in caplog.text
+    with pytest.raises(OperationalError), writing() as connection:
+        connection.execute(insert(r.about).values(name="x", content="{}"))
+    assert client.app.state.service.store.disk_full, "the driver's own errors are known by their code"
+    with writing() as connection:
+        connection.exec_driver_sql("DROP FUNCTION fail CASCADE")
+    assert client.get("/readyz").status_code == 200
+    assert client.post("/v1/events", json={"events": [stay()]}).json()["accepted"] == 1
+
+
+@pytest.mark.parametrize(("code", "full"), [("53100", True), ("53200", False)])
+def test_any_answer_names_a_full_disk_by_the_code_of_postgresql(
+    open_client: Any, monkeypatch: pytest.MonkeyPatch, code: str, full: bool
+) -> None:
+    class DriverError(Exception):
+        sqlstate = code
+
+    def fail() -> Any:
+        raise OperationalError("select", {}, DriverError("temporary file"))
+
+    client = open_client()
+    client.get("/v1/agents")  # and the keys are read
+    monkeypatch.setattr(client.app.state.service.store, "reading", fail)
+    answer = client.get("/v1/agents")
+    assert answer.status_code == 503
+    assert ("disk of the store is full" in answer.json()["error"]["message"]) == full
 
 
 def test_a_disk_with_hardly_any_room_is_said_before_anything_fails(

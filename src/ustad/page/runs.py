@@ -7,7 +7,7 @@ interrupted goes on where it stopped; the store remembers which run it holds.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,8 @@ from ustad.tables import DataError, agent_codes
 CHUNK = 20_000
 MOST_CONTEXT = 400_000  # events of the weeks before, of the most unusual agents first
 MOST_TRIPS = 200_000
+#: Ids that no address can hold: browsers and servers take them for the path itself.
+NO_ADDRESS = ("", ".", "..")
 _UNSCORED = ("score", "p_value", "kind", "reason", "alert", "final")
 
 
@@ -68,6 +70,7 @@ def import_run(store: Store, path: Path) -> EventSchema:
         raise DataError(f"{path}: the run has no scores of events, only of agents; there is nothing to show")
     schema = EventSchema.from_dict(scores.run["schema"]) if "schema" in scores.run else mobility_schema()
     data = _data(path, scores.run, schema)
+    _check_ids(path, schema.entity, [scores.events, *([data.events] if data is not None else [])])
     layout = Layout.of(schema)
     add_table(store, scores.events, layout, "importing scores")
     if data is not None:
@@ -80,6 +83,14 @@ def import_run(store: Store, path: Path) -> EventSchema:
         store.remember(connection, "run", content)
         store.remember(connection, "facts", facts)
     return schema
+
+
+def _check_ids(path: Path, entity: str, tables: Sequence[pa.Table]) -> None:
+    """Refuse a run with agents that could be neither read nor erased, before anything of it is stored."""
+    for table in tables:
+        for name in pc.unique(table[entity]).to_pylist():
+            if str(name) in NO_ADDRESS:
+                raise DataError(f"{path}: the {entity} '{name}' cannot be part of an address; give it another id")
 
 
 def _data(path: Path, run: dict[str, Any], schema: EventSchema) -> Dataset | None:

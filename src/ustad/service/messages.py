@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, StrictInt, create_model
 
 from ustad.clock import is_zone
+from ustad.page.runs import NO_ADDRESS
 from ustad.schema import EventSchema
 
 EARLIEST, LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC)
@@ -32,7 +33,7 @@ def _text(value: str) -> str:
 
 
 def _addressable(name: str) -> str:
-    if name in (".", ".."):
+    if name in NO_ADDRESS:
         raise ValueError("'.' and '..' cannot be part of an address: choose another id")
     return name
 
