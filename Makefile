@@ -34,7 +34,7 @@ types: $(STAMP)
 	$(BIN)/mypy
 
 unit: $(STAMP)
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadscope --no-loadscope-reorder
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadscope --no-loadscope-reorder --durations=20
 
 # System packages: a browser and a PostgreSQL server. `make test` runs without them and skips the tests that need them.
 setup-tests:
