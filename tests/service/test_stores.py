@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sqlite3
 import threading
 from collections.abc import Callable
@@ -16,11 +17,11 @@ from alembic.operations import Operations
 from service_example import PlainScorer
 from sqlalchemy import func, select
 
-from ustad.page import migrations
+from ustad.page import migrations, queries
 from ustad.page import records as r
-from ustad.page.ledger import add_events
+from ustad.page.ledger import add_events, finalise
 from ustad.page.migrations import STEPS, migrate
-from ustad.page.store import Store, _engine
+from ustad.page.store import Store, _engine, recount, with_own_scores
 from ustad.service.retention import expire
 from ustad.tables import DataError
 
@@ -85,6 +86,33 @@ def test_events_of_one_moment_come_back_in_the_order_they_came(
     assert [e["category"] for e in client.get("/v1/agents/a/events").json()["events"]] == ["a", "c", "b"]
     assert client.post("/v1/events", json={"events": [stay("a")]}).status_code == 200
     assert scorer.read == ["b", "c", "a"]
+
+
+@pytest.mark.parametrize("at_once", [True, False], ids=["one batch", "two"])
+@pytest.mark.parametrize("score", [math.nextafter(5.0, 9.0), math.nextafter(5.0, 0.0)])
+def test_scores_that_differ_in_the_last_bit_alone_decide_nothing(
+    any_store_url: str, at_once: bool, score: float
+) -> None:
+    store = Store(any_store_url)
+    rows = [{"agent": "a", "event_id": None, "started_at": key, "finished_at": key, "timezone": "UTC", "day": 0,
+             "alert": True, "score": value, "p_value": 0.1, "final": True, "category": None, "key": key, "kind": None,
+             "reason": f"reason {key}"} for key, value in ((1, 5.0), (2, score))]  # fmt: skip
+    for part in [rows] if at_once else [rows[:1], rows[1:]]:
+        with store.writing() as connection:
+            add_events(connection, part, {})
+    with store.reading() as connection:
+        listed = queries.Filter(min_score=5.0)
+        assert queries.alerts(connection, listed, 0, "score", 9, 0)[0] == 2
+        assert queries.lanes(connection, listed, 0, 9, 9, 0)[0] == queries.agents(connection, None, 5.0, 9, 0)[0] == 1
+    for again in (lambda connection: None, lambda connection: recount(connection, "a", own_score=True)):
+        with store.writing() as connection:
+            again(connection)
+            assert connection.execute(select(r.agents.c.worst, r.agents.c.reason)).one() == (1, "reason 1")
+            assert connection.execute(select(r.days.c.worst)).scalar_one() == 1
+    with store.writing() as connection:
+        finalise(connection, {1: {"score": math.nextafter(5.0, 9.0), "p_value": 0.1, "alert": True}})
+        assert with_own_scores(connection, ["a"]) == {"a"}, "the total follows its event to the last bit"
+    store.close()
 
 
 def test_half_a_stay_survives_a_restart(open_client: Any, any_store_url: str) -> None:

@@ -11,10 +11,11 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, Table, bindparam, case, insert, or_, select, update
+from sqlalchemy import Connection, Table, and_, bindparam, case, func, insert, or_, select, update
 from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
+from ustad import ties
 from ustad.page import likeness
 from ustad.page import records as r
 from ustad.page.store import Row, chunks, now, recount, with_own_scores
@@ -112,10 +113,14 @@ def _summed(rows: Iterable[Row], one: Any, identity: Any) -> list[Row]:
         if old is None:
             totals[identity(row)] = new
             continue
-        best = new if old["score"] is None or (new["score"] is not None and new["score"] > old["score"]) else old
+        best = new if _is_higher(new["score"], old["score"]) else old
         sums: Row = {name: old[name] + new[name] for name in ("n_events", "n_scored", "n_alerts") if name in old}
         totals[identity(row)] = {**best, **sums, **_span(old, new)}
     return list(totals.values())
+
+
+def _is_higher(new: float | None, old: float | None) -> bool:
+    return old is None or (new is not None and new > ties.raised(old))
 
 
 def _span(old: Row, new: Row) -> Row:
@@ -158,7 +163,9 @@ def _adding(table: Table, dialect: str) -> Any:
     """Insert a total, or add to the one that is there: one statement, no reading first."""
     statement: Any = (sqlite_insert if dialect == "sqlite" else postgresql_insert)(table)
     old, new = table.c, statement.excluded
-    higher = or_(old.score.is_(None), new.score > old.score)
+    beyond_ties = old.score + ties.RELATIVE * func.abs(old.score) + ties.ABSOLUTE  # as `ties.raised`
+    same_event = and_(new.worst == old.worst, new.score > old.score)
+    higher = or_(old.score.is_(None), new.score > beyond_ties, same_event)
     values = {n: case((higher, new[n]), else_=old[n]) for n in ("score", "p_value", "worst", "reason") if n in old}
     values |= {n: old[n] + new[n] for n in ("n_events", "n_scored", "n_alerts") if n in old}
     if "last_at" in old:

@@ -18,6 +18,7 @@ from sqlalchemy.sql.elements import ColumnElement
 from ustad.dataset import EPOCH
 from ustad.page import records as r
 from ustad.page.store import Store, chunks
+from ustad.ties import lowered
 
 E, V, A, D = r.events.c, r.verdicts.c, r.agents.c, r.days.c
 START = datetime(1970, 1, 1, tzinfo=UTC)
@@ -74,7 +75,7 @@ class Filter:
         if self.category is not None:
             found.append(E.category == self.category)
         if self.min_score is not None:
-            found.append(E.score >= self.min_score)
+            found.append(E.score >= lowered(self.min_score))
         if self.raised:
             found.append(E.alert.is_(True))
         return found + self._state()
@@ -211,7 +212,7 @@ def agents(
     """Agents, the most unusual first; those without a score last."""
     conditions = [A.agent.contains(search, autoescape=True)] if search else []
     if min_score is not None:
-        conditions.append(A.score >= min_score)
+        conditions.append(A.score >= lowered(min_score))
     total = connection.execute(select(func.count()).select_from(r.agents).where(*conditions)).scalar_one()
     unscored = A.score.is_(None)
     query = select(r.agents).where(*conditions).order_by(unscored, A.score.desc(), A.agent)
@@ -247,7 +248,7 @@ def lanes(
     else:
         conditions = [D.agent.contains(wanted.search, autoescape=True)] if wanted.search else []
         if wanted.min_score is not None:
-            conditions.append(D.score >= wanted.min_score)
+            conditions.append(D.score >= lowered(wanted.min_score))
         inside = (D.day + literal_column("0")).between(first_day, last_day)  # through the index that has scores too
         ranked = select(D.agent, func.max(D.score).label("top")).where(inside, *conditions).group_by(D.agent).subquery()
     page = select(ranked.c.agent, func.count().over().label("total"))

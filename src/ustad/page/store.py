@@ -27,6 +27,7 @@ from sqlalchemy.pool import StaticPool
 from ustad.page import records as r
 from ustad.page.migrations import migrate
 from ustad.tables import DataError
+from ustad.ties import highest_of
 
 log = logging.getLogger("ustad.service")
 LEAST_FREE = 256_000  # bytes: less would not hold a request
@@ -171,7 +172,7 @@ def add_days(connection: Connection, agent: str, scored: Iterable[Any]) -> None:
     for row in scored:
         by_day.setdefault(row.day, []).append(row)
     for day, group in by_day.items():
-        worst = max(group, key=lambda row: row.score)
+        worst = group[highest_of([row.score for row in group])]
         connection.execute(insert(r.days).values(
             agent=agent, day=day, score=worst.score, n_events=len(group), n_alerts=sum(row.alert for row in group),
             worst=worst.key,
@@ -183,14 +184,14 @@ def recount(connection: Connection, agent: str, own_score: bool) -> None:
     e, d = r.events.c, r.days.c
     connection.execute(delete(r.days).where(d.agent == agent))
     rows = connection.execute(select(e.key, e.day, e.score, e.alert, e.started_at, e.finished_at, e.p_value, e.reason)
-                              .where(e.agent == agent)).all()  # fmt: skip
+                              .where(e.agent == agent).order_by(e.started_at, e.key)).all()  # fmt: skip
     if not rows:
         for table in (r.live_states, r.agents):
             connection.execute(delete(table).where(table.c.agent == agent))
         return
     scored = [row for row in rows if row.score is not None]
     add_days(connection, agent, scored)
-    worst = max(scored, key=lambda row: row.score, default=None)
+    worst = scored[highest_of([row.score for row in scored])] if scored else None
     told = ("score", "p_value", "reason") if own_score else ()
     connection.execute(update(r.agents).where(r.agents.c.agent == agent).values(
         first_at=min(row.started_at for row in rows), last_at=max(row.finished_at for row in rows),

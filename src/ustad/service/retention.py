@@ -13,6 +13,7 @@ from sqlalchemy import Connection, case, delete, func, select, update
 
 from ustad.page import records as r
 from ustad.page.store import Store, add_days, with_own_scores
+from ustad.ties import highest_of
 
 AGENTS = 100  # in one transaction
 TWO_DAYS = 2 * 86_400_000_000  # further than any zone moves the end of a day
@@ -60,10 +61,11 @@ def _reduce(connection: Connection, gone: Any, before: int, own_score: bool) -> 
             connection.execute(delete(table).where(table.c.agent == gone.agent))
         return
     _recount_days(connection, gone.agent, int(gone.day), before)
-    highest = connection.execute(
+    days = connection.execute(
         select(E.key, E.score, E.p_value, E.reason).join(r.days, D.worst == E.key)
-        .where(D.agent == gone.agent).order_by(D.score.desc(), D.day).limit(1)
-    ).first()  # fmt: skip
+        .where(D.agent == gone.agent).order_by(D.day)
+    ).all()  # fmt: skip
+    highest = days[highest_of([day.score for day in days])] if days else None
     values: dict[str, Any] = {
         "first_at": first, "worst": highest.key if highest else None,
         **{name: A[name] - int(getattr(gone, name)) for name in ("n_events", "n_scored", "n_alerts")},
@@ -76,7 +78,9 @@ def _reduce(connection: Connection, gone: Any, before: int, own_score: bool) -> 
 def _recount_days(connection: Connection, agent: str, last: int, before: int) -> None:
     """The days up to this one, of which events were deleted, from what is left of them."""
     connection.execute(delete(r.days).where(D.agent == agent, D.day <= last))
-    left = select(E.key, E.day, E.score, E.alert).where(
-        E.agent == agent, E.started_at < before + TWO_DAYS, E.day <= last, E.score.is_not(None)
+    left = (
+        select(E.key, E.day, E.score, E.alert)
+        .where(E.agent == agent, E.started_at < before + TWO_DAYS, E.day <= last, E.score.is_not(None))
+        .order_by(E.started_at, E.key)
     )
     add_days(connection, agent, connection.execute(left))

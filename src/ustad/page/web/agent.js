@@ -71,7 +71,7 @@ async function load(parts, page) {
 }
 
 // An event as the page speaks of it: where the slider is used, an alert is what reaches its score, raised or not.
-const asSlid = (event, { slid }) => slid === null ? event : { ...event, alert: event.score !== null && event.score >= slid };
+const asSlid = (event, { slid }) => slid === null ? event : { ...event, alert: event.score !== null && say.atLeast(event.score, slid) };
 
 function alertsOf(parts) {
   const slid = parts.limits.slid !== null, n = slid ? parts.events.filter((e) => e.alert).length : parts.agent.n_alerts;

@@ -1,5 +1,7 @@
 // The answers of a report: written into the file, each agent's packed apart, and found here instead of asked for.
 // Lists are narrowed as the service narrows them.
+import { atLeast } from "./words.js";
+
 const holder = document.getElementById("answers");
 export const frozen = holder !== null;
 const kept = frozen ? JSON.parse(holder.textContent) : { answers: {}, agents: {} };
@@ -61,7 +63,7 @@ const named = (agent, search) => !search || agent.toLowerCase().includes(search.
 function matches(e, wanted) {
   return named(e.agent_id, wanted.search) && (!wanted.first_day || e.day >= wanted.first_day) && (!wanted.last_day || e.day <= wanted.last_day)
     && (!wanted.kind || e.kind === wanted.kind) && (!wanted.category || e.category === wanted.category)
-    && (wanted.min_score === undefined || e.score >= Number(wanted.min_score)) && (!wanted.state || wanted.state === "open");
+    && (wanted.min_score === undefined || atLeast(e.score, Number(wanted.min_score))) && (!wanted.state || wanted.state === "open");
 }
 
 // As in the service, the last four weeks where no days are given.
@@ -74,7 +76,7 @@ function lanes(wanted) {
 }
 
 function chosen(lane, wanted, first, last) {
-  if (!(wanted.kind || wanted.category || wanted.state || wanted.raised)) return named(lane.agent_id, wanted.search) && (wanted.min_score === undefined || lane.cells.some((c) => c.score >= Number(wanted.min_score)));
+  if (!(wanted.kind || wanted.category || wanted.state || wanted.raised)) return named(lane.agent_id, wanted.search) && (wanted.min_score === undefined || lane.cells.some((c) => atLeast(c.score, Number(wanted.min_score))));
   return alerts({ ...wanted, offset: 0, limit: 1e9, first_day: first, last_day: last }).alerts.some((e) => e.agent_id === lane.agent_id);
 }
 
