@@ -25,13 +25,8 @@ from ustad.engine.places import Place, is_uri
 from ustad.mobility.extraction import (
     PARTITION_ROWS,
     TABLES,
-    ExtractionSummary,
-    PartCount,
     Setting,
-    add_count,
-    add_dropped,
     collect,
-    count_partition,
     describe,
     extract_partition,
     fit_config,
@@ -46,6 +41,7 @@ from ustad.mobility.publish import TABLES as REPLACED
 from ustad.mobility.publish import check_places, check_target, publish, source_meta, source_pois
 from ustad.mobility.reading import Reading, Times
 from ustad.mobility.store import AgentNumbers, MemoryStore
+from ustad.mobility.summary import ExtractionSummary, PartCount, add_count, add_dropped, count_partition
 from ustad.mobility.whose import choose_agents
 from ustad.tables import DataError, OnError
 

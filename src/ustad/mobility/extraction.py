@@ -39,6 +39,7 @@ from ustad.mobility.quality import Dropped, quality_table
 from ustad.mobility.reading import Reading, Times
 from ustad.mobility.staypoints import Limits, empty_state
 from ustad.mobility.store import AgentNumbers, DiskStore, MemoryStore, Partition, Store
+from ustad.mobility.summary import ExtractionSummary, PartCount, add_count, add_dropped, count_partition, iso_time
 from ustad.mobility.timezones import with_timezone
 from ustad.mobility.whose import choose_agents
 from ustad.progress import roughly, say, shown, track
@@ -50,25 +51,6 @@ SAMPLE_ROWS = 100_000  # fixes that say how long all will take; fewer would say 
 WORTH_AN_ESTIMATE = 4  # times as many fixes as were timed
 TABLES = ("stays", "trips", "gaps", "quality")
 CARRIED = ("split", "seed")  # what a source directory's meta.json says of the result too
-
-
-@dataclass
-class ExtractionSummary:
-    """What an extraction read, found and dropped."""
-
-    out: Path
-    files: int = 0
-    agents: int = 0
-    fixes: int = 0  # rows read and valid
-    stays: int = 0
-    trips: int = 0
-    gaps: int = 0
-    unfinished: int = 0  # agents whose last stay was still going on
-    too_sparse: int = 0  # agents whose fixes are too far apart to tell stays
-    dropped: dict[str, int] = field(default_factory=dict)  # rows, by why
-    notes: list[str] = field(default_factory=list)  # mapped, guessed, dropped
-    span: tuple[str, str] | None = None
-    seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -290,7 +272,7 @@ def _take_given(
     summary = ExtractionSummary(work, files=len(files), stays=stays.num_rows)
     summary.agents = len(stays["agent_id"].unique())
     first, last = span_of(stays)
-    summary.span = (_iso(first), _iso(last))
+    summary.span = (iso_time(first), iso_time(last))
     add_dropped(summary, "bad rows", setting.reading.dropped)
     return summary
 
@@ -359,17 +341,6 @@ def _valid_piece(piece: Piece, reading: Reading) -> pa.Table | None:
         return None
 
 
-@dataclass(frozen=True)
-class PartCount:
-    """What one partition adds to the summary."""
-
-    agents: int
-    counts: dict[str, int]
-    dropped: dict[str, int]
-    first: int | None
-    last: int | None
-
-
 def _parallel(
     partitions: Iterator[Partition], work: Path, setting: Setting, workers: int
 ) -> Iterator[PartCount]:  # fmt: skip
@@ -390,36 +361,6 @@ def _write_partition(part: Partition, number: int, work: Path, setting: Setting)
     for name, table in tables.items():
         write_part(table, work / name / f"part-{number:05d}.parquet")
     return count_partition(part, tables)
-
-
-def count_partition(part: Partition, tables: dict[str, pa.Table]) -> PartCount:
-    """What a partition and its tables add to the summary."""
-    quality = tables["quality"]
-    counts = {name: tables[name].num_rows for name in ("stays", "trips", "gaps")}
-    for name, column in (("unfinished", "unfinished_last"), ("too_sparse", "too_sparse")):
-        counts[name] = int(np.count_nonzero(quality[column].to_numpy()))
-    dropped = {why: int(quality[f"n_{why}"].to_numpy().sum()) for why in ("duplicates", "spikes", "inaccurate")}
-    times = part.fixes.time
-    ends = (int(times.min()), int(times.max())) if len(times) else (None, None)
-    return PartCount(len(part.agents), counts, dropped, *ends)
-
-
-def add_count(summary: ExtractionSummary, part: PartCount) -> None:
-    for name, count in part.counts.items():
-        setattr(summary, name, getattr(summary, name) + count)
-    for why, count in part.dropped.items():
-        add_dropped(summary, why, count)
-    ends = [_iso(t) for t in (part.first, part.last) if t is not None] + list(summary.span or ())
-    summary.span = (min(ends), max(ends)) if ends else None
-
-
-def add_dropped(summary: ExtractionSummary, why: str, count: int) -> None:
-    if count:
-        summary.dropped[why] = summary.dropped.get(why, 0) + count
-
-
-def _iso(microseconds: int) -> str:
-    return f"{np.datetime64(microseconds, 'us').astype('datetime64[s]')}+00:00"
 
 
 def describe(

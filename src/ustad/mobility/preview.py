@@ -15,11 +15,12 @@ import pyarrow as pa
 
 from ustad.config import ExtractionConfig
 from ustad.mobility.exports import kind_of, read_given_stays
-from ustad.mobility.extraction import ExtractionSummary, fit_config, sample_pieces, valid_pieces
+from ustad.mobility.extraction import fit_config, sample_pieces, valid_pieces
 from ustad.mobility.formats import expand, format_of
 from ustad.mobility.given_stays import choose_files
 from ustad.mobility.parameters import Wanted
 from ustad.mobility.reading import Reading
+from ustad.mobility.summary import ExtractionSummary
 from ustad.mobility.timezones import zones_of
 from ustad.mobility.whose import choose_agents
 from ustad.tables import DataError, agent_codes
