@@ -40,8 +40,9 @@ def _without_geometry_type(source: Any, where: str) -> Any:
     if not hasattr(source, "to_wkb"):
         return source
     try:
-        in_degrees = source.to_crs(4326) if source.crs is not None else source
-        return in_degrees.rename_geometry("geometry").to_wkb().reset_index(drop=source.index.name is None)
+        in_degrees, active = source.to_crs(4326) if source.crs is not None else source, source.geometry.name
+        plain = in_degrees.drop(columns=[n for n in ("geometry",) if n in source.columns and n != active]).to_wkb()
+        return plain.rename(columns={active: "geometry"}).reset_index(drop=source.index.name is None)
     except (AttributeError, ValueError) as error:
         raise DataError(f"{where}: a GeoDataFrame without a usable geometry ({first_line(error)})") from error
 

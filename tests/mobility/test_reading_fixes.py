@@ -14,10 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from town import fixes, minutes, walks
 
+from ustad.detector import Detector
 from ustad.mobility.columns import as_fixes, match_names
 from ustad.mobility.extraction import extract
 from ustad.mobility.formats import expand, pieces
 from ustad.mobility.geometry import point_degrees, points_to_wkb
+from ustad.mobility.readers import open_data
 from ustad.mobility.reading import Reading
 from ustad.tables import DataError
 
@@ -72,6 +74,26 @@ def test_trackintel_positionfixes_are_taken_as_they_are(table, tmp_path):
         assert same(ours, table), name
         assert "column 'tracked_at' was taken for time" in reading.notes
         assert "lat and lon were read from the points in column 'geom'" in reading.notes
+
+
+def test_objects_of_trackintel_are_taken_as_fixes_and_as_stays():
+    """Staypoints open as they are; position fixes are no stays, and one line says so."""
+    ti, geopandas = pytest.importorskip("trackintel"), pytest.importorskip("geopandas")
+    frame = walks(agents=2, hours=10).to_pandas().rename(columns={"agent_id": "user_id", "time": "tracked_at"})
+    geometry = geopandas.points_from_xy(frame.lon, frame.lat)
+    points = ti.Positionfixes(
+        geopandas.GeoDataFrame(frame[["user_id", "tracked_at"]], geometry=geometry, crs="EPSG:4326")
+    )
+    found, stays = points.generate_staypoints(method="sliding", dist_threshold=100, time_threshold=5)
+    assert same(as_fixes(points), as_fixes(found.to_crs(3857)))
+    np.testing.assert_allclose(as_fixes(points)["lat"].to_numpy(), frame.lat)
+    opened = open_data(stays).events
+    assert opened["agent_id"].to_pylist() == stays.user_id.tolist()
+    np.testing.assert_allclose(opened["lon"].to_numpy(), stays.geometry.x)
+    for read_points in (open_data, Detector("quick").fit):
+        with pytest.raises(DataError, match=r"looks like fixes.*extract") as refused:
+            read_points(points)
+        assert "\n" not in str(refused.value)
 
 
 def test_scikit_mobility_names_and_naive_times_are_taken_with_the_zone_given(table, tmp_path):
