@@ -1,8 +1,10 @@
 """The memory network: its distributions against plain formulas, and what it must not see."""
 
+import copy
 import math
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +24,7 @@ from ustad.model.memory import AREA_KM, FLOOR, KERNELS_KM, Memory, Targets
 from ustad.schema import mobility_schema
 from ustad.scoring.memory_model import new_network
 from ustad.scoring.memory_terms import sample_memory, uncertainties
+from ustad.training import estimate, memory_loop
 from ustad.training.memory import Data, MemoryUpdate, ask, recall, span_masks, training_loss
 from ustad.training.memory_loop import CHECKPOINT, fit_memory
 
@@ -280,6 +283,37 @@ def trained(directory, resume=False, **changes):
     windows = make_windows(arrays, world.config.window)
     result = fit_memory(world.network, data, windows, (held, questions), world.config, directory, resume)
     return result, world.network.state_dict()
+
+
+def test_the_estimate_is_that_of_all_steps_and_validations_within_a_factor_of_two(monkeypatch):
+    """Time stands for work: a step takes as long as it has places, a question five times as long as its window."""
+    world = World(**{"training.epochs": 6, "training.batch_size": 24})
+    arrays, data = world.data(world.train)
+    _, held, questions = world.questions(world.table)
+    given = (world.network, data, make_windows(arrays, world.config.window), (held, questions), world.config)
+    weights, chance = copy.deepcopy(world.network.state_dict()), torch.get_rng_state()
+    assert estimate.rough_memory_seconds(*given) > 0
+    assert all(torch.equal(weights[name], value) for name, value in world.network.state_dict().items())
+    assert torch.equal(chance, torch.get_rng_state())
+    now = 0
+
+    def step(self, start, stop, length):
+        nonlocal now
+        now += len(start) * length
+
+    def ask_all(network, data, queries):
+        nonlocal now
+        now += 5 * int(queries.length.sum())
+        return {"place": 1.0 / now}
+
+    monkeypatch.setattr(estimate, "time", SimpleNamespace(perf_counter=lambda: now))
+    monkeypatch.setattr(MemoryUpdate, "__call__", step)
+    for module in (estimate, memory_loop):
+        monkeypatch.setattr(module, "validate", ask_all)
+    estimated = estimate.rough_memory_seconds(*given)
+    began = now
+    fit_memory(*given)
+    assert 0.5 < estimated / (now - began) < 2
 
 
 def test_a_killed_run_goes_on_to_the_same_network(tmp_path, monkeypatch):

@@ -18,9 +18,10 @@ from torch import Tensor
 from ustad.config import Config
 from ustad.events.windows import Queries, Windows
 from ustad.model.memory import MemoryTransformer
-from ustad.progress import Advance, track
+from ustad.progress import Advance, roughly, say, shown, track
 from ustad.training.batches import bucket_lengths, plan_epoch
 from ustad.training.checkpoints import Progress, fingerprint, read_checkpoint, write_checkpoint
+from ustad.training.estimate import rough_memory_seconds
 from ustad.training.memory import Data, MemoryUpdate, validate
 from ustad.training.optimise import learning_rate, make_optimizer, set_rate, step_seed, use_graphs
 from ustad.training.team import Team
@@ -59,7 +60,11 @@ def fit_memory(
 
     With a directory checkpoints are written there; `resume` goes on from the last one, if there is one.
     """
-    run = _Run(network, data, windows, (validation[0], _some(validation[1], config.seed)), config, directory)
+    validation = (validation[0], _some(validation[1], config.seed))
+    if shown():
+        seconds = rough_memory_seconds(network, data, windows, validation, config)
+        say(f"training the memory network on {len(windows):,} windows: {roughly(seconds)}, less if it stops early")
+    run = _Run(network, data, windows, validation, config, directory)
     if resume:
         run.restore()
     device = data.events.device
