@@ -107,6 +107,22 @@ def test_scores_by_habits_equal_batch_scores_however_requests_are_cut(
     assert case["habits"]["terms"][0]["surprise"] > 1
 
 
+def test_stays_with_silence_inside_score_live_as_in_bulk(served: TestClient, tiny_run: Path) -> None:
+    table = tiny_stays(agents=2, days=6, seed=9, after=30)
+    kept = np.flatnonzero(np.arange(len(table)) % 5 != 3)  # the stay before a missing one lasts until it ended
+    until = table["finished_at"].take(pa.array(np.append(kept[1:], len(table)) - 1))
+    table = table.take(pa.array(kept)).set_column(table.column_names.index("finished_at"), "finished_at", until)
+    lasted = pc.subtract(table["finished_at"], table["started_at"]).cast(pa.int64()).to_numpy() / 1e6
+    silent = table.append_column("observed_s", pa.array(np.where(lasted > 4 * 3600, 0.1, 1.0) * lasted))
+    habits = Detector.load(tiny_run / "model", device="cpu").habits
+    assert habits is not None
+    period = (habits.habits.habits.last_day + 1, int(event_days(table, mobility_schema()).max()))
+    rule = AlertRule("p_value", 0.001)
+    batch, whole = (score_default(habits, t, None, rule, period=period)[0] for t in (silent, table))
+    assert (np.abs(batch["score"].to_numpy() - whole["score"].to_numpy()) > 0.05).any(), "silence says something"
+    check_same(sent(served, silent, [3]), batch)
+
+
 @pytest.fixture(scope="module")
 def tiny_network(tiny_run: Path) -> Detector:
     """The paper's network, trained on the data of the run."""

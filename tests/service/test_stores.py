@@ -240,7 +240,7 @@ def test_a_store_of_the_first_version_gets_what_it_lacks_and_keeps_its_events(
     with store.engine.begin() as connection:
         for name in ("days_by_agent", "alerts_by_score", "days_in_order"):
             connection.execute(sa.text(f"DROP INDEX {name}"))
-        for name in ("final", "place_name", "arrived_at"):
+        for name in ("final", "place_name", "arrived_at", "observed_s"):
             connection.execute(sa.text(f"ALTER TABLE events DROP COLUMN {name}"))
         connection.execute(sa.text("ALTER TABLE access_keys DROP COLUMN expires_at"))
         connection.execute(sa.text("DROP TABLE live_states"))
@@ -326,7 +326,8 @@ def test_a_store_of_the_second_version_never_gives_the_number_of_an_alert_twice(
     store = Store(url)
     with store.engine.begin() as connection:
         connection.execute(sa.text("DROP INDEX days_in_order"))
-        connection.execute(sa.text("ALTER TABLE events DROP COLUMN arrived_at"))
+        for name in ("arrived_at", "observed_s"):
+            connection.execute(sa.text(f"ALTER TABLE events DROP COLUMN {name}"))
         connection.execute(sa.text("ALTER TABLE access_keys DROP COLUMN expires_at"))
         connection.execute(sa.text("DROP TABLE alerts"))
         connection.execute(sa.text("CREATE TABLE alerts (seq INTEGER NOT NULL PRIMARY KEY, key BIGINT NOT NULL UNIQUE, "
@@ -340,3 +341,23 @@ def test_a_store_of_the_second_version_never_gives_the_number_of_an_alert_twice(
         connection.execute(sa.insert(r.alerts).values(key=80, created_at=0))
         assert connection.execute(select(r.alerts.c.seq, r.alerts.c.key)).all() == [(3, 30), (8, 80)]
     store.close()
+
+
+def test_a_store_of_the_fifth_version_gets_the_columns_of_a_new_one(any_store_url: str) -> None:
+    store = Store(any_store_url)
+    new = _columns(store)
+    with store.engine.begin() as connection:
+        connection.execute(sa.text("ALTER TABLE events DROP COLUMN observed_s"))
+        connection.execute(sa.text("UPDATE store_version SET version = 5"))
+    store.close()
+    store = Store(any_store_url)
+    assert _columns(store) == new
+    assert ("events", "observed_s") in new
+    store.close()
+
+
+def _columns(store: Store) -> dict[tuple[str, str], tuple[str, bool]]:
+    """Kind of every column of every table, and whether it may be null."""
+    seen = sa.inspect(store.engine)
+    tables = seen.get_table_names()
+    return {(t, c["name"]): (str(c["type"]), c["nullable"]) for t in tables for c in seen.get_columns(t)}

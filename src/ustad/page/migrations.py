@@ -17,6 +17,7 @@ from sqlalchemy import (
     Column,
     Connection,
     Engine,
+    Float,
     Integer,
     LargeBinary,
     MetaData,
@@ -83,10 +84,16 @@ def let_keys_expire(store: Operations) -> None:
     store.add_column("access_keys", Column("expires_at", BigInteger))
 
 
+def keep_what_was_observed(store: Operations) -> None:
+    """Version 6: for how many seconds of a stay there were data."""
+    store.add_column("events", Column("observed_s", Float))
+
+
 #: Step i leads from version i + 1 to i + 2. A step that was released is never changed: add another, and change
 #: `records` to what the tables are after it.
 STEPS: tuple[Step, ...] = (
     tell_final_from_provisional, never_use_a_number_twice, keep_the_order_of_arrival, let_keys_expire,
+    keep_what_was_observed,
 )  # fmt: skip
 
 version_table = Table("store_version", MetaData(), Column("version", Integer, nullable=False))

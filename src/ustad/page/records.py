@@ -57,6 +57,7 @@ events = Table(
     Column("n_fixes", Integer),
     Column("start_gap_s", Float),
     Column("end_gap_s", Float),
+    Column("observed_s", Float),
     Column("score", Float),  # null: known (training weeks, context), not scored
     Column("p_value", Float),
     Column("alert", Boolean, nullable=False),

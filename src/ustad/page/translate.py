@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from ustad.clock import MICROSECONDS_PER_DAY, is_zone, local_time
 from ustad.dataset import event_days, zone_of
+from ustad.events.observed import GAP_COLUMNS
 from ustad.page import records
 from ustad.page.store import Row
 from ustad.schema import EventSchema
@@ -61,7 +62,7 @@ class Layout:
         named = {
             "event_id": self.schema.event_id, "lat": self.lat, "lon": self.lon, "category": self.category,
             "poi_id": self.schema.habitat or "poi_id", "place_name": "poi_name", "n_fixes": "n_fixes",
-            "start_gap_s": "start_gap_s", "end_gap_s": "end_gap_s",
+            **{name: name for name in GAP_COLUMNS},
         }  # fmt: skip
         return {ours: theirs for ours, theirs in named.items() if theirs}
 
@@ -247,8 +248,7 @@ def event_table(rows: Sequence[Mapping[str, Any]], layout: Layout) -> pa.Table:
     }
     if schema.end:
         table[schema.end] = pa.array([row["finished_at"] for row in rows], pa.int64()).cast(TIMESTAMP)
-    types = {"lat": pa.float64(), "lon": pa.float64(), "n_fixes": pa.int32(), "start_gap_s": pa.float64(),
-             "end_gap_s": pa.float64()}  # fmt: skip
+    types = {"n_fixes": pa.int32(), **dict.fromkeys(("lat", "lon", *GAP_COLUMNS), pa.float64())}
     for ours, theirs in layout.columns.items():
         table[theirs] = pa.array([row.get(ours) for row in rows], types.get(ours, pa.string()))
     for name, kind in layout.given_types.items():

@@ -92,6 +92,7 @@ class Stay(Strict):
     n_fixes: Annotated[int, Field(ge=0, lt=2**31)] | None = None
     start_gap_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
     end_gap_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    observed_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
 
 
 STAY_EXAMPLE = {"events": [{
