@@ -12,7 +12,7 @@ from ustad.tables import DataError
 #: Settings that make the shape of the dual network, or what its inputs mean.
 SHAPE = (
     *(("model", n) for n in ("width", "feature_blocks", "event_blocks", "heads", "aleatoric", "trips", "trip_size")),
-    ("model", "log_duration"),
+    *(("model", n) for n in ("log_duration", "ends_seen")),
     ("window", "max_events"),
 )
 

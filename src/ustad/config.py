@@ -150,6 +150,11 @@ class ModelConfig:
     trips: Literal["none", "summary", "embedding"] = setting("none", "how the trip to a stay enters the model")
     trip_size: int = setting(16, "length of each trip vector (shape, speed)")
     log_duration: bool = setting(False, "model log(1 + duration); the paper models plain minutes")
+    ends_seen: bool = setting(
+        False,
+        "stays: tell the network which ends were observed (masked as the other fields, never scored), and learn less "
+        "from times that nobody saw",
+    )
     network: Literal["dual", "memory", "none"] = setting(
         "dual",
         "dual: the paper's network and its score; memory: habits and a network that attends to own places; "
@@ -318,6 +323,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "model.network": "memory",
         "model.event_blocks": 3,
         "model.log_duration": True,
+        "model.ends_seen": True,
         "training.noise_samples": 10,
         "training.batch_size": 256,
         "training.learning_rate": 2e-3,

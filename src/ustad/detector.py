@@ -157,7 +157,7 @@ class Detector:
         schema = periods.schema
         if schema.name == "mobility":
             model = self.config.model
-            schema = mobility_schema(model.trips, model.trip_size, model.log_duration)
+            schema = mobility_schema(model.trips, model.trip_size, model.log_duration, model.ends_seen)
         beyond = beyond_habits(schema)
         if self.config.by_habits and beyond:
             progress.say(f"habits do not look at {', '.join(beyond)}: scored by losses and neighbours instead")

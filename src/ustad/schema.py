@@ -32,6 +32,7 @@ DERIVED = {
     "@month": "month of the local date of the start",
     "@duration": "minutes from start to end",
     "@elapsed": "minutes since the entity's previous event ended (missing for its first)",
+    "@ends_seen": "which ends of the event were observed: both, start, end, neither (start_gap_s, end_gap_s)",
 }
 
 
@@ -223,10 +224,13 @@ def _build(kind: Any, content: dict[str, Any], what: str) -> Any:
 TRIP_SUMMARY = ("trip_km", "trip_min", "trip_straightness")
 
 
-def mobility_schema(trips: str = "none", trip_size: int = 16, log_duration: bool = False) -> EventSchema:
+def mobility_schema(
+    trips: str = "none", trip_size: int = 16, log_duration: bool = False, ends_seen: bool = False
+) -> EventSchema:
     """The paper's stay-point event: start on the circle, duration, x, y, POI category, day of week, trip.
 
     `trips`: `none`, `summary` (length, duration, straightness) or `embedding` (two vectors, shape and speed).
+    `ends_seen` adds which ends of the stay were observed: an input that is masked as the others are, never scored.
     """
     features = [
         Feature("start", "cyclic", ("@minute_of_day",), period=1440.0, label="start", unit="min", display="clock"),
@@ -243,6 +247,10 @@ def mobility_schema(trips: str = "none", trip_size: int = 16, log_duration: bool
         Feature("poi", "categorical", ("poi_category",), label="kind of place", display="category"),
         Feature("weekday", "categorical", ("@weekday",), label="day of week", display="weekday"),
     ]
+    if ends_seen:
+        features.append(
+            Feature("ends_seen", "categorical", ("@ends_seen",), scored=False, label="ends seen", display="category")
+        )
     if trips == "summary":
         features.append(Feature("trip_summary", "vector", size=len(TRIP_SUMMARY), label="trip there"))
     elif trips == "embedding":

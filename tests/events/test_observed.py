@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from routine_stays import between, make_routine, with_gaps
 
+from ustad.events.encoder import Encoder
 from ustad.events.habits import Habits
-from ustad.events.observed import gap_minutes, read_gaps
+from ustad.events.observed import ENDS_SEEN, ends_seen, gap_minutes, read_ends_seen, read_gaps
 from ustad.events.own_places import MemoryTensors, OwnPlaces, _bins
 from ustad.events.population import Population
 from ustad.events.visits import Frame, read_visits
@@ -62,6 +63,45 @@ def test_a_null_is_unbounded_only_where_the_other_end_is_known():
     assert [values.tolist() for values in nothing] == [[0.0], [0.0]]
     assert read_gaps(table.select(["start_gap_s"]))[1].tolist() == [0.0] * 3
     assert gap_minutes({"start_gap_s": 120.0}) == (2.0, 0.0)
+
+
+def test_which_ends_were_seen_is_told_of_a_table_as_of_each_row():
+    gaps = [None, 0.0, 1800.0, 1801.0]
+    pairs = [(start, end) for start in gaps for end in gaps]
+    table = pa.table({"start_gap_s": [p[0] for p in pairs], "end_gap_s": [p[1] for p in pairs]})
+    words = [ENDS_SEEN[code] for code in read_ends_seen(table)]
+    assert words == [ends_seen(row) for row in table.to_pylist()]
+    told = dict(zip(pairs, words, strict=True))
+    assert {told[None, None], told[0.0, 0.0], told[1800.0, 0.0]} == {"both"}
+    assert (told[0.0, 1801.0], told[0.0, None], told[1801.0, 0.0]) == ("start", "start", "end")
+    assert (told[1801.0, 1801.0], told[None, 1801.0]) == ("neither", "neither")
+    assert read_ends_seen(pa.table({"n": [1]})).tolist() == [0]
+
+
+def test_the_field_is_not_scored_and_says_both_where_no_column_tells_otherwise():
+    life = between(make_routine(seed=3, agents=2, days=7), 0, 7)
+    schema = mobility_schema("none", 16, True, ends_seen=True)
+    assert not schema.feature("ends_seen").scored
+    encoder = Encoder.fit(life, schema)
+    arrays = encoder.encode(life)
+    assert set(encoder.decode_category("ends_seen", arrays.categories[:, -1])) == {"both"}
+    assert arrays.weight is None
+    assert set(encoder.decode_category("ends_seen", encoder.encode(with_gaps(life)).categories[:, -1])) == {*ENDS_SEEN}
+
+
+def test_times_that_nobody_saw_count_less_in_the_losses_and_all_else_as_before():
+    life = with_gaps(make_routine(seed=3, agents=2, days=7))
+    encoder = Encoder.fit(life, mobility_schema("none", 16, True, ends_seen=True))
+    arrays = encoder.encode(life)
+    names = [f.name for f in arrays.fields]
+    weight = {name: arrays.weight[:, names.index(name)] for name in names}
+    early, late = arrays.early, arrays.late
+    np.testing.assert_allclose(weight["start_x"], 40 / (40 + np.minimum(early, 1440)), rtol=1e-6)
+    np.testing.assert_array_equal(weight["start_x"], weight["start_y"])
+    np.testing.assert_array_equal(weight["duration"] == 1, (early == 0) & (late == 0))
+    for name in set(names) - {"start_x", "start_y", "duration"}:
+        assert (weight[name] == 1).all(), name
+    assert Encoder.fit(life, SCHEMA).encode(life).weight is None, "without the field nothing is weighed"
 
 
 def check_close(found, best):

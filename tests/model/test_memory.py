@@ -12,20 +12,21 @@ import pytest
 import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "events"))
-from routine_stays import FIRST_DAY, between, make_routine
+from routine_stays import FIRST_DAY, between, make_routine, with_gaps
 
 from ustad.config import Config, ConfigError
 from ustad.events.encoder import Encoder
 from ustad.events.habits import Habits
+from ustad.events.observed import read_gaps
 from ustad.events.own_places import HOURS, MemoryTensors, OwnPlaces
 from ustad.events.visits import Frame, read_visits
 from ustad.events.windows import EventTensors, make_queries, make_windows
-from ustad.model.memory import AREA_KM, FLOOR, KERNELS_KM, Memory, Targets
+from ustad.model.memory import AREA_KM, FLOOR, KERNELS_KM, Memory, Outlook, Targets
 from ustad.schema import mobility_schema
 from ustad.scoring.memory_model import new_network
 from ustad.scoring.memory_terms import sample_memory, uncertainties
 from ustad.training import estimate, memory_loop
-from ustad.training.memory import Data, MemoryUpdate, ask, recall, span_masks, training_loss
+from ustad.training.memory import Data, MemoryUpdate, _parts, ask, recall, span_masks, training_loss
 from ustad.training.memory_loop import CHECKPOINT, fit_memory
 
 SCHEMA = mobility_schema("none", 16, True)
@@ -274,6 +275,25 @@ def test_a_step_of_fixed_shape_has_the_same_loss(world):
     assert losses[2] != pytest.approx(losses[0], rel=1e-3)  # what there is no room for is left out of the mean
     empty = [torch.nn.functional.pad(ends, (0, 2)) for ends in (start, stop)]  # windows that make a batch full
     assert torch.isfinite(training_loss(world.network, data, *empty, 12, 0.3, 64))
+
+
+def test_unseen_times_count_less_in_the_loss_and_only_where_the_network_is_told():
+    world = World()
+    gaps = with_gaps(world.train)
+    parts = {}
+    for told in (False, True):
+        world.encoder = Encoder.fit(world.train, mobility_schema("none", 16, True, ends_seen=told))
+        _, data = world.data(gaps)
+        n = len(data.memory)
+        chances = -torch.rand(4, 1, n, generator=torch.Generator().manual_seed(1))
+        parts[told] = _parts(Outlook(*chances, *[torch.empty(0)] * 3), data, torch.arange(n))
+    plain, weighted = parts[False], parts[True]
+    early, late = read_gaps(gaps)
+    start, end = (40 / (40 + np.minimum(gap, 1440)) for gap in (early, late))
+    np.testing.assert_allclose(weighted["start"][0].numpy(), plain["start"][0].numpy() * start, rtol=1e-5)
+    np.testing.assert_allclose(weighted["duration"][0].numpy(), plain["duration"][0].numpy() * start * end, rtol=1e-5)
+    for name in ("place", "category"):
+        torch.testing.assert_close(weighted[name], plain[name], rtol=0, atol=0)
 
 
 def trained(directory, resume=False, **changes):

@@ -28,6 +28,7 @@ FEATURES = (
     Feature("branch", "categorical"),
     Feature("weekday", "categorical", ("@weekday",)),
     Feature("month", "cyclic", ("@month",), period=12),
+    Feature("ends", "categorical", ("@ends_seen",)),
     Feature("place", "place", ("lat", "lon")),
     Feature("shape", "vector", size=3),
 )
@@ -36,6 +37,7 @@ ARRAYS = ("time", "day", "key", "numbers", "categories", "vectors", "missing", "
 MOMENT = pa.timestamp("us", tz="UTC")
 
 numbers = st.none() | st.floats(-1e6, 1e6) | st.integers(-1000, 1000) | st.just(float("nan"))
+gaps = st.none() | st.sampled_from([0.0, 1800.0, 1801, float("nan")]) | st.floats(0, 1e5)
 events = st.fixed_dictionaries(
     {
         "time": st.datetimes(datetime(2023, 1, 1), datetime(2024, 12, 31), timezones=st.just(UTC)),
@@ -47,6 +49,8 @@ events = st.fixed_dictionaries(
         "lat": st.none() | st.floats(-89, 89),
         "lon": st.none() | st.floats(-180, 180),
         "shape": st.none() | st.lists(st.floats(-5, 5), min_size=3, max_size=3),
+        "start_gap_s": gaps,
+        "end_gap_s": gaps,
     }
 )
 
@@ -60,6 +64,7 @@ def _event(drawn: dict[str, Any], card: Any) -> dict[str, Any]:
 def _table(rows: list[dict[str, Any]]) -> pa.Table:
     types = {"time": MOMENT, "end": MOMENT, "amount": pa.float64(), "shop": pa.string(), "branch": pa.int64()}
     types |= {"zone": pa.string(), "lat": pa.float64(), "lon": pa.float64(), "shape": pa.list_(pa.float64())}
+    types |= dict.fromkeys(("start_gap_s", "end_gap_s"), pa.float64())
     return pa.table({name: pa.array([r[name] for r in rows], types.get(name)) for name in rows[0]})
 
 

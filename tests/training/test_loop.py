@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -191,6 +192,35 @@ def test_packed_and_dense_steps_compute_the_same_loss_and_gradients(world: World
             found.append((loss.total, loss.fields, network.tokenizer.weight.grad.clone(), network.position.weight.grad))
         for one, other in zip(*found, strict=True):
             torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
+
+
+def test_weights_of_one_change_no_bit_of_a_loss_and_others_weigh_their_fields(world: World, config: Config) -> None:
+    _, windows, queries = world
+    config = config.replace({"model.epistemic": False, "model.aleatoric": False})
+    network = build_network(FIELDS, config).eval()
+    arrays = make_arrays()
+    start, stop = (torch.from_numpy(a)[:20] for a in (windows.start, windows.stop))
+    totals, parts, asked = [], [], []
+    for weight in (None, 1.0, 0.5, 0.0):
+        given = None if weight is None else np.ones(arrays.missing.shape, np.float32)
+        if given is not None:
+            given[:, 2] = weight  # the duration's
+        tensors = EventTensors(replace(arrays, weight=given))
+        batch = tensors.batch(start, stop, 16)
+        torch.manual_seed(5)
+        masked = draw_masks(batch.padding, 0.3)
+        stepper = Stepper(network, config.training, dense=False)
+        loss = stepper.packed_loss(batch, masked)
+        torch.testing.assert_close(loss.total, stepper.dense_loss(batch, masked, capacity(20, 16, 0.3)).total)
+        totals.append(float(loss.total.detach()))
+        parts.append(float(loss.fields[2].detach()))
+        asked.append(validate(network, tensors, queries, config))
+    assert totals[1] == totals[0]
+    assert asked[1] == asked[0]
+    assert parts == [parts[0]] * 4, "what is logged of a field is its own loss"
+    for whole, own in ((totals, parts[0]), ([a.total for a in asked], asked[0].fields["duration"])):
+        assert whole[2] == pytest.approx(whole[0] - 0.5 * own, rel=1e-5)
+        assert whole[3] == pytest.approx(whole[0] - own, rel=1e-5)
 
 
 def test_validation_equals_asking_one_event_at_a_time(world: World, config: Config) -> None:

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from ustad.clock import DAY_NAMES, LocalTime, local_time
 from ustad.dataset import zone_of
-from ustad.events.observed import read_gaps
+from ustad.events.observed import ENDS_SEEN, length_weight, read_ends_seen, read_gaps, start_weight
 from ustad.geo import Projection
 from ustad.schema import EventSchema, Feature, Field, Term
 from ustad.tables import DataError, agent_codes, event_keys
@@ -43,6 +43,7 @@ class EventArrays:
     row: np.ndarray  # int64 [N] row of the table that each event came from
     early: np.ndarray | None = None  # float32 [N] minutes that each may have begun earlier; None: all was observed
     late: np.ndarray | None = None  # float32 [N] minutes that each may have ended later
+    weight: np.ndarray | None = None  # float32 [N, F] how much each field counts in what is learned; None: 1
 
     def __len__(self) -> int:
         return len(self.entity)
@@ -148,7 +149,22 @@ class Encoder:
         gaps = read_gaps(events)
         if not any(values.any() for values in gaps):
             return {}
-        return {n: values[order].astype(np.float32) for n, values in zip(("early", "late"), gaps, strict=True)}
+        early, late = (values[order].astype(np.float32) for values in gaps)
+        held = {"early": early, "late": late}
+        if any("@ends_seen" in feature.source for feature in self.schema.features):
+            held["weight"] = self._weight(early, late)
+        return held
+
+    def _weight(self, early: np.ndarray, late: np.ndarray) -> np.ndarray:
+        """How much each field of each event counts in what is learned: less where nobody saw the time. [N, F]."""
+        weight = np.ones((len(early), len(self.fields)), np.float32)
+        names = [f.name for f in self.fields]
+        for feature in self.schema.features:
+            known = {"@minute_of_day": start_weight(early), "@duration": length_weight(early, late)}
+            if feature.source[0] in known:
+                columns = [names.index(name) for name in feature.field_names]
+                weight[:, columns] = known[feature.source[0]][:, None]
+        return weight
 
     def _encode_feature(self, events: pa.Table, feature: Feature, clock: LocalTime) -> dict[str, np.ndarray]:
         """Field name → values [n] or [n, size], NaN (or code 0) where missing."""
@@ -267,6 +283,8 @@ def _fit_categories(values: pa.Array, feature: Feature) -> list[str]:
     """Every known word, the most frequent first where there are too many; then in alphabetical order."""
     if "@weekday" in feature.source:
         return list(DAY_NAMES)
+    if "@ends_seen" in feature.source:
+        return list(ENDS_SEEN)
     counts = pc.value_counts(values.drop_null())
     words = counts.field("values").to_pylist()
     ranked = sorted(zip(words, counts.field("counts").to_pylist(), strict=True), key=lambda p: (-p[1], p[0]))
@@ -280,6 +298,8 @@ def _text(events: pa.Table, feature: Feature, clock: LocalTime) -> pa.Array:
         return pa.array(np.array(DAY_NAMES)[clock.weekday], pa.string())
     if source == "@month":
         return pa.array([f"{m:02d}" for m in range(1, 13)], pa.string()).take(pa.array(clock.month - 1))
+    if source == "@ends_seen":
+        return pa.array(ENDS_SEEN, pa.string()).take(pa.array(read_ends_seen(events)))
     column = events[source]
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)

@@ -21,6 +21,8 @@ GAP_COLUMNS = (START_GAP, END_GAP, OBSERVED)
 #: An end that was not observed for longer than this can explain an odd start or duration, minutes.
 UNOBSERVED_MINUTES = 30.0
 DAY_MINUTES = 1440.0
+#: What can have been observed of the two ends of an event, by whether the start and whether the end was not.
+ENDS_SEEN = ("both", "start", "end", "neither")
 #: A start or an end that is unknown by so many minutes counts half in what is learned.
 HALF_KNOWN = 40.0
 
@@ -38,7 +40,7 @@ def read_gaps(events: pa.Table) -> tuple[np.ndarray, np.ndarray]:
 
 def gap_minutes(event: Mapping[str, Any]) -> tuple[float, float]:
     """What `read_gaps` tells of a table, of one event."""
-    gaps = [event.get(name) for name in (START_GAP, END_GAP)]
+    gaps = [gap if gap == gap else None for gap in (event.get(name) for name in (START_GAP, END_GAP))]
     has = [name in event for name in (START_GAP, END_GAP)]
     if gaps == [None, None]:
         return 0.0, 0.0
@@ -53,6 +55,18 @@ def unseen_ends(event: Mapping[str, Any]) -> tuple[bool, bool]:
     """Whether start and end of one event were not observed for long."""
     start, end = gap_minutes(event)
     return start > UNOBSERVED_MINUTES, end > UNOBSERVED_MINUTES
+
+
+def read_ends_seen(events: pa.Table) -> np.ndarray:
+    """Which ends of each event were observed, as an index into `ENDS_SEEN`: int64 [N]."""
+    early, late = (gap > UNOBSERVED_MINUTES for gap in read_gaps(events))
+    return 2 * early + late
+
+
+def ends_seen(event: Mapping[str, Any]) -> str:
+    """What `read_ends_seen` tells of a table, of one event, in words."""
+    early, late = unseen_ends(event)
+    return ENDS_SEEN[2 * early + late]
 
 
 def read_silence(events: pa.Table, duration: np.ndarray) -> np.ndarray:

@@ -15,7 +15,7 @@ from numba import njit
 from torch import Tensor
 
 from ustad.events.habits import Habits
-from ustad.events.observed import DAY_MINUTES, UNOBSERVED_MINUTES
+from ustad.events.observed import DAY_MINUTES, UNOBSERVED_MINUTES, length_weight, start_weight
 from ustad.events.population import LONGEST
 from ustad.events.visits import Visits
 
@@ -165,6 +165,8 @@ class MemoryTensors:
         self.timed = move(length < DURATION_BINS)
         self.duration = move(np.minimum(length, DURATION_BINS - 1))
         early, late = (np.minimum(values, DAY_MINUTES) for values in (visits.early, visits.late))
+        self.start_weight = move(start_weight(early), torch.float32)
+        self.length_weight = move(length_weight(early, late), torch.float32)
         hidden = habits.hidden_minutes(visits, owner) > 0
         wide = (early > 0) | (late > 0) | hidden
         self.has_intervals, self.wide = bool(wide.any()), move(wide)

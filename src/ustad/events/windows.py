@@ -167,6 +167,7 @@ class Batch:
     position: Tensor  # int64 [B, L] order in the window
     day_position: Tensor  # int64 [B, L] order within the event's own day
     index: Tensor  # int64 [B, L] event in the arrays (the window's first where padded)
+    weight: Tensor | None = None  # [B, L, F] how much each field counts in what is learned; None: 1
 
 
 class EventTensors:
@@ -183,6 +184,7 @@ class EventTensors:
             torch.from_numpy(np.ascontiguousarray(arrays.missing)).to(self.device),
         )
         self.key = torch.from_numpy(np.ascontiguousarray(arrays.key)).to(self.device)
+        self.weight = None if arrays.weight is None else torch.from_numpy(arrays.weight).to(self.device)
         begins = _begins(arrays.entity, arrays.day)
         within = np.arange(len(arrays)) - np.flatnonzero(begins)[np.cumsum(begins) - 1]
         self.day_position = torch.from_numpy(within).to(self.device)
@@ -202,4 +204,5 @@ class EventTensors:
             position=offset.expand(len(start), length),
             day_position=self.day_position[index],
             index=index,
+            weight=None if self.weight is None else self.weight[index],
         )

@@ -19,6 +19,7 @@ import numpy as np
 
 from ustad.clock import DAY_NAMES, MICROSECONDS_PER_DAY, is_zone
 from ustad.events.encoder import LIMIT, Encoder, EventArrays
+from ustad.events.observed import GAP_COLUMNS, ends_seen
 from ustad.schema import Feature
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -126,6 +127,10 @@ class RowEncoder:
             return DAY_NAMES[(day + 3) % 7]
         if source == "@month":
             return f"{_month(day):02d}"
+        if source == "@ends_seen":
+            if any(type(event.get(name)) not in (int, float, type(None)) for name in GAP_COLUMNS):
+                raise _UnusualError
+            return ends_seen(event)
         word = event[source]
         if type(word) is int:
             return str(word)

@@ -102,7 +102,8 @@ def training_loss(
     )
     window = torch.div(flat, length, rounding_mode="floor")
     outlook = network.decode(hidden, memory[window], targets_of(data.memory, index.flatten()[flat]))
-    total = sum((getattr(outlook, name) for name in PARTS), torch.zeros((), device=start.device))[0]  # [M]
+    parts = _parts(outlook, data, index.flatten()[flat])
+    total = sum((parts[name] for name in PARTS), torch.zeros((), device=start.device))[0]  # [M]
     return -torch.where(real, total, 0.0).sum() / real.sum()
 
 
@@ -179,11 +180,18 @@ def validate(network: MemoryTransformer, data: Data, queries: Queries, size: int
         events = network.embed(batch.features)
         row = torch.arange(batch.index.numel(), device=start.device).view_as(batch.index)
         outlook = ask(network, data, events.flatten(0, 1)[None], start, stop, target, row)
-        for name, value in _parts(outlook).items():
-            totals[name] -= float(value) * len(part)
+        for name, value in _parts(outlook, data, target).items():
+            totals[name] -= float(value.mean()) * len(part)
     return {name: total / max(len(queries), 1) for name, total in totals.items()}
 
 
-def _parts(outlook: Outlook) -> dict[str, Tensor]:
-    """Mean log-probability of what happened, by part of the chain."""
-    return {name: getattr(outlook, name).mean() for name in PARTS}
+def _parts(outlook: Outlook, data: Data, event: Tensor) -> dict[str, Tensor]:
+    """Log-probability of what the events [M] were, by part of the chain: [T, M] each.
+
+    Where the network is told what was observed, times that nobody saw count less.
+    """
+    parts = {name: getattr(outlook, name) for name in PARTS}
+    if data.events.weight is not None:
+        parts["start"] = parts["start"] * data.memory.start_weight[event]
+        parts["duration"] = parts["duration"] * data.memory.length_weight[event]
+    return parts

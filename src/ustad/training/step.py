@@ -83,7 +83,8 @@ class Stepper:
         )  # [M, D]
         targets = _flatten(batch.features)[flat]
         losses = field_losses(network.decode(hidden), targets, network.fields, self.config)  # [M, F]
-        values = weigh(losses, network.fields, self.config)
+        weighted = losses if batch.weight is None else losses * batch.weight.flatten(0, 1)[flat]
+        values = weigh(weighted, network.fields, self.config)
         kept = real
         if self.config.robust > 0:
             window = torch.div(flat, masked.shape[1], rounding_mode="floor")

@@ -61,7 +61,12 @@ def validate(network: DualTransformer, tensors: EventTensors, queries: Queries, 
     for i, first in enumerate(range(0, len(order), size)):
         part = queries.take(order[first : first + size])
         losses, missing = _losses(network, tensors, part, embeddings, row, config, i)
-        total += weigh(losses, network.fields, config.training).sum(dtype=torch.float64)
+        weighted = (
+            losses
+            if tensors.weight is None
+            else losses * tensors.weight[torch.from_numpy(part.target).to(tensors.device)]
+        )
+        total += weigh(weighted, network.fields, config.training).sum(dtype=torch.float64)
         sums += losses.sum(dim=0, dtype=torch.float64)
         counts += (~missing).sum(dim=0)
     network.train(was_training)
