@@ -240,6 +240,9 @@ class ScoringConfig:
     weights: Literal["unit", "injected"] = setting(
         "unit", "habits: every term counts once, or as suits anomalies injected into the validation week"
     )
+    silence: bool = setting(
+        False, "habits: no data at hours that usually have some can make an event unusual; off: it is only shown"
+    )
 
     def __post_init__(self) -> None:
         _require(self.samples >= 1, "scoring.samples", self.samples, "1 or more")

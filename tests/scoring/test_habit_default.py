@@ -11,7 +11,7 @@ import pytest
 import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "events"))
-from routine_stays import between, insert_visit, make_routine, odd_week
+from routine_stays import between, insert_visit, make_routine, odd_week, with_gaps
 
 from ustad.config import Config
 from ustad.events.encoder import Encoder
@@ -39,8 +39,8 @@ def week(life):
     return odd_week(life)
 
 
-def fitted(life, network):
-    config = Config.preset("best", **SMALL, **{"model.network": network})
+def fitted(life, network, **changes):
+    config = Config.preset("best", **SMALL, **{"model.network": network, **changes})
     train, validation = between(life, 0, 21), between(life, 21, 28)
     encoder = Encoder.fit(train, mobility_schema("none", 16, True))
     return config, encoder, fit_default(train, validation, encoder, config, CPU)
@@ -103,6 +103,30 @@ def test_a_start_that_nobody_saw_makes_an_odd_start_unobserved(model, life, week
     assert timed.any()
     assert (np.array(blind["kind"].to_pylist())[timed] == "unobserved").all()
     assert not (np.array(blind["kind"].to_pylist())[~timed] == "unobserved").any()
+
+
+def test_silence_makes_an_event_unusual_only_where_asked_for(life, tmp_path):
+    life = with_gaps(life).drop_columns(["end_gap_s", "observed_s"])
+    week = between(life, 28, 35)
+    at = week.column_names.index("start_gap_s")
+    silent = int(np.flatnonzero(week["agent_id"].to_numpy() == 3)[8])
+    gap = week["start_gap_s"].to_numpy(zero_copy_only=False).copy()
+    gap[silent] = 3 * 86_400
+    week = week.set_column(at, "start_gap_s", pa.array(gap, from_pandas=True))
+    scores = {}
+    for asked in (False, True):
+        config, encoder, model = fitted(life, "none", **{"scoring.silence": asked})
+        save_default(model, tmp_path)
+        model = load_default(tmp_path, encoder, config, CPU)
+        assert ("silence" in model.habits.looks) is asked
+        scores[asked] = score_default(model, week, between(life, 0, 28), reasons="all")[0].to_pylist()
+    off, on = scores[False][silent], scores[True][silent]
+    assert off["surprise_silence"] == on["surprise_silence"] > 2
+    assert off["share_silence"] == 0
+    assert on["share_silence"] == 1
+    assert on["score_alone"] > off["score_alone"] + 0.5
+    assert "no data at hours that usually have some" in on["reason"]
+    assert "no data" not in off["reason"]
 
 
 def last_of_each(events):

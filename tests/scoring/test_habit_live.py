@@ -33,7 +33,7 @@ def make(network, named=True, seen=True, **changes):
     life = life if seen else with_gaps(life)
     config = Config.preset("best", **SMALL, **{"model.network": network, **changes})
     train, validation = between(life, 0, 21), between(life, 21, 28)
-    encoder = Encoder.fit(train, mobility_schema("none", 16, True))
+    encoder = Encoder.fit(train, mobility_schema("none", 16, True, config.model.ends_seen))
     week = between(life, 28, 32)
     for day in (29, 30, 31):
         week = insert_visit(week, 2, day, 1350, minutes=40)
@@ -46,11 +46,12 @@ def make(network, named=True, seen=True, **changes):
 
 @pytest.fixture(
     scope="module",
-    params=[("dual", True), ("dual", False), ("dual", True, False), ("memory", True, False)],
-    ids=["named", "unnamed", "gaps", "memory"],
+    params=[("dual", True), ("dual", False), ("dual", True, False, True), ("memory", True, False)],
+    ids=["named", "unnamed", "gaps and silence", "memory"],
 )
 def world(request):
-    model, before, week = make(*request.param)
+    network, named, seen, silence = (*request.param, True, False)[:4]
+    model, before, week = make(network, named, seen, **{"scoring.silence": silence})
     events, _ = score_default(model, week, before, period=PERIOD, reasons="all")
     return model, before, week, {r["stay_id"]: r for r in events.to_pylist()}
 

@@ -131,6 +131,7 @@ class RayDetector(Detector):
         habits = HabitModel.fit(
             lessons.train, lessons.validation, encoder.schema, half, scoring.counting, scoring.spread, terms,
             weighing=scoring.weights, seed=self.config.seed, absorb_after=scoring.absorb_after,
+            silence=scoring.silence,
         )  # fmt: skip
         return DefaultModel(replace(habits, extra=memory.terms), memory)
 

@@ -34,7 +34,7 @@ from ustad.scoring.habit_agents import AgentReference, distribution_from, distri
 from ustad.scoring.habit_kinds import DOUBT, NOISE
 from ustad.scoring.habit_model import HabitModel, Judged, Spread
 from ustad.scoring.habit_usual import usual, usual_columns
-from ustad.scoring.habit_weights import LOOKS, unit_weights
+from ustad.scoring.habit_weights import unit_weights
 from ustad.scoring.habit_words import sentences
 from ustad.scoring.memory_model import MemoryModel, new_network
 from ustad.scoring.recurrence import Recurrence
@@ -83,6 +83,7 @@ def fit_default(
         weighing=config.scoring.weights,
         seed=config.seed,
         absorb_after=config.scoring.absorb_after,
+        silence=config.scoring.silence,
     )
     return DefaultModel(habits, memory)
 
@@ -282,6 +283,7 @@ def load_default(
         network.load_state_dict(load_file(place / NETWORK))
         memory = MemoryModel(network.to(device).eval(), encoder, frame, config, device)
     spreads: tuple[Spread, ...] = ("none", "max3")
+    weights = facts["weights"] if "weights" in facts else unit_weights()
     habits = HabitModel(
         encoder.schema,
         frame,
@@ -289,13 +291,13 @@ def load_default(
         Recurrence(*facts["recurrence"]),
         Habits.from_table(read_table(place / HABITS) if whole else pq.read_schema(place / HABITS).empty_table()),
         {name: distribution_from(tensors, f"term.{name}") for name in facts["terms"]},
-        {name: distribution_from(tensors, f"look.{name}") for name in LOOKS},
+        {name: distribution_from(tensors, f"look.{name}") for name in weights},
         {name: distribution_from(tensors, f"final.{name}") for name in spreads},
         AgentReference.from_tensors(tensors),
         config.scoring.counting,
         config.scoring.spread,
         memory.terms if memory is not None else None,
-        weights=facts["weights"] if "weights" in facts else unit_weights(),
+        weights=weights,
         absorb_after=config.scoring.absorb_after,
     )
     return DefaultModel(habits, memory)

@@ -28,7 +28,7 @@ from ustad.scoring.habit_kinds import DOUBT, NOISE, driving_shares, kinds, unsee
 from ustad.scoring.habit_reference import Fitted, Groups, fit_tails, minus_log10_p, surprise_of
 from ustad.scoring.habit_stages import MovingHistory
 from ustad.scoring.habit_terms import Compared, Counting, compare, nothing_compared
-from ustad.scoring.habit_weights import LOOKS, Weighing, Weights, choose_weights, look_sum, unit_weights
+from ustad.scoring.habit_weights import Weighing, Weights, choose_weights, look_sum, unit_weights
 from ustad.scoring.injected import injected_week
 from ustad.scoring.recurrence import Recurrence
 from ustad.tables import DataError
@@ -98,6 +98,7 @@ class HabitModel:
         weighing: Weighing = "unit",
         seed: int = 7,
         absorb_after: int = 28,
+        silence: bool = False,
     ) -> HabitModel:
         """Learn habits and calibrate. `calibrating`: bool by row of `validation`, whose entities calibrate; all
         by default. The history that the validation week is compared with is the training weeks alone, and so is what
@@ -114,7 +115,7 @@ class HabitModel:
         if normal.sum() < 2:
             raise DataError("habits: fewer than two events of the validation week are there to calibrate on")
         raw = {name: values for name, values in raw.items() if name not in (*without, NOISE)}
-        weights = unit_weights()
+        weights = unit_weights(silence)
         if weighing == "injected":
             changed, done = injected_week(validation, schema, seed)
             visits = read_visits(changed, schema, frame)
@@ -122,7 +123,7 @@ class HabitModel:
             odd = {**terms, **_more(extra, habits, visits, changed, train)}
             tails = fit_tails(raw, normal)
             usual = {name: values[normal] for name, values in surprise_of(tails, raw).items()}
-            weights = choose_weights(usual, surprise_of(tails, odd), done[visits.row])
+            weights = choose_weights(usual, surprise_of(tails, odd), done[visits.row], silence)
         fitted = Fitted.fit(raw, normal, weights)
         alone = Groups.of(week.entity, week.entity_key, normal).scores(raw, weights, fitted)
         final: dict[Spread, Distribution] = {
@@ -253,7 +254,7 @@ class HabitModel:
     def weigh(self, raw: Mapping[str, np.ndarray]) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], np.ndarray]:
         """From raw terms: -log10 p of every term and of every look, and the highest look: float64 [N] each."""
         surprise = surprise_of(self.tails, raw)
-        looks = {n: minus_log10_p(self.looks[n], look_sum(surprise, self.weights[n])) for n in LOOKS}
+        looks = {n: minus_log10_p(self.looks[n], look_sum(surprise, own)) for n, own in self.weights.items()}
         return surprise, looks, np.max(list(looks.values()), axis=0)
 
     def driven(

@@ -16,7 +16,7 @@ import numpy as np
 from ustad.scoring.calibration import FOLDS
 from ustad.scoring.distribution import Distribution
 from ustad.scoring.habit_kinds import DOUBT
-from ustad.scoring.habit_weights import LOOKS, Weights, look_sum
+from ustad.scoring.habit_weights import Weights, look_sum
 
 Terms = Mapping[str, np.ndarray]  # name → raw values, float64 [N]
 
@@ -33,12 +33,12 @@ class Fitted:
         """From the events `rows` (bool [N])."""
         tails = fit_tails(raw, rows)
         surprise = surprise_of(tails, {name: values[rows] for name, values in raw.items()})
-        return cls(tails, {look: Distribution.fit(look_sum(surprise, weights[look])) for look in LOOKS})
+        return cls(tails, {look: Distribution.fit(look_sum(surprise, own)) for look, own in weights.items()})
 
     def highest(self, raw: Terms, weights: Weights) -> np.ndarray:
         """-log10 p of each event's most unusual look: float64 [N]."""
         surprise = surprise_of(self.tails, raw)
-        return np.max([-self.looks[look].log10_tail(look_sum(surprise, weights[look])) for look in LOOKS], axis=0)
+        return np.max([-self.looks[n].log10_tail(look_sum(surprise, own)) for n, own in weights.items()], axis=0)
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,8 @@ LOOKS: dict[str, tuple[str, ...]] = {
     "stay": ("duration", "leaving", "presence"),
     "start": ("start",),
 }
+#: The look that `scoring.silence` adds.
+SILENCE = {"silence": ("silence",)}
 Weights = dict[str, dict[str, float]]
 Weighing = Literal["unit", "injected"]
 CHOICES = (0.0, 0.5, 2.0)
@@ -29,8 +31,10 @@ BETTER = 0.005
 ROUNDS = 2
 
 
-def unit_weights() -> Weights:
-    return {look: dict.fromkeys(terms, 1.0) for look, terms in LOOKS.items()}
+def unit_weights(silence: bool = False) -> Weights:
+    """One for every term of every look, with that of `silence` where asked for."""
+    looks = {**LOOKS, **(SILENCE if silence else {})}
+    return {look: dict.fromkeys(terms, 1.0) for look, terms in looks.items()}
 
 
 def look_sum(surprise: Mapping[str, np.ndarray], weights: Mapping[str, float]) -> np.ndarray:
@@ -39,9 +43,11 @@ def look_sum(surprise: Mapping[str, np.ndarray], weights: Mapping[str, float]) -
     return np.sum(parts, axis=0) if parts else np.zeros(len(next(iter(surprise.values()))))
 
 
-def choose_weights(normal: Mapping[str, np.ndarray], injected: Mapping[str, np.ndarray], kinds: np.ndarray) -> Weights:
+def choose_weights(
+    normal: Mapping[str, np.ndarray], injected: Mapping[str, np.ndarray], kinds: np.ndarray, silence: bool = False
+) -> Weights:
     """From terms of the clean week [N] and of the injected one [M]; `kinds` [M] says what was done ("" nothing)."""
-    weights = unit_weights()
+    weights = unit_weights(silence)
     parts = {look: _look(normal, injected, own) for look, own in weights.items()}
     best = _found(parts, kinds)
     for _ in range(ROUNDS):

@@ -103,6 +103,7 @@ def plain_words(
     else:
         parts.append(_known_place(int(model.habits.place_count[place]), int(found.days[at]), count, named))
         parts.append("there at hours usually spent elsewhere" if "presence" in named else "")
+    parts.append("no data at hours that usually have some" if "silence" in named else "")
     text = "; ".join(part for part in parts if part)
     return text[:1].upper() + text[1:] + "."
 
