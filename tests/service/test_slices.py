@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +16,8 @@ import pytest
 from fastapi.testclient import TestClient
 from service_example import PATIENCE, PlainScorer, until
 from test_finals import LookingBack
+
+from ustad.service.intake import give_back_memory
 
 Stay = Callable[..., dict[str, Any]]
 
@@ -54,6 +59,32 @@ def test_a_single_event_does_not_wait_for_a_large_request(open_client: Any, stay
         assert (first.result().json()["accepted"], second.result().json()["accepted"]) == (1000, 1)
     assert [agent for agent, _ in scorer.scored].index("single") < 200  # after all thousand, before
     assert max(scorer.batches) <= 128
+
+
+def test_memory_is_given_back_after_a_large_request_alone(
+    open_client: Any, stay: Stay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[bool] = []
+    monkeypatch.setattr("ustad.service.intake.give_back_memory", lambda: given.append(True))
+    client = open_client(PlainScorer())
+    post(client, [stay("single")])
+    assert given == []
+    post(client, large(stay, 300))
+    assert until(lambda: given == [True])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="resident memory is read from /proc")
+def test_memory_that_is_free_goes_back_to_the_system() -> None:
+    blocks = [bytes(1000) for _ in range(100_000)]
+    keep, full = bytes(1000), _resident()  # the block above the others stays, so they are not given back by themselves
+    del blocks
+    give_back_memory()
+    assert keep
+    assert _resident() < full - 50e6
+
+
+def _resident() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def test_fixes_come_in_slices_too(open_client: Any, stay: Stay) -> None:
