@@ -6,10 +6,8 @@ calibration, scores. Everything that decides a result is in its configuration.
 
 from __future__ import annotations
 
-import json
 import math
 import platform
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,17 +15,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import torch
-from safetensors.numpy import save_file as save_arrays
-from safetensors.torch import load_file, save_file
 
 import ustad
-from ustad import artefact, progress, trip_features
-from ustad.card import area, card
+from ustad import artefact, model_files, progress, trip_features
 from ustad.carrying_on import check_same_events, check_shape
 from ustad.config import Config, ConfigError
-from ustad.dataset import Dataset, Split, event_days, zone_of
+from ustad.dataset import Dataset, Split, event_days
 from ustad.events.encoder import Encoder
-from ustad.events.history import History
 from ustad.events.windows import EventTensors, Queries, Windows, make_windows
 from ustad.files import as_table
 from ustad.model.network import DualTransformer
@@ -60,6 +54,7 @@ from ustad.scoring.score import notes, score_events
 from ustad.tables import DataError, identity_hash
 from ustad.training.estimate import rough_seconds
 from ustad.training.loop import FitResult, fit
+from ustad.training.optimise import choose_device
 from ustad.training.search import SearchResult, data_digest, tune
 from ustad.trip_features import TripFeatures
 
@@ -341,26 +336,12 @@ class Detector:
 
     def write(self, place: Path) -> None:
         """The files of the model into a directory that `artefact.writing` gave, where others may lie beside them."""
-        self.config.to_yaml(place / "config.yaml")
-        (place / "schema.json").write_text(json.dumps(self.schema.to_dict(), indent=2))
-        (place / "encoder.json").write_text(json.dumps(self._fitted().to_dict()))
-        if self.trips.to_tensors():
-            save_file(self.trips.to_tensors(), place / "trips.safetensors")
+        model_files.write_encoder(place, self._fitted(), self.config, self.trips)
         if self.habits is not None:
             save_default(self.habits, place)
         else:
-            self._write_network(place)
-        (place / "facts.json").write_text(json.dumps(self.facts, indent=2))
-        (place / "card.md").write_text(card(self.facts, self.config, self.schema))
-
-    def _write_network(self, place: Path) -> None:
-        """The paper's network, its reference and the history that its sentences tell of."""
-        model = self._network()
-        save_file({k: v.cpu().contiguous() for k, v in model.network.state_dict().items()}, place / "model.safetensors")
-        tensors = {k: np.ascontiguousarray(v) for k, v in model.to_tensors().items()}
-        save_arrays(tensors, place / "reference.safetensors")
-        if model.history is not None:
-            model.history.save(place / "history.parquet")
+            model_files.write_network(place, self._network())
+        model_files.write_facts(place, self.facts, self.config, self.schema)
 
     @classmethod
     def load(cls, path: Path | str, device: str = "auto", whole: bool = True) -> Detector:
@@ -376,25 +357,14 @@ class Detector:
                 f"{path}: a model of another method than ustad; `ustad score` reads it, or baselines.storage.load"
             )
         detector = cls(Config.from_yaml(path / "config.yaml"), device)
-        encoder = Encoder.from_dict(json.loads((path / "encoder.json").read_text()))
-        detector.encoder = encoder
-        learned = load_file(path / "trips.safetensors") if "trips.safetensors" in files else {}
-        detector.trips = TripFeatures.from_tensors(detector.config.model.trips, learned)
+        detector.encoder, detector.trips = model_files.read_encoder(path, files, detector.config)
+        given = (path, detector.encoder, detector.config, detector.device)
         if detector.config.by_habits:
-            detector.habits = load_default(path, encoder, detector.config, detector.device, whole)
+            detector.habits = load_default(*given, whole)
         else:
-            detector._read_network(path, files, whole)
-        detector.facts = json.loads((path / "facts.json").read_text())
+            detector.model = model_files.read_network(*given, whole=whole, files=files)
+        detector.facts = model_files.read_facts(path)
         return detector
-
-    def _read_network(self, path: Path, files: Iterable[str], whole: bool) -> None:
-        encoder = self._fitted()
-        network = DualTransformer(encoder.fields, self.config.model, self.config.window.max_events)
-        network.load_state_dict(load_file(path / "model.safetensors"))
-        network.to(self.device).eval()
-        history = History.load(path / "history.parquet", encoder.schema) if "history.parquet" in files else None
-        tensors = artefact.arrays(path / "reference.safetensors", "" if whole else "neighbours.")
-        self.model = ScoringModel.from_tensors(network, encoder, self.config, tensors, history)
 
     def _fitted(self) -> Encoder:
         if self.encoder is None:
@@ -408,20 +378,9 @@ class Detector:
         return self.model
 
     def _facts(self, lessons: Lessons) -> dict[str, Any]:
-        schema, train = lessons.encoder.schema, lessons.train
-        days = event_days(train, schema)
-        zone = zone_of(train, schema)
-        zones = [zone] if isinstance(zone, str) else sorted(set(pc.unique(zone).to_pylist()))
         return {
-            "events": train.num_rows,
-            "entities": len(pc.unique(train[schema.entity])),
-            "validation_events": lessons.validation.num_rows,
-            "first_day": str(np.datetime64(int(days.min()), "D")),
-            "last_day": str(np.datetime64(int(days.max()), "D")),
+            **lessons.facts(),
             "extraction": self._extraction,
-            "learned_until": str(np.datetime64(int(event_days(lessons.validation, schema).max()), "D")),
-            "timezones": zones,
-            "area": area(train) if {"lat", "lon"} <= set(train.column_names) else None,
             "seed": self.config.seed,
             "device": str(self.device),
             "versions": {"ustad": ustad.__version__, "torch": torch.__version__, "python": platform.python_version()},
@@ -433,14 +392,3 @@ def _training_facts(result: Any) -> dict[str, Any]:
     if result is None:
         return {}
     return {"validation_loss": result.best_loss, "epochs": result.epochs, "seconds": round(result.seconds, 1)}
-
-
-def choose_device(name: str) -> torch.device:
-    """auto: CUDA where there is one, else the CPU."""
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    if name not in ("cpu", "cuda"):
-        raise DataError(f"device '{name}' is not one of auto, cpu, cuda")
-    if name == "cuda" and not torch.cuda.is_available():
-        raise DataError("no CUDA device is available here; use --device cpu")
-    return torch.device(name)

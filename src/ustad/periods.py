@@ -11,8 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ustad import progress
+from ustad.card import area
 from ustad.config import Config, SplitConfig
-from ustad.dataset import Dataset, Split, event_days, require_zone
+from ustad.dataset import Dataset, Split, event_days, require_zone, zone_of
 from ustad.events.encoder import Encoder, EventArrays
 from ustad.events.windows import Queries, make_queries, make_windows
 from ustad.files import as_table
@@ -46,6 +47,21 @@ class Lessons:
         if self.stopping is self.calibration:
             return self.stopping
         return pa.concat_tables([self.stopping, self.calibration])
+
+    def facts(self) -> dict[str, Any]:
+        """How much was learnt from, of which days, zones and area."""
+        schema, train = self.encoder.schema, self.train
+        days, zone = event_days(train, schema), zone_of(train, schema)
+        return {
+            "events": train.num_rows,
+            "entities": len(pc.unique(train[schema.entity])),
+            "validation_events": self.validation.num_rows,
+            "first_day": str(np.datetime64(int(days.min()), "D")),
+            "last_day": str(np.datetime64(int(days.max()), "D")),
+            "learned_until": str(np.datetime64(int(event_days(self.validation, schema).max()), "D")),
+            "timezones": [zone] if isinstance(zone, str) else sorted(set(pc.unique(zone).to_pylist())),
+            "area": area(train) if {"lat", "lon"} <= set(train.column_names) else None,
+        }
 
     def calibration_week(self) -> tuple[pa.Table, int]:
         """The calibrating entities' events with what they did before, and the first day that calibrates."""

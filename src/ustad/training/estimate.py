@@ -56,11 +56,12 @@ def rough_memory_seconds(
     update = MemoryUpdate(twin, data, make_optimizer(twin, config.training), config.training, dense=bool(forked))
     order = np.argsort(windows.length, kind="stable")
     batches = [windows.take(order[round(at * (len(order) - size)) :][:size]) for at in (1.0, 0.0, 0.5, 1.0)]
-    questions = validation[1].take(np.linspace(0, len(validation[1]) - 1, _PILOT).astype(np.int64))
+    asking = min(8 * _PILOT, len(validation[1]))
+    questions = validation[1].take(np.linspace(0, len(validation[1]) - 1, asking).astype(np.int64))
     with torch.random.fork_rng(devices=forked):
         seconds = [_time(lambda part=part: _step(update, part)) for part in batches]  # type: ignore[misc]  # bound now
         asked = [_time(lambda: validate(twin, validation[0], questions)) for _ in range(2)]
-    steps = -(-len(windows) // size)
+    steps = -(-len(windows) // size) if forked else len(windows) / size  # on a GPU the last one is filled up
     return config.training.epochs * (
         steps * float(np.mean(seconds[1:])) + min(asked) * len(validation[1]) / len(questions)
     )
