@@ -1,7 +1,7 @@
 """Do machines agree? One model and one small town, scored here with and without vector instructions and on CUDA.
 
     python benchmarks/machines.py [--agents 60]        trains two small networks, then scores on every machine there is
-    python benchmarks/machines.py --score MODEL DATA OUT [--device cuda]        one machine's answers, as JSON
+    python benchmarks/machines.py --score MODEL … DATA OUT [--device cuda]      one machine's answers, as JSON
 
 A network is trained once, because training carries the last bits on; everything after it is done on every machine:
 habits are learnt and calibrated anew, events are scored in bulk and one by one, reasons are written. Printed, and
@@ -48,15 +48,16 @@ Answers = dict[str, dict[str, list[Any]]]  # what was asked → score, kind, ale
 def answer(model: Path, data: Path, device: str = "cpu") -> Answers:
     """What this machine says of the test part of a data set."""
     detector, dataset = Detector.load(model, device=device), load_directory(data)
-    assert detector.model is not None
     split = detector.scored_days(dataset)
     assert split is not None
     before, events = (
         detector.trips.attach(dataset.between(first, last), dataset.trips)
         for first, last in ((split.train_first, split.test_first - 1), (split.test_first, split.test_last))
     )
-    paper, _ = score_events(detector.model, events, before, None, detector.device, reasons="all")
-    answers = {"network": _columns(paper), "network, live": _network_live(detector, before, events)}
+    answers: Answers = {}
+    if detector.model is not None:
+        paper, _ = score_events(detector.model, events, before, None, detector.device, reasons="all")
+        answers |= {"network": _columns(paper), "network, live": _network_live(detector, before, events)}
     if detector.habits is not None:
         habits = _learn_habits(detector, dataset)
         scored, agents = score_default(habits, events, before, reasons="all")
@@ -68,7 +69,7 @@ def answer(model: Path, data: Path, device: str = "cpu") -> Answers:
 
 def _learn_habits(detector: Detector, data: Dataset) -> DefaultModel:
     """Habits of the training weeks, learnt and calibrated here, with the memory network that was trained."""
-    assert detector.model is not None
+    assert detector.encoder is not None
     assert detector.habits is not None
     split = detector.scored_days(data)
     assert split is not None
@@ -79,7 +80,7 @@ def _learn_habits(detector: Detector, data: Dataset) -> DefaultModel:
             (split.validation_first, split.test_first - 1),
         )
     )
-    return fit_default(train, week, detector.model.encoder, detector.config, detector.device, detector.habits.memory)
+    return fit_default(train, week, detector.encoder, detector.config, detector.device, detector.habits.memory)
 
 
 def _habits_live(model: DefaultModel, before: pa.Table, events: pa.Table) -> dict[str, list[Any]]:
@@ -176,12 +177,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--agents", type=int, default=60)
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--score", nargs=3, type=Path, metavar=("MODEL", "DATA", "OUT"))
+    parser.add_argument("--score", nargs="+", type=Path, metavar="MODEL … DATA OUT")
     given = parser.parse_args()
     progress.disable()
     if given.score:
-        model, data, out = given.score
-        out.write_text(json.dumps(answer(model, data, given.device)))
+        *models, data, out = given.score
+        out.write_text(json.dumps({k: v for model in models for k, v in answer(model, data, given.device).items()}))
         return
     result = run(given.agents)
     for preset, machines in result["differences"].items():

@@ -19,17 +19,18 @@ NETWORK, PASSED = 1e-5, 0.01
 
 
 @pytest.fixture(scope="module")
-def answers(town_directory, model_directory, tmp_path_factory):
+def answers(town_directory, model_directory, network_directory, tmp_path_factory):
     """What this process says, and one without vector instructions."""
     with pytest.MonkeyPatch.context() as patched:
         patched.syspath_prepend(str(REPOSITORY / "benchmarks"))
         machines = importlib.import_module("machines")
     room = tmp_path_factory.mktemp("plain")
     changes = {**machines.without_vectors(), "NUMBA_CACHE_DIR": str(room), "PYTHONPATH": os.pathsep.join(sys.path)}
+    models = (model_directory, network_directory)
     script, out = REPOSITORY / "benchmarks" / "machines.py", room / "answers.json"
-    command = [sys.executable, str(script), "--score", str(model_directory), str(town_directory), str(out)]
+    command = [sys.executable, str(script), "--score", *map(str, (*models, town_directory, out))]
     with subprocess.Popen(command, env={**os.environ, **changes}) as other:
-        here = machines.answer(model_directory, town_directory)
+        here = {k: v for model in models for k, v in machines.answer(model, town_directory).items()}
         assert other.wait() == 0
     return here, json.loads(out.read_text())
 
