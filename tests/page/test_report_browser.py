@@ -13,6 +13,7 @@ from report_example import card_schema, make_card_events, make_run
 from ustad.tables import TIMESTAMP
 
 pytest.importorskip("sqlalchemy", reason="the page's libraries are not installed: pip install 'ustad[service]'")
+from ustad.page.bundle import bundle
 from ustad.page.report import write_report
 from ustad.page.source import RunTables
 
@@ -167,7 +168,6 @@ NARROWED = [
 def test_lists_are_narrowed_as_the_service_narrows_them(open_page, plain_run, tmp_path):
     """The file's own answers, asked as its scripts ask, beside those of the service about the same run."""
     testing = pytest.importorskip("fastapi.testclient", reason="the service's libraries are not installed")
-    from ustad.page import WEB
     from ustad.scores import Scores
     from ustad.service.app import create_app
     from ustad.service.settings import Settings
@@ -175,12 +175,8 @@ def test_lists_are_narrowed_as_the_service_narrows_them(open_page, plain_run, tm
     events, agents, _, facts = plain_run
     Scores(events, agents, facts).save(tmp_path / "scores")
     page = open_page()
-    source = (WEB / "frozen.js").read_text(encoding="utf-8")
-    load = """async (source) => { window.kept = await import("data:text/javascript," + encodeURIComponent(source)); }"""
-    free = page.context.browser.new_page(bypass_csp=True)
-    free.goto(page.url)
-    free.evaluate(load, source)
-    ask = lambda path: free.evaluate("path => window.kept.answer(path)", path)  # noqa: E731  # a name for one line
+    page.evaluate(f"() => {{ {bundle('frozen.js')}; window.kept = frozen_module; }}")
+    ask = lambda path: page.evaluate("path => window.kept.answer(path)", path)  # noqa: E731  # a name for one line
     app = create_app(Settings(store=f"sqlite:///{tmp_path / 'store.db'}", run=tmp_path))
     with testing.TestClient(app, base_url="http://localhost") as client:
         found = 0
@@ -193,7 +189,6 @@ def test_lists_are_narrowed_as_the_service_narrows_them(open_page, plain_run, tm
             assert [lane["agent_id"] for lane in mine["lanes"]] == [lane["agent_id"] for lane in theirs["lanes"]], words
             assert mine["total"] == theirs["total"]
             assert [len(lane["cells"]) for lane in mine["lanes"]] == [len(lane["cells"]) for lane in theirs["lanes"]]
-    free.close()
     assert found > len(NARROWED) / 2
 
 
@@ -296,11 +291,8 @@ def test_names_with_any_sign_open(open_page, tmp_path):
 
 
 def test_a_category_has_one_colour_whoever_is_on_show(browser):
-    from ustad.page import WEB
-
     page = browser.new_page()
-    load = """async (source) => { window.made = await import("data:text/javascript," + encodeURIComponent(source)); }"""
-    page.evaluate(load, (WEB / "colours.js").read_text(encoding="utf-8"))
+    page.evaluate(f"() => {{ {bundle('colours.js')}; window.made = colours_module; }}")
     ask = "([events, all, name]) => window.made.colours(events.map((category) => ({ category })), all).of(name)"
     everywhere = ["home", "bar", "zoo", "mill"]
     colours = {

@@ -16,15 +16,15 @@ _IMPORT = re.compile(
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:function|const|class) (\w+))", re.M)
 
 
-def bundle() -> str:
-    """All modules, the one that starts the page last."""
-    return '"use strict";\n' + "\n".join(_module(name) for name in module_order())
+def bundle(entry: str = ENTRY) -> str:
+    """A module and all that it needs, itself last; by default the one that starts the page."""
+    return '"use strict";\n' + "\n".join(_module(name) for name in module_order(entry))
 
 
-def module_order() -> list[str]:
+def module_order(entry: str = ENTRY) -> list[str]:
     """Files of the modules, each after those that it imports."""
     order: list[str] = []
-    _visit(ENTRY, order, [])
+    _visit(entry, order, [])
     return order
 
 
