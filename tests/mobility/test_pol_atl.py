@@ -42,7 +42,7 @@ def check_in_hits(stays: pa.Table, checkins: pa.Table) -> np.ndarray:
 
 
 def test_check_ins_are_found_at_their_site(fixes):
-    stays = extract_tables(fixes, timezone="UTC").events
+    stays = extract_tables(fixes, ExtractionConfig(), timezone="UTC").events
     checkins = pq.read_table(CHECKINS, filters=[("agent", "<", 60)])
     hits = check_in_hits(stays, checkins)
     assert len(hits) > 5000
