@@ -4,8 +4,7 @@
     python benchmarks/gps.py --seeds 101 102 --agents 100        a trial
     python benchmarks/gps.py --presets quick best --workers 16
 
-
-
+A job is one town (or city) and one recording of it; jobs run in processes of their own. The demo is judged by the plain
 recording with a fix a minute (`--fixes 60s`): how many of the 14 most unusual stays are true, town by town. Prints a
 line per job, writes benchmarks/results/gps.json.
 """

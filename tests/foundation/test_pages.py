@@ -132,7 +132,7 @@ def test_a_method_ahead_of_ustad_is_named_and_the_best_is_bold(script: ModuleTyp
 
 @pytest.mark.parametrize("script", ["extraction_tables"], indirect=True)
 def test_the_demos_row_counts_true_stays_town_by_town(script: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    def line(phone: str, seed: int, count: int, method: str = "habits") -> dict[str, object]:
+    def line(phone: str, seed: int, count: int, method: str = "quick") -> dict[str, object]:
         figures = {"true_of_most_unusual": count, "recording": {}}
         return {"data": "town (300 agents)", "phone": phone, "seed": seed, "method": method, "result": figures}
 
