@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from example_towns import town
 
-from ustad import artefact, detector
+from ustad import artefact, model_files
 from ustad.baselines import make, storage
 from ustad.baselines.storage import load, save
 from ustad.config import ConfigError
@@ -74,7 +74,7 @@ def test_validation_begins_where_the_caller_says(scored):
 
 @pytest.mark.parametrize(
     "step",
-    [(storage, "write_json"), (detector, "save_file"), (detector, "card"), (artefact, "write_json")],
+    [(storage, "write_json"), (model_files, "save_file"), (model_files, "card"), (artefact, "write_json")],
     ids=lambda step: step[1],
 )
 @pytest.mark.parametrize("older", ["ustad-au", "visit-rate"])

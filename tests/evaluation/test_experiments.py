@@ -174,7 +174,7 @@ def test_the_page_is_made_from_the_result_files_alone(finished, tmp_path):
     assert generated_from(text) == [finished[0].as_posix()]
     assert "small run" in text
     assert "other data than the paper's" in text
-    for name in EXPERIMENTS:
+    for name in PAPER:
         assert f"## {name}:" in text
     shown_files = {part.split(")")[0] for part in text.split("](figures/")[1:]}
     assert shown_files == {p.name for p in (tmp_path / "figures").iterdir()}

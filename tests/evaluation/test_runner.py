@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from ustad.evaluation import runner
-from ustad.evaluation.experiments import BUDGETS, EXPERIMENTS, Cell, plan
+from ustad.evaluation.experiments import BUDGETS, PAPER, Cell, plan
 from ustad.evaluation.result_files import read_lines
 from ustad.evaluation.runner import Ran, run
 from ustad.evaluation.sources import Source
@@ -40,9 +40,9 @@ def test_no_cell_is_begun_after_the_time_and_another_run_goes_on(tmp_path, monke
 
 def test_cells_of_one_model_are_one_job():
     models = {}
-    for cell in plan(EXPERIMENTS, [TOWN], 1, TINY):
+    for cell in plan(PAPER, [TOWN], 1, TINY):
         models.setdefault(cell.model, set()).add(cell.experiment)
-    assert models["ustad-plain"] == set(EXPERIMENTS)
+    assert models["ustad-plain"] == set(PAPER)
     assert models["transformer"] == {"prediction", "detection"}
     assert models["dual-tr"] == {"prediction", "detection", "uncertainty"}  # also under the name of USTAD-none
     assert models["ustad-plain-1w"] == {"uncertainty"}

@@ -64,13 +64,13 @@ def permuted_places(stays: pa.Table) -> pa.Table:
 
 
 def test_the_same_times_at_other_places_are_other_data(
-    town: Dataset, tiny_config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    town: Dataset, network_config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given: list[dict[str, Any]] = []
     monkeypatch.setattr(detector_module, "tune", lambda *_, **named: given.append(named))
     other = dataclasses.replace(town, events=permuted_places(town.events))
     for data in (town, town, other):
-        Detector(tiny_config, device="cpu").search(data, tmp_path, 1)
+        Detector(network_config, device="cpu").search(data, tmp_path, 1)
     first, again, elsewhere = (named["data"] for named in given)
     assert first == again != elsewhere
 

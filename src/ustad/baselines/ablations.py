@@ -96,7 +96,7 @@ class Ustad(Baseline):
 
     def score(self, events: Any, context: Any = None) -> Scores:
         """The detector's own tables: scores with expected values, uncertainties and reasons."""
-        scored = self.detector.score(*self.scored_part(events, context))
+        scored = self.detector.score(*self.scored_part(events, context), everything=True)
         return Scores(scored.events, scored.agents, {**scored.run, "method": self.name})
 
     def predict(self, events: Any, context: Any = None, reject: float = 0.0) -> pa.Table:
