@@ -53,7 +53,7 @@ def judged(value: float, goal: tuple[float, bool] | None) -> str:
 
 def served() -> str:
     """The service over HTTP, with a model that scores by the network and with one that scores by habits."""
-    found = {"preset `paper`": read("service"), "preset `fast`": read("service_fast")}
+    found = {"preset `paper`": read("service"), "preset `quick`": read("service_quick")}
     rows = [
         (_named(what, figure), asked(GOALS.get((what, figure))), *(_cell(x, what, figure) for x in found.values()))
         for what, figure in SERVED
