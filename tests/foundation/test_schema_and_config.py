@@ -132,3 +132,18 @@ def test_what_a_file_leaves_out_comes_from_its_preset_or_the_one_asked_for(tmp_p
 )
 def test_several_of_a_kind_are_called_so(word, words):
     assert plural(word) == words
+
+
+@pytest.mark.parametrize(("method", "network", "today"), [
+    ("habits", "dual", "none"), ("habits", "memory", "memory"), ("paper", "dual", "dual"),
+])  # fmt: skip
+def test_configurations_of_version_0_2_are_read_in_todays_words(tmp_path, method, network, today):
+    (tmp_path / "c.yaml").write_text(f"model: {{network: {network}}}\nscoring: {{method: {method}, samples: 9}}\n")
+    config = Config.from_yaml(tmp_path / "c.yaml")
+    assert (config.model.network, config.scoring.samples) == (today, 9)
+    assert config.by_habits == (method == "habits")
+
+
+@pytest.mark.parametrize(("former", "today"), [("default", "best"), ("fast", "quick")])
+def test_presets_are_found_by_their_former_names(former, today):
+    assert Config.preset(former) == Config.preset(today)
