@@ -97,7 +97,9 @@ class ExtractionConfig:
 class SplitConfig:
     """Train, validation and test by local date."""
 
-    train_weeks: float = setting(3.0, "weeks of training from the first day on")
+    train_weeks: float = setting(
+        3.0, "weeks of training from the first day on; longer where the data spans three times all these weeks"
+    )
     validation_weeks: float = setting(1.0, "weeks after that for early stopping and calibration")
     test_weeks: float = setting(4.0, "weeks after that to be scored; what comes later is scored too")
     train_until: str = setting("", "last day to learn from, such as 2024-03-31, instead of the weeks; empty: by weeks")

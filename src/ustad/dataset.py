@@ -24,6 +24,8 @@ from ustad.schema import EventSchema, mobility_schema
 from ustad.tables import DataError, agent_codes
 
 EPOCH = date(1970, 1, 1)
+#: So many times the configured weeks are long: only the last weeks are scored then; by events, these shares.
+LONG, LONG_SHARES = 3, np.array([0.75, 0.125, 0.125])
 #: Tables that a data directory may hold beside its events.
 COMPANIONS = ("trips", "gaps", "pois", "labels", "agent_labels", "quality")
 
@@ -38,6 +40,7 @@ class Split:
     test_last: int  # inclusive
     learned_last: int | None = None  # last day of validation, where the test does not begin on the day after
     rule: str = ""  # why the dates are these, where it is not by the configured weeks
+    uneven: bool = False  # few of the entities are there in some part by weeks: worth a warning
 
     @property
     def validation_last(self) -> int:
@@ -84,15 +87,15 @@ class Dataset:
         """Boundaries by local date: as configured (`train_until`, `test_from`), as the files say (`meta["split"]`),
         else by the configured weeks.
 
-        A data set shorter than the configured weeks is divided in the same proportions. Where the training weeks hold
-        less than half of the entities, because people join late or a clock was wrong, the same shares of the events
-        are taken instead of weeks.
+        A data set shorter than the configured weeks is divided in the same proportions. Of one more than `LONG` times
+        as long, only the last weeks are scored, and all before them is learnt from. Where a part holds less than half
+        of the entities, because people join late or a clock was wrong, shares of the events are taken instead of weeks.
         """
         days = self.days()
         first, last = int(days.min()), int(days.max())
         weeks = np.array([config.train_weeks, config.validation_weeks, config.test_weeks])
         said = self.meta.get("split")
-        learned_last, rule = None, ""
+        learned_last, rule, uneven = None, "", False
         if config.train_until or config.test_from:
             test_first = _day(config.test_from) if config.test_from else _day(config.train_until) + 1
             learned_last = _day(config.train_until) if config.train_until else test_first - 1
@@ -109,28 +112,42 @@ class Dataset:
                 else test_first - max(1, round(span * share))
             )
         else:
-            scale = min(1.0, (last - first + 1) / (7 * weeks.sum()))
-            validation_first = first + max(1, round(7 * weeks[0] * scale))
-            test_first = validation_first + max(1, round(7 * weeks[1] * scale))
-            there, everybody = self._entities_before(days, validation_first)
-            if 2 * there < everybody:
-                rule = f"by share of the events, because {there:,} of {everybody:,} are there in the first weeks"
-                validation_first = _day_by_share(days, weeks[0] / weeks.sum())
-                test_first = max(_day_by_share(days, weeks[:2].sum() / weeks.sum()), validation_first + 1)
+            validation_first, test_first, rule, uneven = self._split_by_weeks(days, weeks)
         if not first < validation_first < test_first <= last:
             raise DataError(
                 f"{self.name}: {last - first + 1} day(s) of data cannot be split into train, validation and test; "
                 "at least three days are needed, and weeks are better"
             )
         learned_last = None if learned_last == test_first - 1 else learned_last
-        return Split(first, validation_first, test_first, last, learned_last, rule)
+        return Split(first, validation_first, test_first, last, learned_last, rule, uneven)
 
-    def _entities_before(self, days: np.ndarray, day: int) -> tuple[int, int]:
-        """How many entities have events before a day, and how many there are; none where only days are known."""
+    def _split_by_weeks(self, days: np.ndarray, weeks: np.ndarray) -> tuple[int, int, str, bool]:
+        """First days of validation and test, why they are these, and whether that is worth a warning."""
+        first, last, shares, rule, where = int(days.min()), int(days.max()), weeks / weeks.sum(), "", "the first weeks"
+        if is_long := _usual_span(days) > LONG * 7 * weeks.sum():
+            test_first = last + 1 - max(1, round(7 * weeks[2]))
+            validation_first = test_first - max(1, round(7 * weeks[1]))
+            rule = f"all but the last weeks is learnt from, because the data spans {(last - first + 1) // 7:,} weeks"
+            shares, where = LONG_SHARES, "each part by weeks"
+        else:
+            scale = min(1.0, (last - first + 1) / (7 * weeks.sum()))
+            validation_first = first + max(1, round(7 * weeks[0] * scale))
+            test_first = validation_first + max(1, round(7 * weeks[1] * scale))
+        part = np.searchsorted((validation_first, test_first), days, side="right")
+        there, everybody = self._fewest_entities([part == p for p in range(3 if is_long else 1)])
+        if 2 * there >= everybody:
+            return validation_first, test_first, rule, False
+        validation_first = _day_by_share(days, shares[0])
+        test_first = max(_day_by_share(days, shares[:2].sum()), validation_first + 1)
+        rule = f"by share of the events, because {there:,} of {everybody:,} are there in {where}"
+        return validation_first, test_first, rule, True
+
+    def _fewest_entities(self, parts: Sequence[np.ndarray]) -> tuple[int, int]:
+        """Entities in that part (a mask of the events) which has the fewest, and all; none where only days are known."""
         if self.schema.entity not in self.events.column_names:
             return 0, 0
         codes, names = agent_codes(self.events[self.schema.entity])
-        return len(np.unique(codes[days < day])), len(names)
+        return min(len(np.unique(codes[part])) for part in parts), len(names)
 
     def between(self, first: int, last: int) -> pa.Table:
         """Events whose local date lies in [first, last]."""
@@ -198,6 +215,12 @@ def save_directory(data: Dataset, path: Path) -> None:
         if table is not None:
             write_table(table, path / f"{name}.parquet")
     write_json(data.meta, path / "meta.json")
+
+
+def _usual_span(days: np.ndarray) -> int:
+    """Days that events span, without one in fifty at either end: an odd clock makes no data set long."""
+    early, late = np.quantile(days, 0.02, method="lower"), np.quantile(days, 0.98, method="higher")
+    return int(late - early) + 1
 
 
 def _day_by_share(days: np.ndarray, share: float) -> int:

@@ -120,8 +120,8 @@ def training_periods(data: Any, config: Config, everything: bool = False) -> Per
 
 
 def _tell_split(split: Split, data: Dataset, train: pa.Table) -> None:
-    """One line on what is learnt from; a warning where that is not by the configured weeks, or holds few entities."""
-    (progress.warn if split.rule else progress.say)(split.describe())
+    """One line on what is learnt from; a warning where that holds few entities, or would by the weeks."""
+    (progress.warn if split.uneven else progress.say)(split.describe())
     entity, words = data.schema.entity, plural(data.schema.entity_word)
     scored = pc.unique(data.between(split.test_first, split.test_last)[entity])
     known = pc.sum(pc.is_in(scored, pc.unique(train[entity])).cast(pa.int64())).as_py() or 0

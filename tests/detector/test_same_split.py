@@ -89,12 +89,76 @@ def test_the_split_is_by_weeks_where_everybody_is_there_from_the_start(days, age
 
 
 def test_people_who_join_late_are_split_by_share_and_it_is_said():
-    of = {a: np.arange(19_000 + 40 * a, 19_000 + 40 * a + 200) for a in range(10)}
+    of = {a: np.arange(19_000 + 12 * a, 19_000 + 12 * a + 50) for a in range(10)}
     split = events(of).split(SplitConfig())
-    assert "1 of 10 are there" in split.describe()
+    assert "2 of 10 are there in the first weeks" in split.describe()
     days = events(of).days()
     assert np.mean(days < split.validation_first) == pytest.approx(3 / 8, abs=0.01)
     assert np.mean(days < split.test_first) == pytest.approx(4 / 8, abs=0.01)
+
+
+@settings(max_examples=30, deadline=None)
+@given(weeks=st.integers(25, 500), agents=st.integers(1, 5), rate=st.floats(0.3, 1.0), seed=st.integers(0, 99))
+def test_of_long_data_all_but_the_last_weeks_is_learnt_from(weeks, agents, rate, seed):
+    rng, days = np.random.default_rng(seed), 7 * weeks
+    of = {a: np.flatnonzero(rng.random(days) < rate) + 19_000 for a in range(agents)}
+    of = {a: np.union1d(d, [19_000, 19_000 + days - 32, 19_000 + days - 1]) for a, d in of.items()}
+    data = events(of)
+    if _days_of_nearly_all(data.days()) <= 24 * 7:  # not long without its first and last events
+        return
+    split = data.split(SplitConfig())
+    assert (split.test_last - split.test_first + 1, split.test_first - split.validation_first) == (28, 7)
+    assert f"spans {weeks} weeks" in split.describe()
+    assert not split.uneven
+
+
+def _days_of_nearly_all(days: np.ndarray) -> int:
+    inner = np.sort(days)[len(days) // 50 : len(days) - len(days) // 50]
+    return int(inner[-1] - inner[0]) + 1
+
+
+def test_ten_years_of_one_person_are_learnt_from_and_said_in_one_line(capsys):
+    from ustad import progress
+    from ustad.periods import training_periods
+
+    data = events({1: np.arange(16_000, 19_650)})
+    progress.enable()
+    try:
+        periods = training_periods(data, Config())
+    finally:
+        progress.disable()
+    assert periods.train.num_rows == 3_650 - 35
+    assert periods.validation.num_rows == 7
+    assert "all but the last weeks is learnt from, because the data spans 521 weeks" in capsys.readouterr().err
+    until = str(np.datetime64(19_000, "D"))
+    assert data.split(SplitConfig(train_until=until)).test_first == 19_001
+    assert replace(data, meta={"split": {"test_first": until}}).split(SplitConfig()).test_first == 19_000
+
+
+def test_of_long_data_whose_last_weeks_hold_few_people_the_last_events_are_scored():
+    gone = {a: np.arange(18_000 + 30 * a, 18_400 + 30 * a) for a in range(9)}
+    data = events({**gone, 9: np.arange(18_000, 19_000)})
+    split = data.split(SplitConfig())
+    assert split.uneven
+    assert "1 of 10 are there in each part by weeks" in split.describe()
+    assert np.mean(data.days() < split.test_first) == pytest.approx(7 / 8, abs=0.01)
+
+
+def test_a_silence_before_the_last_weeks_leaves_no_part_without_events():
+    data = events({1: np.r_[np.arange(18_000, 18_600), np.arange(18_900, 18_910)]})
+    split = data.split(SplitConfig())
+    days = data.days()
+    assert (days < split.validation_first).any()
+    assert ((days >= split.validation_first) & (days < split.test_first)).any()
+    assert (days >= split.test_first).any()
+
+
+def test_one_odd_clock_does_not_make_a_data_set_long():
+    of = {a: np.arange(19_000, 19_042) for a in range(10)}
+    for odd in (11_000, 19_900):
+        split = events({**of, 0: np.sort(np.r_[odd, of[0]])}).split(SplitConfig())
+        assert "all but the last weeks" not in split.describe()
+        assert abs(split.test_first - 19_021) <= 7  # as without it, or by whole weeks
 
 
 def test_one_odd_clock_does_not_move_the_split_of_everybody():
