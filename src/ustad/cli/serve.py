@@ -2,35 +2,46 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 import typer
 
-from ustad.cli.shared import DeviceOption, err, out
+from ustad.cli.shared import err, out
 from ustad.config import ConfigError
 from ustad.tables import DataError
 
+#: What the names of variables begin with. Not USTAD_ alone: Kubernetes sets USTAD_PORT where a service is called ustad.
+ENVIRONMENT = "USTAD_SERVE_"
 EXTRA = "the service needs more libraries; install them with: pip install 'ustad[service]'"
 
 
+def setting(option: str, about: str) -> Any:
+    """An option that the environment can give too."""
+    return typer.Option(option, help=about, envvar=ENVIRONMENT + option.strip("-").replace("-", "_").upper())
+
+
 def serve(
-    target: Annotated[Path, typer.Argument(help="A model directory, or a finished run such as runs/demo.")],
+    target: Annotated[
+        Path,
+        typer.Argument(help="A model directory, or a finished run such as runs/demo.", envvar=ENVIRONMENT + "TARGET"),
+    ],
     store: Annotated[
-        str | None, typer.Option("--store", help="sqlite:///FILE or postgresql://USER@HOST/NAME; a file by default.")
+        str | None, setting("--store", "sqlite:///FILE or postgresql://USER@HOST/NAME; a file by default.")
     ] = None,
-    host: Annotated[str, typer.Option("--host", help="Beyond loopback only with a key.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", help="Where to listen.")] = 8350,
-    keep: Annotated[str | None, typer.Option("--keep", help="Delete events older than this: 90d, 12w, 36h.")] = None,
-    alerts_per_day: Annotated[float, typer.Option("--alerts-per-day", help="Live: about this many alerts a day.")] = 0,
-    tiles: Annotated[str, typer.Option("--tiles", help="URL of raster map tiles with {z}/{x}/{y}.")] = "",
-    pois: Annotated[Path | None, typer.Option("--pois", help="POIs that name the places of live fixes.")] = None,
-    timezone: Annotated[str | None, typer.Option("--timezone", help="Zone of stays whose place tells none.")] = None,
-    lateness: Annotated[float, typer.Option("--lateness", help="Fixes may be late by so many seconds.")] = 0.0,
-    ahead: Annotated[str, typer.Option("--ahead", help="Refuse times so far ahead of the clock: 1d; 0d: none.")] = "1d",
-    rate_limit: Annotated[float, typer.Option("--rate-limit", help="Requests a second of one key; 0: any.")] = 200.0,
+    host: Annotated[str, setting("--host", "Beyond loopback only with a key.")] = "127.0.0.1",
+    port: Annotated[int, setting("--port", "Where to listen.")] = 8350,
+    keep: Annotated[str | None, setting("--keep", "Delete events older than this: 90d, 12w, 36h.")] = None,
+    alerts_per_day: Annotated[float, setting("--alerts-per-day", "Live: about this many alerts a day.")] = 0,
+    tiles: Annotated[str, setting("--tiles", "URL of raster map tiles with {z}/{x}/{y}.")] = "",
+    pois: Annotated[Path | None, setting("--pois", "POIs that name the places of live fixes.")] = None,
+    timezone: Annotated[str | None, setting("--timezone", "Zone of stays whose place tells none.")] = None,
+    lateness: Annotated[float, setting("--lateness", "Fixes may be late by so many seconds.")] = 0.0,
+    ahead: Annotated[str, setting("--ahead", "Refuse times so far ahead of the clock: 1d; 0d: none.")] = "1d",
+    rate_limit: Annotated[float, setting("--rate-limit", "Requests a second of one key; 0: any.")] = 200.0,
     proxy_headers: Annotated[
-        str, typer.Option("--proxy-headers", help="Addresses of proxies whose X-Forwarded-For is believed.")
+        str, setting("--proxy-headers", "Addresses of proxies whose X-Forwarded-For is believed.")
     ] = "",
     create_key: Annotated[str | None, typer.Option("--create-key", help="Make a key of this name and exit.")] = None,
     roles: Annotated[
@@ -42,9 +53,11 @@ def serve(
     remove_key: Annotated[
         str | None, typer.Option("--remove-key", help="Remove the key of this name and exit.")
     ] = None,
-    device: DeviceOption = "auto",
+    device: Annotated[Literal["auto", "cpu", "cuda"], setting("--device", "auto, cpu or cuda.")] = "auto",
 ) -> None:
     """Score events as they come and show the analyst's page; or show a finished run.
+
+    Every setting can come from the environment too: USTAD_SERVE_STORE is --store. An option counts before it.
 
     Example: `ustad serve runs/demo` or `ustad serve runs/demo/model --store sqlite:///live.db`
     """
@@ -81,9 +94,12 @@ def serve(
 
 
 def settings_for(target: Path, store: str | None, **more: object):  # type: ignore[no-untyped-def]  # the service is optional
-    """Settings for a model directory or a finished run, each with its own store by default."""
+    """Settings for a model directory or a finished run, each with its own store by default. Limits that have no option
+    come from the environment."""
     from ustad.page.runs import fingerprint, scores_directory
-    from ustad.service.settings import Settings
+    from ustad.service.settings import Settings, limits_in
+
+    more = {**limits_in(os.environ, ENVIRONMENT), **more}
 
     if (target / "manifest.json").exists():
         return Settings(model=target, store=store or "sqlite:///ustad.db", **more)  # type: ignore[arg-type]  # options by name

@@ -1,12 +1,14 @@
 """What a running service is told: where the model and the store are, where it listens, and its limits.
 
-In: options of `ustad serve`. Out: one frozen `Settings`; every limit is documented where it stands.
+In: options of `ustad serve`, and variables of its environment. Out: one frozen `Settings`; every limit is documented
+where it stands.
 """
 
 from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -68,6 +70,28 @@ class Settings:
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
             return False
+
+
+#: Settings without an option of the command line.
+LIMITS = (
+    "max_event_days", "head_seconds", "body_seconds", "max_connections_per_address", "max_body_bytes", "max_batch",
+    "max_fixes", "max_queue", "micro_batch", "max_live_agents",
+)  # fmt: skip
+
+
+def limits_in(environment: Mapping[str, str], prefix: str) -> dict[str, float]:
+    """The limits that variables set: with the prefix `USTAD_SERVE_`, `USTAD_SERVE_MAX_QUEUE=8000`. Empty ones do not
+    count."""
+    limits: dict[str, float] = {}
+    for f in fields(Settings):
+        text = environment.get(prefix + f.name.upper(), "").strip()
+        if f.name in LIMITS and text:
+            try:
+                limits[f.name] = int(text) if isinstance(f.default, int) else float(text)
+            except ValueError as error:
+                kind = "a whole number" if isinstance(f.default, int) else "a number"
+                raise ConfigError(f"{prefix}{f.name.upper()} takes {kind}, got '{text}'") from error
+    return limits
 
 
 def days_of(text: str, option: str = "--keep") -> float:
