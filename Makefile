@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test setup-tests lint types unit bench serve experiments-small clean help
+.PHONY: demo test setup-tests lint types unit bench serve experiments-small constraints wheel clean help
 
 help:
 	@echo "make demo   set up, then raw GPS to a report on a small simulated town (minutes, two cores)"
@@ -13,6 +13,7 @@ help:
 	@echo "make serve  set up, then the analyst's page for the demo's run (after make demo)"
 	@echo "make bench  set up, then the benchmarks that run on a CPU"
 	@echo "make experiments-small   set up, then the paper's seven experiments at a small size"
+	@echo "make wheel  set up, then a wheel in dist/; make constraints pins what is installed"
 	@echo "make clean  remove the environment and everything that was made"
 
 $(STAMP): pyproject.toml constraints.txt
@@ -50,6 +51,15 @@ experiments-small: $(STAMP)
 
 bench: $(STAMP)
 	@for job in extraction simulation training scoring report history service engine; do $(BIN)/python benchmarks/$$job.py || exit 1; done
+
+# What is installed and passed the tests becomes what is pinned.
+constraints: $(STAMP)
+	@{ grep '^#' constraints.txt; $(BIN)/pip freeze --exclude-editable | sed 's/+.*//' | sort -f; } > constraints.new
+	@mv constraints.new constraints.txt
+
+wheel: $(STAMP)
+	$(BIN)/pip wheel --quiet --no-deps --wheel-dir dist .
+	@ls dist/ustad-*.whl
 
 clean:
 	rm -rf $(VENV) runs build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -8,7 +8,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 #: The public names and where they live; each is imported when it is first used, so that `import ustad` is quick.
 _NAMES = {
