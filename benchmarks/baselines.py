@@ -29,15 +29,15 @@ import ustad
 from marked_pages import DOCS, RESULTS, met
 from marked_pages import write as write_page
 from ustad import progress
-from ustad.baselines import REGISTRY, find, make
-from ustad.baselines.prediction import prediction_errors
 from ustad.config import ConfigError, SplitConfig
 from ustad.dataset import Dataset, load_directory
-from ustad.evaluation.cells import DEFAULT
-from ustad.evaluation.experiments import read_results
-from ustad.evaluation.metrics import evaluate
-from ustad.evaluation.tables import Table, method_seconds
-from ustad.evaluation.workshop import SAME
+from ustad.lab.baselines import REGISTRY, find, make
+from ustad.lab.baselines.prediction import prediction_errors
+from ustad.lab.evaluation.cells import DEFAULT
+from ustad.lab.evaluation.experiments import read_results
+from ustad.lab.evaluation.metrics import evaluate
+from ustad.lab.evaluation.tables import Table, method_seconds
+from ustad.lab.evaluation.workshop import SAME
 from ustad.simulate import simulate_tables
 
 EXPERIMENTS = Path(__file__).parents[1] / "results" / "full"

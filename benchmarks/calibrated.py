@@ -28,11 +28,11 @@ import torch
 from ustad.config import Config
 from ustad.dataset import load_directory
 from ustad.detector import Detector
-from ustad.evaluation.metrics import auroc, average_precision
+from ustad.distribution import Distribution, Ranks
+from ustad.lab.evaluation.metrics import auroc, average_precision
 from ustad.scoring.alerts import drift
 from ustad.scoring.calibration import Parts, apply_tails, combine, corrected_score, entity_maxima, highest
-from ustad.scoring.distribution import Distribution, Ranks
-from ustad.scoring.model import ScoringModel
+from ustad.scoring.network_model import ScoringModel
 from ustad.scoring.rejection import parts_of_table
 from ustad.simulate import simulate
 

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from training import hardware, write
-from ustad.model.blocks import Block
+from ustad.network.blocks import Block
 
 
 def clock(work: Callable[[], Any], repeats: int = 7) -> float:

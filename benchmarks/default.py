@@ -30,14 +30,14 @@ import pyarrow as pa
 import ustad
 from default_data import FIRST_SEED, HARD, Parts, fingerprint, simulated
 from ustad import progress
-from ustad.baselines import make
-from ustad.evaluation.metrics import auroc, average_precision
+from ustad.habits.entity_tests import combined, top_mean
+from ustad.habits.habit_model import HabitModel, Judged
+from ustad.habits.questions import TERMS
+from ustad.lab.baselines import make
+from ustad.lab.evaluation.metrics import auroc, average_precision
+from ustad.network.inference.memory_terms import RAW
 from ustad.schema import mobility_schema
-from ustad.scoring.default_score import calibrating
-from ustad.scoring.habit_agents import combined, top_mean
-from ustad.scoring.habit_model import HabitModel, Judged
-from ustad.scoring.habit_terms import TERMS
-from ustad.scoring.memory_terms import RAW
+from ustad.scoring.habit_scores import calibrating
 
 RESULTS = Path(__file__).parent / "results"
 TARGETS = {"events": (0.95, 0.25), "agents": (0.90, 0.35)}

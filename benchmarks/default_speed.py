@@ -30,13 +30,13 @@ from ustad.detector import choose_device
 from ustad.events.encoder import Encoder
 from ustad.events.visits import Frame
 from ustad.events.windows import EventTensors, make_queries, make_windows
-from ustad.model.network import DualTransformer, build_network
+from ustad.habits.habit_model import HabitModel
+from ustad.live.habit_live import HabitLive
+from ustad.network.dual_transformer import DualTransformer, build_network
+from ustad.network.inference.memory_model import MemoryModel, new_network
+from ustad.network.inference.sampling import Samples, sample
 from ustad.schema import mobility_schema
-from ustad.scoring.default_score import DefaultModel, calibrating
-from ustad.scoring.habit_live import HabitLive
-from ustad.scoring.habit_model import HabitModel
-from ustad.scoring.memory_model import MemoryModel, new_network
-from ustad.scoring.sampling import Samples, sample
+from ustad.scoring.habit_scores import DefaultModel, calibrating
 
 LIVE_TARGET, BULK_TARGET = 40.0, 0.5
 

@@ -164,7 +164,7 @@ def write(result: dict[str, object], path: Path) -> None:
 
 def measure_profiles(seeds: list[int], agents: int) -> dict[str, object]:
     """Pieces, errors of starts and ends, and places of the stays of each phone: one entry per town."""
-    from ustad.evaluation.recordings import record_people
+    from ustad.lab.evaluation.recordings import record_people
     from ustad.simulate.phones import PHONES
 
     found: dict[str, list[dict[str, object]]] = {phone: [] for phone in PHONES}

@@ -6,8 +6,8 @@ python benchmarks/extraction_tables.py        writes it into the page, between i
 from __future__ import annotations
 
 from marked_pages import DOCS, read, table, write
-from ustad.evaluation.gps_tables import QUALITY, QUALITY_NOTE, gps_tables, quality_row
-from ustad.evaluation.recordings import PLAIN, TRUE_STAYS
+from ustad.lab.evaluation.gps_tables import QUALITY, QUALITY_NOTE, gps_tables, quality_row
+from ustad.lab.evaluation.recordings import PLAIN, TRUE_STAYS
 
 PAGE = DOCS / "extraction.md"
 

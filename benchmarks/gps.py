@@ -45,8 +45,8 @@ def run_job(job: Job, work: Path) -> list[dict[str, Any]]:
     import pyarrow as pa
     import torch
 
-    from ustad.evaluation.gps import compare_scores
-    from ustad.evaluation.recordings import open_recording
+    from ustad.lab.evaluation.gps import compare_scores
+    from ustad.lab.evaluation.recordings import open_recording
 
     torch.set_num_threads(1)
     pa.set_cpu_count(1)
@@ -71,9 +71,9 @@ def run_job(job: Job, work: Path) -> list[dict[str, Any]]:
 
 def score_by(preset: str, data: Any, seed: int) -> Any:
     """Scores of the test weeks."""
-    from ustad.baselines import make
     from ustad.config import Config, SplitConfig
     from ustad.detector import Detector
+    from ustad.lab.baselines import make
 
     if preset == "visit-rate":
         split = data.split(SplitConfig())
@@ -86,7 +86,7 @@ def score_by(preset: str, data: Any, seed: int) -> Any:
 
 def plan_jobs(arguments: argparse.Namespace) -> list[Job]:
     """The longest first: cities, then loggers."""
-    from ustad.evaluation.recordings import PLAIN, TRUE_STAYS
+    from ustad.lab.evaluation.recordings import PLAIN, TRUE_STAYS
 
     presets = tuple(arguments.presets)
     phones = [TRUE_STAYS, PLAIN, *arguments.phones]
@@ -132,7 +132,7 @@ def main() -> None:
 
 
 def machine() -> dict[str, Any]:
-    from ustad.evaluation.result_files import hardware, versions
+    from ustad.lab.evaluation.result_files import hardware, versions
 
     return {"hardware": hardware(), "versions": versions()}
 

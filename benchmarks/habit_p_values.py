@@ -25,12 +25,12 @@ import pyarrow as pa
 import ustad
 from ustad import progress
 from ustad.config import SplitConfig
-from ustad.events.habits import Habits
 from ustad.events.visits import read_visits
+from ustad.habits.habit_model import HabitModel, Judged
+from ustad.habits.history import Habits
+from ustad.habits.reference import Groups
 from ustad.schema import mobility_schema
-from ustad.scoring.default_score import calibrating, p_values
-from ustad.scoring.habit_model import HabitModel, Judged
-from ustad.scoring.habit_reference import Groups
+from ustad.scoring.habit_scores import calibrating, p_values
 from ustad.simulate import simulate_tables
 
 RESULTS = Path(__file__).parent / "results"

@@ -21,12 +21,12 @@ import numpy as np
 import pyarrow as pa
 
 import ustad
-from ustad.events.habits import Habits
-from ustad.events.population import Population
 from ustad.events.visits import Frame, read_visits
+from ustad.habits.history import Habits
+from ustad.habits.population import Population
+from ustad.habits.questions import compare
+from ustad.habits.recurrence import Recurrence
 from ustad.schema import mobility_schema
-from ustad.scoring.habit_terms import compare
-from ustad.scoring.recurrence import Recurrence
 from ustad.tables import TIMESTAMP
 
 RESULTS = Path(__file__).parent / "results"

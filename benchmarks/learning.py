@@ -22,17 +22,17 @@ import pyarrow as pa
 import torch
 
 from ustad import progress
-from ustad.baselines import make
-from ustad.baselines.base import without
-from ustad.baselines.deep import masked_predictions
 from ustad.config import Config, SplitConfig
 from ustad.dataset import Dataset
 from ustad.events.encoder import Encoder
 from ustad.events.windows import EventTensors, Queries
+from ustad.lab.baselines import make
+from ustad.lab.baselines.base import without
+from ustad.lab.baselines.deep import masked_predictions
+from ustad.network.training import loop
+from ustad.network.training.prediction import prediction_metrics
+from ustad.network.training.validation import Validation
 from ustad.simulate import simulate_tables
-from ustad.training import loop
-from ustad.training.prediction import prediction_metrics
-from ustad.training.validation import Validation
 
 OUT = Path(__file__).parent / "results" / "learning.json"
 RUNS: tuple[tuple[str, dict[str, Any]], ...] = (

@@ -30,10 +30,10 @@ from ustad import progress
 from ustad.config import Config
 from ustad.dataset import Dataset, load_directory, save_directory
 from ustad.detector import Detector
-from ustad.scoring.default_score import DefaultModel, fit_default, score_default
-from ustad.scoring.habit_live import HabitLive
-from ustad.scoring.live import LiveScorer
-from ustad.scoring.score import score_events
+from ustad.live.habit_live import HabitLive
+from ustad.live.network_live import LiveScorer
+from ustad.scoring.habit_scores import DefaultModel, fit_default, score_default
+from ustad.scoring.network_scores import score_events
 
 RESULTS = Path(__file__).parent / "results"
 #: Events that are scored one by one.

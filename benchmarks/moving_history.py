@@ -28,11 +28,11 @@ import ustad
 from default_data import Parts, divide
 from ustad import progress
 from ustad.dataset import event_days
-from ustad.evaluation.metrics import auroc, average_precision
+from ustad.habits.habit_model import HabitModel
+from ustad.lab.evaluation.metrics import auroc, average_precision
+from ustad.live.habit_live import HabitLive
 from ustad.schema import mobility_schema
-from ustad.scoring.default_score import DefaultModel, calibrating, p_values
-from ustad.scoring.habit_live import HabitLive
-from ustad.scoring.habit_model import HabitModel
+from ustad.scoring.habit_scores import DefaultModel, calibrating, p_values
 from ustad.simulate.presets import get_preset
 from ustad.simulate.setting import prepare
 from ustad.simulate.simulation import in_memory

@@ -36,11 +36,11 @@ from ustad.config import Config
 from ustad.dataset import Dataset
 from ustad.detector import Detector, choose_device
 from ustad.events.encoder import Encoder
-from ustad.events.habits import Habits
 from ustad.events.visits import read_visits
+from ustad.habits.history import Habits
+from ustad.network.inference.memory_model import MemoryModel
 from ustad.periods import split_entities
 from ustad.schema import mobility_schema
-from ustad.scoring.memory_model import MemoryModel
 
 
 def arguments() -> argparse.Namespace:

@@ -29,17 +29,17 @@ import pyarrow.parquet as pq
 import ustad
 from default_data import fingerprint
 from ustad import progress
-from ustad.baselines import make
 from ustad.config import ExtractionConfig
 from ustad.dataset import event_days
-from ustad.evaluation.metrics import auroc, average_precision
-from ustad.events.habits import Habits
+from ustad.habits.entity_tests import top_mean
+from ustad.habits.habit_model import HabitModel
+from ustad.habits.history import Habits
+from ustad.lab.baselines import make
+from ustad.lab.evaluation.metrics import auroc, average_precision
 from ustad.mobility.extraction import extract_tables
+from ustad.network.inference.memory_terms import RAW
 from ustad.schema import mobility_schema
-from ustad.scoring.default_score import calibrating
-from ustad.scoring.habit_agents import top_mean
-from ustad.scoring.habit_model import HabitModel
-from ustad.scoring.memory_terms import RAW
+from ustad.scoring.habit_scores import calibrating
 
 RESULTS = Path(__file__).parent / "results"
 TARGET = (0.86, 0.55)

@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ustad.baselines import make
 from ustad.dataset import Dataset, save_directory
-from ustad.evaluation.metrics import evaluate
+from ustad.lab.baselines import make
+from ustad.lab.evaluation.metrics import evaluate
 from ustad.page.report import write_report
 from ustad.scores import Scores
 from ustad.tables import TIMESTAMP

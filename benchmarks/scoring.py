@@ -28,13 +28,13 @@ import torch
 from ustad.config import Config
 from ustad.events.encoder import Encoder, EventArrays
 from ustad.events.windows import EventTensors, Queries, make_queries, make_windows
-from ustad.model.network import DualTransformer
+from ustad.live.network_live import LiveScorer
+from ustad.network.dual_transformer import DualTransformer
+from ustad.network.inference.neighbours import Reference
+from ustad.network.inference.sampling import embed_events, sample
 from ustad.schema import mobility_schema
-from ustad.scoring.live import LiveScorer
-from ustad.scoring.model import ScoringModel, fit_reference
-from ustad.scoring.neighbours import Reference
-from ustad.scoring.sampling import embed_events, sample
-from ustad.scoring.score import score_events
+from ustad.scoring.network_model import ScoringModel, fit_reference
+from ustad.scoring.network_scores import score_events
 
 SAMPLES, PER_DAY, FIRST_DAY = 50, 3, 19723
 DAY_US = 86_400_000_000

@@ -259,8 +259,8 @@ def memory(server: Server, minutes: float) -> dict[str, float]:
 # ----------------------------------------------------------------------------------- the scorer alone
 def scorer_alone(device: str, batch: int, seconds: float) -> dict[str, Any]:
     """The live model in micro-batches, without HTTP and store: for a bare GPU machine. Under a minute in all."""
-    from ustad.scoring.live import LiveScorer
-    from ustad.scoring.score import score_events
+    from ustad.live.network_live import LiveScorer
+    from ustad.scoring.network_scores import score_events
 
     began = time.perf_counter()
     quick = {"training.max_minutes": 0.2, "training.compile": "off"}

@@ -28,12 +28,12 @@ from ustad import progress
 from ustad.config import Config
 from ustad.events.encoder import EventArrays
 from ustad.events.windows import EventTensors, Queries, Windows, make_queries, make_windows
-from ustad.model.losses import masked_loss
-from ustad.model.network import DualTransformer, build_network
+from ustad.network.dual_transformer import DualTransformer, build_network
+from ustad.network.losses import masked_loss
+from ustad.network.training.loop import fit
+from ustad.network.training.masked_step import draw_masks
+from ustad.network.training.validation import choose_queries, validate
 from ustad.schema import Field
-from ustad.training.loop import fit
-from ustad.training.step import draw_masks
-from ustad.training.validation import choose_queries, validate
 
 FIELDS = (
     *(Field(name, "number") for name in ("start_x", "start_y", "duration", "x", "y")),

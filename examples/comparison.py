@@ -14,10 +14,10 @@ from rich.console import Console
 from rich.table import Table
 
 from ustad import Config, Dataset, Detector, EventSchema, Scores, open_data
-from ustad.baselines.protocol import make
 from ustad.cli.evaluate import EVENT_KEY, with_key
-from ustad.evaluation.metrics import evaluate
 from ustad.files import write_json, write_table
+from ustad.lab.baselines.protocol import make
+from ustad.lab.evaluation.metrics import evaluate
 from ustad.page.report import write_report
 from ustad.scoring.alerts import AlertRule
 

@@ -28,7 +28,7 @@ FUNCTIONS = ("log10", "log", "log1p", "exp", "expm1", "power", "sin", "cos", "ar
 SUMS = ("sum", "dot", "mean", "bincount", "cumsum")
 IN_MATH = ("log10", "log", "log1p", "exp", "expm1", "pow", "sin", "cos", "atan2", "hypot")
 #: Rooms whose modules are all there before they are changed.
-ROOMS = ("ustad.detector", "ustad.scoring.habit_live", "ustad.scoring.live", "ustad.scoring.one_row")
+ROOMS = ("ustad.detector", "ustad.live.habit_live", "ustad.live.network_live", "ustad.live.one_row")
 
 
 class Stand:

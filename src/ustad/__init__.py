@@ -18,7 +18,7 @@ _NAMES = {
     "Dataset": "ustad.dataset",
     "Detector": "ustad.detector",
     "EventSchema": "ustad.schema",
-    "LiveScorer": "ustad.scoring.live",
+    "LiveScorer": "ustad.live.network_live",
     "Scores": "ustad.scores",
     "StayTracker": "ustad.mobility.tracker",
     "USTADDetector": "ustad.pyod_style",
@@ -47,13 +47,13 @@ if TYPE_CHECKING:
     from ustad.config import Config, ConfigError
     from ustad.dataset import Dataset
     from ustad.detector import Detector
+    from ustad.live.network_live import LiveScorer
     from ustad.mobility.extraction import extract_tables
     from ustad.mobility.readers import open_data
     from ustad.mobility.tracker import StayTracker
     from ustad.pyod_style import USTADDetector
     from ustad.schema import EventSchema
     from ustad.scores import Scores
-    from ustad.scoring.live import LiveScorer
     from ustad.simulate import simulate_tables
     from ustad.tables import DataError
 

@@ -24,7 +24,12 @@ from ustad.dataset import Dataset, Split, event_days
 from ustad.events.encoder import Encoder
 from ustad.events.windows import EventTensors, Queries, Windows, make_windows
 from ustad.files import as_table
-from ustad.model.network import DualTransformer
+from ustad.network.dual_transformer import DualTransformer
+from ustad.network.inference.memory_model import MemoryModel
+from ustad.network.training.estimate import rough_seconds
+from ustad.network.training.loop import FitResult, fit
+from ustad.network.training.optimise import choose_device
+from ustad.network.training.search_settings import SearchResult, data_digest, tune
 from ustad.periods import (
     Lessons,
     adopt_extraction,
@@ -39,7 +44,7 @@ from ustad.periods import (
 from ustad.schema import EventSchema, mobility_schema, plural
 from ustad.scores import Scores
 from ustad.scoring.alerts import AlertRule, refuse_everything
-from ustad.scoring.default_score import (
+from ustad.scoring.habit_scores import (
     DefaultModel,
     fit_default,
     fit_memory_model,
@@ -47,15 +52,10 @@ from ustad.scoring.default_score import (
     save_default,
     score_default,
 )
-from ustad.scoring.memory_model import MemoryModel
-from ustad.scoring.model import ScoringModel, fit_reference
+from ustad.scoring.network_model import ScoringModel, fit_reference
+from ustad.scoring.network_scores import notes, score_events
 from ustad.scoring.partitions import Request, ScoredParts
-from ustad.scoring.score import notes, score_events
 from ustad.tables import DataError, identity_hash
-from ustad.training.estimate import rough_seconds
-from ustad.training.loop import FitResult, fit
-from ustad.training.optimise import choose_device
-from ustad.training.search import SearchResult, data_digest, tune
 from ustad.trip_features import TripFeatures
 
 #: Below this many steps of training the losses, which then are the score, have hardly begun to fall.

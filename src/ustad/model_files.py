@@ -19,10 +19,10 @@ from ustad import artefact
 from ustad.card import card
 from ustad.config import Config
 from ustad.events.encoder import Encoder
-from ustad.events.history import History
-from ustad.model.network import DualTransformer
+from ustad.events.visit_counts import History
+from ustad.network.dual_transformer import DualTransformer
 from ustad.schema import EventSchema
-from ustad.scoring.model import ScoringModel
+from ustad.scoring.network_model import ScoringModel
 from ustad.trip_features import TripFeatures
 
 

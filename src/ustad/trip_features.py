@@ -17,7 +17,7 @@ from torch import Tensor
 from ustad import progress
 from ustad.config import Config
 from ustad.mobility.trips import TripArrays, trip_arrays
-from ustad.model.paths import PathEncoder, fit_paths
+from ustad.network.paths import PathEncoder, fit_paths
 
 #: Columns that trips bring into the events; they are no part of the score table.
 COLUMNS = ("trip_summary", "trip_shape", "trip_speed")

@@ -18,7 +18,7 @@ from safetensors.torch import load_file
 
 from ustad.cli import main
 from ustad.config import Config
-from ustad.scoring.memory_model import BY_KIND
+from ustad.network.inference.memory_model import BY_KIND
 from ustad.simulate import simulate_tables
 
 SETTINGS = {

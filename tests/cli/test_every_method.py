@@ -10,10 +10,10 @@ import yaml
 from one_call import run
 
 from ustad import progress
-from ustad.baselines import REGISTRY, find, make
-from ustad.baselines import search as searching
-from ustad.baselines.search import has_loss, space
 from ustad.dataset import load_directory, save_directory
+from ustad.lab.baselines import REGISTRY, find, make
+from ustad.lab.baselines import search as searching
+from ustad.lab.baselines.search import has_loss, space
 from ustad.simulate import simulate_tables
 
 SHORT = {

@@ -59,7 +59,7 @@ def as_workers_do(config, town, folder, start=None):
 
 
 def _reference(embeddings, owner):
-    from ustad.scoring.neighbours import Reference
+    from ustad.network.inference.neighbours import Reference
 
     return Reference(embeddings, owner)
 

@@ -19,13 +19,13 @@ from same_tables import assert_same
 
 from ustad.cli import main
 from ustad.config import ConfigError
+from ustad.distribution import Ranks
 from ustad.engine import buckets, cluster
 from ustad.engine.merging import BINS, MergedRanks, drift_of_bins, survey, verdict
 from ustad.engine.neighbours import ShardedReference, merge_nearest
 from ustad.engine.places import Place, is_uri
+from ustad.network.inference.neighbours import Reference
 from ustad.scoring.alerts import AlertRule, alerts, drift
-from ustad.scoring.distribution import Ranks
-from ustad.scoring.neighbours import Reference
 from ustad.tables import DataError
 
 RULES = [AlertRule(), AlertRule("top", 17), AlertRule("fdr", 0.2), AlertRule("alerts_per_day", 3)]

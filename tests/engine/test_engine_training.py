@@ -15,10 +15,10 @@ from ustad.config import ConfigError
 from ustad.dataset import Dataset
 from ustad.detector import Detector
 from ustad.engine.training import train
+from ustad.network.training.team import Team
 from ustad.schema import EventSchema, Feature
 from ustad.scores import Scores
 from ustad.scoring.alerts import AlertRule
-from ustad.training.team import Team
 
 SCHEMA = EventSchema(
     "cards",

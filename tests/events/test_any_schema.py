@@ -16,11 +16,11 @@ from ustad.cli import main
 from ustad.config import Config
 from ustad.dataset import Dataset
 from ustad.detector import Detector
-from ustad.model import losses
-from ustad.model.losses import categorical_nll
+from ustad.network import losses
+from ustad.network.inference import sampling
+from ustad.network.losses import categorical_nll
 from ustad.periods import beyond_habits
 from ustad.schema import EventSchema, Feature, mobility_schema
-from ustad.scoring import sampling
 from ustad.tables import TIMESTAMP
 
 TINY: dict[str, Any] = {

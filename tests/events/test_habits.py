@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from routine_stays import between, insert_visit, make_routine
 
-from ustad.events import habit_kernels as kernels
-from ustad.events.habits import Habits, own_keys
-from ustad.events.population import Population
 from ustad.events.visits import Frame, read_visits
+from ustad.habits import kernels as kernels
+from ustad.habits.history import Habits, own_keys
+from ustad.habits.population import Population
 from ustad.schema import mobility_schema
 from ustad.tables import DataError
 

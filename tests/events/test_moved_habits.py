@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from routine_stays import FIRST_DAY, between, insert_visit, make_routine
 
-from ustad.events.habits import Habits
-from ustad.events.moved_habits import moved_on, with_end
 from ustad.events.visits import Frame, read_visits
+from ustad.habits.history import Habits
+from ustad.habits.moving import moved_on, with_end
 from ustad.schema import mobility_schema
 
 SCHEMA = mobility_schema()

@@ -12,18 +12,18 @@ from hypothesis import strategies as st
 from routine_stays import between, make_routine, with_gaps
 
 from ustad.events.encoder import Encoder
-from ustad.events.habits import Habits
 from ustad.events.observed import ENDS_SEEN, ends_seen, gap_minutes, read_ends_seen, read_gaps
-from ustad.events.own_places import MemoryTensors, OwnPlaces, _bins
-from ustad.events.population import Population
 from ustad.events.visits import Frame, read_visits
-from ustad.model.memory import Outlook
+from ustad.habits.history import Habits
+from ustad.habits.population import Population
+from ustad.habits.questions import compare
+from ustad.habits.recurrence import Recurrence
+from ustad.habits.weights import LOOKS
+from ustad.live.visit_log import as_visits, logged, pack_habits, pack_log, unpack_habits, unpack_log
+from ustad.network.inference.memory_terms import at_most_usual
+from ustad.network.place_counts import MemoryTensors, OwnPlaces, _bins
+from ustad.network.place_memory import Outlook
 from ustad.schema import mobility_schema
-from ustad.scoring.habit_terms import compare
-from ustad.scoring.habit_weights import LOOKS
-from ustad.scoring.memory_terms import at_most_usual
-from ustad.scoring.recurrence import Recurrence
-from ustad.scoring.visit_log import as_visits, logged, pack_habits, pack_log, unpack_habits, unpack_log
 
 SCHEMA = mobility_schema("none", 16, True)
 TIMES = ("start", "duration", "leaving")

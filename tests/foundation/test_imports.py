@@ -12,13 +12,15 @@ import ustad
 SOURCE = Path(ustad.__file__).parent
 #: Rooms from the ground up: a room may import from itself and from rows above it.
 TIERS = [
-    {"tables", "files", "geo", "clock", "schema", "config", "progress", "dataset", "scores", "schema_infer", "ties"},
+    {"tables", "files", "geo", "clock", "schema", "config", "progress", "dataset", "scores", "schema_infer", "ties"}
+    | {"distribution"},
     {"mobility", "simulate", "events"},
-    {"model"},
-    {"training", "scoring"},
+    {"habits"},
+    {"network"},
+    {"scoring"},
     {"artefact", "card", "carrying_on", "periods", "trip_features", "model_files", "detector", "pyod_style"},
-    {"baselines", "evaluation", "engine"},
-    {"page"},
+    {"live", "engine"},
+    {"page", "lab"},
     {"service"},
     {"cli"},
 ]
@@ -35,8 +37,6 @@ BESIDE = {
     ("periods", "card"),
     ("pyod_style", "detector"),
     ("simulate", "mobility"),
-    ("scoring", "training"),
-    ("evaluation", "baselines"),
 }
 #: What may be imported at the top of a module anywhere but in page, service, engine and cli.
 BARE = ["numpy", "scipy", "numba", "pyarrow", "sklearn", "torch", "safetensors", "yaml", "typer", "rich"]
@@ -88,7 +88,7 @@ def test_imports_go_one_way(path):
         assert lower or foundation or (here, other) in BESIDE, f"{here} must not import {other}"
 
 
-@pytest.mark.parametrize("name", ["events", "model", "training", "scoring"])
+@pytest.mark.parametrize("name", ["events", "habits", "network", "scoring"])
 def test_the_core_knows_nothing_of_mobility(name):
     for path in (SOURCE / name).rglob("*.py"):
         assert not imported_rooms(path) & {"mobility", "simulate"}, path

@@ -82,7 +82,7 @@ def test_silence_silences_warnings_too(recwarn):
 
 
 def test_ordinals_are_said_as_people_say_them():
-    from ustad.scoring.habit_words import ordinal
+    from ustad.habits.habit_words import ordinal
 
     said = [ordinal(n) for n in (3, 11, 21, 22, 23, 111, 112, 131, 1013)]
     assert said == ["third", "11th", "21st", "22nd", "23rd", "111th", "112th", "131st", "1013th"]

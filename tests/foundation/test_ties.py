@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ustad.scoring.distribution import Distribution, Ranks
+from ustad.distribution import Distribution, Ranks
 from ustad.ties import RELATIVE, descending, first_highest, highest_of, lowered, raised, rounded, tied_ranks
 
 ULPS = 4

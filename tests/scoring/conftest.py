@@ -13,9 +13,9 @@ import torch
 
 from ustad.config import Config
 from ustad.events.encoder import Encoder
-from ustad.model.network import DualTransformer
+from ustad.network.dual_transformer import DualTransformer
 from ustad.schema import mobility_schema
-from ustad.scoring.model import ScoringModel, fit_reference
+from ustad.scoring.network_model import ScoringModel, fit_reference
 
 FIRST_DAY = 19723  # 2024-01-01, a Monday
 PLACES = {"home": (34.05, -118.25), "work": (34.10, -118.30), "shop": (34.02, -118.20), "gym": (34.07, -118.22)}

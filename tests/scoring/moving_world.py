@@ -13,7 +13,7 @@ from routine_stays import between, days_of, insert_visit, make_routine
 from ustad.config import Config
 from ustad.events.encoder import Encoder
 from ustad.schema import mobility_schema
-from ustad.scoring.default_score import fit_default
+from ustad.scoring.habit_scores import fit_default
 
 SMALL = {
     "model.width": 8, "model.heads": 2, "model.event_blocks": 1, "training.epochs": 1, "training.batch_size": 128,

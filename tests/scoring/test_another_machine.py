@@ -13,11 +13,11 @@ from moving_world import KNOWN, make
 from routine_stays import FIRST_DAY
 
 from another_machine import another_machine
+from ustad.live.habit_live import HabitLive
 from ustad.scoring.alerts import AlertRule, alerts
 from ustad.scoring.calibration import Calibration, Parts, apply_tails
-from ustad.scoring.default_score import score_default
-from ustad.scoring.habit_live import HabitLive
-from ustad.scoring.score import score_events
+from ustad.scoring.habit_scores import score_default
+from ustad.scoring.network_scores import score_events
 
 SEEDS = (1, 2, 3)
 FIRST_SCORED = 19732  # the room's stays begin nine days before

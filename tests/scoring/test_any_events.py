@@ -9,11 +9,11 @@ import torch
 
 from ustad.config import Config
 from ustad.events.encoder import Encoder
-from ustad.model.network import DualTransformer
+from ustad.live.network_live import LiveScorer
+from ustad.network.dual_transformer import DualTransformer
 from ustad.schema import EventSchema, Feature
-from ustad.scoring.live import LiveScorer
-from ustad.scoring.model import ScoringModel, fit_reference
-from ustad.scoring.score import score_events
+from ustad.scoring.network_model import ScoringModel, fit_reference
+from ustad.scoring.network_scores import score_events
 
 FIRST_DAY = 19723
 SCHEMA = EventSchema(

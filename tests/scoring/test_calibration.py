@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays as numpy_arrays
 from scipy import stats
 
+from ustad.distribution import Distribution, Ranks, log10_any
 from ustad.scoring.calibration import (
     ABLATIONS,
     Calibration,
@@ -19,7 +20,6 @@ from ustad.scoring.calibration import (
     log10_tails,
     spread_of,
 )
-from ustad.scoring.distribution import Distribution, Ranks, log10_any
 
 FINITE = st.floats(-1e6, 1e6)
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from ustad.scoring.counter import keep_masks, mix, normal_noise
+from ustad.network.inference.counter import keep_masks, mix, normal_noise
 
 WORD = (1 << 64) - 1
 GOLDEN, FIRST, SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB

@@ -15,12 +15,12 @@ from routine_stays import between, insert_visit, make_routine, odd_week, with_ga
 
 from ustad.config import Config
 from ustad.events.encoder import Encoder
+from ustad.habits.habit_words import ordinal
+from ustad.habits.weights import LOOKS
+from ustad.network.training.memory_loop import CHECKPOINT
 from ustad.schema import mobility_schema
 from ustad.scoring.alerts import AlertRule
-from ustad.scoring.default_score import _agent_reasons, fit_default, load_default, save_default, score_default
-from ustad.scoring.habit_weights import LOOKS
-from ustad.scoring.habit_words import ordinal
-from ustad.training.memory_loop import CHECKPOINT
+from ustad.scoring.habit_scores import _agent_reasons, fit_default, load_default, save_default, score_default
 
 CPU = torch.device("cpu")
 SMALL = {

@@ -11,17 +11,17 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "events"))
 from routine_stays import between, make_routine, odd_week
 
-from ustad.events.habits import Habits
 from ustad.events.visits import Frame, read_visits
+from ustad.events.words import without_expected
+from ustad.habits.habit_model import HabitModel
+from ustad.habits.history import Habits
+from ustad.habits.usual import _days, usual
+from ustad.habits.usual_kernels import usual_start, weighted_quantile
+from ustad.live.habit_live import HabitLive
 from ustad.schema import mobility_schema
 from ustad.scoring.alerts import AlertRule
-from ustad.scoring.default_score import DefaultModel, score_default
-from ustad.scoring.habit_live import HabitLive
-from ustad.scoring.habit_model import HabitModel
-from ustad.scoring.habit_usual import _days, usual
+from ustad.scoring.habit_scores import DefaultModel, score_default
 from ustad.scoring.rejection import withhold
-from ustad.scoring.usual_kernels import usual_start, weighted_quantile
-from ustad.scoring.words import without_expected
 
 SCHEMA = mobility_schema()
 FEATURES = ("start", "duration", "x", "y")

@@ -15,10 +15,10 @@ from routine_stays import FIRST_DAY, between, insert_visit, make_routine, with_g
 
 from ustad.config import Config, ConfigError
 from ustad.events.encoder import Encoder
+from ustad.live.habit_live import HabitLive
+from ustad.live.habit_state import MOST_PLACES, HabitState
 from ustad.schema import mobility_schema
-from ustad.scoring.default_score import fit_default, score_default
-from ustad.scoring.habit_live import HabitLive
-from ustad.scoring.habit_state import MOST_PLACES, HabitState
+from ustad.scoring.habit_scores import fit_default, score_default
 from ustad.tables import DataError
 
 SMALL = {

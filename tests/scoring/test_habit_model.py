@@ -15,15 +15,15 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "events"))
 from routine_stays import FIRST_DAY, between, insert_visit, make_routine, odd_week
 
 from ustad.config import SplitConfig
-from ustad.events.habits import Habits
+from ustad.distribution import Distribution
 from ustad.events.visits import read_visits
+from ustad.habits.entity_tests import AgentReference, top_mean
+from ustad.habits.habit_model import HabitModel, spread_max3
+from ustad.habits.history import Habits
+from ustad.habits.questions import TERMS, compare
+from ustad.habits.recurrence import Recurrence
 from ustad.schema import EventSchema, Feature, mobility_schema
-from ustad.scoring.default_score import p_values
-from ustad.scoring.distribution import Distribution
-from ustad.scoring.habit_agents import AgentReference, top_mean
-from ustad.scoring.habit_model import HabitModel, spread_max3
-from ustad.scoring.habit_terms import TERMS, compare
-from ustad.scoring.recurrence import Recurrence
+from ustad.scoring.habit_scores import p_values
 from ustad.simulate import simulate_tables
 from ustad.tables import TIMESTAMP, DataError
 
@@ -330,7 +330,7 @@ def test_more_days_of_the_same_are_no_more_unusual():
 def test_many_events_are_compared_in_parts_with_the_same_result(model, odd, monkeypatch):
     visits = read_visits(odd, SCHEMA, model.frame)
     whole = compare(model.habits, model.population, model.recurrence, visits, PERIOD).terms
-    monkeypatch.setattr("ustad.scoring.habit_terms.LEAST_ROWS", 7)
+    monkeypatch.setattr("ustad.habits.questions.LEAST_ROWS", 7)
     monkeypatch.setattr("os.cpu_count", lambda: 3)
     parted = compare(model.habits, model.population, model.recurrence, visits, PERIOD).terms
     for name, values in whole.items():

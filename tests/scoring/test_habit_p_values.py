@@ -11,16 +11,15 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "events"))
 from routine_stays import between, make_routine
 
-from ustad.events.habits import Habits
+from ustad.distribution import FOLDS, Distribution
 from ustad.events.visits import read_visits
+from ustad.habits.habit_model import HabitModel
+from ustad.habits.history import Habits
+from ustad.habits.questions import TERMS
+from ustad.habits.reference import Fitted, Groups
+from ustad.habits.weights import unit_weights
 from ustad.schema import mobility_schema
-from ustad.scoring.calibration import FOLDS
-from ustad.scoring.default_score import p_values
-from ustad.scoring.distribution import Distribution
-from ustad.scoring.habit_model import HabitModel
-from ustad.scoring.habit_reference import Fitted, Groups
-from ustad.scoring.habit_terms import TERMS
-from ustad.scoring.habit_weights import unit_weights
+from ustad.scoring.habit_scores import p_values
 
 SCHEMA = mobility_schema()
 PEOPLE, EVENTS, TOWNS = 12, 25, 60

@@ -13,11 +13,11 @@ from routine_stays import between, insert_visit, make_routine
 
 from ustad.config import Config
 from ustad.events.encoder import Encoder
+from ustad.habits.habit_model import HabitModel
+from ustad.habits.injected import SHARE, injected_week
+from ustad.habits.weights import choose_weights, unit_weights
 from ustad.schema import EventSchema, Feature, mobility_schema
-from ustad.scoring.default_score import fit_default, load_default, save_default
-from ustad.scoring.habit_model import HabitModel
-from ustad.scoring.habit_weights import choose_weights, unit_weights
-from ustad.scoring.injected import SHARE, injected_week
+from ustad.scoring.habit_scores import fit_default, load_default, save_default
 from ustad.tables import TIMESTAMP
 
 SCHEMA = mobility_schema()

@@ -13,10 +13,10 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ustad.scoring.live import LiveScorer
-from ustad.scoring.model import ScoringModel
-from ustad.scoring.neighbours import Reference
-from ustad.scoring.score import score_events
+from ustad.live.network_live import LiveScorer
+from ustad.network.inference.neighbours import Reference
+from ustad.scoring.network_model import ScoringModel
+from ustad.scoring.network_scores import score_events
 from ustad.tables import DataError
 
 FIRST_DAY = 19723
@@ -180,7 +180,7 @@ def test_neighbours_are_searched_as_the_device_asks(causal: ScoringModel, monkey
         asked.append((references, device.type))
         return len(asked) == 2
 
-    monkeypatch.setattr("ustad.scoring.live.live_through_lists", through_lists)
+    monkeypatch.setattr("ustad.live.network_live.live_through_lists", through_lists)
     assert causal.neighbours is not None
     own = Reference(causal.neighbours.embeddings, causal.neighbours.owner)
     model = dataclasses.replace(causal, neighbours=own)

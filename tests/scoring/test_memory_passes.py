@@ -14,18 +14,18 @@ from routine_stays import FIRST_DAY, between, insert_visit, make_routine
 
 from ustad.config import Config
 from ustad.events.encoder import Encoder
-from ustad.events.habits import Habits
-from ustad.events.own_places import MemoryTensors, OwnPlaces
 from ustad.events.visits import Frame, read_visits
 from ustad.events.windows import EventTensors, make_queries, make_windows
+from ustad.habits.history import Habits
+from ustad.network.inference import memory_terms
+from ustad.network.inference.counter import keep_masks
+from ustad.network.inference.memory_model import new_network
+from ustad.network.inference.memory_passes import MemoryPasses, Seen
+from ustad.network.inference.memory_terms import chain_terms, sample_memory, uncertainties
+from ustad.network.inference.sampling import Budget
+from ustad.network.place_counts import MemoryTensors, OwnPlaces
+from ustad.network.training.memory_step import Data, ask, recall, targets_of
 from ustad.schema import mobility_schema
-from ustad.scoring import memory_terms
-from ustad.scoring.counter import keep_masks
-from ustad.scoring.memory_model import new_network
-from ustad.scoring.memory_passes import MemoryPasses, Seen
-from ustad.scoring.memory_terms import chain_terms, sample_memory, uncertainties
-from ustad.scoring.sampling import Budget
-from ustad.training.memory import Data, ask, recall, targets_of
 
 SCHEMA = mobility_schema("none", 16, True)
 T, SEED = 3, 11

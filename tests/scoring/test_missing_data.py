@@ -7,9 +7,9 @@ import pytest
 
 from ustad.config import ExtractionConfig
 from ustad.dataset import event_days, load_directory
+from ustad.habits.habit_model import HabitModel
 from ustad.mobility.extraction import extract_tables
 from ustad.schema import mobility_schema
-from ustad.scoring.habit_model import HabitModel
 from ustad.simulate import simulate
 
 SCHEMA = mobility_schema("none", 16, True)

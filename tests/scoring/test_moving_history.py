@@ -18,10 +18,10 @@ from routine_stays import FIRST_DAY, between, days_of, insert_visit, make_routin
 from ustad.config import Config, ConfigError
 from ustad.detector import Detector
 from ustad.events.encoder import Encoder
-from ustad.events.habits import Habits
 from ustad.events.visits import read_visits
-from ustad.scoring.default_score import DefaultModel, load_default, save_default, score_default
-from ustad.scoring.habit_stages import MovingHistory, history_end
+from ustad.habits.history import Habits
+from ustad.habits.stages import MovingHistory, history_end
+from ustad.scoring.habit_scores import DefaultModel, load_default, save_default, score_default
 
 
 @pytest.fixture(scope="module", params=[("dual", True), ("dual", False), ("memory", True)])

@@ -13,15 +13,15 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "events"))
 from moving_world import DAYS, KNOWN, SCHEMA, make, moved_job
 from routine_stays import DAY_US, FIRST_DAY, MINUTE_US, between, days_of, make_routine
 
-from ustad.events.habits import VISITS_A_PLACE, Habits
-from ustad.events.moved_habits import PLACES_AN_ENTITY
 from ustad.events.visits import Frame, read_visits
 from ustad.geo import Projection
-from ustad.scoring.default_score import DefaultModel, score_default
-from ustad.scoring.habit_absorbed import AT_ONCE, MOST_VISITS
-from ustad.scoring.habit_live import HabitLive
-from ustad.scoring.habit_state import MOST_PLACES, HabitState, model_mark
-from ustad.scoring.visit_log import as_visits, logged, pack_habits, unpack_habits
+from ustad.habits.history import VISITS_A_PLACE, Habits
+from ustad.habits.moving import PLACES_AN_ENTITY
+from ustad.live.absorbing import AT_ONCE, MOST_VISITS
+from ustad.live.habit_live import HabitLive
+from ustad.live.habit_state import MOST_PLACES, HabitState, model_mark
+from ustad.live.visit_log import as_visits, logged, pack_habits, unpack_habits
+from ustad.scoring.habit_scores import DefaultModel, score_default
 from ustad.tables import TIMESTAMP, DataError
 
 SINCE = FIRST_DAY + KNOWN

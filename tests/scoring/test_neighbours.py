@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.neighbors import NearestNeighbors
 
-from ustad.scoring import neighbours
-from ustad.scoring.lists import InvertedLists
-from ustad.scoring.neighbours import Reference, exact_distances
+from ustad.network.inference import neighbours
+from ustad.network.inference.inverted_lists import InvertedLists
+from ustad.network.inference.neighbours import Reference, exact_distances
 
 
 def _cloud(count: int, seed: int, width: int = 8) -> np.ndarray:

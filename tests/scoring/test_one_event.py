@@ -13,11 +13,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ustad.distribution import Distribution
 from ustad.events.encoder import Encoder
+from ustad.live.encoded_row import RowEncoder
+from ustad.live.network_step import _padded, _views
 from ustad.schema import EventSchema, Feature
-from ustad.scoring.distribution import Distribution
-from ustad.scoring.rows import RowEncoder
-from ustad.scoring.step import _padded, _views
 
 FEATURES = (
     Feature("start", "cyclic", ("@minute_of_day",), period=1440),

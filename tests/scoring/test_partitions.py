@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 from ustad.scoring.alerts import AlertRule
-from ustad.scoring.model import ScoringModel
+from ustad.scoring.network_model import ScoringModel
+from ustad.scoring.network_scores import notes, score_events
 from ustad.scoring.partitions import Request, ScoredParts
-from ustad.scoring.score import notes, score_events
 from ustad.tables import DataError
 
 DAY = 19723 + 10

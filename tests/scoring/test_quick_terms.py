@@ -12,12 +12,12 @@ import torch
 from ustad.config import Config
 from ustad.events.encoder import Encoder
 from ustad.events.windows import Features
-from ustad.model.network import DualTransformer
+from ustad.live.quick_terms import QuickTerms
+from ustad.network.dual_transformer import DualTransformer
+from ustad.network.inference import inference_kernels as kernels
+from ustad.network.inference.sampled_terms import Layout, reduce_term
+from ustad.network.inference.sampling import SCALARS
 from ustad.schema import mobility_schema
-from ustad.scoring import kernels
-from ustad.scoring.quick_terms import QuickTerms
-from ustad.scoring.sampling import SCALARS
-from ustad.scoring.terms import Layout, reduce_term
 
 SAMPLES, EVENTS, SEED = 7, 12, 5
 

@@ -13,11 +13,11 @@ import torch
 from ustad.config import Config
 from ustad.events.encoder import Encoder, EventArrays
 from ustad.events.windows import EventTensors, Features, Queries, make_queries, make_windows
-from ustad.model.network import DualTransformer
-from ustad.scoring import sampling
-from ustad.scoring.counter import keep_masks, normal_noise
-from ustad.scoring.passes import normalised
-from ustad.scoring.sampling import Budget, Samples, embed_events, sample
+from ustad.network.dual_transformer import DualTransformer
+from ustad.network.inference import sampling
+from ustad.network.inference.counter import keep_masks, normal_noise
+from ustad.network.inference.passes import normalised
+from ustad.network.inference.sampling import Budget, Samples, embed_events, sample
 
 T = 5
 SEED = 3

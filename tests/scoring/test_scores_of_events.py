@@ -10,14 +10,14 @@ import pytest
 
 from ustad.config import Config
 from ustad.events.encoder import Encoder
-from ustad.events.history import History
-from ustad.model.network import DualTransformer
+from ustad.events.visit_counts import History
+from ustad.events.words import clock_words, distance_words, minutes_words
+from ustad.network.dual_transformer import DualTransformer
 from ustad.scoring.alerts import AlertRule
 from ustad.scoring.explain import Explainer, breakdown, kinds, shares
-from ustad.scoring.model import ScoringModel
+from ustad.scoring.network_model import ScoringModel
+from ustad.scoring.network_scores import notes, score_events
 from ustad.scoring.rejection import kept, parts_of_table, rejection_curve, uncertainty, withhold
-from ustad.scoring.score import notes, score_events
-from ustad.scoring.words import clock_words, distance_words, minutes_words
 from ustad.tables import DataError
 
 FIRST_DAY = 19723
@@ -151,7 +151,7 @@ def test_a_model_survives_storing(
 def test_neighbours_can_be_off_own_or_masked(
     network: DualTransformer, encoder: Encoder, config: Config, stays: pa.Table, changes: dict[str, object]
 ) -> None:
-    from ustad.scoring.model import fit_reference
+    from ustad.scoring.network_model import fit_reference
 
     context, events = _split(stays)
     changed = config.replace(changes)

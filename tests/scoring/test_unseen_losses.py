@@ -7,9 +7,9 @@ import pyarrow as pa
 import pytest
 
 from conftest import FIRST_DAY, before, since
-from ustad.scoring.live import LiveScorer
-from ustad.scoring.score import score_events
-from ustad.scoring.unseen_losses import nearest
+from ustad.live.network_live import LiveScorer
+from ustad.network.inference.unseen_losses import nearest
+from ustad.scoring.network_scores import score_events
 
 TIMED = ("start", "duration")
 

@@ -15,10 +15,10 @@ from one_verb import run
 
 from ustad.config import Config
 from ustad.events.encoder import Encoder
-from ustad.model.network import DualTransformer
+from ustad.network.dual_transformer import DualTransformer
 from ustad.schema import EventSchema, Feature
-from ustad.scoring.model import fit_reference
-from ustad.scoring.score import score_events
+from ustad.scoring.network_model import fit_reference
+from ustad.scoring.network_scores import score_events
 
 FIRST_DAY, DAYS, CARDS = 19723, 12, 120
 #: Of two samples of some 480 payments, one to calibrate and one to judge: two standard deviations.

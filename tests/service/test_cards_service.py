@@ -18,7 +18,7 @@ from ustad.dataset import Dataset, event_days
 from ustad.detector import Detector
 from ustad.files import write_table
 from ustad.schema import EventSchema
-from ustad.scoring.score import score_events
+from ustad.scoring.network_scores import score_events
 from ustad.service.app import create_app
 from ustad.service.settings import Settings
 

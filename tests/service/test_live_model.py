@@ -28,8 +28,8 @@ from ustad.page.store import Store
 from ustad.schema import mobility_schema
 from ustad.scores import Scores
 from ustad.scoring.alerts import AlertRule
-from ustad.scoring.default_score import score_default
-from ustad.scoring.score import score_events
+from ustad.scoring.habit_scores import score_default
+from ustad.scoring.network_scores import score_events
 from ustad.service.app import create_app
 from ustad.service.live import ModelScorer, alert_share
 from ustad.service.settings import Settings

@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "events"))
 from moving_world import DAYS, KNOWN, make, make_life
 from routine_stays import FIRST_DAY, between, days_of
 
-from ustad.scoring.default_score import score_default
+from ustad.scoring.habit_scores import score_default
 from ustad.service.live_backends import HabitBackend
 
 

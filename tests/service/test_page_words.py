@@ -12,8 +12,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from ustad.events.words import clock_words
 from ustad.schema import plural
-from ustad.scoring.words import clock_words
 
 LOAD = """async (source) => { window.say = await import("data:text/javascript," + encodeURIComponent(source)); }"""
 

@@ -41,8 +41,8 @@ def refuse_detector_options(method: str, given: set[str]) -> None:
 
 def method_settings(method: str, file: Path | None, changes: list[str] | None) -> dict[str, Any]:
     """A method's settings from a YAML file and single changes, the later ones winning; names are checked."""
-    from ustad.baselines.base import read_settings
-    from ustad.baselines.protocol import find
+    from ustad.lab.baselines.base import read_settings
+    from ustad.lab.baselines.protocol import find
 
     settings = read_yaml(file) if file is not None else {}
     for change in changes or []:
@@ -56,7 +56,7 @@ def method_settings(method: str, file: Path | None, changes: list[str] | None) -
 
 def check_searched(method: str) -> None:
     """A search needs a loss to choose by."""
-    from ustad.baselines.search import has_loss
+    from ustad.lab.baselines.search import has_loss
 
     if not has_loss(method):
         raise ConfigError(f"{method} has no validation loss to choose settings by: set them yourself, --set NAME=VALUE")
@@ -68,8 +68,8 @@ def train_baseline(
     """Fit and save another detector of `ustad methods`; returns what it was made with."""
     import dataclasses
 
-    from ustad.baselines.protocol import find
-    from ustad.baselines.storage import save
+    from ustad.lab.baselines.protocol import find
+    from ustad.lab.baselines.storage import save
 
     detector = find(method)(dataset.schema, seed, device, **(settings or {})).fit(dataset)
     save(detector, place)
@@ -81,8 +81,8 @@ def score_baseline(
     model: Path, data: Any, device: str, rule: Any, everything: bool, place: Path, explained: bool = False
 ) -> Any:
     """Scores of another method, its alerts written. It has no p-values, so alerts are its highest scores."""
-    from ustad.baselines.storage import load
     from ustad.dataset import event_days
+    from ustad.lab.baselines.storage import load
 
     detector: Any = load(model, device)
     if hasattr(detector, "detector"):  # a variant of USTAD: the detector itself

@@ -48,7 +48,7 @@ def demo(
 def make_town(place: Path, agents: int, days: int, seed: int) -> Path:
     """Simulate fixes, extract stays and trips from them, and carry the labels over to the extracted stays."""
     from ustad.dataset import load_directory
-    from ustad.evaluation.recordings import carry_truth
+    from ustad.lab.evaluation.recordings import carry_truth
     from ustad.mobility.extraction import extract
     from ustad.simulate import simulate
 
@@ -86,7 +86,7 @@ def describe_loss(scores: Any, data: Path, town: Path, seed: int) -> str:
     from ustad.config import Config
     from ustad.dataset import load_directory
     from ustad.detector import Detector
-    from ustad.evaluation.gps import MOST_UNUSUAL, count_true
+    from ustad.lab.evaluation.gps import MOST_UNUSUAL, count_true
     from ustad.progress import silence
 
     extracted, truth = load_directory(data), load_directory(town)

@@ -61,7 +61,7 @@ def methods(
     - `ustad methods`
     - `ustad methods ctle` (what `--set` takes with `--method ctle`, and what `ustad tune` tries)
     """
-    from ustad.baselines.protocol import REGISTRY, describe, describe_settings
+    from ustad.lab.baselines.protocol import REGISTRY, describe, describe_settings
 
     if name is not None:
         ours = name == "ustad"
@@ -83,7 +83,7 @@ def _our_settings() -> list[dict[str, Any]]:
     from dataclasses import fields, is_dataclass
 
     from ustad.config import Config
-    from ustad.training.search import SPACE
+    from ustad.network.training.search_settings import SPACE
 
     tried = {n: [f"{c[0]} … {c[1]}"] if isinstance(c, tuple) else c for n, c in SPACE.items()}  # a tuple is a range
     sections = [(f"{s.name}.", value) for s in fields(Config) if is_dataclass(value := getattr(Config(), s.name))]
@@ -113,8 +113,8 @@ def _show_method(content: dict[str, Any], json: bool) -> None:
 
 def evaluate_scores(scores: Any, labels: Path | None, baselines: bool) -> dict[str, Any]:
     """Figures of the scores and, on the same events, of random and visit rate: {method: figures}."""
-    from ustad.evaluation.metrics import evaluate as figures_of
     from ustad.files import read_table
+    from ustad.lab.evaluation.metrics import evaluate as figures_of
     from ustad.mobility.readers import open_data
     from ustad.schema import EventSchema, mobility_schema
 
@@ -166,7 +166,7 @@ def with_figures(run: dict[str, Any], figures: dict[str, Any]) -> dict[str, Any]
 
 def trivial_scores(data: Any, scores: Any) -> dict[str, Any]:
     """Random and visit rate on exactly the events that were scored."""
-    from ustad.baselines.protocol import make
+    from ustad.lab.baselines.protocol import make
 
     first, last = scores.run["first_day"], scores.run["last_day"]
     known, before = data.between(first, last), data.between(-(2**31), first - 1)

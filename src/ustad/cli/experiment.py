@@ -69,10 +69,10 @@ def experiment(
     """
     from dataclasses import replace
 
-    from ustad.evaluation.experiments import BUDGETS, EXPERIMENTS, PAPER, plan
-    from ustad.evaluation.page import publish
-    from ustad.evaluation.runner import run
-    from ustad.evaluation.sources import parse_source
+    from ustad.lab.evaluation.experiments import BUDGETS, EXPERIMENTS, PAPER, plan
+    from ustad.lab.evaluation.page import publish
+    from ustad.lab.evaluation.runner import run
+    from ustad.lab.evaluation.sources import parse_source
     from ustad.tables import DataError
 
     choose(size, tuple(BUDGETS), "--size")

@@ -81,9 +81,9 @@ def score(
     - `ustad score model data --coverage 0.9 --reject 0.05 --curves --out scores` (what to expect, and how surely)
     - `ustad score model s3://bucket/data --engine ray --address head:6379 --out s3://bucket/scores` (on a cluster)
     """
-    from ustad.baselines.storage import is_baseline
     from ustad.cli.baseline import score_baseline
     from ustad.cli.parts import are_many, write_in_parts
+    from ustad.lab.baselines.storage import is_baseline
     from ustad.mobility.readers import open_data
     from ustad.scoring.alerts import AlertRule
 
@@ -155,7 +155,7 @@ def _show(run: dict[str, Any], out_: Path, words: Any, json: bool, explain: int)
 
 def _schema(model: Path, given: Path | None) -> Any:
     """The schema file where one is given, else what the model was trained with."""
-    from ustad.baselines.storage import METHOD, is_baseline
+    from ustad.lab.baselines.storage import METHOD, is_baseline
     from ustad.schema import EventSchema
 
     if given is not None:

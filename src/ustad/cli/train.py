@@ -121,8 +121,8 @@ def split_dates(train_until: str | None, test_from: str | None) -> dict[str, str
 
 def _load_base(base: Path, device: str) -> Any:
     """The model to carry on from."""
-    from ustad.baselines.storage import is_baseline
     from ustad.detector import Detector
+    from ustad.lab.baselines.storage import is_baseline
 
     if is_baseline(base):
         raise ConfigError(f"{base}: a model of another method; --from carries on models of the method ustad")
@@ -186,7 +186,7 @@ def tune(
         settings = {k: v for k, v in best.trials.slice(0, 1).to_pylist()[0].items() if k not in ("trial", "loss")}
         _show_best(data, schema, out_, method, best.loss, settings, json)
         return
-    from ustad.baselines.search import search
+    from ustad.lab.baselines.search import search
 
     refuse_detector_options(method, given_options(context))
     fixed = method_settings(method, config, set_)

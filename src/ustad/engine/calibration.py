@@ -25,11 +25,11 @@ from ustad.engine.jobs import Job, Task, fingerprint
 from ustad.engine.neighbours import ShardedReference, share_out
 from ustad.engine.places import Place
 from ustad.events.encoder import Encoder
-from ustad.events.history import History
-from ustad.model.network import DualTransformer
+from ustad.events.visit_counts import History
+from ustad.network.dual_transformer import DualTransformer
+from ustad.network.inference.neighbours import Reference
 from ustad.scoring.calibration import Calibration, Parts
-from ustad.scoring.model import ScoringModel, embed_reference, measure_period, scored_terms
-from ustad.scoring.neighbours import Reference
+from ustad.scoring.network_model import ScoringModel, embed_reference, measure_period, scored_terms
 from ustad.tables import DataError, agent_codes
 
 _PARTS = ("error", "loss", "au", "eu", "knn")

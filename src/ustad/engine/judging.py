@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from ustad.detector import Detector
+from ustad.distribution import Distribution, Tail
 from ustad.engine.cluster import import_ray
 from ustad.engine.jobs import Job, Task
 from ustad.engine.merging import MergedRanks, Verdict, survey
@@ -21,10 +22,9 @@ from ustad.engine.places import Place
 from ustad.schema import EventSchema
 from ustad.scoring.alerts import AlertRule, Alerts
 from ustad.scoring.calibration import Parts, apply_tails, highest
-from ustad.scoring.distribution import Distribution, Tail
 from ustad.scoring.explain import kinds
-from ustad.scoring.model import ScoringModel
-from ustad.scoring.score import Judged, agent_scores, judge, reasons_of, worst_events
+from ustad.scoring.network_model import ScoringModel
+from ustad.scoring.network_scores import Judged, agent_scores, judge, reasons_of, worst_events
 from ustad.tables import DataError, agent_codes
 from ustad.ties import tied_ranks
 

@@ -24,9 +24,9 @@ from ustad.engine import buckets
 from ustad.engine.jobs import Job, Task
 from ustad.engine.places import Place
 from ustad.events.encoder import Encoder
-from ustad.events.habits import Habits
 from ustad.events.visits import Frame
-from ustad.scoring.memory_model import MemoryModel, new_network
+from ustad.habits.history import Habits
+from ustad.network.inference.memory_model import MemoryModel, new_network
 
 _ROW = "row of the whole table"
 

@@ -23,8 +23,8 @@ from ustad.detector import Detector
 from ustad.engine import buckets
 from ustad.engine.neighbours import SHARD_ROWS, ShardedReference, share_out
 from ustad.engine.places import Place
-from ustad.events.habits import Habits
-from ustad.scoring.default_score import HABITS
+from ustad.habits.history import Habits
+from ustad.scoring.habit_scores import HABITS
 from ustad.tables import DataError
 
 _REFERENCE = "reference.safetensors"

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from ustad.engine.cluster import import_ray
-from ustad.scoring.neighbours import Reference
+from ustad.network.inference.neighbours import Reference
 
 #: Reference events of one shard: 128 MB at 64 dimensions.
 SHARD_ROWS = 500_000

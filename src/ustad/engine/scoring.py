@@ -29,9 +29,9 @@ from ustad.periods import check_extraction
 from ustad.progress import say, warn
 from ustad.schema import EventSchema
 from ustad.scoring.alerts import AlertRule, refuse_everything
-from ustad.scoring.default_score import score_default
 from ustad.scoring.export import write_alerts_csv, write_alerts_geojson
-from ustad.scoring.score import score_events
+from ustad.scoring.habit_scores import score_default
+from ustad.scoring.network_scores import score_events
 from ustad.tables import DataError, OnError
 from ustad.trip_features import COLUMNS
 

@@ -33,19 +33,19 @@ from ustad.engine.memory_terms import DistributedTerms
 from ustad.engine.places import Place
 from ustad.events.encoder import Encoder
 from ustad.events.visits import Frame
+from ustad.habits.habit_model import HabitModel
 from ustad.mobility.readers import open_data
-from ustad.model.network import DualTransformer
+from ustad.network.dual_transformer import DualTransformer
+from ustad.network.inference.memory_model import MemoryModel, first_network, new_network
+from ustad.network.training.loop import CHECKPOINT, FitResult, fit
+from ustad.network.training.memory_loop import CHECKPOINT as MEMORY_CHECKPOINT
+from ustad.network.training.team import Team
+from ustad.network.training.validation import Validation
 from ustad.periods import Lessons
 from ustad.progress import say
 from ustad.schema import EventSchema
-from ustad.scoring.default_score import DefaultModel, calibrating, fit_memory_model
-from ustad.scoring.habit_model import HabitModel
-from ustad.scoring.memory_model import MemoryModel, first_network, new_network
+from ustad.scoring.habit_scores import DefaultModel, calibrating, fit_memory_model
 from ustad.tables import OnError
-from ustad.training.loop import CHECKPOINT, FitResult, fit
-from ustad.training.memory_loop import CHECKPOINT as MEMORY_CHECKPOINT
-from ustad.training.team import Team
-from ustad.training.validation import Validation
 
 #: How often a group of workers is started again after one of them died.
 FAILURES = 3

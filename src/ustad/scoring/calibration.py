@@ -13,13 +13,11 @@ from typing import Literal
 
 import numpy as np
 
-from ustad.scoring.distribution import MOST_VALUES, Distribution, Ranks, Tail, log10_any
+from ustad.distribution import FOLDS, MOST_VALUES, Distribution, Ranks, Tail, log10_any
 
 Ablation = Literal["loss_knn", "loss", "knn", "pe", "eu", "pe_au_eu"]
 ABLATIONS: tuple[Ablation, ...] = ("loss_knn", "loss", "knn", "pe", "eu", "pe_au_eu")
 _MATRICES = ("error", "loss", "au", "eu")
-#: Groups of reference people; the events of each are judged by the distributions of the others.
-FOLDS = 5
 
 
 @dataclass(frozen=True)

@@ -14,17 +14,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from ustad.distribution import UNSURE
 from ustad.events.encoder import UNKNOWN, Encoder
-from ustad.events.history import Facts
 from ustad.events.observed import UNOBSERVED_MINUTES, gap_minutes, read_gaps
+from ustad.events.visit_counts import Facts
+from ustad.events.words import unseen_words, value_words
 from ustad.geo import haversine_km
 from ustad.schema import Feature, Term
-from ustad.scoring.words import unseen_words, value_words
 from ustad.ties import descending, first_highest, raised
 
 KINDS = ("predictable", "novel", "unsure", "unobserved")
-#: An unusual term whose uncertainty is among the highest 5 % of the reference is `unsure`, not `predictable`.
-UNSURE = float(np.log10(0.05))
 #: A percentile of 1 counts as this tail: the last that 1 - percentile can tell from nothing.
 SMALLEST_TAIL = 1e-16
 

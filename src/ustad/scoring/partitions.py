@@ -19,16 +19,16 @@ import pyarrow.compute as pc
 import torch
 
 from ustad.dataset import event_days
+from ustad.distribution import Distribution, Ranks, Tail
 from ustad.files import as_table, read_table, write_table
 from ustad.progress import silence, track, warn
 from ustad.schema import EventSchema
 from ustad.scoring.alerts import AlertRule, Alerts, alerts, refuse_everything
 from ustad.scoring.calibration import Parts, apply_tails, highest
-from ustad.scoring.default_score import DefaultModel, score_default
-from ustad.scoring.distribution import Distribution, Ranks, Tail
 from ustad.scoring.explain import kinds
-from ustad.scoring.model import ScoringModel
-from ustad.scoring.score import Judged, agent_scores, judge, reasons_of, score_events, worst_events
+from ustad.scoring.habit_scores import DefaultModel, score_default
+from ustad.scoring.network_model import ScoringModel
+from ustad.scoring.network_scores import Judged, agent_scores, judge, reasons_of, score_events, worst_events
 from ustad.tables import DataError, agent_codes
 from ustad.ties import tied_ranks
 

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ustad.config import ConfigError
+from ustad.events.words import without_expected
 from ustad.scoring.calibration import Parts
-from ustad.scoring.words import without_expected
 from ustad.ties import raised, tied_ranks
 
 Measure = Literal["sum", "standardised"]

@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ustad.habits.habit_words import BORROWED
 from ustad.schema import EventSchema
 from ustad.scoring.explain import log_tails
-from ustad.scoring.habit_words import BORROWED
 from ustad.tables import agent_codes
 from ustad.ties import descending, raised, rounded
 

@@ -14,12 +14,12 @@ import pyarrow as pa
 
 from ustad.dataset import event_days
 from ustad.detector import Detector
+from ustad.live.habit_live import HabitLive
+from ustad.live.habit_state import HabitState
+from ustad.live.network_live import LiveScorer
 from ustad.page.queries import CONTEXT_EVENTS, microseconds
 from ustad.page.translate import identified, keys_for
-from ustad.scoring.default_score import DefaultModel
-from ustad.scoring.habit_live import HabitLive
-from ustad.scoring.habit_state import HabitState
-from ustad.scoring.live import LiveScorer
+from ustad.scoring.habit_scores import DefaultModel
 from ustad.tables import DataError
 from ustad.ties import highest_of
 

@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ustad.events.habit_kernels import nearest_place
 from ustad.events.visits import read_visits
+from ustad.habits.kernels import nearest_place
 from ustad.mobility.places import UNKNOWN, PoiIndex, join_pois, read_pois, set_columns
-from ustad.scoring.default_score import DefaultModel
+from ustad.scoring.habit_scores import DefaultModel
 
 
 class PlaceNames:

@@ -1,0 +1,144 @@
+"""One-dimensional reference distributions: how rare is a value among normal ones?
+
+In go reference values, out come tail shares p(x) = share of the reference at least as large as x, as log₁₀ so that
+nothing saturates. `Distribution` has a fitted tail (generalised Pareto), so that values beyond everything seen do
+not tie; `Ranks` has none and says where a value stands within a batch (the paper's percentiles). Values that differ
+in their last bits are equal (`ties`), so that a score is the same on every machine, of one value and of many.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+
+from ustad.ties import lowered, raised
+
+#: A distribution keeps at most this many sorted values (evenly spaced quantiles of more).
+MOST_VALUES = 200_000
+#: Groups of reference people; the events of each are judged by the distributions of the others.
+FOLDS = 5
+#: log10 p of an uncertainty from which on an unusual event is called `unsure`, not `predictable`.
+UNSURE = math.log10(0.05)
+#: Shapes of the fitted tail: never a finite end, so that larger is always rarer.
+_SHAPES = (0.0, 0.9)
+
+
+class Tail(Protocol):
+    """Anything that turns values into log₁₀ tail shares (NaN stays NaN)."""
+
+    def log10_tail(self, values: np.ndarray) -> np.ndarray: ...
+
+
+#: The scale of a fitted tail is at least this share of the value where the tail begins.
+_LEAST_SCALE = 0.1
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """Sorted reference values and the Pareto tail above `threshold`."""
+
+    values: np.ndarray  # float64, ascending
+    count: int  # reference values it was fitted on
+    threshold: float
+    above: float  # tail share just above the threshold
+    shape: float
+    scale: float
+
+    @classmethod
+    def fit(cls, values: np.ndarray) -> Distribution:
+        """From reference values; NaN are left out. The tail starts above the highest 2 % (at least 30 values)."""
+        ordered = np.sort(values[np.isfinite(values)].astype(np.float64))
+        count = len(ordered)
+        if count == 0:
+            return cls(np.zeros(1), 0, 0.0, 1.0, 0.0, 1.0)
+        exceed = int(min(max(0.02 * count, 30), max(1, count // 4)))
+        threshold = float(ordered[-exceed - 1]) if exceed < count else float(ordered[0])
+        excess = ordered[ordered > raised(threshold)] - threshold
+        # A reference that hardly varies says little about how far beyond it is far: a share of its size is the least.
+        least = max(_LEAST_SCALE * abs(threshold), 1e-9)
+        shape, scale = _pareto(excess, fallback=float(ordered.std()))
+        scale = max(scale, least)
+        kept = ordered if count <= MOST_VALUES else np.quantile(ordered, np.linspace(0, 1, MOST_VALUES))
+        return cls(kept, count, threshold, (1 + len(excess)) / (count + 1), shape, scale)
+
+    def log10_tail(self, values: np.ndarray) -> np.ndarray:
+        """log₁₀ of (1 + reference values ≥ x) / (1 + all), continued by the fitted tail; never rises with x."""
+        x = np.asarray(values, np.float64)
+        at_least = (len(self.values) - np.searchsorted(self.values, lowered(x), side="left")) / len(self.values)
+        body = np.log10((1 + at_least * self.count) / (self.count + 1))
+        excess = np.maximum(x - self.threshold, 0.0)
+        stretched = excess / self.scale
+        decay = np.log1p(self.shape * stretched) / self.shape if self.shape > 1e-6 else stretched
+        tail = self._bounded(np.log10(self.above) - decay / np.log(10))
+        return np.where(np.isnan(x), np.nan, np.where(x > self._body_ends, tail, body))
+
+    def log10_tail_of(self, x: float) -> float:
+        """The same of one value, without making arrays: live scoring asks for twenty of these per event."""
+        if x != x:
+            return math.nan
+        if x <= self._body_ends:
+            at_least = (len(self.values) - int(self.values.searchsorted(lowered(x)))) / len(self.values)
+            return math.log10((1 + at_least * self.count) / (self.count + 1))
+        stretched = (x - self.threshold) / self.scale
+        decay = math.log1p(self.shape * stretched) / self.shape if self.shape > 1e-6 else stretched
+        tail = math.log10(self.above) - decay / math.log(10)
+        return tail if tail >= self._limit else self._limit - 0.5 * math.log1p(self._limit - tail)
+
+    @cached_property
+    def _body_ends(self) -> float:
+        """The largest value that still equals the threshold."""
+        return raised(self.threshold)
+
+    @cached_property
+    def _limit(self) -> float:
+        """A tail fitted on n values is trusted n² / 900 times further than they reach; then it falls, but slowly."""
+        return -math.log10(self.count + 1) - 2 * max(0.0, math.log10(max(self.count, 1) / 30))
+
+    def _bounded(self, tail: np.ndarray) -> np.ndarray:
+        limit = self._limit
+        return np.where(tail < limit, limit - 0.5 * np.log1p(np.maximum(limit - tail, 0.0)), tail)
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """Where values stand within a batch: the share above, ties counted half."""
+
+    values: np.ndarray  # ascending
+
+    @classmethod
+    def of(cls, values: np.ndarray) -> Ranks:
+        return cls(np.sort(values[np.isfinite(values)].astype(np.float64)))
+
+    def log10_tail(self, values: np.ndarray) -> np.ndarray:
+        x = np.asarray(values, np.float64)
+        below = np.searchsorted(self.values, lowered(x), side="left")
+        upto = np.searchsorted(self.values, raised(x), side="right")
+        share = (len(self.values) - (below + upto) / 2 + 0.5) / (len(self.values) + 1)
+        return np.where(np.isnan(x), np.nan, np.log10(share))
+
+
+def _pareto(excess: np.ndarray, fallback: float) -> tuple[float, float]:
+    """Shape and scale by probability-weighted moments (Hosking and Wallis), the shape kept within bounds."""
+    if len(excess) == 0:
+        return 0.0, fallback
+    ordered = np.sort(excess)
+    n = len(ordered)
+    mean = float(ordered.mean())
+    weighted = float((ordered * (n - np.arange(1, n + 1))).sum() / (n * max(n - 1, 1)))
+    spread = mean - 2 * weighted
+    shape = 2 - mean / spread if spread > 0 and n >= 10 else 0.0
+    bounded = float(np.clip(shape, *_SHAPES))
+    return bounded, mean * (1 - bounded)
+
+
+def log10_any(log10_tail: np.ndarray, times: np.ndarray | float) -> np.ndarray:
+    """log₁₀ of 1 − (1 − p)ⁿ: the chance of at least one in n independent draws, exact also for tiny p."""
+    p = np.power(10.0, log10_tail)
+    with np.errstate(divide="ignore"):
+        chance = -np.expm1(times * np.log1p(-np.minimum(p, 1.0)))
+        small = log10_tail + np.log10(times)
+        return np.where(p < 1e-12, np.minimum(small, 0.0), np.log10(np.maximum(chance, 1e-300)))

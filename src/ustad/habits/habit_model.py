@@ -1,0 +1,330 @@
+"""Scores from each entity's own history: terms, looks, spread, entities..
+
+In go training events, the validation week and which entities calibrate; out comes a `HabitModel` that judges later
+events. A *term* asks one question and is calibrated to -log p on normal data. A *look* adds up terms that belong
+together, because an inserted visit shows in several; the event's score is its most unusual look. Works without a
+network; the memory network adds terms of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ustad.dataset import event_days
+from ustad.distribution import Distribution
+from ustad.events.visits import Frame, Visits, read_visits
+from ustad.habits.entity_tests import AgentReference, combined
+from ustad.habits.history import Habits
+from ustad.habits.injected import injected_week
+from ustad.habits.kernels import count_so_far
+from ustad.habits.kinds import DOUBT, NOISE, driving_shares, kinds, unseen_parts
+from ustad.habits.population import Population
+from ustad.habits.questions import Compared, Counting, compare, nothing_compared
+from ustad.habits.recurrence import Recurrence
+from ustad.habits.reference import Fitted, Groups, fit_tails, minus_log10_p, surprise_of
+from ustad.habits.stages import MovingHistory
+from ustad.habits.weights import Weighing, Weights, choose_weights, look_sum, unit_weights
+from ustad.schema import EventSchema
+from ustad.tables import DataError
+
+Spread = Literal["none", "max3"]
+#: More terms from elsewhere (the memory network): (history, events, what came before) -> name → raw values by row.
+Extra = Callable[[Habits, pa.Table, pa.Table | None], Mapping[str, np.ndarray]]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """N scored events in the order of their table, and E entities."""
+
+    surprise: dict[str, np.ndarray]  # term → -log10 p, float64 [N]
+    looks: dict[str, np.ndarray]  # look → -log10 p, float64 [N]
+    score: np.ndarray  # float64 [N] -log10 p, with the neighbours' evidence where asked for
+    alone: np.ndarray  # float64 [N] without it
+    compared: Compared  # in the order of the table
+    entity_ids: np.ndarray
+    entity: np.ndarray  # int64 [N] index into entity_ids
+    agents: dict[str, np.ndarray]  # test → -log10 p, float64 [E]
+    shares: dict[str, np.ndarray]  # term → its share of the look that decides, float64 [N]
+    kind: np.ndarray  # object [N], see `habit_kinds`
+    doubts: dict[str, np.ndarray] = field(default_factory=dict)  # both uncertainties of the memory network, [N]
+    end: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))  # int64 [N], see `habit_stages`
+    history: Iterable[Habits] = ()  # the histories that events were compared with, by `end`
+    final: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))  # bool [N], no event to come may raise it
+
+    @property
+    def agent_score(self) -> np.ndarray:
+        return combined(self.agents)
+
+
+@dataclass(frozen=True)
+class HabitModel:
+    """Everything that judging needs. `habits` are those of training and validation together, which later weeks enter
+    once they lie `absorb_after` days back (0: never; with `counting: whole` neither)."""
+
+    schema: EventSchema
+    frame: Frame
+    population: Population
+    recurrence: Recurrence
+    habits: Habits
+    tails: dict[str, Distribution]
+    looks: dict[str, Distribution]
+    final: dict[Spread, Distribution]
+    agents: AgentReference
+    counting: Counting = "past"
+    spread: Spread = "max3"
+    extra: Extra | None = field(default=None, repr=False)
+    without: tuple[str, ...] = ()  # terms that are left out
+    weights: Weights = field(default_factory=unit_weights)  # of each term, by look
+    absorb_after: int = 28
+
+    # ---------------------------------------------------------------------------------------- fitting
+    @classmethod
+    def fit(
+        cls,
+        train: pa.Table,
+        validation: pa.Table,
+        schema: EventSchema,
+        calibrating: np.ndarray | None = None,
+        counting: Counting = "past",
+        spread: Spread = "max3",
+        extra: Extra | None = None,
+        without: tuple[str, ...] = (),
+        weighing: Weighing = "unit",
+        seed: int = 7,
+        absorb_after: int = 28,
+        silence: bool = False,
+    ) -> HabitModel:
+        """Learn habits and calibrate. `calibrating`: bool by row of `validation`, whose entities calibrate; all
+        by default. The history that the validation week is compared with is the training weeks alone, and so is what
+        the priors come from."""
+        frame = Frame.fit(train, schema)
+        before, week = (read_visits(t, schema, frame) for t in (train, validation))
+        both = read_visits(pa.concat_tables([train, validation], promote_options="permissive"), schema, frame)
+        habits, population = Habits.fit(before), Population.fit(before, len(frame.categories) + 1)
+        recurrence = Recurrence.fit_halves(before)
+        period = (int(week.day.min()), int(week.day.max()))
+        compared = compare(habits, population, recurrence, week, period, counting)
+        raw = {**compared.terms, **_more(extra, habits, week, validation, train)}
+        normal = np.ones(len(week), bool) if calibrating is None else calibrating[week.row]
+        if normal.sum() < 2:
+            raise DataError("habits: fewer than two events of the validation week are there to calibrate on")
+        raw = {name: values for name, values in raw.items() if name not in (*without, NOISE)}
+        weights = unit_weights(silence)
+        if weighing == "injected":
+            changed, done = injected_week(validation, schema, seed)
+            visits = read_visits(changed, schema, frame)
+            terms = compare(habits, population, recurrence, visits, period, counting).terms
+            odd = {**terms, **_more(extra, habits, visits, changed, train)}
+            tails = fit_tails(raw, normal)
+            usual = {name: values[normal] for name, values in surprise_of(tails, raw).items()}
+            weights = choose_weights(usual, surprise_of(tails, odd), done[visits.row], silence)
+        fitted = Fitted.fit(raw, normal, weights)
+        alone = Groups.of(week.entity, week.entity_key, normal).scores(raw, weights, fitted)
+        final: dict[Spread, Distribution] = {
+            "none": Distribution.fit(alone[normal]),
+            "max3": Distribution.fit(spread_max3(alone, week.entity)[normal]),
+        }
+        chosen = np.bincount(week.entity[normal], minlength=len(week.entity_ids)) > 0
+        agents = AgentReference.fit(minus_log10_p(final["none"], alone), habits, week, chosen)
+        return cls(
+            schema,
+            frame,
+            population,
+            recurrence,
+            Habits.fit(both),
+            fitted.tails,
+            fitted.looks,
+            final,
+            agents,
+            counting,
+            spread,
+            extra,
+            without,
+            weights,
+            absorb_after,
+        )
+
+    # ---------------------------------------------------------------------------------------- judging
+    def judge(
+        self,
+        events: pa.Table,
+        context: pa.Table | None = None,
+        period: tuple[int, int] | None = None,
+        tested: tuple[int, int] | None = None,
+    ) -> Judged:
+        """Scores of every row of `events` and of their entities. Rows of `context` after the history ends are counted,
+        not scored.
+
+        `period` are the first and last local day that visits are counted in, by default those of events and counted
+        context; `tested` those that entities are judged over, by default the events' own (`period`, where no context
+        is counted). Give both when entities are scored in parts, so that no part differs from the whole.
+        """
+        table, first, earlier, days = self._joined(events, context)
+        visits = read_visits(table, self.schema, self.frame)
+        scored = visits.row >= first
+        own = visits.day[scored]
+        if tested is None:
+            tested = period if period is not None and first == 0 else (int(own.min()), int(own.max()))
+        period = period or (min([tested[0], *days]), max([tested[1], *days]))
+        absorb = self.absorb_after if self.counting == "past" else 0
+        history = MovingHistory.of(self.habits, visits, period[0], absorb)
+        if history.moves:
+            compared, more = self._in_stages(history, table, earlier, period, _beside(scored, visits.entity))
+        else:
+            compared = compare(self.habits, self.population, self.recurrence, visits, period, self.counting)
+            more = _more(self.extra, self.habits, visits, table, earlier)
+        raw = {**compared.terms, **more}
+        surprise, looks, alone = self.weigh(raw)
+        shares, kind = self.driven(compared, raw, surprise, looks, unseen_parts(table, visits, self.schema))
+        single = self.calibrated("none", alone)
+        wide = single if self.spread == "none" else self.calibrated("max3", spread_max3(alone, visits.entity))
+        agents = self.agents.judge(single[scored], self.habits, visits.take(scored), tested)
+        back = _order(visits.row, first)
+        return Judged(
+            {name: values[back] for name, values in surprise.items()},
+            {name: values[back] for name, values in looks.items()},
+            wide[back],
+            single[back],
+            compared.take(back),
+            visits.entity_ids,
+            visits.entity[back],
+            agents,
+            {name: values[back] for name, values in shares.items()},
+            kind[back],
+            {name: raw[name][back] for name in (DOUBT, NOISE) if name in raw},
+            history.end[back],
+            history,
+            self._final(visits.entity)[back],
+        )
+
+    def _final(self, entity: np.ndarray) -> np.ndarray:
+        """Whether scores stay as they are whatever comes: with the neighbours' evidence, those that another event of
+        the same entity follows. Events are sorted by entity and time; bool [N]."""
+        if self.spread == "none":
+            return np.ones(len(entity), bool)
+        return np.append(entity[1:] == entity[:-1], False)
+
+    def _in_stages(
+        self,
+        history: MovingHistory,
+        table: pa.Table,
+        earlier: pa.Table | None,
+        period: tuple[int, int],
+        wanted: np.ndarray,
+    ) -> tuple[Compared, dict[str, np.ndarray]]:
+        """Every wanted visit (bool [N]) compared with its own history, and the extra terms of it."""
+        visits, compared = history.visits, nothing_compared(len(history.visits))
+        more: dict[str, np.ndarray] = {}
+        for habits in history:
+            rows = np.flatnonzero(wanted & (history.end == habits.last_day))
+            if not len(rows):
+                continue
+            counted = history.counted(habits)
+            key = habits.locate(visits.take(counted))[1]
+            at = np.searchsorted(counted, rows)
+            counts = count_so_far(visits.entity[counted], key)[at]
+            placed = replace(visits.take(rows), key=key[at])
+            days = (history.since(habits, period[0]), period[1])
+            found = compare(habits, self.population, self.recurrence, placed, days, "past", counts)
+            compared.put(rows, found)
+            seen = history.day <= history.day[rows].max()
+            for name, values in self._asked(habits, table, earlier, visits.row[rows], visits.row[seen]).items():
+                more.setdefault(name, np.full(len(visits), np.nan, values.dtype))[rows] = values
+        return compared, more
+
+    def _asked(
+        self, habits: Habits, table: pa.Table, earlier: pa.Table | None, rows: np.ndarray, seen: np.ndarray
+    ) -> dict[str, np.ndarray]:
+        """The extra terms of some rows of the table, in their order; of the others those `seen` are context."""
+        if self.extra is None:
+            return {}
+        asked = np.sort(rows)
+        before = table.take(pa.array(np.setdiff1d(seen, asked)))
+        if earlier is not None:
+            before = pa.concat_tables([earlier, before], promote_options="permissive")
+        found = self.extra(habits, table.take(pa.array(asked)), before if before.num_rows else None)
+        return {name: values[np.searchsorted(asked, rows)] for name, values in found.items()}
+
+    def weigh(self, raw: Mapping[str, np.ndarray]) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], np.ndarray]:
+        """From raw terms: -log10 p of every term and of every look, and the highest look: float64 [N] each."""
+        surprise = surprise_of(self.tails, raw)
+        looks = {n: minus_log10_p(self.looks[n], look_sum(surprise, own)) for n, own in self.weights.items()}
+        return surprise, looks, np.max(list(looks.values()), axis=0)
+
+    def driven(
+        self,
+        compared: Compared,
+        raw: Mapping[str, np.ndarray],
+        surprise: Mapping[str, np.ndarray],
+        looks: Mapping[str, np.ndarray],
+        unseen: Mapping[str, np.ndarray],
+    ) -> tuple[dict[str, np.ndarray], np.ndarray]:
+        """What makes each event unusual: shares by term, and its kind."""
+        shares = driving_shares(looks, surprise, self.weights)
+        doubt = self.tails[DOUBT].log10_tail(raw[DOUBT]) if DOUBT in self.tails and DOUBT in raw else None
+        return shares, kinds(shares, compared.place, compared.before, compared.count, doubt, unseen)
+
+    def calibrated(self, spread: Spread, highest: np.ndarray) -> np.ndarray:
+        """-log10 p of events' highest looks, alone or with their neighbours' evidence."""
+        return minus_log10_p(self.final[spread], highest)
+
+    def _joined(
+        self, events: pa.Table, context: pa.Table | None
+    ) -> tuple[pa.Table, int, pa.Table | None, tuple[int, ...]]:
+        """Counted context and events in one table, the row where the events begin, the context before that, and the
+        first and last day of anybody's counted context. Context of entities without an event is left out."""
+        if context is None or context.num_rows == 0:
+            return events, 0, None, ()
+        entity, day = self.schema.entity, event_days(context, self.schema)
+        later = day > self.habits.last_day
+        days = (int(day[later].min()), int(day[later].max())) if later.any() else ()
+        wanted = pc.unique(events[entity]).cast(context[entity].type)
+        mine = pc.is_in(context[entity], wanted).to_numpy(zero_copy_only=False)
+        counted = context.filter(pa.array(later & mine))
+        joined = pa.concat_tables([counted, events], promote_options="permissive")
+        return joined, counted.num_rows, context.filter(pa.array(~later & mine)), days
+
+    def forget(self, entities: list[object]) -> HabitModel:
+        """Without the history and the reference week of some entities."""
+        return replace(self, habits=self.habits.forget(entities), agents=self.agents.forget(entities))
+
+
+def spread_max3(score: np.ndarray, entity: np.ndarray) -> np.ndarray:
+    """The highest of each event, the one before and the one after of the same entity: an inserted visit takes its
+    time from its neighbours. Events are sorted by entity and time. What is borrowed counts a thousandth less, so
+    that the event itself stands before its neighbours."""
+    same = entity[1:] == entity[:-1]
+    wide = score.copy()
+    wide[1:] = np.where(same, np.maximum(wide[1:], score[:-1]), wide[1:])
+    wide[:-1] = np.where(same, np.maximum(wide[:-1], score[1:]), wide[:-1])
+    return wide - 0.001 * (wide - score)
+
+
+def _more(
+    extra: Extra | None, habits: Habits, visits: Visits, table: pa.Table, before: pa.Table | None
+) -> dict[str, np.ndarray]:
+    """The extra terms in the order of the visits."""
+    if extra is None:
+        return {}
+    return {name: values[visits.row] for name, values in extra(habits, table, before).items()}
+
+
+def _order(row: np.ndarray, first: int) -> np.ndarray:
+    """Positions that bring sorted visits back into the order of their table, without the rows before `first`."""
+    back = np.empty(len(row), np.int64)
+    back[row] = np.arange(len(row))
+    return back[first:]
+
+
+def _beside(rows: np.ndarray, entity: np.ndarray) -> np.ndarray:
+    """These rows (bool [N]) and their neighbours of the same entity, whose evidence they may take."""
+    same, wide = entity[1:] == entity[:-1], rows.copy()
+    wide[1:] |= rows[:-1] & same
+    wide[:-1] |= rows[1:] & same
+    return wide

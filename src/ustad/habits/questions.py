@@ -1,0 +1,174 @@
+"""History terms: how each event compares with what its entity usually does, each as a raw value to be calibrated.
+
+In go habits (fitted on an earlier period), the population and the visits of one period; out comes one array per
+term, in the order of the visits, NaN where a term has nothing to say. `past` counts use nothing later than the
+event; `whole` counts the period's visits to the place, later ones included.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+import numpy as np
+
+from ustad.events.visits import Visits
+from ustad.habits.history import Habits
+from ustad.habits.intervals import least_over_intervals, silence
+from ustad.habits.kernels import DAY_MINUTES, SLOTS, count_so_far, nearest_place, presence, times_at_place
+from ustad.habits.population import Population
+from ustad.habits.recurrence import Recurrence
+
+Counting = Literal["past", "whole"]
+#: What each term asks. The order is the order of the columns.
+TERMS = {
+    "recurrence": "how often this place is visited now, against its history",
+    "distance": "how far it is to the nearest own place",
+    "start": "the start, given the place",
+    "duration": "the duration, given place and start",
+    "leaving": "staying so long, given place and start",
+    "presence": "being at this own place all through the visit",
+    "silence": "no data at hours that usually have some, before or in the visit; in the score only if asked for",
+}
+#: Fewer rows than this are not worth another thread.
+LEAST_ROWS = 100_000
+HALF_HOUR = DAY_MINUTES / SLOTS
+#: Distances below this are alike: the scale of the logarithm, km.
+NEAR_KM = 0.5
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Raw terms of N visits and the facts behind them."""
+
+    terms: dict[str, np.ndarray]  # float64 [N] each
+    place: np.ndarray  # int64 [N] own place, -1 where not seen before
+    key: np.ndarray  # uint64 [N] key of the place
+    count: np.ndarray  # int64 [N] visits to it in this period, up to the event (or in all)
+    before: np.ndarray  # int64 [N] visits to it in the history
+    distance: np.ndarray  # float64 [N] km to the nearest own place
+
+    def take(self, index: np.ndarray) -> Compared:
+        terms = {name: values[index] for name, values in self.terms.items()}
+        return Compared(terms, *(getattr(self, name)[index] for name in _FACTS))
+
+    def put(self, rows: np.ndarray, found: Compared) -> None:
+        """Set what was found of some rows."""
+        for name, values in found.terms.items():
+            self.terms[name][rows] = values
+        for name in _FACTS:
+            getattr(self, name)[rows] = getattr(found, name)
+
+
+_FACTS = ("place", "key", "count", "before", "distance")
+
+
+def nothing_compared(rows: int) -> Compared:
+    """Nothing known of so many visits yet."""
+    terms = {name: np.full(rows, np.nan) for name in TERMS}
+    none, key = np.zeros(rows, np.int64), np.zeros(rows, np.uint64)
+    return Compared(terms, np.full(rows, -1, np.int64), key, none, none.copy(), np.full(rows, np.nan))
+
+
+def compare(
+    habits: Habits,
+    population: Population,
+    recurrence: Recurrence,
+    visits: Visits,
+    period: tuple[int, int],
+    counting: Counting = "past",
+    counts: np.ndarray | None = None,
+) -> Compared:
+    """Every term of every visit. `period`: first and last local day that visits are counted in.
+
+    `counts` are visits to each visit's place so far, itself included, where the caller keeps them (live).
+    """
+    owner = habits.owners(visits)
+    place, key = habits.locate(visits)
+    if counts is None:
+        counts = _counts(visits, key, counting)
+    since, last = period
+    exposure = np.maximum(visits.day - since + 1, 1) if counting == "past" else np.full(len(visits), last - since + 1)
+    before = habits.visits_at(place)
+    _, distance = nearest_place(owner, visits.x, visits.y, habits.place_offsets, habits.place_x, habits.place_y)
+    distance = np.where(place >= 0, 0.0, distance)
+    hidden = habits.hidden_minutes(visits, owner)
+    terms = {
+        "recurrence": recurrence.surprise(before, counts, habits.days_of(owner), exposure.astype(np.float64)),
+        "distance": np.log1p(distance / NEAR_KM),
+        **_times(habits, population, visits, place, hidden),
+    }
+    held = (habits.visit_offsets, habits.visit_minute, habits.visit_duration, habits.visit_weekday)
+    known = (habits.place_since, habits.last_day)
+
+    def there(rows: slice) -> np.ndarray:
+        own = (place[rows], visits.minute[rows], visits.duration[rows], visits.weekday[rows], hidden[rows])
+        return presence(*own, *known, *held)
+
+    def there_at(some: Visits, at: np.ndarray) -> np.ndarray:
+        return presence(at, some.minute, some.duration, some.weekday, np.zeros(len(at)), *known, *held)[:, None]
+
+    # What was seen is the least of what it may have been, but for less than one half hour.
+    brief = visits.duration < HALF_HOUR
+    terms["presence"] = least_over_intervals(
+        in_parts(there, len(visits))[:, None], visits, place, np.zeros(len(visits)), there_at, brief
+    )[:, 0]
+    terms["silence"] = silence(habits, visits, owner, hidden)
+    terms["recurrence"][owner < 0] = np.nan
+    return Compared({name: terms[name] for name in TERMS}, place, key, counts, before, distance)
+
+
+def _counts(visits: Visits, key: np.ndarray, counting: Counting) -> np.ndarray:
+    if counting == "past":
+        return count_so_far(visits.entity, key)
+    _, place, number = np.unique(key, return_inverse=True, return_counts=True)
+    return number[place]
+
+
+def _times(
+    habits: Habits, population: Population, visits: Visits, place: np.ndarray, hidden: np.ndarray
+) -> dict[str, np.ndarray]:
+    """Start, duration and leaving; where an end was not observed, each at the most usual time that it may have had."""
+
+    def measure(some: Visits, at: np.ndarray) -> np.ndarray:
+        return _times_as_given(habits, population, some, at)
+
+    values = least_over_intervals(measure(visits, place), visits, place, hidden, measure)
+    values[~np.isfinite(visits.duration), 1:] = np.nan
+    return {"start": values[:, 0], "duration": values[:, 1], "leaving": values[:, 2]}
+
+
+def _times_as_given(habits: Habits, population: Population, visits: Visits, place: np.ndarray) -> np.ndarray:
+    """-log of start density, duration density and staying longer: float64 [N, 3]."""
+    density, longer = population.durations(visits)
+    starts, length = population.starts(visits), np.log1p(np.maximum(visits.duration, 0.0))
+    weekend = visits.weekday >= 5
+    held = (
+        habits.visit_offsets,
+        habits.visit_minute,
+        habits.visit_log_duration,
+        habits.visit_weekend,
+        habits.visit_start_weight,
+        habits.visit_length_weight,
+    )
+
+    def times(rows: slice) -> np.ndarray:
+        own = (place, visits.minute, length, weekend, starts, density, longer)
+        return times_at_place(*(values[rows] for values in own), *held)  # type: ignore[call-arg]  # seven and six
+
+    return in_parts(times, len(visits))
+
+
+def in_parts(work: Callable[[slice], np.ndarray], rows: int) -> np.ndarray:
+    """The work on all rows, divided among the processors where there are many: compiled loops run side by side."""
+    parts = min(os.cpu_count() or 1, rows // LEAST_ROWS)
+    if parts < 2:
+        return work(slice(0, rows))
+    edges = np.linspace(0, rows, parts + 1).astype(int)
+    with ThreadPoolExecutor(parts) as pool:
+        done = pool.map(work, [slice(low, high) for low, high in pairwise(edges)])
+        return np.concatenate(list(done))

@@ -1,0 +1,122 @@
+"""What was to be expected of an event by its entity's own history: where, what kind of place, when, how long, each ±.
+
+In go habits and visits compared with them; out come arrays by visit, and the columns that the paper's preset has of
+the same features (`expected_f`, `observed_f`, `spread_f`, `error_f`), so that pages and answers show them alike. The
+place is where the entity is at that hour on most such days; start and duration are those of its visits to the place
+where it was or, somewhere new, to the place where it was expected.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from ustad.events.encoder import UNKNOWN
+from ustad.events.visits import Frame, Visits, kind_feature, place_feature
+from ustad.habits.history import Habits
+from ustad.habits.usual_kernels import usual_times, whereabouts
+from ustad.schema import EventSchema
+
+
+@dataclass(frozen=True)
+class Usual:
+    """What N visits were to be like; NaN (-1 for a place) where the history says nothing."""
+
+    place: np.ndarray  # int64 [N] own place where the entity is at that hour on most days of the kind
+    share: np.ndarray  # float64 [N] share of those days
+    weekend: np.ndarray  # bool [N] whether those are weekend days
+    apart: np.ndarray  # float64 [N, 2] km: how far apart its whereabouts at that hour lie, in x and y
+    start: np.ndarray  # float64 [N] minute of the day
+    start_spread: np.ndarray  # float64 [N] minutes
+    duration: np.ndarray  # float64 [N] minutes
+    duration_spread: np.ndarray  # float64 [N]
+    days: np.ndarray  # int64 [N] of the history since the entity was first seen in it, -1 where it has none
+    new_kind: np.ndarray  # bool [N] at a kind of place that is new to the entity, see `_new_kinds`
+
+
+def usual(habits: Habits, visits: Visits, place: np.ndarray) -> Usual:
+    """Of every visit; `place` [N] is the own place that each is at, -1 somewhere new."""
+    weekend, owner = visits.weekday >= 5, habits.owners(visits)
+    half = np.nan_to_num(visits.duration) / 2
+    moment = (visits.minute + half) % 1440
+    later = ((visits.minute + half) // 1440).astype(np.int64)  # days between the start and the middle
+    weekend_then = (visits.weekday + later) % 7 >= 5
+    where, share, apart = whereabouts(
+        owner, moment, weekend_then, habits.place_offsets, habits.place_x, habits.place_y,
+        habits.visit_offsets, habits.visit_day, habits.visit_minute, habits.visit_duration, _days(habits),
+    )  # fmt: skip
+    at = np.where(place >= 0, place, where)
+    minute = np.where(place >= 0, visits.minute, np.nan)
+    held = (habits.visit_offsets, habits.visit_minute, habits.visit_duration, habits.visit_weekend)
+    times = usual_times(at, minute, weekend, *held, habits.visit_start_weight, habits.visit_length_weight)
+    start, start_spread, duration, duration_spread = times.T
+    since = np.append(habits.entity_since, habits.last_day + 2)[owner]  # the last is of strangers: -1
+    length = (duration, duration_spread, habits.last_day + 1 - since)
+    return Usual(where, share, weekend_then, apart, start, start_spread, *length, _new_kinds(habits, visits, owner))
+
+
+def _new_kinds(habits: Habits, visits: Visits, owner: np.ndarray) -> np.ndarray:
+    """Visits to a kind of place that none of the entity's own places is of; of strangers, to one that nobody was seen
+    at: bool [N]."""
+    many = int(max(visits.category.max(initial=0), habits.place_category.max(initial=0))) + 1
+    own = np.unique(habits.place_owner * many + habits.place_category)
+    return ((owner >= 0) | (visits.category == 0)) & ~np.isin(owner * many + visits.category, own)
+
+
+def _days(habits: Habits) -> np.ndarray:
+    """Weekdays and weekend days that the visits to each place are remembered of, since its entity was first seen:
+    float64 [P, 2]."""
+    known = np.maximum(habits.place_since, habits.known_since)
+    since, stop = known + 3, habits.last_day + 4  # counted from a Monday
+    weekends = sum((stop - k) // 7 - (since - k) // 7 for k in (6, 7))
+    total = stop - since
+    return np.stack([total - weekends, weekends], axis=1).astype(np.float64)
+
+
+def usual_columns(
+    habits: Habits, frame: Frame, schema: EventSchema, events: pa.Table, visits: Visits, found: Usual
+) -> dict[str, np.ndarray]:
+    """The columns of N visits, in their order: expected, observed, ± and the difference of every feature that habits
+    look at. Numbers are NaN, words None where the history or the event says nothing."""
+    columns: dict[str, Any] = {}
+    for feature in schema.features:
+        if feature.source == ("@minute_of_day",):
+            columns.update(_numbers(feature.name, found.start, visits.minute, found.start_spread, feature.period))
+        elif feature.source == ("@duration",):
+            columns.update(_numbers(feature.name, found.duration, visits.duration, found.duration_spread))
+    where, kind = place_feature(events, schema), kind_feature(events, schema)
+    if where is not None and frame.projection is not None:
+        x, y = (_at(values, found.place) for values in (habits.place_x, habits.place_y))
+        pairs = zip(where.field_names, (x, y), (visits.x, visits.y), found.apart.T, strict=True)
+        for name, expected, observed, spread in pairs:
+            columns.update(_numbers(name, expected, observed, spread))
+        degrees = frame.projection.backward(x, y)
+        columns.update({f"expected_{c}": values for c, values in zip(where.source, degrees, strict=True)})
+    if kind is not None:
+        words = np.array([None, *frame.categories], dtype=object)  # an unknown kind is never expected
+        columns[f"expected_{kind.name}"] = words[_at(habits.place_category, found.place, 0)]
+        words[0] = UNKNOWN
+        columns[f"observed_{kind.name}"] = words[visits.category]
+    return columns
+
+
+def _numbers(
+    name: str, expected: np.ndarray, observed: np.ndarray, spread: np.ndarray, period: float = 0.0
+) -> dict[str, np.ndarray]:
+    away = np.abs(observed - expected)
+    return {
+        f"expected_{name}": expected,
+        f"observed_{name}": observed,
+        f"spread_{name}": spread,
+        f"error_{name}": np.minimum(away, period - away) if period else away,
+    }
+
+
+def _at(values: np.ndarray, place: np.ndarray, nothing: float = np.nan) -> np.ndarray:
+    """Values of places, `nothing` for -1."""
+    if not len(values):
+        return np.full(len(place), nothing, np.asarray(nothing).dtype)
+    return np.where(place >= 0, values[place], nothing)

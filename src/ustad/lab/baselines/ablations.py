@@ -1,0 +1,145 @@
+"""USTAD with uncertainties switched off: USTAD-AU, USTAD-EU, USTAD-none, and Dual-Tr for prediction.
+
+The paper's ablation study: the same dual Transformer with aleatoric uncertainty only, epistemic only, or neither.
+Dual-Tr is the last under the name that the paper uses for masked prediction. Each of them is the detector with two
+settings changed. `predict(…, reject=0.05)` withholds the most uncertain share, which with both uncertainties on is the
+paper's USTAD with rejection.
+
+Where we had to decide: trips are left out, as for every baseline; the budget is that of the baselines, far below the
+paper's epochs; without EU one pass takes the place of T samples; uncertainty to reject by is the sum over the features.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from ustad.config import Config, ConfigError, SplitConfig, setting
+from ustad.dataset import Dataset, Split
+from ustad.detector import Detector
+from ustad.events.encoder import Encoder
+from ustad.lab.baselines.base import Baseline
+from ustad.lab.baselines.networks import DeepSettings
+from ustad.lab.baselines.protocol import Abilities
+from ustad.network.training.prediction import most_certain
+from ustad.schema import EventSchema
+from ustad.scores import Scores
+
+
+@dataclass(frozen=True)
+class AblationSettings(DeepSettings):
+    """What can be chosen."""
+
+    samples: int = setting(50, "T, Monte-Carlo samples per event where EU is on, as in the paper")
+    neighbours: int = setting(150, "k of the mean distance to the nearest training events, as in the paper")
+    category_weight: float = setting(1.0, "λ, the weight of the losses of categories beside those of numbers")
+    variance_rate: float = setting(1.0, "how fast log-variances learn, as a share of the rest")
+
+
+class TwoPeriods(Dataset):
+    """Training events followed by validation events; the boundary is the first day of validation."""
+
+    def split(self, config: SplitConfig) -> Split:
+        days = self.days()
+        first, last = int(days.min()), int(days.max())
+        return Split(first, int(self.meta["boundary"]), last + 1, last)
+
+
+class Ustad(Baseline):
+    """USTAD without trips, under the same budget as the baselines."""
+
+    name: ClassVar[str] = "ustad-plain"
+    abilities: ClassVar[Abilities] = Abilities(scores_events=True, scores_agents=True, predicts=True, causal=False)
+    settings_class: ClassVar[type] = AblationSettings
+    aleatoric: ClassVar[bool] = True
+    epistemic: ClassVar[bool] = True
+
+    def __init__(self, schema: EventSchema | None = None, seed: int = 7, device: str = "auto", **settings: Any) -> None:
+        super().__init__(schema, seed, device, **settings)
+        self.detector = Detector(self._config(), device)
+
+    @property
+    def encoder(self) -> Encoder:
+        return self.detector._fitted()
+
+    def _config(self) -> Config:
+        """The paper's preset with the common budget; without EU one pass is enough."""
+        chosen = self.settings
+        names = ("batch_size", "learning_rate", "weight_decay", "epochs", "patience", "mask_ratio", "category_weight")
+        return Config.preset("paper").replace(
+            {
+                "seed": self.seed,
+                "model.trips": "none",
+                "model.width": chosen.width,
+                "model.heads": chosen.heads,
+                "model.event_blocks": chosen.blocks,
+                "model.aleatoric": self.aleatoric,
+                "model.epistemic": self.epistemic,
+                "model.variance_rate": chosen.variance_rate,
+                "window.length": chosen.window_days,
+                "window.max_events": chosen.max_events,
+                "scoring.samples": chosen.samples if self.epistemic else 1,
+                "scoring.neighbours": chosen.neighbours,
+                "training.compile": "off",
+                **{f"training.{name}": getattr(chosen, name) for name in names},
+            }
+        )
+
+    def _learn(self, train: pa.Table, validation: pa.Table) -> None:
+        boundary = int(TwoPeriods(validation, self.schema).days().min())
+        events = pa.concat_tables([train, validation], promote_options="default")
+        self.detector.fit(TwoPeriods(events, self.schema, meta={"boundary": boundary}))
+        self.validation_loss = float(self.detector.facts["validation_loss"])
+
+    def score(self, events: Any, context: Any = None) -> Scores:
+        """The detector's own tables: scores with expected values, uncertainties and reasons."""
+        scored = self.detector.score(*self.scored_part(events, context), everything=True)
+        return Scores(scored.events, scored.agents, {**scored.run, "method": self.name})
+
+    def predict(self, events: Any, context: Any = None, reject: float = 0.0) -> pa.Table:
+        """Expected and observed values of every event; with `reject`, without the most uncertain share of events."""
+        if not 0 <= reject < 1:
+            raise ConfigError(f"reject must be at least 0 and below 1, got {reject}")
+        if reject and not (self.aleatoric or self.epistemic):
+            raise ConfigError(f"{self.name} has no uncertainty to reject by")
+        table = self.score(events, context).events
+        if table is None:
+            raise ConfigError(f"{self.name} scored no events")
+        if reject:
+            parts = [table[c].to_numpy() for c in table.column_names if c.startswith(("au_", "eu_"))]
+            table = table.filter(pa.array(most_certain(np.nansum(parts, axis=0), reject)))
+        schema = self.schema
+        named = [schema.event_id, schema.entity, schema.time, schema.end]
+        told = [c for c in table.column_names if c.startswith(("expected_", "observed_"))]
+        return table.select([*(c for c in named if c is not None and c in table.column_names), *told])
+
+
+class UstadAu(Ustad):
+    """USTAD-AU: the dual Transformer with aleatoric uncertainty only."""
+
+    name: ClassVar[str] = "ustad-au"
+    epistemic: ClassVar[bool] = False
+
+
+class UstadEu(Ustad):
+    """USTAD-EU: the dual Transformer with epistemic uncertainty only."""
+
+    name: ClassVar[str] = "ustad-eu"
+    aleatoric: ClassVar[bool] = False
+
+
+class UstadNone(Ustad):
+    """USTAD-none: the dual Transformer without uncertainty."""
+
+    name: ClassVar[str] = "ustad-none"
+    aleatoric: ClassVar[bool] = False
+    epistemic: ClassVar[bool] = False
+
+
+class DualTransformerOnly(UstadNone):
+    """Dual-Tr: the uncertainty-free variant of USTAD, as the paper calls it for masked prediction."""
+
+    name: ClassVar[str] = "dual-tr"

@@ -1,0 +1,147 @@
+"""CTLE: locations whose embedding depends on the visits around them and on the time.
+
+Published (Lin et al., AAAI 2021) for next-location prediction: visits are location identifiers and times; a
+bidirectional Transformer with a learned encoding of time is pre-trained to recover masked locations and masked
+hours. The paper adapts it to stays: grid cells are the locations; duration, coordinates and kind of place enter
+beside location and time; then a Transformer reconstructs event features from the learned embeddings and is scored
+like the Transformer baseline.
+
+Where we had to decide: the embeddings are frozen after pre-training; both stages have the common budget instead of
+200 epochs of pre-training; the event that is scored is masked as a whole in both stages; hours are those of the
+schema's cyclic feature; cells are 1 km wide (the paper is silent), and beside the width the mask ratio is searched.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pyarrow as pa
+import torch
+from torch import Tensor, nn
+
+from ustad.config import setting
+from ustad.events.encoder import Encoder
+from ustad.events.windows import Batch, Features
+from ustad.lab.baselines.base import State, place_feature, searched
+from ustad.lab.baselines.deep import MaskedPredictor, loop_config
+from ustad.lab.baselines.networks import DeepSettings, SequenceNetwork
+from ustad.lab.baselines.trajectories import CellLookup, Grid
+from ustad.lab.baselines.windowed import random_masks, window_items
+from ustad.network.blocks import HIDDEN, Block
+from ustad.tables import DataError
+
+HOURS = 24
+
+
+@dataclass(frozen=True)
+class CtleSettings(DeepSettings):
+    """What can be chosen."""
+
+    width: int = searched(64, (64, 128), "embedding size, as the paper searches it")
+    context_blocks: int = setting(2, "blocks of the location encoder")
+    blocks: int = setting(2, "blocks of the Transformer that reconstructs")
+    cell_km: float = setting(1.0, "side of a grid cell, km")
+    max_cells: int = setting(4000, "the most visited cells have a code of their own")
+
+
+class LocationTransformer(SequenceNetwork):
+    """Cell and time → contextual location embeddings → reconstruction."""
+
+    def __init__(self, encoder: Encoder, settings: CtleSettings, grid: Grid) -> None:
+        super().__init__(encoder.fields, settings)
+        D, names = settings.width, [f.name for f in encoder.fields]
+        place = place_feature(encoder.schema, "ctle").field_names
+        self.columns, self.angle = ([names.index(n) for n in group] for group in (place, _cycle(encoder)))
+        self.lookup = CellLookup(grid, [encoder.scales[n] for n in place])
+        self.cell = nn.Embedding(grid.size, D)
+        self.frequency = nn.Parameter(torch.randn(D))
+        self.phase = nn.Parameter(torch.rand(D) * 2 * math.pi)
+        self.context = nn.ModuleList(Block(D, settings.heads) for _ in range(settings.context_blocks))
+        self.which_cell, self.which_hour = nn.Linear(D, grid.size), nn.Linear(D, HOURS)
+        self.blocks = nn.ModuleList(Block(D, settings.heads) for _ in range(settings.blocks))
+
+    def cells(self, features: Features) -> Tensor:
+        """Codes of the events' cells, 0 where unknown: [...]."""
+        known = ~features.missing[..., self.columns].any(-1)
+        return self.lookup(features.numbers[..., self.columns]) * known
+
+    def hours(self, features: Features) -> Tensor:
+        """Hour of day of the events, with its fraction: [...]."""
+        x, y = (features.numbers[..., column] for column in self.angle)
+        return torch.atan2(y, x) / (2 * math.pi) * HOURS % HOURS
+
+    def embed(self, features: Features) -> Tensor:
+        time = torch.cos(self.frequency * self.hours(features)[..., None] + self.phase)
+        return self.cell(self.cells(features)) + time + super().embed(features)
+
+    def locate(self, x: Tensor, padding: Tensor) -> Tensor:
+        """The learned location embeddings: [B, L, D] -> [B, L, D]."""
+        return _through(self.context, x, padding)
+
+    def encode(self, x: Tensor, padding: Tensor) -> Tensor:
+        return _through(self.blocks, self.locate(x, padding), padding)
+
+    def pretraining_loss(self, batch: Batch, masked: Tensor) -> Tensor:
+        """Cross-entropy of the cells and hours of masked events."""
+        x = self.enter(self.embed(batch.features), masked, batch.position, batch.day_position)
+        hidden = self.locate(x, batch.padding)[masked]
+        cells = self.cells(batch.features)[masked]
+        hours = self.hours(batch.features)[masked].long().clamp(max=HOURS - 1)
+        located = nn.functional.cross_entropy(self.which_cell(hidden), cells, reduction="none")
+        return (located * (cells > 0)).mean() + nn.functional.cross_entropy(self.which_hour(hidden), hours)
+
+
+class Ctle(MaskedPredictor):
+    """CTLE: context- and time-aware location embeddings, then a Transformer that reconstructs."""
+
+    name: ClassVar[str] = "ctle"
+    settings_class: ClassVar[type] = CtleSettings
+    network: LocationTransformer
+    grid: Grid
+
+    def _network(self) -> SequenceNetwork:
+        return LocationTransformer(self.encoder, self.settings, self.grid)
+
+    def _prepare(self, train: pa.Table) -> None:
+        place = place_feature(self.schema, self.name)
+        lat, lon = (train[c].to_numpy() for c in place.source)
+        x, y = self.encoder.projections[place.name].forward(lat, lon)
+        self.grid = Grid.fit(x, y, self.settings.cell_km, self.settings.max_cells)
+
+    def _train(self, train: pa.Table, validation: pa.Table) -> None:
+        config = loop_config(self.settings, self.seed)
+        parts = window_items(self.encoder, train, validation, config.window, self.device)
+
+        def loss(part: int, index: Tensor, noise: torch.Generator) -> Tensor:
+            batch = parts[part].batch(index)
+            return self.network.pretraining_loss(batch, random_masks(batch.padding, self.settings.mask_ratio, noise))
+
+        self._fit_network(loss, (len(parts[0]), len(parts[1])), "ctle: locations")
+        for name, parameter in self.network.named_parameters():
+            parameter.requires_grad_(name.split(".")[0] in ("blocks", "norm", "heads"))
+        super()._train(train, validation)
+
+    def _state(self) -> State:
+        state = super()._state()
+        state.tensors["known"] = torch.from_numpy(self.grid.known)
+        return state
+
+    def _restore(self, state: State) -> None:
+        self.grid = Grid(self.settings.cell_km, state.tensors["known"].cpu().numpy())
+        super()._restore(state)
+
+
+def _through(blocks: nn.ModuleList, x: Tensor, padding: Tensor) -> Tensor:
+    bias = (padding.to(x.dtype) * HIDDEN)[:, None, None, :]
+    for block in blocks:
+        x = block(x, bias)
+    return x
+
+
+def _cycle(encoder: Encoder) -> tuple[str, ...]:
+    found = next((f for f in encoder.schema.features if f.kind == "cyclic"), None)
+    if found is None:
+        raise DataError(f"ctle: needs a time of day, but the schema '{encoder.schema.name}' has no cyclic feature")
+    return found.field_names

@@ -1,0 +1,119 @@
+"""Nov-Online: an MLP that tells real events from altered ones.
+
+Published only in the paper's appendix: the features of one event (coordinates, start, duration, kind of place) are
+embedded, concatenated and read by an 8-layer MLP that says how likely the event is real; altered events are made by
+changing features of real ones at random; binary cross-entropy; the score is the negative probability. It knows no
+agent and no window, so it can score the moment an event is known.
+
+Where we had to decide: an altered event takes each feature with probability one half (at least one) from another
+random training event, so that every single value stays plausible and only combinations are wrong; one altered event
+for each real one; layer normalisation between the layers, without which eight of them do not train; the search space
+(widths of the embeddings and of the layers), because the paper names none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+import torch
+from torch import Tensor, nn
+
+from ustad.config import setting
+from ustad.events.encoder import Encoder
+from ustad.events.windows import EventTensors, Features
+from ustad.lab.baselines.base import searched, without
+from ustad.lab.baselines.deep import EncodedNetwork
+from ustad.lab.baselines.fitting import Budget
+from ustad.lab.baselines.protocol import Abilities
+from ustad.network.tokenizer import FeatureTokenizer
+from ustad.schema import Field
+
+
+@dataclass(frozen=True)
+class NovOnlineSettings(Budget):
+    """What can be chosen."""
+
+    batch_size: int = setting(1024, "real events per step")
+    width: int = searched(16, (8, 16, 32), "embedding size of each feature; the paper names no space, this is ours")
+    hidden: int = searched(128, (64, 128, 256), "width of the MLP; the paper names no space, this is ours")
+    layers: int = setting(8, "linear layers of the MLP, as published")
+
+
+class RealOrAltered(nn.Module):
+    """Fields of events -> logit of being real [...]."""
+
+    def __init__(self, fields: tuple[Field, ...], settings: NovOnlineSettings) -> None:
+        super().__init__()
+        self.tokenizer = FeatureTokenizer(fields, settings.width)
+        sizes = [len(fields) * settings.width, *([settings.hidden] * (settings.layers - 1))]
+        layers: list[nn.Module] = []
+        for size, following in pairwise(sizes):
+            layers += [nn.Linear(size, following), nn.LayerNorm(following), nn.ReLU()]
+        self.layers = nn.Sequential(*layers, nn.Linear(sizes[-1], 1))
+
+    def forward(self, features: Features) -> Tensor:
+        return self.layers(self.tokenizer(features).flatten(-2))[..., 0]
+
+
+class NovOnline(EncodedNetwork):
+    """Nov-Online: an 8-layer MLP on real against altered events."""
+
+    name: ClassVar[str] = "nov-online"
+    abilities: ClassVar[Abilities] = Abilities(scores_events=True, scores_agents=True, predicts=False, causal=True)
+    settings_class: ClassVar[type] = NovOnlineSettings
+    network: RealOrAltered
+
+    def _learn(self, train: pa.Table, validation: pa.Table) -> None:
+        self.encoder = Encoder.fit(train, without(self.schema, "vector"))
+        parts = [EventTensors(self.encoder.encode(t), self.device).features for t in (train, validation)]
+        self.network = self._build()
+        groups = feature_groups(self.encoder)
+
+        def loss(part: int, index: Tensor, noise: torch.Generator) -> Tensor:
+            real = self.network(parts[part][index])
+            fake = self.network(alter(parts[part][index], parts[0], groups, noise))
+            return nn.functional.softplus(-real).mean() + nn.functional.softplus(fake).mean()
+
+        self._fit_network(loss, (train.num_rows, validation.num_rows))
+
+    def _network(self) -> RealOrAltered:
+        return RealOrAltered(self.encoder.fields, self.settings)
+
+    @torch.no_grad()
+    def _rate(self, events: pa.Table, context: pa.Table | None) -> np.ndarray:
+        """−p(real); the log keeps events apart where p is 0 or 1 to rounding."""
+        arrays = self.encoder.encode(events)
+        features = EventTensors(arrays, self.device).features
+        parts = torch.arange(len(arrays), device=self.device).split(65_536)
+        logits = torch.cat([self.network(features[index]) for index in parts])
+        score = np.empty(len(arrays))
+        score[arrays.row] = -nn.functional.logsigmoid(logits.double()).cpu().numpy()
+        return score
+
+
+def feature_groups(encoder: Encoder) -> list[int]:
+    """The feature that each field belongs to, so that both halves of a place are altered together: [F]."""
+    owner = {n: i for i, f in enumerate(encoder.schema.features) for n in f.field_names}
+    return [owner[f.name] for f in encoder.fields]
+
+
+def alter(features: Features, pool: Features, groups: list[int], noise: torch.Generator) -> Features:
+    """Events [B] in which some features come from random events of `pool`, at least one feature each."""
+    B, device = len(features.missing), features.missing.device
+    n_groups = max(groups) + 1
+    chance = torch.rand(B, n_groups, generator=noise, device=device)
+    changed = (chance < 0.5) | (chance == chance.amin(dim=1, keepdim=True))  # [B, groups]
+    fields = changed[:, torch.tensor(groups, device=device)]  # [B, F]
+    donor = torch.randint(len(pool.missing), (B,), generator=noise, device=device)
+    other = pool[donor]
+    n = features.numbers.shape[1]
+    return Features(
+        torch.where(fields[:, :n], other.numbers, features.numbers),
+        torch.where(fields[:, n:], other.categories, features.categories),
+        features.vectors,
+        torch.where(fields, other.missing, features.missing),
+    )

@@ -1,0 +1,35 @@
+"""Days as padded tensors, for the recurrent baselines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ustad.lab.baselines.trajectories import Days
+
+
+@dataclass(frozen=True)
+class Padded:
+    """D days of at most L values each, on a device."""
+
+    values: Tensor  # [D, L, ...]
+    length: Tensor  # int64 [D], at least 1
+
+    def take(self, index: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Values of some days cut to the longest of them, which are real [B, L] as numbers, and the last [B]."""
+        length = self.length[index]
+        longest = int(length.max())
+        real = (torch.arange(longest, device=length.device) < length[:, None]).float()
+        return self.values[index, :longest], real, length - 1
+
+
+def pad_days(days: Days, values: np.ndarray, max_length: int, device: torch.device) -> Padded:
+    """Values [N, ...] of the days' places as a tensor [D, L, ...], zeros after each day's end."""
+    length = np.minimum(days.length, max_length)
+    place = np.arange(int(length.max()))
+    index = np.minimum(days.offsets[:-1, None] + place, len(values) - 1)
+    padded = values[index] * (place < length[:, None]).reshape(*index.shape, *([1] * (values.ndim - 1)))
+    return Padded(torch.from_numpy(padded).to(device), torch.from_numpy(length).to(device))

@@ -1,0 +1,266 @@
+"""What is computed in each experiment: one pure function per kind of cell, from a workshop to plain numbers.
+
+Everything that a table or a figure shows is in what these functions return; they hold aggregates, never events
+(but for the few chosen case studies, which hold times of day and kinds of place only).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from scipy.stats import pearsonr, spearmanr
+
+from ustad.config import SplitConfig
+from ustad.events.encoder import UNKNOWN
+from ustad.lab.baselines.protocol import agents_by_worst, event_table
+from ustad.lab.evaluation.binning import five_numbers, hexagons, histogram
+from ustad.lab.evaluation.metrics import auroc, average_precision, evaluate
+from ustad.lab.evaluation.workshop import USTAD, Measured, Window, Workshop, detector_of, look_back_only, measured
+from ustad.network.training.prediction import prediction_metrics
+from ustad.scores import Scores
+from ustad.scoring.calibration import ABLATIONS, Ablation, combine
+from ustad.scoring.rejection import rejection_curve, uncertainty
+from ustad.simulate import inject
+from ustad.simulate.injections import KINDS
+
+Options = dict[str, Any]
+NUMERIC = ("x", "y", "start", "duration")
+VARIANTS = ("ustad-plain", "ustad-au", "ustad-eu", "ustad-none")
+INJECTION_SCORES: tuple[Ablation, ...] = ("loss", "eu", "knn", "loss_knn")
+DEFAULT = "ustad-default"  # our best, no part of the paper
+REJECTED = 0.05
+SHARES = np.linspace(0.05, 1.0, 20)
+
+
+# --------------------------------------------------------------------------------------------- prediction
+def prediction(shop: Workshop, method: str, **_: Any) -> Options:
+    """MAE, MAPE and accuracy per term; with uncertainty also without the most uncertain five per cent."""
+    fitted: Any = shop.fitted(method)
+    if hasattr(fitted, "detector"):
+        found = shop.measured(method)
+        total = uncertainty(found.parts) if fitted.aleatoric or fitted.epistemic else None
+        encoder = fitted.detector.model.encoder
+        told = {name: v for name, v in found.columns.items() if name.startswith(("expected_", "observed_"))}
+    else:
+        encoder, total = fitted.encoder, None
+        table = fitted.predict(shop.test, shop.before)
+        told = {n: _values(table[n]) for n in table.column_names if n.startswith(("expected_", "observed_"))}
+    names = [t.name for t in encoder.terms if f"observed_{t.name}" in told]
+    rows = prediction_metrics(
+        encoder,
+        {n: told[f"expected_{n}"] for n in names},
+        {n: told[f"observed_{n}"] for n in names},
+        total,
+        REJECTED,
+    )
+    return {"rows": [{k: v for k, v in row.items() if v is not None} for row in rows.to_pylist()]}
+
+
+def _values(column: pa.ChunkedArray) -> np.ndarray:
+    if pa.types.is_string(column.type):
+        return np.array(column.to_pylist(), object)
+    return column.to_numpy().astype(np.float64)
+
+
+# ---------------------------------------------------------------------------------------------- detection
+def detection(shop: Workshop, method: str, window: Window = "day", **_: Any) -> Options:
+    """AUROC and average precision of events and agents, recurring and non-recurring anomalies also apart."""
+    if method == DEFAULT:
+        return figures(shop, shop.preset_scores("best"))
+    if method.startswith("ustad") or method == "dual-tr":
+        found = shop.measured(method, window)
+        scores = scored(shop, found, combine(found.parts, "loss_knn"))
+    else:
+        fitted: Any = shop.fitted(method)
+        scores = (look_back_only(fitted) if window == "past" else fitted).score(shop.test, shop.before)
+    return figures(shop, scores)
+
+
+def scored(shop: Workshop, found: Measured, score: np.ndarray) -> Scores:
+    """Score tables of events and, by their most unusual event, of agents."""
+    schema = shop.data.schema
+    return Scores(event_table(found.events, schema, score), agents_by_worst(found.events, schema, score))
+
+
+def figures(shop: Workshop, scores: Scores) -> Options:
+    data = shop.data
+    found = evaluate(
+        scores.events if data.labels is not None else None,
+        scores.agents,
+        data.labels,
+        data.agent_labels,
+        exclude_agents=data.meta.get("exclude_agents", []),
+        bootstrap=0,
+    )
+    kept = ("auroc", "ap", "n", "positives", "prevalence")
+    return {
+        level: {**{k: told[k] for k in kept}, **told.get("by", {}).get("recurring", {})}
+        for level, told in found.items()
+    }
+
+
+# ------------------------------------------------------------------------------------------------- scores
+def scores(shop: Workshop, **_: Any) -> Options:
+    """The same model under every score: PE, loss, PE + AU + EU, loss & kNN, and the single parts."""
+    found = shop.measured(USTAD)
+    return {how: figures(shop, scored(shop, found, combine(found.parts, how))) for how in ABLATIONS}
+
+
+# -------------------------------------------------------------------------------------------- uncertainty
+def rejection(shop: Workshop, method: str, **_: Any) -> Options:
+    """Error of each term against the share kept, surest first; EU and accuracy of each kind of place.
+
+    Events are sorted by the paper's sum of uncertainties over all terms and, in `own`, by the term's own.
+    """
+    found = shop.measured(method)
+    total = {
+        "ustad-plain": found.parts.au + found.parts.eu,
+        "ustad-au": found.parts.au,
+        "ustad-eu": found.parts.eu,
+    }.get(method)
+    errors = _errors(found)
+    order = None if total is None else np.nansum(total.astype(np.float64), axis=1)
+    result: Options = {
+        "kept": SHARES.round(3).tolist(),
+        "curves": {name: _curve(values, order) for name, values in errors.items()},
+    }
+    if total is not None:
+        columns = dict(zip(found.parts.names, total.astype(np.float64).T, strict=True))
+        own = {n: np.nan_to_num(columns[n], nan=np.inf) for n in errors}
+        result["own"] = {name: _curve(values, own[name]) for name, values in errors.items()}
+    if method == USTAD:
+        result["classes"] = _classes(found)
+    return result
+
+
+def _errors(found: Measured) -> dict[str, np.ndarray]:
+    """Absolute errors of the numbers in their own units; 0 and 1 for right and wrong kinds of place."""
+    errors = {name: np.asarray(found.columns[f"error_{name}"], float) for name in NUMERIC}
+    if "expected_poi" in found.columns:
+        known = np.array([value not in (None, UNKNOWN) for value in found.columns["observed_poi"]])
+        wrong = (found.columns["expected_poi"] != found.columns["observed_poi"]).astype(float)
+        errors["poi"] = np.where(known, wrong, np.nan)
+    return errors
+
+
+def _curve(errors: np.ndarray, order: np.ndarray | None) -> list[float]:
+    if order is None:  # nothing to order by: the same error whatever is kept
+        return [float(np.nanmean(errors))] * len(SHARES)
+    return [float(v) for v in rejection_curve(errors, order, SHARES)["error"].to_numpy()]
+
+
+def _classes(found: Measured) -> list[Options]:
+    """Per kind of place: how often it is, how often it is predicted right, mean EU of that prediction."""
+    if "observed_poi" not in found.columns:
+        return []
+    observed = np.array(["" if value in (None, UNKNOWN) else value for value in found.columns["observed_poi"]])
+    right = found.columns["expected_poi"] == found.columns["observed_poi"]
+    eu = found.parts.eu[:, found.parts.names.index("poi")]
+    rows = [(name, observed == name) for name in np.unique(observed) if name]
+    return [
+        {"class": str(name), "n": int(m.sum()), "accuracy": float(right[m].mean()), "eu": float(eu[m].mean())}
+        for name, m in rows
+    ]
+
+
+def training_size(shop: Workshop, weeks: int, steps: str | None = None, **_: Any) -> Options:
+    """Mean AU and EU of each term on two test weeks, after so many weeks of training: as many epochs as with all of
+    them or, with `steps` "equal", as many steps."""
+    found = shop.measured(USTAD, weeks=weeks, equal_steps=steps == "equal")
+    early = pc.is_in(found.events["stay_id"], shop.first_test_weeks(2)["stay_id"].combine_chunks())
+    parts = found.parts.take(np.flatnonzero(early.to_numpy()))
+    return {
+        "weeks": weeks,
+        "terms": {
+            name: {"au": float(np.nanmean(parts.au[:, i])), "eu": float(np.nanmean(parts.eu[:, i]))}
+            for i, name in enumerate(parts.names)
+        },
+    }
+
+
+# --------------------------------------------------------------------------------------------- injections
+def injections(shop: Workshop, kind: str, **_: Any) -> Options:
+    """One kind of injection (or all six): AUROC and AP of each score, and boxes of loss and distance by kind."""
+    base = shop.measured(USTAD)
+    labelled = set(shop.labelled)
+    ordinary = [a for a in pc.unique(shop.test["agent_id"]).to_pylist() if a not in labelled]
+    clean = replace(shop.data.only(ordinary), labels=None, agent_labels=None)
+    changed = inject(clean, kind, shop.budget.injected_share, shop.seed)
+    labels = changed.labels
+    if labels is None:
+        raise ValueError("an injection always labels what it changed")
+    altered = pc.unique(labels["agent_id"])
+    rest = pc.and_(
+        pc.is_in(base.events["agent_id"], pa.array(ordinary, base.events["agent_id"].type)),
+        pc.invert(pc.is_in(base.events["agent_id"], altered)),
+    )
+    rows = np.flatnonzero(rest.to_numpy())
+    split = shop.data.split(SplitConfig())
+    events = changed.between(split.test_first, split.test_last)
+    events = events.filter(pc.is_in(events["agent_id"], altered))
+    new = measured(detector_of(shop.fitted(USTAD)), events, shop.before)
+    parts = joined(base.parts.take(rows), new.parts)
+    kinds = np.concatenate([np.full(len(rows), ""), _kinds(events, labels)])
+    truth = kinds != ""
+    found = {how: combine(parts, how) for how in INJECTION_SCORES}
+    return {
+        "n": len(truth),
+        "positives": int(truth.sum()),
+        "scores": {how: {"auroc": auroc(truth, s), "ap": average_precision(truth, s)} for how, s in found.items()},
+        "boxes": _boxes(parts, kinds),
+    }
+
+
+def joined(one: Any, other: Any) -> Any:
+    """Parts of two sets of events, one after the other."""
+    matrices = (np.concatenate([getattr(p, m) for p in (one, other)]) for m in ("error", "loss", "au", "eu", "knn"))
+    return type(one)(one.names, *matrices)
+
+
+def _kinds(events: pa.Table, labels: pa.Table) -> np.ndarray:
+    """Kind of injection of each event, an empty word for none."""
+    at = pc.index_in(events["stay_id"], labels["stay_id"].combine_chunks())
+    return np.array([word or "" for word in labels["kind"].take(at.combine_chunks()).to_pylist()])
+
+
+def _boxes(parts: Any, kinds: np.ndarray) -> dict[str, Options]:
+    """Quantiles of the loss (terms scaled to [0, 1], then averaged) and of the distance, by kind."""
+    low, high = np.nanmin(parts.loss, axis=0), np.nanmax(parts.loss, axis=0)
+    loss = np.nanmean((parts.loss - low) / np.where(high > low, high - low, 1.0), axis=1)
+    names = [("normal", kinds == ""), *((k, kinds == k) for k in KINDS)]
+    return {
+        name: {"n": int(m.sum()), "loss": five_numbers(loss[m]), "knn": five_numbers(parts.knn[m])}
+        for name, m in names
+        if m.any()
+    }
+
+
+# ---------------------------------------------------------------------------------------------- epistemic
+def epistemic(shop: Workshop, **_: Any) -> Options:
+    """Loss against EU per term, distance of the most and least certain events, EU against distance."""
+    parts = shop.measured(USTAD).parts
+    total = np.nansum(parts.eu.astype(np.float64), axis=1)
+    known = np.isfinite(parts.knn)
+    eu, knn = total[known], parts.knn[known].astype(np.float64)
+    low, high = np.quantile(eu, [0.05, 0.95])
+    slope, intercept = np.polyfit(eu, knn, 1)
+    edges = np.linspace(knn.min(), np.quantile(knn, 0.999), 31)
+    return {
+        "terms": {name: hexagons(parts.eu[:, i], parts.loss[:, i]) for i, name in enumerate(parts.names)},
+        "edges": edges.tolist(),
+        "knn_high_eu": histogram(knn[eu >= high], edges),
+        "knn_low_eu": histogram(knn[eu <= low], edges),
+        "median_high_eu": float(np.median(knn[eu >= high])),
+        "median_low_eu": float(np.median(knn[eu <= low])),
+        "hexagons": hexagons(eu, knn, logarithms=False),
+        "fit": {"slope": float(slope), "intercept": float(intercept)},
+        "pearson": float(pearsonr(eu, knn)[0]),
+        "spearman": float(spearmanr(eu, knn)[0]),
+        "pearson_tail": float(pearsonr(eu[eu >= high], knn[eu >= high])[0]),
+        "spearman_tail": float(spearmanr(eu[eu >= high], knn[eu >= high])[0]),
+        "n": len(eu),
+    }

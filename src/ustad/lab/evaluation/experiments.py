@@ -1,0 +1,206 @@
+"""The paper's seven experiments, and detection from GPS, as lists of cells, which `runner` fills in.
+
+A cell is a data set × a method (or kind, or size) × a seed. Each becomes one line of JSON in `OUT/NAME.jsonl` with
+its configuration, seed, versions, hardware and seconds; a cell that has its line is not run again. Tables, figures
+and the page are made from those files alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ustad.config import ConfigError
+from ustad.lab.evaluation import cells as compute
+from ustad.lab.evaluation.cases import cases
+from ustad.lab.evaluation.gps import GPS_METHODS, PRESET_METHODS, gps
+from ustad.lab.evaluation.recordings import TRUE_STAYS
+from ustad.lab.evaluation.result_files import Line, hardware, plain_json, read_lines, versions
+from ustad.lab.evaluation.sources import Source
+from ustad.lab.evaluation.workshop import BUDGETS, FIRST_SEED, SAME, USTAD, Budget, Workshop
+from ustad.simulate import PRESETS
+from ustad.simulate.injections import KINDS
+from ustad.simulate.phones import PHONES
+
+PREDICTORS = ("mlp", "lstm", "transformer", "lightpath", "dual-tr", USTAD)
+DETECTORS = (
+    "random", "visit-rate", "visit-rate-causal", "visit-rate-category", "visit-rate-category-hour", "distance",
+    "ibat", "gm-vsae", "atrom", "ctle", "sensitive-hue", "nov-online", "transformer",
+    "ustad-none", "ustad-au", "ustad-eu", USTAD, compute.DEFAULT,
+)  # fmt: skip
+#: Detectors that are also asked with nothing later than the event in their window.
+BOTH_WINDOWS = ("transformer", USTAD)
+WEEKS = (1, 2, 3)
+#: Larger data sets come after the others on the page.
+LARGE = 10_000
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A function of a workshop, and the options it is called with, one cell each."""
+
+    about: str
+    run: Callable[..., dict[str, Any]]
+    options: tuple[dict[str, Any], ...] = ({},)
+
+
+def _detection_options() -> tuple[dict[str, Any], ...]:
+    day = [{"method": name, "window": "day"} for name in DETECTORS]
+    return (*day, *({"method": name, "window": "past"} for name in BOTH_WINDOWS))
+
+
+def _uncertainty(shop: Workshop, **options: Any) -> dict[str, Any]:
+    return (compute.training_size if "weeks" in options else compute.rejection)(shop, **options)
+
+
+EXPERIMENTS: dict[str, Experiment] = {
+    "prediction": Experiment(
+        "masked prediction: MAE, MAPE and accuracy (Q1)",
+        compute.prediction,
+        tuple({"method": name} for name in PREDICTORS),
+    ),
+    "detection": Experiment("anomaly detection of events and agents (Q2)", compute.detection, _detection_options()),
+    "uncertainty": Experiment(
+        "error against the share kept, EU by kind of place, AU and EU by weeks of training (Q3, Q4)",
+        _uncertainty,
+        (
+            *({"method": name} for name in compute.VARIANTS),
+            *({"weeks": weeks} for weeks in WEEKS),
+            *({"weeks": weeks, "steps": "equal"} for weeks in WEEKS[:-1]),
+        ),
+    ),
+    "scores": Experiment("which score of the same model finds most (Q4)", compute.scores),
+    "injections": Experiment(
+        "the six kinds of injected anomalies against four scores",
+        compute.injections,
+        tuple({"kind": kind} for kind in (*KINDS, "all")),
+    ),
+    "epistemic": Experiment("loss, EU and distance to the training events", compute.epistemic),
+    "cases": Experiment("case studies chosen by rule (Q5)", cases),
+    "gps": Experiment(
+        "detection from true stays and from what phones record of the same people",
+        gps,
+        tuple({"phone": phone, "method": method} for phone in (TRUE_STAYS, *PHONES) for method in GPS_METHODS),
+    ),
+}
+#: What `all` runs.
+PAPER = tuple(name for name in EXPERIMENTS if name != "gps")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What one line of a result file is the answer to."""
+
+    experiment: str
+    source: Source
+    seed: int
+    budget: Budget
+    options: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def method(self) -> str:
+        """The method it measures; what has no choice of them is about USTAD itself."""
+        return str(self.options.get("method", USTAD))
+
+    @property
+    def model(self) -> str:
+        """What has to be fitted for it. Three weeks of training are the whole of it where there are no more."""
+        if "phone" in self.options:  # one process for all methods, so that a recording is made once
+            return f"gps-{self.options['phone']}"
+        weeks, steps = self.options.get("weeks", WEEKS[-1]), self.options.get("steps")
+        part = f"-{weeks}w" if weeks != WEEKS[-1] else ""
+        return SAME.get(self.method, self.method) + part + (f"-{steps}" if steps else "")
+
+    @property
+    def key(self) -> str:
+        told = [self.experiment, self.source.to_dict(), self.seed, self.budget.to_dict(), self.options]
+        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def plan(
+    names: Iterable[str],
+    sources: Iterable[Source],
+    seeds: int,
+    budget: Budget,
+    methods: Iterable[str] | None = None,
+    past: bool = True,
+) -> list[Cell]:
+    """All cells of the experiments, a first seed complete before a second begins.
+
+    `methods` leaves out all others, `past` False the windows without anything later than the event.
+    """
+    sources, names, wanted = list(sources), list(names), None if methods is None else set(methods)
+    known = {o["method"] for e in EXPERIMENTS.values() for o in e.options if "method" in o}
+    if wanted is not None and wanted - known:
+        raise ConfigError(f"no experiment has the method '{min(wanted - known)}' (known: {', '.join(sorted(known))})")
+    for name in names:
+        if name not in EXPERIMENTS:
+            raise ConfigError(f"unknown experiment '{name}' (known: {', '.join(EXPERIMENTS)}, all)")
+    return [
+        Cell(name, source, FIRST_SEED + number, budget, options)
+        for number in range(seeds)
+        for source in sources
+        for name in names
+        for options in EXPERIMENTS[name].options
+        if (wanted is None or options.get("method", USTAD) in wanted) and (past or options.get("window") != "past")
+    ]
+
+
+def run_cell(cell: Cell, shop: Workshop) -> dict[str, Any]:
+    """One line: what was asked, what came out, how long it took and on what."""
+    began, fitted = time.perf_counter(), sum(shop.fit_seconds.values())
+    result = EXPERIMENTS[cell.experiment].run(shop, **cell.options)
+    return {
+        "key": cell.key,
+        "experiment": cell.experiment,
+        "data": cell.source.label,
+        "source": {**cell.source.to_dict(), "events": shop.data.events.num_rows},
+        **cell.options,
+        "seed": cell.seed,
+        "budget": cell.budget.to_dict(),
+        **(
+            {"settings": shop.settings(cell.method)} if cell.budget.search and cell.method not in PRESET_METHODS else {}
+        ),
+        "result": plain_json(result),
+        "seconds": round(time.perf_counter() - began, 2),
+        "fit_seconds": round(sum(shop.fit_seconds.values()) - fitted, 2),
+        "device": "cuda" if device_type(shop.device) == "cuda" else "cpu",
+        "versions": versions(),
+        "hardware": hardware(),
+    }
+
+
+# -------------------------------------------------------------------------------------------- result files
+def read_results(*directories: Path) -> dict[str, list[Line]]:
+    """All lines by experiment, those of the same cell once (the latest), in the order of data sets and of the plan."""
+    found: dict[str, list[Line]] = {}
+    for name, experiment in EXPERIMENTS.items():
+        lines = [line for directory in directories for line in read_lines(directory / f"{name}.jsonl")]
+        places = {json.dumps(options, sort_keys=True): i for i, options in enumerate(experiment.options)}
+        keys = sorted({key for options in experiment.options for key in options})
+        found[name] = sorted(
+            {line["key"]: line for line in lines}.values(), key=lambda line: _place(line, places, keys)
+        )
+    return found
+
+
+def _place(line: Line, places: dict[str, int], keys: list[str]) -> tuple[int, int, int, int]:
+    """Where a line stands: by size and name of its data, by its options, by its seed."""
+    source = line["source"]
+    options = json.dumps({key: line[key] for key in keys if key in line}, sort_keys=True)
+    rank = list(PRESETS).index(source["name"]) if source["name"] in PRESETS else len(PRESETS)
+    return int(source.get("agents", 0) > LARGE), rank, places.get(options, len(places)), line["seed"]
+
+
+def device_type(name: str) -> str:
+    return "cuda" if name != "cpu" and torch.cuda.is_available() else "cpu"
+
+
+__all__ = ["BUDGETS", "EXPERIMENTS", "Cell", "plan", "read_results", "run_cell"]

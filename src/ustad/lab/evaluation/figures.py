@@ -1,0 +1,398 @@
+"""Figures from result lines: PNG and SVG, readable, in colours that colour-blind people can tell apart.
+
+In go the lines that `experiments.read_results` returns and a directory; out come files and their names.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ustad.events.encoder import UNKNOWN
+from ustad.lab.evaluation.drawing import COLOURS, MARKERS, label_apart, plain_ticks, plots, steps_that_fit
+from ustad.lab.evaluation.tables import (
+    DEEP,
+    KIND_NAMES,
+    LEVELS,
+    NAMES,
+    SCORES,
+    TERMS,
+    Line,
+    Results,
+    after,
+    chosen,
+    detection_values,
+    score_values,
+    sets,
+    slug,
+)  # fmt: skip
+
+_RESOLUTION = 110
+#: Grey: kinds of place without a colour of their own.
+OTHER = "0.75"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A file name without its ending, a caption, and how to draw it given matplotlib's pyplot."""
+
+    name: str
+    caption: str
+    draw: Callable[[Any], Any]
+
+
+def draw_all(results: Results, directory: Path) -> None:
+    """Every figure the results allow, as PNG and SVG."""
+    plt = plots()
+    directory.mkdir(parents=True, exist_ok=True)
+    for figures in _all(results).values():
+        for figure in figures:
+            drawn = figure.draw(plt)
+            drawn.savefig(directory / f"{figure.name}.png", dpi=_RESOLUTION, metadata={"Software": None})
+            drawn.savefig(directory / f"{figure.name}.svg", metadata={"Date": None})
+            plt.close(drawn)
+
+
+def planned(results: Results) -> dict[str, list[tuple[str, str]]]:
+    """(file name without its ending, caption) of every figure by experiment; draws nothing."""
+    return {name: [(f.name, f.caption) for f in figures] for name, figures in _all(results).items()}
+
+
+def _all(results: Results) -> dict[str, list[Figure]]:
+    makers: dict[str, Callable[[list[Line]], list[Figure]]] = {
+        "detection": _detection,
+        "uncertainty": _uncertainty,
+        "scores": _scores,
+        "injections": _injections,
+        "epistemic": _epistemic,
+        "cases": _cases,
+    }
+    return {name: make(results[name]) if results[name] else [] for name, make in makers.items()}
+
+
+# ---------------------------------------------------------------------------------------------- detection
+def _detection(lines: list[Line]) -> list[Figure]:
+    return [
+        Figure(
+            f"detection-{slug(data)}",
+            f"AUROC and AUPR of every detector, mean and standard deviation over seeds, {data}",
+            partial(_detectors, lines=chosen(lines, data=data, window="day"), data=data),
+        )
+        for data in sets(lines)
+    ]
+
+
+def _detectors(plt: Any, lines: list[Line], data: str) -> Any:
+    """A row per method; deep baselines, USTAD and its variants, and trivial methods in colours of their own."""
+    methods = list(dict.fromkeys(x["method"] for x in lines))[::-1]
+    levels = [level for level in LEVELS if any(level in x["result"] for x in lines)]
+    columns = [(level, what) for level in levels for what in ("auroc", "ap")]
+    tall = 0.2 * len(methods) + 1.0
+    figure, axes = plt.subplots(1, len(columns), figsize=(2.6 * len(columns) + 1, tall), sharey=True, squeeze=False)
+    for axis, (level, what) in zip(axes[0], columns, strict=True):
+        for row, method in enumerate(methods):
+            values = detection_values(lines, data, method, level, what)
+            if values:
+                spread = np.std(values, ddof=1) if len(values) > 1 else 0.0
+                kind = 1 if method.startswith("ustad") else 0 if method in DEEP else 6
+                axis.errorbar(np.mean(values), row, xerr=spread, fmt=MARKERS[kind], color=COLOURS[kind], capsize=2)
+        axis.set_title(f"{'AUROC' if what == 'auroc' else 'AUPR'}, {level}")
+        axis.set_ylim(-0.6, len(methods) - 0.4)
+        axis.set_yticks(range(len(methods)), [NAMES[m].replace("`", "") for m in methods])
+        axis.grid(axis="y", color="0.92")
+        if what == "auroc":
+            axis.axvline(0.5, color="0.6", linewidth=0.8, linestyle=":")
+        else:
+            axis.set_xscale("log")
+            plain_ticks(plt, axis.xaxis, (1.0, 3.0))
+    return figure
+
+
+# -------------------------------------------------------------------------------------------- uncertainty
+def _uncertainty(lines: list[Line]) -> list[Figure]:
+    curves = [line for line in lines if "method" in line]
+    sizes = _of_several_sizes(after(lines, "equal"))
+    makers: tuple[tuple[list[Line], str, str, Callable[..., Any]], ...] = (
+        (curves, "rejection", "Error against the share of events kept, mean over seeds", _rejection),
+        (_of_first_seed(curves), "classes", "EU and accuracy of each kind of place (area: how often)", _classes),
+        (
+            sizes,
+            "training-size",
+            "AU and EU by weeks of training, as many steps, mean over seeds",
+            _training_size,
+        ),
+    )
+    return [
+        Figure(
+            f"{name}-{slug(data)}",
+            f"{caption}, {data}{_seed_told(found, data) if name == 'classes' else ''}",
+            partial(draw, lines=chosen(found, data=data)),
+        )
+        for found, name, caption, draw in makers
+        for data in sets(found)
+    ]
+
+
+def _of_several_sizes(lines: list[Line]) -> list[Line]:
+    """Of data sets with at least two numbers of weeks: one alone would be a line of one point."""
+    weeks = {data: {line["weeks"] for line in chosen(lines, data=data)} for data in sets(lines)}
+    return [line for line in lines if len(weeks[line["data"]]) > 1]
+
+
+def _of_first_seed(lines: list[Line]) -> list[Line]:
+    """Of each data set the lines of its lowest seed: what a figure of one model alone is drawn from."""
+    first = {data: min(x["seed"] for x in chosen(lines, data=data)) for data in sets(lines)}
+    return [line for line in lines if line["seed"] == first[line["data"]]]
+
+
+def _seed_told(lines: list[Line], data: str) -> str:
+    return f", seed {chosen(lines, data=data)[0]['seed']}"
+
+
+def _rejection(plt: Any, lines: list[Line]) -> Any:
+    terms = [t for t in TERMS if any(t in x["result"]["curves"] for x in lines)]
+    figure, axes = plt.subplots(1, len(terms), figsize=(2.6 * len(terms), 3.0), squeeze=False)
+    for axis, term in zip(axes[0], terms, strict=True):
+        for i, method in enumerate(("ustad-plain", "ustad-au", "ustad-eu", "ustad-none")):
+            found = [x["result"] for x in chosen(lines, method=method)]
+            if not found:
+                continue
+            values = np.mean([r["curves"][term] for r in found], axis=0)
+            shown = 1 - values if term == "poi" else values
+            kept = 100 * np.array(found[0]["kept"])
+            axis.plot(kept, shown, marker=MARKERS[i], markersize=3, color=COLOURS[i], label=NAMES[method])
+            if method == "ustad-plain" and all("own" in r for r in found):
+                own = np.mean([r["own"][term] for r in found], axis=0)
+                label = "USTAD, by the feature's own"
+                axis.plot(kept, 1 - own if term == "poi" else own, color=COLOURS[i], linestyle="--", label=label)
+        axis.set_title("accuracy, kind of place" if term == "poi" else f"MAE, {TERMS[term]}")
+        axis.set_xlabel("% kept, surest first")
+    handles, labels = axes[0][0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=5, frameon=False, fontsize=8)
+    return figure
+
+
+def _classes(plt: Any, lines: list[Line]) -> Any:
+    """A circle per kind of place; the most frequent kinds are named where there is room."""
+    found = [r for x in chosen(lines, method="ustad-plain") for r in x["result"]["classes"] if r["class"] != UNKNOWN]
+    rows = sorted(found, key=lambda r: -r["n"])
+    figure, axis = plt.subplots(figsize=(5.2, 3.6))
+    areas = [15 + 600 * row["n"] / rows[0]["n"] for row in rows]
+    at = [(row["eu"], 100 * row["accuracy"]) for row in rows]
+    axis.scatter(*np.reshape(at, (-1, 2)).T, s=areas, alpha=0.55, color=COLOURS[0], edgecolor="white")
+    axis.margins(0.12)
+    axis.set_xlabel("mean EU of the kind of place")
+    axis.set_ylabel("accuracy, %")
+    circles = zip(at, np.sqrt(areas) / 2, rows, strict=True)
+    label_apart(axis, [(*point, radius, row["class"]) for point, radius, row in circles])
+    return figure
+
+
+def _training_size(plt: Any, lines: list[Line]) -> Any:
+    figure, axes = plt.subplots(1, 2, figsize=(7, 2.8))
+    weeks = sorted({line["weeks"] for line in lines})
+    for i, term in enumerate(TERMS):
+        for axis, what in zip(axes, ("au", "eu"), strict=True):
+            values = [_mean_uncertainty(chosen(lines, weeks=w), term, what) for w in weeks]
+            if values[0] > 0:
+                axis.plot(weeks, np.array(values) / values[0], marker=MARKERS[i], color=COLOURS[i], label=term)
+    for axis, what in zip(axes, ("AU", "EU"), strict=True):
+        axis.axhline(1, color="0.7", linewidth=0.8, zorder=0)
+        axis.set_xlabel("weeks of training")
+        axis.set_xticks(weeks)
+        axis.set_title(f"{what}, against one week")
+        axis.set_yscale("log")
+        plain_ticks(plt, axis.yaxis, steps_that_fit(axis.yaxis))
+    axes[0].legend(frameon=False, fontsize=7)
+    return figure
+
+
+def _mean_uncertainty(lines: list[Line], term: str, what: str) -> float:
+    found = [x["result"]["terms"][term][what] for x in lines if term in x["result"]["terms"]]
+    return float(np.mean(found)) if found else 0.0
+
+
+# ------------------------------------------------------------------------------------------ scores, boxes
+def _scores(lines: list[Line]) -> list[Figure]:
+    return [
+        Figure(f"scores-{what}", f"{word} of four scores of the same model", partial(_bars, lines=lines, what=what))
+        for what, word in (("auroc", "AUROC"), ("ap", "AUPR"))
+    ]
+
+
+def _bars(plt: Any, lines: list[Line], what: str) -> Any:
+    names = {level: [d for d in sets(lines) if score_values(lines, d, "loss", level, what)] for level in LEVELS}
+    wide = [max(1, len(names[level])) for level in LEVELS]
+    figure, axes = plt.subplots(1, 2, figsize=(1.3 * sum(wide) + 1, 3.2), width_ratios=wide)
+    for axis, level in zip(axes, LEVELS, strict=True):
+        for i, how in enumerate(("pe", "loss", "pe_au_eu", "loss_knn")):
+            values = [score_values(lines, data, how, level, what) for data in names[level]]
+            at = np.arange(len(values)) + 0.2 * (i - 1.5)
+            spread = [np.std(v, ddof=1) if len(v) > 1 else 0 for v in values]
+            heights = [np.mean(v) for v in values]
+            axis.bar(at, heights, 0.18, yerr=spread, color=COLOURS[i], label=SCORES[how], error_kw={"lw": 0.8})
+        axis.set_xticks(range(len(names[level])), [n.replace(" (", "\n(") for n in names[level]], fontsize=7)
+        axis.set_title(f"{'AUROC' if what == 'auroc' else 'AUPR'}, {level}")
+        if what == "auroc":
+            axis.axhline(0.5, color="0.6", linewidth=0.8, linestyle=":")
+    handles, labels = axes[1].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize=8)
+    return figure
+
+
+def _injections(lines: list[Line]) -> list[Figure]:
+    first = _of_first_seed(lines)
+    return [
+        Figure(
+            f"injections-{slug(data)}",
+            f"Loss and distance by kind of injection, {data}{_seed_told(first, data)}",
+            partial(_boxes, lines=chosen(first, data=data)),
+        )
+        for data in sets(first)
+    ]
+
+
+def _boxes(plt: Any, lines: list[Line]) -> Any:
+    """Boxes from quantiles, of each kind's own injection; whiskers are the 5th and 95th percentile."""
+    boxes = {x["kind"]: x["result"]["boxes"] for x in lines}
+    figure, axes = plt.subplots(1, 2, figsize=(9, 3.1))
+    for axis, what, title in zip(axes, ("loss", "knn"), ("loss, scaled", "distance (kNN)"), strict=True):
+        shown = [("normal", next(iter(boxes.values()))["normal"])]
+        shown += [(KIND_NAMES[k], boxes[k][k]) for k in KIND_NAMES if k in boxes and k in boxes[k]]
+        stats = [
+            {"label": name, "whislo": q[0], "q1": q[1], "med": q[2], "q3": q[3], "whishi": q[4], "fliers": []}
+            for name, q in ((name, box[what]) for name, box in shown)
+            if q
+        ]
+        axis.bxp(stats, showfliers=False, medianprops={"color": COLOURS[1]})
+        plt.setp(axis.get_xticklabels(), rotation=30, ha="right")
+        axis.set_title(title)
+    return figure
+
+
+# ----------------------------------------------------------------------------------------------- epistemic
+def _epistemic(lines: list[Line]) -> list[Figure]:
+    figures = []
+    for line in _of_first_seed(lines):
+        data, found, seed = line["data"], line["result"], line["seed"]
+        caption = f"Loss against EU for each feature (lighter: more events), {data}, seed {seed}"
+        figures.append(Figure(f"loss-eu-{slug(data)}", caption, partial(_loss_and_eu, found=found)))
+        caption = f"Distance to the training events and EU, {data}, seed {seed}"
+        figures.append(Figure(f"distance-eu-{slug(data)}", caption, partial(_distance_and_eu, found=found)))
+    return figures
+
+
+def _hexbin(axis: Any, bins: dict[str, Any]) -> None:
+    """Hexagons of counted events, coloured by the logarithm of the count."""
+    from matplotlib.collections import PolyCollection
+
+    width, height = bins["size"]
+    angles = np.pi / 6 + np.arange(6) * np.pi / 3
+    corner = np.stack([np.cos(angles) * width, np.sin(angles) * height], axis=1) / np.sqrt(3)
+    centres = np.stack([bins["x"], bins["y"]], axis=1).reshape(-1, 1, 2)
+    counts = np.log10(np.array(bins["count"], float))
+    shapes = PolyCollection(centres + corner, array=counts, cmap="cividis", lw=0, rasterized=True)
+    axis.add_collection(shapes)
+    axis.autoscale_view()
+
+
+def _loss_and_eu(plt: Any, found: dict[str, Any]) -> Any:
+    terms = [t for t, bins in found["terms"].items() if bins["x"]]
+    figure, axes = plt.subplots(1, len(terms), figsize=(2.4 * len(terms), 2.6), squeeze=False)
+    for axis, term in zip(axes[0], terms, strict=True):
+        _hexbin(axis, found["terms"][term])
+        axis.set_title(term)
+        axis.set_xlabel("log₁₀ EU")
+    axes[0][0].set_ylabel("log₁₀ loss")
+    return figure
+
+
+def _distance_and_eu(plt: Any, found: dict[str, Any]) -> Any:
+    figure, (left, right) = plt.subplots(1, 2, figsize=(8, 3))
+    edges = np.array(found["edges"])
+    for i, (key, label) in enumerate((("knn_low_eu", "5 % lowest EU"), ("knn_high_eu", "5 % highest EU"))):
+        counts = np.array(found[key], float)
+        left.stairs(counts / max(counts.sum(), 1), edges, color=COLOURS[i], label=label, fill=True, alpha=0.5)
+    left.set_xlabel("distance to the training events")
+    left.set_ylabel("share of events")
+    left.legend(frameon=False, fontsize=7)
+    _hexbin(right, found["hexagons"])
+    ends = np.array([min(found["hexagons"]["x"]), max(found["hexagons"]["x"])])
+    right.plot(ends, found["fit"]["slope"] * ends + found["fit"]["intercept"], color=COLOURS[1])
+    right.set_title(f"r = {found['pearson']:.2f}; highest 5 % EU: {found['pearson_tail']:.2f}")
+    right.set_xlabel("EU, summed over features")
+    right.set_ylabel("distance")
+    return figure
+
+
+# --------------------------------------------------------------------------------------------------- cases
+def _cases(lines: list[Line]) -> list[Figure]:
+    figures = []
+    for line in _of_first_seed(lines):
+        data = line["data"]
+        for number, case in enumerate(line["result"]["cases"], 1):
+            caption = f"Case {number}, {case['kind']}, {data}, seed {line['seed']}: {case_words(case)}"
+            figures.append(Figure(f"case-{slug(data)}-{number}", caption, partial(draw_case, case=case)))
+    return figures
+
+
+def case_words(case: dict[str, Any]) -> str:
+    """Expected and observed in one sentence."""
+    told = " and ".join(f"{side} {_described(case[side])}" for side in ("expected", "observed"))
+    label = {"event": "labelled as an anomaly", "agent": "of a labelled agent", "no": "not labelled"}[case["labelled"]]
+    return (
+        f"{told}; EU above {100 * case['eu_percentile']:.0f} %, distance above {100 * case['knn_percentile']:.0f} % "
+        f"of events; {label}"
+    )
+
+
+def _described(values: dict[str, Any]) -> str:
+    start = values.get("start", 0.0)
+    clock = f"{int(start // 60) % 24:02d}:{int(start % 60):02d}"
+    return f"{values.get('poi') or 'a stay'} from {clock} for {values.get('duration', 0) / 60:.1f} h"
+
+
+def draw_case(plt: Any, case: dict[str, Any]) -> Any:
+    """Training weeks beside test weeks: a row a day, time of day across, coloured by kind of place."""
+    colour = case_colours(case)
+    days = [sorted({b[0] for b in case[part]}) or [0] for part in ("train", "test")]
+    tall = max(2.4, 0.11 * max(d[-1] - d[0] + 1 for d in days) + 1.2)
+    figure, axes = plt.subplots(1, 2, figsize=(9, tall))
+    for axis, part, span in zip(axes, ("train", "test"), days, strict=True):
+        for day, low, high, word in case[part]:
+            axis.barh(day, (high - low) / 60, left=low / 60, height=0.85, color=colour.get(word, OTHER))
+        axis.set_xlim(0, 24)
+        axis.set_ylim(span[-1] + 0.6, span[0] - 0.6)
+        axis.set_xticks(range(0, 25, 6), [f"{h:02d}:00" for h in range(0, 25, 6)])
+        axis.set_title("before the test weeks" if part == "train" else "test weeks")
+        axis.set_ylabel("day")
+        axis.set_yticks(range(span[0], span[-1] + 1, 7))
+    for day, low, high, _ in case["event"]:
+        axes[1].barh(day, (high - low) / 60, left=low / 60, height=1.1, fill=False, edgecolor="black", linewidth=2)
+    patch = partial(plt.Rectangle, (0, 0), 1, 1)
+    handles = {word: patch(color=tint) for word, tint in colour.items()}
+    if any(block[3] not in colour for part in ("train", "test") for block in case[part]):
+        handles["other"] = patch(color=OTHER)
+    handles["the event"] = patch(fill=False, edgecolor="black", linewidth=2)
+    figure.legend(
+        handles.values(), handles, loc="outside lower center", ncols=(len(handles) + 1) // 2, frameon=False, fontsize=7
+    )
+    return figure
+
+
+def case_colours(case: dict[str, Any]) -> dict[str, str]:
+    """A colour for the most frequent kinds of place; the event's own and the expected one are always among them.
+
+    Not black: the event is framed in it.
+    """
+    colours = [colour for colour in COLOURS if colour != "#000000"]
+    words = Counter(str(block[3]) for part in ("train", "test") for block in case[part])
+    named = [*(block[3] for block in case["event"]), case["expected"].get("poi")]
+    ranked = sorted(words, key=lambda word: (word not in named, -words[word], word))[: len(colours)]
+    return dict(zip(sorted(ranked, key=lambda word: (-words[word], word)), colours, strict=False))

@@ -1,0 +1,82 @@
+"""Detection from true stays and from what phones record of the same people and the same red team.
+
+One cell is a phone (or the true stays) × a method. Seeds are towns: each seed simulates other people.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ustad.dataset import Dataset
+from ustad.lab.evaluation.metrics import auroc, average_precision
+from ustad.lab.evaluation.recordings import TRUE_STAYS
+from ustad.lab.evaluation.workshop import FIRST_SEED, Workshop
+from ustad.scores import Scores
+from ustad.tables import DataError
+
+PRESET_METHODS = {"ustad-quick": "quick", "ustad-best": "best", "ustad-paper": "paper"}
+GPS_METHODS = ("visit-rate", *PRESET_METHODS)
+#: What an analyst of the demo looks at: the most unusual stays of two weeks.
+MOST_UNUSUAL = 14
+
+
+def gps(shop: Workshop, phone: str, method: str, **_: Any) -> dict[str, Any]:
+    """Figures of one method on one recording, and how good the recording's stays are."""
+    if shop.source.path is not None:
+        raise DataError(f"{shop.source.name}: phones record simulated people only; give a preset such as town")
+    seed = shop.source.seed + shop.seed - FIRST_SEED
+    source = replace(shop.source, seed=seed, phone=None if phone == TRUE_STAYS else phone)
+    own = Workshop(source, shop.seed, shop.budget, shop.work, shop.device)
+    if method in PRESET_METHODS:
+        scores = own.preset_scores(PRESET_METHODS[method])
+    else:
+        fitted: Any = own.fitted(method)
+        scores = fitted.score(own.test, own.before)
+    return compare_scores(own.data, scores)
+
+
+def compare_scores(data: Dataset, scores: Scores) -> dict[str, Any]:
+    """Detection with what a recording missed: labelled true stays and agents that have no score count as the least
+    unusual. Beside it how many of the most unusual stays are labelled, and what was measured of the recording."""
+    recording = data.meta.get("recording", {})
+    result: dict[str, Any] = {"recording": recording}
+    if scores.events is None or scores.agents is None:
+        raise ValueError("both events and agents are compared; one of them has no scores")
+    if data.labels is not None:
+        result["events"] = _level(scores.events, data.labels, "stay_id", recording.get("missed", 0))
+        result["true_of_most_unusual"] = count_true(scores.events, data.labels)
+    if data.agent_labels is not None:
+        agents = data.agent_labels["agent_id"].cast(scores.agents["agent_id"].type)
+        missed = pc.sum(pc.invert(pc.is_in(agents, scores.agents["agent_id"].combine_chunks()))).as_py()
+        result["agents"] = _level(scores.agents, data.agent_labels, "agent_id", int(missed or 0))
+    return result
+
+
+def count_true(events: pa.Table, labels: pa.Table) -> int:
+    """How many of the most unusual stays are labelled."""
+    order = np.argsort(-events["score"].to_numpy(), kind="stable")[:MOST_UNUSUAL]
+    top = events["stay_id"].take(pa.array(order))
+    return int(pc.is_in(top, labels["stay_id"].cast(top.type).combine_chunks()).to_numpy().sum())
+
+
+def _level(scores: pa.Table, labels: pa.Table, name: str, missed: int) -> dict[str, Any]:
+    """AUROC and average precision; `missed` positives stand below everything that has a score."""
+    wanted = labels[name].cast(scores[name].type).combine_chunks()
+    truth = pc.is_in(scores[name], wanted).to_numpy()
+    score = scores["score"].to_numpy().astype(np.float64)
+    lowest = (score.min() if len(score) else 0.0) - 1.0
+    truth, score = np.r_[truth, np.ones(missed, bool)], np.r_[score, np.full(missed, lowest)]
+    if truth.all() or not truth.any():
+        return {"auroc": None, "ap": None, "n": len(truth), "positives": int(truth.sum()), "missed": missed}
+    return {
+        "auroc": float(auroc(truth, score)),
+        "ap": float(average_precision(truth, score)),
+        "n": len(truth),
+        "positives": int(truth.sum()),
+        "missed": missed,
+    }

@@ -1,0 +1,105 @@
+"""Tables of detection from GPS: what each phone keeps of the figures from true stays, and how good its stays are.
+
+In: result lines of the experiment `gps` (or lines of the same form). Out: `Table`s.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ustad.lab.evaluation.gps import MOST_UNUSUAL
+from ustad.lab.evaluation.recordings import TRUE_STAYS
+from ustad.lab.evaluation.tables import LEVELS, NAMES, Line, Table, chosen, sets, shown, slug, without_empty
+
+_MINUTE = 60.0
+
+
+def gps_tables(lines: list[Line]) -> list[Table]:
+    """For each data set the detection from every recording, then the quality of the recordings' stays."""
+    tables = [t for data in sets(lines) for t in (_detection_table(lines, data), _quality_table(lines, data))]
+    return [without_empty(table) for table in tables if table.rows]
+
+
+def _detection_table(lines: list[Line], data: str) -> Table:
+    heads = ["method", "from", "seeds"]
+    heads += [f"{level} {what}" for level in LEVELS for what in ("AUROC", "AUPR", "kept")]
+    heads.append(f"true of the {MOST_UNUSUAL} most unusual")
+    rows = []
+    for method in dict.fromkeys(x["method"] for x in chosen(lines, data=data)):
+        truth = chosen(lines, data=data, method=method, phone=TRUE_STAYS)
+        for phone in dict.fromkeys(x["phone"] for x in chosen(lines, data=data, method=method)):
+            found = chosen(lines, data=data, method=method, phone=phone)
+            row = [NAMES.get(method, method), phone, str(len(found))]
+            for level in LEVELS:
+                row += [shown([_value(x, level, what) for x in found], 3) for what in ("auroc", "ap")]
+                row.append("" if phone == TRUE_STAYS else describe_kept(kept_share(truth, found, level)))
+            row.append(shown([x["result"].get("true_of_most_unusual") for x in found], 1))
+            rows.append(tuple(row))
+    note = (
+        "kept: share of AUROC − 0.5 and of AUPR of the same people's true stays, seed by seed, then the mean. "
+        "Labelled true stays that a recording does not show count as found last. ± is over towns, one for each seed."
+    )
+    return Table(f"gps-{slug(data)}", f"Detection from GPS, {data}", tuple(heads), tuple(rows), note)
+
+
+def _value(line: Line, level: str, what: str) -> float | None:
+    return line["result"].get(level, {}).get(what)
+
+
+def kept_share(truth: list[Line], found: list[Line], level: str) -> tuple[float, float] | None:
+    """What a recording keeps of AUROC − 0.5 and of AUPR: means over the seeds that both have."""
+    by_seed = {x["seed"]: x for x in truth}
+    pairs = [(by_seed[x["seed"]], x) for x in found if x["seed"] in by_seed and _value(x, level, "auroc") is not None]
+    pairs = [(a, b) for a, b in pairs if _value(a, level, "auroc") is not None]
+    if not pairs:
+        return None
+    area = np.mean([[x["result"][level]["auroc"] - 0.5 for x in pair] for pair in pairs], axis=0)
+    precision = np.mean([[x["result"][level]["ap"] for x in pair] for pair in pairs], axis=0)
+    return float(area[1] / area[0]), float(precision[1] / precision[0])
+
+
+def describe_kept(kept: tuple[float, float] | None) -> str:
+    return "–" if kept is None else f"{kept[0]:.2f} / {kept[1]:.2f}"
+
+
+def _quality_table(lines: list[Line], data: str) -> Table:
+    heads = ("phone", *(name for name, *_ in QUALITY))
+    rows = []
+    for phone in dict.fromkeys(x["phone"] for x in chosen(lines, data=data)):
+        found = [x["result"]["recording"] for x in chosen(lines, data=data, phone=phone)]
+        distinct = list({str(sorted(told.items())): told for told in found if told}.values())  # not once per method
+        if distinct:
+            rows.append((phone, *quality_row(distinct)))
+    return Table(f"gps-stays-{slug(data)}", f"Stays extracted from GPS, {data}", heads, tuple(rows), QUALITY_NOTE)
+
+
+#: Head, figure and what it is multiplied by and shown with.
+QUALITY: tuple[tuple[str, str, float, int], ...] = (
+    ("stays found %", "stays_found", 100.0, 1),
+    ("pieces per stay", "pieces", 1.0, 3),
+    ("spurious %", "spurious", 100.0, 1),
+    ("places right %", "places_right", 100.0, 1),
+    ("labelled stays found %", "positives_found", 100.0, 1),
+    ("start error, min: median", "start_error_median_s", 1 / _MINUTE, 1),
+    ("95 %", "start_error_95_s", 1 / _MINUTE, 1),
+    ("95 % of starts seen", "start_seen_error_95_s", 1 / _MINUTE, 1),
+    ("end error, min: median", "end_error_median_s", 1 / _MINUTE, 1),
+    ("95 %", "end_error_95_s", 1 / _MINUTE, 1),
+)
+QUALITY_NOTE = (
+    "A true stay is found where an extracted one that shares most of its time with it is at its place (within 250 m; "
+    "500 m for `app`, 4 km for `sparse`). Places are right where the nearest POI is the true one. A start is seen "
+    "where the last fix before it is at most ten minutes older."
+)
+
+
+def quality_row(measured: list[dict[str, Any]]) -> list[str]:
+    """Cells of QUALITY over some recordings."""
+    told = [{**m, "positives_found": 1 - m["missed"] / m["positives"]} if m.get("positives") else m for m in measured]
+    return [shown([_scaled(m.get(key), scale) for m in told], digits) for _, key, scale, digits in QUALITY]
+
+
+def _scaled(value: float | None, scale: float) -> float | None:
+    return None if value is None else scale * value

@@ -1,0 +1,196 @@
+"""Fill in cells: jobs that share a fitted model, over processes, within a limit of time.
+
+In go cells (`experiments.plan`) and directories for results and for data and models; out come result files. A job is
+the cells of one data set, seed and model, so a model is fitted by one process alone; a process goes from job to job
+in the order of the plan. Stopped at any moment, the run goes on where it was: finished cells have their line,
+fitted models lie in the work directory.
+"""
+
+from __future__ import annotations
+
+import gc
+import queue
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import torch
+
+from ustad.config import ConfigError
+from ustad.lab.evaluation.cells import DEFAULT
+from ustad.lab.evaluation.experiments import EXPERIMENTS, Cell, run_cell
+from ustad.lab.evaluation.result_files import Line, append_line, read_lines
+from ustad.lab.evaluation.sources import Source, open_source
+from ustad.lab.evaluation.workshop import Workshop
+from ustad.progress import say, track
+from ustad.tables import DataError
+
+#: A cell that finds a shared GPU full is tried again after so many seconds.
+PAUSES = (5.0, 15.0)
+#: Models that take no time to fit; they come last, where processes wait for each other's end.
+LIGHT = ("random", "visit-rate", "visit-rate-causal", "visit-rate-category", "visit-rate-category-hour", "distance")
+
+
+@dataclass(frozen=True)
+class Ran:
+    """How many cells were run, and how many are left because time ran out."""
+
+    done: int
+    left: int
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where and until when (seconds since 1970) a job is run."""
+
+    work: Path
+    device: str
+    until: float = float("inf")
+
+
+def run(
+    cells: list[Cell], out: Path, work: Path, device: str = "auto", workers: int = 1, minutes: float | None = None
+) -> Ran:
+    """Fill in the cells that have no line yet. After `minutes` no further cell is begun."""
+    done = {line["key"] for name in EXPERIMENTS for line in read_lines(out / f"{name}.jsonl")}
+    jobs: dict[tuple[Any, ...], list[Cell]] = {}
+    for cell in cells:
+        if cell.key not in done:
+            jobs.setdefault((cell.seed, cell.source, cell.model), []).append(cell)
+    for job in jobs.values():  # first what uses the same measurements
+        job.sort(key=lambda cell: cell.options.get("window") == "past")
+    count = sum(map(len, jobs.values()))
+    say(f"{count} of {len(cells)} cells to run")
+    place = Place(work, device, time.time() + 60 * minutes if minutes else float("inf"))
+    finished, failures = 0, []
+    with track("experiments", count) as advance:
+        for line in _lines(list(jobs.values()), place, workers):
+            advance(1, f"{line['experiment']} {line['data']}")
+            if "failed" in line:
+                failures.append(line)
+                say(f"{line['experiment']} {line['data']}: {line['failed']}")
+            else:
+                append_line(out / f"{line['experiment']}.jsonl", line)
+                finished += 1
+    if failures:
+        first = failures[0]
+        raise DataError(
+            f"{len(failures)} of {count} cells failed, the first ({first['experiment']} on {first['data']}): "
+            f"{first['failed']}; the others are kept, run again to try these once more"
+        )
+    return Ran(finished, count - finished)
+
+
+def _lines(jobs: list[list[Cell]], place: Place, workers: int) -> Iterator[Line]:
+    if workers <= 1 or len(jobs) <= 1:
+        bench = _Bench(place)
+        for job in jobs:
+            yield from bench.lines(job)
+        return
+    jobs = sorted(jobs, key=lambda job: (job[0].model == DEFAULT, job[0].seed, job[0].model in LIGHT, -_weight(job)))
+    context = get_context("spawn")
+    with context.Manager() as manager, ProcessPoolExecutor(workers, mp_context=context) as pool:
+        _make_data(pool, [job[0].source for job in jobs], place.work)
+        lines = manager.Queue()
+        waiting = [pool.submit(_into, lines, job, place) for job in jobs]
+        yield from _arriving(lines, waiting)
+
+
+def _weight(job: list[Cell]) -> int:
+    """The longest first: USTAD, which most cells are about, then its variants."""
+    return len(job) + 5 * job[0].model.startswith(("ustad", "dual"))
+
+
+def _make_data(pool: ProcessPoolExecutor, sources: list[Source], work: Path) -> None:
+    """Each data set once, before processes could make it twice."""
+    made = [pool.submit(_open, source, work) for source in dict.fromkeys(sources)]
+    for future in made:
+        future.result()
+
+
+def _open(source: Source, work: Path) -> None:
+    open_source(source, work / "data")
+
+
+def _arriving(lines: Any, waiting: list[Future[None]]) -> Iterator[Line]:
+    """Lines as they come; an error of a process is raised here."""
+    try:
+        while waiting or not lines.empty():
+            try:
+                yield lines.get(timeout=0.5)
+            except queue.Empty:
+                for future in [f for f in waiting if f.done()]:
+                    future.result()
+                    waiting.remove(future)
+    finally:
+        for future in waiting:
+            future.cancel()
+
+
+_bench: _Bench | None = None  # of a process: the data set it worked on last
+
+
+def _into(lines: Any, job: list[Cell], place: Place) -> None:
+    """One job in a process of its own."""
+    global _bench
+    torch.set_num_threads(1)
+    pa.set_cpu_count(1)
+    _bench = _bench or _Bench(place)
+    for line in _bench.lines(job):
+        lines.put(line)
+
+
+class _Bench:
+    """Runs jobs one after the other; keeps the tables of the last data set and seed, not what was measured."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.shop: Workshop | None = None
+
+    def lines(self, job: list[Cell]) -> Iterator[Line]:
+        """The lines of a job's cells, as long as there is time."""
+        shop = self._shop(job[0])
+        for cell in job:
+            if time.time() > self.place.until:
+                return
+            yield attempt(cell, shop)
+        shop.forget()
+        _free_memory()
+
+    def _shop(self, cell: Cell) -> Workshop:
+        wanted = (cell.source, cell.seed, cell.budget)
+        if self.shop is None or (self.shop.source, self.shop.seed, self.shop.budget) != wanted:
+            self.shop = Workshop(*wanted, self.place.work, self.place.device)
+        return self.shop
+
+
+def attempt(cell: Cell, shop: Workshop) -> Line:
+    """A cell's line, or what kept it from having one. A full GPU is given time to become free."""
+    for pause in (*PAUSES, None):
+        try:
+            return run_cell(cell, shop)
+        except torch.OutOfMemoryError as error:
+            _free_memory()
+            if pause is None:
+                return _failed(cell, error)
+            time.sleep(pause)
+        except Exception as error:  # whatever it was, it is told at the end, and hours of other cells go on
+            return _failed(cell, error)
+    raise AssertionError("unreachable: the last attempt returns")
+
+
+def _failed(cell: Cell, error: Exception) -> Line:
+    kind = "" if isinstance(error, (DataError, ConfigError)) else f"{type(error).__name__}: "
+    told = f"{kind}{' '.join(str(error).split())}"
+    return {"experiment": cell.experiment, "data": cell.source.label, **cell.options, "failed": told}
+
+
+def _free_memory() -> None:
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()

@@ -1,0 +1,149 @@
+"""Where experiments get their data: simulated presets, data directories, NUMOSIM as published, Patterns of Life.
+
+In go a `Source` (plain values, so that a result can say what it was made from) and a directory to keep made data in;
+out comes a `Dataset`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+
+from ustad.dataset import Dataset, save_directory
+from ustad.lab.evaluation.recordings import record_people
+from ustad.mobility.extraction import extract_tables
+from ustad.mobility.readers import open_data
+from ustad.simulate import PRESETS, simulate
+from ustad.tables import DataError
+
+#: Type of changed agent that shows no effect in the data: neither positive nor negative.
+POL_ATL_INVISIBLE = "Interest"
+_POL_ATL_GPS = ("pol_atl_gps_train.parquet", "pol_atl_gps_test.parquet")
+
+
+@dataclass(frozen=True)
+class Source:
+    """One data set: a preset to simulate (with its size and seed) or a path."""
+
+    name: str
+    path: str | None = None
+    agents: int | None = None
+    seed: int = 11
+    days: int | None = None
+    anomalous_share: float | None = None
+    phone: str | None = None  # stays are extracted from what such a phone records of the simulated people
+
+    @property
+    def label(self) -> str:
+        """How tables call it: the name and, where it was simulated, its size."""
+        return f"{self.name} ({self.agents:,} agents)" if self.agents else self.name
+
+    @property
+    def key(self) -> str:
+        """A file name for what is made from it."""
+        told = [self.name, self.agents, self.seed, self.days, self.anomalous_share, self.phone]
+        return "-".join(str(value) for value in told if value is not None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """What a result says of it; a path stays on the machine it belongs to."""
+        return {k: v for k, v in asdict(self).items() if k != "path" and v is not None}
+
+
+def parse_source(text: str, agents: int | None, seed: int, days: int | None, share: float | None) -> Source | None:
+    """`numosim-la`, `numosim-la:2000`, `pol_atl=DIRECTORY` or a path; None for `pol_atl` whose files are absent."""
+    name, _, path = text.partition("=")
+    if path:
+        wanted = Path(path)
+        if name == "pol_atl" and not all((wanted / file).exists() for file in _POL_ATL_GPS):
+            return None
+        return Source(name, str(_existing(wanted)))
+    preset, _, size = text.partition(":")
+    if preset in PRESETS:
+        if size and not size.isdigit():
+            raise DataError(f"--data {text}: after the colon stands the number of agents")
+        return Source(preset, None, int(size) if size else agents or PRESETS[preset].agents, seed, days, share)
+    return Source(Path(text).name, str(_existing(Path(text))))
+
+
+def open_source(source: Source, keep: Path) -> Dataset:
+    """The data set; what is simulated or extracted is made once and kept under `keep`."""
+    if source.path is not None and source.name != "pol_atl":
+        return open_data(Path(source.path))
+    place = keep / (source.key if source.path is None else f"pol_atl-{_short_hash(source.path)}")
+    if not (place / "meta.json").exists():
+        making = place.with_name(place.name + ".part")
+        shutil.rmtree(making, ignore_errors=True)
+        _make(source, making)
+        shutil.rmtree(place, ignore_errors=True)
+        making.rename(place)
+    return open_data(place)
+
+
+def _make(source: Source, place: Path) -> None:
+    if source.path is not None:
+        save_directory(read_pol_atl(Path(source.path)), place)
+        return
+    people: dict[str, Any] = {"agents": source.agents, "seed": source.seed, "days": source.days}
+    people["anomalous_share"] = source.anomalous_share
+    if source.phone is None:
+        simulate(source.name, out=place, **people)
+    else:
+        record_people(source.name, place, source.phone, **people)
+
+
+def _short_hash(path: str) -> str:
+    return hashlib.sha256(str(Path(path).resolve()).encode()).hexdigest()[:8]
+
+
+def read_pol_atl(directory: Path) -> Dataset:
+    """Urban Patterns of Life, Atlanta: stays from its fixes, kinds of place from its check-ins, agent labels."""
+    fixes = pa.concat_tables([pq.read_table(directory / name) for name in _POL_ATL_GPS])
+    data = extract_tables(fixes, pois=_venues(directory), timezone="UTC")
+    first = pq.read_table(directory / _POL_ATL_GPS[1], columns=["t"])["t"]
+    day = np.datetime64(int(pc.min(first).as_py()) // 86_400, "D")
+    labels = pa_csv.read_csv(directory / "pol_atl_labels.csv")
+    visible = pc.not_equal(labels["outlier_type"], POL_ATL_INVISIBLE)
+    shown = labels.filter(visible)
+    truth = pa.table(
+        {
+            "agent_id": shown["agent_id"].cast(data.events["agent_id"].type),
+            "anomaly": np.ones(shown.num_rows, bool),
+            "kind": shown["outlier_type"],
+        }
+    )
+    meta = {
+        **data.meta,
+        "name": "pol_atl",
+        "split": {"test_first": str(day)},
+        "exclude_agents": labels.filter(pc.invert(visible))["agent_id"].to_pylist(),
+    }
+    return Dataset(data.events, trips=data.trips, gaps=data.gaps, agent_labels=truth, meta=meta)
+
+
+def _venues(directory: Path) -> pa.Table:
+    """One POI per venue that anybody checked in at."""
+    checkins = pq.read_table(directory / "pol_atl_checkins_train.parquet")
+    venues = checkins.group_by("venue_id").aggregate([("venue_type", "min"), ("lat", "min"), ("lon", "min")])
+    return pa.table(
+        {
+            "poi_id": venues["venue_id"],
+            "lat": venues["lat_min"],
+            "lon": venues["lon_min"],
+            "category": venues["venue_type_min"],
+        }
+    )
+
+
+def _existing(path: Path) -> Path:
+    if not path.exists():
+        raise DataError(f"--data {path}: neither a preset ({', '.join(PRESETS)}) nor a file or directory")
+    return path

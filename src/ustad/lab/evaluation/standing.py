@@ -1,0 +1,109 @@
+"""Where USTAD stands against the other methods, and what the figures say about the causes.
+
+In go results, out come sentences made of their figures.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ustad.lab.evaluation.tables import (
+    DEEP,
+    LEVELS,
+    NAMES,
+    SCORES,
+    TERMS,
+    Line,
+    Results,
+    best_deep,
+    detection_values,
+    plain,
+    prediction_values,
+    score_values,
+    sets,
+)
+
+MEASURES = (("auroc", "AUROC"), ("ap", "AUPR"))
+UNITS = {"x": "km", "y": "km", "start": "min", "duration": "min", "poi": "% right"}
+
+
+def lead(lines: list[Line], data: str, level: str, what: str = "auroc") -> tuple[float, float] | None:
+    """What USTAD has minus what the best deep baseline has, and the larger of the two standard deviations."""
+    ours, best = detection_values(lines, data, "ustad-plain", level, what), best_deep(lines, data, level, what)
+    if not ours or best is None:
+        return None
+    spread = float(np.std(ours, ddof=1)) if len(ours) > 1 else 0.0
+    return float(np.mean(ours)) - best[1], max(spread, best[2])
+
+
+def standing(results: Results) -> list[str]:
+    """Against the best deep baseline, visit rate and our own preset: one sentence per data set and level."""
+    lines, told = results["detection"], []
+    for data in sets(lines):
+        for level in LEVELS:
+            words = [_against_deep(lines, data, level, what, word) for what, word in MEASURES]
+            if not all(words):
+                continue
+            others = [
+                f"{name} has {' / '.join(plain(float(np.mean(v))) for v in values)}"
+                for method, name in (("visit-rate", "visit rate"), ("ustad-default", "USTAD's preset `default`"))
+                if all(values := [detection_values(lines, data, method, level, what) for what, _ in MEASURES])
+            ]
+            told.append(f"{data}, {level}: USTAD is {'; '.join([*words, *others])}.")
+    return told
+
+
+def _against_deep(lines: list[Line], data: str, level: str, what: str, word: str) -> str:
+    """Ahead of, level with or behind the best deep baseline, by the larger spread; nothing where one is missing."""
+    margin, best = lead(lines, data, level, what), best_deep(lines, data, level, what)
+    if margin is None or best is None:
+        return ""
+    place = "ahead of" if margin[0] > margin[1] else "behind" if margin[0] < -margin[1] else "level with"
+    spread = f"spread {plain(margin[1])}" if margin[1] else "one seed, so no spread is known"
+    count = sum(bool(detection_values(lines, data, m, level, what)) for m in DEEP)
+    which = "the best deep baseline" if count > 1 else "the one deep baseline measured there"
+    figures = f"{plain(best[1] + margin[0])} against {plain(best[1])}, {spread}"
+    return f"{place} {which} by {word}, {NAMES[best[0]]} ({figures})"
+
+
+def causes(results: Results) -> list[str]:
+    """For each data set: what USTAD predicts better and worse than the Transformer, and which of its scores is best."""
+    told = []
+    for data in sets(results["detection"]):
+        sentences = [*_predictions(results["prediction"], data), *_parts(results, data)]
+        if sentences:
+            told.append(f"{data}: {' '.join(sentences)}")
+    return told
+
+
+def _predictions(lines: list[Line], data: str) -> list[str]:
+    """Features that USTAD predicts better or worse than the Transformer, with both figures."""
+    sides: dict[str, list[str]] = {"better": [], "equally well": [], "worse": []}
+    for term in TERMS:
+        what = "accuracy" if term == "poi" else "mae"
+        ours, theirs = (prediction_values(lines, data, m, what, term) for m in ("ustad-plain", "transformer"))
+        if ours and theirs:
+            gain = (np.mean(ours) - np.mean(theirs)) * (1 if term == "poi" else -1)
+            spread = max(np.std(values, ddof=1) if len(values) > 1 else 0.0 for values in (ours, theirs))
+            word = "better" if gain > spread else "worse" if gain < -spread else "equally well"
+            figures = f"{np.mean(ours):.3g} against {np.mean(theirs):.3g} {UNITS[term]}"
+            sides[word].append(f"{TERMS[term].split(' (')[0]} ({figures})")
+    words = [f"{', '.join(terms)} {word}" for word, terms in sides.items() if terms]
+    return [f"Beside the Transformer it predicts {'; '.join(words)}."] if words else []
+
+
+def _parts(results: Results, data: str) -> list[str]:
+    """The best single score of the same model, and the network without uncertainty, by level."""
+    told = []
+    for level in LEVELS:
+        found = {how: score_values(results["scores"], data, how, level, "auroc") for how in SCORES}
+        means = {how: float(np.mean(values)) for how, values in found.items() if values}
+        if not means:
+            continue
+        best = max(means, key=lambda how: means[how])
+        without = detection_values(results["detection"], data, "ustad-none", level, "auroc")
+        bare = f", USTAD-none has {plain(float(np.mean(without)))}" if without else ""
+        beside = "" if best == "loss_knn" else f"; loss & kNN {plain(means['loss_knn'])}"
+        figures = f"{SCORES[best]} ({plain(means[best])}{beside})"
+        told.append(f"Of its own scores the best for {level} is {figures}{bare}.")
+    return told

@@ -1,0 +1,284 @@
+"""One data set and one seed, with the models fitted on it: what the cells of an experiment share.
+
+In go a `Source`, a seed and a `Budget` (size of the networks, length of training); out come fitted detectors – kept
+on disk, so that seven experiments train each of them once – and what they measure on the test weeks.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ustad.config import Config, SplitConfig
+from ustad.dataset import Dataset
+from ustad.detector import Detector
+from ustad.lab.baselines import find, make
+from ustad.lab.baselines.base import Baseline
+from ustad.lab.baselines.deep import MaskedPredictor, ask, in_rows, loop_config
+from ustad.lab.baselines.search import has_loss, search
+from ustad.lab.baselines.storage import load, save
+from ustad.lab.evaluation.sources import Source, open_source
+from ustad.scores import Scores
+from ustad.scoring.calibration import Parts
+from ustad.scoring.network_columns import Columns, term_columns
+from ustad.scoring.network_model import measure
+
+FIRST_SEED = 7
+#: The paper's two names for the same network: trained once.
+SAME = {"ustad-none": "dual-tr"}
+USTAD = "ustad-plain"
+#: What a budget changes in a preset of the detector.
+_SETTINGS = {
+    "epochs": "training.epochs",
+    "width": "model.width",
+    "blocks": "model.event_blocks",
+    "samples": "scoring.samples",
+    "neighbours": "scoring.neighbours",
+    "batch_size": "training.batch_size",
+    "learning_rate": "training.learning_rate",
+    "patience": "training.patience",
+}
+Window = Literal["day", "past"]
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The same for every deep method, so that none is ahead by training longer. None: the method's own default."""
+
+    name: str = "full"
+    epochs: int | None = None
+    width: int | None = None
+    blocks: int | None = None
+    samples: int | None = None
+    neighbours: int | None = None
+    batch_size: int | None = None
+    learning_rate: float | None = None
+    patience: int | None = None
+    injected_share: float = 0.01
+    search: int = 0  # trials on validation loss alone, the same for every deep method; 0: none
+
+    def settings(self, method: str) -> dict[str, Any]:
+        """Those of the settings that the method has."""
+        known = {f.name for f in dataclasses.fields(find(method).settings_class)}
+        return {k: v for k, v in asdict(self).items() if v is not None and k in known}
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it; the search only where there is one, so that results without keep their keys."""
+        return {k: v for k, v in asdict(self).items() if k != "search" or v}
+
+    @property
+    def key(self) -> str:
+        told = [v for k, v in self.to_dict().items() if k not in ("name", "injected_share", "search")]
+        searched = f"-search{self.search}" if self.search else ""
+        return "-".join("d" if value is None else str(value) for value in told) + searched
+
+
+BUDGETS = {
+    "full": Budget("full", epochs=12, batch_size=256, learning_rate=1.5e-3, patience=4),
+    "large": Budget("large", epochs=6, batch_size=1024, learning_rate=2e-3, patience=3),
+    "small": Budget(
+        "small", 6, 32, 2, samples=10, neighbours=50, batch_size=32, learning_rate=2e-3, injected_share=0.1
+    ),
+    "tiny": Budget("tiny", epochs=1, width=16, blocks=1, samples=3, neighbours=10, injected_share=0.3),
+}
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Events in the order of their table, the parts of their scores, and expected and observed values."""
+
+    events: pa.Table
+    parts: Parts
+    columns: Columns
+
+    @property
+    def agents(self) -> np.ndarray:
+        return np.asarray(self.events["agent_id"].to_pylist())
+
+
+class Workshop:
+    """Data, models and measurements of one source and one seed."""
+
+    def __init__(self, source: Source, seed: int, budget: Budget, work: Path, device: str = "auto") -> None:
+        self.source, self.seed, self.budget, self.work, self.device = source, seed, budget, work, device
+        self._measured: dict[tuple[str, str], Measured] = {}
+        self._chosen: dict[str, dict[str, Any]] = {}
+        self.fit_seconds: dict[str, float] = {}  # by model, of those that were fitted (or searched) here
+
+    # ------------------------------------------------------------------------------------------- data
+    @cached_property
+    def data(self) -> Dataset:
+        return open_source(self.source, self.work / "data")
+
+    @cached_property
+    def _boundaries(self) -> tuple[int, int, int, int]:
+        split = self.data.split(SplitConfig())
+        return split.train_first, split.validation_first, split.test_first, split.test_last
+
+    @cached_property
+    def train(self) -> pa.Table:
+        first, validation, _, _ = self._boundaries
+        return self.data.between(first, validation - 1)
+
+    @cached_property
+    def validation(self) -> pa.Table:
+        _, validation, test, _ = self._boundaries
+        return self.data.between(validation, test - 1)
+
+    @cached_property
+    def test(self) -> pa.Table:
+        return self.data.between(*self._boundaries[2:])
+
+    @cached_property
+    def before(self) -> pa.Table:
+        """What came before the test weeks."""
+        first, _, test, _ = self._boundaries
+        return self.data.between(first, test - 1)
+
+    def last_weeks(self, weeks: int) -> pa.Table:
+        """The training events of the last so many weeks before the validation week."""
+        first, validation, _, _ = self._boundaries
+        return self.data.between(max(first, validation - 7 * weeks), validation - 1)
+
+    def first_test_weeks(self, weeks: int) -> pa.Table:
+        _, _, test, last = self._boundaries
+        return self.data.between(test, min(last, test + 7 * weeks - 1))
+
+    @cached_property
+    def labelled(self) -> list[Any]:
+        """Agents that a label speaks of, with those that count neither way."""
+        tables = [
+            t for t in (self.data.labels, self.data.agent_labels) if t is not None and "agent_id" in t.schema.names
+        ]
+        found = [a for t in tables for a in pc.unique(t["agent_id"]).to_pylist()]
+        return list(dict.fromkeys([*found, *self.data.meta.get("exclude_agents", [])]))
+
+    # ----------------------------------------------------------------------------------------- models
+    def fitted(self, method: str, weeks: int | None = None, equal_steps: bool = False) -> Baseline:
+        """The detector of that name, fitted on the training weeks (or the last so many of them).
+
+        With `equal_steps`, fewer weeks are gone through more often, for as many steps as all of them have.
+        """
+        method = SAME.get(method, method)
+        weeks = self._fewer(weeks)
+        part = (f"-{weeks}w" if weeks else "") + ("-equal" if weeks and equal_steps else "")
+        place = self.work / "models" / self.source.key / f"{method}{part}-{self.seed}-{self.budget.key}"
+        if (place / "method.json").exists():
+            return load(place, self.device)
+        settings = self.settings(method)
+        train = self.last_weeks(weeks) if weeks else self.train
+        if weeks and equal_steps:
+            first, validation, _, _ = self._boundaries
+            settings |= _repeated(settings, method, (validation - first) / (7 * weeks))
+        with self._timed(f"{method}{part}"):
+            detector: Any = make(method, self.data.schema, self.seed, device=self.device, **settings)
+            detector.fit(train, self.validation)
+        save(detector, place)
+        return detector
+
+    def settings(self, method: str) -> dict[str, Any]:
+        """A method's settings: the budget's and, with a search, those of the lowest validation loss.
+
+        The search is made with the first seed, whatever the seed here, and kept on disk: one choice for all seeds.
+        """
+        method = SAME.get(method, method)
+        fixed = self.budget.settings(method)
+        if not self.budget.search or not has_loss(method):
+            return fixed
+        if method not in self._chosen:
+            place = self.work / "searches" / self.source.key / f"{method}-{self.budget.key}"
+            asked: dict[str, Any] = {
+                "trials": self.budget.search,
+                "seed": FIRST_SEED,
+                "device": self.device,
+                "directory": place,
+            }
+            with self._timed(f"{method}-search"):
+                choice = search(method, self.train, self.validation, self.data.schema, **asked, **fixed)
+            self._chosen[method] = choice.settings
+        return {**fixed, **self._chosen[method]}
+
+    @contextmanager
+    def _timed(self, model: str) -> Iterator[None]:
+        began = time.perf_counter()
+        yield
+        self.fit_seconds[model] = round(time.perf_counter() - began, 2)
+
+    def preset_scores(self, preset: str) -> Scores:
+        """Scores of the test weeks by the detector itself under a preset, with this budget's network and epochs."""
+        changes = {name: getattr(self.budget, key) for key, name in _SETTINGS.items()}
+        config = Config.preset(preset).replace({k: v for k, v in changes.items() if v is not None})
+        place = self.work / "models" / self.source.key / f"preset-{preset}-{self.seed}-{self.budget.key}"
+        if place.exists():
+            return Detector.load(place, self.device).score(self.data)
+        with self._timed(f"ustad-{preset}"):
+            detector = Detector(config.replace({"seed": self.seed}), self.device).fit(self.data)
+        detector.save(place)
+        return detector.score(self.data)
+
+    def measured(
+        self, method: str = USTAD, window: Window = "day", weeks: int | None = None, equal_steps: bool = False
+    ) -> Measured:
+        """What one of the USTAD variants measures on the test weeks.
+
+        On the first two of them alone after fewer `weeks` of training than there are.
+        """
+        weeks = self._fewer(weeks)
+        key = (f"{SAME.get(method, method)}{weeks or ''}{'-equal' if weeks and equal_steps else ''}", window)
+        if key not in self._measured:
+            events = self.first_test_weeks(2) if weeks else self.test
+            detector = detector_of(self.fitted(method, weeks, equal_steps))
+            self._measured[key] = measured(detector, events, self.before, window)
+        return self._measured[key]
+
+    def _fewer(self, weeks: int | None) -> int | None:
+        """The weeks where they are not all of the training weeks."""
+        return None if weeks is None or self.last_weeks(weeks).num_rows == self.train.num_rows else weeks
+
+    def forget(self) -> None:
+        """Let go of what was measured; tables and what lies on disk stay."""
+        self._measured.clear()
+
+
+def _repeated(settings: dict[str, Any], method: str, times: float) -> dict[str, Any]:
+    """Epochs and patience (in epochs, too) so many times as long."""
+    usual: dict[str, Any] = {f.name: f.default for f in dataclasses.fields(find(method).settings_class)}
+    usual |= settings
+    return {name: round(times * usual[name]) for name in ("epochs", "patience") if usual.get(name)}
+
+
+def detector_of(method: Baseline) -> Detector:
+    """The detector inside an ablation."""
+    return method.detector  # type: ignore[attr-defined]  # every USTAD variant has one
+
+
+def measured(detector: Detector, events: pa.Table, before: pa.Table, window: Window = "day") -> Measured:
+    """Samples and neighbours of every event, with its window of days (`day`) or nothing later than it (`past`)."""
+    model = detector.model
+    if model is None:
+        raise ValueError("the detector is not fitted")
+    asked = ask(model.encoder, events, before, dataclasses.replace(model.config.window, mode=window))
+    samples, parts = measure(
+        model.network, model.encoder, model.config, model.neighbours, asked.arrays, asked.queries, detector.device
+    )
+    told = term_columns(model.encoder, asked.arrays, asked.queries.target, samples)
+    order = np.argsort(asked.row, kind="stable")
+    return Measured(events, parts.take(order), {name: in_rows(values, asked.row) for name, values in told.items()})
+
+
+def look_back_only(method: Baseline) -> Baseline:
+    """The same masked predictor, which sees nothing later than the event it is asked about."""
+    if isinstance(method, MaskedPredictor):
+        window = dataclasses.replace(loop_config(method.settings, method.seed).window, mode="past")
+        method._ask = lambda events, context: ask(method.encoder, events, context, window)  # type: ignore[method-assign]  # one switch for all of them
+    return method

@@ -1,0 +1,344 @@
+"""Habits one event at a time: a provisional score at once, the final one when the next event has come.
+
+In goes an event (a row as a mapping), out come its scores and, with the neighbours' evidence, the final scores of
+the event before it. The numbers are those of batch scoring with counts up to the event and the window `past`.
+State per entity is small and bounded, leaves as bytes and comes back from them, and can be forgotten.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ustad.config import ConfigError
+from ustad.events.observed import GAP_COLUMNS
+from ustad.events.visits import Visits, kind_feature, place_keys, read_visits, spot_names
+from ustad.files import as_table
+from ustad.habits.habit_model import HabitModel, Judged, spread_max3
+from ustad.habits.habit_words import borrowed_words, is_borrowed, plain_words
+from ustad.habits.history import SAME_PLACE_KM
+from ustad.habits.kinds import unseen_parts
+from ustad.habits.questions import compare
+from ustad.habits.stages import history_end
+from ustad.habits.usual import Usual, usual, usual_columns
+from ustad.live.absorbing import MOST_VISITS, absorb, make_room
+from ustad.live.habit_state import HabitState, model_mark
+from ustad.live.memory_live import MemoryLive, MemoryWindow
+from ustad.live.visit_log import log_days, logged, unpack_habits
+from ustad.network.inference.crew import alone
+from ustad.scoring.alerts import DEFAULT_P_VALUE
+from ustad.scoring.habit_scores import DefaultModel, p_values
+from ustad.tables import TIMESTAMP, DataError
+from ustad.ties import raised
+
+#: Entities whose state is kept at hand; the quietest go first. Keep their bytes where they must not be lost.
+MOST_ENTITIES = 4096
+_EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
+
+
+@dataclass(frozen=True)
+class Update:
+    """The new event's provisional scores, and the final ones of the event before it (None for the first)."""
+
+    provisional: dict[str, Any]
+    final: dict[str, Any] | None
+
+
+@dataclass
+class _Known:
+    """One entity at hand: its own part of the history, its state, and what the memory network has seen lately."""
+
+    model: HabitModel
+    state: HabitState
+    window: MemoryWindow | None = None
+
+
+class HabitLive:
+    """Scores by habits, event by event, for any interleaving of entities.
+
+    >>> live = HabitLive(detector.habits, since=19_751)      # doctest: +SKIP
+    >>> live.warm(stays_before)                              # doctest: +SKIP
+    >>> update = live.update(stay)                           # doctest: +SKIP
+    >>> update.provisional["p_value"], update.provisional["reason"]  # doctest: +SKIP
+    >>> update.final                                         # doctest: +SKIP
+
+    `update(event)` takes one finished event (a mapping with the schema's columns; times as aware datetimes) and
+    gives two rows. `provisional` is the event's own: score, p_value, alert, kind, reason (None unless asked for), final
+    (False until the next event has come; always True with `scoring.spread: none`), score_alone, visits_now,
+    km_from_own_places, new_place, surprise_TERM, share_TERM, what was expected by the entity's own history (expected_f,
+    observed_f, spread_f and error_f of every feature that habits look at), and the event's own entity, time and id.
+    `final` is the same row of the entity's event before, with what its neighbours say of it; None for the first.
+
+    An entity's history moves on as in bulk: weeks enter it once they lie `scoring.absorb_after` days back.
+
+    `to_bytes(entity)` is all that is held of an entity since going live, `from_bytes(entity, content)` puts it
+    back, so that a service can store it after each event and go on after a restart with the same scores.
+    `forget(entity)` drops it and the entity's history. At most `most` entities are at hand; the quietest is let go
+    and then `missing`: `update` refuses it until `from_bytes` has brought it back, rather than count from zero.
+    """
+
+    def __init__(
+        self,
+        model: DefaultModel,
+        since: int,
+        p_value: float = DEFAULT_P_VALUE,
+        reasons: Literal["flagged", "all", "none"] = "flagged",
+        most: int = MOST_ENTITIES,
+    ) -> None:
+        """`since`: the local day (days since 1970-01-01) from which on visits are counted."""
+        if model.habits.counting != "past":
+            raise ConfigError("live scores count visits up to the event; train with scoring.counting: past")
+        self.model, self.since, self.p_value, self.reasons, self.most = model.habits, since, p_value, reasons, most
+        self.memory: MemoryLive | None = None
+        if model.memory is not None:
+            past = model.memory.config.replace({"window.mode": "past"})
+            self.memory = MemoryLive(replace(model.memory, config=past))
+        self._gone: set[Any] = set()
+        self._known: OrderedDict[Any, _Known] = OrderedDict()
+        self._context: dict[Any, pa.Table] = {}
+
+    # ------------------------------------------------------------------------------------------ public
+    def warm(self, events: Any) -> None:
+        """Remember what came before going live, as context of the first windows; nothing is scored or counted."""
+        if self.memory is None:
+            return
+        table, schema = as_table(events, "context"), self.model.schema
+        length = self.memory.model.config.window.max_events
+        table = table.select([c for c in self._columns if c in table.column_names])
+        table = table.sort_by([(schema.entity, "ascending"), (schema.time, "ascending")])
+        runs = pc.run_end_encode(table[schema.entity].combine_chunks())
+        first = 0
+        for entity, stop in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
+            start = max(first, stop - length)
+            self._context[entity] = table.slice(start, stop - start)
+            first = stop
+
+    def update(self, event: Mapping[str, Any]) -> Update:
+        """Score one event and remember it. Events of one entity must come in the order of their times.
+
+        Where it fails, nothing was counted: the same event can be sent again.
+        """
+        schema = self.model.schema
+        entity = event.get(schema.entity)
+        if entity is None or event.get(schema.time) is None:
+            raise DataError(f"an event needs '{schema.entity}' and '{schema.time}'")
+        known = self._at_hand(entity)
+        last = known.state.last
+        if last is not None and event[schema.time] < last[schema.time]:
+            raise DataError(f"an event arrived before its {schema.entity_word}'s previous one; send them in order")
+        tried = replace(known, state=known.state.copy())
+        try:
+            with alone():
+                update = self._score(tried, event)
+        except BaseException:
+            known.window = None  # begun anew from the recent events, which do not hold this one
+            raise
+        known.model, known.state, known.window = tried.model, tried.state, tried.window
+        return update
+
+    def _score(self, known: _Known, event: Mapping[str, Any]) -> Update:
+        row = {c: event[c] for c in self._columns if c in event}
+        newest = self._table([row])
+        visits = read_visits(newest, self.model.schema, known.model.frame)
+        known.state.follows = self._mark
+        self._move_on(known, visits)
+        judged, raw = self._judged(known, newest, visits)
+        model = known.model
+        found = usual(model.habits, visits, judged.compared.place)
+        told = usual_columns(model.habits, model.frame, model.schema, newest, visits, found)
+        facts = {**self._facts(judged), **{name: _plain(values[0]) for name, values in told.items()}}
+        facts["reason"] = self._words(model, judged, newest, visits, found)
+        return self._answer(known.state, row, facts, raw)
+
+    def to_bytes(self, entity: Any) -> bytes:
+        """What is held of an entity since going live."""
+        return self._at_hand(entity).state.to_bytes(self._table)
+
+    def from_bytes(self, entity: Any, content: bytes) -> None:
+        """Take up an entity where `to_bytes` left it. Of another model (trained to another day, or with other kinds of
+        places or another centre of the map) only the recent events are taken over, as context of the next ones: counts,
+        places and history begin anew, and the event before gets no final score."""
+        state = HabitState.from_bytes(content).of(self._mark)
+        own = unpack_habits(state.own, entity) if state.own is not None else None
+        self._known.pop(entity, None)
+        self._gone.discard(entity)
+        known = self._at_hand(entity)
+        known.state = state
+        if own is not None:
+            known.model = replace(self.model, habits=own)
+
+    def missing(self, entity: Any) -> bool:
+        """Whether an entity was let go and has to come back with `from_bytes` before its next event."""
+        return entity in self._gone
+
+    def forget(self, entity: Any) -> None:
+        """Drop everything held about one entity, its history included."""
+        self._known.pop(entity, None)
+        self._gone.discard(entity)
+        self._context.pop(entity, None)
+        self.model = self.model.forget([entity])
+
+    def __len__(self) -> int:
+        """Entities at hand."""
+        return len(self._known)
+
+    # ------------------------------------------------------------------------------------------- state
+    @cached_property
+    def _columns(self) -> tuple[str, ...]:
+        """The columns of an event that are looked at."""
+        schema = self.model.schema
+        named = (schema.event_id, schema.timezone, schema.habitat, *schema.extra, *GAP_COLUMNS)
+        return tuple(dict.fromkeys((*schema.columns, *(c for c in named if c))))
+
+    @cached_property
+    def _mark(self) -> str:
+        return model_mark(self.model.habits.last_day, self.model.frame)
+
+    def _at_hand(self, entity: Any) -> _Known:
+        if entity in self._gone:
+            raise DataError(f"this {self.model.schema.entity_word} was let go; bring it back with from_bytes first")
+        if entity not in self._known:
+            own = replace(self.model, habits=self.model.habits.only([entity]))
+            self._known[entity] = _Known(own, HabitState())
+            if len(self._known) > self.most:
+                self._gone.add(self._known.popitem(last=False)[0])
+        self._known.move_to_end(entity)
+        return self._known[entity]
+
+    def _table(self, rows: list[dict[str, Any]]) -> pa.Table:
+        times = {self.model.schema.time, self.model.schema.end}
+        names = list(dict.fromkeys(name for row in rows for name in row))
+        return pa.table({name: _column([row.get(name) for row in rows], name in times) for name in names})
+
+    def _move_on(self, known: _Known, visits: Visits) -> None:
+        """The history up to where it ends for the event, whose visit is held until it enters the history itself."""
+        model, state, entity = known.model, known.state, visits.entity_ids[0]
+        trained = self.model.habits.last_day
+        day = max([int(visits.day[0]), *log_days(state.log)[-1:].tolist()])
+        if not model.absorb_after or day <= trained:
+            return
+        end, habits = history_end(trained, day, model.absorb_after), model.habits
+        if max(self.since, habits.last_day + 1) <= end:
+            habits = absorb(habits, state, entity, end)
+        if len(state.log) >= MOST_VISITS:
+            habits = make_room(habits, state, entity)
+        if habits is not model.habits:
+            known.model, known.window = replace(model, habits=habits), None
+        state.log = np.concatenate([state.log, logged(visits)])
+
+    # ----------------------------------------------------------------------------------------- scoring
+    def _judged(self, known: _Known, newest: pa.Table, visits: Visits) -> tuple[Judged, float]:
+        """The event judged by itself, and its uncalibrated score."""
+        model, state = known.model, known.state
+        unseen = unseen_parts(newest, visits, model.schema)  # of the event as it came: a place that is found has a key
+        visits = self._placed(known, visits)
+        key = model.habits.locate(visits)[1]
+        counts = np.array([state.count(int(key[0]))])
+        moved = model.habits.last_day > self.model.habits.last_day
+        since = max(self.since, model.habits.last_day + 1) if moved else self.since
+        period = (since, int(visits.day[0]))
+        compared = compare(model.habits, model.population, model.recurrence, visits, period, "past", counts)
+        extra = self._ask(known, newest, visits)
+        raw = {**compared.terms, **extra}
+        surprise, looks, alone = model.weigh(raw)
+        driven = model.driven(compared, raw, surprise, looks, unseen)
+        single = model.calibrated("none", alone)
+        judged = Judged(surprise, looks, single, single, compared, visits.entity_ids, visits.entity, {}, *driven)
+        return judged, float(alone[0])
+
+    def _placed(self, known: _Known, visits: Visits) -> Visits:
+        """With the key of the unnamed place met since going live that the visit is at, if there is one.
+
+        As in a batch: an own place nearby comes first, then the nearest place met since, else it is a new one.
+        """
+        if visits.key[0] != 0 or known.model.habits.locate(visits)[0][0] >= 0:
+            return visits
+        new = int(place_keys(visits.entity_key, spot_names(visits.x, visits.y))[0])
+        key = known.state.nearest(new, float(visits.x[0]), float(visits.y[0]), SAME_PLACE_KM)
+        return replace(visits, key=np.array([key], np.uint64))
+
+    def _ask(self, known: _Known, newest: pa.Table, visits: Visits) -> dict[str, np.ndarray]:
+        """The memory network's terms of the newest event, from a window that ends with it."""
+        if self.memory is None:
+            return {}
+        if known.window is None:
+            known.window = self.memory.start(known.model.habits, self._before(known.state, newest))
+        last = known.state.last
+        pair = newest if last is None else pa.concat_tables([self._table([last]), newest], promote_options="permissive")
+        return {name: np.array([value]) for name, value in self.memory.ask(known.window, pair, visits).items()}
+
+    def _before(self, state: HabitState, newest: pa.Table) -> pa.Table | None:
+        """Recent events, those before going live included: what the network's window is begun with."""
+        entity = newest[self.model.schema.entity][0].as_py()
+        parts = [self._context[entity]] if entity in self._context else []
+        if state.recent:
+            parts.append(self._table(state.recent))
+        return pa.concat_tables(parts, promote_options="permissive") if parts else None
+
+    def _answer(self, state: HabitState, row: dict[str, Any], pending: dict[str, Any], raw: float) -> Update:
+        """Rows of the new event and of the one before it, by the evidence of both; the state moves on."""
+        line = np.array([*state.alone, raw])
+        wide = spread_max3(line, np.zeros(len(line), np.int64)) if self.model.spread == "max3" else line
+        score = self.model.calibrated(self.model.spread, wide)
+        final = None
+        if state.pending is not None and state.last is not None:
+            final = self._row(state.last, {**state.pending, "final": True}, float(score[-2]))
+        most = self.memory.model.config.window.max_events if self.memory is not None else 1
+        state.move_on(row, raw, pending, most)
+        return Update(self._row(row, pending, float(score[-1])), final)
+
+    def _facts(self, judged: Judged) -> dict[str, Any]:
+        """What is known of an event whatever comes after it."""
+        distance = float(judged.compared.distance[0])
+        return {
+            "score_alone": float(judged.alone[0]),
+            "final": self.model.spread == "none",
+            "visits_now": int(judged.compared.count[0]),
+            "km_from_own_places": distance if np.isfinite(distance) else None,
+            "new_place": bool(judged.compared.place[0] < 0),
+            **{f"surprise_{name}": float(values[0]) for name, values in judged.surprise.items()},
+            **{f"share_{name}": float(values[0]) for name, values in judged.shares.items()},
+            "kind": str(judged.kind[0]),
+        }
+
+    def _row(self, event: dict[str, Any], facts: dict[str, Any], score: float) -> dict[str, Any]:
+        schema = self.model.schema
+        named = {c: event[c] for c in (schema.entity, schema.time, schema.event_id) if c in event}
+        p_value = float(p_values(np.array([score]))[0])
+        flagged = p_value <= raised(self.p_value, floor=0.0)
+        words = facts["reason"] if self.reasons == "all" or (self.reasons == "flagged" and flagged) else None
+        if words is not None and is_borrowed(score, facts["score_alone"]):
+            words = f"{words[:-1]}; {borrowed_words(self.model)}."
+        return {**named, **facts, "score": score, "p_value": p_value, "alert": flagged, "reason": words}
+
+    def _words(self, model: HabitModel, judged: Judged, newest: pa.Table, visits: Visits, found: Usual) -> str | None:
+        if self.reasons == "none":
+            return None
+        kind = kind_feature(newest, model.schema)
+        word = newest[kind.columns[0]][0].as_py() if kind is not None else None
+        return plain_words(model, judged, 0, visits, 0, word, found)
+
+
+def _plain(value: Any) -> Any:
+    """A word, or a number that is None where it is missing."""
+    if value is None or isinstance(value, str):
+        return value
+    return float(value) if np.isfinite(value) else None
+
+
+def _column(values: list[Any], is_time: bool) -> pa.Array:
+    """A short column. Moments go through integers: asking a library for their zone is slow."""
+    if not is_time:
+        return pa.array(values)
+    if all(v is None or (isinstance(v, datetime) and v.tzinfo is not None) for v in values):
+        moments = [None if v is None else (v - _EPOCH) // _MICROSECOND for v in values]
+        return pa.array(moments, pa.int64()).cast(TIMESTAMP)
+    return pa.array(values).cast(TIMESTAMP)

@@ -1,0 +1,177 @@
+"""The dual Transformer: fields attend to each other inside an event, then events inside a window.
+
+In goes a padded batch and which events are masked; out come `Predictions` for every event. Symbols as in the
+paper: B windows of L events of F fields, width D.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from ustad.config import Config, ModelConfig
+from ustad.events.windows import Batch, Features
+from ustad.network.blocks import HIDDEN, Block
+from ustad.network.heads import Heads, Predictions
+from ustad.network.tokenizer import FeatureTokenizer
+from ustad.schema import Field
+
+#: What begins quietly – branches of the feature blocks, log-variances – as a share of torch's own first weights.
+QUIET = 0.1
+#: The first log-σ of a category's logits: nearly no noise, so that kinds are learned as by plain cross-entropy.
+LOG_SIGMA = -2.0
+
+
+class DualTransformer(nn.Module):
+    """Tokenizer → dropout → M1 feature blocks → sum over fields → positions → M2 event blocks → heads.
+
+    Where the paper is silent: the first weights (`_begin`), how fast embeddings (`gains`) and variances (`slow`) learn.
+    """
+
+    def __init__(self, fields: Sequence[Field], config: ModelConfig, max_events: int) -> None:
+        super().__init__()
+        self.fields = tuple(fields)
+        self.config = config
+        D = config.width
+        self.tokenizer = FeatureTokenizer(self.fields, D)
+        self.dropout = nn.Dropout(config.dropout if config.epistemic else 0.0)
+        self.feature_blocks = nn.ModuleList(Block(D, config.heads) for _ in range(config.feature_blocks))
+        self.masked_token = nn.Parameter(torch.randn(D) * 0.02)
+        self.position = nn.Embedding(max_events, D)
+        self.day_position = nn.Embedding(max_events, D)
+        self.event_blocks = nn.ModuleList(Block(D, config.heads) for _ in range(config.event_blocks))
+        self.norm = nn.LayerNorm(D)
+        self.heads = Heads(self.fields, D, config.aleatoric)
+        self._begin()
+
+    # ----------------------------------------------------------------------------------- before training
+    @torch.no_grad()
+    def _begin(self) -> None:
+        """First weights under which order can be seen: positions are as loud as all fields of an event together.
+
+        A block's branches add about as much to every token, whatever the token: summed over fields, that drowns
+        both the fields and the positions. So they begin quietly and without bias, and grow as they are needed.
+        """
+        D = self.config.width
+        token = 1 / math.sqrt(3 * D)  # the standard deviation of what `FeatureTokenizer` begins with
+        for table in (self.position, self.day_position):
+            nn.init.normal_(table.weight, std=token * math.sqrt(len(self.fields) / 2))
+        for linear, size in zip(self.tokenizer.vectors, self.tokenizer.vector_sizes, strict=True):
+            nn.init.normal_(linear.weight, std=token / math.sqrt(size))  # type: ignore[arg-type]  # a Linear
+            nn.init.normal_(linear.bias, std=token)  # type: ignore[arg-type]  # a Linear
+        for block in self.feature_blocks:
+            for last in (block.attention.out, block.forward_out):  # type: ignore[union-attr]  # a Block
+                last.weight.mul_(QUIET)  # type: ignore[operator, union-attr]  # a Linear
+                last.bias.zero_()  # type: ignore[operator, union-attr]  # a Linear
+        self._begin_spreads()
+
+    def _begin_spreads(self) -> None:
+        """Log-variances that are the same for every event at first: errors are learned before their size."""
+        if not (parts := self.slow()):
+            return
+        weight, bias = parts
+        weight.mul_(QUIET)
+        bias.zero_()
+        numbers, classes = self.heads.spreads[0], sum(self.heads.spreads[1 : 1 + len(self.heads.classes)])
+        bias[numbers : numbers + classes] = LOG_SIGMA
+
+    def gains(self) -> dict[str, float]:
+        """Parameters that learn faster than the rest, by name: embeddings, √D times. A departure from the paper.
+
+        A step moves each weight by about the learning rate. Behind a linear map D such moves add up; an embedding,
+        which an event is the sum of, has one. Transformers since the first multiply their embeddings by √D.
+        """
+        tokens = ("tokenizer.weight", "tokenizer.bias", "tokenizer.table", "tokenizer.missing")
+        names = (*tokens, "masked_token", "position.weight", "day_position.weight")
+        return dict.fromkeys(names, math.sqrt(self.config.width))
+
+    def slow(self) -> list[Tensor]:
+        """Parts of parameters that learn at `model.variance_rate`, as views: what log-variances come from.
+
+        The likelihood weighs an error by 1/σ². Where variances follow errors at once, the features that are easy to
+        tell take most of the gradient before the others have begun to be learned.
+        """
+        if not self.heads.spreads or self.config.variance_rate == 1:
+            return []
+        first = sum(self.heads.means)
+        return [self.heads.linear.weight[first:], self.heads.linear.bias[first:]]
+
+    # ---------------------------------------------------------------------------------- feature level
+    def embed(self, features: Features, keep: Tensor | None = None) -> Tensor:
+        """Events one by one: [...] events of F fields -> [..., D].
+
+        `keep` [..., F, D] is a multiplicative dropout mask (0 or 1/(1-p)) given by the caller. Without it dropout
+        is torch's own in training mode, and the identity in evaluation mode.
+        """
+        tokens = self.tokenizer(features)  # [..., F, D]
+        tokens = self.dropout(tokens) if keep is None else tokens * keep
+        leading, (F, D) = tokens.shape[:-2], tokens.shape[-2:]
+        x = tokens.reshape(-1, F, D)  # each event is a sequence of its fields, in no order
+        *blocks, last = self.feature_blocks
+        for block in blocks:
+            x = block(x)
+        return last.total(x).view(*leading, D)  # type: ignore[operator]  # a Block, which ModuleList forgets
+
+    # ------------------------------------------------------------------------------------ event level
+    def contextualise(
+        self, events: Tensor, masked: Tensor, padding: Tensor, position: Tensor, day_position: Tensor
+    ) -> Tensor:
+        """Events in their windows: [B, L, D] from `embed`, masked and padding [B, L] -> [B, L, D]."""
+        x, bias = self._enter(events, masked, padding, position, day_position)
+        for block in self.event_blocks:
+            x = block(x, bias)
+        return self.norm(x)
+
+    def contextualise_at(
+        self, events: Tensor, masked: Tensor, padding: Tensor, position: Tensor, day_position: Tensor, at: Tensor
+    ) -> Tensor:
+        """The same for one event of each window, at [B] -> [B, D]; the last block computes only that query."""
+        x, bias, last = self._up_to_last(events, masked, padding, position, day_position)
+        return self.norm(last.at(x, bias, at))
+
+    def contextualise_where(
+        self, events: Tensor, masked: Tensor, padding: Tensor, position: Tensor, day_position: Tensor, flat: Tensor
+    ) -> Tensor:
+        """The same for some events, by their place in the flattened batch, flat [M] of B·L -> [M, D]."""
+        x, bias, last = self._up_to_last(events, masked, padding, position, day_position)
+        return self.norm(last.where(x, bias, flat))
+
+    def _up_to_last(
+        self, events: Tensor, masked: Tensor, padding: Tensor, position: Tensor, day_position: Tensor
+    ) -> tuple[Tensor, Tensor, Block]:
+        """Events after all event blocks but the last [B, L, D], the bias of padded keys, and that block."""
+        x, bias = self._enter(events, masked, padding, position, day_position)
+        *blocks, last = self.event_blocks
+        for block in blocks:
+            x = block(x, bias)
+        return x, bias, last  # type: ignore[return-value]  # a Block, which ModuleList forgets
+
+    def _enter(
+        self, events: Tensor, masked: Tensor, padding: Tensor, position: Tensor, day_position: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Events with masks and positions [B, L, D], and the bias that hides padded keys [B, 1, 1, L]."""
+        x = torch.where(masked[..., None], self.masked_token.to(events.dtype), events)
+        limit = self.position.num_embeddings - 1
+        x = x + self.position(position.clamp(max=limit)) + self.day_position(day_position.clamp(max=limit))
+        return x, (padding.to(x.dtype) * HIDDEN)[:, None, None, :]
+
+    # --------------------------------------------------------------------------------------- decoding
+    def decode(self, hidden: Tensor) -> Predictions:
+        """[..., D] -> Predictions, in at least fp32 whatever the precision of the blocks."""
+        with torch.autocast(hidden.device.type, enabled=False):
+            return self.heads(hidden.to(self.heads.linear.weight.dtype))
+
+    def forward(self, batch: Batch, masked: Tensor) -> Predictions:
+        """Predictions of every event of every window: leading dimensions [B, L]."""
+        events = self.embed(batch.features)
+        return self.decode(self.contextualise(events, masked, batch.padding, batch.position, batch.day_position))
+
+
+def build_network(fields: Sequence[Field], config: Config) -> DualTransformer:
+    """A new network whose first weights follow from the seed; torch's own generator is left as it was."""
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(config.seed)
+        return DualTransformer(fields, config.model, config.window.max_events)

@@ -1,0 +1,1 @@
+"""The network asked: samples, embeddings, neighbours, in the fewest steps that give the same numbers."""

@@ -1,0 +1,116 @@
+"""The memory network's heads as inference wants them: the same log-probabilities, fewer of the steps.
+
+In go the hidden states of B questions under T samples and what is known of their entities; out comes the `Outlook`
+that `MemoryTransformer.decode` gives, to float rounding (a test compares them). What is saved: maps of own places are
+folded with the pointer's, once for each entity; what does not depend on the sample is computed once for all T; the
+density of new places and their kinds are computed only for events at new places.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from ustad.network.blocks import HIDDEN
+from ustad.network.place_memory import AREA_KM, FLOOR, Memory, MemoryTransformer, Outlook, Targets
+
+
+@dataclass(frozen=True)
+class Pointers:
+    """The pointer and the kernels' weights of E entities as maps of hidden states, `new` in the last column."""
+
+    places: Tensor  # [E, D, K + 1]
+    places_bias: Tensor  # [E, 1, K + 1]
+    around: Tensor  # [E, D, K]
+    around_bias: Tensor  # [E, 1, K]
+
+
+class FastHeads:
+    """Heads of one network with its weights as they are now, in at least fp32."""
+
+    def __init__(self, network: MemoryTransformer) -> None:
+        self.network, self.heads = network, network.heads
+        D = network.config.width
+        start, duration = self.heads.start[0], self.heads.duration[0]
+        assert isinstance(start, nn.Linear)
+        assert isinstance(duration, nn.Linear)
+        self.hidden = torch.cat([start.weight[:, :D], duration.weight[:, :D]]).t().contiguous()  # [D, 4 D]
+        self.where = torch.cat([start.weight[:, D:], duration.weight[:, D : 2 * D]]).t().contiguous()
+        self.bias = torch.cat([start.bias, duration.bias])
+        self.when = duration.weight[:, 2 * D :].t().contiguous()  # [D, 2 D]
+        self.spread = self.heads.kernels.square()
+
+    def pointers(self, memory: Memory) -> Pointers:
+        """What the heads need of the own places of E entities."""
+        heads, scale = self.heads, 1 / math.sqrt(memory.tokens.shape[-1])
+        target = heads.target(memory.tokens) * scale  # [E, K, D]
+        E, absent = len(target), memory.absent[:, None]
+        places, around = ((target @ linear.weight).transpose(1, 2) for linear in (heads.pointer, heads.around))
+        bias, around_bias = ((target @ linear.bias)[:, None] for linear in (heads.pointer, heads.around))
+        bias = (bias + heads.trust[0] * memory.share[:, None]).masked_fill(absent, HIDDEN)
+        return Pointers(
+            torch.cat([places, heads.new.weight.t().expand(E, -1, 1)], dim=2),
+            torch.cat([bias, heads.new.bias.expand(E, 1, 1)], dim=2),
+            around,
+            around_bias.masked_fill(absent, HIDDEN),
+        )
+
+    def __call__(self, hidden: Tensor, memory: Memory, pointers: Pointers, owner: Tensor, targets: Targets) -> Outlook:
+        """hidden [B, T, D], memory and pointers of E entities, owner [B] among them -> leading dimensions [T, B]."""
+        K = memory.absent.shape[1]
+        held = targets.slot.clamp(max=K - 1)
+        new = (targets.slot >= K) | memory.absent[owner, held]
+        places = torch.baddbmm(pointers.places_bias[owner], hidden, pointers.places[owner]).log_softmax(dim=-1)
+        at = torch.where(new, K, held)
+        place = _chosen(places, at)
+        category = torch.zeros_like(place)
+        fresh = new.nonzero()[:, 0]
+        if len(fresh):
+            some = targets[fresh]
+            density = self._density(hidden[fresh], memory, pointers, owner[fresh], some)
+            place[fresh] += torch.where(some.located[:, None], density, 0.0)
+            kind = _chosen(self.heads.kind(hidden[fresh]).log_softmax(dim=-1), some.category)
+            category[fresh] = torch.where(some.category[:, None] > 0, kind, 0.0)
+        starts, durations = self._times(hidden, memory, owner, held, new, targets)
+        duration = torch.where(targets.timed[:, None], _chosen(durations, targets.duration), 0.0)
+        found = (place, _chosen(starts, targets.start), duration, category, places, starts, durations)
+        return Outlook(*(values.transpose(0, 1) for values in found))
+
+    def _times(
+        self, hidden: Tensor, memory: Memory, owner: Tensor, held: Tensor, new: Tensor, targets: Targets
+    ) -> tuple[Tensor, Tensor]:
+        """Log-chances of every start given the place, and of every duration given both: [B, T, 48], [B, T, 32]."""
+        (B, T, D), network, heads = hidden.shape, self.network, self.heads
+        fresh = network.new_token + network.category.weight[targets.category]
+        where = torch.where(new[:, None], fresh, memory.tokens[owner, held])  # [B, D]
+        given = torch.addmm(self.bias, where, self.where)  # [B, 4 D]
+        given[:, 2 * D :] += heads.start_bin(targets.start) @ self.when
+        inner = (hidden.reshape(B * T, D) @ self.hidden).view(B, T, 4 * D).add_(given[:, None])
+        inner = torch.ops.aten.gelu.out(inner, out=inner)
+        day = targets.weekend.long()
+        found = []
+        for part, known, (_, _, out), trust in (
+            (inner[..., : 2 * D], memory.starts[owner, held, day], heads.start, heads.trust[1]),
+            (inner[..., 2 * D :], memory.durations[owner, held], heads.duration, heads.trust[2]),
+        ):
+            logits = out(part)  # [B, T, bins]
+            found.append(logits.add_(torch.where(new[:, None], 0.0, trust * known)[:, None]).log_softmax(dim=-1))
+        return found[0], found[1]
+
+    def _density(self, hidden: Tensor, memory: Memory, pointers: Pointers, owner: Tensor, targets: Targets) -> Tensor:
+        """Log-density of new places per km²: Cauchy kernels around own places, and anywhere: [M, T]."""
+        weight = torch.baddbmm(pointers.around_bias[owner], hidden, pointers.around[owner]).softmax(dim=-1)
+        reach = self.heads.reach(hidden).softmax(dim=-1)  # [M, T, S]
+        square = (memory.x[owner] - targets.x[:, None]) ** 2 + (memory.y[owner] - targets.y[:, None]) ** 2  # [M, K]
+        kernel = (1 + square[..., None] / self.spread) ** -1.5 / (2 * math.pi * self.spread)  # [M, K, S]
+        around = ((weight @ kernel) * reach).sum(dim=-1)
+        around = around.masked_fill(memory.absent[owner].all(dim=-1)[:, None], 0.0)
+        return torch.log((1 - FLOOR) * around + FLOOR / (2 * AREA_KM) ** 2)
+
+
+def _chosen(values: Tensor, index: Tensor) -> Tensor:
+    """One of the last dimension: values [B, T, n], index [B] -> [B, T]."""
+    return values[torch.arange(len(values), device=values.device), :, index]

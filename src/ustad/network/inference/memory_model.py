@@ -1,0 +1,151 @@
+"""The memory network with what it needs to be asked: fitted on training events, it gives terms for any events.
+
+In go training and validation tables; out comes a `MemoryModel` whose `terms` fit `HabitModel`'s extra terms. The
+own places it reads always come from the habits it is given, so what is not in them cannot leak in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import torch
+
+from ustad.config import Config
+from ustad.dataset import event_days
+from ustad.events.encoder import Encoder, EventArrays
+from ustad.events.visits import Frame, read_visits
+from ustad.events.windows import EventTensors, Queries, make_queries, make_windows
+from ustad.habits.history import Habits
+from ustad.habits.kinds import DOUBT, NOISE
+from ustad.network.inference.memory_terms import MemorySamples, sample_memory
+from ustad.network.place_counts import MemoryTensors, OwnPlaces
+from ustad.network.place_memory import MemoryTransformer
+from ustad.network.training.memory_loop import MemoryFit, fit_memory
+from ustad.network.training.memory_step import Data
+from ustad.progress import say
+
+#: Weights of the network with a row for each kind of place.
+BY_KIND = ("category.weight", "heads.kind.weight", "heads.kind.bias")
+
+
+@dataclass
+class MemoryModel:
+    """A memory network, its encoder and frame."""
+
+    network: MemoryTransformer
+    encoder: Encoder
+    frame: Frame
+    config: Config
+    device: torch.device
+    result: MemoryFit | None = None
+    samples: MemorySamples | None = field(default=None, repr=False)  # of the latest question, by row
+    _known: tuple[Habits, OwnPlaces] | None = field(default=None, repr=False)
+
+    @classmethod
+    def fit(
+        cls,
+        train: pa.Table,
+        stopping: pa.Table,
+        encoder: Encoder,
+        config: Config,
+        device: torch.device,
+        directory: Path | None = None,
+        resume: bool = False,
+        start: MemoryModel | None = None,
+    ) -> MemoryModel:
+        """Train on `train`; the early-stopping entities' validation week `stopping` says when to stop.
+
+        With a directory, checkpoints are written there, and `resume` goes on from the last one. `start` is a model
+        to carry on from, whose weights are begun with.
+        """
+        frame = Frame.fit(train, encoder.schema)
+        network = first_network(encoder, frame, config, start)
+        model = cls(network.to(device), encoder, frame, config, device)
+        habits = Habits.fit(read_visits(train, encoder.schema, frame))
+        arrays, data = model._data(train, habits)
+        held, questions, _ = model._questions(stopping, train, habits)
+        windows = make_windows(arrays, config.window)
+        model.result = fit_memory(model.network, data, windows, (held, questions), config, directory, resume)
+        return model
+
+    def terms(self, habits: Habits, events: pa.Table, before: pa.Table | None) -> dict[str, np.ndarray]:
+        """Raw terms of every event and both uncertainties, by row, with the own places of `habits`; `before` is
+        context."""
+        data, questions, row = self._questions(events, before, habits)
+        config = self.config
+        samples, seed, precision = config.scoring.samples, config.seed, config.training.precision
+        found = sample_memory(self.network, data, questions, samples, seed, precision)
+        self.samples = found.by_row(row, events.num_rows)
+        return {**self.samples.terms, DOUBT: self.samples.epistemic, NOISE: self.samples.aleatoric}
+
+    # ------------------------------------------------------------------------------------------ steps
+    def _data(self, table: pa.Table, habits: Habits) -> tuple[EventArrays, Data]:
+        arrays = self.encoder.encode(table)
+        visits = read_visits(table, self.encoder.schema, self.frame)
+        memory = MemoryTensors(self._own_places(habits), habits, visits, self.device)
+        return arrays, Data(EventTensors(arrays, self.device), memory)
+
+    def _questions(self, events: pa.Table, before: pa.Table | None, habits: Habits) -> tuple[Data, Queries, np.ndarray]:
+        """Data with context, a question for each row of `events`, and that row."""
+        schema, first = self.encoder.schema, 0
+        table = events
+        if before is not None and before.num_rows:
+            context = self._recent(before, events)
+            first, table = context.num_rows, pa.concat_tables([context, events], promote_options="permissive")
+        arrays, data = self._data(table, habits)
+        first_day = int(event_days(events, schema).min())
+        windows = make_windows(arrays, self.config.window, first_day=first_day)
+        questions = make_queries(arrays, windows, self.config.window)
+        questions = questions.take(np.flatnonzero(arrays.row[questions.target] >= first))
+        return data, questions, arrays.row[questions.target] - first
+
+    def _recent(self, before: pa.Table, events: pa.Table) -> pa.Table:
+        """Context of the events' own entities, no older than a window can show."""
+        schema, window = self.encoder.schema, self.config.window
+        mine = pc.is_in(before[schema.entity], pc.unique(events[schema.entity]))
+        before = before.filter(mine)
+        if window.unit != "days" or not before.num_rows:
+            return before
+        oldest = int(event_days(events, schema).min()) - window.length
+        return before.filter(pa.array(event_days(before, schema) >= oldest))
+
+    def _own_places(self, habits: Habits) -> OwnPlaces:
+        """Kept for the habits of the latest question: live scoring asks again and again."""
+        if self._known is None or self._known[0] is not habits:
+            self._known = (habits, OwnPlaces.fit(habits, self.config.model.places))
+        return self._known[1]
+
+
+def new_network(encoder: Encoder, frame: Frame, config: Config) -> MemoryTransformer:
+    """A network whose first weights follow from the seed; torch's own generator is left as it was."""
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(config.seed)
+        return MemoryTransformer(encoder.fields, config.model, config.window.max_events, len(frame.categories) + 1)
+
+
+def first_network(encoder: Encoder, frame: Frame, config: Config, start: MemoryModel | None) -> MemoryTransformer:
+    """A new network with the weights of `start`; those that belong to a kind of place are found by its name."""
+    network = new_network(encoder, frame, config)
+    if start is None:
+        return network
+    own, held = network.state_dict(), start.network.state_dict()
+    known = {name: code for code, name in enumerate(start.frame.categories, 1)}
+    shared = [(code, known[name]) for code, name in enumerate(frame.categories, 1) if name in known]
+    to, source = zip((0, 0), *shared, strict=True)
+    for name in BY_KIND:
+        rows = own[name].clone()
+        if rows.shape[1:] == held[name].shape[1:]:
+            rows[list(to)] = held[name].to(rows.device)[list(source)]
+            held[name] = rows
+    if {n: w.shape for n, w in held.items()} != {n: w.shape for n, w in own.items()}:
+        say("the memory network has another shape than that of the model carried on from: it starts anew")
+        return network
+    if len(shared) < len(frame.categories):
+        new = len(frame.categories) - len(shared)
+        say(f"{new} kind(s) of places are new to the memory network: what it knows of them starts anew")
+    network.load_state_dict(held)
+    return network

@@ -1,0 +1,186 @@
+"""What the memory network says about every event: surprise by part of the chain, and both uncertainties.
+
+In go a trained memory network and events with what came before them; out come raw terms (-log of the mean
+probability over T samples), aleatoric uncertainty (mean entropy), epistemic uncertainty (mutual information) and
+what was expected. Dropout masks come from the counter, so nothing depends on batches, order or machine.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ustad.config import ModelConfig
+from ustad.events.windows import Queries
+from ustad.network.inference.crew import Crew
+from ustad.network.inference.memory_passes import MemoryPasses, Seen
+from ustad.network.inference.sampling import BYTES_PER_TOKEN, Budget, Slices, cut_queries, embed_samples, inference
+from ustad.network.place_counts import MemoryTensors
+from ustad.network.place_memory import MemoryTransformer, Outlook
+from ustad.network.training.memory_step import Data, targets_of
+from ustad.progress import track
+
+Precision = Literal["auto", "fp32", "bf16"]
+RAW = ("memory_place", "memory_start", "memory_duration")
+
+
+@dataclass
+class MemorySamples:
+    """Q questions, float32 [Q] each."""
+
+    terms: dict[str, np.ndarray]  # raw -log p, by RAW
+    aleatoric: np.ndarray
+    epistemic: np.ndarray
+    expected_slot: np.ndarray  # int64: the likeliest own place, K: somewhere new
+    expected_start: np.ndarray  # int64: the likeliest bin
+    expected_duration: np.ndarray  # int64: the median bin
+
+    def by_row(self, row: np.ndarray, rows: int) -> MemorySamples:
+        """The same in the order of a table with `rows` rows; what was not asked is NaN, or -1."""
+
+        def placed(values: np.ndarray) -> np.ndarray:
+            result = np.full(rows, np.nan if values.dtype.kind == "f" else -1, values.dtype)
+            result[row] = values
+            return result
+
+        terms = {name: placed(values) for name, values in self.terms.items()}
+        rest = (self.aleatoric, self.epistemic, self.expected_slot, self.expected_start, self.expected_duration)
+        return MemorySamples(terms, *(placed(values) for values in rest))
+
+
+def sample_memory(
+    network: MemoryTransformer,
+    data: Data,
+    queries: Queries,
+    samples: int,
+    seed: int,
+    precision: Precision = "auto",
+    budget: Budget | None = None,
+) -> MemorySamples:
+    """T samples of every question; without epistemic uncertainty one pass without dropout."""
+    device, config = data.events.device, network.config
+    budget = budget or _budget(device, config)
+    out = _empty(len(queries))
+    T = samples if config.epistemic else 1
+
+    def answer(passes: MemoryPasses, shared: Tensor, chosen: np.ndarray, slices: Slices) -> int:
+        _store(out, chosen, _ask(passes, data, shared, slices))
+        return len(chosen)
+
+    crew = Crew(lambda: MemoryPasses(network, _kind(precision, device)), device)
+    with inference(network), track("asking the memory network", len(queries)) as advance, crew:
+        for part in cut_queries(queries, T * config.width * 4, budget.embedding_bytes):
+            shared = embed_samples(network, data.events, part.events, T, seed, budget.tokens, crew)
+            batches = part.batches(budget.tokens // T, device, _room(config) // T)
+            for done in crew.each(answer, ((shared, *batch) for batch in batches)):
+                advance(done)
+    if precision == "auto" and not np.isfinite(out.epistemic).all():
+        # Half precision overflowed somewhere: the whole of it again, in full precision.
+        return sample_memory(network, data, queries, samples, seed, "fp32", budget)
+    return out
+
+
+def _ask(passes: MemoryPasses, data: Data, shared: Tensor, slices: Slices) -> Outlook:
+    """The outlook of questions of one length; what is known of an entity is shared by all that ask about it."""
+    memory, offset = data.memory, torch.arange(slices.length, device=shared.device)
+    index = slices.start[:, None] + offset  # [B, L]
+    seen = Seen(
+        slices.where[:, None] + offset,
+        data.events.day_position[index],
+        memory.weekday[index],
+        memory.slot[index],
+        slices.target - slices.start,
+    )
+    entity, counts = torch.unique_consecutive(memory.owner[slices.target], return_counts=True)
+    places = memory.remembered(entity), memory.x[entity], memory.y[entity], memory.category[entity]
+    known = passes.know(passes.network.remember(*places), counts)
+    outlook = passes.outlook(shared, seen, known, targets_of(memory, slices.target))
+    return at_most_usual(outlook, memory, slices.target)
+
+
+def _kind(precision: Precision, device: torch.device) -> torch.dtype | None:
+    """What the blocks compute in: on a GPU in half precision, unless told otherwise (the rest stays fp32)."""
+    if precision == "bf16":
+        return torch.bfloat16
+    return torch.float16 if precision == "auto" and device.type == "cuda" else None
+
+
+def _budget(device: torch.device, config: ModelConfig) -> Budget:
+    """As the paper's network has it, less what attending to own places takes; on a CPU half the room for embeddings."""
+    budget = Budget.of(device, config.width)
+    usual, attended = BYTES_PER_TOKEN * config.width, 8 * config.heads * config.places
+    tokens = budget.tokens * usual // (usual + attended)
+    return Budget(tokens, budget.embedding_bytes if device.type == "cuda" else budget.embedding_bytes // 2)
+
+
+def _room(config: ModelConfig) -> int:
+    """What is known of one entity, and its copies by question, in tokens that take as much room, about."""
+    numbers = 2 * (config.event_blocks + 2) * config.heads * config.places * config.width
+    return math.ceil(4 * numbers / (BYTES_PER_TOKEN * config.width))
+
+
+def at_most_usual(outlook: Outlook, data: MemoryTensors, rows: Tensor) -> Outlook:
+    """With starts and durations that nobody saw at the likeliest of what they may have been: outlook [T, B, …]."""
+    if not data.has_intervals:
+        return outlook
+    wide, timed = data.wide[rows], data.timed[rows]
+    bins = torch.arange(outlook.starts.shape[-1], device=rows.device)
+    starts = (data.start[rows][:, None] - bins) % len(bins) <= data.earlier_bins[rows][:, None]
+    lengths = torch.arange(outlook.durations.shape[-1], device=rows.device)
+    durations = (lengths >= data.shortest[rows][:, None]) & (lengths <= data.longest[rows][:, None])
+    return replace(
+        outlook,
+        start=torch.where(wide, _likeliest(outlook.starts, starts), outlook.start),
+        duration=torch.where(wide & timed, _likeliest(outlook.durations, durations), outlook.duration),
+    )
+
+
+def _likeliest(values: Tensor, allowed: Tensor) -> Tensor:
+    """Log-chances of the bin that is likeliest over samples: values [T, B, n], allowed bool [B, n] -> [T, B]."""
+    best = values.float().exp().mean(dim=0).masked_fill(~allowed, -1.0).argmax(dim=-1)
+    return values.gather(2, best.view(1, -1, 1).expand(len(values), -1, 1))[..., 0]
+
+
+def chain_terms(outlook: Outlook) -> dict[str, Tensor]:
+    """-log of the mean probability over samples by part of the chain, in at least fp32: outlook [T, B, …] -> [B]."""
+    T = len(outlook.place)
+    parts = (outlook.place + outlook.category, outlook.start, outlook.duration)
+    return {name: np.log(T) - torch.logsumexp(values.float(), dim=0) for name, values in zip(RAW, parts, strict=True)}
+
+
+def _store(out: MemorySamples, rows: np.ndarray, outlook: Outlook) -> None:
+    """Means over samples, in at least fp32: outlook [T, B, …]."""
+    terms = chain_terms(outlook)
+    aleatoric, epistemic = uncertainties([outlook.places, outlook.starts, outlook.durations])
+    slot, start = (values.exp().mean(dim=0).argmax(dim=-1) for values in (outlook.places, outlook.starts))
+    median = (outlook.durations.exp().mean(dim=0).cumsum(dim=-1) < 0.5).sum(dim=-1)
+    found = [*terms.values(), aleatoric, epistemic, slot, start, median]
+    lines = torch.stack([values.to(torch.float32) for values in found]).cpu().numpy()  # one transfer for all
+    rest = (out.aleatoric, out.epistemic, out.expected_slot, out.expected_start, out.expected_duration)
+    for held, line in zip((*(out.terms[name] for name in terms), *rest), lines, strict=True):
+        held[rows] = line
+
+
+def uncertainties(distributions: list[Tensor]) -> tuple[Tensor, Tensor]:
+    """Mean entropy and mutual information of log-probabilities [T, B, n], added over the chain: 2 × [B]."""
+    aleatoric = epistemic = torch.zeros((), dtype=torch.float64, device=distributions[0].device)
+    for raw in distributions:
+        logs = raw.double()
+        chance = logs.exp()
+        entropy = -(chance * logs.clamp(min=-700)).sum(dim=-1).mean(dim=0)
+        mean = chance.mean(dim=0)
+        total = -torch.special.xlogy(mean, mean).sum(dim=-1)
+        aleatoric = aleatoric + entropy
+        epistemic = epistemic + (total - entropy).clamp(min=0)
+    return aleatoric, epistemic
+
+
+def _empty(n: int) -> MemorySamples:
+    floats = [np.zeros(n, np.float32) for _ in range(5)]
+    codes = [np.zeros(n, np.int64) for _ in range(3)]
+    return MemorySamples(dict(zip(RAW, floats[:3], strict=True)), *floats[3:], *codes)

@@ -1,0 +1,192 @@
+"""How far an event is from everything seen in training: the mean distance to its k nearest reference events.
+
+In go embeddings of reference and scored events, out come mean Euclidean distances. Exact on a GPU (torch) and on a
+CPU (FAISS where it is installed, else torch); beyond `EXACT_LIMIT` reference events, and for one event at a time on a
+CPU beyond `APPROXIMATE_ABOVE`, through inverted lists whose recall and error are measured when they are built.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ustad.network.inference.inverted_lists import InvertedLists
+from ustad.progress import say, track, warn
+
+#: More reference events than this are searched through inverted lists: by device.
+EXACT_LIMIT = {"cpu": 4_000_000, "cuda": 60_000_000}
+#: With more than this, lists are built in training, so that live scoring on a CPU finds them; their error is measured.
+APPROXIMATE_ABOVE = 20_000
+#: Columns of the distance matrix that are first compared as one group.
+_GROUP = 64
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Reference points on a device, moved to their centre and padded to whole groups; padding has infinite norm."""
+
+    centre: np.ndarray
+    points: Tensor  # [M', D]
+    norms: Tensor  # [M'] squared
+
+    @classmethod
+    def of(cls, reference: np.ndarray, device: torch.device) -> Prepared:
+        centre = reference.mean(axis=0, dtype=np.float64).astype(np.float32)
+        points = torch.from_numpy(reference - centre).to(device)
+        spare = -len(points) % _GROUP
+        padded = torch.cat([points, points.new_zeros(spare, points.shape[1])])
+        norms = padded.square().sum(1)
+        norms[len(points) :] = torch.inf
+        return cls(centre, padded, norms)
+
+
+@dataclass
+class Reference:
+    """M training events in the embedding space; `owner` is a hash of each one's entity."""
+
+    embeddings: np.ndarray  # float32 [M, D]
+    owner: np.ndarray  # int64 [M]
+    lists: InvertedLists | None = field(default=None, repr=False)
+    _prepared: dict[str, Prepared] = field(default_factory=dict, repr=False)
+
+    def __len__(self) -> int:
+        return len(self.embeddings)
+
+    def mean_distance(
+        self,
+        queries: np.ndarray,
+        k: int,
+        device: torch.device | str = "cpu",
+        owner: np.ndarray | None = None,
+    ) -> np.ndarray:
+        """Mean distance of each query [Q, D] to its k nearest: float32 [Q].
+
+        With `owner` [Q] only reference events of the same owner count; NaN where it has none.
+        """
+        device = torch.device(device)
+        if owner is not None:
+            return self._own(queries, k, owner)
+        k = _clipped(k, len(self))
+        if len(self) > EXACT_LIMIT[device.type]:
+            return self.approximate().distances(queries, k).mean(axis=1)
+        return self.nearest(queries, k, device).mean(axis=1)
+
+    def nearest(self, queries: np.ndarray, k: int, device: torch.device) -> np.ndarray:
+        """Exact distances to the k nearest, ascending: float32 [Q, k]."""
+        if device.type == "cpu" and importlib.util.find_spec("faiss") is not None:
+            return _faiss_distances(self.embeddings, queries, k)
+        if str(device) not in self._prepared:  # kept on the device: live scoring asks again and again
+            self._prepared[str(device)] = Prepared.of(self.embeddings, device)
+        return nearest_distances(self._prepared[str(device)], queries, k)
+
+    def approximate(self, k: int = 150) -> InvertedLists:
+        """The inverted lists, built on first use for about k neighbours; says the recall it measured."""
+        if self.lists is None:
+            self.lists = InvertedLists.fit(self.embeddings, k)
+            say(f"neighbours: {self.lists.describe()}")
+        return self.lists
+
+    def _own(self, queries: np.ndarray, k: int, owner: np.ndarray) -> np.ndarray:
+        order, asked = np.argsort(self.owner, kind="stable"), np.argsort(owner, kind="stable")
+        names, first = np.unique(owner[asked], return_index=True)
+        lows, highs = (np.searchsorted(self.owner[order], names, side=side) for side in ("left", "right"))
+        result = np.full(len(queries), np.nan, np.float32)
+        for rows, low, high in zip(np.split(asked, first[1:]), lows, highs, strict=True):  # entities, not events
+            if low == high:
+                continue
+            mine = self.embeddings[order[low:high]]
+            found = exact_distances(mine, queries[rows], min(k, high - low), torch.device("cpu"))
+            result[rows] = found.mean(axis=1)
+        return result
+
+    def facts(self) -> dict[str, float]:
+        """How many events are searched and, where they are searched through lists, how well that was measured."""
+        return {"reference": len(self), **(self.lists.facts() if self.lists is not None else {})}
+
+    def to_tensors(self) -> dict[str, np.ndarray]:
+        held = {"neighbours.embeddings": self.embeddings, "neighbours.owner": self.owner}
+        lists = self.lists.to_tensors() if self.lists is not None else {}
+        return held | {f"neighbours.lists.{name}": values for name, values in lists.items()}
+
+    @classmethod
+    def from_tensors(cls, tensors: dict[str, np.ndarray]) -> Reference:
+        start = "neighbours.lists."
+        stored = {name[len(start) :]: values for name, values in tensors.items() if name.startswith(start)}
+        embeddings = tensors["neighbours.embeddings"]
+        lists = InvertedLists.from_tensors(stored, embeddings) if stored else None
+        return cls(embeddings, tensors["neighbours.owner"], lists)
+
+
+def live_through_lists(references: int, device: torch.device) -> bool:
+    """Whether one event at a time is compared with so many through lists: on a CPU early, on a GPU as in bulk."""
+    return references > (APPROXIMATE_ABOVE if device.type == "cpu" else EXACT_LIMIT[device.type])
+
+
+def shared_room(device: torch.device, most: int) -> int:
+    """Bytes of a GPU to work in: at most so many, and one in sixteen of what is free now, since others may share it."""
+    free, _ = torch.cuda.mem_get_info(device)
+    reusable = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return max(64 << 20, min(most, (free + reusable) // 16))
+
+
+def exact_distances(reference: np.ndarray, queries: np.ndarray, k: int, device: torch.device) -> np.ndarray:
+    """Distances to the k nearest of M reference points, ascending: float32 [Q, k]."""
+    return nearest_distances(Prepared.of(reference, device), queries, k)
+
+
+def nearest_distances(prepared: Prepared, queries: np.ndarray, k: int) -> np.ndarray:
+    """The same against points that are already on their device.
+
+    The matrix of squared distances is made in blocks. Its columns are compared in groups of 64 first: the k
+    nearest points lie in the k groups with the smallest minima, so only those are searched. The distances of the
+    chosen are then computed again from the differences, free of cancellation.
+    """
+    device = prepared.points.device
+    room = shared_room(device, 6 << 30) if device.type == "cuda" else (256 << 20)
+    columns = len(prepared.points) + 2 * k * _GROUP  # the matrix, and what is looked at again
+    size = max(1, min(len(queries), room // (4 * columns)))
+    found = []
+    with torch.inference_mode(), track("neighbours", len(queries)) as advance:
+        for begin in range(0, len(queries), size):
+            block = torch.from_numpy(queries[begin : begin + size] - prepared.centre).to(device)
+            found.append(_nearest(block, prepared.points, prepared.norms, k).cpu().numpy())
+            advance(len(block))
+    return np.concatenate(found) if found else np.zeros((0, k), np.float32)
+
+
+def _nearest(block: Tensor, points: Tensor, norms: Tensor, k: int) -> Tensor:
+    square = torch.addmm(norms, block, points.t(), alpha=-2.0)  # [B, M], less each query's own norm
+    groups = square.view(len(block), -1, _GROUP)
+    best = groups.amin(-1).topk(min(k, groups.shape[1]), largest=False, sorted=False).indices  # [B, k]
+    near = groups.gather(1, best[..., None].expand(-1, -1, _GROUP)).flatten(1)  # [B, k · 64]
+    pick = near.topk(k, largest=False, sorted=False).indices
+    chosen = best.gather(1, pick // _GROUP) * _GROUP + pick % _GROUP
+    step = max(1, (1 << 28) // (4 * k * block.shape[1]))
+    exact = [
+        (points[chosen[i : i + step]] - block[i : i + step, None]).square().sum(-1).sqrt()
+        for i in range(0, len(block), step)
+    ]
+    return torch.cat(exact).sort(dim=1).values
+
+
+def _faiss_distances(reference: np.ndarray, queries: np.ndarray, k: int) -> np.ndarray:
+    """The same from FAISS; its squared distances may fall below zero by rounding."""
+    import faiss
+
+    centre = reference.mean(axis=0, dtype=np.float64).astype(np.float32)
+    square, _ = faiss.knn(
+        np.ascontiguousarray(queries - centre, np.float32), np.ascontiguousarray(reference - centre, np.float32), k
+    )
+    return np.sqrt(np.maximum(square, 0.0))
+
+
+def _clipped(k: int, available: int) -> int:
+    if available == 0:
+        raise ValueError("there are no reference events to measure distances to")
+    if k > available:
+        warn(f"only {available:,} reference events for {k} neighbours; all of them are used")
+    return min(k, available)

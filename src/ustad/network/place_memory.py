@@ -1,0 +1,292 @@
+"""The memory network: the dual Transformer with the entity's own places.
+
+In go a padded batch of events and what is remembered of each window's entity; out comes, for masked events, where
+(one of its own places, or somewhere new), when, and for how long, chained in this order. Own places are tokens
+that every event block attends to, and context events know which own place they are at. Symbols as in the network:
+B windows of L events, width D, K own places, T samples.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from ustad.config import ModelConfig
+from ustad.events.windows import Features
+from ustad.network.blocks import HIDDEN, Block
+from ustad.network.place_counts import COUNTS, DURATION_BINS, HOURS, START_BINS
+from ustad.network.tokenizer import FeatureTokenizer
+from ustad.schema import Field
+
+#: Widths of the heavy-tailed kernels around own places, km, and the weight of anywhere in the area.
+KERNELS_KM = (0.3, 1.0, 3.0, 10.0, 30.0)
+FLOOR = 0.01
+#: Half the side of the square that `anywhere` means, km.
+AREA_KM = 100.0
+
+
+@dataclass
+class Memory:
+    """What is known of B entities' own places."""
+
+    tokens: Tensor  # [B, K, D]
+    absent: Tensor  # bool [B, K]
+    x: Tensor  # [B, K] km
+    y: Tensor
+    share: Tensor  # [B, K] log of each place's share of the visits
+    starts: Tensor  # [B, K, 2, 48] log of its share of starts, by kind of day
+    durations: Tensor  # [B, K, 32] log of its share of durations
+
+    def __getitem__(self, rows: Tensor) -> Memory:
+        return Memory(*(getattr(self, name)[rows] for name in self.__dataclass_fields__))
+
+
+@dataclass
+class Targets:
+    """What M masked events were."""
+
+    slot: Tensor  # int64 [M] own place, K: somewhere new
+    x: Tensor  # [M] km
+    y: Tensor
+    located: Tensor  # bool [M]
+    category: Tensor  # int64 [M], 0 unknown
+    weekend: Tensor  # bool [M]
+    start: Tensor  # int64 [M] bin
+    duration: Tensor  # int64 [M] bin
+    timed: Tensor  # bool [M]: the duration is known
+
+    def __getitem__(self, rows: Tensor) -> Targets:
+        return Targets(*(getattr(self, name)[rows] for name in self.__dataclass_fields__))
+
+
+@dataclass
+class Outlook:
+    """Log-probabilities of what happened, and of all that could have: leading dimensions are the caller's."""
+
+    place: Tensor  # [..., M] own place, or new and its density per km²
+    start: Tensor  # [..., M]
+    duration: Tensor  # [..., M], 0 where unknown
+    category: Tensor  # [..., M] kind of a new place, 0 at an own one
+    places: Tensor  # [..., M, K + 1]
+    starts: Tensor  # [..., M, 48]
+    durations: Tensor  # [..., M, 32]
+
+
+class CrossAttention(nn.Module):
+    """Events attend to own places; an entity without any gets nothing from them."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.norm = nn.LayerNorm(width)
+        self.query, self.pair, self.out = nn.Linear(width, width), nn.Linear(width, 2 * width), nn.Linear(width, width)
+
+    def forward(self, x: Tensor, tokens: Tensor, bias: Tensor) -> Tensor:
+        """x [T, B, L, D], tokens [B, K, D] that serve every sample, bias [B, 1, 1, K] -> [T, B, L, D]."""
+        (T, B, L, D), K, H = x.shape, tokens.shape[1], self.heads
+        key, value = self.pair(tokens).view(B, K, 2, H, D // H).permute(2, 0, 3, 1, 4)  # 2 × [B, H, K, d]
+        query = self.query(self.norm(x)).view(T, B, L, H, D // H).transpose(2, 3)
+        logits = query @ key.transpose(-1, -2) * (1 / math.sqrt(D // H)) + bias  # [T, B, H, L, K]
+        mixed = logits.softmax(dim=-1).to(value.dtype) @ value
+        return x + self.out(mixed.transpose(2, 3).reshape(T, B, L, D))
+
+
+class MemoryTransformer(nn.Module):
+    """Tokenizer → dropout → feature blocks → own place, positions → (own places, events) × M2 → chained heads."""
+
+    def __init__(self, fields: Sequence[Field], config: ModelConfig, max_events: int, categories: int) -> None:
+        """`categories`: kinds of places, unknown included."""
+        super().__init__()
+        self.fields, self.config = tuple(fields), config
+        D = config.width
+        self.tokenizer = FeatureTokenizer(self.fields, D)
+        self.dropout = nn.Dropout(config.dropout if config.epistemic else 0.0)
+        self.feature_blocks = nn.ModuleList(Block(D, config.heads) for _ in range(config.feature_blocks))
+        self.masked_token, self.new_token = (nn.Parameter(torch.randn(D) * 0.02) for _ in range(2))
+        self.position, self.day_position = (nn.Embedding(max_events, D) for _ in range(2))
+        self.weekday, self.category = nn.Embedding(7, D), nn.Embedding(categories, D)
+        self.describe = nn.Sequential(nn.Linear(COUNTS + 5, 2 * D), nn.GELU(), nn.Linear(2 * D, D))
+        self.own = nn.Linear(D, D)
+        self.crosses = nn.ModuleList(CrossAttention(D, config.heads) for _ in range(config.event_blocks))
+        self.event_blocks = nn.ModuleList(Block(D, config.heads) for _ in range(config.event_blocks))
+        self.norm = nn.LayerNorm(D)
+        self.heads = MemoryHeads(D, categories)
+        for table in (self.position, self.day_position, self.weekday, self.category):
+            nn.init.normal_(table.weight, std=0.02)
+
+    # ------------------------------------------------------------------------------------ what is known
+    def remember(self, counts: Tensor, x: Tensor, y: Tensor, category: Tensor) -> Memory:
+        """Own places from their counts [B, K, Q], positions [B, K] km and kinds [B, K]."""
+        visits = counts[..., 0]  # [B, K]
+        absent = visits <= 0
+        total = visits.sum(dim=-1, keepdim=True)
+        shares = counts / visits.clamp(min=1)[..., None]
+        home_x, home_y = x[:, :1], y[:, :1]  # the most visited place comes first
+        numbers = torch.stack(
+            [
+                torch.log1p(visits),
+                visits / total.clamp(min=1),
+                torch.asinh((x - home_x) / 2),
+                torch.asinh((y - home_y) / 2),
+                torch.log1p(total).expand_as(visits),
+            ],
+            dim=-1,
+        )
+        tokens = self.describe(torch.cat([shares, numbers], dim=-1)) + self.category(category)
+        starts = counts[..., 1 : 1 + 2 * HOURS].unflatten(-1, (2, HOURS))
+        return Memory(
+            tokens,
+            absent,
+            x,
+            y,
+            torch.log((visits + 0.1) / (total + 1)),
+            _log_shares(_wrapped(starts), START_BINS),
+            _log_shares(counts[..., 1 + 2 * HOURS :], DURATION_BINS),
+        )
+
+    # ---------------------------------------------------------------------------------------- two levels
+    def embed(self, features: Features, keep: Tensor | None = None) -> Tensor:
+        """Events one by one: [...] events of F fields -> [..., D], as in the dual Transformer."""
+        tokens = self.tokenizer(features)
+        tokens = self.dropout(tokens) if keep is None else tokens * keep
+        leading, (F, D) = tokens.shape[:-2], tokens.shape[-2:]
+        x = tokens.reshape(-1, F, D)
+        *blocks, last = self.feature_blocks
+        for block in blocks:
+            x = block(x)
+        return last.total(x).view(*leading, D)  # type: ignore[operator]  # a Block, which ModuleList forgets
+
+    def contextualise(
+        self,
+        events: Tensor,
+        masked: Tensor,
+        padding: Tensor,
+        position: Tensor,
+        day_position: Tensor,
+        weekday: Tensor,
+        slot: Tensor,
+        memory: Memory,
+        flat: Tensor,
+    ) -> Tensor:
+        """Hidden states of some events: events [T, B, L, D], the others [B, L], flat [M] of B·L -> [T, M, D].
+
+        A masked event shows only its place in the window and its day of the week.
+        """
+        T, B, L, D = events.shape
+        x = self._enter(events, masked, position, day_position, weekday, slot, memory)
+        bias = (padding.to(x.dtype) * HIDDEN)[:, None, None, :].repeat(T, 1, 1, 1)  # [T·B, 1, 1, L]
+        hide = (memory.absent.to(x.dtype) * HIDDEN)[:, None, None, :]
+        tokens = memory.tokens.to(x.dtype)
+        rows = (torch.arange(T, device=flat.device)[:, None] * (B * L) + flat).flatten()
+        for cross, block in zip(self.crosses[:-1], self.event_blocks[:-1], strict=True):
+            x = block(cross(x, tokens, hide).flatten(0, 1), bias).view(T, B, L, D)
+        x = self.crosses[-1](x, tokens, hide).flatten(0, 1)
+        x = self.event_blocks[-1].where(x, bias, rows)  # type: ignore[operator]  # a Block, which ModuleList forgets
+        return self.norm(x).view(T, len(flat), D)
+
+    def _enter(
+        self,
+        events: Tensor,
+        masked: Tensor,
+        position: Tensor,
+        day_position: Tensor,
+        weekday: Tensor,
+        slot: Tensor,
+        memory: Memory,
+    ) -> Tensor:
+        K = memory.tokens.shape[1]
+        held = slot.clamp(max=K - 1)
+        rows = torch.arange(len(masked), device=slot.device)[:, None]
+        new = (slot >= K) | memory.absent[rows, held]
+        own = torch.where(new[..., None], self.new_token, memory.tokens[rows, held])  # [B, L, D]
+        x = torch.where(masked[..., None], self.masked_token, events + self.own(own))
+        limit = self.position.num_embeddings - 1
+        x = x + self.position(position.clamp(max=limit)) + self.day_position(day_position.clamp(max=limit))
+        return x + self.weekday(weekday)
+
+    def decode(self, hidden: Tensor, memory: Memory, targets: Targets) -> Outlook:
+        """What was expected of M events: hidden [T, M, D], memory of each of the M -> leading dimensions [T, M]."""
+        with torch.autocast(hidden.device.type, enabled=False):
+            kept = self.heads.pointer.weight.dtype
+            memory = Memory(*(v if v.dtype == torch.bool else v.to(kept) for v in vars(memory).values()))
+            return self.heads(hidden.to(kept), memory, targets, self.category.weight, self.new_token)
+
+
+class MemoryHeads(nn.Module):
+    """Pointer → start → duration, each given what came before it in the chain."""
+
+    kernels: Tensor
+
+    def __init__(self, width: int, categories: int) -> None:
+        super().__init__()
+        self.pointer, self.target, self.around = (nn.Linear(width, width) for _ in range(3))
+        self.new, self.reach = nn.Linear(width, 1), nn.Linear(width, len(KERNELS_KM))
+        self.kind = nn.Linear(width, categories)
+        self.start_bin = nn.Embedding(START_BINS, width)
+        self.start = nn.Sequential(nn.Linear(2 * width, 2 * width), nn.GELU(), nn.Linear(2 * width, START_BINS))
+        self.duration = nn.Sequential(nn.Linear(3 * width, 2 * width), nn.GELU(), nn.Linear(2 * width, DURATION_BINS))
+        #: How far the entity's own counts are trusted: in the pointer, in starts, in durations.
+        self.trust = nn.Parameter(torch.tensor([1.0, 0.5, 0.5]))
+        self.register_buffer("kernels", torch.tensor(KERNELS_KM), persistent=False)
+
+    def forward(self, hidden: Tensor, memory: Memory, targets: Targets, kinds: Tensor, new_token: Tensor) -> Outlook:
+        """hidden [T, M, D], memory and targets of M events."""
+        M, K = memory.absent.shape
+        target = self.target(memory.tokens)  # [M, K, D]
+        scale = 1 / math.sqrt(hidden.shape[-1])
+        logits = torch.einsum("tmd,mkd->tmk", self.pointer(hidden), target) * scale + self.trust[0] * memory.share
+        logits = torch.cat([logits.masked_fill(memory.absent, HIDDEN), self.new(hidden)], dim=-1)
+        places = logits.log_softmax(dim=-1)  # [T, M, K + 1]
+        rows = torch.arange(M, device=hidden.device)
+        held = targets.slot.clamp(max=K - 1)
+        new = (targets.slot >= K) | memory.absent[rows, held]
+        place = torch.where(new, places[..., K], places[:, rows, held])
+        place = place + torch.where(new & targets.located, self._density(hidden, target, memory, targets, scale), 0.0)
+        kind = self.kind(hidden).log_softmax(dim=-1)[:, rows, targets.category]
+        where = torch.where(new[:, None], new_token + kinds[targets.category], memory.tokens[rows, held])  # [M, D]
+        where = where.expand_as(hidden)
+        day = targets.weekend.long()
+        known = torch.where(new[:, None], 0.0, memory.starts[rows, held, day])
+        starts = (self.start(torch.cat([hidden, where], dim=-1)) + self.trust[1] * known).log_softmax(dim=-1)
+        when = self.start_bin(targets.start).expand_as(hidden)
+        known = torch.where(new[:, None], 0.0, memory.durations[rows, held])
+        durations = self.duration(torch.cat([hidden, where, when], dim=-1)) + self.trust[2] * known
+        durations = durations.log_softmax(dim=-1)
+        return Outlook(
+            place,
+            starts[:, rows, targets.start],
+            torch.where(targets.timed, durations[:, rows, targets.duration], 0.0),
+            torch.where(new & (targets.category > 0), kind, 0.0),
+            places,
+            starts,
+            durations,
+        )
+
+    def _density(self, hidden: Tensor, target: Tensor, memory: Memory, targets: Targets, scale: float) -> Tensor:
+        """Log-density of a new place per km²: Cauchy kernels around own places, and anywhere: [T, M]."""
+        weight = torch.einsum("tmd,mkd->tmk", self.around(hidden), target) * scale
+        weight = weight.masked_fill(memory.absent, HIDDEN).log_softmax(dim=-1)  # [T, M, K]
+        reach = self.reach(hidden).log_softmax(dim=-1)  # [T, M, S]
+        square = (memory.x - targets.x[:, None]) ** 2 + (memory.y - targets.y[:, None]) ** 2  # [M, K]
+        width = self.kernels.square()
+        kernel = -1.5 * torch.log1p(square[..., None] / width) - torch.log(2 * math.pi * width)  # [M, K, S]
+        around = torch.logsumexp(weight[..., None] + reach[..., None, :] + kernel, dim=(-1, -2))
+        around = torch.where(memory.absent.all(dim=-1), HIDDEN, around)
+        anywhere = torch.full_like(around, math.log(FLOOR) - 2 * math.log(2 * AREA_KM))
+        return torch.logaddexp(around + math.log1p(-FLOOR), anywhere)
+
+
+def _wrapped(hours: Tensor) -> Tensor:
+    """Counts by hour, a quarter of each lent to the hours beside it: what is near in time is alike."""
+    return 0.5 * hours + 0.25 * (hours.roll(1, dims=-1) + hours.roll(-1, dims=-1))
+
+
+def _log_shares(counts: Tensor, bins: int) -> Tensor:
+    """Log of smoothed shares along the last axis, each bin divided into finer ones: [..., n] -> [..., bins]."""
+    n = counts.shape[-1]
+    shares = (counts + 0.5 / n) / (counts.sum(dim=-1, keepdim=True) + 0.5)
+    return torch.log(shares).repeat_interleave(bins // n, dim=-1)

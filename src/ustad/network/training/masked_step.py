@@ -1,0 +1,112 @@
+"""One step of training: mask some events of a batch, predict them, measure the loss.
+
+In go a network and padded windows; out comes the loss with its parts. There are two ways that compute the same:
+`packed` spends nothing on padding and on events nobody sees (best where shapes may change: a CPU), `dense` has
+one shape per window length (best where the step is recorded or compiled: a GPU).
+"""
+
+from __future__ import annotations
+
+import math
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from ustad.config import TrainingConfig
+from ustad.events.windows import Batch, Features
+from ustad.network.dual_transformer import DualTransformer
+from ustad.network.losses import Loss, field_losses, field_means, masked_mean, weigh
+
+
+def draw_masks(padding: Tensor, ratio: float) -> Tensor:
+    """Each real event with probability `ratio`, at least one (a departure) per window that has any: bool [B, L]."""
+    chance = torch.rand(padding.shape, device=padding.device).masked_fill(padding, 2.0)
+    lowest = chance.amin(dim=1, keepdim=True)
+    return (chance < ratio) | ((chance == lowest) & ~padding)
+
+
+def capacity(batch_size: int, length: int, ratio: float) -> int:
+    """How many masked events a batch can have, but for a chance of about one in a billion."""
+    expected = max(n * ratio + (1 - ratio) ** n for n in range(1, length + 1)) * batch_size
+    bound = math.ceil(expected + 6 * math.sqrt(expected) + 8)
+    return min(batch_size * length, -(-bound // 64) * 64)
+
+
+def places(masked: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    """Where masked [B, L] is true, as places in the flattened batch: int64 [size], and which of them are real.
+
+    The shape does not depend on the data, so nothing waits for the device to count.
+    """
+    flat = masked.flatten()
+    rank = flat.cumsum(dim=0) - 1
+    slot = torch.where(flat & (rank < size), rank, size)
+    index = torch.zeros(size + 1, dtype=torch.int64, device=flat.device)
+    index = index.scatter(0, slot, torch.arange(len(flat), device=flat.device))[:size]
+    return index, torch.arange(size, device=flat.device) < flat.sum()
+
+
+@dataclass
+class Stepper:
+    """The loss of a batch under one configuration."""
+
+    network: DualTransformer
+    config: TrainingConfig
+    dense: bool
+    blocks: AbstractContextManager[None] = field(default_factory=nullcontext)  # or CompiledBlocks
+
+    def __call__(self, batch: Batch, size: int) -> Loss:
+        """Masks drawn from torch's own generator, which the loop seeds for each step; `size` is the capacity."""
+        masked = draw_masks(batch.padding, self.config.mask_ratio)
+        with self.blocks:
+            return self.dense_loss(batch, masked, size) if self.dense else self.packed_loss(batch, masked)
+
+    def dense_loss(self, batch: Batch, masked: Tensor, size: int) -> Loss:
+        flat, real = places(masked, size)
+        events = self.network.embed(batch.features)  # [B, L, D]
+        return self._finish(batch, masked, events, flat, real)
+
+    def packed_loss(self, batch: Batch, masked: Tensor) -> Loss:
+        flat = masked.flatten().nonzero()[:, 0]
+        visible = (~batch.padding & ~masked).flatten().nonzero()[:, 0]
+        seen = self.network.embed(_flatten(batch.features)[visible])  # [visible, D]
+        events = seen.new_zeros(masked.numel(), seen.shape[-1]).index_copy(0, visible, seen)
+        events = events.view(*masked.shape, -1)  # [B, L, D]
+        return self._finish(batch, masked, events, flat, torch.ones_like(flat, dtype=torch.bool))
+
+    def _finish(self, batch: Batch, masked: Tensor, events: Tensor, flat: Tensor, real: Tensor) -> Loss:
+        """The loss of the masked events at the places `flat`, of which some are `real`: both [M]."""
+        network = self.network
+        hidden = network.contextualise_where(
+            events, masked, batch.padding, batch.position, batch.day_position, flat
+        )  # [M, D]
+        targets = _flatten(batch.features)[flat]
+        losses = field_losses(network.decode(hidden), targets, network.fields, self.config)  # [M, F]
+        weighted = losses if batch.weight is None else losses * batch.weight.flatten(0, 1)[flat]
+        values = weigh(weighted, network.fields, self.config)
+        kept = real
+        if self.config.robust > 0:
+            window = torch.div(flat, masked.shape[1], rounding_mode="floor")
+            kept = real & best_fitting(values.detach(), real, window, len(masked), self.config.robust)[window]
+        return Loss(masked_mean(values, kept), field_means(losses, targets.missing, real))
+
+
+def best_fitting(values: Tensor, real: Tensor, window: Tensor, n_windows: int, share: float) -> Tensor:
+    """Windows to learn from: all but the given share whose masked events fit worst on average. bool [B]."""
+    counts = torch.zeros(n_windows, device=values.device).index_add(0, window, real.to(torch.float32))
+    sums = torch.zeros(n_windows, device=values.device).index_add(0, window, values.masked_fill(~real, 0.0))
+    means = torch.where(counts > 0, sums / counts.clamp(min=1), -torch.inf)
+    worst_first = means.argsort(descending=True, stable=True)
+    rank = torch.empty_like(worst_first).scatter(0, worst_first, torch.arange(n_windows, device=values.device))
+    return rank >= torch.floor(share * (counts > 0).sum())
+
+
+def _flatten(features: Features) -> Features:
+    """[B, L, …] -> [B·L, …]."""
+    return Features(
+        features.numbers.flatten(0, 1),
+        features.categories.flatten(0, 1),
+        features.vectors.flatten(0, 1),
+        features.missing.flatten(0, 1),
+    )

@@ -1,0 +1,129 @@
+"""One update of the weights: cut a batch out of the events, mask, predict, go down the gradient.
+
+In go the ends of some windows; the weights change and the losses come out. On a GPU a small step is mostly the
+launching of hundreds of kernels: `Replayed` records them once for each window length and launches them together.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from ustad.config import TrainingConfig
+from ustad.events.windows import EventTensors
+from ustad.network.dual_transformer import DualTransformer
+from ustad.network.training.masked_step import Stepper, capacity
+from ustad.network.training.optimise import take_step, use_bf16
+from ustad.network.training.team import Team
+from ustad.progress import say
+
+#: Takes work on fixed buffers; returns what does the same work again and hands out the same result tensor.
+Recorder = Callable[[Callable[[], Tensor]], Callable[[], Tensor]]
+
+
+@dataclass
+class Update:
+    """Gather, forward, backward, clip, step of the optimiser. Never waits for the device."""
+
+    network: DualTransformer
+    tensors: EventTensors
+    optimizer: torch.optim.Optimizer
+    config: TrainingConfig
+    step: Stepper
+    team: Team = field(default_factory=Team.current)
+
+    def __call__(self, start: Tensor, stop: Tensor, length: int) -> Tensor:
+        """Windows start … stop [B], padded to `length` -> their loss and its fields' means, float64 [1 + F]."""
+        device = self.tensors.device
+        batch = self.tensors.batch(start, stop, length)
+        with torch.autocast(device.type, torch.bfloat16, enabled=use_bf16(self.config, device)):
+            loss = self.step(batch, capacity(len(start), length, self.config.mask_ratio))
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.total.backward()
+        self.team.average(self.network, start, stop)
+        if self.config.clip_norm > 0:  # departure from the paper: rare windows have huge errors
+            torch.nn.utils.clip_grad_norm_(self.network.parameters(), self.config.clip_norm)
+        take_step(self.optimizer, self.network)
+        return torch.cat([loss.total.detach()[None], loss.fields]).to(torch.float64)
+
+
+@dataclass
+class Replayed:
+    """The same update from recordings, one per window length; every batch must have `batch_size` windows.
+
+    A length that is met for the first time runs as it is (kernels are chosen, moments are made), the second time it
+    is recorded, from then on replayed. Seeds set before a replay hold for it, so masks and dropout are those of an
+    update that was not recorded. Where recording fails, everything runs as it is from then on.
+    """
+
+    update: Update
+    batch_size: int
+    record: Recorder
+    recordings: dict[int, Callable[[], Tensor]] = field(default_factory=dict)
+    met: set[int] = field(default_factory=set)
+    failed: bool = False
+
+    def __post_init__(self) -> None:
+        places = torch.zeros(2, self.batch_size, dtype=torch.int64, device=self.update.tensors.device)
+        self.start, self.stop = places
+
+    def __call__(self, start: Tensor, stop: Tensor, length: int) -> Tensor:
+        if self.failed:
+            return self.update(start, stop, length)
+        if length not in self.met:
+            self.met.add(length)
+            with warnings.catch_warnings():  # the optimiser of recorded steps wonders why this one is not
+                warnings.filterwarnings("ignore", message=".*capturable=True.*")
+                return self.update(start, stop, length)
+        self.start.copy_(start)
+        self.stop.copy_(stop)
+        if length not in self.recordings and not self._recorded(length):
+            return self.update(start, stop, length)
+        return self.recordings[length]()
+
+    def _recorded(self, length: int) -> bool:
+        self.update.optimizer.zero_grad(set_to_none=True)  # gradients belong to the recording
+        try:
+            self.recordings[length] = self.record(lambda: self.update(self.start, self.stop, length))
+        except RuntimeError as error:
+            self.failed = True
+            self.recordings.clear()
+            self.update.optimizer.zero_grad(set_to_none=True)
+            say(f"training: steps cannot be recorded on this GPU and run one by one ({str(error).splitlines()[0]})")
+        return not self.failed
+
+
+@dataclass
+class GraphRecorder:
+    """Records CUDA work as graphs that share their memory: they never run at the same time."""
+
+    device: torch.device
+
+    def __post_init__(self) -> None:
+        self.pool, self.stream = torch.cuda.graph_pool_handle(), torch.cuda.Stream(self.device)
+
+    def __call__(self, work: Callable[[], Tensor]) -> Callable[[], Tensor]:
+        graph, before = torch.cuda.CUDAGraph(), torch.cuda.current_stream(self.device)
+        try:
+            with torch.cuda.graph(graph, pool=self.pool, stream=self.stream):
+                result = work()
+        except RuntimeError:
+            torch.cuda.set_stream(before)
+            self._release_generator()
+            raise
+
+        def replay() -> Tensor:
+            graph.replay()
+            return result
+
+        return replay
+
+    def _release_generator(self) -> None:
+        """A recording that broke off leaves the device's generator waiting for its end: give it a new state."""
+        torch.cuda.synchronize(self.device)
+        generator = torch.cuda.default_generators[self.device.index or 0]
+        generator.graphsafe_set_state(torch.Generator(self.device).graphsafe_get_state())

@@ -1,0 +1,210 @@
+"""What scoring needs of a trained model, in one place: the detector holds one, the live scorer holds one.
+
+In go a trained network, its encoder and the training and calibration events; out comes a `ScoringModel`, which is
+stored as tensors (`reference.safetensors`) and one Parquet table (`history.parquet`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+
+from ustad import progress
+from ustad.config import Config
+from ustad.events.encoder import Encoder, EventArrays
+from ustad.events.visit_counts import History
+from ustad.events.windows import EventTensors, Queries, make_queries, make_windows
+from ustad.network.dual_transformer import DualTransformer
+from ustad.network.inference.neighbours import APPROXIMATE_ABOVE, Reference
+from ustad.network.inference.sampling import Samples, embed_events, sample
+from ustad.network.inference.unseen_losses import lessen_losses
+from ustad.scoring.calibration import Calibration, Parts
+from ustad.tables import DataError, identity_hash
+
+_PILOT = 200  # events that are timed to say how long the others will take
+
+
+@dataclass
+class ScoringModel:
+    """A network with everything that turns its samples into scores."""
+
+    network: DualTransformer
+    encoder: Encoder
+    config: Config
+    neighbours: Reference | None
+    calibration: Calibration
+    history: History | None = field(default=None, repr=False)
+    past: Calibration | None = None  # the calibration of causal windows, where `calibration` is of another kind
+
+    def causal(self) -> ScoringModel:
+        """The same model seeing nothing later than the event, with percentiles of a calibration made that way."""
+        config = self.config.replace({"window.mode": "past", "scoring.percentiles": "calibrated"})
+        return replace(self, config=config, calibration=self.past or self.calibration, past=None)
+
+    def index_neighbours(self) -> dict[str, float] | None:
+        """Lists for live scoring where there are many reference events; how well they find neighbours, measured."""
+        if self.neighbours is None:
+            return None
+        if len(self.neighbours) > APPROXIMATE_ABOVE:
+            self.neighbours.approximate(self.config.scoring.neighbours)
+        return self.neighbours.facts()
+
+    def forget(self, entities: Iterable[Any]) -> ScoringModel:
+        """Without the training events and the history of some entities. The network's weights stay as they are."""
+        neighbours, gone = self.neighbours, identity_hash(entities).view(np.int64)
+        if neighbours is not None:
+            kept = ~np.isin(neighbours.owner, gone)
+            if not kept.any():
+                raise DataError("no training event would be left to compare with; delete the model instead")
+            neighbours = Reference(neighbours.embeddings[kept], neighbours.owner[kept])
+        return replace(self, neighbours=neighbours, history=self.history.forget(entities) if self.history else None)
+
+    @property
+    def scored(self) -> tuple[str, ...]:
+        """Names of the terms that are part of the score."""
+        return scored_terms(self.encoder)
+
+    def to_tensors(self) -> dict[str, np.ndarray]:
+        """Calibration and neighbours, for safetensors."""
+        held = self.calibration.to_tensors()
+        if self.past is not None:
+            held |= self.past.to_tensors("past")
+        return {**held, **self.neighbours.to_tensors()} if self.neighbours is not None else held
+
+    @classmethod
+    def from_tensors(
+        cls,
+        network: DualTransformer,
+        encoder: Encoder,
+        config: Config,
+        tensors: dict[str, np.ndarray],
+        history: History | None = None,
+    ) -> ScoringModel:
+        neighbours = Reference.from_tensors(tensors) if "neighbours.embeddings" in tensors else None
+        terms = scored_terms(encoder)
+        calibration = Calibration.from_tensors(tensors, terms)
+        past = Calibration.from_tensors(tensors, terms, "past") if "past.span" in tensors else None
+        return cls(network, encoder, config, neighbours, calibration, history, past)
+
+
+def scored_terms(encoder: Encoder) -> tuple[str, ...]:
+    return tuple(t.name for t in encoder.terms if t.scored)
+
+
+def fit_reference(
+    network: DualTransformer,
+    encoder: Encoder,
+    config: Config,
+    train: pa.Table,
+    calibration: pa.Table,
+    calibration_first_day: int,
+    device: torch.device | str = "cpu",
+) -> ScoringModel:
+    """Reference embeddings from the training events, calibration from agents that were not trained on that week.
+
+    `calibration` holds the calibration agents' validation week and, before `calibration_first_day` (local date as
+    days since 1970-01-01), what came before it as context.
+    """
+    network.to(device)
+    neighbours = embed_reference(network, encoder, config, train, device) if config.scoring.neighbours else None
+    arrays = encoder.encode(calibration)
+
+    def calibrate(config: Config) -> Calibration:
+        parts, entity = measure_period(network, encoder, config, neighbours, arrays, calibration_first_day, device)
+        if not len(parts):
+            raise DataError("calibration: no event of the calibration agents falls into the validation week")
+        return Calibration.fit(parts, entity, int(arrays.day.max()) - calibration_first_day + 1)
+
+    # A live event sees less than one scored in bulk by days: its p-value needs a reference that saw as little.
+    past = None if config.window.mode == "past" else calibrate(config.replace({"window.mode": "past"}))
+    history = History.fit(train, encoder.schema)
+    return ScoringModel(network, encoder, config, neighbours, calibrate(config), history, past)
+
+
+def measure_period(
+    network: DualTransformer,
+    encoder: Encoder,
+    config: Config,
+    neighbours: Reference | None,
+    arrays: EventArrays,
+    first_day: int,
+    device: torch.device | str = "cpu",
+) -> tuple[Parts, np.ndarray]:
+    """The parts of the score of every event from `first_day` on, and the codes of their entities: int32 [n]."""
+    queries = make_queries(arrays, make_windows(arrays, config.window, first_day=first_day), config.window)
+    if not len(queries):
+        names, nothing = scored_terms(encoder), np.zeros((0, len(scored_terms(encoder))), np.float32)
+        return Parts(names, nothing, nothing, nothing, nothing, np.zeros(0, np.float32)), np.zeros(0, np.int32)
+    _, parts = measure(network, encoder, config, neighbours, arrays, queries, device)
+    return parts, arrays.entity[queries.target]
+
+
+def measure(
+    network: DualTransformer,
+    encoder: Encoder,
+    config: Config,
+    neighbours: Reference | None,
+    arrays: EventArrays,
+    queries: Queries,
+    device: torch.device | str,
+    keep_probabilities: bool = False,
+) -> tuple[Samples, Parts]:
+    """Samples of all terms, and the parts of the score (scored terms and neighbour distance), of every query."""
+    tensors = EventTensors(arrays, device)
+    if progress.shown() and len(queries) > 10 * _PILOT:
+        progress.say(f"scoring {len(queries):,} events: {_rough_time(network, tensors, queries, encoder, config)}")
+    samples = sample(
+        network,
+        tensors,
+        queries,
+        encoder,
+        config.scoring.samples,
+        config.seed,
+        keep_probabilities=keep_probabilities,
+    )
+    lessen_losses(samples, encoder, arrays, queries.target)
+    knn = np.full(len(queries), np.nan, np.float32)
+    if neighbours is not None and len(queries):
+        embeddings = embed_events(network, tensors, queries, config.scoring.knn_target == "visible")
+        owner = owners(arrays)[queries.target] if config.scoring.knn_scope == "own" else None
+        knn = neighbours.mean_distance(embeddings, config.scoring.neighbours, device, owner)
+    return samples, parts_of(samples, scored_terms(encoder), knn)
+
+
+def _rough_time(
+    network: DualTransformer, tensors: EventTensors, queries: Queries, encoder: Encoder, config: Config
+) -> str:
+    """What a few events take, scaled up."""
+    few = queries.take(np.linspace(0, len(queries) - 1, _PILOT).astype(np.int64))
+    with progress.silence():
+        for _ in range(2):  # the first call warms up
+            began = time.perf_counter()
+            sample(network, tensors, few, encoder, config.scoring.samples, config.seed)
+    return progress.roughly((time.perf_counter() - began) * len(queries) / _PILOT)
+
+
+def parts_of(samples: Samples, names: tuple[str, ...], knn: np.ndarray) -> Parts:
+    error, loss, au, eu = (samples.matrix(what, names) for what in ("error", "loss", "au", "eu"))
+    return Parts(names, error, loss, au, eu, knn)
+
+
+def owners(arrays: EventArrays) -> np.ndarray:
+    """A hash of each event's entity, the same in every table: int64 [N]."""
+    return identity_hash(arrays.entity_ids).view(np.int64)[arrays.entity]
+
+
+def embed_reference(
+    network: DualTransformer, encoder: Encoder, config: Config, train: pa.Table, device: torch.device | str
+) -> Reference:
+    """The embeddings of training events, for the neighbours."""
+    arrays = encoder.encode(train)
+    queries = make_queries(arrays, make_windows(arrays, config.window), config.window)
+    visible = config.scoring.knn_target == "visible"
+    embeddings = embed_events(network, EventTensors(arrays, device), queries, visible)
+    return Reference(embeddings, owners(arrays)[queries.target])

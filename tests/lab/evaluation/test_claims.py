@@ -1,0 +1,38 @@
+"""Verdicts follow from effects by one rule; `test_claim_worlds` has the effects of every claim."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ustad.lab.evaluation.claims import CLAIMS, Claim, judged
+from ustad.lab.evaluation.experiments import EXPERIMENTS
+
+
+@pytest.mark.parametrize(
+    ("effects", "verdict"),
+    [
+        ((), "not measured"),
+        ((0.1, 0.2), "not confirmed"),  # too few to say
+        ((0.1, 0.2, 0.3), "confirmed"),
+        ((-0.1, -0.2, -0.3), "reversed"),
+        ((0.1, 0.2, -0.1), "not confirmed"),
+        ((0.1, 0.1, 0.1, 0.1, -0.1), "confirmed"),
+        ((0.1, 0.1, 0.1, 0.1, -9.0), "not confirmed"),
+        ((0.0, 0.0, 0.0), "not confirmed"),
+    ],
+)
+def test_verdicts_need_the_mean_and_four_in_five(effects, verdict):
+    assert Claim("", "", effects).verdict == verdict
+
+
+@given(st.lists(st.floats(-1, 1), min_size=1))
+def test_turning_the_signs_round_turns_the_verdict_round(effects):
+    turned = {"confirmed": "reversed", "reversed": "confirmed", "not confirmed": "not confirmed"}
+    one = Claim("", "", tuple(effects)).verdict
+    assert Claim("", "", tuple(-e for e in effects)).verdict == turned[one]
+
+
+def test_without_results_nothing_is_claimed():
+    claims = judged({name: [] for name in EXPERIMENTS})
+    assert len(claims) == len(CLAIMS)
+    assert {c.verdict for c in claims} == {"not measured"}

@@ -1,0 +1,258 @@
+"""The seven experiments on a tiny town: every cell, its files, tables, figures and page."""
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ustad.config import ConfigError
+from ustad.dataset import Dataset
+from ustad.lab.evaluation import experiments, runner, workshop
+from ustad.lab.evaluation import page as page_module
+from ustad.lab.evaluation.experiments import BUDGETS, EXPERIMENTS, PAPER, Cell, plan, read_results
+from ustad.lab.evaluation.figures import planned
+from ustad.lab.evaluation.page import generated_from, page_text, publish
+from ustad.lab.evaluation.result_files import plain_json, read_lines
+from ustad.lab.evaluation.runner import Ran, run
+from ustad.lab.evaluation.sources import Source, parse_source
+from ustad.lab.evaluation.tables import shown
+from ustad.lab.evaluation.workshop import USTAD, Workshop, detector_of
+from ustad.scoring.calibration import combine
+from ustad.tables import DataError
+
+REPOSITORY = Path(__file__).parents[2]
+TOWN = Source("town", agents=30, days=21, anomalous_share=0.2)
+TINY = BUDGETS["tiny"]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """All seven experiments on a tiny town: (result directory, work directory)."""
+    place = tmp_path_factory.mktemp("experiments")
+    cells = plan(PAPER, [TOWN], 1, TINY)
+    assert run(cells, place / "results", place / "work", "cpu") == Ran(len(cells), 0)
+    return place / "results", place / "work"
+
+
+@pytest.fixture(scope="module")
+def shop(finished):
+    return Workshop(TOWN, experiments.FIRST_SEED, TINY, finished[1], "cpu")
+
+
+def test_every_cell_of_every_experiment_has_one_line_that_says_how_it_was_made(finished):
+    results = read_results(finished[0])
+    for name in PAPER:
+        assert len(results[name]) == len(EXPERIMENTS[name].options)
+        for line in results[name]:
+            assert line["source"]["name"] == "town"
+            assert line["source"]["events"] > 1000
+            assert line["seed"] == experiments.FIRST_SEED
+            assert line["budget"]["name"] == "tiny"
+            assert line["versions"]["torch"]
+            assert line["hardware"]["cores"] >= 1
+            assert line["seconds"] >= 0
+
+
+def test_a_finished_cell_is_not_run_again(finished, monkeypatch):
+    before = (finished[0] / "scores.jsonl").read_bytes()
+    monkeypatch.setattr(runner, "run_cell", lambda *_: pytest.fail("a finished cell was run again"))
+    assert run(plan(PAPER, [TOWN], 1, TINY), *finished, "cpu").done == 0
+    assert (finished[0] / "scores.jsonl").read_bytes() == before
+
+
+def test_a_run_killed_in_the_middle_of_a_line_goes_on_and_gives_the_same_result(finished, tmp_path):
+    whole = (finished[0] / "detection.jsonl").read_text().splitlines(keepends=True)
+    (tmp_path / "detection.jsonl").write_text("".join(whole[:-1]) + whole[-1][: len(whole[-1]) // 2])
+    assert run(plan(["detection"], [TOWN], 1, TINY), tmp_path, finished[1], "cpu").done == 1
+    again = read_lines(tmp_path / "detection.jsonl")
+    assert [x["key"] for x in again] == [json.loads(x)["key"] for x in whole]
+    assert again[-1]["result"] == json.loads(whole[-1])["result"]
+
+
+def test_a_cell_that_fails_is_named_and_the_others_are_kept(finished, tmp_path, monkeypatch):
+    def failing(shop, kind, **_):
+        if kind == "swap":
+            raise DataError("no room")
+        return {"kind": kind}
+
+    injections = EXPERIMENTS["injections"]
+    monkeypatch.setitem(EXPERIMENTS, "injections", experiments.Experiment("", failing, injections.options))
+    with pytest.raises(DataError, match=r"1 of 7 cells failed.*no room"):
+        run(plan(["injections"], [TOWN], 1, TINY), tmp_path, finished[1], "cpu")
+    assert len(read_lines(tmp_path / "injections.jsonl")) == 6
+
+
+def test_a_different_budget_seed_or_source_is_a_different_cell():
+    cells = [
+        Cell("scores", source, seed, budget)
+        for source in (TOWN, Source("town", agents=31))
+        for seed in (7, 8)
+        for budget in (TINY, BUDGETS["small"])
+    ]
+    assert len({cell.key for cell in cells}) == 8
+    assert cells[0].key == Cell("scores", TOWN, 7, TINY).key
+
+
+def test_measuring_gives_the_scores_of_the_detector_itself(shop):
+    found = shop.measured(USTAD)
+    scores = detector_of(shop.fitted(USTAD)).score(shop.test, shop.before).events
+    assert scores["stay_id"].to_pylist() == found.events["stay_id"].to_pylist()
+    np.testing.assert_allclose(combine(found.parts), scores["score"].to_numpy(), rtol=1e-5)
+    np.testing.assert_allclose(found.columns["error_duration"], scores["error_duration"].to_numpy(), rtol=1e-4)
+
+
+def test_a_window_of_the_past_changes_what_is_measured(shop):
+    day, past = shop.measured(USTAD).parts.loss, shop.measured(USTAD, "past").parts.loss
+    assert day.shape == past.shape
+    assert not np.allclose(day, past, equal_nan=True)
+
+
+def test_fewer_weeks_with_equal_steps_are_gone_through_more_often(tmp_path, monkeypatch):
+    """Epochs times days of training stay the same, and so does how long is waited for a better epoch."""
+    asked = []
+
+    class Fitted:
+        def fit(self, train, validation):
+            asked[-1]["days"] = len(np.unique(Dataset(train).days()))
+
+    def make(method, schema, seed, device, **settings):
+        asked.append(settings)
+        return Fitted()
+
+    monkeypatch.setattr(workshop, "make", make)
+    monkeypatch.setattr(workshop, "save", lambda *_: None)
+    town = Workshop(Source("town", agents=10, days=56), 7, BUDGETS["full"], tmp_path, "cpu")
+    for weeks, equal in ((3, True), (1, True), (2, True), (1, False)):
+        town.fitted(USTAD, weeks, equal)
+    assert [(found["epochs"], found["patience"], found["days"]) for found in asked] == [
+        (12, 4, 21), (36, 12, 7), (18, 6, 14), (12, 4, 7),
+    ]  # fmt: skip
+
+
+def test_detection_lines_agree_with_the_scores_of_the_same_model(finished):
+    results = read_results(finished[0])
+    ours = next(x for x in results["detection"] if x["method"] == USTAD and x["window"] == "day")
+    for level in ("events", "agents"):
+        assert ours["result"][level] == results["scores"][0]["result"]["loss_knn"][level]
+
+
+def test_unchanged_agents_count_as_ordinary_among_injections(finished):
+    for line in read_results(finished[0])["injections"]:
+        told = line["result"]
+        labelled = sum(box["n"] for name, box in told["boxes"].items() if name != "normal")
+        assert 0 < told["positives"] == labelled < told["n"]
+        assert told["boxes"]["normal"]["n"] == told["n"] - labelled
+
+
+def test_hexagons_hold_every_event_once(finished, shop):
+    told = read_results(finished[0])["epistemic"][0]["result"]
+    assert sum(told["hexagons"]["count"]) + told["hexagons"]["left_out"] == shop.test.num_rows
+    for bins in told["terms"].values():
+        assert sum(bins["count"]) + bins["left_out"] == shop.test.num_rows
+
+
+def test_cases_are_chosen_by_rule_and_hold_no_coordinates_or_identifiers(finished, shop):
+    cases = read_results(finished[0])["cases"][0]["result"]["cases"]
+    assert [c["kind"] for c in cases] == ["predictable", "predictable", "novel", "novel"]
+    assert cases[2]["knn_percentile"] == 1.0
+    assert all(c["eu_percentile"] <= 0.5 for c in cases[:2])
+    text = json.dumps(cases)
+    assert "lat" not in text.replace("labelled", "")
+    assert str(shop.test["stay_id"][0]) not in text
+    for case in cases:
+        day, low, high, word = case["event"][0]
+        assert [day, low, high, word] in case["test"]
+
+
+def test_the_page_is_made_from_the_result_files_alone(finished, tmp_path):
+    pytest.importorskip("matplotlib")
+    page = publish([finished[0]], tmp_path / "results.md", tmp_path / "figures")
+    text = page.read_text()
+    assert text == page_text(read_results(finished[0]), finished[0].as_posix(), "figures")
+    assert generated_from(text) == [finished[0].as_posix()]
+    assert "small run" in text
+    assert "other data than the paper's" in text
+    for name in PAPER:
+        assert f"## {name}:" in text
+    shown_files = {part.split(")")[0] for part in text.split("](figures/")[1:]}
+    assert shown_files == {p.name for p in (tmp_path / "figures").iterdir()}
+    assert all((tmp_path / "figures" / name).stat().st_size > 1000 for name in shown_files)
+    assert {p.suffix for p in (finished[0] / "tables").iterdir()} == {".md", ".csv"}
+
+
+def test_an_unknown_experiment_is_refused_with_the_known_ones():
+    with pytest.raises(ConfigError, match="detection"):
+        plan(["detections"], [TOWN], 1, TINY)
+
+
+def test_cells_can_be_chosen_by_method():
+    cells = plan(["detection"], [TOWN], 2, TINY, ["visit-rate", "transformer"])
+    assert [(c.options["method"], c.options["window"]) for c in cells[:3]] == [
+        ("visit-rate", "day"),
+        ("transformer", "day"),
+        ("transformer", "past"),
+    ]
+    assert len(cells) == 6
+    with pytest.raises(ConfigError, match="no experiment has the method 'ustad'"):
+        plan(["detection"], [TOWN], 1, TINY, ["ustad"])
+
+
+def test_sources_are_presets_with_sizes_or_paths(tmp_path):
+    assert parse_source("numosim-la:2000", None, 11, None, None).agents == 2000
+    assert parse_source("simla", 50, 11, None, 0.1) == Source("simla", None, 50, 11, None, 0.1)
+    assert parse_source(f"pol_atl={tmp_path}", None, 11, None, None) is None
+    assert parse_source(str(tmp_path), None, 11, None, None).path == str(tmp_path)
+    with pytest.raises(DataError, match="neither a preset"):
+        parse_source("numosim", None, 11, None, None)
+
+
+def test_results_never_say_where_on_a_machine_the_data_was(tmp_path):
+    assert str(tmp_path) not in json.dumps(Source("mine", str(tmp_path)).to_dict())
+
+
+@pytest.mark.parametrize(
+    ("values", "text"), [([], "–"), ([0.5], "0.500"), ([0.5, 0.7], "0.600 ± 0.141"), ([None, 0.5], "0.500")]
+)
+def test_figures_over_seeds_are_mean_and_standard_deviation(values, text):
+    assert shown(values) == text
+
+
+def test_what_is_not_a_number_is_null_in_a_result_file():
+    assert plain_json({"a": math.nan, "b": [np.float32(1.23456789)]}) == {"a": None, "b": [1.23457]}
+
+
+@pytest.fixture(scope="module")
+def stored():
+    """The page in the repository, the result directories it names, and what they hold."""
+    page = REPOSITORY / "docs" / "results.md"
+    if not page.exists():
+        pytest.skip("no results page in this checkout")
+    places = generated_from(page.read_text())
+    return page, places, read_results(*(REPOSITORY / place for place in places))
+
+
+def test_the_page_in_the_repository_agrees_with_its_result_files(stored):
+    page, places, results = stored
+    assert page.read_text() == page_text(results, ", ".join(places), "figures/results")
+
+
+def test_the_figures_in_the_repository_are_those_of_the_page_and_no_others(stored):
+    page, _, results = stored
+    names = [name for figures in planned(results).values() for name, _ in figures]
+    files = {path.name for path in (page.parent / "figures" / "results").iterdir()}
+    assert files == {f"{name}.{ending}" for name in names for ending in ("png", "svg")}
+
+
+def test_the_tables_in_the_repository_are_those_of_the_result_files_and_no_others(stored, tmp_path, monkeypatch):
+    _, places, results = stored
+    monkeypatch.setattr(page_module, "read_results", lambda *_: results)
+    monkeypatch.setattr(page_module, "draw_all", lambda *_: None)
+    publish([tmp_path], tmp_path / "results.md", tmp_path / "figures")
+    written, kept = (
+        {path.name: path.read_text() for path in (place / "tables").iterdir()}
+        for place in (tmp_path, REPOSITORY / places[0])
+    )
+    assert set(kept) == set(written)
+    assert [name for name in written if kept[name] != written[name]] == []

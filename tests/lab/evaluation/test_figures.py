@@ -1,0 +1,173 @@
+"""Figures can be read: labels and ticks stand apart, colours mean something, captions say which seed is shown."""
+
+from itertools import combinations
+
+import pytest
+
+from ustad.events.encoder import UNKNOWN
+from ustad.lab.evaluation.drawing import COLOURS, label_apart, plain_ticks, plots, steps_that_fit
+from ustad.lab.evaluation.experiments import EXPERIMENTS
+from ustad.lab.evaluation.figures import _classes, case_colours, draw_case, planned
+
+pytest.importorskip("matplotlib")
+
+
+@pytest.fixture
+def plt():
+    found = plots()
+    yield found
+    found.close("all")
+
+
+def overlapping(labels):
+    boxes = [label.get_window_extent() for label in labels]
+    return [(one, other) for one, other in combinations(boxes, 2) if one.overlaps(other)]
+
+
+def test_labels_of_points_that_lie_together_stand_apart(plt):
+    figure, axis = plt.subplots(figsize=(5, 3.5))
+    points = [(0.73, 92.0, 12.0, "house"), (0.74, 92.2, 9.0, "apartment"), (1.4, 20.0, 3.0, "hotel")]
+    axis.scatter([p[0] for p in points], [p[1] for p in points])
+    axis.margins(0.2)
+    labels = label_apart(axis, points)
+    figure.canvas.draw()
+    assert [label.get_text() for label in labels] == ["house", "apartment", "hotel"]
+    assert not overlapping(labels)
+
+
+def test_labels_without_room_are_left_out_the_important_ones_stay(plt):
+    figure, axis = plt.subplots(figsize=(3, 2))
+    points = [(0.001 * i, 0.0, 2.0, f"kind of place {i}") for i in range(40)]
+    axis.scatter([p[0] for p in points], [p[1] for p in points])
+    axis.set_xlim(-1, 1)
+    labels = label_apart(axis, points)
+    figure.canvas.draw()
+    assert labels[0].get_text() == "kind of place 0"
+    assert 0 < len(labels) < 40
+    assert not overlapping(labels)
+    assert len(axis.texts) == len(labels)
+
+
+def test_no_label_leaves_the_axes(plt):
+    figure, axis = plt.subplots(figsize=(3, 2))
+    axis.scatter([0, 1], [0, 1])
+    axis.margins(0)
+    labels = label_apart(axis, [(0.0, 0.0, 1.0, "lower left"), (1.0, 1.0, 1.0, "upper right")])
+    figure.canvas.draw()
+    room = axis.get_window_extent()
+    for label in labels:
+        box = label.get_window_extent()
+        assert room.x0 <= box.x0
+        assert box.x1 <= room.x1
+        assert room.y0 <= box.y0
+        assert box.y1 <= room.y1
+    assert len(labels) == 2
+
+
+@pytest.mark.parametrize("highest", [1.3, 2.0, 4.0, 8.0, 12.0, 60.0, 900.0, 1e5])
+def test_ticks_of_a_logarithmic_axis_can_be_read_however_far_it_reaches(plt, highest):
+    figure, axis = plt.subplots(figsize=(3.5, 2.8))
+    axis.plot([1, 2, 3], [1.0, highest, 0.7])
+    axis.set_yscale("log")
+    plain_ticks(plt, axis.yaxis, steps_that_fit(axis.yaxis))
+    figure.canvas.draw()
+    low, high = axis.get_ylim()
+    seen = [t.label1 for t in axis.yaxis.get_major_ticks() if low <= t.get_loc() <= high]
+    assert len(seen) >= 2
+    assert not overlapping(seen)
+
+
+def case(event="library", expected="house"):
+    """Eight frequent kinds of place, and one that occurs once: the event's."""
+    kinds = ["house", "shop", "park", "gym", "office", "cafe", "bar", "bank"]
+    train = [[day, 60.0 * i, 60.0 * i + 50, kind] for day in range(9) for i, kind in enumerate(kinds)]
+    mark = [10, 700.0, 800.0, event]
+    return {
+        "kind": "novel",
+        "train": train,
+        "test": [[10, 0.0, 60.0, "house"], mark],
+        "event": [mark],
+        "expected": {"start": 700.0, "duration": 60.0, "poi": expected},
+        "observed": {"start": 700.0, "duration": 100.0, "poi": event},
+        "eu_percentile": 0.5,
+        "knn_percentile": 1.0,
+        "labelled": "no",
+    }
+
+
+def test_the_marked_stays_kind_has_a_colour_of_its_own_however_rare_it_is():
+    colours = case_colours(case(expected="bank"))
+    assert "library" in colours
+    assert "bank" in colours  # what was expected in its place
+    assert len(set(colours.values())) == len(colours) == len(COLOURS) - 1
+    assert "#000000" not in colours.values()  # the frame of the event
+    assert colours["house"] == COLOURS[0]
+
+
+def test_frequent_kinds_keep_their_colours_whichever_stay_is_marked():
+    one, other = case_colours(case()), case_colours(case(event="house"))
+    frequent = [kind for kind in one if kind in other]
+    assert len(frequent) == len(one) - 1
+    assert all(one[kind] == other[kind] for kind in frequent)
+
+
+def test_a_case_names_its_colours_the_rest_and_the_frame(plt):
+    (legend,) = draw_case(plt, case()).legends
+    words = [text.get_text() for text in legend.get_texts()]
+    assert words == [*case_colours(case()), "other", "the event"]
+    shown = case()
+    shown["train"] = []
+    (legend,) = draw_case(plt, shown).legends
+    assert [text.get_text() for text in legend.get_texts()] == ["house", "library", "the event"]
+
+
+def test_captions_of_one_model_alone_name_the_seed_it_was_drawn_from():
+    def lines(name, **options):
+        results = {
+            "uncertainty": {"classes": [], "curves": {}},
+            "injections": {"boxes": {}},
+            "epistemic": {},
+            "cases": {"cases": [case()]},
+        }
+        return [{"data": "town", "seed": seed, "result": results[name], **options} for seed in (9, 8)]
+
+    found = planned(
+        {
+            **{name: [] for name in EXPERIMENTS},
+            "uncertainty": lines("uncertainty", method="ustad-plain"),
+            "injections": lines("injections", kind="swap"),
+            "epistemic": lines("epistemic"),
+            "cases": lines("cases"),
+        }
+    )
+    captions = {name: caption for figures in found.values() for name, caption in figures}
+    one_seed = {"classes-town", "injections-town", "loss-eu-town", "distance-eu-town", "case-town-1"}
+    assert {name for name, caption in captions.items() if "seed 8" in caption} == one_seed
+    assert "mean over seeds" in captions["rejection-town"]
+
+
+def test_a_figure_by_weeks_of_training_has_at_least_two_numbers_of_weeks():
+    def line(data, weeks, **steps):
+        return {"data": data, "seed": 1, "weeks": weeks, **steps, "result": {"terms": {}}}
+
+    all_weeks = [line(data, 3) for data in ("town", "city", "bay")]
+    fewer = [line("city", 1), line("city", 2), line("bay", 1, steps="equal")]  # the city's after fewer steps
+    found = planned({**{name: [] for name in EXPERIMENTS}, "uncertainty": all_weeks + fewer})
+    names = [name for name, _ in found["uncertainty"]]
+    assert [name for name in names if name.startswith("training-size")] == ["training-size-bay"]
+
+
+def test_without_kinds_of_place_their_figure_is_empty_but_drawn(plt):
+    lines = [{"data": "town", "seed": 1, "method": "ustad-plain", "result": {"classes": []}}]
+    (axis,) = _classes(plt, lines).axes
+    assert axis.get_xlabel() == "mean EU of the kind of place"
+    assert not axis.texts
+
+
+def test_places_of_unknown_kind_are_no_kind_of_place(plt):
+    kinds = [("house", 90, 0.9, 0.5), (UNKNOWN, 50, 0.0, 1.5), ("shop", 10, 0.2, 2.5)]
+    rows = [{"class": kind, "n": n, "accuracy": right, "eu": eu} for kind, n, right, eu in kinds]
+    lines = [{"data": "town", "seed": 1, "method": "ustad-plain", "result": {"classes": rows}}]
+    (axis,) = _classes(plt, lines).axes
+    assert [text.get_text() for text in axis.texts] == ["house", "shop"]
+    assert axis.collections[0].get_offsets().tolist() == [[0.5, 90.0], [2.5, 20.0]]

@@ -1,0 +1,64 @@
+"""What the results page says of the conditions its figures were made under."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from ustad.lab.evaluation.cells import _classes, _errors
+from ustad.lab.evaluation.page import _fewer_seeds, _refuse_two_budgets, _standard_error, _unknown_kinds
+from ustad.tables import DataError
+
+
+def line(method, seed, **result):
+    return {"experiment": "detection", "data": "town", "method": method, "seed": seed, "result": result}
+
+
+def test_cells_that_lack_a_seed_are_named():
+    lines = [line(method, seed) for method in ("ctle", "ibat") for seed in (7, 8)][:-1]
+    assert _fewer_seeds(lines) == ["- town, detection ibat: seeds 7 only"]
+
+
+def test_nothing_is_said_where_all_cells_have_all_seeds():
+    assert _fewer_seeds([line(method, seed) for method in ("ctle", "ibat") for seed in (7, 8)]) == []
+
+
+def test_the_standard_error_agrees_with_that_of_drawn_scores():
+    """An AUROC of 0.75 from exponential scores, the case that Hanley and McNeil's formula describes exactly."""
+    random = np.random.default_rng(5)
+    positives, others = random.exponential(3.0, (4000, 16)), random.exponential(1.0, (4000, 400))
+    areas = (positives[:, :, None] > others[:, None, :]).mean(axis=(1, 2))
+    assert areas.mean() == pytest.approx(0.75, abs=0.005)
+    assert float(_standard_error(16, 416)) == pytest.approx(areas.std(), rel=0.05)
+
+
+def asked():
+    """What a model measured of four events: two kinds of place that are known, two that are not."""
+    columns = {
+        **{f"error_{name}": np.zeros(4) for name in ("x", "y", "start", "duration")},
+        "expected_poi": np.array(["shop", "shop", "shop", "shop"], object),
+        "observed_poi": np.array(["shop", "park", "unknown", None], object),
+    }
+    return SimpleNamespace(columns=columns, parts=SimpleNamespace(names=("poi",), eu=np.ones((4, 1))))
+
+
+def test_a_place_of_unknown_kind_is_neither_right_nor_wrong():
+    assert _errors(asked())["poi"].tolist() == pytest.approx([0.0, 1.0, np.nan, np.nan], nan_ok=True)
+    assert [(row["class"], row["n"], row["accuracy"]) for row in _classes(asked())] == [
+        ("park", 1, 0.0),
+        ("shop", 1, 1.0),
+    ]
+
+
+def test_lines_that_counted_unknown_kinds_as_wrong_are_named():
+    told = _unknown_kinds(
+        [line("ustad-plain", 7, classes=[{"class": "unknown", "n": 1200}, {"class": "shop", "n": 9}])]
+    )
+    assert told == ["- town: in the curves of rejection 1,200 events at places of unknown kind count as wrong"]
+
+
+def test_two_budgets_on_the_same_data_are_not_published_together():
+    lines = [{**line("ctle", seed), "budget": {"name": name}} for seed, name in ((7, "full"), (8, "full-search4"))]
+    with pytest.raises(DataError, match="full and full-search4"):
+        _refuse_two_budgets({"detection": lines})
+    _refuse_two_budgets({"detection": lines[:1], "scores": lines[1:]})

@@ -1,0 +1,78 @@
+"""Cells are shared out as jobs of one model each, stop when time is up and go on later with the same results."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from ustad.lab.evaluation import runner
+from ustad.lab.evaluation.experiments import BUDGETS, PAPER, Cell, plan
+from ustad.lab.evaluation.result_files import read_lines
+from ustad.lab.evaluation.runner import Ran, run
+from ustad.lab.evaluation.sources import Source
+from ustad.tables import DataError
+
+TOWN = Source("town", agents=20, days=14, anomalous_share=0.2)
+TINY = BUDGETS["tiny"]
+LIGHT = ["random", "visit-rate", "distance"]
+
+
+def figures(place):
+    return {line["method"]: line["result"] for line in read_lines(place / "detection.jsonl")}
+
+
+def test_two_processes_find_what_one_finds(tmp_path):
+    cells = plan(["detection"], [TOWN], 1, TINY, LIGHT)
+    for workers in (1, 2):
+        assert run(cells, tmp_path / str(workers), tmp_path / "work", "cpu", workers) == Ran(3, 0)
+    assert figures(tmp_path / "1") == figures(tmp_path / "2")
+    assert set(figures(tmp_path / "1")) == set(LIGHT)
+
+
+def test_no_cell_is_begun_after_the_time_and_another_run_goes_on(tmp_path, monkeypatch):
+    cells = plan(["detection"], [TOWN], 1, TINY, LIGHT)
+    clock = iter([0.0, 1.0, 61.0, 61.0, 61.0])
+    monkeypatch.setattr(runner, "time", SimpleNamespace(time=lambda: next(clock)))  # nobody else's clock
+    assert run(cells, tmp_path / "results", tmp_path / "work", "cpu", minutes=1) == Ran(1, 2)
+    monkeypatch.undo()
+    assert run(cells, tmp_path / "results", tmp_path / "work", "cpu", minutes=1000) == Ran(2, 0)
+
+
+def test_cells_of_one_model_are_one_job():
+    models = {}
+    for cell in plan(PAPER, [TOWN], 1, TINY):
+        models.setdefault(cell.model, set()).add(cell.experiment)
+    assert models["ustad-plain"] == set(PAPER)
+    assert models["transformer"] == {"prediction", "detection"}
+    assert models["dual-tr"] == {"prediction", "detection", "uncertainty"}  # also under the name of USTAD-none
+    assert models["ustad-plain-1w"] == {"uncertainty"}
+
+
+def test_an_error_of_any_kind_costs_its_own_cell_only(tmp_path, monkeypatch):
+    def broken(cell, shop):
+        if cell.method == "visit-rate":
+            raise RuntimeError("CUDA error: unspecified")
+        return {"key": cell.key, "experiment": cell.experiment, "data": "", "method": cell.method}
+
+    monkeypatch.setattr(runner, "run_cell", broken)
+    with pytest.raises(DataError, match=r"1 of 3 cells failed.*RuntimeError: CUDA error"):
+        run(plan(["detection"], [TOWN], 1, TINY, LIGHT), tmp_path, tmp_path / "work", "cpu")
+    assert len(read_lines(tmp_path / "detection.jsonl")) == 2
+
+
+def test_a_full_gpu_is_asked_again(monkeypatch):
+    asked = []
+
+    def full(cell, shop):
+        asked.append(cell)
+        if len(asked) < 3:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return {"key": cell.key}
+
+    monkeypatch.setattr(runner, "run_cell", full)
+    monkeypatch.setattr(runner, "PAUSES", (0.0, 0.0))
+    cell = Cell("scores", TOWN, 7, TINY)
+    assert runner.attempt(cell, None) == {"key": cell.key}
+    asked.clear()
+    monkeypatch.setattr(runner, "PAUSES", (0.0,))
+    assert "out of memory" in runner.attempt(cell, None)["failed"]

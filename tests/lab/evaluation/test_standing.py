@@ -1,0 +1,73 @@
+"""Sentences about where USTAD stands follow from the figures."""
+
+import pytest
+
+from ustad.lab.evaluation.experiments import EXPERIMENTS
+from ustad.lab.evaluation.standing import causes, lead, standing
+
+
+def detection(method, aurocs, data="town (30 agents)"):
+    return [
+        {
+            "data": data,
+            "method": method,
+            "window": "day",
+            "seed": seed,
+            "result": {"agents": {"auroc": value, "ap": 0.1}},
+        }
+        for seed, value in enumerate(aurocs)
+    ]
+
+
+def results(**lines):
+    return {**{name: [] for name in EXPERIMENTS}, **lines}
+
+
+@pytest.mark.parametrize(
+    ("ours", "word"), [((0.80, 0.82), "ahead of"), ((0.60, 0.62), "behind"), ((0.69, 0.73), "level with")]
+)
+def test_ahead_and_behind_need_more_than_the_spread(ours, word):
+    lines = [*detection("ustad-plain", ours), *detection("ctle", (0.5, 0.5)), *detection("transformer", (0.70, 0.72))]
+    (sentence,) = standing(results(detection=lines))
+    assert f"is {word} the best deep baseline by AUROC, Transformer ({sum(ours) / 2:.3f} against 0.710" in sentence
+    assert "level with the best deep baseline by AUPR" in sentence
+
+
+def test_visit_rate_and_the_preset_with_history_stand_beside():
+    methods = {"ustad-plain": 0.8, "transformer": 0.7, "visit-rate": 0.85, "ustad-default": 0.95}
+    (sentence,) = standing(results(detection=[x for m, v in methods.items() for x in detection(m, (v, v))]))
+    assert sentence.endswith("visit rate has 0.850 / 0.100; USTAD's preset `default` has 0.950 / 0.100.")
+
+
+def test_the_lead_is_the_difference_of_means_beside_the_larger_spread():
+    lines = [*detection("ustad-plain", (0.8, 0.9)), *detection("transformer", (0.70, 0.72))]
+    margin, spread = lead(lines, "town (30 agents)", "agents")
+    assert margin == pytest.approx(0.14)
+    assert spread == pytest.approx(0.0707, abs=1e-4)
+
+
+def test_one_baseline_is_not_called_the_best_of_several():
+    lines = [*detection("ustad-plain", (0.8,)), *detection("transformer", (0.7,))]
+    (sentence,) = standing(results(detection=lines))
+    assert "the one deep baseline measured there" in sentence
+    assert "no spread is known" in sentence
+
+
+def prediction(method, mae, accuracy, seed=1):
+    rows = [{"term": "x", "rejected": 0.0, "mae": mae}, {"term": "poi", "rejected": 0.0, "accuracy": accuracy}]
+    return {"data": "town (30 agents)", "method": method, "seed": seed, "result": {"rows": rows}}
+
+
+def test_causes_name_what_is_predicted_better_and_worse():
+    lines = [prediction("ustad-plain", 2.0, 50.0), prediction("transformer", 3.0, 60.0)]
+    (sentence,) = causes(results(prediction=lines, detection=detection("ustad-plain", (0.8,))))
+    assert "x (2 against 3 km) better; kind of place (50 against 60 % right) worse" in sentence
+
+
+def test_a_difference_within_the_spread_is_neither_better_nor_worse():
+    lines = [
+        *(prediction("ustad-plain", mae, 50.0, seed) for seed, mae in enumerate((2.0, 4.0))),
+        *(prediction("transformer", 3.1, 60.0, seed) for seed in range(2)),
+    ]
+    (sentence,) = causes(results(prediction=lines, detection=detection("ustad-plain", (0.8,))))
+    assert "x (3 against 3.1 km) equally well; kind of place (50 against 60 % right) worse" in sentence

@@ -1,0 +1,159 @@
+"""Recorded, compiled and full-batch steps do what a plain step does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from small_world import FIELDS
+from torch import Tensor
+from torch._dynamo.testing import CompileCounter
+
+from ustad.config import Config
+from ustad.events.windows import EventTensors, Queries, Windows
+from ustad.network.dual_transformer import DualTransformer, build_network
+from ustad.network.training import loop, update
+from ustad.network.training.compiling import CompiledBlocks
+from ustad.network.training.loop import fit
+from ustad.network.training.masked_step import Stepper, capacity, draw_masks
+from ustad.network.training.optimise import learning_rate, make_optimizer, set_rate, take_step
+
+World = tuple[EventTensors, Windows, Queries]
+Work = Callable[[], Tensor]
+
+
+class FakeRecorder:
+    """Records nothing but how often it was asked: replaying does the work again, on the buffers it was given."""
+
+    asked = 0
+
+    def __init__(self, device: torch.device) -> None:
+        type(self).asked = 0
+
+    def __call__(self, work: Work) -> Work:
+        type(self).asked += 1
+        return work
+
+
+class BrokenRecorder(FakeRecorder):
+    def __call__(self, work: Work) -> Work:
+        super().__call__(work)
+        raise RuntimeError("operation not permitted when stream is capturing\nand more")
+
+
+def train(world: World, config: Config, recorder: type, monkeypatch: pytest.MonkeyPatch) -> DualTransformer:
+    tensors, windows, queries = world
+    monkeypatch.setattr(loop, "use_graphs", lambda *_: True)
+    monkeypatch.setattr(loop, "GraphRecorder", recorder)
+    network = build_network(FIELDS, config)
+    fit(network, tensors, windows, (tensors, queries), config)
+    return network
+
+
+def test_recorded_steps_lead_to_the_same_weights_and_a_broken_recorder_does_no_harm(
+    world: World, config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = config.replace({"training.schedule": "cosine", "training.epochs": 3})
+    said: list[str] = []
+    monkeypatch.setattr(update, "say", said.append)
+    recorded = train(world, config, FakeRecorder, monkeypatch)
+    assert FakeRecorder.asked > 1
+    assert not said
+    plain = train(world, config, BrokenRecorder, monkeypatch)
+    assert BrokenRecorder.asked == len(said) == 1
+    assert "operation not permitted" in said[0]
+    assert "and more" not in said[0]
+    for one, other in zip(recorded.state_dict().values(), plain.state_dict().values(), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_empty_windows_that_fill_a_batch_change_nothing(world: World, config: Config) -> None:
+    tensors, windows, _ = world
+    config = config.replace({"model.epistemic": False, "model.aleatoric": False})  # nothing random is left
+    network = build_network(FIELDS, config).train()
+    stepper = Stepper(network, config.training, dense=True)
+    start, stop = (torch.from_numpy(a[:20]) for a in (windows.start, windows.stop))
+    batch = tensors.batch(start, stop, 16)
+    filled = tensors.batch(*(torch.nn.functional.pad(a, (0, 12)) for a in (start, stop)), 16)
+    masked = draw_masks(batch.padding, 0.3)
+    with_empty = torch.nn.functional.pad(masked, (0, 0, 0, 12))
+    assert not draw_masks(filled.padding, 0.3)[20:].any()
+    one = stepper.dense_loss(batch, masked, capacity(20, 16, 0.3))
+    other = stepper.dense_loss(filled, with_empty, capacity(32, 16, 0.3))
+    torch.testing.assert_close(one.total, other.total)
+    torch.testing.assert_close(one.fields, other.fields)
+
+
+def test_a_compiled_block_serves_every_window_length_and_changes_no_number(world: World, config: Config) -> None:
+    tensors, windows, _ = world
+    network = build_network(FIELDS, config.replace({"model.event_blocks": 3})).train()
+    counter = CompileCounter()
+    blocks = CompiledBlocks(network, backend=counter)
+    plain, compiled = Stepper(network, config.training, dense=True), Stepper(network, config.training, True, blocks)
+    for length in (14, 12, 15, 13):  # none of them the width, which would be taken for a constant
+        fitting = np.flatnonzero(windows.length <= length)[:24]
+        start, stop = (torch.from_numpy(a[fitting]) for a in (windows.start, windows.stop))
+        batch = tensors.batch(start, stop, length)
+        losses = []
+        for stepper in (plain, compiled):
+            torch.manual_seed(length)
+            losses.append(stepper(batch, capacity(len(fitting), length, config.training.mask_ratio)).total)
+        torch.testing.assert_close(*losses)
+    assert counter.frame_count == 3  # forward, total and where
+    assert not any({"forward", "total", "where"} & set(block.__dict__) for block in network.event_blocks)
+
+
+def test_a_recorded_optimiser_reads_its_rate_where_it_lies(config: Config) -> None:
+    network = build_network(FIELDS, config)
+    optimizer = make_optimizer(network, config.training, recorded=True)
+    held = optimizer.param_groups[0]["lr"]
+    rate = learning_rate(config.training, 5, 100) / 2
+    set_rate(optimizer, rate)
+    assert optimizer.param_groups[0]["lr"] is held
+    assert held.item() == pytest.approx(rate)
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+def test_each_parameter_learns_at_the_rate_of_its_gain(config: Config, recorded: bool) -> None:
+    network = build_network(FIELDS, config)
+    optimizer = make_optimizer(network, config.training, recorded)
+    set_rate(optimizer, 0.01)
+    found = {id(p): float(group["lr"]) for group in optimizer.param_groups for p in group["params"]}
+    gains = network.gains()
+    wanted = {id(p): 0.01 * gains.get(name, 1.0) for name, p in network.named_parameters()}
+    assert found == pytest.approx(wanted)
+    plain = torch.nn.Linear(3, 2)  # a network that knows of no gains
+    assert len(make_optimizer(plain, config.training, recorded).param_groups) == 1
+
+
+def test_variances_go_the_share_of_a_step_that_is_asked_for(config: Config) -> None:
+    config = config.replace({"model.variance_rate": 0.25})
+    slow, plain = build_network(FIELDS, config), build_network(FIELDS, config)
+    start = slow.heads.linear.weight.detach().clone()
+    for network, step in ((slow, take_step), (plain, lambda optimizer, _: optimizer.step())):
+        optimizer = make_optimizer(network, config.training)
+        network.heads.linear.weight.grad = torch.ones_like(network.heads.linear.weight)
+        step(optimizer, network)
+    means = sum(slow.heads.means)
+    moved, whole = (network.heads.linear.weight.detach() - start for network in (slow, plain))
+    torch.testing.assert_close(moved[:means], whole[:means])
+    torch.testing.assert_close(moved[means:], 0.25 * whole[means:])
+    assert whole[means:].abs().min() > 0
+    assert build_network(FIELDS, config.replace({"model.variance_rate": 1.0})).slow() == []
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_replayed_graphs_draw_the_masks_of_plain_steps(world: World, config: Config) -> None:
+    _, windows, queries = world
+    from small_world import make_arrays
+
+    tensors = EventTensors(make_arrays(), "cuda")
+    config = config.replace({"training.precision": "fp32", "training.epochs": 3})
+    losses = []
+    for graphs in ("auto", "off"):
+        changed = config.replace({"training.graphs": graphs})
+        network = build_network(FIELDS, changed)
+        losses.append(fit(network, tensors, windows, (tensors, queries), changed, "cuda").validation.total)
+    assert losses[0] == pytest.approx(losses[1], rel=1e-3)
