@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
+from small_town import FIRST_DAY, before, since
 
-from conftest import FIRST_DAY, before, since
 from ustad.live.network_live import LiveScorer
 from ustad.network.inference.unseen_losses import nearest
 from ustad.scoring.network_scores import score_events
