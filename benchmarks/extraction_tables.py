@@ -48,6 +48,18 @@ def profiles() -> str:
     return f"{table(('phone', *(head for head, *_ in QUALITY)), rows)}\n\n{said}"
 
 
+def atlanta() -> str:
+    """What settings of extraction cost and gain in a simulated city without errors."""
+    found = read("atlanta_stays")
+    rows = [
+        (row["settings"] if row["settings"] != "automatic" else f"automatic ({row['distance_m']:g} m)",
+         {"venues": "venues", "own": "their own"}[row["places"]], f"{row['stays']:,}", f"{row['checkins']:.1%}",
+         f"{row['auroc']:.3f} / {row['aupr']:.3f}")
+        for row in found["rows"]
+    ]  # fmt: skip
+    return table(("settings", "places", "stays", "check-ins found", "agents AUROC / AUPR"), rows)
+
+
 def gps() -> str:
     """Detection from each recording beside the true stays."""
     lines = read("gps")["lines"]
@@ -71,7 +83,7 @@ def demo() -> str:
     return table(("from", "true of the 14 most unusual, by seed", "mean", "least"), rows)
 
 
-BLOCKS = {"profiles": profiles, "gps": gps, "demo": demo, "speed": speed}
+BLOCKS = {"atlanta": atlanta, "profiles": profiles, "gps": gps, "demo": demo, "speed": speed}
 
 
 if __name__ == "__main__":

@@ -35,6 +35,23 @@ def test_positions_without_error_tell_buildings_next_to_each_other_apart():
     assert extract_tables(table, ExtractionConfig(), timezone="UTC").events.num_rows == 1
 
 
+def test_a_stay_goes_from_the_door_to_the_room_and_ends_at_the_next_building():
+    """Visits of two fixes, one at the door and one in the room 8 to 19 m further; buildings 50 m apart."""
+    rng = np.random.default_rng(5)
+    visits = 400
+    north = np.repeat(50.0 * rng.permutation(visits), 2)
+    north[1::2] += rng.uniform(8, 19, visits)
+    east = np.zeros(2 * visits)
+    rest = np.repeat(np.arange(2 * visits), np.tile([1, 3], visits))  # two more fixes at the room
+    table = fixes(np.zeros(len(rest), int), minutes(np.arange(len(rest)) * 5), 52.5 + north[rest] / 111_195.0,
+                  13.4 + east[rest])  # fmt: skip
+    data = extract_tables(table, timezone="UTC")
+    assert data.meta["extraction"]["distance_m"] == 20.0
+    assert data.events.num_rows == visits
+    started = data.events["started_at"].cast(pa.int64()).to_numpy()
+    assert np.array_equal(started, minutes(np.arange(visits) * 20))
+
+
 def test_what_is_given_goes_before_what_the_data_suggests(tmp_path):
     pq.write_table(walks(agents=2), tmp_path / "f.parquet")
     wanted = Wanted("phone", {"distance_m": 70.0})

@@ -41,8 +41,9 @@ def check_in_hits(stays: pa.Table, checkins: pa.Table) -> np.ndarray:
     return np.concatenate(hits)
 
 
-def test_check_ins_are_found_at_their_site(fixes):
-    stays = extract_tables(fixes, ExtractionConfig(), timezone="UTC").events
+@pytest.mark.parametrize("config", [None, ExtractionConfig()], ids=["automatic", "plain"])
+def test_check_ins_are_found_at_their_site(fixes, config):
+    stays = extract_tables(fixes, config, timezone="UTC").events
     checkins = pq.read_table(CHECKINS, filters=[("agent", "<", 60)])
     hits = check_in_hits(stays, checkins)
     assert len(hits) > 5000

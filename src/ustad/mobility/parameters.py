@@ -27,7 +27,7 @@ PROFILES: dict[str, dict[str, Any]] = {
     "app": {"distance_m": 150.0, "gap_minutes": 180.0, "max_accuracy_m": 150.0},
     # Calls and messages at antennas.
     "sparse": {"distance_m": 300.0, "minutes": 15.0, "gap_minutes": 360.0, "poi_radius_m": 1000.0},
-    # Positions without any error, as simulations have them: two fixes at one point are a stay.
+    # Positions without any error, as simulations have them: two fixes in one building are a stay.
     "exact": {"distance_m": 10.0, "poi_radius_m": 50.0, "end_rule": "last-inside"},
 }
 SAMPLE_ROWS = 100_000  # fixes that are looked at
@@ -37,6 +37,8 @@ SILENT_SHARE = 0.4  # of the time; above it the device is silent while it lies s
 ANTENNA_M, ROUGH_M = 300.0, 120.0  # median accuracy of antennas; what one fix of an app in twenty is worse than
 SPARSE_S = 1800.0  # where accuracy is not said: a median interval as long as between calls
 STILL_M, EXACT_M = 100.0, 0.5  # fixes this near to each other: at one place; median step there of data without error
+#: How wide a building may be in data without error, metres; the next steps beyond it are rarer than this share.
+WIDTHS_M, BEYOND, RARE = (10.0, 15.0, 20.0, 30.0, 40.0, 50.0), 1.5, 0.05
 LONGEST_MINUTES = 30.0
 DENSE_S, DENSE_REACH_M = 120.0, 1500.0  # fixes on the way this near in time; how far one gets between two of them
 
@@ -63,6 +65,7 @@ class Look:
     step_m: float  # median, of fixes at one place
     accuracy_m: float  # median; 0: not said
     rough_m: float  # one fix in twenty is worse
+    building_m: float = WIDTHS_M[0]  # steps from the door to the room are shorter; only of use where there is no error
 
 
 def choose_config(tables: Iterable[pa.Table], wanted: ExtractionConfig | Wanted | None) -> tuple[ExtractionConfig, str]:
@@ -117,7 +120,21 @@ def look_at(fixes: Fixes) -> Look:
         step_m=float(np.median(still)) if len(still) >= LEAST_ROWS else STILL_M,
         accuracy_m=float(np.median(claims)) if len(claims) else 0.0,
         rough_m=float(np.quantile(claims, 0.95)) if len(claims) else 0.0,
+        building_m=_width_of_buildings(step_m[step_m > EXACT_M]),
     )
+
+
+def _width_of_buildings(step_m: np.ndarray) -> float:
+    """The least width beyond which hardly any step ends soon: steps inside a building are shorter, ways are longer.
+
+    The least of all where steps of every length are alike, which says nothing of buildings.
+    """
+    step_m = np.sort(step_m)
+    for width in WIDTHS_M:
+        within, beyond = np.searchsorted(step_m, (width, BEYOND * width), side="right")
+        if beyond - within <= RARE * within:
+            return width
+    return WIDTHS_M[0]
 
 
 def recognise(look: Look) -> str:
@@ -132,11 +149,17 @@ def recognise(look: Look) -> str:
 
 
 def _settings(profile: str, look: Look) -> dict[str, Any]:
-    """Those of the profile. A stay takes no less than the usual time between two fixes of a device that is not silent;
-    of one that is silent only while still, because its fixes on the way lie near in time, silence tells more."""
+    """Those of the profile, with what the fixes say beside.
+
+    Where there is no error, a stay is as wide as a building. A stay takes no less than the usual time between two fixes
+    of a device that is not silent; of one that is silent only while still, because its fixes on the way lie near in
+    time, silence tells more.
+    """
     changes = dict(PROFILES[profile])
     if profile == "phone" and look.interval_s <= DENSE_S:
         changes["reach_m"] = DENSE_REACH_M
+    if profile == "exact":
+        changes["distance_m"] = look.building_m
     if profile in ("logger", "exact") and look.interval_s > 60.0 * ExtractionConfig().minutes:
         changes["minutes"] = min(round(look.interval_s / 60.0, 1), LONGEST_MINUTES)
     return changes
