@@ -143,7 +143,7 @@ class Dataset:
         return validation_first, test_first, rule, True
 
     def _fewest_entities(self, parts: Sequence[np.ndarray]) -> tuple[int, int]:
-        """Entities in that part (a mask of the events) which has the fewest, and all; none where only days are known."""
+        """Entities in the part (a mask of the events) with the fewest, and all; none where only days are known."""
         if self.schema.entity not in self.events.column_names:
             return 0, 0
         codes, names = agent_codes(self.events[self.schema.entity])
