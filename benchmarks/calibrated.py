@@ -29,7 +29,7 @@ from ustad.config import Config
 from ustad.dataset import load_directory
 from ustad.detector import Detector
 from ustad.distribution import Distribution, Ranks
-from ustad.lab.evaluation.metrics import auroc, average_precision
+from ustad.lab.evaluation.detection_metrics import auroc, average_precision
 from ustad.scoring.alerts import drift
 from ustad.scoring.calibration import Parts, apply_tails, combine, corrected_score, entity_maxima, highest
 from ustad.scoring.network_model import ScoringModel

@@ -34,7 +34,7 @@ from ustad.habits.entity_tests import combined, top_mean
 from ustad.habits.habit_model import HabitModel, Judged
 from ustad.habits.questions import TERMS
 from ustad.lab.baselines import make
-from ustad.lab.evaluation.metrics import auroc, average_precision
+from ustad.lab.evaluation.detection_metrics import auroc, average_precision
 from ustad.network.inference.memory_terms import RAW
 from ustad.schema import mobility_schema
 from ustad.scoring.habit_scores import calibrating

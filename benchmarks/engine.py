@@ -42,18 +42,18 @@ def work(verb: str, engine: str, folder: Path, events: int) -> dict[str, Any]:
         from ustad.simulate import simulate as local
 
         if engine == "ray":
-            from ustad.engine.simulation import simulate as local  # type: ignore[assignment]  # the same and an address
+            from ustad.engine.simulate_job import simulate as local  # type: ignore[assignment]  # the same and an address
         meta = local("numosim-la", max(50, events // STAYS_AN_AGENT), 7, out, workers=os.cpu_count() or 1)
         return {"events": meta["events"]}
     if verb == "extract":
         if engine == "ray":
-            from ustad.engine.extraction import extract
+            from ustad.engine.extract_job import extract
         else:
             from ustad.mobility.extraction import extract  # type: ignore[assignment]  # the same without an address
         summary = extract(folder / "fixes", out, timezone="America/Los_Angeles")
         return {"events": summary.stays, "fixes": summary.fixes}
     if engine == "ray":
-        from ustad.engine.scoring import score
+        from ustad.engine.score_job import score
 
         return {"events": score(folder / "model", folder / "data", out, everything=True).events}
     from ustad.detector import Detector

@@ -29,7 +29,7 @@ from default_data import Parts, divide
 from ustad import progress
 from ustad.dataset import event_days
 from ustad.habits.habit_model import HabitModel
-from ustad.lab.evaluation.metrics import auroc, average_precision
+from ustad.lab.evaluation.detection_metrics import auroc, average_precision
 from ustad.live.habit_live import HabitLive
 from ustad.schema import mobility_schema
 from ustad.scoring.habit_scores import DefaultModel, calibrating, p_values

@@ -35,7 +35,7 @@ from ustad.habits.entity_tests import top_mean
 from ustad.habits.habit_model import HabitModel
 from ustad.habits.history import Habits
 from ustad.lab.baselines import make
-from ustad.lab.evaluation.metrics import auroc, average_precision
+from ustad.lab.evaluation.detection_metrics import auroc, average_precision
 from ustad.mobility.extraction import extract_tables
 from ustad.network.inference.memory_terms import RAW
 from ustad.schema import mobility_schema

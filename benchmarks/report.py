@@ -24,8 +24,8 @@ import pyarrow as pa
 
 from ustad.dataset import Dataset, save_directory
 from ustad.lab.baselines import make
-from ustad.lab.evaluation.metrics import evaluate
-from ustad.page.report import write_report
+from ustad.lab.evaluation.detection_metrics import evaluate
+from ustad.page.report_file import write_report
 from ustad.scores import Scores
 from ustad.tables import TIMESTAMP
 

@@ -24,7 +24,7 @@ import torch
 from ustad.config import Config
 from ustad.dataset import Dataset
 from ustad.detector import Detector
-from ustad.lab.evaluation.metrics import auroc, average_precision
+from ustad.lab.evaluation.detection_metrics import auroc, average_precision
 from ustad.simulate.simulation import simulate_tables
 
 DIRTY, ROBUST = (0.0, 0.1, 0.3), (0.0, 0.05, 0.15)

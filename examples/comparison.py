@@ -17,8 +17,8 @@ from ustad import Config, Dataset, Detector, EventSchema, Scores, open_data
 from ustad.cli.evaluate import EVENT_KEY, with_key
 from ustad.files import write_json, write_table
 from ustad.lab.baselines.protocol import make
-from ustad.lab.evaluation.metrics import evaluate
-from ustad.page.report import write_report
+from ustad.lab.evaluation.detection_metrics import evaluate
+from ustad.page.report_file import write_report
 from ustad.scoring.alerts import AlertRule
 
 #: What USTAD is put beside: name of the method → how the table calls it.

@@ -5,7 +5,7 @@ import pytest
 
 from ustad.config import Config
 from ustad.detector import Detector
-from ustad.lab.evaluation.metrics import evaluate
+from ustad.lab.evaluation.detection_metrics import evaluate
 from ustad.simulate import simulate_tables
 
 #: Chance is 0.5. Towns this small, learned this briefly, usually give about 0.86 for events and 0.66 for agents.

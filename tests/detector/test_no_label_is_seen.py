@@ -16,7 +16,7 @@ from ustad import artefact
 from ustad.config import Config
 from ustad.dataset import Dataset, save_directory
 from ustad.detector import Detector
-from ustad.lab.evaluation.metrics import evaluate
+from ustad.lab.evaluation.detection_metrics import evaluate
 from ustad.mobility.readers import open_data
 from ustad.scores import Scores
 from ustad.scoring.alerts import AlertRule

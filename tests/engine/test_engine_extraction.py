@@ -7,9 +7,9 @@ import pyarrow.parquet as pq
 import pytest
 from same_tables import Deadly, assert_same
 
-from ustad.engine.extraction import extract
-from ustad.engine.places import Place
-from ustad.engine.simulation import simulate
+from ustad.engine.extract_job import extract
+from ustad.engine.folder import Place
+from ustad.engine.simulate_job import simulate
 from ustad.files import find_table, read_table
 from ustad.mobility.extraction import extract as extract_here
 from ustad.simulate import simulate as simulate_here

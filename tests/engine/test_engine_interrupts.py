@@ -10,9 +10,9 @@ from collections.abc import Iterator
 import pytest
 
 from ustad.engine.cluster import Cluster
+from ustad.engine.folder import Place
 from ustad.engine.interrupts import given_back, noticed
 from ustad.engine.jobs import Job, Task
-from ustad.engine.places import Place
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # they are what we want
 

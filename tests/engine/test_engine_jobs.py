@@ -9,8 +9,8 @@ import pytest
 from ustad.config import ConfigError
 from ustad.engine import cluster as engine_cluster
 from ustad.engine.cluster import Cluster, connected
+from ustad.engine.folder import Place
 from ustad.engine.jobs import Job, Task
-from ustad.engine.places import Place
 from ustad.tables import DataError
 
 

@@ -11,9 +11,9 @@ import pytest
 from same_tables import assert_same
 
 from ustad.engine.cluster import Cluster
-from ustad.engine.extraction import extract
+from ustad.engine.extract_job import extract
+from ustad.engine.folder import Place
 from ustad.engine.jobs import fingerprint
-from ustad.engine.places import Place
 from ustad.files import find_table, read_table
 from ustad.mobility.extraction import extract as extract_here
 from ustad.tables import TIMESTAMP, DataError
@@ -64,8 +64,8 @@ def test_a_job_does_not_carry_on_with_partitions_that_knew_other_places(tmp_path
     def open_nothing(out: Place, verb: str, identity: object, cluster: Cluster) -> None:
         raise InterruptedError(fingerprint(identity))
 
-    monkeypatch.setattr("ustad.engine.extraction.connected", lambda *_: nullcontext(Cluster(workers=1)))
-    monkeypatch.setattr("ustad.engine.extraction.Job.open", open_nothing)
+    monkeypatch.setattr("ustad.engine.extract_job.connected", lambda *_: nullcontext(Cluster(workers=1)))
+    monkeypatch.setattr("ustad.engine.extract_job.Job.open", open_nothing)
     source, before, pois = tmp_path / "town", tmp_path / "before", tmp_path / "pois.parquet"
     source.mkdir()
     pq.write_table(commuters(agents=2), source / "fixes.parquet")

@@ -11,11 +11,11 @@ import torch
 
 from ustad.config import Config
 from ustad.detector import Detector
-from ustad.engine import training
+from ustad.engine import train_job
 from ustad.engine.cluster import Cluster
-from ustad.engine.memory_terms import DistributedTerms
-from ustad.engine.places import Place
-from ustad.engine.training import RayDetector
+from ustad.engine.distributed_terms import DistributedTerms
+from ustad.engine.folder import Place
+from ustad.engine.train_job import RayDetector
 
 SETTINGS = {
     "model.width": 16, "model.event_blocks": 1, "training.epochs": 1, "training.batch_size": 64,
@@ -49,12 +49,12 @@ def as_workers_do(config, town, folder, start=None):
     detector.job = Here(place / "job", Cluster())
 
     def on_workers(job, plan):
-        training._loop({"plan": plan})
-        return training.unpack_weights(plan.place.read_bytes("last.safetensors")), plan.place.read_json("result.json")
+        train_job._loop({"plan": plan})
+        return train_job.unpack_weights(plan.place.read_bytes("last.safetensors")), plan.place.read_json("result.json")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(training, "_on_workers", on_workers)
-        patch.setattr("ustad.engine.calibration.share_out", lambda e, o: _reference(e, o))
+        patch.setattr(train_job, "_on_workers", on_workers)
+        patch.setattr("ustad.engine.calibrate_job.share_out", lambda e, o: _reference(e, o))
         return detector.fit(town, place.path, start=start)
 
 
@@ -75,7 +75,7 @@ def test_two_workers_of_a_cluster_train_the_network_and_their_scores_are_those_o
 ):
     """Nearly: each half of a batch has masks and noise of its own."""
     local, _ = made
-    training.train(town_directory, tmp_path / "model", local.config, workers=2)
+    train_job.train(town_directory, tmp_path / "model", local.config, workers=2)
     both = Detector.load(tmp_path / "model", "cpu")
     mine, theirs = (detector.habits.memory.network.state_dict() for detector in (local, both))
     assert max(float((value - mine[name]).abs().max()) for name, value in theirs.items()) < 0.01

@@ -21,9 +21,9 @@ from ustad.cli import main
 from ustad.config import ConfigError
 from ustad.distribution import Ranks
 from ustad.engine import buckets, cluster
+from ustad.engine.folder import Place, is_uri
 from ustad.engine.merging import BINS, MergedRanks, drift_of_bins, survey, verdict
-from ustad.engine.neighbours import ShardedReference, merge_nearest
-from ustad.engine.places import Place, is_uri
+from ustad.engine.sharded_reference import ShardedReference, merge_nearest
 from ustad.network.inference.neighbours import Reference
 from ustad.scoring.alerts import AlertRule, alerts, drift
 from ustad.tables import DataError
@@ -178,7 +178,7 @@ def test_local_work_does_not_import_ray(tmp_path):
     code = f"""
 import sys
 from ustad.cli import main
-import ustad.engine.extraction, ustad.engine.scoring, ustad.engine.simulation, ustad.engine.training
+import ustad.engine.extract_job, ustad.engine.score_job, ustad.engine.simulate_job, ustad.engine.train_job
 try:
     main(["simulate", "--agents", "3", "--days", "4", "--fixes", "300s", "--out", r"{tmp_path / "town"}"])
 except SystemExit as stop:

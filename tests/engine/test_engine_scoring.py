@@ -13,10 +13,10 @@ from same_tables import Deadly, assert_same
 from ustad.cli import main
 from ustad.config import Config
 from ustad.detector import Detector
+from ustad.engine.folder import Place
 from ustad.engine.jobs import Job
 from ustad.engine.model import ModelPlace
-from ustad.engine.places import Place
-from ustad.engine.scoring import score
+from ustad.engine.score_job import score
 from ustad.files import find_table
 from ustad.scores import Scores
 from ustad.scoring.alerts import AlertRule

@@ -14,7 +14,7 @@ from ustad.cli import main
 from ustad.config import ConfigError
 from ustad.dataset import Dataset
 from ustad.detector import Detector
-from ustad.engine.training import train
+from ustad.engine.train_job import train
 from ustad.network.training.team import Team
 from ustad.schema import EventSchema, Feature
 from ustad.scores import Scores

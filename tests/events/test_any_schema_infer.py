@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from ustad.cli.schema import schema as app
+from ustad.cli.infer import schema as app
 from ustad.events.encoder import Encoder
 from ustad.schema import EventSchema, Feature, mobility_schema
 from ustad.schema_infer import _word, check, infer

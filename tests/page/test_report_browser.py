@@ -14,7 +14,7 @@ from ustad.tables import TIMESTAMP
 
 pytest.importorskip("sqlalchemy", reason="the page's libraries are not installed: pip install 'ustad[service]'")
 from ustad.page.bundle import bundle
-from ustad.page.report import write_report
+from ustad.page.report_file import write_report
 from ustad.page.source import RunTables
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install 'ustad[dev]'")

@@ -29,8 +29,8 @@ from ustad.page.answers import short
 from ustad.page.bundle import bundle, module_order
 from ustad.page.card_blocks import card_blocks
 from ustad.page.facts import in_plain_words, notes
-from ustad.page.quality import quality_rows
-from ustad.page.report import embed, write_report
+from ustad.page.quality_rows import quality_rows
+from ustad.page.report_file import embed, write_report
 from ustad.page.scored import read_scored
 from ustad.page.source import RunTables
 
@@ -464,7 +464,7 @@ def test_mistakes_are_said_in_one_line(tmp_path, run):
 def test_a_missing_library_is_said_in_one_line(monkeypatch):
     from ustad.cli.report import report_writer
 
-    monkeypatch.setitem(sys.modules, "ustad.page.report", None)
+    monkeypatch.setitem(sys.modules, "ustad.page.report_file", None)
     with pytest.raises(DataError, match=r"pip install 'ustad\[service\]'"):
         report_writer()
 

@@ -16,7 +16,7 @@ from sqlalchemy.exc import OperationalError
 from ustad.config import ConfigError, ExtractionConfig
 from ustad.page.store import Store
 from ustad.service import app as app_module
-from ustad.service import extraction
+from ustad.service import stay_journal
 from ustad.service.intake import Intake
 from ustad.service.pipeline import Job
 
@@ -125,7 +125,7 @@ def test_fixes_after_a_snapshot_survive_a_restart(open_client: Any, monkeypatch:
     whole = open_client(PlainScorer(), store="sqlite://")
     for part in MORNING:
         whole.post("/v1/fixes", json={"fixes": part})
-    monkeypatch.setattr(extraction, "SNAPSHOT_FIXES", 15)  # one after the second request
+    monkeypatch.setattr(stay_journal, "SNAPSHOT_FIXES", 15)  # one after the second request
     for part in MORNING:
         answer = open_client(PlainScorer()).post("/v1/fixes", json={"fixes": part}).json()
         assert (answer["accepted"], answer["late"]) == (len(part), 0)

@@ -10,7 +10,7 @@ import pytest
 
 from ustad.dataset import load_directory
 from ustad.simulate import simulate
-from ustad.simulate.osm import _speed, read_ground
+from ustad.simulate.osm_city import _speed, read_ground
 from ustad.simulate.presets import get_preset
 from ustad.simulate.routes import shortest_trees
 from ustad.tables import Complaints, DataError, check_overlaps

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from ustad import __version__, progress
-from ustad.cli import demo, evaluate, experiment, extract, forget, report, schema, score, serve, simulate, train
+from ustad.cli import demo, evaluate, experiment, extract, forget, infer, report, score, serve, simulate, train
 from ustad.cli.shared import err, out
 from ustad.config import ConfigError
 from ustad.tables import DataError
@@ -71,7 +71,7 @@ for verb in (
     extract.info,
 ):
     app.command()(verb)
-app.add_typer(schema.schema)
+app.add_typer(infer.schema)
 
 
 def main(arguments: list[str] | None = None) -> None:

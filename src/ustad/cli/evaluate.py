@@ -114,7 +114,7 @@ def _show_method(content: dict[str, Any], json: bool) -> None:
 def evaluate_scores(scores: Any, labels: Path | None, baselines: bool) -> dict[str, Any]:
     """Figures of the scores and, on the same events, of random and visit rate: {method: figures}."""
     from ustad.files import read_table
-    from ustad.lab.evaluation.metrics import evaluate as figures_of
+    from ustad.lab.evaluation.detection_metrics import evaluate as figures_of
     from ustad.mobility.readers import open_data
     from ustad.schema import EventSchema, mobility_schema
 

@@ -151,7 +151,7 @@ def extract(
         _show_preview(fixes, config, Reading(timezone, times, on_error, layout=layout), agent, as_json)  # type: ignore[arg-type]  # checked above
         return
     if engine == "ray":
-        from ustad.engine.extraction import extract as run_on_ray
+        from ustad.engine.extract_job import extract as run_on_ray
 
         summary = run_on_ray(
             fixes, out_dir, config, pois, timezone, on_error, workers, times, address, partitions,  # type: ignore[arg-type]  # checked above

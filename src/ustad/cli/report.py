@@ -30,7 +30,7 @@ def report(
 def report_writer() -> Any:
     """The function that writes a report; its libraries are optional."""
     try:
-        from ustad.page.report import write_report
+        from ustad.page.report_file import write_report
     except ModuleNotFoundError as error:
         raise DataError(EXTRA) from error
     return write_report

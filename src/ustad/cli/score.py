@@ -98,7 +98,7 @@ def score(
             "--reasons, --coverage, --reject and --curves need a model of the method ustad and --engine local"
         )
     if engine == "ray":
-        from ustad.engine.scoring import score as score_on_ray
+        from ustad.engine.score_job import score as score_on_ray
         from ustad.schema import EventSchema
 
         if is_baseline(model):
@@ -132,7 +132,7 @@ def score(
 
 
 def _show(run: dict[str, Any], out_: Path, words: Any, json: bool, explain: int) -> None:
-    from ustad.cli.explain import explain as show_shares
+    from ustad.cli.show_shares import explain as show_shares
     from ustad.schema import plural
 
     facts = {k: run.get(k) for k in ("alerts", "threshold", "warnings", "events", "agents")} | {"out": str(out_)}

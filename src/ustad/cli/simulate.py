@@ -77,7 +77,7 @@ def simulate(
         "anomalous_share": anomalous, "osm": osm, "timezone": timezone, "phone": phone,
     }  # fmt: skip
     if engine == "ray":
-        from ustad.engine.simulation import simulate as run_on_ray
+        from ustad.engine.simulate_job import simulate as run_on_ray
 
         meta = run_on_ray(preset, agents, seed, out_dir, **settings, address=address)
     else:

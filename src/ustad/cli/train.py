@@ -99,7 +99,7 @@ def train(
         check_shape(settings, start.config)
         described = described or start.schema
     if engine == "ray":
-        from ustad.engine.training import train as train_on_ray
+        from ustad.engine.train_job import train as train_on_ray
 
         made = train_on_ray(
             data, out_, settings, workers, address, device, described, timezone, on_error, resume, start

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from ustad.engine.places import Place
+from ustad.engine.folder import Place
 from ustad.tables import agent_codes, identity_hash
 
 #: Partitions there are at least, so that a small job has something to share out.

@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 
 from ustad.dataset import Dataset, event_days
 from ustad.engine import buckets
+from ustad.engine.folder import Place, is_uri
 from ustad.engine.jobs import Job, Task
-from ustad.engine.places import Place, is_uri
 from ustad.mobility.columns import STAY_NAMES, match_names
 from ustad.mobility.numosim import is_numosim
 from ustad.mobility.places import set_columns

@@ -16,8 +16,8 @@ from typing import Any
 from ustad import __version__, progress
 from ustad.config import ConfigError
 from ustad.engine.cluster import Cluster, import_ray
+from ustad.engine.folder import Place
 from ustad.engine.interrupts import noticed
-from ustad.engine.places import Place
 from ustad.tables import DataError
 
 _ERRORS: dict[str, type[ValueError]] = {"DataError": DataError, "ConfigError": ConfigError}

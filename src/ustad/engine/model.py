@@ -21,8 +21,8 @@ from safetensors import safe_open
 from ustad import artefact
 from ustad.detector import Detector
 from ustad.engine import buckets
-from ustad.engine.neighbours import SHARD_ROWS, ShardedReference, share_out
-from ustad.engine.places import Place
+from ustad.engine.folder import Place
+from ustad.engine.sharded_reference import SHARD_ROWS, ShardedReference, share_out
 from ustad.habits.history import Habits
 from ustad.scoring.habit_scores import HABITS
 from ustad.tables import DataError

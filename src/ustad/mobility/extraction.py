@@ -27,6 +27,7 @@ from ustad.dataset import Dataset
 from ustad.files import write_table
 from ustad.mobility.columns import as_fixes
 from ustad.mobility.core import advance, fix_arrays, no_fixes, to_tables
+from ustad.mobility.fix_store import AgentNumbers, DiskStore, MemoryStore, Partition, Store
 from ustad.mobility.formats import Piece, estimate_rows, expand, pieces
 from ustad.mobility.given_stays import choose_files, span_of, write_given_stays
 from ustad.mobility.layout import Layout
@@ -38,7 +39,6 @@ from ustad.mobility.publish import check_places, check_target, publish, source_m
 from ustad.mobility.quality import Dropped, quality_table
 from ustad.mobility.reading import Reading, Times
 from ustad.mobility.staypoints import Limits, empty_state
-from ustad.mobility.store import AgentNumbers, DiskStore, MemoryStore, Partition, Store
 from ustad.mobility.summary import ExtractionSummary, PartCount, add_count, add_dropped, count_partition, iso_time
 from ustad.mobility.timezones import with_timezone
 from ustad.mobility.whose import choose_agents

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from ustad.mobility.store import Partition
+from ustad.mobility.fix_store import Partition
 
 
 @dataclass

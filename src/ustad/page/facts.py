@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow.compute as pc
 
 from ustad.page.card_blocks import card_blocks
-from ustad.page.quality import quality_rows
-from ustad.page.reading import category_column
+from ustad.page.quality_rows import quality_rows
+from ustad.page.score_columns import category_column
 from ustad.page.scored import Scored, read_scored
 from ustad.page.source import RunTables
 from ustad.page.uncertainty import calibration, scatter

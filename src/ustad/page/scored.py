@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ustad.dataset import event_days
-from ustad.page.reading import numbers
+from ustad.page.score_columns import numbers
 from ustad.page.source import RunTables
 from ustad.schema import EventSchema
 from ustad.tables import DataError, agent_codes

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ustad.page.reading import numbers, rounded, texts
+from ustad.page.score_columns import numbers, rounded, texts
 from ustad.page.scored import Scored
 from ustad.ties import first_highest, lowered
 

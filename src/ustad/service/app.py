@@ -23,7 +23,6 @@ from ustad.schema import EventSchema
 from ustad.service import errors
 from ustad.service.claim import Claim
 from ustad.service.described import complete
-from ustad.service.extraction import Extraction
 from ustad.service.guard import Guard, content_policy
 from ustad.service.intake import Intake
 from ustad.service.keys import Keys
@@ -36,6 +35,7 @@ from ustad.service.routes_page import page_routes
 from ustad.service.routes_read import read_routes
 from ustad.service.routes_verdict import verdict_routes
 from ustad.service.settings import Settings
+from ustad.service.stay_journal import Extraction
 
 log = logging.getLogger("ustad.service")
 RETENTION_S = 600.0

@@ -24,7 +24,7 @@ from ustad.page.translate import Layout, event_table, fresh_rows, identified, ke
 from ustad.schema import EventSchema
 from ustad.service.arrivals import Arrival, Arrivals
 from ustad.service.errors import InvalidError, ServiceError, UnavailableError, where
-from ustad.service.extraction import Extraction
+from ustad.service.stay_journal import Extraction
 from ustad.tables import DataError
 
 log = logging.getLogger("ustad.service")

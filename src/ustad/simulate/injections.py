@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from ustad.config import ConfigError, SplitConfig
 from ustad.dataset import Dataset
 from ustad.simulate.chance import generator
-from ustad.simulate.ledger import MINUTE, Ledger, open_ledger
+from ustad.simulate.stay_ledger import MINUTE, Ledger, open_ledger
 from ustad.tables import DataError, agent_codes
 
 KINDS = ("spatial", "temporal", "spatial_temporal", "swap", "permutation", "high_density")

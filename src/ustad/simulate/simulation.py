@@ -156,7 +156,7 @@ def rough_seconds(simulation: Simulation, paths: bool, recording: Recording | No
 
 
 def _real_city(plan: Preset, osm: Path, timezone: str | None, seed: int) -> tuple[Preset, Ground]:
-    from ustad.simulate.osm import read_ground
+    from ustad.simulate.osm_city import read_ground
 
     return read_ground(plan, osm, timezone, seed)
 

@@ -7,7 +7,7 @@ from example_towns import DAY, HOUR, MONDAY, stays, town
 
 from ustad.events.windows import EventTensors
 from ustad.lab.baselines.ctle import Ctle
-from ustad.lab.baselines.trajectories import Grid
+from ustad.lab.baselines.trajectory_grid import Grid
 from ustad.schema import EventSchema, Feature
 from ustad.tables import DataError
 

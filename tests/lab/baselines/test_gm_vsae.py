@@ -8,7 +8,7 @@ import torch
 from example_towns import DAY, HOUR, MONDAY, changed, stays
 
 from ustad.lab.baselines.gm_vsae import GmVsae, GmVsaeSettings, RouteMixture
-from ustad.lab.baselines.trajectories import agent_days
+from ustad.lab.baselines.trajectory_grid import agent_days
 
 NORTH = [(60.00, 25.0), (60.03, 25.0), (60.06, 25.0)]
 SOUTH = [(59.70, 25.0), (59.67, 25.0), (59.64, 25.0)]

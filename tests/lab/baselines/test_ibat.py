@@ -6,7 +6,7 @@ from example_towns import changed, town
 
 from ustad.config import ConfigError
 from ustad.lab.baselines.ibat import Ibat, _isolate, _membership, _path_length, distinct_cells
-from ustad.lab.baselines.trajectories import agent_days
+from ustad.lab.baselines.trajectory_grid import agent_days
 from ustad.schema import EventSchema, Feature
 from ustad.tables import DataError
 

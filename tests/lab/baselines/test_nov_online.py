@@ -7,7 +7,7 @@ from example_towns import changed, town
 
 from ustad.events.windows import EventTensors
 from ustad.lab.baselines.nov_online import NovOnline, alter, feature_groups
-from ustad.lab.evaluation.metrics import auroc
+from ustad.lab.evaluation.detection_metrics import auroc
 
 SETTINGS = {"epochs": 20, "patience": 20, "batch_size": 64, "hidden": 32, "device": "cpu"}
 

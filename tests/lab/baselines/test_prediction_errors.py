@@ -6,7 +6,7 @@ from example_towns import town
 
 from ustad.config import ConfigError
 from ustad.lab.baselines import make
-from ustad.lab.baselines.prediction import prediction_errors
+from ustad.lab.baselines.prediction_errors import prediction_errors
 
 TRAIN, VALIDATION = town(agents=6, days=5), town(agents=6, days=2, first_day=5)
 TEST, BEFORE = town(agents=6, days=1, first_day=7), town(agents=6, days=7)

@@ -15,9 +15,9 @@ from ustad.lab.evaluation.experiments import BUDGETS, EXPERIMENTS, PAPER, Cell, 
 from ustad.lab.evaluation.figures import planned
 from ustad.lab.evaluation.page import generated_from, page_text, publish
 from ustad.lab.evaluation.result_files import plain_json, read_lines
+from ustad.lab.evaluation.result_tables import shown
 from ustad.lab.evaluation.runner import Ran, run
 from ustad.lab.evaluation.sources import Source, parse_source
-from ustad.lab.evaluation.tables import shown
 from ustad.lab.evaluation.workshop import USTAD, Workshop, detector_of
 from ustad.scoring.calibration import combine
 from ustad.tables import DataError

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from ustad.lab.evaluation.metrics import (
+from ustad.lab.evaluation.detection_metrics import (
     Ranking,
     auroc,
     average_precision,

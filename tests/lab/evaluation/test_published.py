@@ -4,7 +4,7 @@ import pytest
 
 from ustad.lab.evaluation.claims import judged
 from ustad.lab.evaluation.experiments import EXPERIMENTS
-from ustad.lab.evaluation.tables import (
+from ustad.lab.evaluation.result_tables import (
     NAMES,
     all_tables,
     chosen,

@@ -25,7 +25,7 @@ from ustad.events.encoder import Scale
 from ustad.lab.baselines.base import State, searched
 from ustad.lab.baselines.fitting import Budget, build, pack, unpack
 from ustad.lab.baselines.sequences import Padded, pad_days
-from ustad.lab.baselines.trajectories import Days, TrajectoryBaseline
+from ustad.lab.baselines.trajectory_grid import Days, TrajectoryBaseline
 
 KINDS = ("usual", "detour", "switch", "shuffle")
 

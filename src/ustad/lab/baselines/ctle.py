@@ -27,7 +27,7 @@ from ustad.events.windows import Batch, Features
 from ustad.lab.baselines.base import State, place_feature, searched
 from ustad.lab.baselines.deep import MaskedPredictor, loop_config
 from ustad.lab.baselines.networks import DeepSettings, SequenceNetwork
-from ustad.lab.baselines.trajectories import CellLookup, Grid
+from ustad.lab.baselines.trajectory_grid import CellLookup, Grid
 from ustad.lab.baselines.windowed import random_masks, window_items
 from ustad.network.blocks import HIDDEN, Block
 from ustad.tables import DataError

@@ -25,7 +25,7 @@ from ustad.config import setting
 from ustad.lab.baselines.base import State, searched
 from ustad.lab.baselines.fitting import Budget, build, pack, unpack
 from ustad.lab.baselines.sequences import Padded, pad_days
-from ustad.lab.baselines.trajectories import Days, Grid, TrajectoryBaseline
+from ustad.lab.baselines.trajectory_grid import Days, Grid, TrajectoryBaseline
 from ustad.progress import track
 
 

@@ -21,7 +21,7 @@ from numba import njit
 
 from ustad.config import setting
 from ustad.lab.baselines.base import State, searched
-from ustad.lab.baselines.trajectories import Days, Grid, TrajectoryBaseline
+from ustad.lab.baselines.trajectory_grid import Days, Grid, TrajectoryBaseline
 from ustad.progress import track
 from ustad.tables import mix
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ustad.lab.baselines.trajectories import Days
+from ustad.lab.baselines.trajectory_grid import Days
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from ustad.config import SplitConfig
 from ustad.events.encoder import UNKNOWN
 from ustad.lab.baselines.protocol import agents_by_worst, event_table
 from ustad.lab.evaluation.binning import five_numbers, hexagons, histogram
-from ustad.lab.evaluation.metrics import auroc, average_precision, evaluate
+from ustad.lab.evaluation.detection_metrics import auroc, average_precision, evaluate
 from ustad.lab.evaluation.workshop import USTAD, Measured, Window, Workshop, detector_of, look_back_only, measured
 from ustad.network.training.prediction import prediction_metrics
 from ustad.scores import Scores

@@ -17,8 +17,8 @@ from scipy.stats import spearmanr
 
 from ustad.events.encoder import UNKNOWN
 from ustad.lab.evaluation.cells import NUMERIC
+from ustad.lab.evaluation.result_tables import LEVELS, TERMS, Line, Results, Steps, after, chosen, sets
 from ustad.lab.evaluation.standing import MEASURES, lead
-from ustad.lab.evaluation.tables import LEVELS, TERMS, Line, Results, Steps, after, chosen, sets
 
 PREDICTABLE = ("spatial", "temporal", "spatial_temporal")
 NOVEL = ("swap", "permutation", "high_density")

@@ -16,7 +16,7 @@ import numpy as np
 
 from ustad.events.encoder import UNKNOWN
 from ustad.lab.evaluation.drawing import COLOURS, MARKERS, label_apart, plain_ticks, plots, steps_that_fit
-from ustad.lab.evaluation.tables import (
+from ustad.lab.evaluation.result_tables import (
     DEEP,
     KIND_NAMES,
     LEVELS,

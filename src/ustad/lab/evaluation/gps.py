@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ustad.dataset import Dataset
-from ustad.lab.evaluation.metrics import auroc, average_precision
+from ustad.lab.evaluation.detection_metrics import auroc, average_precision
 from ustad.lab.evaluation.recordings import TRUE_STAYS
 from ustad.lab.evaluation.workshop import FIRST_SEED, Workshop
 from ustad.scores import Scores

@@ -11,7 +11,7 @@ import numpy as np
 
 from ustad.lab.evaluation.gps import MOST_UNUSUAL
 from ustad.lab.evaluation.recordings import TRUE_STAYS
-from ustad.lab.evaluation.tables import LEVELS, NAMES, Line, Table, chosen, sets, shown, slug, without_empty
+from ustad.lab.evaluation.result_tables import LEVELS, NAMES, Line, Table, chosen, sets, shown, slug, without_empty
 
 _MINUTE = 60.0
 

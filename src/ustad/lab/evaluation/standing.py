@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ustad.lab.evaluation.tables import (
+from ustad.lab.evaluation.result_tables import (
     DEEP,
     LEVELS,
     NAMES,

@@ -24,13 +24,13 @@ from safetensors.torch import save as pack_weights
 from ustad.config import Config, ConfigError
 from ustad.detector import Detector
 from ustad.engine import buckets
-from ustad.engine.calibration import calibrate
+from ustad.engine.calibrate_job import calibrate
 from ustad.engine.cluster import Cluster, connected, enough_for, import_ray
+from ustad.engine.distributed_terms import DistributedTerms
 from ustad.engine.events import BUCKET_ROWS, find
+from ustad.engine.folder import Place
 from ustad.engine.interrupts import given_back
 from ustad.engine.jobs import Job
-from ustad.engine.memory_terms import DistributedTerms
-from ustad.engine.places import Place
 from ustad.events.encoder import Encoder
 from ustad.events.visits import Frame
 from ustad.habits.habit_model import HabitModel

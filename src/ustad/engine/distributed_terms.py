@@ -21,8 +21,8 @@ from safetensors.torch import save as pack_weights
 
 from ustad.config import Config
 from ustad.engine import buckets
+from ustad.engine.folder import Place
 from ustad.engine.jobs import Job, Task
-from ustad.engine.places import Place
 from ustad.events.encoder import Encoder
 from ustad.events.visits import Frame
 from ustad.habits.history import Habits

@@ -15,8 +15,8 @@ from typing import Any
 import pyarrow as pa
 
 from ustad.engine.cluster import connected
+from ustad.engine.folder import Place
 from ustad.engine.jobs import Job, Task
-from ustad.engine.places import Place
 from ustad.simulate.phones import Recording
 from ustad.simulate.rows import poi_table
 from ustad.simulate.setting import Simulation

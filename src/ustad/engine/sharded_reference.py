@@ -1,7 +1,7 @@
 """The reference events of kNN in shards: each is searched on its own, the k nearest of all are merged exactly.
 
 The shards lie in Ray's shared memory, one copy per machine; a task holds one of them at a time. Stands in for
-`scoring.neighbours.Reference` in a scoring model.
+`network.inference.neighbours.Reference` in a scoring model.
 """
 
 from __future__ import annotations

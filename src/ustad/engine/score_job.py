@@ -20,11 +20,11 @@ from ustad.detector import Detector
 from ustad.engine import events as engine_events
 from ustad.engine.cluster import connected
 from ustad.engine.events import Buckets
+from ustad.engine.folder import Place
 from ustad.engine.jobs import Job, Task
-from ustad.engine.judging import Judging, merge_ranks, surveyed, tell
+from ustad.engine.judge_job import Judging, merge_ranks, surveyed, tell
 from ustad.engine.merging import Verdict, verdict
 from ustad.engine.model import ModelPlace
-from ustad.engine.places import Place
 from ustad.periods import check_extraction
 from ustad.progress import say, warn
 from ustad.schema import EventSchema

@@ -21,9 +21,9 @@ from safetensors.torch import save as pack_weights
 
 from ustad.config import Config
 from ustad.engine import buckets
+from ustad.engine.folder import Place
 from ustad.engine.jobs import Job, Task, fingerprint
-from ustad.engine.neighbours import ShardedReference, share_out
-from ustad.engine.places import Place
+from ustad.engine.sharded_reference import ShardedReference, share_out
 from ustad.events.encoder import Encoder
 from ustad.events.visit_counts import History
 from ustad.network.dual_transformer import DualTransformer

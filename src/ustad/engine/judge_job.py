@@ -16,9 +16,9 @@ import pyarrow as pa
 from ustad.detector import Detector
 from ustad.distribution import Distribution, Tail
 from ustad.engine.cluster import import_ray
+from ustad.engine.folder import Place
 from ustad.engine.jobs import Job, Task
 from ustad.engine.merging import MergedRanks, Verdict, survey
-from ustad.engine.places import Place
 from ustad.schema import EventSchema
 from ustad.scoring.alerts import AlertRule, Alerts
 from ustad.scoring.calibration import Parts, apply_tails, highest
@@ -29,7 +29,7 @@ from ustad.tables import DataError, agent_codes
 from ustad.ties import tied_ranks
 
 if TYPE_CHECKING:
-    from ustad.engine.scoring import Plan
+    from ustad.engine.score_job import Plan
 
 
 @dataclass(frozen=True)
@@ -187,7 +187,7 @@ def _tell_habits(detector: Detector, table: pa.Table, judging: Judging, name: st
 
 def _all_reasons(plan: Plan, number: int) -> list[str | None]:
     """More was flagged than was foreseen: the partition is asked again for all its reasons."""
-    from ustad.engine.scoring import measure
+    from ustad.engine.score_job import measure
 
     detector = plan.model.load_bucket(plan.device, plan.habits, number)
     data, split = plan.buckets.read(number), plan.split

@@ -20,8 +20,8 @@ import pyarrow as pa
 from ustad.config import ExtractionConfig
 from ustad.engine import buckets
 from ustad.engine.cluster import connected
+from ustad.engine.folder import Place, is_uri
 from ustad.engine.jobs import Job, Task
-from ustad.engine.places import Place, is_uri
 from ustad.mobility.extraction import (
     PARTITION_ROWS,
     TABLES,
@@ -34,13 +34,13 @@ from ustad.mobility.extraction import (
     sample_pieces,
     valid_pieces,
 )
+from ustad.mobility.fix_store import AgentNumbers, MemoryStore
 from ustad.mobility.formats import estimate_rows, expand, format_of
 from ustad.mobility.layout import Layout
 from ustad.mobility.parameters import Wanted
 from ustad.mobility.publish import TABLES as REPLACED
 from ustad.mobility.publish import check_places, check_target, publish, source_meta, source_pois
 from ustad.mobility.reading import Reading, Times
-from ustad.mobility.store import AgentNumbers, MemoryStore
 from ustad.mobility.summary import ExtractionSummary, PartCount, add_count, add_dropped, count_partition
 from ustad.mobility.whose import choose_agents
 from ustad.tables import DataError, OnError
