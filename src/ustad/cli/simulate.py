@@ -21,6 +21,13 @@ from ustad.cli.shared import (
 )
 
 _EPOCH = date(1970, 1, 1)
+RedTeamOption = Annotated[
+    str, typer.Option("--red-team", help="Who misbehaves: first (by NUMOSIM's rules) or second (plans, and hides).")
+]
+RedTeamSizeOption = Annotated[
+    float,
+    typer.Option("--red-team-size", help="Size of the second red team's anomalies: 1 is usual, 0 changes nothing."),
+]
 
 
 def simulate(
@@ -45,6 +52,11 @@ def simulate(
         str,
         typer.Option("--variant", help="The red team: standard, near-15km, near-5km, odd-hours, skipped, long-stays."),
     ] = "standard",
+    red_team: RedTeamOption = "first",
+    red_team_kind: Annotated[
+        str, typer.Option("--red-team-kind", help="One kind of the second red team, such as scouting, or all.")
+    ] = "all",
+    red_team_size: RedTeamSizeOption = 1.0,
     anomalous: Annotated[
         float | None, typer.Option("--anomalous-share", help="Share of anomalous agents; the preset's by default.")
     ] = None,
@@ -68,6 +80,7 @@ def simulate(
     - `ustad simulate --preset town --phone phone --out town`
     - `ustad simulate --preset numosim-la --agents 20000 --seed 7 --out la`
     - `ustad simulate --preset numosim-la --variant near-5km --out la-hard`
+    - `ustad simulate --preset town --red-team second --red-team-size 0.5 --out town-hidden`
     - `ustad simulate --preset town --agents 2000 --osm baltimore.osm.pbf --out baltimore`
     - `ustad simulate --preset numosim-la --agents 200000 --engine ray --address head:6379 --out s3://bucket/la`
     """
@@ -75,6 +88,7 @@ def simulate(
     settings: dict[str, Any] = {
         "fixes": fixes, "days": days, "paths": paths, "variant": variant, "dirty": dirty, "workers": workers,
         "anomalous_share": anomalous, "osm": osm, "timezone": timezone, "phone": phone,
+        "red_team": red_team, "red_team_kind": red_team_kind, "red_team_size": red_team_size,
     }  # fmt: skip
     if engine == "ray":
         from ustad.engine.simulate_job import simulate as run_on_ray
@@ -100,7 +114,11 @@ def inject(
     out_dir: OutOption,
     kind: Annotated[
         str,
-        typer.Option("--kind", help="spatial, temporal, spatial_temporal, swap, permutation, high_density or all."),
+        typer.Option(
+            "--kind",
+            help="spatial, temporal, spatial_temporal, swap, permutation, high_density or all; with --red-team second "
+            "one of its kinds or all.",
+        ),
     ] = "all",
     share: Annotated[float, typer.Option("--share", help="Share of the agents that are changed.")] = 0.01,
     seed: SeedOption = 7,
@@ -108,24 +126,38 @@ def inject(
         str | None, typer.Option("--first-day", help="First local date that may change; the test period by default.")
     ] = None,
     last_day: Annotated[str | None, typer.Option("--last-day", help="Last local date that may change.")] = None,
+    red_team: Annotated[
+        str, typer.Option("--red-team", help="second: the kinds of the second red team instead of the paper's six.")
+    ] = "none",
+    red_team_size: RedTeamSizeOption = 1.0,
     as_json: JsonOption = False,
 ) -> None:
-    """Inject the paper's six kinds of anomalies into any data set, with labels.
+    """Inject the paper's six kinds of anomalies, or the second red team's, into any data set, with labels.
 
     Examples:
 
     - `ustad inject town --kind swap --share 0.02 --seed 7 --out town-swapped`
     - `ustad inject stays.parquet --kind all --first-day 2024-02-01 --out injected`
+    - `ustad inject stays.parquet --red-team second --kind scouting --share 0.05 --out scouted`
     """
     from ustad.dataset import save_directory
     from ustad.mobility.readers import open_data
     from ustad.simulate import inject as run
+    from ustad.simulate import second_red_team
     from ustad.simulate.injections import KINDS
+    from ustad.simulate.second_team import KINDS as SECOND_KINDS
 
-    choose(kind, (*KINDS, "all"), "--kind")
+    choose(red_team, ("none", "second"), "--red-team")
+    choose(kind, (*(SECOND_KINDS if red_team == "second" else KINDS), "all"), "--kind")
     if out_dir.resolve() == data.resolve():
         raise typer.BadParameter("the injected data needs a directory of its own", param_hint="--out")
-    result = run(open_data(data), kind, share, seed, _day(first_day, "--first-day"), _day(last_day, "--last-day"))
+    first, last = _day(first_day, "--first-day"), _day(last_day, "--last-day")
+    if red_team == "second":
+        result = second_red_team(
+            open_data(data), share, seed, kind=kind, size=red_team_size, first_day=first, last_day=last
+        )
+    else:
+        result = run(open_data(data), kind, share, seed, first, last)
     save_directory(result, out_dir)
     found = {"out": str(out_dir), "kind": kind, "labels": len(result.labels or ()), "events": result.events.num_rows}
     if as_json:

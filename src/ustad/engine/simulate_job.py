@@ -44,6 +44,9 @@ class _Wanted:
     anomalous_share: float | None
     osm: Path | None
     timezone: str | None
+    red_team: str
+    red_team_kind: str
+    red_team_size: float
 
     def simulation(self) -> Simulation:
         """The city and its people, made once per process: cheaper than sending them."""
@@ -69,9 +72,13 @@ def simulate(
     paths: bool = False, variant: str = "standard", dirty: float = 0.0, workers: int = 0,
     anomalous_share: float | None = None, osm: Path | None = None, timezone: str | None = None,
     agents_a_part: int = AGENTS_A_PART, address: str | None = None, phone: str | None = None,
+    red_team: str = "first", red_team_kind: str = "all", red_team_size: float = 1.0,
 ) -> dict[str, Any]:  # fmt: skip
     """Simulate on a Ray cluster; `out` may be a URI. Otherwise as the local `simulate`, and with the same tables."""
-    wanted = _Wanted(preset, agents, seed, days, variant, dirty, anomalous_share, osm, timezone)
+    wanted = _Wanted(
+        preset, agents, seed, days, variant, dirty, anomalous_share, osm, timezone, red_team, red_team_kind,
+        red_team_size,
+    )  # fmt: skip
     simulation, place = wanted.simulation(), Place.of(out)
     parts = range(0, simulation.agents, agents_a_part)
     recording = Recording.of(fixes, phone)

@@ -18,6 +18,7 @@ from ustad.simulate.days import DAY, Lives
 from ustad.simulate.edits import (
     Diary,
     Edited,
+    Travel,
     insert_at,
     insert_between,
     leave_early,
@@ -79,22 +80,24 @@ def make_incident(
     row = agent - lives.first
     rows = slice(lives.offsets[row], lives.offsets[row + 1])
     absent = lives.absent[lives.absent_offsets[row] : lives.absent_offsets[row + 1]]
-    normal = _diary(team, lives, rows, absent, window)
+    normal = open_diary(team.travel, lives, rows, absent, window)
     kinds, weights = list(team.preset.kinds), np.array(list(team.preset.kinds.values()))
     for attempt in range(8):
         kind = str(rng.choice(kinds, p=weights / weights.sum())) if attempt < 6 else "new place"
         recurring = bool(rng.random() < team.preset.recurring_share) or kind in ALWAYS_RECURRING
         changed, meant = _misbehave(team, agent, normal, kind, recurring, window, rng)
         if meant:
-            return _incident(agent, kind, recurring and len(meant) > 1, normal, changed, meant)
+            role = "inserted" if kind in ("new place", "odd hour", "frequency") else "changed"
+            return compare_lives(agent, kind, normal, changed, meant, role, recurring=recurring and len(meant) > 1)
     return None
 
 
-def _diary(team: RedTeam, lives: Lives, rows: slice, absent: np.ndarray, window: tuple[int, int]) -> Diary:
+def open_diary(travel: Travel, lives: Lives, rows: slice, absent: np.ndarray, window: tuple[int, int]) -> Diary:
+    """The diary of one agent; free are the stays inside the window that no absence touches."""
     arrival, departure = lives.arrival[rows], lives.departure[rows]
     free = (arrival >= window[0]) & (departure < window[1])
     free &= ~np.isin(departure, absent[:, 0]) & ~np.isin(arrival, absent[:, 1])
-    return Diary(lives.place[rows], arrival, departure, free, team.travel)
+    return Diary(lives.place[rows], arrival, departure, free, travel)
 
 
 def _misbehave(
@@ -234,12 +237,13 @@ def _frequency(
     return act
 
 
-def _incident(agent: int, kind: str, recurring: bool, normal: Diary, changed: Diary, meant: list[int]) -> Incident:
-    """Compare the two lives: what differs is labelled, the days around it are kept as they would have been."""
+def compare_lives(
+    agent: int, kind: str, normal: Diary, changed: Diary, meant: list[int], meant_role: str, *, recurring: bool
+) -> Incident:
+    """What differs between the two lives is labelled; the days around it are kept as they would have been."""
     old = {normal.row(k) for k in range(len(normal))}
     differs = np.array([changed.row(k) not in old for k in range(len(changed))])
-    main = "inserted" if kind in ("new place", "odd hour", "frequency") else "changed"
-    role = np.where(differs, np.where(np.isin(changed.arrival, meant), main, "neighbour"), "")
+    role = np.where(differs, np.where(np.isin(changed.arrival, meant), meant_role, "neighbour"), "")
     days = np.unique(np.r_[changed.arrival[differs] // int(DAY), (changed.departure[differs] - 1) // int(DAY)])
     days = np.unique(np.r_[days, *_removed_days(normal, changed)])
     keep = np.isin(normal.arrival // int(DAY), days) | np.isin((normal.departure - 1) // int(DAY), days)

@@ -23,6 +23,7 @@ from ustad.simulate.rows import (
     stay_table,
     trip_table,
 )
+from ustad.simulate.second_team import make_second_incidents
 from ustad.simulate.setting import Simulation
 
 
@@ -50,7 +51,11 @@ def make_part(
     lives = simulation.normal_lives(first, last)
     test = int(simulation.preset.test_day * DAY)
     end = int(simulation.days * DAY)
-    lives, incidents = _apply(simulation, lives, simulation.anomalous, (test, end), dirty=False)
+    if simulation.red_team == "second":
+        incidents = make_second_incidents(simulation, lives, (test, end))
+        lives = _with_incidents(lives, incidents)
+    else:
+        lives, incidents = _apply(simulation, lives, simulation.anomalous, (test, end), dirty=False)
     lives, dirt = _apply(simulation, lives, simulation.dirty, (0, test), dirty=True)
     stays = stay_table(simulation, lives)
     routes, trip_after, trips = trip_table(simulation, lives, stays, paths or recorder is not None)

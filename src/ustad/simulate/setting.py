@@ -31,6 +31,9 @@ class Simulation:
     first_us: int  # UTC microseconds of the first local midnight
     anomalous: np.ndarray
     dirty: np.ndarray
+    red_team: str = "first"
+    red_team_kind: str = "all"  # of the second red team
+    red_team_size: float = 1.0  # of the second red team: multiplies the standard size of each kind
 
     @property
     def days(self) -> int:

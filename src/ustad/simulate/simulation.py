@@ -23,12 +23,14 @@ from ustad.simulate.city import Ground
 from ustad.simulate.phones import Recording
 from ustad.simulate.presets import Preset, get_preset
 from ustad.simulate.rows import Recorder, poi_table
+from ustad.simulate.second_team import check_kind
 from ustad.simulate.setting import Simulation, prepare
 
 AGENTS_A_PART = 1_000
 FIX_AGENTS = 100  # agents per file of fixes
 WORTH_AN_ESTIMATE = 500  # agents
 PARTED = ("stays", "trips", "fixes")
+RED_TEAMS = ("first", "second")
 WHOLE = ("gaps", "labels", "agent_labels", "counterfactual", "dirty_labels")
 
 
@@ -48,16 +50,23 @@ def simulate(
     timezone: str | None = None,
     agents_a_part: int = AGENTS_A_PART,
     phone: str | None = None,
+    red_team: str = "first",
+    red_team_kind: str = "all",
+    red_team_size: float = 1.0,
 ) -> dict[str, Any]:
     """Write a simulated data set into `out` and return its meta.
 
     `fixes`: interval of raw GPS such as `60s`; `phone`: raw GPS as a logger, phone, app or sparse records it;
     `paths`: trips with their way along the roads; `dirty`: share of agents with an anomaly in the training period;
-    `osm`: streets and places from an OpenStreetMap extract. Memory is bounded by `workers` parts of `agents_a_part`
-    agents. The same seed writes the same bytes whatever `workers`.
+    `osm`: streets and places from an OpenStreetMap extract; `red_team`: `first`, the preset's, or `second`, of which
+    `red_team_kind` is one kind or `all` and `red_team_size` multiplies the standard size of each. Memory is bounded by
+    `workers` parts of `agents_a_part` agents. The same seed writes the same bytes whatever `workers`.
     """
     recording = Recording.of(fixes, phone)
-    simulation = plan_simulation(preset, agents, seed, days, variant, dirty, anomalous_share, osm, timezone)
+    simulation = plan_simulation(
+        preset, agents, seed, days, variant, dirty, anomalous_share, osm, timezone, red_team, red_team_kind,
+        red_team_size,
+    )  # fmt: skip
     if agents_a_part < 1 or workers < 1:
         raise ConfigError(f"agents_a_part and workers must be at least 1, got {agents_a_part} and {workers}")
     out = Path(out)
@@ -92,9 +101,15 @@ def simulate_tables(
     variant: str = "standard",
     dirty: float = 0.0,
     anomalous_share: float | None = None,
+    red_team: str = "first",
+    red_team_kind: str = "all",
+    red_team_size: float = 1.0,
 ) -> Dataset:
     """The same data set in memory, without fixes."""
-    simulation = plan_simulation(preset, agents, seed, days, variant, dirty, anomalous_share, None, None)
+    simulation = plan_simulation(
+        preset, agents, seed, days, variant, dirty, anomalous_share, None, None, red_team, red_team_kind,
+        red_team_size,
+    )  # fmt: skip
     return in_memory(simulation, variant, paths, dirty)
 
 
@@ -122,8 +137,12 @@ def plan_simulation(
     anomalous_share: float | None,
     osm: Path | None,
     timezone: str | None,
+    red_team: str = "first",
+    red_team_kind: str = "all",
+    red_team_size: float = 1.0,
 ) -> Simulation:
     plan = get_preset(preset, variant)
+    _check_red_team(red_team, red_team_kind, red_team_size)
     for name, share in (("dirty", dirty), ("anomalous_share", anomalous_share)):
         if share is not None and not 0 <= share <= 1:
             raise ConfigError(f"{name}: a share lies between 0 and 1, got {share}")
@@ -136,7 +155,16 @@ def plan_simulation(
         plan = dataclasses.replace(plan, timezone=timezone)
     agents = plan.agents if agents is None else agents
     days = plan.days if days is None else days
-    return prepare(plan, agents, seed, days, dirty, ground)
+    simulation = prepare(plan, agents, seed, days, dirty, ground)
+    return dataclasses.replace(simulation, red_team=red_team, red_team_kind=red_team_kind, red_team_size=red_team_size)
+
+
+def _check_red_team(red_team: str, kind: str, size: float) -> None:
+    if red_team not in RED_TEAMS:
+        raise ConfigError(f"unknown red team '{red_team}'; choose one of {', '.join(RED_TEAMS)}")
+    if red_team == "first" and (kind != "all" or size != 1.0):
+        raise ConfigError("kind and size are of the second red team; ask for it (--red-team second)")
+    check_kind(kind, size)
 
 
 def rough_seconds(simulation: Simulation, paths: bool, recording: Recording | None) -> float:
@@ -215,7 +243,12 @@ def describe(
     phone: str | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     preset = simulation.preset
-    return {
+    second = {
+        "red_team": "second",
+        "red_team_kind": simulation.red_team_kind,
+        "red_team_size": simulation.red_team_size,
+    }
+    return (second if simulation.red_team == "second" else {}) | {
         "name": preset.name if variant == "standard" else f"{preset.name} ({variant})",
         "preset": preset.name,
         "variant": variant,
