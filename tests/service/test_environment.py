@@ -18,7 +18,7 @@ from ustad.service.settings import LIMITS, Settings, limits_in
 app = typer.Typer()
 app.command()(serve)
 #: Options that are no settings: what to do instead of serving.
-ABOUT_KEYS = {"create_key", "roles", "expires", "remove_key"}
+ABOUT_KEYS = {"create_key", "roles", "agent", "expires", "remove_key"}
 GIVEN = {
     "store": "sqlite://", "host": "127.0.0.2", "port": "9000", "keep": "90d", "alerts-per-day": "5", "tiles": "http://t",
     "pois": "pois.parquet", "timezone": "Europe/Helsinki", "lateness": "60", "ahead": "12h", "rate-limit": "50",
@@ -93,4 +93,4 @@ def test_a_key_goes_into_the_store_of_the_environment(serve_with: Any, tmp_path:
     url = f"sqlite:///{tmp_path / 'keys.db'}"
     result = CliRunner().invoke(app, [str(tmp_path), "--create-key", "k"], env={"USTAD_SERVE_STORE": url})
     assert result.exit_code == 0
-    assert [caller.name for _, caller in Keys(Store(url), open_without=False).all()] == ["k"]
+    assert [caller.name for caller in Keys(Store(url), open_without=False).all().values()] == ["k"]

@@ -22,6 +22,7 @@ from ustad.page import records as r
 from ustad.page.ledger import add_events, finalise
 from ustad.page.migrations import STEPS, migrate
 from ustad.page.store import Store, _engine, recount, with_own_scores
+from ustad.service.keys import create_key
 from ustad.service.retention import expire
 from ustad.tables import DataError
 
@@ -243,6 +244,7 @@ def test_a_store_of_the_first_version_gets_what_it_lacks_and_keeps_its_events(
         for name in ("final", "place_name", "arrived_at", "observed_s"):
             connection.execute(sa.text(f"ALTER TABLE events DROP COLUMN {name}"))
         connection.execute(sa.text("ALTER TABLE access_keys DROP COLUMN expires_at"))
+        _drop_devices(connection)
         connection.execute(sa.text("DROP TABLE live_states"))
         connection.execute(sa.text("CREATE INDEX days_by_day ON days (day)"))
         connection.execute(sa.text("UPDATE store_version SET version = 1"))
@@ -329,6 +331,7 @@ def test_a_store_of_the_second_version_never_gives_the_number_of_an_alert_twice(
         for name in ("arrived_at", "observed_s"):
             connection.execute(sa.text(f"ALTER TABLE events DROP COLUMN {name}"))
         connection.execute(sa.text("ALTER TABLE access_keys DROP COLUMN expires_at"))
+        _drop_devices(connection)
         connection.execute(sa.text("DROP TABLE alerts"))
         connection.execute(sa.text("CREATE TABLE alerts (seq INTEGER NOT NULL PRIMARY KEY, key BIGINT NOT NULL UNIQUE, "
                                    "created_at BIGINT NOT NULL)"))  # fmt: skip
@@ -343,17 +346,40 @@ def test_a_store_of_the_second_version_never_gives_the_number_of_an_alert_twice(
     store.close()
 
 
+def test_devices_add_up_on_every_database(open_client: Any, any_store_url: str) -> None:
+    store = Store(any_store_url)
+    phone = {"Authorization": f"Bearer {create_key(store, 'phone', [], agent='anna')}"}
+    reader = create_key(store, "analyst", ["read"])
+    create_key(store, "silent", [], agent="bob")
+    store.close()
+    client = open_client(PlainScorer(), key=reader, store=any_store_url)
+    for seconds, more in ((1_709_536_500, {"batt": 50}), (1_709_536_560, {}), (1_709_536_530, {})):
+        fix = {"_type": "location", "tst": seconds, "lat": 60.0, "lon": 25.0, **more}
+        assert client.post("/device/owntracks", headers=phone, json=fix).status_code == 200
+    listed = client.get("/v1/devices").json()
+    assert [(d["name"], d["n_fixes"], d["n_left_out"], d["battery"], d["fixed_at"]) for d in listed["devices"]] == [
+        ("silent", 0, 0, None, None), ("phone", 2, 1, 50.0, "2024-03-04T07:16:00Z")
+    ]  # fmt: skip
+
+
 def test_a_store_of_the_fifth_version_gets_the_columns_of_a_new_one(any_store_url: str) -> None:
     store = Store(any_store_url)
     new = _columns(store)
     with store.engine.begin() as connection:
         connection.execute(sa.text("ALTER TABLE events DROP COLUMN observed_s"))
+        _drop_devices(connection)
         connection.execute(sa.text("UPDATE store_version SET version = 5"))
     store.close()
     store = Store(any_store_url)
     assert _columns(store) == new
-    assert ("events", "observed_s") in new
+    assert {("events", "observed_s"), ("access_keys", "agent"), ("devices", "heard_at")} <= set(new)
     store.close()
+
+
+def _drop_devices(connection: sa.Connection) -> None:
+    """What the seventh version of the store brought."""
+    connection.execute(sa.text("DROP TABLE devices"))
+    connection.execute(sa.text("ALTER TABLE access_keys DROP COLUMN agent"))
 
 
 def _columns(store: Store) -> dict[tuple[str, str], tuple[str, bool]]:

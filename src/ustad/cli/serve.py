@@ -45,8 +45,11 @@ def serve(
     ] = "",
     create_key: Annotated[str | None, typer.Option("--create-key", help="Make a key of this name and exit.")] = None,
     roles: Annotated[
-        str, typer.Option("--roles", help="Of the new key: ingest, read, verdict, admin, metrics.")
-    ] = "read",
+        str | None, typer.Option("--roles", help="Of the new key: ingest, read (the default), verdict, admin, metrics.")
+    ] = None,
+    agent: Annotated[
+        str | None, typer.Option("--agent", help="The new key is a phone's, and may write this agent alone.")
+    ] = None,
     expires: Annotated[
         str | None, typer.Option("--expires", help="Of the new key: after 30d (12w, 36h), or a day: 2027-01-31.")
     ] = None,
@@ -78,13 +81,16 @@ def serve(
     )  # fmt: skip
     if create_key is not None:
         until = expiry_of(expires) if expires else None
-        key = make_key(Store(settings.store), create_key, [r.strip() for r in roles.split(",") if r.strip()], until)
+        roles = roles or ("read" if agent is None else "")
+        wanted = [r.strip() for r in roles.split(",") if r.strip()]
+        key = make_key(Store(settings.store), create_key, wanted, until, agent=agent)
         ends = f" It expires at {until:%Y-%m-%d %H:%M %Z}." if until else ""
         err.print(f"This key is shown once; only its hash is stored.{ends}", highlight=False)
         typer.echo(key)
         return
-    if expires is not None:
-        raise ConfigError("--expires is for a new key: give --create-key NAME too")
+    for option, given in (("--expires", expires), ("--agent", agent)):
+        if given is not None:
+            raise ConfigError(f"{option} is for a new key: give --create-key NAME too")
     if remove_key is not None:
         drop_key(Store(settings.store), remove_key)
         out.print(f"the key '{remove_key}' is void", highlight=False)

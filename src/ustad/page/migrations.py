@@ -89,11 +89,27 @@ def keep_what_was_observed(store: Operations) -> None:
     store.add_column("events", Column("observed_s", Float))
 
 
+def let_devices_send(store: Operations) -> None:
+    """Version 7: whom a device's key may write, and when each device was last heard of."""
+    store.add_column("access_keys", Column("agent", String(256)))
+    store.create_table(
+        "devices",
+        Column("agent", String(256), primary_key=True),
+        Column("name", String(128), primary_key=True),
+        Column("app", String(32), nullable=False),
+        Column("heard_at", BigInteger, nullable=False),
+        Column("fixed_at", BigInteger),
+        Column("battery", Float),
+        Column("n_fixes", BigInteger, nullable=False),
+        Column("n_left_out", BigInteger, nullable=False),
+    )
+
+
 #: Step i leads from version i + 1 to i + 2. A step that was released is never changed: add another, and change
 #: `records` to what the tables are after it.
 STEPS: tuple[Step, ...] = (
     tell_final_from_provisional, never_use_a_number_twice, keep_the_order_of_arrival, let_keys_expire,
-    keep_what_was_observed,
+    keep_what_was_observed, let_devices_send,
 )  # fmt: skip
 
 version_table = Table("store_version", MetaData(), Column("version", Integer, nullable=False))

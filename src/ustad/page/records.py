@@ -152,6 +152,18 @@ access_keys = Table(
     Column("digest", String(64), nullable=False),
     Column("created_at", BigInteger, nullable=False),
     Column("expires_at", BigInteger),  # null: never
+    Column("agent", String(256)),  # of a device's key: whom it may write; null: not a device's
+)  # fmt: skip
+devices = Table(
+    "devices", metadata,
+    Column("agent", String(256), primary_key=True),
+    Column("name", String(128), primary_key=True),  # of the key it sends with
+    Column("app", String(32), nullable=False),
+    Column("heard_at", BigInteger, nullable=False),
+    Column("fixed_at", BigInteger),  # the time of its latest fix
+    Column("battery", Float),  # percent
+    Column("n_fixes", BigInteger, nullable=False),
+    Column("n_left_out", BigInteger, nullable=False),  # late, imprecise, of a wrong clock or without a position
 )  # fmt: skip
 about = Table(
     "about", metadata,
@@ -167,4 +179,4 @@ deletions = Table(
 )  # fmt: skip
 
 #: Tables with rows of agents, for deletion and retention.
-OF_AGENTS = (events, days, verdicts, trips, gaps, live_states, agents)
+OF_AGENTS = (events, days, verdicts, trips, gaps, live_states, devices, agents)

@@ -152,7 +152,7 @@ class Store:
             connection.execute(delete(r.details).where(r.details.c.key.in_(keys)))
             connection.execute(delete(r.alerts).where(r.alerts.c.key.in_(keys)))
             count = connection.execute(select(func.count()).select_from(keys.subquery())).scalar_one()
-            for table in r.OF_AGENTS:
+            for table in (*r.OF_AGENTS, r.access_keys):  # a device that sends on would bring the agent back
                 connection.execute(delete(table).where(table.c.agent == agent))
             connection.execute(insert(r.deletions).values(deleted_at=now(), deleted_by=by, n_events=count))
         return int(count)

@@ -30,6 +30,7 @@ from ustad.service.metrics import Metrics
 from ustad.service.pipeline import Pipeline, Scorer
 from ustad.service.rates import Rates
 from ustad.service.retention import expire
+from ustad.service.routes_devices import device_list_routes, device_routes
 from ustad.service.routes_ingest import ingest_routes
 from ustad.service.routes_page import page_routes
 from ustad.service.routes_read import read_routes
@@ -186,7 +187,10 @@ def build(service: Service) -> FastAPI:
     errors.install(app)
     if service.intake is not None:
         app.include_router(ingest_routes(service.schema))  # first: what is asked most is found soonest
+        if service.pipeline is not None and service.pipeline.extraction is not None:
+            app.include_router(device_routes())
     app.include_router(read_routes())
+    app.include_router(device_list_routes())
     app.include_router(verdict_routes())
     app.include_router(page_routes(service.settings))
     complete(app)

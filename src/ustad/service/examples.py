@@ -91,6 +91,10 @@ INGEST: Example = {
     "kept": [{"row": 0, "id": _ALERT["id"], "finished_at": _ALERT["finished_at"]}], "events": [_ALERT],
 }  # fmt: skip
 FIXES: Example = {"accepted": 2, "late": 0, "duplicates": 0, "dropped": 0, "implausible": 0, "events": []}
+DEVICES: Example = {"total": 1, "offset": 0, "devices": [
+    {"name": "Aino's phone", "agent_id": "a-17", "app": "owntracks", "heard_at": "2024-02-06T07:31:04Z",
+     "fixed_at": "2024-02-06T07:30:58Z", "battery": 64.0, "n_fixes": 2_841, "n_left_out": 3},
+]}  # fmt: skip
 JUDGED: Example = {**_ALERT, "final": True, "verdict": _VERDICT}
 DELETED: Example = {"deleted_events": 148}
 METRICS = 'ustad_requests_total{method="POST",route="/v1/events",status="200"} 148.0\n'

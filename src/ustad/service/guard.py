@@ -18,7 +18,7 @@ from sqlalchemy.exc import OperationalError
 from ustad.page.store import DISK_FULL, is_disk_full
 from ustad.service import errors
 from ustad.service.errors import UnauthorizedError, content
-from ustad.service.keys import LOCAL, Keys, key_in
+from ustad.service.keys import LOCAL, Caller, Keys, device_key_in, key_in
 from ustad.service.login import login_page
 from ustad.service.metrics import Metrics
 from ustad.service.rates import Rates
@@ -32,6 +32,7 @@ LOCAL_NAMES = {"localhost", "127.0.0.1", "[::1]"}
 #: What a proxy adds to a request that it passes on.
 FORWARDED = (b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto", b"x-real-ip", b"via")
 AGENTS = "/v1/agents/"
+DEVICES = "/device/"
 OPEN_PATHS = {"/healthz", "/readyz", "/login"}
 METHODS = {"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE"}
 
@@ -109,7 +110,7 @@ class Guard:
             return
         if scope["path"] not in OPEN_PATHS:
             try:
-                scope["ustad.caller"] = caller = self._keys.caller(key_in(headers))
+                scope["ustad.caller"] = caller = self._caller(scope["path"], headers)
             except UnauthorizedError as error:
                 await _unauthorized(send, scope, error)
                 return
@@ -131,6 +132,17 @@ class Guard:
             await _refuse(send, 413, too_large)
             return
         await self.app(scope, _replay(body, receive), send)
+
+    def _caller(self, path: str, headers: dict[bytes, bytes]) -> Caller:
+        """Who asks. Apps that can send no header have the key of their device in the address. Other keys are not taken
+        from there: what ends in the logs of a proxy can then write one agent, and no more."""
+        if not path.startswith(DEVICES):
+            return self._keys.caller(key_in(headers))
+        key = path.removeprefix(DEVICES).partition("/")[2]
+        caller = self._keys.caller(key or device_key_in(headers))
+        if key and caller.agent is None and caller is not LOCAL:
+            raise UnauthorizedError("only a device's key may stand in an address", WWW_Authenticate="Bearer")
+        return caller
 
     def _note(self, scope: Scope, status: int, seconds: float) -> None:
         route = getattr(scope.get("route"), "path", "unknown")

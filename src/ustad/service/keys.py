@@ -1,12 +1,12 @@
 """Bearer keys with roles. A key is shown once when it is made; the store holds only its SHA-256.
 
-A key is 256 random bits, so a plain hash cannot be guessed back; comparison takes the same time for every key.
+A key is 256 random bits, so a plain hash cannot be guessed back. A device's key has one agent, and may write that one.
 """
 
 from __future__ import annotations
 
+import base64
 import hashlib
-import hmac
 import secrets
 import threading
 import time
@@ -21,10 +21,12 @@ from ustad.config import ConfigError
 from ustad.page import records as r
 from ustad.page.store import Store, now
 from ustad.service.errors import ForbiddenError, UnauthorizedError
+from ustad.service.messages import is_agent_id
 from ustad.service.settings import days_of
 from ustad.tables import DataError
 
 ROLES = ("ingest", "read", "verdict", "admin", "metrics")
+DEVICE = "device"  # the one role of a device's key, which may write one agent
 COOKIE = "ustad_key"
 PREFIX = "ustad_"
 REFRESH_S = 2.0
@@ -38,6 +40,7 @@ class Caller:
     name: str
     roles: frozenset[str]
     expires_at: int | None = None  # microseconds since 1970, as in the store
+    agent: str | None = None  # of a device's key: the only agent it may write
 
 
 #: Whoever can reach a service without keys: it listens on loopback only.
@@ -51,15 +54,18 @@ class Keys:
         """`open_without`: whether everybody may do everything while there is no key; on loopback only."""
         self._store, self._open, self._lock = store, open_without, threading.Lock()
         self._read_at = -REFRESH_S
-        self._keys: list[tuple[str, Caller]] = []
+        self._keys: dict[str, Caller] = {}
 
-    def all(self) -> list[tuple[str, Caller]]:
-        """Digest and caller of every key, also of those that have expired: they do not open a service to everybody."""
+    def all(self) -> dict[str, Caller]:
+        """Caller of every key by its digest, also of those that have expired: they do not open a service to
+        everybody."""
         with self._lock:
             if time.monotonic() - self._read_at >= REFRESH_S:
                 with self._store.reading() as connection:
                     rows = connection.execute(select(r.access_keys)).all()
-                self._keys = [(k.digest, Caller(k.name, frozenset(k.roles.split(",")), k.expires_at)) for k in rows]
+                self._keys = {
+                    k.digest: Caller(k.name, frozenset(k.roles.split(",")), k.expires_at, k.agent) for k in rows
+                }
                 self._read_at = time.monotonic()
             return self._keys
 
@@ -70,15 +76,17 @@ class Keys:
             return LOCAL
         if not key:
             raise UnauthorizedError("a key is needed: send 'Authorization: Bearer KEY'", WWW_Authenticate="Bearer")
-        found, sent = None, digest(key)
-        for stored, caller in known:  # every key is compared, so that time tells nothing
-            if hmac.compare_digest(stored, sent):
-                found = caller
-        if found is None:
+        caller = known.get(digest(key))  # what its time could tell is of the digest, from which no key follows
+        if caller is None:
             raise UnauthorizedError("the key is not known", WWW_Authenticate=_INVALID)
-        if found.expires_at is not None and now() >= found.expires_at:
+        if caller.expires_at is not None and now() >= caller.expires_at:
             raise UnauthorizedError("the key has expired", WWW_Authenticate=_INVALID)
-        return found
+        return caller
+
+    def read_again(self) -> None:
+        """Before the next request: a key was removed."""
+        with self._lock:
+            self._read_at = -REFRESH_S
 
     def may(self, key: str | None, role: str) -> bool:
         """Whether who has this key has the role, now: it may have been removed or have expired since."""
@@ -102,6 +110,17 @@ def key_in(headers: Mapping[bytes, bytes]) -> str | None:
         if name == COOKIE:
             return content
     return None
+
+
+def device_key_in(headers: Mapping[bytes, bytes]) -> str | None:
+    """The key of the Authorization header, as a token or as the password of anybody: what apps can send."""
+    scheme, _, value = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
+    if scheme.lower() == "basic":
+        try:
+            return base64.b64decode(value.strip(), validate=True).decode().partition(":")[2] or None
+        except ValueError:
+            return None
+    return value.strip() or None if scheme.lower() == "bearer" else None
 
 
 def needs(*roles: str) -> Callable[[Request], Awaitable[Caller]]:
@@ -140,9 +159,20 @@ def _moment(text: str) -> datetime:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-def create_key(store: Store, name: str, roles: list[str], expires: datetime | None = None) -> str:
-    """A new key, to be shown once, good until it `expires`. An existing name gets a new key; the old one is void."""
-    unknown = [role for role in roles if role not in ROLES]
+def create_key(
+    store: Store, name: str, roles: list[str], expires: datetime | None = None, *, agent: str | None = None
+) -> str:
+    """A new key, to be shown once, good until it `expires`. An existing name gets a new key; the old one is void.
+
+    With an `agent` it is a device's key: it has no other role, and may write this agent alone.
+    """
+    if agent is not None:
+        if roles:
+            raise DataError("a device's key has no roles: it may write its agent and nothing else")
+        if not is_agent_id(agent):
+            raise DataError("--agent takes an id of 1 to 256 characters, none of them a control character")
+        roles = [DEVICE]
+    unknown = [role for role in roles if role not in ROLES and agent is None]
     if unknown or not roles:
         raise DataError(f"roles are {', '.join(ROLES)}, got '{', '.join(unknown)}'")
     if not name or len(name) > 128:
@@ -150,6 +180,8 @@ def create_key(store: Store, name: str, roles: list[str], expires: datetime | No
     key = PREFIX + secrets.token_urlsafe(32)
     with store.writing() as connection:
         connection.execute(delete(r.access_keys).where(r.access_keys.c.name == name))
+        if agent is not None:
+            connection.execute(delete(r.devices).where(r.devices.c.name == name, r.devices.c.agent != agent))
         connection.execute(
             insert(r.access_keys).values(
                 name=name,
@@ -157,6 +189,7 @@ def create_key(store: Store, name: str, roles: list[str], expires: datetime | No
                 digest=digest(key),
                 created_at=now(),
                 expires_at=round(expires.timestamp() * 1e6) if expires is not None else None,
+                agent=agent,
             )
         )
     return key
@@ -164,6 +197,7 @@ def create_key(store: Store, name: str, roles: list[str], expires: datetime | No
 
 def remove_key(store: Store, name: str) -> None:
     with store.writing() as connection:
+        connection.execute(delete(r.devices).where(r.devices.c.name == name))
         found = connection.execute(delete(r.access_keys).where(r.access_keys.c.name == name)).rowcount
     if not found:
         raise DataError(f"there is no key named '{name}'")

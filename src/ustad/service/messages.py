@@ -5,7 +5,17 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, StrictInt, create_model
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StrictInt,
+    TypeAdapter,
+    ValidationError,
+    create_model,
+)
 
 from ustad.clock import is_zone
 from ustad.page.runs import NO_ADDRESS
@@ -44,9 +54,19 @@ Name = Annotated[str, Field(min_length=1, max_length=256), AfterValidator(_print
 Number = Annotated[StrictInt, Field(ge=-_NUMBER_LIMIT, lt=_NUMBER_LIMIT)]
 Id = Name | Number
 AgentId = Annotated[Name, AfterValidator(_addressable)] | Number
+_AGENT_ID: TypeAdapter[str | int] = TypeAdapter(AgentId)
 Latitude = Annotated[float, Field(ge=-90, le=90, allow_inf_nan=False)]
 Longitude = Annotated[float, Field(ge=-180, le=180, allow_inf_nan=False)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
+
+
+def is_agent_id(text: str) -> bool:
+    """Whether an agent can be called so."""
+    try:
+        _AGENT_ID.validate_python(text)
+    except ValidationError:
+        return False
+    return True
 
 
 class Strict(BaseModel):
@@ -273,6 +293,26 @@ class AlertPage(BaseModel):
     offset: int
     next_since: int
     alerts: list[EventAnswer]
+
+
+class DeviceAnswer(BaseModel):
+    """A device by the name of its key. `heard_at` is when its last request came, `fixed_at` the time of its latest fix;
+    `n_left_out` counts fixes that came late, were imprecise, had a wrong clock or no position."""
+
+    name: str
+    agent_id: str
+    app: str | None
+    heard_at: str | None
+    fixed_at: str | None
+    battery: float | None
+    n_fixes: int
+    n_left_out: int
+
+
+class DevicePage(BaseModel):
+    total: int
+    offset: int
+    devices: list[DeviceAnswer]
 
 
 class Deleted(BaseModel):

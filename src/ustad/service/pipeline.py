@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -23,6 +23,7 @@ from ustad.page.store import DISK_FULL, Row, Store, chunks, insert_new, is_disk_
 from ustad.page.translate import Layout, event_table, fresh_rows, identified, keys_for, table_rows
 from ustad.schema import EventSchema
 from ustad.service.arrivals import Arrival, Arrivals
+from ustad.service.devices import Sender, device_row, note_devices
 from ustad.service.errors import InvalidError, ServiceError, UnavailableError, where
 from ustad.service.stay_journal import Extraction
 from ustad.tables import DataError
@@ -75,11 +76,12 @@ class Scorer(Protocol):
 class Job:
     """One request's events (rows as `translate.event_table` takes them, in order of agent and time) or fixes.
 
-    `row` of a row is its place in the request, for what is said about it.
+    `row` of a row is its place in the request, for what is said about it; `sender` is the device that sent the fixes.
     """
 
     rows: list[dict[str, Any]] = field(default_factory=list)
     fixes: pa.Table | None = None
+    sender: Sender | None = None
     outcome: dict[str, Any] | ServiceError | DataError | None = None
 
     @property
@@ -101,7 +103,8 @@ class Job:
         """A job of the next so many events, or of the fixes that may finish about as many."""
         if self.fixes is None:
             return Job(rows=self.rows[start : start + events])
-        return Job(fixes=self.fixes.slice(start, FIXES_PER_EVENT * events))
+        sender = replace(self.sender, left_out=0) if self.sender is not None and start else self.sender  # counted once
+        return Job(fixes=self.fixes.slice(start, FIXES_PER_EVENT * events), sender=sender)
 
     @property
     def agents(self) -> frozenset[str]:
@@ -118,6 +121,7 @@ class _Found:
     trips: list[pa.Table] = field(default_factory=list)
     gaps: list[pa.Table] = field(default_factory=list)
     fixes: list[pa.Table] = field(default_factory=list)
+    devices: list[Row] = field(default_factory=list)
 
 
 @dataclass
@@ -225,6 +229,10 @@ class Pipeline:
             "dropped": dropped["spikes"] + dropped["inaccurate"],
             "implausible": dropped["implausible"],
         }
+        if job.sender is not None:
+            found.devices.append(device_row(job.sender, job.fixes, job.outcome))
+        if not job.fixes.num_rows:
+            return Arrival([], [], extracted=True)
         found.fixes.append(job.fixes)
         found.trips.append(step.trips)
         found.gaps.append(step.gaps)
@@ -252,7 +260,7 @@ class Pipeline:
 
     def _write(self, judged: _Judged, found: _Found) -> list[int]:
         rows = judged.rows
-        if not rows and not found.fixes:
+        if not rows and not found.fixes and not found.devices:
             return []
         with self.store.writing() as connection:
             likeness.mark(connection, rows)
@@ -264,6 +272,7 @@ class Pipeline:
                 insert_new(connection, table, new)
             if found.fixes and self.extraction is not None:
                 self.extraction.record(connection, pa.concat_tables(found.fixes, promote_options="default"))
+            note_devices(connection, found.devices)
         return raised + [row["key"] for row in rows if row["alert"]]
 
     def _answer(self, jobs: Sequence[Job], wanted: dict[int, list[int]], fresh: dict[int, dict[str, Any]]) -> None:

@@ -32,6 +32,7 @@ def expire(store: Store, before: int) -> int:
     with store.writing() as connection:
         for table in (r.trips, r.gaps):
             connection.execute(delete(table).where(table.c.finished_at < before))
+        connection.execute(delete(r.devices).where(r.devices.c.heard_at < before))
     return count
 
 

@@ -69,7 +69,8 @@ def give_verdict(store: Store, key: int, verdict: Verdict, by: str) -> dict[str,
 async def delete_agent(
     request: Request, agent_id: AgentName, caller: Annotated[Caller, Depends(needs("admin"))]
 ) -> Any:
-    """Delete everything about an agent: events, scores, alerts, verdicts, trips, and what extraction remembers.
+    """Delete everything about an agent: events, scores, alerts, verdicts, trips, the keys of its devices, and what
+    extraction remembers.
 
     Deleting an agent that is not known is no error: nothing of it is there afterwards."""
     service = request.app.state.service
@@ -78,4 +79,5 @@ async def delete_agent(
         count = await asyncio.wrap_future(work)
     else:
         count = await asyncio.to_thread(service.store.delete_agent, agent_id, caller.name)
+    service.keys.read_again()
     return {"deleted_events": count}
