@@ -24,6 +24,7 @@ from ustad.dataset import Dataset, Split, event_days
 from ustad.events.encoder import Encoder
 from ustad.events.windows import EventTensors, Queries, Windows, make_windows
 from ustad.files import as_table
+from ustad.frames import without_index
 from ustad.network.dual_transformer import DualTransformer
 from ustad.network.inference.memory_model import MemoryModel
 from ustad.network.training.estimate import rough_seconds
@@ -266,7 +267,7 @@ class Detector:
         data = as_data(data, self.schema)
         check_extraction(self.config, self.facts.get("extraction", []), data)
         if is_table and context is not None:
-            before = as_data(as_table(context, "context"), self.schema).events
+            before = as_data(without_index(as_table(context, "context")), self.schema).events
             return self._with_trips(data.events, before, None)
         split = None if everything else self.scored_days(data)
         if split is None:

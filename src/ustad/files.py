@@ -1,7 +1,7 @@
 """Table files and JSON: read where they come in, written whole or not at all.
 
-In go paths (Parquet, CSV, a directory of parts) or tables of other libraries (anything with an Arrow C stream);
-out come pyarrow tables, as they are: what they must hold is `tables.validate`'s to say.
+In go paths (Parquet, CSV, a directory of parts) or tables of other libraries (`frames.py`); out come pyarrow tables, as
+they are: what they must hold is `tables.validate`'s to say.
 """
 
 from __future__ import annotations
@@ -16,43 +16,17 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
+from ustad.frames import to_arrow
 from ustad.tables import DataError, first_line
 
 
 def as_table(source: Any, where: str = "data") -> pa.Table:
-    """A pyarrow table from a path (Parquet, CSV, a directory of parts) or anything with an Arrow C stream."""
+    """A pyarrow table from a path (Parquet, CSV, a directory of parts) or a table of another library."""
     if isinstance(source, pa.Table):
         return source
     if isinstance(source, (str, Path)):
         return read_table(Path(source))
-    source = _without_geometry_type(source, where)
-    if hasattr(source, "__arrow_c_stream__"):
-        return _plain_text(pa.table(source))
-    raise DataError(
-        f"{where}: expected a path or a table with an Arrow C stream (pyarrow, polars, pandas), "
-        f"got {type(source).__name__}"
-    )
-
-
-def _without_geometry_type(source: Any, where: str) -> Any:
-    """A GeoDataFrame (of geopandas, trackintel) as a plain one with its active geometry in WGS84 as WKB, its index as
-    columns where it has a name; anything else as it is."""
-    if not hasattr(source, "to_wkb"):
-        return source
-    try:
-        in_degrees, active = source.to_crs(4326) if source.crs is not None else source, source.geometry.name
-        plain = in_degrees.drop(columns=[n for n in ("geometry",) if n in source.columns and n != active]).to_wkb()
-        return plain.rename(columns={active: "geometry"}).reset_index(drop=source.index.name is None)
-    except (AttributeError, ValueError) as error:
-        raise DataError(f"{where}: a GeoDataFrame without a usable geometry ({first_line(error)})") from error
-
-
-def _plain_text(table: pa.Table) -> pa.Table:
-    """Text as polars hands it over (string views) as strings, which every function here takes."""
-    views = [i for i, kind in enumerate(table.schema.types) if kind == pa.string_view()]
-    for i in views:
-        table = table.set_column(i, table.column_names[i], table.column(i).cast(pa.string()))
-    return table
+    return to_arrow(source, where)
 
 
 def read_table(path: Path, columns: Sequence[str] | None = None) -> pa.Table:

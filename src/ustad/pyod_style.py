@@ -21,6 +21,7 @@ from ustad.config import Config, ConfigError
 from ustad.dataset import Dataset
 from ustad.detector import Detector
 from ustad.files import as_table
+from ustad.frames import without_index
 from ustad.mobility.readers import open_data
 from ustad.schema import EventSchema
 from ustad.schema_infer import infer
@@ -34,7 +35,8 @@ class USTADDetector(BaseEstimator):
     """Unusual events of a table, PyOD's way.
 
     `schema` is an `EventSchema`, the path of its YAML file, or None to infer it; `config` a preset's name or a
-    `Config`. After `fit`: `decision_scores_`, `threshold_`, `labels_` of the training rows, `schema_`, `detector_`.
+    `Config`. After `fit`: `decision_scores_`, `threshold_`, `labels_` of the training rows, `schema_`, `detector_`,
+    `feature_names_in_`.
 
     >>> detector = USTADDetector("cards.yaml", contamination=0.01).fit(payments)  # doctest: +SKIP
     >>> detector.predict(new_payments)  # doctest: +SKIP
@@ -59,8 +61,9 @@ class USTADDetector(BaseEstimator):
         """Learn from a table of events; `y` is not looked at. Its last quarter of days stops and calibrates."""
         if not 0 < self.contamination <= 0.5:
             raise ConfigError(f"contamination must be above 0 and at most 0.5, got {self.contamination!r}")
-        table = as_table(X, "X")
+        table = without_index(as_table(X, "X"))
         self.schema_ = self._read_schema(table)
+        self.feature_names_in_ = np.array(table.column_names, dtype=object)
         data = self._data(table)
         config = Config.preset(self.config) if isinstance(self.config, str) else self.config
         if self.random_state is not None:
@@ -80,7 +83,7 @@ class USTADDetector(BaseEstimator):
     def decision_function(self, X: Any) -> np.ndarray:
         """How abnormal each row is, higher is more: float64 [n]. The training events are what came before."""
         check_is_fitted(self)
-        return self._score(self._data(as_table(X, "X")), self.history_)
+        return self._score(self._data(without_index(as_table(X, "X"))), self.history_)
 
     def predict(self, X: Any, return_confidence: bool = False) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
         """1 for an outlier, 0 for an inlier: int [n]; with its confidence where asked for."""

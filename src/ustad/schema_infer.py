@@ -17,6 +17,7 @@ import yaml
 
 from ustad.clock import is_zone
 from ustad.files import as_table
+from ustad.frames import without_index
 from ustad.schema import MOBILITY, EventSchema, Feature
 from ustad.tables import DataError
 
@@ -63,7 +64,7 @@ class Proposal:
 
 def infer(source: Any, name: str = "events") -> Proposal:
     """Propose a schema for a table of events."""
-    table = as_table(source)
+    table = without_index(as_table(source))
     if table.num_rows == 0:
         raise DataError(f"{name}: the table is empty; there is nothing to infer from")
     return _Inference(_sample(table), name).proposal()

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from ustad import frames
 from ustad.files import find_table, read_json, read_table, write_json, write_table
 from ustad.tables import DataError
 
@@ -46,11 +47,16 @@ class Scores:
         return table.take(pa.array(np.argsort(-table["score"].to_numpy(), kind="stable")[:n]))
 
     def to_pandas(self) -> Any:
-        """Scores of events (else of agents) as a pandas DataFrame, in the order of the table."""
-        try:
-            return self._table().to_pandas()
-        except ImportError as error:
-            raise DataError("a DataFrame needs pandas; install it with pip install pandas") from error
+        """Scores of events (else of agents) as a pandas DataFrame, with the index of the one that was scored."""
+        return frames.to_pandas(self._table())
+
+    def to_geopandas(self) -> Any:
+        """The same as a GeoDataFrame of the events' points."""
+        return frames.to_geopandas(self._table())
+
+    def to_polars(self) -> Any:
+        """Scores of events (else of agents) as a polars DataFrame."""
+        return frames.to_polars(self._table())
 
     def plot(self, agent: Any = None, axes: Any = None) -> Any:
         """Scores over time on matplotlib axes, alerts marked; of one agent, or of all."""

@@ -7,6 +7,8 @@ import pyarrow as pa
 import pytest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import FunctionTransformer
 
 from ustad.config import Config, ConfigError
 from ustad.pyod_style import USTADDetector
@@ -80,6 +82,16 @@ def test_it_can_be_cloned_and_asked_for_its_parameters(fitted):
     assert other.get_params()["contamination"] == 0.05
     with pytest.raises(NotFittedError):
         other.predict(payments(10, 0, 1))
+
+
+def test_it_is_a_step_of_a_pipeline_and_a_data_frames_index_changes_nothing(fitted):
+    pd = pytest.importorskip("pandas")
+    new = payments(30, 21, 4)
+    frame = new.to_pandas().set_axis(pd.Index([f"row {i}" for i in range(30)]))
+    steps = Pipeline([("same", FunctionTransformer()), ("detector", fitted)])
+    assert np.array_equal(steps.decision_function(frame), fitted.decision_function(new))
+    assert fitted.feature_names_in_.tolist() == ["card", "at", "amount", "shop"]
+    assert clone(fitted).set_params(contamination=0.2).contamination == 0.2
 
 
 def test_a_share_that_cannot_be_is_refused():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "ustad"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 EXTRAS = PROJECT["project"]["optional-dependencies"]
-REQUIREMENTS = [Requirement(r) for r in (*PROJECT["project"]["dependencies"], *sum(EXTRAS.values(), []))]
+REQUIREMENTS = [Requirement(r) for r in chain(PROJECT["project"]["dependencies"], *EXTRAS.values())]
 OURS = "ustad"
 
 

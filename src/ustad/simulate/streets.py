@@ -86,7 +86,8 @@ def _diagonal(number: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray,
 
 def _keep_connected(start: np.ndarray, stop: np.ndarray, km: np.ndarray, keep: np.ndarray, nodes: int) -> np.ndarray:
     """`keep`, and the roads of a shortest spanning tree, so that every junction can be reached."""
-    tree = minimum_spanning_tree(coo_array((km, (start, stop)), shape=(nodes, nodes))).tocoo()
+    ends = start.astype(np.int32), stop.astype(np.int32)  # SciPy before 1.15 takes no others here
+    tree = minimum_spanning_tree(coo_array((km, ends), shape=(nodes, nodes))).tocoo()
     in_tree = set(zip(tree.row.tolist(), tree.col.tolist(), strict=True))
     needed = np.fromiter(((a, b) in in_tree for a, b in zip(start.tolist(), stop.tolist(), strict=True)), bool, len(km))
     return keep | needed
