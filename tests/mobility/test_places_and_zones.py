@@ -20,7 +20,7 @@ from ustad.dataset import Dataset
 from ustad.geo import Projection, haversine_km
 from ustad.mobility.extraction import extract_tables
 from ustad.mobility.osm import category_of, read_categories, read_osm
-from ustad.mobility.own_places import first_of_test, own_places
+from ustad.mobility.own_places import _hours, first_of_test, own_places
 from ustad.mobility.places import PoiIndex, join_pois, one_category, read_pois
 from ustad.mobility.reading import Reading
 from ustad.mobility.timezones import with_timezone
@@ -108,6 +108,36 @@ def test_what_comes_after_until_does_not_say_what_a_place_is():
     later = own_places(table, until=table["started_at"][4].as_py())["poi_category"].to_pylist()
     assert later == ["home"] * 4 + ["other"] * 6
     assert own_places(table)["poi_category"].to_pylist() == ["other"] * 4 + ["home"] * 6
+
+
+def test_office_hours_after_until_do_not_say_where_work_is():
+    """Two weeks of work in one place, then four in another: the scored weeks must not move the word."""
+    weekdays = np.array([day for day in range(42) if day % 7 < 5])  # 2024-01-01 is a Monday
+    start = weekdays * 1440 + 9 * 60
+    lat = np.where(weekdays < 14, 50.1, 50.3)
+    table = stays([1] * len(lat), start, start + 480, lat, [8.0] * len(lat))
+    until = datetime(2024, 1, 15, tzinfo=UTC)
+    assert own_places(table, until=until)["poi_category"].to_pylist() == ["work"] * 10 + ["other"] * 20
+    assert own_places(table)["poi_category"].to_pylist() == ["other"] * 10 + ["work"] * 20
+
+
+def test_a_place_of_weekends_is_not_work_however_long_the_hours():
+    days = np.array([day for day in range(21) if day % 7 in (0, 5, 6)])  # Mondays, Saturdays, Sundays
+    monday = days % 7 == 0
+    start = days * 1440 + 9 * 60
+    end = start + np.where(monday, 300, 480)
+    table = stays([1] * len(days), start, end, np.where(monday, 50.1, 50.3), [8.0] * len(days))
+    assert own_places(table)["poi_category"].to_pylist() == ["work", "other", "other"] * 3
+
+
+@settings(max_examples=40, deadline=None)
+@given(start=st.integers(0, 1439), weekday=st.integers(0, 6), length=st.integers(0, 6000))
+def test_hours_of_night_and_office_are_those_of_counting_every_minute(start, weekday, length):
+    clock = np.arange(start, start + length)
+    hour, day = clock % 1440 // 60, (weekday + clock // 1440) % 7
+    night, office = _hours(np.array([start / 60]), np.array([weekday]), np.array([length / 60]))
+    assert night[0] == pytest.approx(((hour >= 22) | (hour < 6)).sum() / 60)
+    assert office[0] == pytest.approx(((hour >= 9) & (hour < 17) & (day < 5)).sum() / 60)
 
 
 def nights(agent: int, first_day: int, days: int) -> pa.Table:

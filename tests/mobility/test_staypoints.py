@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from town import fixes, minutes, walks
 
@@ -162,6 +162,32 @@ def test_single_outliers_do_not_cut_a_stay(seed):
     assert data.events["n_fixes"].to_pylist() == [120 - len(off)]
     assert data.quality["n_spikes"].to_pylist() == [len(off)]
     assert run(table, drop_outliers=False).events.num_rows >= data.events.num_rows
+
+
+@settings(max_examples=40, deadline=None)
+@given(metres=st.floats(1.0, 400.0), distance=st.sampled_from([60.0, 100.0, 250.0]), bearing=st.floats(0.0, 6.28))
+def test_a_single_fix_is_an_outlier_from_half_the_distance_on(metres, distance, bearing):
+    assume(abs(metres - distance / 2) > 0.5)
+    off = np.zeros((9, 2))
+    off[4] = metres * np.cos(bearing), metres * np.sin(bearing)
+    lat, lon = _offset(*HERE, off)
+    data = run(fixes(np.zeros(9, int), minutes(np.arange(9)), lat, lon), distance_m=distance)
+    assert data.quality["n_spikes"].to_pylist() == [int(metres > distance / 2)]
+
+
+@pytest.mark.parametrize("join", [True, False])
+@pytest.mark.parametrize("then", [HERE, FAR])
+def test_silence_of_exactly_the_gap_limit_is_no_gap_and_a_second_more_is_one(join, then):
+    for limit in (30.0, 60.0):
+        for second in (0, 1):
+            back = 10 + limit + second / 60
+            table = at([HERE] * 3 + [then] * 3, [0, 5, 10, back, back + 5, back + 10])
+            data = run(table, gap_minutes=limit, join=join)
+            assert data.gaps.num_rows == second
+            assert data.quality["n_gaps"].to_pylist() == [second]
+            if then == HERE:
+                unseen = (limit * 60 + 1) * second
+                assert sum(data.events["observed_s"].to_pylist()) == (20 + limit) * 60 + second - unseen
 
 
 def test_a_short_visit_that_could_be_a_stay_is_no_outlier():

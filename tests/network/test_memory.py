@@ -236,6 +236,19 @@ def test_spans_hide_neighbours_and_never_padding():
     assert (masked[:, 1:] & masked[:, :-1]).any(dim=1).float().mean() > 0.25
 
 
+def test_a_span_hides_the_events_on_both_sides():
+    """With one event chosen in each window, what is hidden is that one or all three around it."""
+    torch.manual_seed(1)
+    length = torch.randint(3, 13, (300, 1))
+    masked = span_masks(torch.arange(12) >= length, 0.0)
+    first, count = masked.int().argmax(dim=1), masked.sum(dim=1)
+    last = first + count - 1
+    assert (masked.cumsum(dim=1).gather(1, last[:, None])[:, 0] == count).all(), "they are next to each other"
+    inside = (first > 0) & (last < length[:, 0] - 1)
+    assert set(count[inside].tolist()) == {1, 3}
+    assert set(count[~inside].tolist()) == {1, 2, 3}  # one at an end has one neighbour
+
+
 def test_training_lowers_the_loss_and_the_same_seed_gives_the_same_network():
     runs = []
     for _ in range(2):

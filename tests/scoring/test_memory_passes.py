@@ -3,6 +3,7 @@
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -113,6 +114,21 @@ def test_the_fast_passes_give_what_the_network_gives(changes):
 def test_neither_the_size_of_batches_nor_of_partitions_changes_an_answer(asked, budget):
     whole = told(sample_memory(asked.network, asked.data, asked.questions, T, SEED))
     same(told(sample_memory(asked.network, asked.data, asked.questions, T, SEED, budget=budget)), whole)
+
+
+def test_samples_are_averaged_as_chances_and_not_as_logarithms():
+    """A chance of 0.9 in one sample and of 0.1 in the other is one of a half."""
+    chances = {
+        "place": [[0.9], [0.1]],
+        "category": [[1.0], [0.5]],
+        "start": [[0.2], [0.6]],
+        "duration": [[1e-9], [0.8]],
+    }
+    logs = {name: torch.log(torch.tensor(values, dtype=torch.float64)) for name, values in chances.items()}
+    terms = chain_terms(SimpleNamespace(**logs))
+    expected = {"memory_place": (0.9 + 0.05) / 2, "memory_start": 0.4, "memory_duration": 0.4}
+    for name, chance in expected.items():
+        assert float(terms[name][0]) == pytest.approx(-np.log(chance), rel=1e-6), name
 
 
 def test_threads_change_no_answer(asked):

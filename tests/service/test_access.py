@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -137,6 +138,45 @@ def test_removing_the_last_key_does_not_open_a_service_beyond_loopback(store_url
     client = client_of(create_app(Settings(store=store_url, host="0.0.0.0")))
     remove_key(store, "k")
     assert client.get("/v1/alerts").status_code == 401
+
+
+@pytest.fixture
+def later(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Let the clock that keys are read again by go on by so many seconds."""
+    passed = [0.0]
+    monkeypatch.setattr("ustad.service.keys.time", SimpleNamespace(monotonic=lambda: passed[0]))
+    return lambda seconds: passed.__setitem__(0, passed[0] + seconds)
+
+
+def test_a_removed_key_opens_nothing_five_seconds_later(
+    open_client: Any, store_url: str, later: Callable[[float], None]
+) -> None:
+    store = Store(store_url)
+    keys = {name: create_key(store, name, ["read"]) for name in ("leaves", "remains")}
+    client = open_client()
+
+    def status(name: str) -> int:
+        return int(client.get("/v1/alerts", headers={"Authorization": f"Bearer {keys[name]}"}).status_code)
+
+    assert [status(name) for name in keys] == [200, 200]
+    remove_key(store, "leaves")
+    later(5.0)
+    assert [status(name) for name in keys] == [401, 200]
+    store.close()
+
+
+def test_a_key_made_anew_under_its_name_voids_the_old_one(
+    open_client: Any, store_url: str, later: Callable[[float], None]
+) -> None:
+    store = Store(store_url)
+    old = create_key(store, "phone", ["read"])
+    client = open_client(key=old)
+    assert client.get("/v1/alerts").status_code == 200
+    new = create_key(store, "phone", ["read"])
+    later(5.0)
+    assert client.get("/v1/alerts").status_code == 401
+    assert client.get("/v1/alerts", headers={"Authorization": f"Bearer {new}"}).status_code == 200
+    store.close()
 
 
 # ------------------------------------------------------------------------------------------------- expiry

@@ -47,6 +47,15 @@ class LookingBack(PlainScorer):
             self.last.pop(agent, None)
 
 
+class Falling(LookingBack):
+    """Each event's final score is lower than its first one, and no alert."""
+
+    def score(self, rows: Any) -> Scored:
+        scored = super().score(rows)
+        lower = {k: {**v, "score": 0.25, "p_value": 0.5, "alert": False} for k, v in scored.finals.items()}
+        return Scored(scored.zones, scored.rows, lower)
+
+
 def test_an_event_becomes_an_alert_when_the_next_one_raises_it(
     open_client: Any, any_store_url: str, stay: Stay
 ) -> None:
@@ -94,12 +103,6 @@ def test_totals_and_finals_do_not_depend_on_how_requests_are_cut(
 
 
 def test_a_score_that_falls_is_counted_anew(open_client: Any, stay: Stay) -> None:
-    class Falling(LookingBack):
-        def score(self, rows: Any) -> Scored:
-            scored = super().score(rows)
-            lower = {k: {**v, "score": 0.25, "p_value": 0.5, "alert": False} for k, v in scored.finals.items()}
-            return Scored(scored.zones, scored.rows, lower)
-
     client = open_client(Falling())
     for hour in (0, 3):
         client.post("/v1/events", json={"events": [stay("a", hour, 2)]})
@@ -108,15 +111,21 @@ def test_a_score_that_falls_is_counted_anew(open_client: Any, stay: Stay) -> Non
     assert client.get("/v1/agents/a").json()["score"] == 1.0
 
 
+def test_a_final_score_takes_no_alert_away(open_client: Any, any_store_url: str, stay: Stay) -> None:
+    """Somebody may have seen it."""
+    client = open_client(Falling(), store=any_store_url)
+    alerted = client.post("/v1/events", json={"events": [stay("a", 0, 4)]}).json()["events"][0]
+    assert alerted["alert"]
+    client.post("/v1/events", json={"events": [stay("a", 5, 1)]})
+    event = client.get(f"/v1/events/{alerted['id']}").json()["event"]
+    assert (event["score"], event["final"], event["alert"]) == (0.25, True, True)
+    assert [a["id"] for a in client.get("/v1/alerts").json()["alerts"]] == [alerted["id"]]
+    assert client.get("/v1/agents/a").json()["n_alerts"] == 1
+
+
 def test_an_agents_score_of_a_finished_run_stays_when_a_score_falls(
     open_client: Any, any_store_url: str, stay: Stay
 ) -> None:
-    class Falling(LookingBack):
-        def score(self, rows: Any) -> Scored:
-            scored = super().score(rows)
-            lower = {k: {**v, "score": 0.25, "p_value": 0.5, "alert": False} for k, v in scored.finals.items()}
-            return Scored(scored.zones, scored.rows, lower)
-
     client = open_client(Falling(), store=any_store_url)
     client.post("/v1/events", json={"events": [stay("a", 0, 2), stay("b", 0, 2)]})
     store = Store(any_store_url)

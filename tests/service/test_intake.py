@@ -52,6 +52,14 @@ def test_one_event_twice_in_a_request_counts_once(client: TestClient, scorer: An
     assert (answer["accepted"], answer["duplicates"], len(scorer.scored)) == (1, 1, 1)
 
 
+def test_of_an_event_twice_in_a_request_the_first_counts_and_the_other_is_said(client: TestClient, stay: Stay) -> None:
+    answer = post(client, stay(hour=0, hours=1), stay("b", hour=0), stay(hour=0, hours=4)).json()
+    assert (answer["accepted"], answer["duplicates"]) == (2, 1)
+    mine = next(event for event in answer["events"] if event["agent_id"] == "a")
+    assert (mine["score"], mine["finished_at"]) == (1.0, "2024-03-01T01:00:00Z")
+    assert [(kept["row"], kept["finished_at"]) for kept in answer["kept"]] == [(2, "2024-03-01T01:00:00Z")]
+
+
 def test_events_out_of_order_are_refused_whole(client: TestClient, scorer: Any, stay: Stay) -> None:
     post(client, stay(hour=10))
     refused = post(client, stay(hour=12), stay(hour=5), stay("b", hour=1))

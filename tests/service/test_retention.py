@@ -11,6 +11,7 @@ from service_example import PlainScorer
 from sqlalchemy import func, select, update
 
 from ustad.page import records as r
+from ustad.page.ledger import keep_states
 from ustad.page.store import Store, recount
 from ustad.service import retention
 from ustad.service.retention import expire
@@ -66,3 +67,17 @@ def test_the_score_that_a_run_gave_an_agent_outlives_its_highest_event(open_clie
     assert (a["score"], a["reason"]) == (9.5, "of the run")
     assert b["score"] == pytest.approx(2.0)
     assert client.get(f"/v1/events/{a['worst']}").status_code == 200
+
+
+def test_what_is_held_of_an_agent_to_score_it_live_goes_with_its_last_event(
+    open_client: Any, any_store_url: str, stay: Stay
+) -> None:
+    client = open_client(PlainScorer(), store=any_store_url)
+    client.post("/v1/events", json={"events": [stay("old", 0), stay("both", 0), stay("both", 100), stay("new", 100)]})
+    store = Store(any_store_url)
+    with store.writing() as connection:
+        keep_states(connection, dict.fromkeys(("old", "both", "new"), b"where they were"), "model")
+    expire(store, FIRST + 50 * HOUR)
+    with store.reading() as connection:
+        assert set(connection.execute(select(r.live_states.c.agent)).scalars()) == {"both", "new"}
+    store.close()

@@ -1,0 +1,197 @@
+"""The compiled loops of habits against scipy, the calendar and plain searches; widths and weights as numbers of their
+own, so that a changed constant is noticed here and not in a stored file."""
+
+import math
+from collections import Counter
+from datetime import date, timedelta
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from ustad.events import habit_kernels as kernels
+
+NOBODY = 0.0  # what the population says, where a test asks for the entity's own history alone
+minutes_of_day = st.floats(0.0, 1439.9)
+kilometres = st.floats(-50.0, 50.0).map(lambda value: round(value, 3))
+
+
+def times(visits, asked, population=(NOBODY, NOBODY, NOBODY)):
+    """-log start, duration and staying longer at one place. `visits`: rows of minute, minutes there, weekend, weight of
+    the start, weight of the length; `asked`: rows of minute, minutes there, weekend."""
+    minute, length, weekend, start_weight, length_weight = (np.array(c, float) for c in zip(*visits, strict=True))
+    at, stayed, then = (np.array(c, float) for c in zip(*asked, strict=True))
+    said = (np.full(len(asked), value) for value in population)
+    return kernels.times_at_place(
+        np.zeros(len(asked), np.int64), at, np.log1p(stayed), then > 0, *said, np.array([0, len(visits)]), minute,
+        np.log1p(length), weekend > 0, start_weight, length_weight,
+    )  # fmt: skip
+
+
+# --------------------------------------------------------------------------------------------- hours of the day
+@given(first=minutes_of_day, second=minutes_of_day)
+def test_two_hours_are_apart_by_the_shorter_way_round_the_clock(first, second):
+    turned = min(abs(first - second + turn) for turn in (-1440.0, 0.0, 1440.0))
+    assert kernels.apart(first, second) == pytest.approx(turned, abs=1e-9)
+
+
+visits_strategy = st.lists(
+    st.tuples(minutes_of_day, st.floats(0.0, 2000.0), st.booleans(), st.floats(0.05, 1.0), st.floats(0.05, 1.0)),
+    min_size=1, max_size=6,
+)  # fmt: skip
+
+
+@settings(max_examples=40, deadline=None)
+@given(visits=visits_strategy, weekend=st.booleans())
+def test_the_chances_of_all_starts_of_a_day_add_up_to_one(visits, weekend):
+    """Also around midnight: what falls on the other side of it is not lost."""
+    grid = [(minute + 0.5, 60.0, weekend) for minute in range(1440)]
+    start = np.exp(-times(visits, grid, (1 / 1440, 1.0, 1.0))[:, 0])
+    assert start.sum() == pytest.approx(1.0, abs=1e-6)
+
+
+@settings(max_examples=20, deadline=None)
+@given(visits=visits_strategy, minute=minutes_of_day)
+def test_the_chances_of_all_durations_add_up_to_one(visits, minute):
+    step = 0.01
+    logarithm = np.arange(-4.0, 12.0, step)
+    uniform = 1.0 / 16.0
+    asked = [(minute, math.expm1(value), False) for value in logarithm]
+    duration = np.exp(-times(visits, asked, (1 / 1440, uniform, 1.0))[:, 1])
+    assert duration.sum() * step == pytest.approx(1.0, abs=1e-6)
+
+
+def test_a_start_forty_minutes_off_is_one_standard_deviation_off():
+    """On either side of midnight too. A bell curve has fallen to exp(-1/2) there, and to half at 1.1774 of it."""
+    for usual in (600.0, 1430.0, 5.0):
+        off = [0.0, 40.0, -40.0, 40.0 * math.sqrt(2 * math.log(2))]
+        start = np.exp(-times([(usual, 60.0, False, 1.0, 1.0)], [((usual + by) % 1440, 60.0, False) for by in off]))
+        np.testing.assert_allclose(start[:, 0] / start[0, 0], [1.0, math.exp(-0.5), math.exp(-0.5), 0.5])
+
+
+def test_a_stay_a_third_longer_is_about_one_standard_deviation_off():
+    usual = 60.0
+    longer = [math.expm1(math.log1p(usual) + by) for by in (0.0, 0.3, -0.3)]
+    duration = np.exp(-times([(600.0, usual, False, 1.0, 1.0)], [(600.0, length, False) for length in longer]))
+    np.testing.assert_allclose(duration[:, 1] / duration[0, 1], [1.0, math.exp(-0.5), math.exp(-0.5)])
+
+
+@settings(max_examples=60, deadline=None)
+@given(visits=visits_strategy, minute=minutes_of_day, length=st.floats(0.0, 2000.0), weekend=st.booleans())
+def test_start_and_duration_are_mixtures_of_scipys_distributions(visits, minute, length, weekend):
+    """Normal around earlier starts (40 min) and lengths (0.3), logistic for staying longer; a visit on the other kind
+    of day counts 0.35, the population two visits."""
+    population = (1 / 1440, 0.1, 0.4)
+    got = times(visits, [(minute, length, weekend)], population)[0]
+    day = np.array([1.0 if other == weekend else 0.35 for _, _, other, _, _ in visits])
+    begun, known = (np.array(column) for column in list(zip(*visits, strict=True))[3:])
+    away = np.min([[abs(minute - v[0] + turn) for turn in (-1440, 0, 1440)] for v in visits], axis=1)
+    gap = np.log1p(length) - np.log1p([v[1] for v in visits])
+    near = np.where(away <= 240.0, np.exp(-((away / 40.0) ** 2) / 2), 0.0)
+    lasted = np.where(np.abs(gap) <= 1.8, stats.norm.pdf(gap, scale=0.3), 0.0)
+    start = (day * begun * near).sum() * stats.norm.pdf(0, scale=40.0) + 2 * population[0]
+    weight = day * near * known
+    expected = [
+        start / ((day * begun).sum() + 2),
+        ((weight * lasted).sum() + 2 * population[1]) / (weight.sum() + 2),
+        ((weight * stats.logistic.sf(gap, scale=0.3 / 1.7)).sum() + 2 * population[2]) / (weight.sum() + 2),
+    ]
+    np.testing.assert_allclose(np.exp(-got), expected, rtol=1e-6)
+
+
+# ------------------------------------------------------------------------------------------------------ places
+@settings(max_examples=60, deadline=None)
+@given(
+    places=st.lists(st.tuples(kilometres, kilometres), min_size=1, max_size=8),
+    asked=st.tuples(kilometres, kilometres),
+)
+def test_the_nearest_place_and_its_distance_in_kilometres_are_those_of_a_full_search(places, asked):
+    x, y = np.array(places).T
+    owner = np.array([1, 1, -1])
+    offsets = np.array([0, 0, len(places)])  # the first entity has no place, the second all of them
+    where = (np.array([asked[0], math.nan, 0.0]), np.array([asked[1], 0.0, 0.0]))
+    place, distance = kernels.nearest_place(owner, *where, offsets, x, y)
+    assert distance[0] == pytest.approx(min(math.dist(asked, p) for p in places), abs=1e-6)
+    assert math.dist(asked, places[place[0]]) == pytest.approx(distance[0], abs=1e-6)
+    assert place[1:].tolist() == [-1, -1]
+    assert np.isnan(distance[1:]).all()
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 40), st.integers(0, 40)), min_size=1, max_size=25))
+def test_unnamed_visits_join_the_nearest_leader_within_the_radius(rows):
+    """Positions on a grid of 10 m and a radius of 155 m, which no distance on the grid is equal to."""
+    rows.sort(key=lambda row: row[0])
+    entity, x, y = np.array([r[0] for r in rows]), *(np.array([r[i] for r in rows]) / 100.0 for i in (1, 2))
+    leader = kernels.lead(entity, np.ones(len(rows), bool), x, y, 0.155)
+    leaders: list[int] = []
+    for i in range(len(rows)):
+        near = {j: math.hypot(x[j] - x[i], y[j] - y[i]) for j in leaders if entity[j] == entity[i]}
+        near = {j: distance for j, distance in near.items() if distance <= 0.155}
+        if not near:
+            leaders.append(i)
+            assert leader[i] == i
+        else:
+            assert near[leader[i]] == pytest.approx(min(near.values()), abs=1e-9)
+
+
+# ---------------------------------------------------------------------------------------------------- presence
+@given(first=st.integers(-30_000, 30_000), length=st.integers(0, 60))
+def test_days_by_weekday_are_those_of_the_calendar(first, length):
+    """From 1887 on: also before 1970."""
+    days = [date(1970, 1, 1) + timedelta(first + k) for k in range(length + 1)]
+    counted = Counter(day.weekday() for day in days)
+    assert kernels._days_by_weekday(first, first + length).tolist() == [counted[k] for k in range(7)]
+
+
+def weekday_of(day: int) -> int:
+    return (date(1970, 1, 1) + timedelta(day)).weekday()
+
+
+def naive_presence(visits, since, last, asked, hidden):
+    """Half hours on one line from 1970 on; `visits` and `asked`: day, minute, minutes there."""
+
+    def half_hours(day, minute, length):
+        begin = (day * 1440 + minute) / 30
+        return range(math.floor(begin), max(math.floor(begin + min(length, 2880) / 30), math.floor(begin) + 1))
+
+    seen: Counter = Counter()
+    for visit in visits:
+        for moment in half_hours(*visit):
+            seen[weekday_of(moment // 48), moment % 48] += 1
+    days = Counter(weekday_of(day) for day in range(since, last + 1))
+    surprises = []
+    for moment in half_hours(*asked):
+        weekday, slot = weekday_of(moment // 48), moment % 48
+        alike = [d for d in range(7) if (d >= 5) == (weekday >= 5)]
+        weight = {d: 1.0 if d == weekday else 0.4 for d in alike}
+        there = sum(weight[d] * min(seen[d, slot], days[d]) for d in alike)
+        possible = sum(weight[d] * days[d] for d in alike)
+        surprises.append(-math.log((there + 0.5) / (possible + 1.0)))
+    kept = sorted(surprises)[: max(0, len(surprises) - math.ceil(hidden / 30))] if hidden else surprises
+    return sum(kept) / 8  # four hours are one piece of evidence
+
+
+a_visit = st.tuples(st.integers(0, 20), st.integers(0, 1439), st.integers(0, 3500))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    visits=st.lists(a_visit, min_size=1, max_size=12), asked=a_visit, first=st.integers(-9000, 20_000),
+    since=st.integers(0, 20), hidden=st.sampled_from([0.0, 20.0, 30.0, 95.0, 5000.0]),
+)  # fmt: skip
+def test_presence_is_that_of_half_hours_counted_on_the_calendar(visits, asked, first, since, hidden):
+    """Over midnight, over the end of a week and before 1970."""
+    visits = [(first + day, minute, length) for day, minute, length in visits]
+    asked = (first + 21 + asked[0], *asked[1:])
+    day, minute, length = (np.array(column) for column in zip(*visits, strict=True))
+    got = kernels.presence(
+        np.array([0, -1]), np.array([asked[1], 0.0]), np.array([asked[2], 60.0]),
+        np.array([weekday_of(asked[0]), 0]), np.array([hidden, 0.0]), np.array([first + since]), first + 20,
+        np.array([0, len(visits)]), minute.astype(float), length.astype(float),
+        np.array([weekday_of(int(d)) for d in day]),
+    )  # fmt: skip
+    assert got[0] == pytest.approx(naive_presence(visits, first + since, first + 20, asked, hidden))
+    assert np.isnan(got[1])
