@@ -4,11 +4,12 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test setup-tests lint types unit bench serve experiments-small constraints wheel clean help
+.PHONY: demo test test-more setup-tests lint types unit bench serve experiments-small constraints wheel clean help
 
 help:
 	@echo "make demo   set up, then raw GPS to a report on a small simulated town (minutes, two cores)"
 	@echo "make test   set up, then lint, types and tests; without a browser or PostgreSQL their tests are skipped"
+	@echo "make test-more   state machines of the store and of live scores for much longer, with new examples"
 	@echo "make setup-tests   install a browser and PostgreSQL for those tests (Debian, Ubuntu; as root)"
 	@echo "make serve  set up, then the analyst's page for the demo's run (after make demo)"
 	@echo "make bench  set up, then the benchmarks that run on a CPU"
@@ -36,6 +37,11 @@ types: $(STAMP)
 
 unit: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadscope --no-loadscope-reorder --durations=20
+
+# The same state machines and fuzzing as in `make test`, with other examples in every run and for much longer.
+test-more: $(STAMP)
+	OMP_NUM_THREADS=1 USTAD_MORE=50 $(BIN)/pytest -n 2 --hypothesis-profile search \
+	  tests/service/test_store_machine.py tests/scoring/test_live_machine.py
 
 # System packages: a browser and a PostgreSQL server. `make test` runs without them and skips the tests that need them.
 setup-tests:

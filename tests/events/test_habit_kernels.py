@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from ustad.events import habit_kernels as kernels
+from ustad.habits import kernels
 
 NOBODY = 0.0  # what the population says, where a test asks for the entity's own history alone
 minutes_of_day = st.floats(0.0, 1439.9)

@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from town import fixes, minutes, walks
 
@@ -165,8 +165,12 @@ def test_single_outliers_do_not_cut_a_stay(seed):
 
 
 @settings(max_examples=40, deadline=None)
-@given(metres=st.floats(1.0, 400.0), distance=st.sampled_from([60.0, 100.0, 250.0]), bearing=st.floats(0.0, 6.28))
-def test_a_single_fix_is_an_outlier_from_half_the_distance_on(metres, distance, bearing):
+@given(share=st.floats(0.05, 1.5), distance=st.sampled_from([60.0, 100.0, 250.0]), bearing=st.floats(0.0, 6.28))
+@example(share=0.48, distance=100.0, bearing=1.0)
+@example(share=0.52, distance=100.0, bearing=1.0)
+@example(share=0.98, distance=100.0, bearing=1.0)
+def test_a_single_fix_is_an_outlier_from_half_the_distance_on(share, distance, bearing):
+    metres = share * distance
     assume(abs(metres - distance / 2) > 0.5)
     off = np.zeros((9, 2))
     off[4] = metres * np.cos(bearing), metres * np.sin(bearing)

@@ -8,12 +8,13 @@ import pyarrow as pa
 import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "events"))
-from routine_stays import between, days_of, insert_visit, make_routine
+from routine_stays import DAY_US, FIRST_DAY, MINUTE_US, between, days_of, insert_visit, make_routine
 
 from ustad.config import Config
 from ustad.events.encoder import Encoder
 from ustad.schema import mobility_schema
 from ustad.scoring.habit_scores import fit_default
+from ustad.tables import TIMESTAMP
 
 SMALL = {
     "model.width": 8, "model.heads": 2, "model.event_blocks": 1, "training.epochs": 1, "training.batch_size": 128,
@@ -51,3 +52,28 @@ def moved_job(later, agent=0, since=KNOWN):
         values = np.where(there, value, later[name].to_numpy())
         later = later.set_column(later.schema.get_field_index(name), name, pa.array(values))
     return later, there
+
+
+def disorderly(seed, agents=3, events=60):
+    """Stays at any time over eleven weeks, some without a name, some without a position, in zones a day apart."""
+    rng = np.random.default_rng(seed)
+    number = agents * events
+    minute = np.concatenate([np.sort(rng.integers(0, 77 * 1440, events)) for _ in range(agents)])
+    spot = rng.integers(0, 6, number)
+    start = (FIRST_DAY + KNOWN) * DAY_US + minute * MINUTE_US
+    lost, named, away = rng.random(number) < 0.1, rng.random(number) < 0.5, rng.random(number) < 0.3
+    zones = np.array(["Pacific/Kiritimati", "Etc/GMT+12", "America/St_Johns"])[rng.integers(0, 3, number)]
+    near = 34 + 0.02 * spot + rng.normal(0, 0.0006, (2, number))
+    return pa.table(
+        {
+            "stay_id": pa.array(np.arange(number)),
+            "agent_id": pa.array(np.repeat(np.arange(agents), events)),
+            "started_at": pa.array(start, TIMESTAMP),
+            "finished_at": pa.array(start + rng.integers(5, 900, number) * MINUTE_US, TIMESTAMP),
+            "lat": pa.array(near[0], mask=lost),
+            "lon": pa.array(near[1], mask=lost),
+            "poi_category": ["Shop"] * number,
+            "timezone": np.where(away, zones, "UTC").tolist(),
+            "poi_id": pa.array(spot, mask=~named),
+        }
+    )

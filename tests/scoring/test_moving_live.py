@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "events"))
-from moving_world import DAYS, KNOWN, SCHEMA, make, moved_job
+from moving_world import DAYS, KNOWN, SCHEMA, disorderly, make, moved_job
 from routine_stays import DAY_US, FIRST_DAY, MINUTE_US, between, days_of, make_routine
 
 from ustad.events.visits import Frame, read_visits
@@ -75,31 +75,6 @@ def test_live_scores_are_those_of_bulk_over_eleven_weeks(world):
         assert score == pytest.approx(batch[stay]["score"], rel=1e-4, abs=1e-4)
     ends = [known.model.habits.last_day for known in live._known.values()]
     assert min(ends) > model.habits.habits.last_day + 28  # all of them have moved
-
-
-def disorderly(seed, agents=3, events=60):
-    """Stays at any time over eleven weeks, some without a name, some without a position, in zones a day apart."""
-    rng = np.random.default_rng(seed)
-    number = agents * events
-    minute = np.concatenate([np.sort(rng.integers(0, 77 * 1440, events)) for _ in range(agents)])
-    spot = rng.integers(0, 6, number)
-    start = (FIRST_DAY + KNOWN) * DAY_US + minute * MINUTE_US
-    lost, named, away = rng.random(number) < 0.1, rng.random(number) < 0.5, rng.random(number) < 0.3
-    zones = np.array(["Pacific/Kiritimati", "Etc/GMT+12", "America/St_Johns"])[rng.integers(0, 3, number)]
-    near = 34 + 0.02 * spot + rng.normal(0, 0.0006, (2, number))
-    return pa.table(
-        {
-            "stay_id": pa.array(np.arange(number)),
-            "agent_id": pa.array(np.repeat(np.arange(agents), events)),
-            "started_at": pa.array(start, TIMESTAMP),
-            "finished_at": pa.array(start + rng.integers(5, 900, number) * MINUTE_US, TIMESTAMP),
-            "lat": pa.array(near[0], mask=lost),
-            "lon": pa.array(near[1], mask=lost),
-            "poi_category": ["Shop"] * number,
-            "timezone": np.where(away, zones, "UTC").tolist(),
-            "poi_id": pa.array(spot, mask=~named),
-        }
-    )
 
 
 @pytest.mark.parametrize(("seed", "absorb_after"), [(0, 28), (1, 1)])

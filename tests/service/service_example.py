@@ -21,7 +21,7 @@ import pyarrow as pa
 from fastapi.testclient import TestClient
 
 from ustad.config import ExtractionConfig
-from ustad.page.translate import Layout, event_table
+from ustad.page.translate import Layout, event_table, keys_for
 from ustad.schema import EventSchema, mobility_schema
 from ustad.service.app import create_app
 from ustad.service.pipeline import Scored
@@ -83,6 +83,35 @@ class PlainScorer:
             for f in wanted
         ]
         return pa.table(columns, schema=wanted)
+
+
+class LookingBack(PlainScorer):
+    """Each event's final score is the highest of its own and the next one's: a long stay raises the one before."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last: dict[str, tuple[int, float]] = {}
+
+    def score(self, rows: Any) -> Scored:
+        scored = super().score(rows)
+        finals: dict[int, dict[str, Any]] = {}
+        made = []
+        agents = [row["agent"] for row in rows]
+        for key, agent, row in zip(keys_for(rows), agents, scored.rows, strict=True):
+            if agent in self.last:
+                before, own = self.last[agent]
+                score = max(own, row["score"])
+                finals[before] = {"score": score, "p_value": 10.0**-score, "alert": score >= 3,
+                                  "reason": "the stay after it is the more unusual one",
+                                  "term": "duration"}  # fmt: skip
+            self.last[agent] = (key, row["score"])
+            made.append({**row, "final": False})
+        return Scored(scored.zones, made, finals)
+
+    def forget(self, agents: Any) -> None:
+        super().forget(agents)
+        for agent in agents:
+            self.last.pop(agent, None)
 
 
 def a_stay(agent: str = "a", hour: float = 0.0, hours: float = 1.0, **more: Any) -> dict[str, Any]:

@@ -7,44 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from service_example import PlainScorer
+from service_example import LookingBack
 from sqlalchemy import update
 
 from ustad.page import records as r
 from ustad.page.store import Store
-from ustad.page.translate import keys_for
 from ustad.service.pipeline import Scored
 
 Stay = Callable[..., dict[str, Any]]
-
-
-class LookingBack(PlainScorer):
-    """Each event's final score is the highest of its own and the next one's: a long stay raises the one before."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.last: dict[str, tuple[int, float]] = {}
-
-    def score(self, rows: Any) -> Scored:
-        scored = super().score(rows)
-        finals: dict[int, dict[str, Any]] = {}
-        made = []
-        agents = [row["agent"] for row in rows]
-        for key, agent, row in zip(keys_for(rows), agents, scored.rows, strict=True):
-            if agent in self.last:
-                before, own = self.last[agent]
-                score = max(own, row["score"])
-                finals[before] = {"score": score, "p_value": 10.0**-score, "alert": score >= 3,
-                                  "reason": "the stay after it is the more unusual one",
-                                  "term": "duration"}  # fmt: skip
-            self.last[agent] = (key, row["score"])
-            made.append({**row, "final": False})
-        return Scored(scored.zones, made, finals)
-
-    def forget(self, agents: Any) -> None:
-        super().forget(agents)
-        for agent in agents:
-            self.last.pop(agent, None)
 
 
 class Falling(LookingBack):

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from service_example import PlainScorer
+from service_example import LookingBack, PlainScorer
 from sqlalchemy import func, select, update
 
 from ustad.page import records as r
 from ustad.page.ledger import keep_states
-from ustad.page.store import Store, recount
+from ustad.page.store import Store, now, recount
 from ustad.service import retention
 from ustad.service.retention import expire
 
@@ -81,3 +82,29 @@ def test_what_is_held_of_an_agent_to_score_it_live_goes_with_its_last_event(
     with store.reading() as connection:
         assert set(connection.execute(select(r.live_states.c.agent)).scalars()) == {"both", "new"}
     store.close()
+
+
+def test_an_agent_whose_last_event_was_deleted_comes_back_as_after_a_restart(open_client: Any, stay: Stay) -> None:
+    """What waited for its next event is gone, in memory too."""
+    scorer = LookingBack()
+    client = open_client(scorer)
+    assert client.post("/v1/events", json={"events": [stay("a", 0, 1)]}).status_code == 200
+    service = client.app.state.service
+    service.settings = replace(service.settings, keep_days=(now() - FIRST - 50 * HOUR) / (24 * HOUR))
+    assert service.expire() == 1
+    answer = client.post("/v1/events", json={"events": [stay("a", 100, 2)]})
+    assert (answer.status_code, answer.json()["accepted"]) == (200, 1)
+    assert scorer.held == {"a": 1}
+
+
+def test_marks_go_with_the_verdict_that_set_them(open_client: Any, any_store_url: str, stay: Stay) -> None:
+    client = open_client(PlainScorer(), store=any_store_url)
+    sent = client.post("/v1/events", json={"events": [stay("a", 0, 4), stay("a", 100, 4)]}).json()["events"]
+    verdict = {"verdict": "expected", "reason": "known", "until": "2025-01-01T00:00:00Z"}
+    client.put(f"/v1/alerts/{sent[0]['id']}/verdict", json=verdict)
+    marked = lambda: client.get(f"/v1/events/{sent[1]['id']}").json()["event"]["marked_by"]  # noqa: E731  # asked twice
+    assert marked() is not None
+    store = Store(any_store_url)
+    assert expire(store, FIRST + 50 * HOUR) == 1
+    store.close()
+    assert marked() is None

@@ -57,6 +57,8 @@ def finalise(connection: Connection, finals: Mapping[int, Mapping[str, Any]]) ->
     if not finals:
         return []
     held = [dict(row) for part in chunks(list(finals)) for row in connection.execute(_HELD, {"keys": part}).mappings()]
+    if not held:  # retention has deleted them since
+        return []
     connection.execute(_SETTLE, [{"at": row["key"]} for row in held])
     raised = [_raised(row, finals[row["key"]]) for row in held if _differs(row, finals[row["key"]])]
     if not raised:

@@ -131,10 +131,16 @@ class Service:
     def expire(self) -> int:
         """Delete what is older than the settings keep."""
         before = now() - round(self.settings.keep_days * MICROSECONDS_PER_DAY)
-        count = expire(self.store, before)
+        count = expire(self.store, before, self._let_go)
         if count:
             log.info("retention: %d events deleted", count)
         return count
+
+    def _let_go(self, agents: list[str]) -> None:
+        """Hold nothing in memory of agents who are no longer in the store: before anything new of them is scored."""
+        if self.intake is not None and self.pipeline is not None:
+            pipeline = self.pipeline
+            self.intake.call(lambda: pipeline.forget(agents), agents)
 
 
 def create_app(settings: Settings, scorer: Scorer | None = None) -> FastAPI:

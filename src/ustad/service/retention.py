@@ -6,7 +6,7 @@ Totals are reduced by what went; of the days, those of deleted events are counte
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, case, delete, func, select, update
@@ -20,15 +20,19 @@ TWO_DAYS = 2 * 86_400_000_000  # further than any zone moves the end of a day
 E, D, A = r.events.c, r.days.c, r.agents.c
 
 
-def expire(store: Store, before: int) -> int:
-    """Delete what ended before this moment (microseconds); agents without an event go too."""
+def expire(store: Store, before: int, let_go: Callable[[list[str]], object] = lambda agents: None) -> int:
+    """Delete what ended before this moment (microseconds); agents without an event go too, and `let_go` is told whom:
+    what else holds something of them must not outlive it."""
     old = (E.started_at < before, E.finished_at < before)  # the first has an index
     with store.reading() as connection:
         agents = list(connection.execute(select(E.agent).where(*old).distinct().order_by(E.agent)).scalars())
     count = 0
     for start in range(0, len(agents), AGENTS):
         with store.writing() as connection:
-            count += _expire_agents(connection, agents[start : start + AGENTS], before)
+            deleted, gone = _expire_agents(connection, agents[start : start + AGENTS], before)
+        count += deleted
+        if gone:
+            let_go(gone)
     with store.writing() as connection:
         for table in (r.trips, r.gaps):
             connection.execute(delete(table).where(table.c.finished_at < before))
@@ -36,7 +40,8 @@ def expire(store: Store, before: int) -> int:
     return count
 
 
-def _expire_agents(connection: Connection, agents: Sequence[str], before: int) -> int:
+def _expire_agents(connection: Connection, agents: Sequence[str], before: int) -> tuple[int, list[str]]:
+    """How many events went, and the agents who have none left."""
     old = (E.agent.in_(agents), E.started_at < before, E.finished_at < before)
     own_scores = with_own_scores(connection, agents)
     going = connection.execute(
@@ -46,21 +51,23 @@ def _expire_agents(connection: Connection, agents: Sequence[str], before: int) -
         .where(*old).group_by(E.agent)
     ).all()  # fmt: skip
     keys = select(E.key).where(*old)
+    given = select(r.verdicts.c.id).where(r.verdicts.c.key.in_(keys))
+    marked = (E.agent.in_(agents), E.marked_by.in_(given))  # a mark refers to the verdict that set it
+    connection.execute(update(r.events).where(*marked).values(marked_by=None))
     for table in (r.details, r.alerts, r.verdicts):
         connection.execute(delete(table).where(table.c.key.in_(keys)))
     connection.execute(delete(r.events).where(*old))
-    for row in going:
-        _reduce(connection, row, before, row.agent in own_scores)
-    return sum(int(row.n_events) for row in going)
+    gone = [row.agent for row in going if not _reduce(connection, row, before, row.agent in own_scores)]
+    return sum(int(row.n_events) for row in going), gone
 
 
-def _reduce(connection: Connection, gone: Any, before: int, own_score: bool) -> None:
-    """Take what is gone off the totals of its agent."""
+def _reduce(connection: Connection, gone: Any, before: int, own_score: bool) -> bool:
+    """Take what is gone off the totals of its agent; whether anything is left of it."""
     first = connection.execute(select(func.min(E.started_at)).where(E.agent == gone.agent)).scalar()
     if first is None:
         for table in (r.days, r.live_states, r.agents):
             connection.execute(delete(table).where(table.c.agent == gone.agent))
-        return
+        return False
     _recount_days(connection, gone.agent, int(gone.day), before)
     days = connection.execute(
         select(E.key, E.score, E.p_value, E.reason).join(r.days, D.worst == E.key)
@@ -74,6 +81,7 @@ def _reduce(connection: Connection, gone: Any, before: int, own_score: bool) -> 
     if own_score:
         values |= {name: getattr(highest, name, None) for name in ("score", "p_value", "reason")}
     connection.execute(update(r.agents).where(A.agent == gone.agent).values(values))
+    return True
 
 
 def _recount_days(connection: Connection, agent: str, last: int, before: int) -> None:

@@ -1,0 +1,128 @@
+"""Live scores under any interleaving of agents, restarts, failures and forgetting, against bulk scores of the list of
+events that came. Histories move on every week. `USTAD_MORE=20` runs so many times as many cases."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
+from moving_world import FIRST_DAY, KNOWN, disorderly, make
+
+from ustad.live.habit_live import HabitLive
+from ustad.scoring.habit_scores import DefaultModel, score_default
+from ustad.tables import DataError
+
+MORE = int(os.environ.get("USTAD_MORE", "1"))
+SINCE, AGENTS = FIRST_DAY + KNOWN, (0, 1, 2)
+SAME = ("kind", "visits_now", "new_place")
+agents = st.sampled_from(AGENTS)
+
+
+@pytest.fixture(scope="module")
+def model() -> DefaultModel:
+    return DefaultModel(replace(make(agents=3)[0].habits, absorb_after=7))
+
+
+class LiveMachine(RuleBasedStateMachine):
+    """The list is what came of each agent since it was last forgotten; the bytes are what a store would hold."""
+
+    model: DefaultModel  # set by the test
+
+    @initialize(seed=st.integers(0, 3))
+    def begin(self, seed: int) -> None:
+        rows = disorderly(seed).to_pylist()
+        self.coming = {agent: [row for row in rows if row["agent_id"] == agent] for agent in AGENTS}
+        self.known, self.came = self.model, {agent: [] for agent in AGENTS}
+        self.said: dict[int, list[dict[str, Any]]] = {agent: [] for agent in AGENTS}
+        self.finals: dict[int, list[dict[str, Any]]] = {agent: [] for agent in AGENTS}
+        self.states: dict[int, bytes] = {}
+        self._start()
+
+    def _start(self) -> None:
+        """At most two agents are at hand, so that a third is always somewhere else."""
+        self.live = HabitLive(self.known, since=SINCE, reasons="all", most=2)
+        for agent, content in self.states.items():
+            self.live.from_bytes(agent, content)
+
+    def _take(self, agent: int, row: dict[str, Any]) -> None:
+        if self.live.missing(agent):
+            self.live.from_bytes(agent, self.states[agent])
+        update = self.live.update(row)
+        self.states[agent] = self.live.to_bytes(agent)
+        self.came[agent].append(row)
+        self.said[agent].append(update.provisional)
+        assert (update.final is None) == (len(self.came[agent]) == 1)
+        if update.final is not None:
+            self.finals[agent].append(update.final)
+
+    @rule(agent=agents, count=st.integers(1, 12))
+    def feed(self, agent: int, count: int) -> None:
+        for _ in range(min(count, len(self.coming[agent]))):
+            self._take(agent, self.coming[agent].pop(0))
+
+    @rule(count=st.integers(1, 8), order=st.randoms(use_true_random=False))
+    def feed_in_turns(self, count: int, order: Any) -> None:
+        for agent in order.choices(AGENTS, k=count):
+            self.feed(agent, 1)
+
+    @rule()
+    def restart(self) -> None:
+        self._start()
+
+    @precondition(lambda self: any(self.came.values()))
+    @rule(data=st.data())
+    def refuse(self, data: Any) -> None:
+        """An event from before the last one, and one that breaks halfway: neither leaves a trace."""
+        agent = data.draw(st.sampled_from([a for a in AGENTS if self.came[a]]))
+        if self.live.missing(agent):
+            self.live.from_bytes(agent, self.states[agent])
+        first, last = self.model.habits.schema.time, self.came[agent][-1]
+        early = {**last, first: self.came[agent][0][first].replace(year=2000)}
+        with pytest.raises(DataError):
+            self.live.update(early)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(HabitLive, "_words", lambda *_: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                self.live.update({**last, first: last["finished_at"]})
+        assert self.live.to_bytes(agent) == self.states[agent]
+
+    @precondition(lambda self: any(self.came.values()))
+    @rule(agent=agents)
+    def forget(self, agent: int) -> None:
+        """Live and in the model: who comes again is a stranger."""
+        self._compare(agent)
+        self.live.forget(agent)
+        self.known = DefaultModel(self.known.habits.forget([agent]))
+        self.states.pop(agent, None)
+        self.came[agent], self.said[agent], self.finals[agent] = [], [], []
+
+    def teardown(self) -> None:
+        for agent in AGENTS if hasattr(self, "live") else ():
+            self._compare(agent)
+
+    def _compare(self, agent: int) -> None:
+        """What was said of each event, at once and in the end, is what bulk says of the list."""
+        if not self.came[agent]:
+            return
+        table = pa.Table.from_pylist(self.came[agent])
+        bulk, _ = score_default(self.known, table, period=(SINCE, SINCE + 90), reasons="all")
+        rows = bulk.sort_by("started_at").to_pylist()
+        for said, row in zip(self.said[agent], rows, strict=True):
+            assert said["score_alone"] == pytest.approx(row["score_alone"], abs=1e-6)
+            assert [said[name] for name in SAME] == [row[name] for name in SAME]
+        for final, row in zip(self.finals[agent], rows, strict=False):
+            assert final["stay_id"] == row["stay_id"]
+            assert final["score"] == pytest.approx(row["score"], abs=1e-6)
+
+
+def test_live_scores_are_those_of_bulk_whatever_happens_in_between(model: DefaultModel) -> None:
+    machine = type("Machine", (LiveMachine,), {"model": model})
+    phases = (Phase.generate,) if MORE == 1 else (Phase.generate, Phase.shrink)  # to shrink takes minutes
+    chosen = settings(max_examples=4 * MORE, stateful_step_count=15, phases=phases)
+    run_state_machine_as_test(machine, settings=chosen)
