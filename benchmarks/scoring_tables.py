@@ -119,7 +119,7 @@ def machines() -> str:
     return f"{said} (`python benchmarks/machines.py`):\n\n{table(head, rows)}"
 
 
-BLOCKS = {"speed": speed, "calibrated": calibrated, "machines": machines}
+BLOCKS = {"machines": machines, "speed": speed, "calibrated": calibrated}
 
 
 if __name__ == "__main__":
