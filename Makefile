@@ -20,7 +20,7 @@ help:
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet -c constraints.txt torch==2.13.0
-	$(BIN)/pip install --quiet -c constraints.txt -e '.[geo,knn,tune,plots,pyod,service,ray,dev]'
+	$(BIN)/pip install --quiet -c constraints.txt -e '.[geo,knn,plots,lab,service,ray,dev]'
 	@touch $(STAMP)
 
 demo: $(STAMP)
@@ -51,7 +51,7 @@ serve: $(STAMP)
 	$(BIN)/ustad serve runs/demo
 
 experiments-small: $(STAMP)
-	OMP_NUM_THREADS=1 $(BIN)/ustad experiment all --size small --agents 80 --anomalous-share 0.15 --seeds 2 --workers 2 \
+	OMP_NUM_THREADS=1 $(BIN)/ustad lab experiment all --size small --agents 80 --anomalous-share 0.15 --seeds 2 --workers 2 \
 	  --device cpu --out runs/experiments-small --work runs/experiments-small/work
 	@echo "the page: runs/experiments-small/results.md"
 

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ustad import Config, Dataset, Detector, EventSchema, Scores, open_data
-from ustad.cli.evaluate import EVENT_KEY, with_key
+from ustad.cli.lab.evaluate import EVENT_KEY, with_key
 from ustad.files import write_json, write_table
 from ustad.lab.baselines.protocol import make
 from ustad.lab.evaluation.detection_metrics import evaluate

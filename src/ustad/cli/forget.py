@@ -19,8 +19,8 @@ def forget(
 
     Example: `ustad forget runs/demo/model 17`
     """
+    from ustad.cli.lab.baseline import is_baseline
     from ustad.detector import Detector
-    from ustad.lab.baselines.storage import is_baseline
 
     if is_baseline(model):
         raise ConfigError(f"{model}: a model of another method cannot forget; delete it, and train it without them")
