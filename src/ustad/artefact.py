@@ -25,6 +25,11 @@ MANIFEST = "manifest.json"
 METHOD = "method.json"
 
 
+def is_baseline(path: Path | str) -> bool:
+    """Whether a model directory holds a baseline (and not the detector)."""
+    return (Path(path) / METHOD).exists()
+
+
 @contextmanager
 def writing(path: Path) -> Iterator[Path]:
     """A temporary directory beside `path` that takes its place when the block ends without an error.

@@ -9,28 +9,22 @@ from __future__ import annotations
 import math
 import platform
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import torch
 
 import ustad
 from ustad import artefact, model_files, progress, trip_features
 from ustad.carrying_on import check_same_events, check_shape
 from ustad.config import Config, ConfigError
 from ustad.dataset import Dataset, Split, event_days
+from ustad.devices import choose_device, torch_version
 from ustad.events.encoder import Encoder
 from ustad.events.windows import EventTensors, Queries, Windows, make_windows
 from ustad.files import as_table
 from ustad.frames import without_index
-from ustad.network.dual_transformer import DualTransformer
-from ustad.network.inference.memory_model import MemoryModel
-from ustad.network.training.estimate import rough_seconds
-from ustad.network.training.loop import FitResult, fit
-from ustad.network.training.optimise import choose_device
-from ustad.network.training.search_settings import SearchResult, data_digest, tune
 from ustad.periods import (
     Lessons,
     adopt_extraction,
@@ -44,7 +38,7 @@ from ustad.periods import (
 )
 from ustad.schema import EventSchema, mobility_schema, plural
 from ustad.scores import Scores
-from ustad.scoring.alerts import AlertRule, refuse_everything
+from ustad.scoring.alerts import AlertRule, notes, refuse_everything
 from ustad.scoring.habit_scores import (
     DefaultModel,
     fit_default,
@@ -54,10 +48,16 @@ from ustad.scoring.habit_scores import (
     score_default,
 )
 from ustad.scoring.network_model import ScoringModel, fit_reference
-from ustad.scoring.network_scores import notes, score_events
+from ustad.scoring.network_scores import score_events
 from ustad.scoring.partitions import Request, ScoredParts
 from ustad.tables import DataError, identity_hash
 from ustad.trip_features import TripFeatures
+
+if TYPE_CHECKING:  # networks are loaded where one is trained or asked, so that the preset quick can do without torch
+    from ustad.network.dual_transformer import DualTransformer
+    from ustad.network.inference.memory_model import MemoryModel
+    from ustad.network.training.loop import FitResult
+    from ustad.network.training.search_settings import SearchResult
 
 #: Below this many steps of training the losses, which then are the score, have hardly begun to fall.
 FEW_STEPS = 200
@@ -126,6 +126,9 @@ class Detector:
         lessons = self._prepare(data, None)
         if self.config.by_habits:
             raise ConfigError("the search is of the paper's network; use the preset paper")
+        from ustad.network.training.estimate import rough_seconds
+        from ustad.network.training.search_settings import data_digest, tune
+
         tensors, windows, validation = self._tensors(lessons)
         if progress.shown():
             seconds = rough_seconds(self._new_network(lessons.encoder, None), tensors, windows, self.config)
@@ -171,6 +174,10 @@ class Detector:
         return EventTensors(arrays, self.device), windows, (EventTensors(held, self.device), questions)
 
     def _new_network(self, encoder: Encoder, start: Detector | None) -> DualTransformer:
+        import torch
+
+        from ustad.network.dual_transformer import DualTransformer
+
         torch.manual_seed(self.config.seed)
         network = DualTransformer(encoder.fields, self.config.model, self.config.window.max_events)
         if start is not None:
@@ -178,6 +185,9 @@ class Detector:
         return network.to(self.device)
 
     def _train(self, network: DualTransformer, lessons: Lessons, directory: Path | None, resume: bool) -> FitResult:
+        from ustad.network.training.estimate import rough_seconds
+        from ustad.network.training.loop import fit
+
         tensors, windows, validation = self._tensors(lessons)
         training = self.config.training
         steps = training.epochs * math.ceil(len(windows) / training.batch_size)
@@ -384,7 +394,7 @@ class Detector:
             "extraction": self._extraction,
             "seed": self.config.seed,
             "device": str(self.device),
-            "versions": {"ustad": ustad.__version__, "torch": torch.__version__, "python": platform.python_version()},
+            "versions": {"ustad": ustad.__version__, "torch": torch_version(), "python": platform.python_version()},
         }
 
 

@@ -8,22 +8,23 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from safetensors.numpy import save_file as save_arrays
-from safetensors.torch import load_file, save_file
 
 from ustad import artefact
 from ustad.card import card
 from ustad.config import Config
 from ustad.events.encoder import Encoder
 from ustad.events.visit_counts import History
-from ustad.network.dual_transformer import DualTransformer
 from ustad.schema import EventSchema
-from ustad.scoring.network_model import ScoringModel
 from ustad.trip_features import TripFeatures
+
+if TYPE_CHECKING:
+    import torch
+
+    from ustad.scoring.network_model import ScoringModel
 
 
 def write_encoder(place: Path, encoder: Encoder, config: Config, trips: TripFeatures) -> None:
@@ -32,17 +33,24 @@ def write_encoder(place: Path, encoder: Encoder, config: Config, trips: TripFeat
     (place / "schema.json").write_text(json.dumps(encoder.schema.to_dict(), indent=2))
     (place / "encoder.json").write_text(json.dumps(encoder.to_dict()))
     if trips.to_tensors():
+        from safetensors.torch import save_file
+
         save_file(trips.to_tensors(), place / "trips.safetensors")
 
 
 def read_encoder(path: Path, files: Iterable[str], config: Config) -> tuple[Encoder, TripFeatures]:
     encoder = Encoder.from_dict(json.loads((path / "encoder.json").read_text()))
-    learned = load_file(path / "trips.safetensors") if "trips.safetensors" in files else {}
-    return encoder, TripFeatures.from_tensors(config.model.trips, learned)
+    if "trips.safetensors" not in files:
+        return encoder, TripFeatures(config.model.trips)
+    from safetensors.torch import load_file
+
+    return encoder, TripFeatures.from_tensors(config.model.trips, load_file(path / "trips.safetensors"))
 
 
 def write_network(place: Path, model: ScoringModel) -> None:
     """The paper's network, its reference and the history that its sentences tell of."""
+    from safetensors.torch import save_file
+
     save_file({k: v.cpu().contiguous() for k, v in model.network.state_dict().items()}, place / "model.safetensors")
     tensors = {k: np.ascontiguousarray(v) for k, v in model.to_tensors().items()}
     save_arrays(tensors, place / "reference.safetensors")
@@ -51,9 +59,14 @@ def write_network(place: Path, model: ScoringModel) -> None:
 
 
 def read_network(
-    path: Path, encoder: Encoder, config: Config, device: torch.device, *, whole: bool, files: Iterable[str]
+    path: Path, encoder: Encoder, config: Config, device: torch.device | str, *, whole: bool, files: Iterable[str]
 ) -> ScoringModel:
     """From the `files` that were checked; without the `whole` of it, the reference events are left on disk."""
+    from safetensors.torch import load_file
+
+    from ustad.network.dual_transformer import DualTransformer
+    from ustad.scoring.network_model import ScoringModel
+
     network = DualTransformer(encoder.fields, config.model, config.window.max_events)
     network.load_state_dict(load_file(path / "model.safetensors"))
     network.to(device).eval()

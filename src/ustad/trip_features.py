@@ -7,17 +7,21 @@ was seen (a first stay, a stay after a gap). Embeddings are learned from trainin
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import torch
-from torch import Tensor
 
 from ustad import progress
 from ustad.config import Config
 from ustad.mobility.trips import TripArrays, trip_arrays
-from ustad.network.paths import PathEncoder, fit_paths
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from ustad.network.paths import PathEncoder
 
 #: Columns that trips bring into the events; they are no part of the score table.
 COLUMNS = ("trip_summary", "trip_shape", "trip_speed")
@@ -30,7 +34,7 @@ class TripFeatures:
         self.how, self.paths = how, paths
 
     @classmethod
-    def fit(cls, trips: pa.Table | None, events: pa.Table, config: Config, device: torch.device) -> TripFeatures:
+    def fit(cls, trips: pa.Table | None, events: pa.Table, config: Config, device: torch.device | str) -> TripFeatures:
         """As configured where the data has trips to these events, else without them (and says so)."""
         how = config.model.trips
         if how != "none" and (trips is None or trips.num_rows == 0):
@@ -38,6 +42,8 @@ class TripFeatures:
             how = "none"
         if how != "embedding":
             return cls(how)
+        from ustad.network.paths import fit_paths
+
         arrays = trip_arrays(trips_to(trips, events))
         whole = ~arrays.crosses_gap
         size, seed = config.model.trip_size, config.seed
@@ -72,7 +78,11 @@ class TripFeatures:
 
     @classmethod
     def from_tensors(cls, how: str, tensors: Mapping[str, Tensor]) -> TripFeatures:
-        return cls(how, PathEncoder.from_state_dict(dict(tensors)) if tensors else None)
+        if not tensors:
+            return cls(how)
+        from ustad.network.paths import PathEncoder
+
+        return cls(how, PathEncoder.from_state_dict(dict(tensors)))
 
 
 def trips_to(trips: pa.Table, events: pa.Table) -> pa.Table:

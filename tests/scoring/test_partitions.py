@@ -7,9 +7,9 @@ import dataclasses
 import pyarrow as pa
 import pytest
 
-from ustad.scoring.alerts import AlertRule
+from ustad.scoring.alerts import AlertRule, notes
 from ustad.scoring.network_model import ScoringModel
-from ustad.scoring.network_scores import notes, score_events
+from ustad.scoring.network_scores import score_events
 from ustad.scoring.partitions import Request, ScoredParts
 from ustad.tables import DataError
 

@@ -13,10 +13,10 @@ from ustad.events.encoder import Encoder
 from ustad.events.visit_counts import History
 from ustad.events.words import clock_words, distance_words, minutes_words
 from ustad.network.dual_transformer import DualTransformer
-from ustad.scoring.alerts import AlertRule
+from ustad.scoring.alerts import AlertRule, notes
 from ustad.scoring.explain import Explainer, breakdown, kinds, shares
 from ustad.scoring.network_model import ScoringModel
-from ustad.scoring.network_scores import notes, score_events
+from ustad.scoring.network_scores import score_events
 from ustad.scoring.rejection import kept, parts_of_table, rejection_curve, uncertainty, withhold
 from ustad.tables import DataError
 

@@ -12,9 +12,10 @@ from typing import Annotated
 import typer
 
 from ustad import __version__, progress
-from ustad.cli import demo, extract, forget, infer, lab, report, score, serve, simulate, train
+from ustad.cli import demo, evaluate, experiment, extract, forget, infer, report, score, serve, simulate, train
 from ustad.cli.shared import err, out
 from ustad.config import ConfigError
+from ustad.devices import NO_TORCH
 from ustad.tables import DataError
 
 # Threads that wait for each other sleep instead of spinning: on a busy machine that is ten times faster.
@@ -60,16 +61,18 @@ for verb in (
     extract.pois,
     simulate.inject,
     train.train,
+    train.tune,
     score.score,
     forget.forget,
+    evaluate.evaluate,
+    evaluate.methods,
     report.report,
     serve.serve,
+    experiment.experiment,
     extract.info,
 ):
     app.command()(verb)
 app.add_typer(infer.schema)
-app.add_typer(lab.app)
-lab.add_former_names(app)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -82,7 +85,7 @@ def main(arguments: list[str] | None = None) -> None:
             err.print("interrupted; finished files are complete (a stopped `ustad train` goes on with --resume)")
         raise
     except (DataError, ConfigError, ImportError, OSError) as error:
-        _stop(str(error) or type(error).__name__, error)
+        _stop(NO_TORCH if getattr(error, "name", None) == "torch" else str(error) or type(error).__name__, error)
     except MemoryError as error:
         _stop("not enough memory; use fewer agents at a time", error)
     except Exception as error:

@@ -19,7 +19,7 @@ def forget(
 
     Example: `ustad forget runs/demo/model 17`
     """
-    from ustad.cli.lab.baseline import is_baseline
+    from ustad.artefact import is_baseline
     from ustad.detector import Detector
 
     if is_baseline(model):

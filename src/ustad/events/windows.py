@@ -8,14 +8,17 @@ cuts padded batches out of itself by index, so nothing waits for a loader.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from ustad.config import WindowConfig
 from ustad.events.encoder import EventArrays
 from ustad.schema import Field
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -174,6 +177,8 @@ class EventTensors:
     """The arrays on a device. Batches are index gathers, made where the network runs."""
 
     def __init__(self, arrays: EventArrays, device: torch.device | str = "cpu") -> None:
+        import torch  # here, because habits need windows and no tensors
+
         self.fields: tuple[Field, ...] = arrays.fields
         self.device = torch.device(device)
         self.entity = arrays.entity  # int32 [N], stays on the host
@@ -194,6 +199,8 @@ class EventTensors:
 
     def batch(self, start: Tensor, stop: Tensor, length: int) -> Batch:
         """Slices start … stop (int64 [B] on the device) padded to `length`."""
+        import torch
+
         offset = torch.arange(length, device=self.device)
         index = start[:, None] + offset  # [B, L]
         padding = index >= stop[:, None]

@@ -8,11 +8,12 @@ State per entity is small and bounded, leaves as bytes and comes back from them,
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -31,13 +32,14 @@ from ustad.habits.stages import history_end
 from ustad.habits.usual import Usual, usual, usual_columns
 from ustad.live.absorbing import MOST_VISITS, absorb, make_room
 from ustad.live.habit_state import HabitState, model_mark
-from ustad.live.memory_live import MemoryLive, MemoryWindow
 from ustad.live.visit_log import log_days, logged, unpack_habits
-from ustad.network.inference.crew import alone
 from ustad.scoring.alerts import DEFAULT_P_VALUE
 from ustad.scoring.habit_scores import DefaultModel, p_values
 from ustad.tables import TIMESTAMP, DataError
 from ustad.ties import raised
+
+if TYPE_CHECKING:
+    from ustad.live.memory_live import MemoryLive, MemoryWindow
 
 #: Entities whose state is kept at hand; the quietest go first. Keep their bytes where they must not be lost.
 MOST_ENTITIES = 4096
@@ -98,7 +100,12 @@ class HabitLive:
             raise ConfigError("live scores count visits up to the event; train with scoring.counting: past")
         self.model, self.since, self.p_value, self.reasons, self.most = model.habits, since, p_value, reasons, most
         self.memory: MemoryLive | None = None
+        self._alone: Callable[[], AbstractContextManager[None]] = nullcontext
         if model.memory is not None:
+            from ustad.live.memory_live import MemoryLive
+            from ustad.network.inference.crew import alone
+
+            self._alone = alone
             past = model.memory.config.replace({"window.mode": "past"})
             self.memory = MemoryLive(replace(model.memory, config=past))
         self._gone: set[Any] = set()
@@ -136,7 +143,7 @@ class HabitLive:
             raise DataError(f"an event arrived before its {schema.entity_word}'s previous one; send them in order")
         tried = replace(known, state=known.state.copy())
         try:
-            with alone():
+            with self._alone():
                 update = self._score(tried, event)
         except BaseException:
             known.window = None  # begun anew from the recent events, which do not hold this one

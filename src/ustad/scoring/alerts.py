@@ -5,10 +5,12 @@ In go p-values, scores and local dates of scored events; out come flags, the thr
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
+import pyarrow as pa
 
 from ustad.config import ConfigError
 from ustad.tables import DataError
@@ -19,6 +21,8 @@ Rule = Literal["p_value", "alerts_per_day", "fdr", "top"]
 DEFAULT_P_VALUE = 0.001
 #: Largest gap between the p-values' distribution and the uniform one before it is called drift.
 DRIFT_LIMIT = 0.15
+#: Key of what is said about a score table (rule, threshold, warnings) in its metadata.
+NOTES = b"ustad"
 #: From this share of all events on, alerts are refused; fewer events than so many say nothing of shares.
 NEARLY_ALL, FEWEST_EVENTS = 0.9, 50
 
@@ -117,6 +121,11 @@ def too_small(threshold: float, rule: AlertRule, reference: int) -> list[str]:
             "reference events; the threshold rests on the fitted tail alone"
         ]
     return []
+
+
+def notes(events: pa.Table) -> dict[str, Any]:
+    """What was said about a score table when it was made: rule, threshold, warnings."""
+    return json.loads((events.schema.metadata or {}).get(NOTES, b"{}"))
 
 
 def drift_warning(p_values: np.ndarray, reference: int) -> list[str]:

@@ -10,15 +10,13 @@ from __future__ import annotations
 import json
 from dataclasses import astuple, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import torch
 from safetensors.numpy import load_file as load_numpy
 from safetensors.numpy import save_file as save_numpy
-from safetensors.torch import load_file, save_file
 
 from ustad.config import Config
 from ustad.dataset import event_days
@@ -34,13 +32,16 @@ from ustad.habits.population import Population
 from ustad.habits.recurrence import Recurrence
 from ustad.habits.usual import usual, usual_columns
 from ustad.habits.weights import unit_weights
-from ustad.network.inference.memory_model import MemoryModel, new_network
 from ustad.progress import warn
 from ustad.schema import plural
-from ustad.scoring.alerts import AlertRule, alerts
-from ustad.scoring.network_scores import NOTES
+from ustad.scoring.alerts import NOTES, AlertRule, alerts
 from ustad.tables import agent_codes, identity_hash
 from ustad.ties import tied_ranks
+
+if TYPE_CHECKING:
+    import torch
+
+    from ustad.network.inference.memory_model import MemoryModel
 
 #: The smallest p-value that is written is ten to the minus this.
 SMALLEST = 300.0
@@ -101,6 +102,8 @@ def fit_memory_model(
     """The memory network alone, beginning at the weights of `start` where that fits."""
     half = calibrating(validation, encoder.schema.entity)
     stopping = validation.filter(pa.array(~half)) if not half.all() else validation
+    from ustad.network.inference.memory_model import MemoryModel
+
     return MemoryModel.fit(train, stopping, encoder, config, device, directory, resume, start)
 
 
@@ -265,6 +268,8 @@ def save_default(model: DefaultModel, place: Path) -> None:
     }
     (place / FACTS).write_text(json.dumps(facts))
     if model.memory is not None:
+        from safetensors.torch import save_file
+
         state = model.memory.network.state_dict()
         save_file({k: v.detach().cpu().contiguous() for k, v in state.items()}, place / NETWORK)
 
@@ -279,6 +284,10 @@ def load_default(
     frame = Frame.from_dict(facts["frame"])
     memory = None
     if facts["memory"]:
+        from safetensors.torch import load_file
+
+        from ustad.network.inference.memory_model import MemoryModel, new_network
+
         network = new_network(encoder, frame, config)
         network.load_state_dict(load_file(place / NETWORK))
         memory = MemoryModel(network.to(device).eval(), encoder, frame, config, device)

@@ -7,15 +7,17 @@ In go samples in network units; out come the columns of the score table: `expect
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from ustad.events.encoder import Encoder, EventArrays
-from ustad.network.inference.sampling import Samples, TermSamples
 from ustad.schema import Term
 from ustad.scoring.calibration import spread_of
+
+if TYPE_CHECKING:
+    from ustad.network.inference.sampling import Samples, TermSamples
 
 Columns = dict[str, Any]  # name → numpy array [n] (or [n, size])
 

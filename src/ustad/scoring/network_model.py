@@ -9,23 +9,25 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import torch
 
 from ustad import progress
 from ustad.config import Config
 from ustad.events.encoder import Encoder, EventArrays
 from ustad.events.visit_counts import History
 from ustad.events.windows import EventTensors, Queries, make_queries, make_windows
-from ustad.network.dual_transformer import DualTransformer
-from ustad.network.inference.neighbours import APPROXIMATE_ABOVE, Reference
-from ustad.network.inference.sampling import Samples, embed_events, sample
-from ustad.network.inference.unseen_losses import lessen_losses
 from ustad.scoring.calibration import Calibration, Parts
 from ustad.tables import DataError, identity_hash
+
+if TYPE_CHECKING:  # torch is loaded where a network is asked, so that habits can do without it
+    import torch
+
+    from ustad.network.dual_transformer import DualTransformer
+    from ustad.network.inference.neighbours import Reference
+    from ustad.network.inference.sampling import Samples
 
 _PILOT = 200  # events that are timed to say how long the others will take
 
@@ -51,12 +53,16 @@ class ScoringModel:
         """Lists for live scoring where there are many reference events; how well they find neighbours, measured."""
         if self.neighbours is None:
             return None
+        from ustad.network.inference.neighbours import APPROXIMATE_ABOVE
+
         if len(self.neighbours) > APPROXIMATE_ABOVE:
             self.neighbours.approximate(self.config.scoring.neighbours)
         return self.neighbours.facts()
 
     def forget(self, entities: Iterable[Any]) -> ScoringModel:
         """Without the training events and the history of some entities. The network's weights stay as they are."""
+        from ustad.network.inference.neighbours import Reference
+
         neighbours, gone = self.neighbours, identity_hash(entities).view(np.int64)
         if neighbours is not None:
             kept = ~np.isin(neighbours.owner, gone)
@@ -86,6 +92,8 @@ class ScoringModel:
         tensors: dict[str, np.ndarray],
         history: History | None = None,
     ) -> ScoringModel:
+        from ustad.network.inference.neighbours import Reference
+
         neighbours = Reference.from_tensors(tensors) if "neighbours.embeddings" in tensors else None
         terms = scored_terms(encoder)
         calibration = Calibration.from_tensors(tensors, terms)
@@ -156,6 +164,9 @@ def measure(
     keep_probabilities: bool = False,
 ) -> tuple[Samples, Parts]:
     """Samples of all terms, and the parts of the score (scored terms and neighbour distance), of every query."""
+    from ustad.network.inference.sampling import embed_events, sample
+    from ustad.network.inference.unseen_losses import lessen_losses
+
     tensors = EventTensors(arrays, device)
     if progress.shown() and len(queries) > 10 * _PILOT:
         progress.say(f"scoring {len(queries):,} events: {_rough_time(network, tensors, queries, encoder, config)}")
@@ -181,6 +192,8 @@ def _rough_time(
     network: DualTransformer, tensors: EventTensors, queries: Queries, encoder: Encoder, config: Config
 ) -> str:
     """What a few events take, scaled up."""
+    from ustad.network.inference.sampling import sample
+
     few = queries.take(np.linspace(0, len(queries) - 1, _PILOT).astype(np.int64))
     with progress.silence():
         for _ in range(2):  # the first call warms up
@@ -203,6 +216,9 @@ def embed_reference(
     network: DualTransformer, encoder: Encoder, config: Config, train: pa.Table, device: torch.device | str
 ) -> Reference:
     """The embeddings of training events, for the neighbours."""
+    from ustad.network.inference.neighbours import Reference
+    from ustad.network.inference.sampling import embed_events
+
     arrays = encoder.encode(train)
     queries = make_queries(arrays, make_windows(arrays, config.window), config.window)
     visible = config.scoring.knn_target == "visible"

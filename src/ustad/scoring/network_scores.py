@@ -9,18 +9,16 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import torch
 
 from ustad.events.encoder import EventArrays
 from ustad.events.windows import Queries, make_queries, make_windows, periods
 from ustad.files import as_table
-from ustad.network.inference.sampling import Samples
-from ustad.scoring.alerts import AlertRule, Alerts, alerts
+from ustad.scoring.alerts import NOTES, AlertRule, Alerts, alerts
 from ustad.scoring.calibration import Parts, apply_tails, corrected_score, highest, log10_tails
 from ustad.scoring.explain import kinds, sentences
 from ustad.scoring.network_columns import Columns, interval_columns, term_columns, to_arrow
@@ -28,7 +26,10 @@ from ustad.scoring.network_model import ScoringModel, measure
 from ustad.tables import DataError, event_keys
 from ustad.ties import tied_ranks
 
-NOTES = b"ustad"  # key of the notes in the metadata of the score table
+if TYPE_CHECKING:
+    import torch
+
+    from ustad.network.inference.sampling import Samples
 
 
 @dataclass(frozen=True)
@@ -145,11 +146,6 @@ def radii(model: ScoringModel, coverage: float) -> dict[str, float]:
     names = model.scored
     categories = tuple(t.kind == "category" for t in model.encoder.terms if t.scored)
     return dict(zip(names, model.calibration.radius(coverage, categories).tolist(), strict=True))
-
-
-def notes(events: pa.Table) -> dict[str, Any]:
-    """What `score_events` said about its table: rule, threshold, warnings."""
-    return json.loads((events.schema.metadata or {}).get(NOTES, b"{}"))
 
 
 # ------------------------------------------------------------------------------------------------ steps

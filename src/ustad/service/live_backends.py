@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
@@ -16,12 +16,14 @@ from ustad.dataset import event_days
 from ustad.detector import Detector
 from ustad.live.habit_live import HabitLive
 from ustad.live.habit_state import HabitState
-from ustad.live.network_live import LiveScorer
 from ustad.page.queries import CONTEXT_EVENTS, microseconds
 from ustad.page.translate import identified, keys_for
 from ustad.scoring.habit_scores import DefaultModel
 from ustad.tables import DataError
 from ustad.ties import highest_of
+
+if TYPE_CHECKING:
+    from ustad.live.network_live import LiveScorer
 
 #: Events of an agent that are looked through again where the store has them but no state. They are counted and enter
 #: its history as they did; the weeks before the first of them say nothing of the agent.
@@ -59,6 +61,8 @@ def make_backend(detector: Detector, p_value: float, most: int) -> Backend:
         return HabitBackend(detector.habits, p_value, most + 1)
     if detector.model is None:
         raise DataError("the model is not fitted; make one with `ustad train`")
+    from ustad.live.network_live import LiveScorer
+
     return NetworkBackend(LiveScorer(detector.model.causal(), detector.device, p_value=p_value, reasons="flagged"))
 
 

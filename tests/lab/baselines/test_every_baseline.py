@@ -10,12 +10,13 @@ import pytest
 from example_towns import DAY, MONDAY, town
 
 import ustad.lab.baselines
+from ustad.artefact import is_baseline
 from ustad.config import ConfigError
 from ustad.dataset import Dataset
 from ustad.detector import Detector
 from ustad.lab.baselines import REGISTRY, DetectorProtocol, describe, find, make
 from ustad.lab.baselines.search import search
-from ustad.lab.baselines.storage import is_baseline, load, save
+from ustad.lab.baselines.storage import load, save
 from ustad.schema import EventSchema, Feature
 from ustad.scores import Scores
 from ustad.tables import TIMESTAMP, DataError

@@ -18,10 +18,10 @@ import torch
 
 from ustad.config import Config, ConfigError, SplitConfig
 from ustad.dataset import Dataset, event_days, load_directory
+from ustad.devices import choose_device
 from ustad.files import as_table
 from ustad.lab.baselines.fitting import LossFunction, fit_network
 from ustad.lab.baselines.protocol import Abilities, agents_by_worst, event_table, events_of
-from ustad.network.training.optimise import choose_device
 from ustad.periods import scored_days, training_periods
 from ustad.schema import EventSchema, Feature, mobility_schema
 from ustad.scores import Scores

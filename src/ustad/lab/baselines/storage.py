@@ -24,11 +24,6 @@ METHOD = artefact.METHOD
 TENSORS = "state.safetensors"
 
 
-def is_baseline(path: Path | str) -> bool:
-    """Whether a model directory holds a baseline (and not the detector)."""
-    return (Path(path) / METHOD).exists()
-
-
 def save(detector: Baseline, path: Path | str) -> None:
     """Write a fitted baseline; the directory appears whole or not at all."""
     inner = getattr(detector, "detector", None)  # an ablation is kept as the detector that it is
@@ -47,8 +42,8 @@ def load(path: Path | str, device: str = "auto") -> Baseline:
     """Read what `save` wrote, after checking it."""
     path = Path(path)
     files = artefact.check(path)
-    if not is_baseline(path):
-        raise DataError(f"{path}: holds no baseline (no {METHOD}); make one with `ustad lab train --method NAME`")
+    if not artefact.is_baseline(path):
+        raise DataError(f"{path}: holds no baseline (no {METHOD}); make one with `ustad train --method NAME`")
     content = json.loads((path / METHOD).read_text())
     schema = EventSchema.from_dict(content["schema"])
     detector = find(content["method"])(schema, content["seed"], device, **content["settings"])

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from ustad.config import TrainingConfig
-from ustad.tables import DataError
 
 #: Windows of a run from which compiling pays: below it an H200 is done before the compiler is.
 COMPILE_FROM = 40_000_000
@@ -88,14 +87,3 @@ def use_compile(config: TrainingConfig, device: torch.device, windows: int) -> b
 
 def use_graphs(config: TrainingConfig, device: torch.device) -> bool:
     return config.graphs == "auto" and device.type == "cuda"
-
-
-def choose_device(name: str) -> torch.device:
-    """auto: CUDA where there is one, else the CPU."""
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    if name not in ("cpu", "cuda"):
-        raise DataError(f"device '{name}' is not one of auto, cpu, cuda")
-    if name == "cuda" and not torch.cuda.is_available():
-        raise DataError("no CUDA device is available here; use --device cpu")
-    return torch.device(name)

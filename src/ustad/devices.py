@@ -1,0 +1,39 @@
+"""Where a network computes, and what is said where torch, which networks need, is not installed.
+
+The preset quick trains no network: it runs without torch.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ustad.tables import DataError
+
+if TYPE_CHECKING:
+    import torch
+
+NO_TORCH = "this needs a network, and networks need torch: pip install torch; the preset quick does without"
+
+
+def choose_device(name: str) -> torch.device:
+    """auto: CUDA where there is one, else the CPU; without torch, the CPU."""
+    if name not in ("auto", "cpu", "cuda"):
+        raise DataError(f"device '{name}' is not one of auto, cpu, cuda")
+    try:
+        import torch
+    except ModuleNotFoundError:
+        if name == "cuda":
+            raise DataError(NO_TORCH) from None
+        return "cpu"  # type: ignore[return-value]  # no network will compute there
+    if name == "cuda" and not torch.cuda.is_available():
+        raise DataError("no CUDA device is available here; use --device cpu")
+    return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
+
+
+def torch_version() -> str | None:
+    """The version of torch, or None where it is not installed."""
+    try:
+        import torch
+    except ModuleNotFoundError:
+        return None
+    return str(torch.__version__)
