@@ -55,7 +55,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=7, help="of the methods; the data has its own")
     parser.add_argument("--data-seed", type=int, default=11)
     parser.add_argument("--device", default="auto")
-    parser.add_argument("--methods", default="all", help="names of `ustad methods`, with commas between")
+    parser.add_argument("--methods", default="all", help="names of `ustad lab methods`, with commas between")
     parser.add_argument("--epochs", type=int, help="at most this many passes for every deep method")
     parser.add_argument("--samples", type=int, help="T of the ablations with EU")
     parser.add_argument("--prediction", action="store_true", help="measure masked prediction too (MAE, MAPE, accuracy)")

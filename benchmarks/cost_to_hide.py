@@ -7,10 +7,11 @@
     python benchmarks/cost_to_hide.py --kinds detour,shadow           some kinds; the others keep what was measured
 
 One kind and size at a time misbehaves in an otherwise normal town, and alerts are raised at a fixed rate: the highest
-scores, five a day per 1,000 people. An alert is an incident where the scorer gives incidents, else a single stay. An
-anomalous agent is caught when an alert holds one of its labelled stays. The scorer learns once per town, because the
-red team changes nothing before the test period; `--fit-each` learns again for every kind and size. Writes
-benchmarks/results/cost_to_hide.json and docs/figures/cost_to_hide.svg; needs matplotlib for the figure.
+scores, five a day per 1,000 people. Agents that are anomalous by the labels of your data are left out. An alert is an
+incident where the scorer gives incidents, else a single stay. An anomalous agent is caught when an alert holds one of
+its labelled stays. The scorer learns once per town, because the red team changes nothing before the test period;
+`--fit-each` learns again for every kind and size. Writes benchmarks/results/cost_to_hide.json and
+docs/figures/cost_to_hide.svg; needs matplotlib for the figure.
 """
 
 from __future__ import annotations
@@ -166,16 +167,23 @@ def make_towns(options: argparse.Namespace) -> Iterator[tuple[Dataset, Make]]:
         if options.data is not None:
             from ustad import open_data
 
-            known = open_data(options.data)
-            yield known, _on_table(known, options.share, seed)
+            normal = without_labelled(open_data(options.data))
+            yield normal, _on_table(normal, options.share, seed)
         else:
             yield _simulated(options, seed)
 
 
 def _on_table(data: Dataset, share: float, seed: int) -> Make:
-    return lambda kind, size: second_red_team(
-        replace(data, labels=None, agent_labels=None), share, seed, kind=kind, size=size
-    )
+    return lambda kind, size: second_red_team(data, share, seed, kind=kind, size=size)
+
+
+def without_labelled(data: Dataset) -> Dataset:
+    """The agents that are not anomalous by the labels of the data, so that their alerts are no false ones."""
+    if data.agent_labels is not None:
+        known = data.agent_labels.filter(data.agent_labels["anomaly"])["agent_id"].to_pylist()
+        everybody = pc.unique(data.events["agent_id"]).to_pylist()
+        data = data.only(sorted(set(everybody) - set(known)))
+    return replace(data, labels=None, agent_labels=None)
 
 
 def _simulated(options: argparse.Namespace, seed: int) -> tuple[Dataset, Make]:

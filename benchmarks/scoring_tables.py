@@ -102,7 +102,24 @@ def calibrated() -> str:
     return f"{said}\n\n{table(head, [*rows, ('calibrated - batch', *apart)])}"
 
 
-BLOCKS = {"speed": speed, "calibrated": calibrated}
+def machines() -> str:
+    """Scores of one model on a GPU against those on a CPU."""
+    found = read("machines-cuda")
+    names = {"habits": "in bulk", "habits, live": "one by one", "network": "in bulk", "network, live": "one by one"}
+    rows = []
+    for preset, differences in found["differences"].items():
+        for question, figures in differences["cuda"].items():
+            if question in names:
+                apart = f"{figures['largest']:.2g}", f"{figures['median']:.2g}", f"{figures['over 1e-6']:,}"
+                words = ", ".join(f"{figures[word]:,}" for word in ("kind", "alert", "reason"))
+                rows.append((f"`{preset}`, {names[question]}", f"{figures['events']:,}", *apart, words))
+    head = ("", "events", "largest difference", "median", "differ by over 1e-6", "other kind, alert, sentence")
+    gpu = found["facts"]["devices"][0]
+    said = f"{gpu} against its host's CPU, one model trained on the CPU, {found['agents']} people of a small town"
+    return f"{said} (`python benchmarks/machines.py`):\n\n{table(head, rows)}"
+
+
+BLOCKS = {"machines": machines, "speed": speed, "calibrated": calibrated}
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 from test_verbs import run
 
-from ustad.cli.baseline import train_baseline
+from ustad.cli.lab.baseline import train_baseline
 from ustad.config import SplitConfig
 from ustad.dataset import Dataset, load_directory, save_directory
 
@@ -24,7 +24,7 @@ def test_settings_of_a_method_come_from_the_command_line(capsys, town_directory,
     file = tmp_path / "ibat.yaml"
     file.write_text("trials: 5\ncell_km: 0.5\n")
     code, out, err = run(
-        capsys, "train", town_directory, "--method", "ibat", "--config", file, "--set", "trials=7",
+        capsys, "lab", "train", town_directory, "--method", "ibat", "--config", file, "--set", "trials=7",
         "--json", "--out", tmp_path / "m",
     )  # fmt: skip
     assert code == 0, err
@@ -34,16 +34,16 @@ def test_settings_of_a_method_come_from_the_command_line(capsys, town_directory,
 
 
 @pytest.mark.parametrize(
-    ("options", "word"),
+    ("verb", "options", "word"),
     [
-        (["--preset", "paper"], "--preset is for the method ustad"),
-        (["--resume"], "--resume is for the method ustad"),
-        (["--set", "trails=7"], "did you mean 'trials'"),
-        (["--set", "model.width=32"], "unknown setting 'model.width'"),
+        (["train"], ["--preset", "paper"], "--preset is for the method ustad"),
+        (["train"], ["--resume"], "--resume is for the method ustad"),
+        (["lab", "train"], ["--set", "trails=7"], "did you mean 'trials'"),
+        (["lab", "train"], ["--set", "model.width=32"], "unknown setting 'model.width'"),
     ],
 )
-def test_options_a_method_has_no_use_for_are_refused(capsys, town_directory, tmp_path, options, word):
-    code, _, err = run(capsys, "train", town_directory, "--method", "ibat", *options, "--out", tmp_path / "m")
+def test_options_a_method_has_no_use_for_are_refused(capsys, town_directory, tmp_path, verb, options, word):
+    code, _, err = run(capsys, *verb, town_directory, "--method", "ibat", *options, "--out", tmp_path / "m")
     assert code == 1
     assert word in " ".join(err.split())
     assert not (tmp_path / "m").exists()
@@ -71,7 +71,7 @@ def test_a_rate_of_false_alarms_needs_p_values_and_that_is_said(capsys, town_dir
 
 
 def test_a_method_of_agents_has_no_events_to_flag(capsys, town_directory, tmp_path):
-    assert run(capsys, "train", town_directory, "--method", "ibat", "--out", tmp_path / "m")[0] == 0
+    assert run(capsys, "lab", "train", town_directory, "--method", "ibat", "--out", tmp_path / "m")[0] == 0
     code, _, err = run(capsys, "score", tmp_path / "m", town_directory, "--top", "3", "--out", tmp_path / "s")
     assert code == 1
     assert "scores agents only" in err
@@ -83,7 +83,7 @@ def test_new_weeks_are_scored_whole_as_by_the_detector(capsys, town, fitted, tow
     first = town.split(SplitConfig()).test_first
     weeks = Dataset(town.between(first, first + 30), town.schema)
     save_directory(weeks, tmp_path / "weeks")
-    assert run(capsys, "train", town_directory, "--method", method, "--out", tmp_path / "m")[0] == 0
+    assert run(capsys, "lab", "train", town_directory, "--method", method, "--out", tmp_path / "m")[0] == 0
     code, _, err = run(capsys, "score", tmp_path / "m", tmp_path / "weeks", "--out", tmp_path / "s")
     assert code == 0, err
     told = json.loads((tmp_path / "s" / "run.json").read_text())
@@ -111,3 +111,20 @@ def test_a_data_set_with_the_training_weeks_is_still_scored_in_its_test_part(
     split = town.split(SplitConfig())
     scored = pq.read_metadata(tmp_path / "events.parquet").num_rows
     assert scored == town.between(split.test_first, split.test_last).num_rows < town.events.num_rows
+
+
+def test_verbs_that_moved_to_the_lab_are_found_by_their_former_names_and_say_the_new_one(
+    capsys, town_directory, tmp_path
+):
+    code, former, err = run(capsys, "methods", "ibat", "--json")
+    assert (code, " ".join(err.split())) == (0, "`ustad methods` is called `ustad lab methods` now")
+    assert former == run(capsys, "lab", "methods", "ibat", "--json")[1]
+    code, _, err = run(capsys, "train", town_directory, "--method", "random", "--out", tmp_path / "m")
+    assert code == 0
+    assert "`ustad lab train --method` now" in " ".join(err.split())
+
+
+def test_help_names_the_lab_and_hides_the_former_names(capsys):
+    words = run(capsys, "--help")[1].split()
+    assert "lab" in words
+    assert not {"methods", "tune", "experiment"} & set(words)

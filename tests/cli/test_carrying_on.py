@@ -129,7 +129,7 @@ def test_a_file_of_settings_is_laid_over_those_of_the_model(capsys, weeks, tmp_p
 
 def test_a_model_of_another_method_is_not_carried_on(capsys, weeks, tmp_path):
     other = tmp_path / "other"
-    assert run(capsys, "train", weeks.older, "--method", "random", "--out", other)[0] == 0
+    assert run(capsys, "lab", "train", weeks.older, "--method", "random", "--out", other)[0] == 0
     code, _, err = run(capsys, "train", weeks.newer, "--from", other, "--out", tmp_path / "next")
     assert code == 1
     assert "models of the method ustad" in " ".join(err.split())
@@ -170,7 +170,7 @@ def test_tune_reads_events_of_another_schema_in_their_zone(capsys, payments, tmp
     pytest.importorskip("optuna")
     data, schema = payments
     asked = ["--schema", schema, "--trials", 1, "--out", tmp_path / "t", "--json", *SHORT]
-    code, out, err = run(capsys, "tune", data, *asked, "--timezone", "Europe/Paris")
+    code, out, err = run(capsys, "lab", "tune", data, *asked, "--timezone", "Europe/Paris")
     assert code == 0, err
     assert np.isfinite(json.loads(out)["loss"])
     assert (tmp_path / "t" / "best.yaml").exists()
@@ -183,10 +183,10 @@ def test_tune_stops_at_bad_rows_unless_it_may_skip_them(capsys, payments, tmp_pa
     entity = pa.array([None, *table["card"].to_pylist()[1:]])
     pq.write_table(table.set_column(0, "card", entity), data)
     asked = ["--schema", schema, "--timezone", "UTC", "--trials", 1, "--out", tmp_path / "t", *SHORT]
-    code, _, err = run(capsys, "tune", data, *asked)
+    code, _, err = run(capsys, "lab", "tune", data, *asked)
     assert code == 1
     assert "card" in err
-    code, out, err = run(capsys, "tune", data, *asked, "--on-error", "skip")
+    code, out, err = run(capsys, "lab", "tune", data, *asked, "--on-error", "skip")
     assert code == 0, err
     assert f"--schema {schema}" in " ".join(out.split())
 

@@ -46,7 +46,7 @@ def options(settings: dict[str, int]) -> list[str]:
 def test_it_is_trained_scored_and_evaluated_by_verbs_as_in_python(capsys, small_town, tmp_path, name):
     settings, able = short(name), find(name).abilities
     asked = ("--method", name, "--seed", "9", "--device", "cpu", *options(settings))
-    code, out, err = run(capsys, "train", small_town, *asked, "--json", "--out", tmp_path / "model")
+    code, out, err = run(capsys, "lab", "train", small_town, *asked, "--json", "--out", tmp_path / "model")
     assert code == 0, err
     told = json.loads(out)
     assert (told["method"], told["seed"]) == (name, 9)
@@ -67,7 +67,7 @@ def test_it_is_trained_scored_and_evaluated_by_verbs_as_in_python(capsys, small_
         assert sum(pq.read_table(tmp_path / "scores" / "events.parquet")["alert"].to_pylist()) == 3
         assert len((tmp_path / "scores" / "alerts.csv").read_text().splitlines()) == 4
 
-    code, out, err = run(capsys, "evaluate", tmp_path / "scores", "--no-baselines", "--json")
+    code, out, err = run(capsys, "lab", "evaluate", tmp_path / "scores", "--no-baselines", "--json")
     assert code == 0, err
     figures = json.loads(out)[name]
     assert set(figures) == ({"events", "agents"} if able.scores_events else {"agents"})
@@ -77,7 +77,7 @@ def test_it_is_trained_scored_and_evaluated_by_verbs_as_in_python(capsys, small_
 @pytest.mark.parametrize("name", [name for name in REGISTRY if not find(name).abilities.scores_events])
 def test_a_method_that_scores_agents_only_flags_no_events(capsys, small_town, tmp_path, name):
     asked = ("--method", name, *options(short(name)), "--out", tmp_path / "model")
-    assert run(capsys, "train", small_town, *asked)[0] == 0
+    assert run(capsys, "lab", "train", small_town, *asked)[0] == 0
     code, _, err = run(capsys, "score", tmp_path / "model", small_town, "--top", "3", "--out", tmp_path / "scores")
     assert code == 1
     assert f"{name} scores agents only" in " ".join(err.split())
@@ -86,11 +86,11 @@ def test_a_method_that_scores_agents_only_flags_no_events(capsys, small_town, tm
 
 def test_scores_of_agents_leave_nothing_of_events_that_were_scored_there_before(capsys, small_town, tmp_path):
     for name in ("distance", "ibat"):
-        assert run(capsys, "train", small_town, "--method", name, "--out", tmp_path / name)[0] == 0
+        assert run(capsys, "lab", "train", small_town, "--method", name, "--out", tmp_path / name)[0] == 0
     assert run(capsys, "score", tmp_path / "distance", small_town, "--top", "3", "--out", tmp_path / "scores")[0] == 0
     assert run(capsys, "score", tmp_path / "ibat", small_town, "--out", tmp_path / "scores")[0] == 0
     assert {p.name for p in (tmp_path / "scores").iterdir()} == {"agents.parquet", "run.json"}
-    figures = json.loads(run(capsys, "evaluate", tmp_path / "scores", "--json")[1])
+    figures = json.loads(run(capsys, "lab", "evaluate", tmp_path / "scores", "--json")[1])
     assert set(figures["ibat"]) == {"agents"}
 
 
@@ -102,8 +102,8 @@ USTAD = ("--preset", "quick", "--set", "model.width=8", "--set", "training.epoch
 )
 def test_a_model_written_over_one_of_another_method_is_the_new_one(capsys, small_town, tmp_path, methods):
     for name in methods:
-        asked = USTAD if name == "ustad" else ("--method", name, *options(short(name)))
-        code, _, err = run(capsys, "train", small_town, *asked, "--out", tmp_path / "model")
+        asked = ("train", *USTAD) if name == "ustad" else ("lab", "train", "--method", name, *options(short(name)))
+        code, _, err = run(capsys, *asked, small_town, "--out", tmp_path / "model")
         assert code == 0, err
     manifest = json.loads((tmp_path / "model" / "manifest.json").read_text())["files"]
     assert set(manifest) <= {p.name for p in (tmp_path / "model").iterdir()}
@@ -123,7 +123,7 @@ def test_a_model_written_over_one_of_another_method_is_the_new_one(capsys, small
 )
 def test_what_only_ustad_can_do_is_refused_in_words(capsys, small_town, tmp_path, verb, word):
     model = tmp_path / "model"
-    assert run(capsys, "train", small_town, "--method", "distance", "--out", model)[0] == 0
+    assert run(capsys, "lab", "train", small_town, "--method", "distance", "--out", model)[0] == 0
     named = {"MODEL": model, "DATA": small_town}
     out = () if verb[0] == "forget" else ("--out", tmp_path / "out")
     code, _, err = run(capsys, *(named.get(part, part) for part in verb), *out)
@@ -136,37 +136,37 @@ def test_what_only_ustad_can_do_is_refused_in_words(capsys, small_town, tmp_path
 def test_learning_shows_its_progress_unless_it_is_to_be_quiet(capsys, small_town, tmp_path, monkeypatch, name):
     monkeypatch.setattr(progress, "_SECONDS_BETWEEN_LINES", -1.0)
     asked = ("--method", name, *options(short(name)))
-    assert "1 of 1 after" in run(capsys, "train", small_town, *asked, "--out", tmp_path / "m")[2]
-    said = run(capsys, "--quiet", "train", small_town, *asked, "--out", tmp_path / "n")[2].splitlines()
+    assert "1 of 1 after" in run(capsys, "lab", "train", small_town, *asked, "--out", tmp_path / "m")[2]
+    said = run(capsys, "--quiet", "lab", "train", small_town, *asked, "--out", tmp_path / "n")[2].splitlines()
     assert all(line.startswith("warning: ") for line in said), "warnings are shown whatever --quiet says"
 
 
 # ------------------------------------------------------------------------------------------- what there is
 def test_methods_tells_what_each_can_do_and_names_ustad_itself(capsys):
-    rows = {row["name"]: row for row in json.loads(run(capsys, "methods", "--json")[1])}
+    rows = {row["name"]: row for row in json.loads(run(capsys, "lab", "methods", "--json")[1])}
     assert list(rows) == ["ustad", *REGISTRY]
     for name in REGISTRY:
         able = dataclasses.asdict(find(name).abilities)
         assert {key: rows[name][key] for key in able} == able
-    table = run(capsys, "methods")[1]
+    table = run(capsys, "lab", "methods")[1]
     assert all(name in table for name in ("ustad-plain", "lightpath", "predicts"))
 
 
 @pytest.mark.parametrize("name", ["ustad", *REGISTRY])
 def test_one_method_tells_its_settings_and_what_a_search_tries(capsys, name):
-    told = json.loads(run(capsys, "methods", name, "--json")[1])
+    told = json.loads(run(capsys, "lab", "methods", name, "--json")[1])
     tried = {row["name"]: tuple(row["search"]) for row in told["settings"] if row["search"]}
     if name == "ustad":
         assert set(tried) == {"training.mask_ratio", "model.width", "model.event_blocks"}
     else:
         assert tried == space(name)
-    code, table, _ = run(capsys, "methods", name)
+    code, table, _ = run(capsys, "lab", "methods", name)
     assert code == 0
     assert all(row["name"] in table for row in told["settings"])
 
 
 def test_an_unknown_method_is_refused_with_a_suggestion(capsys):
-    code, _, err = run(capsys, "methods", "transfomer")
+    code, _, err = run(capsys, "lab", "methods", "transfomer")
     assert code == 1
     assert "did you mean 'transformer'" in " ".join(err.split())
 
@@ -178,7 +178,7 @@ FIXED = {"epochs": 1, "latent": 2, "width": 8}
 def test_a_search_leaves_settings_that_train_takes_and_goes_on_where_it_was(capsys, small_town, tmp_path, monkeypatch):
     made = []
     monkeypatch.setattr(searching, "make", lambda *a, **k: (made.append(k), make(*a, **k))[1])
-    asked = ("tune", small_town, "--method", "gm-vsae", *options(FIXED), "--json", "--out", tmp_path / "search")
+    asked = ("lab", "tune", small_town, "--method", "gm-vsae", *options(FIXED), "--json", "--out", tmp_path / "search")
     assert run(capsys, *asked, "--trials", 1)[0] == 0
     code, out, err = run(capsys, *asked, "--trials", 2)
     assert code == 0, err
@@ -188,7 +188,7 @@ def test_a_search_leaves_settings_that_train_takes_and_goes_on_where_it_was(caps
     file = tmp_path / "search" / "best.yaml"
     assert yaml.safe_load(file.read_text()) == {**FIXED, **best["settings"]}
     trained = run(
-        capsys, "train", small_town, "--method", "gm-vsae", "--config", file, "--json", "--out", tmp_path / "m"
+        capsys, "lab", "train", small_town, "--method", "gm-vsae", "--config", file, "--json", "--out", tmp_path / "m"
     )
     assert json.loads(trained[1])["validation_loss"] == best["loss"]
 
@@ -203,14 +203,23 @@ def test_a_search_leaves_settings_that_train_takes_and_goes_on_where_it_was(caps
     ],
 )
 def test_a_search_refuses_what_it_cannot_do(capsys, small_town, tmp_path, asked, word):
-    code, _, err = run(capsys, "tune", small_town, *asked, "--out", tmp_path / "search")
+    code, _, err = run(capsys, "lab", "tune", small_town, *asked, "--out", tmp_path / "search")
     assert code == 1
     assert word in " ".join(err.split())
     assert not (tmp_path / "search").exists()
 
 
 def test_a_search_does_not_go_on_with_another_ones_trials(capsys, small_town, tmp_path):
-    asked = ("tune", small_town, "--trials", 1, "--out", tmp_path / "search", *options({"epochs": 1, "width": 8}))
+    asked = (
+        "lab",
+        "tune",
+        small_town,
+        "--trials",
+        1,
+        "--out",
+        tmp_path / "search",
+        *options({"epochs": 1, "width": 8}),
+    )
     assert run(capsys, *asked, "--method", "atrom")[0] == 0
     code, _, err = run(capsys, *asked, "--method", "nov-online")
     assert code == 1
@@ -219,7 +228,7 @@ def test_a_search_does_not_go_on_with_another_ones_trials(capsys, small_town, tm
 
 def test_searches_of_ustad_and_of_a_method_do_not_write_over_each_other(capsys, small_town, tmp_path):
     pytest.importorskip("optuna")
-    asked = ("tune", small_town, "--trials", 1)
+    asked = ("lab", "tune", small_town, "--trials", 1)
     ours = (*asked, *options({"training.epochs": 1, "model.trips": "none"}))
     theirs = (*asked, "--method", "atrom", *options({"epochs": 1, "width": 8}))
     for first, second in ((ours, theirs), (theirs, ours)):

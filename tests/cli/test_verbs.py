@@ -28,7 +28,7 @@ def test_the_whole_way_by_verbs(capsys, town_directory, tmp_path):
     assert json.loads(out)["alerts"] == 10
     assert len(pa_csv.read_csv(scores / "alerts.csv")) == 10
     assert len(json.loads((scores / "alerts.geojson").read_text())["features"]) == 10
-    code, out, _ = run(capsys, "evaluate", scores, "--json")
+    code, out, _ = run(capsys, "lab", "evaluate", scores, "--json")
     figures = json.loads(out)
     assert code == 0
     assert set(figures) == {"ustad", "random", "visit-rate"}
@@ -66,19 +66,21 @@ def test_a_search_leaves_a_configuration_to_train_with(capsys, town_directory, t
         "--set",
         "model.trips=none",
     ]
-    code, out, err = run(capsys, "tune", town_directory, "--trials", 1, "--out", tmp_path / "t", *short, "--json")
+    code, out, err = run(
+        capsys, "lab", "tune", town_directory, "--trials", 1, "--out", tmp_path / "t", *short, "--json"
+    )
     assert code == 0, err
     chosen = json.loads(out)["settings"]
     assert set(chosen) == {"training.mask_ratio", "model.width", "model.event_blocks"}
     assert Config.from_yaml(tmp_path / "t" / "best.yaml").model.width == chosen["model.width"]
 
 
-@pytest.mark.parametrize("verb", ["train", "score", "evaluate", "report", "info", "extract", "inject"])
+@pytest.mark.parametrize("verb", ["train", "score", "lab evaluate", "report", "info", "extract", "inject"])
 def test_a_missing_file_is_one_line_and_a_failure(capsys, tmp_path, verb):
     nowhere = tmp_path / "nowhere"
     extra = [nowhere] if verb == "score" else []
-    out = [] if verb in ("evaluate", "info") else ["--out", tmp_path / "out"]
-    code, _, err = run(capsys, verb, nowhere, *extra, *out)
+    out = [] if verb in ("lab evaluate", "info") else ["--out", tmp_path / "out"]
+    code, _, err = run(capsys, *verb.split(), nowhere, *extra, *out)
     assert code == 1
     assert err.count("error:") == 1
     assert "nowhere" in err
@@ -153,7 +155,7 @@ def test_two_alert_rules_at_once_are_refused(capsys, town_directory, model_direc
 def test_scores_without_labels_cannot_be_evaluated_and_that_is_said(capsys, town, model_directory, tmp_path):
     pq.write_table(town.events, tmp_path / "stays.parquet")
     assert run(capsys, "score", model_directory, tmp_path / "stays.parquet", "--out", tmp_path / "s")[0] == 0
-    code, _, err = run(capsys, "evaluate", tmp_path / "s")
+    code, _, err = run(capsys, "lab", "evaluate", tmp_path / "s")
     assert code == 1
     assert "--labels" in err
 
@@ -185,20 +187,20 @@ def test_debug_shows_where_it_failed(tmp_path):
 @pytest.mark.parametrize("method", ["visit-rate", "ibat"])
 def test_other_methods_train_score_and_evaluate_the_same_way(capsys, town_directory, tmp_path, method):
     model, scores = tmp_path / "model", tmp_path / "scores"
-    assert run(capsys, "train", town_directory, "--method", method, "--out", model)[0] == 0
+    assert run(capsys, "lab", "train", town_directory, "--method", method, "--out", model)[0] == 0
     assert run(capsys, "score", model, town_directory, "--out", scores)[0] == 0
-    code, out, err = run(capsys, "evaluate", scores, "--json")
+    code, out, err = run(capsys, "lab", "evaluate", scores, "--json")
     assert code == 0, err
     assert "agents" in json.loads(out)[method]
 
 
 def test_unknown_methods_are_refused_with_a_suggestion(capsys, town_directory, tmp_path):
-    code, _, err = run(capsys, "train", town_directory, "--method", "visit-rat", "--out", tmp_path / "m")
+    code, _, err = run(capsys, "lab", "train", town_directory, "--method", "visit-rat", "--out", tmp_path / "m")
     assert code == 1
     assert "visit-rate" in err
 
 
 def test_methods_lists_what_each_can_do(capsys):
-    code, out, _ = run(capsys, "methods", "--json")
+    code, out, _ = run(capsys, "lab", "methods", "--json")
     assert code == 0
     assert {"random", "visit-rate"} <= {row["name"] for row in json.loads(out)}

@@ -181,7 +181,7 @@ def test_the_verbs_take_events_without_identifiers_and_labels_by_entity_and_time
         ],
         ["score", tmp_path / "model", tmp_path / "events.parquet", "--top", 5, "--out", tmp_path / "scores"],
         ["report", tmp_path / "scores", "--out", tmp_path / "report.html"],
-        ["evaluate", tmp_path / "scores", "--labels", tmp_path / "labels.parquet", "--json"],
+        ["lab", "evaluate", tmp_path / "scores", "--labels", tmp_path / "labels.parquet", "--json"],
     ]
     for step in steps:
         capsys.readouterr()

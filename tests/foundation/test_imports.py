@@ -94,6 +94,20 @@ def test_the_core_knows_nothing_of_mobility(name):
         assert not imported_rooms(path) & {"mobility", "simulate"}, path
 
 
+def top_imports(path: Path) -> set[str]:
+    """What a module imports when it is imported itself, by full name."""
+    nodes = [n for n in ast.parse(path.read_text()).body if isinstance(n, (ast.Import, ast.ImportFrom))]
+    return {f"{n.module}" if isinstance(n, ast.ImportFrom) else a.name for n in nodes for a in n.names}
+
+
+def test_only_the_lab_and_its_verbs_know_the_lab_and_verbs_import_it_when_they_run():
+    for path in modules():
+        parts = path.relative_to(SOURCE).parts
+        if parts[0] != "lab":
+            assert "lab" not in imported_rooms(path) or parts[:2] == ("cli", "lab"), path
+            assert not any(name.startswith("ustad.lab") for name in top_imports(path)), path
+
+
 BLOCKER = """
 import importlib, importlib.metadata as metadata, re, sys
 allowed = set(sys.stdlib_module_names) | {"ustad", "_distutils_hack", "distutils"}

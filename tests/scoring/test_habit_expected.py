@@ -16,11 +16,12 @@ from ustad.events.words import without_expected
 from ustad.habits.habit_model import HabitModel
 from ustad.habits.history import Habits
 from ustad.habits.usual import _days, usual
-from ustad.habits.usual_kernels import usual_start, weighted_quantile
+from ustad.habits.usual_kernels import usual_start, visits_near, weighted_quantile
 from ustad.live.habit_live import HabitLive
 from ustad.schema import mobility_schema
 from ustad.scoring.alerts import AlertRule
 from ustad.scoring.habit_scores import DefaultModel, score_default
+from ustad.scoring.partitions import Request, ScoredParts
 from ustad.scoring.rejection import withhold
 
 SCHEMA = mobility_schema()
@@ -82,10 +83,38 @@ def test_days_of_each_kind_are_those_of_the_calendar(model):
 
 def test_of_two_usual_starts_the_nearer_one_is_expected():
     starts, kind = np.array([480.0, 490, 485, 500, 780, 790, 785]), np.ones(7)
-    assert usual_start(starts, kind, 800.0) in (780.0, 785.0, 790.0)
-    assert usual_start(starts, kind, 300.0) in (480.0, 485.0, 490.0)
-    assert usual_start(starts, kind, np.nan) in (485.0, 490.0)
-    assert usual_start(np.array([1430.0, 5.0, 10.0]), np.ones(3), np.nan) in (5.0, 1430.0)  # round midnight
+    assert usual_start(starts, visits_near(starts, kind), 800.0) in (780.0, 785.0, 790.0)
+    assert usual_start(starts, visits_near(starts, kind), 300.0) in (480.0, 485.0, 490.0)
+    assert usual_start(starts, visits_near(starts, kind), np.nan) in (485.0, 490.0)
+    late = np.array([1430.0, 5.0, 10.0])
+    assert usual_start(late, visits_near(late, np.ones(3)), np.nan) in (5.0, 1430.0)  # round midnight
+
+
+def test_what_is_usual_of_a_row_does_not_hang_on_the_rows_around_it(model, odd, monkeypatch):
+    visits = read_visits(odd, SCHEMA, model.frame)
+    place, _ = model.habits.locate(visits)
+    monkeypatch.setattr("ustad.habits.questions.LEAST_ROWS", 50)
+    monkeypatch.setattr("os.cpu_count", lambda: 3)
+    together = usual(model.habits, visits, place)
+    for i in (0, 17, len(visits) - 1):
+        single = usual(model.habits, visits.take(np.array([i])), place[[i]])
+        for name in ("start", "start_spread", "duration", "duration_spread"):
+            np.testing.assert_array_equal(getattr(single, name)[0], getattr(together, name)[i])
+
+
+@pytest.mark.parametrize(
+    "rule", [AlertRule(), AlertRule("top", 6), AlertRule("fdr", 0.3), AlertRule("alerts_per_day", 3)]
+)
+def test_parts_give_the_reasons_of_the_whole_to_exactly_what_is_flagged(life, model, odd, rule):
+    before = between(life, 0, 28)
+    whole, agents = score_default(DefaultModel(model), odd, before, rule)
+    made = list(ScoredParts(Request(SCHEMA, habits=DefaultModel(model), rule=rule), odd, before, entities=5))
+    events, people = (pa.concat_tables(tables) for tables in zip(*made, strict=True))
+    wanted = whole.sort_by("stay_id")
+    for name in ("alert", "reason", "kind"):
+        assert events.sort_by("stay_id")[name].to_pylist() == wanted[name].to_pylist()
+    assert people.sort_by("agent_id")["reason"].to_pylist() == agents.sort_by("agent_id")["reason"].to_pylist()
+    assert wanted["reason"].null_count > len(wanted) / 2
 
 
 def test_quantiles_by_weight_are_those_of_repeated_values():

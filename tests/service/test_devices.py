@@ -321,7 +321,7 @@ def test_devices_are_listed_longest_silent_first_and_those_never_heard_of_before
     assert [d["name"] for d in listed] == ["dog", "car", "bike", "Anna's phone"]
     assert listed[0] == {
         "name": "dog", "agent_id": "d", "app": None, "heard_at": None, "fixed_at": None, "battery": None, "n_fixes": 0,
-        "n_left_out": 0,
+        "n_left_out": 0, "n_events": 0,
     }  # fmt: skip
     page = client.get("/v1/devices", params={"limit": 2, "offset": 1}).json()
     assert (page["total"], [d["name"] for d in page["devices"]]) == (4, ["car", "bike"])

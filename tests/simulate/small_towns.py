@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
 from functools import lru_cache
 
@@ -44,3 +45,16 @@ def rows(table: pa.Table) -> set[tuple[int, int, int, int]]:
     return set(
         zip(*(c.tolist() for c in (*columns, seconds(table, "started_at"), seconds(table, "finished_at"))), strict=True)
     )
+
+
+def digest(data: Dataset) -> str:
+    """Of who does what, when and where, and of what is labelled as what."""
+    columns = ("agent_id", "started_at", "finished_at", "kind", "role")
+    place = dict(zip(*(data.events[name].to_pylist() for name in ("stay_id", "poi_id")), strict=True))
+    places = [place[key] for key in data.labels["stay_id"].to_pylist()]
+    text = "\n".join(map(str, zip(*(_plain(data.labels[name]) for name in columns), places, strict=True)))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _plain(column: pa.ChunkedArray) -> list[object]:
+    return (column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column).to_pylist()

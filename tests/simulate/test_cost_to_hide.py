@@ -66,6 +66,14 @@ def test_a_fake_scorer_runs_through(tmp_path: Path) -> None:
     assert figure.exists() or find_spec("matplotlib") is None
 
 
+def test_agents_with_labels_are_left_out_of_given_data() -> None:
+    data = simulate_tables("town", 40, 3, anomalous_share=0.1, days=8)
+    normal = cost.without_labelled(data)
+    left = set(normal.events["agent_id"].to_pylist())
+    assert len(left) == 36
+    assert not left & set(data.agent_labels["agent_id"].to_pylist())
+
+
 def test_what_is_counted_comes_in_whole_numbers() -> None:
     assert cost.factors_of("scouting", [0.05, 0.1, 0.5, 1.0]) == [0.25, 0.5, 1.0]
     assert cost.factors_of("detour", [0.05, 1.0]) == [0.05, 1.0]

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from ustad import __version__, progress
-from ustad.cli import demo, evaluate, experiment, extract, forget, infer, report, score, serve, simulate, train
+from ustad.cli import demo, extract, forget, infer, lab, report, score, serve, simulate, train
 from ustad.cli.shared import err, out
 from ustad.config import ConfigError
 from ustad.devices import NO_TORCH
@@ -61,18 +61,16 @@ for verb in (
     extract.pois,
     simulate.inject,
     train.train,
-    train.tune,
     score.score,
     forget.forget,
-    evaluate.evaluate,
-    evaluate.methods,
     report.report,
     serve.serve,
-    experiment.experiment,
     extract.info,
 ):
     app.command()(verb)
 app.add_typer(infer.schema)
+app.add_typer(lab.app)
+lab.add_former_names(app)
 
 
 def main(arguments: list[str] | None = None) -> None:

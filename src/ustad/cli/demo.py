@@ -25,6 +25,8 @@ def demo(
 
     Example: `ustad demo --out runs/demo`
     """
+    from ustad.cli.lab import demo_truth
+    from ustad.cli.lab.evaluate import figures_table
     from ustad.cli.report import report_writer
 
     write_report = report_writer()  # said before the work, not after
@@ -32,23 +34,21 @@ def demo(
     out.print("[bold]ustad demo[/]: raw GPS to a report, about 3 minutes on two cores\n")
     data = make_town(out_, agents, days, seed)
     scores = train_and_score(data, out_, seed, device)
-    figures = judge(scores, out_)
+    figures = demo_truth.judge(scores, out_)
     page = out_ / "report.html"
     _step(5, "writing the report")
     write_report(out_ / "scores", page)
-    from ustad.cli.evaluate import figures_table
-
     out.print()
     out.print(figures_table(figures))
-    out.print(describe_loss(scores, data, out_ / "town", seed), highlight=False)
+    out.print(demo_truth.describe_loss(scores, data, out_ / "town", seed), highlight=False)
     out.print(f"\ndone in {time.monotonic() - began:.0f} s. Look at [bold]{page}[/] in a browser.", highlight=False)
     out.print("Try next: your own GPS with `ustad extract FILES --out runs/mine`, or `ustad --help`.", highlight=False)
 
 
 def make_town(place: Path, agents: int, days: int, seed: int) -> Path:
     """Simulate fixes, extract stays and trips from them, and carry the labels over to the extracted stays."""
+    from ustad.cli.lab.demo_truth import label_stays
     from ustad.dataset import load_directory
-    from ustad.lab.evaluation.recordings import carry_truth
     from ustad.mobility.extraction import extract
     from ustad.simulate import simulate
 
@@ -58,7 +58,7 @@ def make_town(place: Path, agents: int, days: int, seed: int) -> Path:
     _step(2, "extracting stays and trips from the GPS")
     truth = load_directory(town)
     extract([town / "fixes"], data, pois=truth.pois, timezone=truth.meta["timezone"])
-    carry_truth(town, data, name="demo town")
+    label_stays(town, data)
     return data
 
 
@@ -79,35 +79,6 @@ def train_and_score(data: Path, place: Path, seed: int, device: str) -> Any:
     write_alerts_csv(scores.events, place / "scores" / "alerts.csv")
     write_alerts_geojson(scores.events, detector.schema, place / "scores" / "alerts.geojson")
     return scores
-
-
-def describe_loss(scores: Any, data: Path, town: Path, seed: int) -> str:
-    """What is lost between the people and their GPS: the most unusual stays by habits, from GPS and from true stays."""
-    from ustad.config import Config
-    from ustad.dataset import load_directory
-    from ustad.detector import Detector
-    from ustad.lab.evaluation.gps import MOST_UNUSUAL, count_true
-    from ustad.progress import silence
-
-    extracted, truth = load_directory(data), load_directory(town)
-    with silence():
-        detector = Detector(Config.preset("quick", seed=seed), device="cpu").fit(truth)
-        from_truth = detector.score(truth)
-    recording = extracted.meta["recording"]
-    return (
-        f"True among the {MOST_UNUSUAL} most unusual stays: {count_true(scores.events, extracted.labels)} from GPS, "
-        f"{count_true(from_truth.events, truth.labels)} from the stays as they were. Extraction finds "
-        f"{recording['stays_found']:.0%} of them, in {recording['pieces']:.2f} pieces each."
-    )
-
-
-def judge(scores: Any, place: Path) -> dict[str, Any]:
-    from ustad.cli.evaluate import evaluate_scores, with_figures
-    from ustad.files import write_json
-
-    figures = evaluate_scores(scores, None, baselines=True)
-    write_json(with_figures(scores.run, figures), place / "scores" / "run.json")
-    return figures
 
 
 def _step(number: int, text: str) -> None:

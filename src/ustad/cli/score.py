@@ -82,7 +82,7 @@ def score(
     - `ustad score model s3://bucket/data --engine ray --address head:6379 --out s3://bucket/scores` (on a cluster)
     """
     from ustad.artefact import is_baseline
-    from ustad.cli.baseline import score_baseline
+    from ustad.cli.lab.baseline import score_baseline
     from ustad.cli.parts import are_many, write_in_parts
     from ustad.mobility.readers import open_data
     from ustad.scoring.alerts import AlertRule
@@ -148,19 +148,18 @@ def _show(run: dict[str, Any], out_: Path, words: Any, json: bool, explain: int)
         found += f", {run['rejected']['withheld']:,} predictions withheld"
     events, entities = plural(words.event_word), plural(words.entity_word)
     out.print(f"{facts['events']:,} {events}, {facts['agents']:,} {entities}{found}: {out_}", highlight=False)
-    out.print(
-        f"next:  ustad report {out_} --out report.html   or   ustad evaluate {out_}", highlight=False, soft_wrap=True
-    )
+    out.print(f"next:  ustad report {out_} --out report.html", highlight=False, soft_wrap=True)
 
 
 def _schema(model: Path, given: Path | None) -> Any:
     """The schema file where one is given, else what the model was trained with."""
-    from ustad.artefact import METHOD, is_baseline
+    from ustad.artefact import is_baseline
+    from ustad.cli.lab.baseline import read_schema
     from ustad.schema import EventSchema
 
     if given is not None:
         return EventSchema.from_yaml(given)
-    stored = json_module.loads((model / METHOD).read_text())["schema"] if is_baseline(model) else None
+    stored = read_schema(model) if is_baseline(model) else None
     if stored is None and (model / "schema.json").exists():
         stored = json_module.loads((model / "schema.json").read_text())
     return EventSchema.from_dict(stored) if stored else None

@@ -1,4 +1,4 @@
-"""`ustad train` and `ustad tune`."""
+"""`ustad train`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ustad import progress
 from ustad.cli.shared import (
     AddressOption,
     ConfigOption,
@@ -15,7 +16,6 @@ from ustad.cli.shared import (
     JsonOption,
     OnErrorOption,
     OutOption,
-    PresetOption,
     SetOption,
     WorkersOption,
     check_engine,
@@ -51,7 +51,7 @@ def train(
     config: ConfigOption = None,
     set_: SetOption = None,
     seed: Annotated[int | None, typer.Option("--seed", help="Every random choice follows from it.")] = None,
-    method: Annotated[str, typer.Option("--method", help="A detector of `ustad methods`.")] = "ustad",
+    method: Annotated[str, typer.Option("--method", hidden=True)] = "ustad",
     base: Annotated[Path | None, typer.Option("--from", help="Carry on from this model with newer weeks.")] = None,
     schema: SchemaOption = None,
     timezone: TimezoneOption = None,
@@ -70,28 +70,26 @@ def train(
     Examples:
 
     - `ustad train runs/demo/data --preset quick --out runs/demo/model`
-    - `ustad train data --method ctle --set width=128 --out model` (another method, with settings of its own)
     - `ustad train data --train-until 2024-03-31 --out model` (learn from everything until that day)
     - `ustad train newer --from model --out model-2` (carry on from a model, with its settings, on newer weeks)
     - `ustad train data --engine ray --address head:6379 --workers 4 --out model` (four workers of a cluster)
     """
     from ustad.carrying_on import check_shape
-    from ustad.cli.baseline import given_options, method_settings, refuse_detector_options, train_baseline
     from ustad.detector import Detector
     from ustad.mobility.readers import open_data
     from ustad.schema import EventSchema
 
-    described = EventSchema.from_yaml(schema) if schema else None
     check_engine(engine, address, workers=workers)
     if method != "ustad":
+        from ustad.cli.lab import baseline
+
+        progress.say("`ustad train --method` is called `ustad lab train --method` now")
         if engine == "ray":
             raise typer.BadParameter("trains the method ustad only", param_hint="--engine ray")
-        refuse_detector_options(method, given_options(context))
-        chosen = method_settings(method, config, set_)
-        dataset = open_data(data, schema=described, timezone=timezone, on_error=on_error)
-        facts = train_baseline(method, dataset, Config().seed if seed is None else seed, device, out_, chosen)
-        _show(facts, data, out_, json)
+        baseline.refuse_detector_options(method, baseline.given_options(context))
+        baseline.train(data, method, out_, config, set_, seed, schema, timezone, device, on_error, json)
         return
+    described = EventSchema.from_yaml(schema) if schema else None
     start = _load_base(base, "cpu" if engine == "ray" else device) if base else None
     settings = resolve_config(_first_config(preset, start), config, set_, seed)
     settings = settings.replace(split_dates(train_until, test_from))
@@ -104,13 +102,13 @@ def train(
         made = train_on_ray(
             data, out_, settings, workers, address, device, described, timezone, on_error, resume, start
         )  # fmt: skip
-        _show(made.facts, data, out_, json)
+        show_model(made.facts, data, out_, json)
         return
     dataset = open_data(data, schema=described, timezone=timezone, on_error=on_error)
     detector = Detector(settings, device=device)
     detector.fit(dataset, directory=out_, resume=resume, start=start)
     detector.save(out_)
-    _show(detector.facts, data, out_, json)
+    show_model(detector.facts, data, out_, json)
 
 
 def split_dates(train_until: str | None, test_from: str | None) -> dict[str, str]:
@@ -138,73 +136,10 @@ def _first_config(preset: str | None, start: Any) -> Config:
     return Config.preset(preset).replace({"model.trips": start.config.model.trips})
 
 
-def _show(facts: dict[str, Any], data: Path, out_: Path, json: bool) -> None:
+def show_model(facts: dict[str, Any], data: Path, out_: Path, json: bool) -> None:
+    """Say where the model is and what comes next."""
     if json:
         print_json(facts)
     else:
         out.print(f"model: {out_}", highlight=False)
         out.print(f"next:  ustad score {out_} {data} --out runs/scores", highlight=False, soft_wrap=True)
-
-
-def tune(
-    context: typer.Context,
-    data: DataArgument,
-    out_: OutOption = Path("runs/tune"),
-    trials: Annotated[int, typer.Option("--trials", min=1, help="How many settings to try.")] = 50,
-    method: Annotated[str, typer.Option("--method", help="A detector of `ustad methods`.")] = "ustad",
-    preset: PresetOption = "paper",
-    config: ConfigOption = None,
-    set_: SetOption = None,
-    seed: Annotated[int | None, typer.Option("--seed", help="Every random choice follows from it.")] = None,
-    schema: SchemaOption = None,
-    timezone: TimezoneOption = None,
-    device: DeviceOption = "auto",
-    on_error: OnErrorOption = "fail",
-    json: JsonOption = False,
-) -> None:
-    """Search mask ratio, width and depth by validation loss alone. A stopped search carries on.
-
-    Another method is searched over the paper's space for it (`ustad methods NAME` shows it); what --set or --config
-    give is the same in every trial.
-
-    Examples:
-
-    - `ustad tune runs/demo/data --trials 20 --out runs/tune`
-    - `ustad tune runs/demo/data --method gm-vsae --trials 4 --out runs/tune-gm-vsae` (another method, its own space)
-    - `ustad tune payments.parquet --schema cards.yaml --out runs/tune` (events that are not stays)
-    """
-    from ustad.cli.baseline import check_searched, given_options, method_settings, refuse_detector_options
-    from ustad.detector import Detector
-    from ustad.mobility.readers import open_data
-    from ustad.schema import EventSchema
-
-    described = EventSchema.from_yaml(schema) if schema else None
-    if method == "ustad":
-        detector = Detector(resolve_config(preset, config, set_, seed), device=device)
-        dataset = open_data(data, schema=described, timezone=timezone, on_error=on_error)
-        best = detector.search(dataset, out_, trials)
-        settings = {k: v for k, v in best.trials.slice(0, 1).to_pylist()[0].items() if k not in ("trial", "loss")}
-        _show_best(data, schema, out_, method, best.loss, settings, json)
-        return
-    from ustad.lab.baselines.search import search
-
-    refuse_detector_options(method, given_options(context))
-    fixed = method_settings(method, config, set_)
-    check_searched(method)
-    dataset = open_data(data, schema=described, timezone=timezone, on_error=on_error)
-    first = Config().seed if seed is None else seed
-    choice = search(method, dataset, None, dataset.schema, trials, first, device, out_, **fixed)
-    _show_best(data, schema, out_, method, choice.loss, choice.settings, json)
-
-
-def _show_best(
-    data: Path, schema: Path | None, out_: Path, method: str, loss: float, settings: dict[str, Any], json: bool
-) -> None:
-    file = out_ / "best.yaml"
-    if json:
-        print_json({"method": method, "loss": loss, "settings": settings, "config": str(file)})
-        return
-    chosen = ", ".join(f"{k} = {v}" for k, v in settings.items())
-    out.print(f"best validation loss {loss:.4f} with {chosen or 'what was given'}", highlight=False)
-    told = (f" --schema {schema}" if schema else "") + ("" if method == "ustad" else f" --method {method}")
-    out.print(f"next: ustad train {data}{told} --config {file}", highlight=False, soft_wrap=True)

@@ -264,7 +264,8 @@ class Habits:
         ids = table[span["entity"]].to_numpy()
         change = np.r_[True, ids[1:] != ids[:-1]] if len(ids) else np.zeros(0, bool)
         starts = np.flatnonzero(change)
-        arrays = {n: table[n].to_numpy() for n in table.column_names if n.startswith("place_")}
+        # Copies: loops are compiled once for arrays that may be written to, not a second time for Arrow's.
+        arrays = {n: np.array(table[n]) for n in table.column_names if n.startswith("place_")}
         lists = {n: table[n].combine_chunks() for n in table.column_names if n.startswith("visit_")}
         lengths = next(iter(lists.values())).value_lengths().to_numpy(zero_copy_only=False)
         gaps = {n: np.zeros(int(lengths.sum()), np.float32) for n in _GAPS if n not in lists}  # an older table
@@ -280,7 +281,7 @@ class Habits:
             last_day=int(span["last_day"]),
             **arrays,
             **gaps,
-            **{n: v.flatten().to_numpy(zero_copy_only=False) for n, v in lists.items()},
+            **{n: np.array(v.flatten()) for n, v in lists.items()},
         )
 
 

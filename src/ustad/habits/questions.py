@@ -35,7 +35,7 @@ TERMS = {
     "silence": "no data at hours that usually have some, before or in the visit; in the score only if asked for",
 }
 #: Fewer rows than this are not worth another thread.
-LEAST_ROWS = 100_000
+LEAST_ROWS = 5_000
 HALF_HOUR = DAY_MINUTES / SLOTS
 #: Distances below this are alike: the scale of the logarithm, km.
 NEAR_KM = 0.5

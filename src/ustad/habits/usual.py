@@ -17,6 +17,7 @@ import pyarrow as pa
 from ustad.events.encoder import UNKNOWN
 from ustad.events.visits import Frame, Visits, kind_feature, place_feature
 from ustad.habits.history import Habits
+from ustad.habits.questions import in_parts
 from ustad.habits.usual_kernels import usual_times, whereabouts
 from ustad.schema import EventSchema
 
@@ -51,7 +52,15 @@ def usual(habits: Habits, visits: Visits, place: np.ndarray) -> Usual:
     at = np.where(place >= 0, place, where)
     minute = np.where(place >= 0, visits.minute, np.nan)
     held = (habits.visit_offsets, habits.visit_minute, habits.visit_duration, habits.visit_weekend)
-    times = usual_times(at, minute, weekend, *held, habits.visit_start_weight, habits.visit_length_weight)
+    weights = (habits.visit_start_weight, habits.visit_length_weight)
+    order = np.argsort(2 * at + weekend, kind="stable")  # rows of one place and kind of day share their work
+
+    def measure(rows: slice) -> np.ndarray:
+        some = order[rows]
+        return usual_times(at[some], minute[some], weekend[some], *held, *weights)
+
+    times = np.empty((len(at), 4))
+    times[order] = in_parts(measure, len(at))
     start, start_spread, duration, duration_spread = times.T
     since = np.append(habits.entity_since, habits.last_day + 2)[owner]  # the last is of strangers: -1
     length = (duration, duration_spread, habits.last_day + 1 - since)

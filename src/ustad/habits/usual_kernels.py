@@ -88,12 +88,21 @@ def weighted_quantile(values: np.ndarray, weights: np.ndarray, share: float) -> 
 
 
 @njit(nogil=True, cache=True)
-def usual_start(starts: np.ndarray, kind: np.ndarray, minute: float) -> float:  # pragma: no cover - compiled
-    """The start that visits gather around: of several the one nearest to `minute`, the densest where that is NaN."""
+def visits_near(starts: np.ndarray, kind: np.ndarray) -> np.ndarray:  # pragma: no cover - compiled
+    """How many visits begin about when each of them does, weighted by `kind`: float64 [V]."""
     near = np.zeros(len(starts))
     for k in range(len(starts)):
         for j in range(len(starts)):
             near[k] += kind[j] * bell(apart(starts[j], starts[k]), START_WIDTH)
+    return near
+
+
+@njit(nogil=True, cache=True)
+def usual_start(starts: np.ndarray, near: np.ndarray, minute: float) -> float:  # pragma: no cover - compiled
+    """The start that visits gather around: of several the one nearest to `minute`, the densest where that is NaN.
+
+    `near` [V] is what `visits_near` says of the starts.
+    """
     best = 0
     for k in range(1, len(near)):
         if near[k] > near[best] * (1 + RELATIVE):
@@ -130,19 +139,24 @@ def usual_times(
     The start is the one of `usual_start`, the duration the median of visits that begin around it; visits on the other
     kind of day count OTHER_DAY, and those whose times were not observed count less. Two thirds of those visits lie
     within ±, which is no less than the width of the terms' kernels over the root of their number: few visits say little
-    of how they vary.
+    of how they vary. Rows of one place and one kind of day share most of the work where they stand together.
     """
     result = np.full((len(place), 4), np.nan)
+    latest = -1
+    day, near = np.zeros(0), np.zeros(0)
     for i in range(len(place)):
         if place[i] < 0:
             continue
         low, high = visit_offsets[place[i]], visit_offsets[place[i] + 1]
         if high == low:
             continue
-        day = np.where(visit_weekend[low:high] == weekend[i], 1.0, OTHER_DAY)
-        kind = day * start_weight[low:high]
         starts, lengths = visit_minute[low:high], visit_duration[low:high]
-        begin = usual_start(starts, kind, minute[i])
+        if latest < 0 or place[latest] != place[i] or weekend[latest] != weekend[i]:
+            day = np.where(visit_weekend[low:high] == weekend[i], 1.0, OTHER_DAY)
+            near = visits_near(starts, day * start_weight[low:high])
+            latest = i
+        kind = day * start_weight[low:high]
+        begin = usual_start(starts, near, minute[i])
         away, weight = np.empty(len(starts)), np.empty(len(starts))
         for k in range(len(starts)):
             away[k] = apart(starts[k], begin)

@@ -174,7 +174,8 @@ def _about(run: RunTables, title: str | None) -> dict[str, Any]:
     kept = "This file holds everything it shows and fetches nothing."
     return {
         "version": __version__, "entity_word": schema.entity_word, "event_word": schema.event_word, "tiles": "",
-        "caller": "", "roles": [], "live": False, "run": title or str(run.run.get("name") or "") or "report",
+        "caller": "", "roles": [], "live": False, "devices": False,
+        "run": title or str(run.run.get("name") or "") or "report",
         "has_place": any(f.kind == "place" for f in schema.features), "alerts_per_day": None,
         "made": f"Made {made}. {kept}" if made else kept,
     }  # fmt: skip

@@ -1,6 +1,6 @@
 """Scores in parts of whole entities: what `score_events` gives, with memory bounded by the part.
 
-Every part is measured on its own and laid aside as a Parquet file: the network, the neighbours and the habits look at
+Every part is measured on its own and laid aside in a file: the network, the neighbours and the habits look at
 one entity at a time. What depends on all events (ranks within the batch, the threshold of the alerts) comes from a few
 numbers per event that are kept; then the parts are read again, one after the other, judged and handed out.
 """
@@ -8,7 +8,9 @@ numbers per event that are kept; then the parts are read again, one after the ot
 from __future__ import annotations
 
 import tempfile
+from collections import deque
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -19,7 +21,7 @@ import pyarrow.compute as pc
 
 from ustad.dataset import event_days
 from ustad.distribution import Distribution, Ranks, Tail
-from ustad.files import as_table, read_table, write_table
+from ustad.files import as_table
 from ustad.progress import silence, track, warn
 from ustad.schema import EventSchema
 from ustad.scoring.alerts import AlertRule, Alerts, alerts, refuse_everything
@@ -111,13 +113,27 @@ class ScoredParts:
     def _measure(self, place: Path) -> list[_Kept]:
         kept = []
         with track("scoring, parts", self.events.num_rows) as advance:
-            for i, (events, context) in enumerate(self._divided()):
-                with silence():
-                    scored, agents = self._score(events, context)
-                scored = scored.drop_columns([c for c in self.request.without if c in scored.column_names])
-                kept.append(self._keep(scored, agents, place / f"{i:05d}.parquet"))
-                advance(events.num_rows)
+            for part in self._scored_parts(place):
+                kept.append(part)
+                advance(len(part.score))
         return kept
+
+    def _scored_parts(self, place: Path) -> Iterator[_Kept]:
+        """Parts in their order. Beside a GPU two are on their way: while it works on one, the CPU does the other."""
+        at_once = 2 if torch.device(self.request.device).type == "cuda" else 1
+        with silence(), ThreadPoolExecutor(at_once) as pool:
+            waiting: deque[Future[_Kept]] = deque()
+            for i, part in enumerate(self._divided()):
+                waiting.append(pool.submit(self._keep_scored, place / f"{i:05d}.arrow", *part))
+                if len(waiting) > at_once:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+
+    def _keep_scored(self, file: Path, events: pa.Table, context: pa.Table | None) -> _Kept:
+        scored, agents = self._score(events, context)
+        scored = scored.drop_columns([c for c in self.request.without if c in scored.column_names])
+        return self._keep(scored, agents, file)
 
     def _divided(self) -> Iterator[tuple[pa.Table, pa.Table | None]]:
         """Events and context of so many entities at a time, in the order of the entities."""
@@ -144,9 +160,17 @@ class ScoredParts:
         request = self.request
         if request.habits is None:
             return score_events(request.network, events, context, None, request.device, None, "none", request.coverage)
-        reasons: Reasons = "none" if request.reasons == "none" else "all"
         tested = (self.first_day, self.last_day)
-        return score_default(request.habits, events, context, None, self._period(), reasons, tested)
+        return score_default(
+            request.habits, events, context, self._widest_rule(), self._period(), request.reasons, tested
+        )
+
+    def _widest_rule(self) -> AlertRule:
+        """A rule that flags, within any part, every event that the asked one may flag among all: those get a reason."""
+        rule, days = self.request.rule, self.last_day - self.first_day + 1
+        if rule.kind == "alerts_per_day":
+            return AlertRule("p_value", min(rule.value * days / self.events.num_rows, 1 - 1e-9))
+        return AlertRule("p_value", rule.value) if rule.kind == "fdr" else rule
 
     def _period(self) -> tuple[int, int]:
         """Local days in which visits are counted: those of all events, not only of a part's."""
@@ -157,7 +181,8 @@ class ScoredParts:
         return int(min([self.first_day, *between])), int(max([self.last_day, *between]))
 
     def _keep(self, scored: pa.Table, agents: pa.Table, file: Path) -> _Kept:
-        write_table(scored, file)
+        with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_file(sink, scored.schema) as writer:
+            writer.write_table(scored)
         order = self._order(scored)
         columns = np.zeros((len(order), 0), np.float32)
         if self.request.by_ranks:
@@ -211,7 +236,9 @@ class ScoredParts:
 
     def _tell(self, kept: _Kept, judge_part: Any, ordered: Alerts) -> tuple[pa.Table, pa.Table]:
         """The final rows of a part, in the order of the events given."""
-        table, request = read_table(kept.file), self.request
+        with pa.OSFile(str(kept.file)) as source:
+            table = pa.ipc.open_file(source).read_all()
+        request = self.request
         flagged = np.zeros(len(ordered.flagged), bool)
         flagged[self._order(table)] = ordered.flagged
         table = _set(table, "alert", pa.array(flagged))

@@ -72,6 +72,11 @@ class Service:
     def local_only(self) -> bool:
         return self.settings.is_loopback and not self.keys.all()
 
+    @property
+    def takes_fixes(self) -> bool:
+        """Whether stays are extracted here, so that phones can send."""
+        return self.pipeline is not None and self.pipeline.extraction is not None
+
     def _scored(self, size: int, seconds: float, alerts: list[int]) -> None:
         """Called in the scoring thread after every micro-batch."""
         self.metrics.batch(size, seconds, len(alerts))
@@ -193,7 +198,7 @@ def build(service: Service) -> FastAPI:
     errors.install(app)
     if service.intake is not None:
         app.include_router(ingest_routes(service.schema))  # first: what is asked most is found soonest
-        if service.pipeline is not None and service.pipeline.extraction is not None:
+        if service.takes_fixes:
             app.include_router(device_routes())
     app.include_router(read_routes())
     app.include_router(device_list_routes())

@@ -74,8 +74,14 @@ def list_devices(connection: Connection, search: str | None, limit: int, offset:
     chosen = wanted.subquery()
     total = int(connection.execute(select(func.count()).select_from(chosen)).scalar_one())
     rows = connection.execute(
-        select(chosen.c.agent, chosen.c.name, D.app, D.heard_at, D.fixed_at, D.battery, D.n_fixes, D.n_left_out)
-        .select_from(chosen.outerjoin(r.devices, (D.agent == chosen.c.agent) & (D.name == chosen.c.name)))
+        select(
+            chosen.c.agent, chosen.c.name, D.app, D.heard_at, D.fixed_at, D.battery, D.n_fixes, D.n_left_out,
+            r.agents.c.n_events,
+        )
+        .select_from(
+            chosen.outerjoin(r.devices, (D.agent == chosen.c.agent) & (D.name == chosen.c.name))
+            .outerjoin(r.agents, r.agents.c.agent == chosen.c.agent)
+        )
         .order_by(func.coalesce(D.heard_at, 0), chosen.c.name, chosen.c.agent).limit(limit).offset(offset)
     )  # fmt: skip
     return total, [_answer(row) for row in rows]
@@ -87,4 +93,5 @@ def _answer(row: Any) -> Row:
         "heard_at": iso(row.heard_at) if row.heard_at is not None else None,
         "fixed_at": iso(row.fixed_at) if row.fixed_at is not None else None,
         "n_fixes": row.n_fixes or 0, "n_left_out": row.n_left_out or 0,
+        "n_events": row.n_events or 0,
     }  # fmt: skip

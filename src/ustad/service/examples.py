@@ -33,7 +33,7 @@ HEALTH: Example = {"status": "ok"}
 READY: Example = {"status": "ready", "scoring": "on"}
 ABOUT: Example = {
     "version": "1.0.0", "entity_word": "agent", "event_word": "stay", "tiles": "", "caller": "morning shift",
-    "roles": ["read", "verdict"], "live": True, "run": None, "has_place": True, "alerts_per_day": 20.0,
+    "roles": ["read", "verdict"], "live": True, "devices": True, "run": None, "has_place": True, "alerts_per_day": 20.0,
     "notes": [], "categories": ["home", "work"],
 }  # fmt: skip
 RUN: Example = {
@@ -93,7 +93,8 @@ INGEST: Example = {
 FIXES: Example = {"accepted": 2, "late": 0, "duplicates": 0, "dropped": 0, "implausible": 0, "events": []}
 DEVICES: Example = {"total": 1, "offset": 0, "devices": [
     {"name": "Aino's phone", "agent_id": "a-17", "app": "owntracks", "heard_at": "2024-02-06T07:31:04Z",
-     "fixed_at": "2024-02-06T07:30:58Z", "battery": 64.0, "n_fixes": 2_841, "n_left_out": 3},
+     "fixed_at": "2024-02-06T07:30:58Z", "battery": 64.0, "n_fixes": 2_841, "n_left_out": 3,
+     "n_events": 148},
 ]}  # fmt: skip
 JUDGED: Example = {**_ALERT, "final": True, "verdict": _VERDICT}
 DELETED: Example = {"deleted_events": 148}

@@ -297,7 +297,8 @@ class AlertPage(BaseModel):
 
 class DeviceAnswer(BaseModel):
     """A device by the name of its key. `heard_at` is when its last request came, `fixed_at` the time of its latest fix;
-    `n_left_out` counts fixes that came late, were imprecise, had a wrong clock or no position."""
+    `n_left_out` counts fixes that came late, were imprecise, had a wrong clock or no position, `n_events` the events of
+    its agent."""
 
     name: str
     agent_id: str
@@ -307,6 +308,7 @@ class DeviceAnswer(BaseModel):
     battery: float | None
     n_fixes: int
     n_left_out: int
+    n_events: int
 
 
 class DevicePage(BaseModel):

@@ -25,7 +25,8 @@ class Ready(BaseModel):
 
 class About(BaseModel):
     """`run` is the name of the finished run on show; `tiles` the address of a map server, empty for none; `notes` say
-    what a reader should know before the numbers; `categories` are those of a run that have a colour of their own."""
+    what a reader should know before the numbers; `categories` are those of a run that have a colour of their own;
+    `devices` says whether phones can send."""
 
     version: str
     entity_word: str
@@ -34,6 +35,7 @@ class About(BaseModel):
     caller: str
     roles: list[str]
     live: bool
+    devices: bool
     run: str | None
     has_place: bool
     alerts_per_day: float | None

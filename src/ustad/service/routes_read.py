@@ -115,7 +115,8 @@ def about(request: Request, caller: Read) -> dict[str, Any]:
     return {
         "version": __version__, "entity_word": schema.entity_word, "event_word": schema.event_word,
         "tiles": service.settings.tiles, "caller": caller.name, "roles": sorted(caller.roles),
-        "live": service.intake is not None, "run": (service.store.about("run") or {}).get("name"),
+        "live": service.intake is not None, "devices": service.takes_fixes,
+        "run": (service.store.about("run") or {}).get("name"),
         "has_place": any(f.kind == "place" for f in schema.features),
         "alerts_per_day": service.settings.alerts_per_day, "notes": facts["notes"],
         "categories": facts.get("categories", []),

@@ -91,7 +91,7 @@ def find(name: str) -> Any:
 
 
 def describe(name: str) -> dict[str, Any]:
-    """Name, first line of the documentation and abilities: what `ustad methods` lists."""
+    """Name, first line of the documentation and abilities: what `ustad lab methods` lists."""
     kind = find(name)
     about = (kind.__doc__ or "").strip().splitlines()
     return {"name": name, "about": about[0] if about else "", **asdict(kind.abilities)}

@@ -1,4 +1,4 @@
-"""PyOD's detectors on encoded events, through one adapter (`pip install 'ustad[pyod]'`).
+"""PyOD's detectors on encoded events, through one adapter (`pip install 'ustad[lab]'`).
 
 An event is one row: its scaled numbers and its categories one-hot. There is no agent and no window in it: what these
 detectors find is unusual for everybody. PyOD is imported only here, and only when a detector is fitted. Its own
@@ -90,7 +90,7 @@ class PyodKnn(Pyod):
 def make_detector(name: str, seed: int) -> Any:
     """A detector of PyOD by the name of its class, seeded where it can be."""
     if importlib.util.find_spec("pyod") is None:
-        raise ConfigError("PyOD is not installed; install it with pip install 'ustad[pyod]'")
+        raise ConfigError("PyOD is not installed; install it with pip install 'ustad[lab]'")
     try:
         kind = getattr(importlib.import_module(f"pyod.models.{name.lower()}"), name)
     except (ImportError, AttributeError) as error:

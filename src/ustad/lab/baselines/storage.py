@@ -43,7 +43,7 @@ def load(path: Path | str, device: str = "auto") -> Baseline:
     path = Path(path)
     files = artefact.check(path)
     if not artefact.is_baseline(path):
-        raise DataError(f"{path}: holds no baseline (no {METHOD}); make one with `ustad train --method NAME`")
+        raise DataError(f"{path}: holds no baseline (no {METHOD}); make one with `ustad lab train --method NAME`")
     content = json.loads((path / METHOD).read_text())
     schema = EventSchema.from_dict(content["schema"])
     detector = find(content["method"])(schema, content["seed"], device, **content["settings"])

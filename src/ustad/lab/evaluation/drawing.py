@@ -26,7 +26,7 @@ def plots() -> Any:
     try:
         import matplotlib
     except ImportError as error:
-        raise ConfigError("figures need matplotlib: pip install 'ustad[plots]'") from error
+        raise ConfigError("figures need matplotlib: pip install 'ustad[lab]'") from error
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Lock
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +31,8 @@ from ustad.progress import say
 
 #: Weights of the network with a row for each kind of place.
 BY_KIND = ("category.weight", "heads.kind.weight", "heads.kind.bias")
+#: One question at a time: parts that are scored side by side share a network and its GPU.
+_ASKING = Lock()
 
 
 @dataclass
@@ -75,12 +78,13 @@ class MemoryModel:
     def terms(self, habits: Habits, events: pa.Table, before: pa.Table | None) -> dict[str, np.ndarray]:
         """Raw terms of every event and both uncertainties, by row, with the own places of `habits`; `before` is
         context."""
-        data, questions, row = self._questions(events, before, habits)
         config = self.config
         samples, seed, precision = config.scoring.samples, config.seed, config.training.precision
-        found = sample_memory(self.network, data, questions, samples, seed, precision)
-        self.samples = found.by_row(row, events.num_rows)
-        return {**self.samples.terms, DOUBT: self.samples.epistemic, NOISE: self.samples.aleatoric}
+        with _ASKING:
+            data, questions, row = self._questions(events, before, habits)
+            found = sample_memory(self.network, data, questions, samples, seed, precision)
+            self.samples = by_row = found.by_row(row, events.num_rows)
+        return {**by_row.terms, DOUBT: by_row.epistemic, NOISE: by_row.aleatoric}
 
     # ------------------------------------------------------------------------------------------ steps
     def _data(self, table: pa.Table, habits: Habits) -> tuple[EventArrays, Data]:

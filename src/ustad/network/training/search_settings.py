@@ -120,7 +120,7 @@ def _open_study(directory: Path, seed: int, about: dict[str, Any]) -> Any:
         import optuna
         from optuna.storages.journal import JournalFileBackend
     except ImportError as error:
-        raise ImportError("the search needs Optuna: pip install 'ustad[tune]'") from error
+        raise ImportError("the search needs Optuna: pip install 'ustad[lab]'") from error
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     directory.mkdir(parents=True, exist_ok=True)
     storage = optuna.storages.JournalStorage(JournalFileBackend(str(directory / STUDY)))

@@ -24,6 +24,7 @@ export function query(values) {
 const agentPath = (id) => `/v1/agents/${encodeURIComponent(id)}`;
 export const about = () => ask("/v1/about");
 export const summary = () => ask("/v1/summary");
+export const devices = (wanted) => ask("/v1/devices" + query(wanted));
 export const run = () => ask("/v1/run");
 export const lanes = (wanted) => ask("/v1/lanes" + query(wanted));
 export const alerts = (wanted) => ask("/v1/alerts" + query(wanted));

@@ -2,6 +2,7 @@
 import * as api from "./api.js";
 import { agentView, leaveAgent } from "./agent.js";
 import { forgetCases, openCase, page } from "./cases.js";
+import { devicesView } from "./devices.js";
 import { byId, h, show, toast, tooltips, visible } from "./dom.js";
 import { frozen } from "./frozen.js";
 import { loadLibrary } from "./map.js";
@@ -18,19 +19,21 @@ async function route() {
   byId("search").value = page.filters.search || "";
   byId("tip").hidden = true;
   const match = path.match(/^\/agent\/(.+)$/);
-  const id = match ? decodeURIComponent(match[1]) : null, isRun = path === "/run";
-  trail(id, isRun);
-  document.title = `${(id && visible(id)) || (isRun ? "Data and model" : "Overview")} · ${name()}`;
+  const id = match ? decodeURIComponent(match[1]) : null, title = id ? visible(id) : TITLES[path] || TITLES["/"];
+  trail(id, title);
+  document.title = `${title} · ${name()}`;
   if (id) { await agentView(page, id, parameters); return; }
   leaveAgent();
-  await (isRun ? runView(page) : overview(page, parameters));
+  await ({ "/run": runView, "/devices": devicesView }[path] || overview)(page, parameters);
 }
+
+const TITLES = { "/": "Overview", "/run": "Data and model", "/devices": "Devices" };
 
 const name = () => page.about?.run ? `ustad · ${page.about.run}` : "ustad";
 
-function trail(id, isRun) {
-  const link = (text, to, current) => h("a", current ? { "aria-current": "page" } : { href: to, "data-link": true }, text);
-  show(byId("trail"), link("Overview", address.overview(page.filters), !id && !isRun), id ? h("a", { "aria-current": "page" }, id) : null, page.about?.run ? link("Data and model", address.run(page.filters), isRun) : null);
+function trail(id, title) {
+  const link = (path, to) => h("a", TITLES[path] === title && !id ? { "aria-current": "page" } : { href: to, "data-link": true }, TITLES[path]);
+  show(byId("trail"), link("/", address.overview(page.filters)), id ? h("a", { "aria-current": "page" }, id) : null, page.about?.run ? link("/run", address.run(page.filters)) : null, page.about?.devices ? link("/devices", address.devices()) : null);
 }
 
 // ------------------------------------------------------------------------------------------- keyboard

@@ -5,6 +5,7 @@ import { frozen } from "./frozen.js";
 import { laneTable } from "./lanes.js";
 import { alertFilter, higher, loadCases, openCase, slidScore, typedScore } from "./cases.js";
 import { alertLine } from "./lines.js";
+import { pager } from "./pager.js";
 import { address, go, here } from "./route.js";
 import * as say from "./words.js";
 
@@ -43,7 +44,7 @@ export async function overview(page, parameters) {
     try {
       const found = await api.lanes(wanted);
       if (!found.lanes.length) { show(places.lanes, nothing(totals, filters)); return; }
-      show(places.lanes, laneTable(found, { slid, typed }, filters), pager("lanes_from", found.total, pages.lanes, ROWS, found.lanes.length, page.about.entity_word));
+      show(places.lanes, laneTable(found, { slid, typed }, filters), pager(pageAt("lanes_from"), { total: found.total, from: pages.lanes, size: ROWS, shown: found.lanes.length }, page.about.entity_word));
     } catch (error) { show(places.lanes, failure(error, loadLanes)); }
   }
 
@@ -52,7 +53,7 @@ export async function overview(page, parameters) {
       const found = await loadCases({ ...alertFilter(page.filters, totals.curve), offset: pages.alerts });
       if (!found.alerts.length) { show(places.alerts, nothing(totals, filters)); return; }
       view.chosen = Math.min(view.chosen, found.alerts.length - 1);
-      show(places.alerts, h("ol", { class: "alerts" }, found.alerts.slice(0, LINES).map((item, i) => alertLine(item, i === view.chosen))), pager("alerts_from", found.total, pages.alerts, LINES, Math.min(LINES, found.alerts.length), "alert"));
+      show(places.alerts, h("ol", { class: "alerts" }, found.alerts.slice(0, LINES).map((item, i) => alertLine(item, i === view.chosen))), pager(pageAt("alerts_from"), { total: found.total, from: pages.alerts, size: LINES, shown: Math.min(LINES, found.alerts.length) }, "alert"));
     } catch (error) { show(places.alerts, failure(error, loadAlerts)); }
   }
 
@@ -141,10 +142,4 @@ function nothing(totals, filters) {
   return empty("Nothing matches", "No alert fits these filters.", Object.keys(filters).length ? h("a", { href: address.overview(), "data-link": true }, "Clear the filters") : null);
 }
 
-function pager(name, total, from, size, shown, word) {
-  const to = (offset) => address.overview(Object.fromEntries(here().parameters), { [name]: offset || null });
-  return h("nav", { class: "pager", "aria-label": "Pages" },
-    h("span", {}, `${say.count(from + 1)}–${say.count(from + shown)} of ${say.count(total)} ${say.plural(word)}`),
-    from > 0 ? h("a", { href: to(Math.max(0, from - size)), "data-link": true }, "← before") : null,
-    from + shown < total ? h("a", { href: to(from + size), "data-link": true }, "next →") : null);
-}
+const pageAt = (name) => (offset) => address.overview(Object.fromEntries(here().parameters), { [name]: offset || null });

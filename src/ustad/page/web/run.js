@@ -38,7 +38,7 @@ function figures({ figures: rows, groups }, about) {
     groups.length ? h("details", {}, h("summary", {}, "By what was labelled"), table(["Labelled as", "Level", "Count", "AUROC", "AP"], groups.map((g) => h("tr", {}, h("th", { scope: "row" }, g.value), h("td", {}, g.level), h("td", {}, say.count(g.n)), cell(g.auroc), cell(g.ap))))) : null);
 }
 
-const table = (names, rows) => h("div", { class: "table-place" }, h("table", { class: "plain-table" }, names ? h("thead", {}, h("tr", {}, names.map((n) => h("th", { scope: "col" }, n)))) : null, h("tbody", {}, rows)));
+export const table = (names, rows) => h("div", { class: "table-place" }, h("table", { class: "plain-table" }, names ? h("thead", {}, h("tr", {}, names.map((n) => h("th", { scope: "col" }, n)))) : null, h("tbody", {}, rows)));
 
 // ------------------------------------------------------------------------------------------- scatter
 // What parts the kinds is a rule about the event, not a line across one plane; so each kind has its own field.

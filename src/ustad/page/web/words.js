@@ -60,6 +60,7 @@ export function duration(minutes) {
 }
 
 export const distance = (km) => km < 1 ? `${Math.round(km * 1000)} m` : `${km < 10 ? km.toFixed(1) : Math.round(km)} km`;
+export const capital = (word) => word.charAt(0).toUpperCase() + word.slice(1);
 export const count = (n) => Math.round(n).toLocaleString("en-GB");
 export const plural = (word) => /[^aeiou]y$/.test(word) ? `${word.slice(0, -1)}ies` : `${word}${/(s|x|z|ch|sh)$/.test(word) ? "es" : "s"}`; // as schema.plural
 export const number = (v) => v === null || v === undefined ? "–" : Math.abs(v) >= 100 ? v.toFixed(0) : Math.abs(v) >= 1 ? v.toFixed(1) : v.toPrecision(2);

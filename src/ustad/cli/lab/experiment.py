@@ -1,4 +1,4 @@
-"""`ustad experiment`: the paper's experiments and detection from GPS, one command each."""
+"""`ustad lab experiment`: the paper's experiments and detection from GPS, one command each."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ def experiment(
 
     Examples:
 
-    - `ustad experiment detection --data numosim-la:2000 --seeds 5 --out results/detection`
-    - `ustad experiment gps --data town --seeds 5 --out results/gps`
+    - `ustad lab experiment detection --data numosim-la:2000 --seeds 5 --out results/detection`
+    - `ustad lab experiment gps --data town --seeds 5 --out results/gps`
     """
     from dataclasses import replace
 

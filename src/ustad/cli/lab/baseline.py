@@ -1,4 +1,4 @@
-"""The verbs `train`, `tune` and `score` for the methods USTAD is compared with.
+"""`ustad lab train`, and what `ustad score` does with a model of another method.
 
 In go the same options as for USTAD; what a method has no use for is refused in one line, never dropped.
 """
@@ -6,14 +6,14 @@ In go the same options as for USTAD; what a method has no use for is refused in 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-import numpy as np
-import pyarrow as pa
+import typer
 import yaml
 
-from ustad.cli.shared import write_alerts
-from ustad.config import ConfigError, read_yaml
+from ustad.cli.shared import ConfigOption, DeviceOption, JsonOption, OnErrorOption, OutOption, SetOption, write_alerts
+from ustad.cli.train import DataArgument, SchemaOption, TimezoneOption, show_model
+from ustad.config import Config, ConfigError, read_yaml
 
 #: Options of `train` that only the detector knows.
 _DETECTOR_ONLY = {
@@ -23,6 +23,42 @@ _DETECTOR_ONLY = {
     "train_until": "--train-until",
     "test_from": "--test-from",
 }
+
+
+def train(
+    data: DataArgument,
+    method: Annotated[str, typer.Option("--method", help="One of `ustad lab methods`.")],
+    out_: OutOption = Path("runs/model"),
+    config: ConfigOption = None,
+    set_: SetOption = None,
+    seed: Annotated[int | None, typer.Option("--seed", help="Every random choice follows from it.")] = None,
+    schema: SchemaOption = None,
+    timezone: TimezoneOption = None,
+    device: DeviceOption = "auto",
+    on_error: OnErrorOption = "fail",
+    json: JsonOption = False,
+) -> None:
+    """Train a method that USTAD is compared with. `ustad score` and `ustad lab evaluate` take the model as any other.
+
+    Example: `ustad lab train data --method ctle --set width=128 --out runs/ctle`
+    """
+    from ustad.mobility.readers import open_data
+    from ustad.schema import EventSchema
+
+    settings = method_settings(method, config, set_)
+    described = EventSchema.from_yaml(schema) if schema else None
+    dataset = open_data(data, schema=described, timezone=timezone, on_error=on_error)
+    facts = train_baseline(method, dataset, Config().seed if seed is None else seed, device, out_, settings)
+    show_model(facts, data, out_, json)
+
+
+def read_schema(model: Path) -> dict[str, Any]:
+    """The schema that another method was trained with."""
+    import json
+
+    from ustad.lab.baselines.storage import METHOD
+
+    return json.loads((model / METHOD).read_text())["schema"]
 
 
 def given_options(context: Any) -> set[str]:
@@ -65,7 +101,7 @@ def check_searched(method: str) -> None:
 def train_baseline(
     method: str, dataset: Any, seed: int, device: str, place: Path, settings: dict[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Fit and save another detector of `ustad methods`; returns what it was made with."""
+    """Fit and save another detector of `ustad lab methods`; returns what it was made with."""
     import dataclasses
 
     from ustad.lab.baselines.protocol import find
@@ -110,6 +146,9 @@ def _check_rule(detector: Any, rule: Any) -> None:
 
 def _with_alerts(scores: Any, rule: Any, days: int, place: Path) -> Any:
     """The highest scores flagged, the earlier row among equals; nothing is flagged unless it was asked for."""
+    import numpy as np
+    import pyarrow as pa
+
     from ustad.scores import Scores
     from ustad.scoring.export import write_alerts_csv
 

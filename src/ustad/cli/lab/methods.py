@@ -1,0 +1,83 @@
+"""`ustad lab methods`: the detectors that can be compared, and their settings."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+from rich.table import Column, Table
+
+from ustad.cli.shared import JsonOption, out, print_json
+
+#: What a detector can be able to do, and the word for it.
+ABILITIES = {"scores_events": "events", "scores_agents": "agents", "predicts": "predicts", "causal": "causal"}
+#: What `ustad train` makes without --method, as `describe` tells of the others.
+OURS = {
+    "name": "ustad",
+    "about": "USTAD itself, with trips, presets and reasons; causal with --set window.mode=past.",
+    "scores_events": True,
+    "scores_agents": True,
+    "predicts": True,
+    "causal": False,
+}
+
+
+def methods(
+    name: Annotated[str | None, typer.Argument(help="One of them: its settings, and what a search tries.")] = None,
+    json: JsonOption = False,
+) -> None:
+    """List the detectors and what each can do, or one with its settings.
+
+    Examples:
+
+    - `ustad lab methods`
+    - `ustad lab methods ctle` (what `--set` takes with `--method ctle`, and what `ustad lab tune` tries)
+    """
+    from ustad.lab.baselines.protocol import REGISTRY, describe, describe_settings
+
+    if name is not None:
+        ours = name == "ustad"
+        about, settings = (OURS, _our_settings()) if ours else (describe(name), describe_settings(name))
+        _show_method({**about, "settings": settings}, json)
+        return
+    rows = [OURS, *(describe(method) for method in REGISTRY)]
+    if json:
+        print_json(rows)
+        return
+    table = Table("method", *ABILITIES.values(), "what it is")
+    for row in rows:
+        table.add_row(row["name"], *("yes" if row[k] else "–" for k in ABILITIES), row["about"])
+    out.print(table)
+
+
+def _our_settings() -> list[dict[str, Any]]:
+    """The detector's settings by their dotted names, as `describe_settings` tells those of the others."""
+    from dataclasses import fields, is_dataclass
+
+    from ustad.config import Config
+    from ustad.network.training.search_settings import SPACE
+
+    tried = {n: [f"{c[0]} … {c[1]}"] if isinstance(c, tuple) else c for n, c in SPACE.items()}  # a tuple is a range
+    sections = [(f"{s.name}.", value) for s in fields(Config) if is_dataclass(value := getattr(Config(), s.name))]
+    named = [(section + f.name, f) for section, content in sections for f in fields(content)]
+    return [
+        {"name": name, "default": f.default, "about": f.metadata["about"], "search": tried.get(name)}
+        for name, f in named
+    ]
+
+
+def _show_method(content: dict[str, Any], json: bool) -> None:
+    if json:
+        print_json(content)
+        return
+    out.print(content["about"], highlight=False)
+    out.print("can: " + ", ".join(word for key, word in ABILITIES.items() if content[key]), highlight=False)
+    if not content["settings"]:
+        out.print("nothing to set", highlight=False)
+        return
+    widest = max(len(row["name"]) for row in content["settings"])
+    table = Table(Column("setting", min_width=widest), "default", "a search tries", "what it is")
+    for row in content["settings"]:
+        tried = ", ".join(str(choice) for choice in row["search"] or ())
+        table.add_row(row["name"], str(row["default"]), tried or "–", row["about"])
+    out.print(table)
