@@ -70,6 +70,22 @@ def test_neither_partitions_nor_workers_nor_the_disk_change_the_result(table, tm
     assert (whole.stays, whole.trips, whole.gaps, whole.span) == (parts.stays, parts.trips, parts.gaps, parts.span)
 
 
+def test_neither_blocks_nor_files_that_follow_each_other_change_the_result(table, tmp_path, monkeypatch):
+    table = sort_events(table, "agent_id", "time")
+    whole = extract_tables(table, CONFIG, timezone="UTC")
+    monkeypatch.setattr(extraction, "BLOCK_ROWS", 900)
+    monkeypatch.setattr(extraction, "PARTITION_ROWS", 2000)
+    edges = np.linspace(0, table.num_rows, 5).astype(int)
+    for number, (begin, end) in enumerate(zip(edges[:-1], edges[1:], strict=True)):
+        pq.write_table(table.slice(begin, end - begin), tmp_path / f"{number}.parquet")
+    extract(tmp_path, tmp_path / "out", CONFIG, timezone="UTC")
+    assert_same(load_directory(tmp_path / "out"), whole)
+    extract([tmp_path / f"{n}.parquet" for n in (2, 0, 3, 1)], tmp_path / "mixed", CONFIG, timezone="UTC")
+    mixed = load_directory(tmp_path / "mixed")
+    for name in ("events", "trips", "gaps"):
+        assert ordered(mixed, name).equals(ordered(whole, name)), name
+
+
 def test_a_broken_file_among_many_does_not_lose_the_others(table, tmp_path):
     shuffled_files(table, tmp_path)
     (tmp_path / "broken.parquet").write_bytes(b"PAR1 nothing")

@@ -47,6 +47,7 @@ from ustad.tables import DataError, OnError
 
 MEMORY_ROWS = 12_000_000  # more fixes than this wait on disk
 PARTITION_ROWS = 2_500_000  # fixes of one partition, about
+BLOCK_ROWS = 200_000  # fixes that go through the kernel at once: their arrays are small enough to be used again
 SAMPLE_ROWS = 100_000  # fixes that say how long all will take; fewer would say what is paid once or by every file
 WORTH_AN_ESTIMATE = 4  # times as many fixes as were timed
 TABLES = ("stays", "trips", "gaps", "quality")
@@ -160,12 +161,17 @@ def collect(table: pa.Table, store: Store, agents: AgentNumbers, config: Extract
 
 def extract_partition(part: Partition, setting: Setting) -> dict[str, pa.Table]:
     """The four tables of one partition: a pure function of its fixes."""
+    parts = [_extract_block(block, setting.config) for block in part.blocks(BLOCK_ROWS)]
+    tables = {name: pa.concat_tables([tables[name] for tables in parts]) for name in TABLES}
+    return {**tables, "stays": name_places(tables["stays"], setting)}
+
+
+def _extract_block(part: Partition, config: ExtractionConfig) -> dict[str, pa.Table]:
     state = empty_state(len(part.agents))
-    step = advance(part.fixes, no_fixes(), state, Limits.of(setting.config), final=True)
+    step = advance(part.fixes, no_fixes(), state, Limits.of(config), final=True)
     found = to_tables(step, part.agents)
-    stays = name_places(found.stays, setting)
-    quality = quality_table(step, part.agents, Dropped(part.unsorted, part.inaccurate), setting.config)
-    return {"stays": stays, "trips": found.trips, "gaps": found.gaps, "quality": quality}
+    quality = quality_table(step, part.agents, Dropped(part.unsorted, part.inaccurate), config)
+    return {"stays": found.stays, "trips": found.trips, "gaps": found.gaps, "quality": quality}
 
 
 def name_places(stays: pa.Table, setting: Setting) -> pa.Table:

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
+import numba
 import numpy as np
 import pyarrow as pa
 
@@ -28,6 +30,25 @@ class Partition:
     fixes: Fixes
     unsorted: np.ndarray  # int64 [agents]: fixes that came before their turn
     inaccurate: np.ndarray  # int64 [agents]: fixes that the accuracy filter dropped
+
+    def blocks(self, size: int) -> Iterator[Partition]:
+        """The same in parts of about `size` fixes, an agent in one of them; one part where there is nobody."""
+        offsets, n = bounds(self.fixes.agent, len(self.agents)), len(self.agents)
+        for first, last in _ranges(offsets, size) if n else [(0, 0)]:
+            fixes = self.fixes.take(slice(offsets[first], offsets[last]))
+            fixes = fixes if first == 0 else fixes.of(fixes.agent - first)
+            yield Partition(
+                self.agents[first:last], fixes, self.unsorted[first:last], self.inaccurate[first:last]
+            )  # fmt: skip
+
+
+def _ranges(offsets: np.ndarray, size: int) -> Iterator[tuple[int, int]]:
+    """Ranges of agents with about `size` fixes each; offsets [agents + 1] says where an agent's fixes begin."""
+    first, agents = 0, len(offsets) - 1
+    while first < agents:
+        last = max(first + 1, int(np.searchsorted(offsets, offsets[first] + size, side="right")) - 1)
+        yield first, last
+        first = last
 
 
 class AgentNumbers:
@@ -90,19 +111,19 @@ class MemoryStore:
 
     def partitions(self, agents: AgentNumbers, size: int) -> Iterator[Partition]:
         """Each of about `size` fixes."""
-        fixes = concatenate(self._parts)
+        identifiers, parts, inaccurate = _rank_agents(agents, self._parts)
         self._parts = []
-        identifiers, codes, inaccurate = _in_order(agents, fixes.agent)
-        order, offsets, disorder = order_fixes(codes, fixes.time, len(identifiers))
-        in_place = _is_identity(order)
-        first = 0
-        while first < len(identifiers):
-            last = max(first + 1, int(np.searchsorted(offsets, offsets[first] + size, side="right")) - 1)
-            rows = slice(offsets[first], offsets[last])
-            own = rows if in_place else order[rows]
-            part = fixes.take(own).of(codes[own] - first)
-            yield Partition(identifiers[first:last], part, disorder[first:last], inaccurate[first:last])
-            first = last
+        disorder = np.zeros(len(identifiers), np.int64)
+        if not _are_sorted(parts):
+            parts = [concatenate(parts)]
+            order, _, disorder = order_fixes(parts[0].agent, parts[0].time, len(identifiers))
+            parts = [parts[0].take(order)]
+        offsets = sum((bounds(part.agent, len(identifiers)) for part in parts), np.zeros(1, np.int64))
+        for first, last in _ranges(offsets, size):
+            fixes = _cut(parts, int(offsets[first]), int(offsets[last]))
+            yield Partition(
+                identifiers[first:last], fixes.of(fixes.agent - first), disorder[first:last], inaccurate[first:last]
+            )  # fmt: skip
 
 
 class DiskStore:
@@ -143,21 +164,48 @@ def _partition(identifiers: pa.Array, fixes: Fixes, inaccurate: np.ndarray) -> P
     """Order the agents by identifier and their fixes by time."""
     rank, values = agent_codes(identifiers)
     codes = rank[fixes.agent]
-    order, _, disorder = order_fixes(codes, fixes.time, len(rank))
-    ordered = fixes.of(codes)
-    if not _is_identity(order):
+    ordered, disorder = fixes.of(codes), np.zeros(len(rank), np.int64)
+    if not _is_sorted(codes, fixes.time):
+        order, _, disorder = order_fixes(codes, fixes.time, len(rank))
         ordered = ordered.take(order)
     back = np.argsort(rank)
     return Partition(pa.array(values.tolist(), identifiers.type), ordered, disorder, inaccurate[back])
 
 
-def _in_order(agents: AgentNumbers, numbers: np.ndarray) -> tuple[pa.Array, np.ndarray, np.ndarray]:
-    """Identifiers sorted, and the fixes' numbers by that order."""
+def _rank_agents(agents: AgentNumbers, parts: list[Fixes]) -> tuple[pa.Array, list[Fixes], np.ndarray]:
+    """Identifiers sorted, the fixes with agents numbered in that order, and the counts of inaccurate fixes so."""
     identifiers = agents.identifiers()
     rank, values = agent_codes(identifiers)
-    return pa.array(values.tolist(), identifiers.type), rank[numbers], agents.inaccurate[np.argsort(rank)]
+    if (np.diff(rank) > 0).all():  # seen in that order
+        return identifiers, parts, agents.inaccurate
+    ranked = [part.of(rank[part.agent]) for part in parts]
+    return pa.array(values.tolist(), identifiers.type), ranked, agents.inaccurate[np.argsort(rank)]
 
 
-def _is_identity(order: np.ndarray) -> bool:
-    """Whether fixes came in order already: a common case that needs no copy."""
-    return bool((order[1:] > order[:-1]).all())
+def _cut(parts: list[Fixes], begin: int, end: int) -> Fixes:
+    """Rows begin … end - 1 of parts that follow each other, as arrays that may be written to."""
+    slices, at = [], 0
+    for part in parts:
+        rows = slice(max(begin - at, 0), min(end - at, len(part)))
+        if rows.start < rows.stop:
+            slices.append(part.take(rows))
+        at += len(part)
+    only = len(slices) == 1 and all(getattr(slices[0], name).flags.writeable for name in COLUMNS)
+    return slices[0] if only else concatenate(slices)
+
+
+def _are_sorted(parts: list[Fixes]) -> bool:
+    """Whether fixes came in order of agent and time, a common case that needs no copy of all."""
+    parts = [part for part in parts if len(part)]
+    ends = [(part.agent[0], part.time[0], part.agent[-1], part.time[-1]) for part in parts]
+    follow = all(before[2:] <= after[:2] for before, after in pairwise(ends))
+    return follow and all(_is_sorted(part.agent, part.time) for part in parts)
+
+
+@numba.njit(cache=True, nogil=True)
+def _is_sorted(agent: Any, time: Any) -> Any:
+    """Whether fixes are in order of agent and time."""
+    for k in range(1, len(agent)):
+        if agent[k] < agent[k - 1] or (agent[k] == agent[k - 1] and time[k] < time[k - 1]):
+            return False
+    return True

@@ -182,7 +182,7 @@ def scan(
     final: close what is open.
     """
     room = _room(offsets, resume, len(state))
-    stays, trips, gaps = np.zeros(room, STAY), np.zeros(room, TRIP), np.zeros(room, GAP)
+    stays, trips, gaps = np.empty(room, STAY), np.empty(room, TRIP), np.empty(room, GAP)
     needed, n = np.zeros(len(time), np.bool_), np.zeros(3, np.int64)
     if limits.join:
         positions = np.zeros(4, np.int64)
