@@ -8,8 +8,8 @@
 Each extraction runs in a process of its own, Parquet to Parquet; the time excludes the start of the process and
 compilation (a small extraction goes first), the peak memory includes everything. Cost is judged by processor time,
 which other work on the machine changes least; `system_seconds` is the part of it that the kernel took, for memory and
-files. 100 M fixes need 4 GB of memory, 8 GB of disk in the folder for temporary files, and some minutes. Prints a table,
-writes benchmarks/results/extraction.json.
+files. 100 M fixes need 4 GB of memory, 8 GB of disk in the folder for temporary files, and some minutes. Prints a
+table, writes benchmarks/results/extraction.json.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ seconds, after = time.perf_counter() - began, os.times()
 system = after.system - cpu.system
 cpu = after.user - cpu.user + system
 peak = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM")) / 1e6
-print(json.dumps({"seconds": seconds, "cpu_seconds": cpu, "system_seconds": system, "peak_gb": peak, "fixes": summary.fixes,
-                  "stays": summary.stays, "trips": summary.trips}))
+print(json.dumps({"seconds": seconds, "cpu_seconds": cpu, "system_seconds": system, "peak_gb": peak,
+                  "fixes": summary.fixes, "stays": summary.stays, "trips": summary.trips}))
 """
 
 

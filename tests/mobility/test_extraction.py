@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 import json
 
 import numpy as np
@@ -76,7 +77,7 @@ def test_neither_blocks_nor_files_that_follow_each_other_change_the_result(table
     monkeypatch.setattr(extraction, "BLOCK_ROWS", 900)
     monkeypatch.setattr(extraction, "PARTITION_ROWS", 2000)
     edges = np.linspace(0, table.num_rows, 5).astype(int)
-    for number, (begin, end) in enumerate(zip(edges[:-1], edges[1:], strict=True)):
+    for number, (begin, end) in enumerate(pairwise(edges)):
         pq.write_table(table.slice(begin, end - begin), tmp_path / f"{number}.parquet")
     extract(tmp_path, tmp_path / "out", CONFIG, timezone="UTC")
     assert_same(load_directory(tmp_path / "out"), whole)
