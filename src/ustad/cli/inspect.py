@@ -172,11 +172,14 @@ def show(content: dict[str, Any]) -> None:
 
 
 def _show_quality(quality: dict[str, Any]) -> None:
-    _line("fixes", f"{quality['fixes']:,}, every {quality['median_interval_s'] or 0:.0f} s (median)")
-    dropped = ", ".join(f"{n:,} {why}" for why, n in quality["dropped"].items() if n)
-    _line("dropped", dropped or "nothing")
-    _line("unfinished", f"{quality['unfinished_last']:,} agents were still at their last stay")
-    _line("too sparse", f"{quality['too_sparse']:,} agents cannot tell stays")
+    if quality["fixes"]:
+        _line("fixes", f"{quality['fixes']:,}, every {quality['median_interval_s'] or 0:.0f} s (median)")
+        dropped = ", ".join(f"{n:,} {why}" for why, n in quality["dropped"].items() if n)
+        _line("dropped", dropped or "nothing")
+        _line("unfinished", f"{quality['unfinished_last']:,} agents were still at their last stay")
+        _line("too sparse", f"{quality['too_sparse']:,} agents cannot tell stays")
+    else:
+        _line("fixes", "none: the stays are those of the export")
     if quality["coverage_by_day"]:
         _line("coverage", f"{quality['median_coverage']:.1%} of an agent's time is observed (median)")
         _line("by day", f"{sparkline(quality['coverage_by_day'])} from {quality['first_day']}")

@@ -22,27 +22,31 @@ from ustad.engine import buckets
 from ustad.engine.cluster import connected
 from ustad.engine.folder import Place, is_uri
 from ustad.engine.jobs import Job, Task
+from ustad.mobility.archives import is_archive
+from ustad.mobility.exports import gives_stays
 from ustad.mobility.extraction import (
     PARTITION_ROWS,
     TABLES,
     Setting,
     collect,
-    describe,
     extract_partition,
     fit_config,
     make_setting,
     sample_pieces,
     valid_pieces,
 )
+from ustad.mobility.extraction import extract as extract_here
 from ustad.mobility.fix_store import AgentNumbers, MemoryStore
 from ustad.mobility.formats import estimate_rows, expand, format_of
+from ustad.mobility.given_stays import choose_files
 from ustad.mobility.layout import Layout
 from ustad.mobility.parameters import Wanted
 from ustad.mobility.publish import TABLES as REPLACED
 from ustad.mobility.publish import check_places, check_target, publish, source_meta, source_pois
 from ustad.mobility.reading import Reading, Times
-from ustad.mobility.summary import ExtractionSummary, PartCount, add_count, add_dropped, count_partition
+from ustad.mobility.summary import ExtractionSummary, PartCount, add_count, add_dropped, count_partition, describe
 from ustad.mobility.whose import choose_agents
+from ustad.progress import say
 from ustad.tables import DataError, OnError
 
 
@@ -69,12 +73,21 @@ def extract(
     """
     began, place = time.monotonic(), Place.of(out)
     listed = [sources] if isinstance(sources, (str, Path)) else list(sources)
+    if _is_for_one_machine(listed):
+        say("archives and exports that hold stays are read by this machine alone, without Ray")
+        if not place.local:
+            raise DataError(f"{out}: stays of exports and archives are written to a local folder; choose another --out")
+        return extract_here(
+            listed, place.path, config, pois, timezone, on_error, workers, times, places, agent, layout
+        )  # fmt: skip
     files, rows, known, near = _files(listed, place)
     elsewhere = [Place.of(p) for p in places]
     check_places([p.root for p in elsewhere if p.filesystem.equals(place.filesystem)], Path(place.root))
     zone = known.get("timezone")
     pois = pois if pois is not None else near
     reading = Reading(timezone or zone, times, on_error, layout=layout or Layout())
+    if all(file.local for file in files):
+        files = [Place.of(path) for path in choose_files([file.path for file in files], reading)[0]]
     choose_agents([Path(f.root) for f in files], agent, reading)
     if not isinstance(config, ExtractionConfig):
         config = fit_config(_sample(files, reading), config, reading)
@@ -104,10 +117,17 @@ def extract(
         if setting.pois is not None:
             shared.tables.write_table(setting.pois.pois, "pois.parquet")
         job.finish()
-        _publish(shared.tables, place, describe(summary, setting, known, [Path(f.name) for f in files]))
+        _publish(shared.tables, place, describe(summary, setting, known))
         job.close()
     setting.reading.warn_of_bad_rows()
     return summary
+
+
+def _is_for_one_machine(listed: list[Path | str]) -> bool:
+    """Whether local sources are archives, or files that all hold stays: there is nothing to divide among workers."""
+    if any(is_uri(source) for source in listed):
+        return False
+    return any(is_archive(source) for source in listed) or all(gives_stays(path) for path in expand(listed))
 
 
 def _sample(files: list[Place], reading: Reading) -> Iterator[pa.Table]:

@@ -20,16 +20,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ustad import __version__
 from ustad.clock import check_zone
 from ustad.config import ExtractionConfig
 from ustad.dataset import Dataset
 from ustad.files import write_table
+from ustad.mobility.archives import unpack_archives
 from ustad.mobility.columns import as_fixes
 from ustad.mobility.core import advance, fix_arrays, no_fixes, to_tables
 from ustad.mobility.fix_store import AgentNumbers, DiskStore, MemoryStore, Partition, Store
 from ustad.mobility.formats import Piece, estimate_rows, expand, pieces
-from ustad.mobility.given_stays import choose_files, span_of, write_given_stays
+from ustad.mobility.given_stays import choose_files, given_config, span_of, write_given_stays
 from ustad.mobility.layout import Layout
 from ustad.mobility.own_places import KnownPlaces, first_of_test, own_places
 from ustad.mobility.parameters import Wanted, choose_config
@@ -39,7 +39,15 @@ from ustad.mobility.publish import check_places, check_target, publish, source_m
 from ustad.mobility.quality import Dropped, quality_table
 from ustad.mobility.reading import Reading, Times
 from ustad.mobility.staypoints import Limits, empty_state
-from ustad.mobility.summary import ExtractionSummary, PartCount, add_count, add_dropped, count_partition, iso_time
+from ustad.mobility.summary import (
+    ExtractionSummary,
+    PartCount,
+    add_count,
+    add_dropped,
+    count_partition,
+    describe,
+    iso_time,
+)
 from ustad.mobility.timezones import with_timezone
 from ustad.mobility.whose import choose_agents
 from ustad.progress import roughly, say, shown, track
@@ -51,7 +59,6 @@ BLOCK_ROWS = 200_000  # fixes that go through the kernel at once: their arrays a
 SAMPLE_ROWS = 100_000  # fixes that say how long all will take; fewer would say what is paid once or by every file
 WORTH_AN_ESTIMATE = 4  # times as many fixes as were timed
 TABLES = ("stays", "trips", "gaps", "quality")
-CARRIED = ("split", "seed")  # what a source directory's meta.json says of the result too
 
 
 @dataclass(frozen=True)
@@ -206,16 +213,24 @@ def extract(
     """
     began, out = time.monotonic(), Path(out)
     listed = [sources] if isinstance(sources, (str, Path)) else list(sources)
-    files = check_target(listed, expand(listed), out)
     check_places(places, out)
     known = source_meta(listed)
     zone = known.get("timezone")
     pois = pois if pois is not None else source_pois(listed)
     reading = Reading(timezone or zone, times, on_error, layout=layout or Layout())
-    files, given = choose_files(files, reading)
-    choose_agents(files, agent, reading)
-    chosen = ExtractionConfig() if given else fit_config(sample_pieces(files, reading), config, reading)
-    setting = make_setting(chosen, pois, zone, reading, places)
+    with unpack_archives(listed, reading) as opened:
+        files, given = choose_files(check_target(opened, expand(opened), out), reading)
+        choose_agents(files, agent, reading)
+        chosen = given_config(config) if given else fit_config(sample_pieces(files, reading), config, reading)
+        setting = make_setting(chosen, pois, zone, reading, places)
+        return _extract_into(out, files, setting, known, given=given, workers=workers, began=began)
+
+
+def _extract_into(
+    out: Path, files: list[Path], setting: Setting, known: dict[str, Any], *, given: bool, workers: int, began: float
+) -> ExtractionSummary:  # fmt: skip
+    """Extract some files and put the tables into `out` when everything is done."""
+    reading = setting.reading
     out.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(prefix=".extract-", dir=out))
     try:
@@ -227,7 +242,7 @@ def extract(
         if setting.pois is not None:
             write_table(setting.pois.pois, work / "pois.parquet")
         summary.notes, summary.seconds = reading.notes, time.monotonic() - began
-        publish(work, out, describe(summary, setting, known, files))
+        publish(work, out, describe(summary, setting, known))
     finally:
         shutil.rmtree(work, ignore_errors=True)
     reading.warn_of_bad_rows()
@@ -269,15 +284,16 @@ def _run(
 def _take_given(
     files: list[Path], work: Path, setting: Setting, split: dict[str, Any] | None
 ) -> ExtractionSummary:  # fmt: skip
-    """Stays of exports that hold stays already: no trips, no gaps, no quality."""
+    """Stays of exports that hold stays already, and what lies between them."""
 
     def name(stays: pa.Table) -> pa.Table:
         return name_places(stays, setting.before_test(span_of(stays), split))
 
-    stays = write_given_stays(files, work, setting.reading, name, rename=setting.pois is not None)
-    summary = ExtractionSummary(work, files=len(files), stays=stays.num_rows)
-    summary.agents = len(stays["agent_id"].unique())
-    first, last = span_of(stays)
+    rename = setting.pois is not None
+    tables = write_given_stays(files, work, setting.reading, name, rename=rename, config=setting.config)
+    counts = {table: tables[table].num_rows for table in ("stays", "trips", "gaps")}
+    summary = ExtractionSummary(work, files=len(files), agents=tables["quality"].num_rows, **counts)
+    first, last = span_of(tables["stays"])
     summary.span = (iso_time(first), iso_time(last))
     add_dropped(summary, "bad rows", setting.reading.dropped)
     return summary
@@ -367,28 +383,3 @@ def _write_partition(part: Partition, number: int, work: Path, setting: Setting)
     for name, table in tables.items():
         write_part(table, work / name / f"part-{number:05d}.parquet")
     return count_partition(part, tables)
-
-
-def describe(
-    summary: ExtractionSummary, setting: Setting, known: dict[str, Any], files: list[Path]
-) -> dict[str, Any]:  # fmt: skip
-    """What `meta.json` says: settings, counts and notes, no data."""
-    if not summary.stays:
-        summary.notes.append(
-            "no stay was found; see the quality table, and try a longer gap limit or a larger distance"
-        )
-    counts = ("files", "agents", "fixes", "stays", "trips", "gaps", "unfinished", "too_sparse")
-    say(f"{summary.stays:,} stays of {summary.agents:,} agents")
-    meta: dict[str, Any] = {
-        "name": known.get("name", summary.out.name),
-        "made_by": f"ustad extract {__version__}",
-        "extraction": asdict(setting.config),
-        "timezone": setting.timezone,
-        "places": "own" if setting.pois is None else "pois",
-        "span": list(summary.span or ()),
-        "counts": {name: getattr(summary, name) for name in counts},
-        "dropped": summary.dropped,
-        "notes": summary.notes,
-    }
-    meta.update((key, known[key]) for key in CARRIED if key in known)
-    return meta

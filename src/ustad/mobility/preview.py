@@ -14,10 +14,11 @@ import numpy as np
 import pyarrow as pa
 
 from ustad.config import ExtractionConfig
+from ustad.mobility.archives import unpack_archives
 from ustad.mobility.exports import kind_of, read_given_stays
 from ustad.mobility.extraction import fit_config, sample_pieces, valid_pieces
 from ustad.mobility.formats import expand, format_of
-from ustad.mobility.given_stays import choose_files
+from ustad.mobility.given_stays import choose_files, given_config
 from ustad.mobility.parameters import Wanted
 from ustad.mobility.reading import Reading
 from ustad.mobility.summary import ExtractionSummary
@@ -70,10 +71,20 @@ def preview(
     sources: Sequence[str], config: ExtractionConfig | Wanted | None, reading: Reading, agent: str | None = None
 ) -> Preview:
     """Read everything as `extract` would, and say what there is. Bad rows are counted instead of stopping it."""
-    files, given = choose_files(expand(list(sources)), reading)
+    with unpack_archives(sources, reading) as opened:
+        seen = _look_at(choose_files(expand(opened), reading), config, reading, agent)
+    for source, folder in zip(sources, opened, strict=True):
+        seen.kinds = {name.replace(str(folder), str(source)): kind for name, kind in seen.kinds.items()}
+    return seen
+
+
+def _look_at(
+    chosen_files: tuple[list[Path], bool], config: ExtractionConfig | Wanted | None, reading: Reading, agent: str | None
+) -> Preview:  # fmt: skip
+    files, given = chosen_files
     choose_agents(files, agent, reading)
     reading.on_error = "skip"
-    chosen = ExtractionConfig() if given else fit_config(sample_pieces(files, reading), config, reading)
+    chosen = given_config(config) if given else fit_config(sample_pieces(files, reading), config, reading)
     seen = Preview(kinds={str(f): _kind(f) for f in files[:FILES_NAMED]}, files=len(files))
     seen.gives = "stays" if given else "fixes"
     summary = ExtractionSummary(Path())

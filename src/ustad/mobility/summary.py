@@ -1,14 +1,22 @@
-"""What an extraction read, found and dropped: counted part by part, added up in one summary."""
+"""What an extraction read, found and dropped: counted part by part, added up in one summary, told in `meta.json`."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
+from ustad import __version__
 from ustad.mobility.fix_store import Partition
+from ustad.progress import say
+
+if TYPE_CHECKING:
+    from ustad.mobility.extraction import Setting
+
+CARRIED = ("split", "seed")  # what a source directory's meta.json says of the result too
 
 
 @dataclass
@@ -69,3 +77,26 @@ def add_dropped(summary: ExtractionSummary, why: str, count: int) -> None:
 
 def iso_time(microseconds: int) -> str:
     return f"{np.datetime64(microseconds, 'us').astype('datetime64[s]')}+00:00"
+
+
+def describe(summary: ExtractionSummary, setting: Setting, known: dict[str, Any]) -> dict[str, Any]:
+    """What `meta.json` says: settings, counts and notes, no data."""
+    if not summary.stays:
+        summary.notes.append(
+            "no stay was found; see the quality table, and try a longer gap limit or a larger distance"
+        )
+    counts = ("files", "agents", "fixes", "stays", "trips", "gaps", "unfinished", "too_sparse")
+    say(f"{summary.stays:,} stays of {summary.agents:,} agents")
+    meta: dict[str, Any] = {
+        "name": known.get("name", summary.out.name),
+        "made_by": f"ustad extract {__version__}",
+        "extraction": asdict(setting.config),
+        "timezone": setting.timezone,
+        "places": "own" if setting.pois is None else "pois",
+        "span": list(summary.span or ()),
+        "counts": {name: getattr(summary, name) for name in counts},
+        "dropped": summary.dropped,
+        "notes": summary.notes,
+    }
+    meta.update((key, known[key]) for key in CARRIED if key in known)
+    return meta
