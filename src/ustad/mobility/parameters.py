@@ -24,7 +24,7 @@ PROFILES: dict[str, dict[str, Any]] = {
     # Minutes apart on the way, silent while it lies still: its last fix before the silence is where it lies.
     "phone": {"minutes": 3.0, "reach_m": 500.0, "changes_reach_m": 3000.0},
     # Some fixes whenever an app is used, many of them imprecise.
-    "app": {"distance_m": 150.0, "gap_minutes": 180.0, "max_accuracy_m": 150.0},
+    "app": {"minutes": 3.0, "gap_minutes": 180.0, "max_accuracy_m": 150.0},
     # Calls and messages at antennas.
     "sparse": {"distance_m": 300.0, "minutes": 15.0, "gap_minutes": 360.0, "poi_radius_m": 1000.0},
     # Positions without any error, as simulations have them: two fixes in one building are a stay.
