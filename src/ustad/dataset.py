@@ -88,8 +88,9 @@ class Dataset:
         else by the configured weeks.
 
         A data set shorter than the configured weeks is divided in the same proportions. Of one more than `LONG` times
-        as long, only the last weeks are scored, and all before them is learnt from. Where a part holds less than half
-        of the entities, because people join late or a clock was wrong, shares of the events are taken instead of weeks.
+        as long, only the last weeks are scored, as many before them calibrate, and all before that trains. Where a part
+        holds less than half of the entities, because people join late or a clock was wrong, shares of the events are
+        taken instead of weeks.
         """
         days = self.days()
         first, last = int(days.min()), int(days.max())
@@ -126,7 +127,7 @@ class Dataset:
         first, last, shares, rule, where = int(days.min()), int(days.max()), weeks / weeks.sum(), "", "the first weeks"
         if is_long := _usual_span(days) > LONG * 7 * weeks.sum():
             test_first = last + 1 - max(1, round(7 * weeks[2]))
-            validation_first = test_first - max(1, round(7 * weeks[1]))
+            validation_first = test_first - max(1, round(7 * max(weeks[1:])))  # as many: calibration wants events
             rule = f"all but the last weeks is learnt from, because the data spans {(last - first + 1) // 7:,} weeks"
             shares, where = LONG_SHARES, "each part by weeks"
         else:

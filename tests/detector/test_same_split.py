@@ -107,7 +107,7 @@ def test_of_long_data_all_but_the_last_weeks_is_learnt_from(weeks, agents, rate,
     if _days_of_nearly_all(data.days()) <= 24 * 7:  # not long without its first and last events
         return
     split = data.split(SplitConfig())
-    assert (split.test_last - split.test_first + 1, split.test_first - split.validation_first) == (28, 7)
+    assert (split.test_last - split.test_first + 1, split.test_first - split.validation_first) == (28, 28)
     assert f"spans {weeks} weeks" in split.describe()
     assert not split.uneven
 
@@ -127,8 +127,8 @@ def test_ten_years_of_one_person_are_learnt_from_and_said_in_one_line(capsys):
         periods = training_periods(data, Config())
     finally:
         progress.disable()
-    assert periods.train.num_rows == 3_650 - 35
-    assert periods.validation.num_rows == 7
+    assert periods.train.num_rows == 3_650 - 56
+    assert periods.validation.num_rows == 28
     assert "all but the last weeks is learnt from, because the data spans 521 weeks" in capsys.readouterr().err
     until = str(np.datetime64(19_000, "D"))
     assert data.split(SplitConfig(train_until=until)).test_first == 19_001

@@ -156,6 +156,18 @@ def test_home_of_somebody_who_joins_late_is_where_their_own_first_nights_were():
     assert found["poi_category"].to_pylist()[112:116] == ["home", "work", "home", "work"]
 
 
+def test_home_of_somebody_who_moved_is_where_they_lived_in_the_half_year_before_the_test_part():
+    """Three hundred nights at one place, then a hundred at another; until lies twenty nights before the end."""
+    start = np.arange(400) * 24 * 60 + 20 * 60
+    lat = np.where(np.arange(400) < 300, 52.5, 52.6)
+    table = stays(np.ones(400, int), start, start + 10 * 60, lat, np.full(400, 13.4))
+    until = table["started_at"][380].as_py()
+    kinds = own_places(table, until=until)["poi_category"].to_pylist()
+    assert kinds[:300] == ["home"] * 300  # 102 of the last 182 nights, against 80
+    kinds = own_places(table.slice(60), until=table["started_at"][395].as_py())["poi_category"].to_pylist()
+    assert kinds == ["other"] * 240 + ["home"] * 100
+
+
 def test_homes_do_not_hang_on_a_few_fixes_of_another_decade():
     odd = stays([1, 1, 1], [-12_000_000, -11_999_000, -11_998_000], [-11_999_900, -11_998_900, -11_997_900],
                 [50.4] * 3, [8.0] * 3)  # fmt: skip
@@ -168,7 +180,7 @@ def test_homes_do_not_hang_on_a_few_fixes_of_another_decade():
 
 @pytest.mark.parametrize("ends_at", [0.1, 23.0])
 def test_what_says_home_and_work_ends_before_the_test_part_whatever_the_length(ends_at):
-    for days in range(4, 60):
+    for days in (*range(4, 60), 167, 170, 176, 180, 400):
         stayed = np.arange(days - (ends_at < 1)) * 1440.0 + 600  # no stay begins in the minutes after the last midnight
         data = Dataset(stays([1] * len(stayed), stayed, stayed + 60, [50.0] * len(stayed), [8.0] * len(stayed)))
         span = minutes([5.0, (days - 1) * 1440 + ends_at * 60])

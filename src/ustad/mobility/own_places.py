@@ -31,6 +31,7 @@ NIGHT = (22.0, 6.0)  # local hours that speak for home
 OFFICE = (9.0, 17.0)  # local hours of a weekday that speak for work
 LEAST_NIGHT_HOURS = 8.0  # a home needs this much time there by night in all
 ENOUGH_DAYS = 7  # with stays before the test part: they say what an agent's places are
+RECENT_DAYS = 182  # of years of stays only so many days before the test part say it, because people move
 OWN_DAYS = 28  # else the first half of the agent's own days with stays, at most so many
 LEAST_WORK_HOURS = 12.0  # a place of work needs this much time there in office hours in all
 #: What stays say of the places they are at.
@@ -118,8 +119,8 @@ def own_places(
     In order of time a stay joins the nearest of the agent's places within `radius_m`, else founds one, which is
     called after the agent and that stay (`AGENT:7k2m9qxw`). Home is where the agent spends the most hours of the
     night, work the most office hours of weekdays elsewhere, each above a least amount; any other place is `other`.
-    With `until` (a time) only stays that begin before it say what a place is; of an agent who was hardly there by then,
-    those of its own first days. `known` places are there from the beginning, and their agents' home and work stay what
+    With `until` (a time) only stays that begin before it, in the half year before, say what a place is; of an agent who
+    was hardly there by then, those of its own first days. `known` places are there from the beginning, and their agents' home and work stay what
     they were.
     Needs `timezone`; stays have to be in order of agent and time.
     """
@@ -194,7 +195,8 @@ def first_of_test(span: tuple[int, int], timezone: str | None, split: dict[str, 
     zone = timezone or "UTC"
     begins = []
     for last in (span[1], span[1] - MICROSECONDS_PER_DAY):
-        ends = pa.table({"started_at": pa.array((span[0], last), TIMESTAMP), "timezone": [zone, zone]})
+        daily = np.append(np.arange(span[0], last, MICROSECONDS_PER_DAY), last)
+        ends = pa.table({"started_at": pa.array(daily, TIMESTAMP), "timezone": [zone] * len(daily)})
         try:
             begins.append(Dataset(ends, meta={"split": split} if split else {}).split(SplitConfig()).test_first)
         except DataError:
@@ -212,7 +214,8 @@ def _kinds(stays: pa.Table, owner: np.ndarray, which: np.ndarray, until: Any) ->
     night, office = _hours(clock.minute / 60.0, clock.weekday, (ends - starts) / 3.6e9)
     if until is not None:
         limit = pa.scalar(until).cast(stays["started_at"].type).cast(pa.int64()).as_py()
-        counts = _tell_places(agent_codes(stays["agent_id"])[0], clock.day, starts < limit)
+        recent = starts >= limit - RECENT_DAYS * MICROSECONDS_PER_DAY
+        counts = _tell_places(agent_codes(stays["agent_id"])[0], clock.day, starts < limit, recent)
         night, office = np.where(counts, night, 0.0), np.where(counts, office, 0.0)
     home = _best_place(owner, np.bincount(which, night, len(owner)), LEAST_NIGHT_HOURS)
     office_hours = np.where(home, 0.0, np.bincount(which, office, len(owner)))
@@ -221,22 +224,27 @@ def _kinds(stays: pa.Table, owner: np.ndarray, which: np.ndarray, until: Any) ->
 
 
 @numba.njit(cache=True, nogil=True)
-def _tell_places(agent: Any, day: Any, before: Any) -> Any:
-    """Which stays say what a place is: those `before` the test part, or of an agent with too few days there (one who
-    joined late, or whose clock was wrong once) those of the first half of its own days, at most `OWN_DAYS`."""
+def _tell_places(agent: Any, day: Any, before: Any, recent: Any) -> Any:
+    """Which stays say what a place is: those `before` the test part, and of these only `recent` ones where they are
+    enough. Of an agent with too few days there (one who joined late, or whose clock was wrong once) those of the first
+    half of its own days, at most `OWN_DAYS`."""
     tells = before.copy()
     begin = 0
     while begin < len(agent):
-        end, days, early = begin, 0, 0
+        end, days, early, late = begin, 0, 0, 0
         while end < len(agent) and agent[end] == agent[begin]:
             new = end == begin or day[end] != day[end - 1]
             days, early = days + new, early + (new and before[end])
+            late += new and before[end] and recent[end]
             end += 1
         if early < min(ENOUGH_DAYS, days // 2):
             seen = 0
             for k in range(begin, end):
                 seen += k == begin or day[k] != day[k - 1]
                 tells[k] = seen <= max(1, min(OWN_DAYS, days // 2))
+        elif late >= ENOUGH_DAYS:
+            for k in range(begin, end):
+                tells[k] = before[k] and recent[k]
         begin = end
     return tells
 
