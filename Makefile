@@ -9,7 +9,7 @@ STAMP := $(VENV)/.installed
 help:
 	@echo "make demo   set up, then raw GPS to a report on a small simulated town (minutes, two cores)"
 	@echo "make test   set up, then lint, types and tests; without a browser or PostgreSQL their tests are skipped"
-	@echo "make test-more   state machines of the store and of live scores for much longer, with new examples"
+	@echo "make test-more   state machines of the store and of live scores, and fuzzing, for much longer"
 	@echo "make setup-tests   install a browser and PostgreSQL for those tests (Debian, Ubuntu; as root)"
 	@echo "make serve  set up, then the analyst's page for the demo's run (after make demo)"
 	@echo "make bench  set up, then the benchmarks that run on a CPU"
@@ -41,7 +41,7 @@ unit: $(STAMP)
 # The same state machines and fuzzing as in `make test`, with other examples in every run and for much longer.
 test-more: $(STAMP)
 	OMP_NUM_THREADS=1 USTAD_MORE=50 $(BIN)/pytest -n 2 --hypothesis-profile search \
-	  tests/service/test_store_machine.py tests/scoring/test_live_machine.py
+	  tests/service/test_store_machine.py tests/scoring/test_live_machine.py tests/fuzz
 
 # System packages: a browser and a PostgreSQL server. `make test` runs without them and skips the tests that need them.
 setup-tests:

@@ -16,8 +16,9 @@ from pathlib import Path
 import numpy as np
 from safetensors import safe_open
 
+from ustad.config import ConfigError
 from ustad.files import read_json, write_json
-from ustad.tables import DataError
+from ustad.tables import DataError, first_line
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -82,6 +83,8 @@ def check(path: Path) -> dict[str, str]:
     if not manifest.exists():
         raise DataError(f"{path}: not a model directory (no {MANIFEST}); make one with `ustad train`")
     content = read_json(manifest)
+    if not isinstance(content, dict) or not isinstance(content.get("files"), dict):
+        raise DataError(f"{path}: {MANIFEST} is no manifest of a model; make one with `ustad train`")
     if content.get("format") != FORMAT:
         raise DataError(
             f"{path}: model format {content.get('format')} is not {FORMAT}; train again with this version of ustad"
@@ -92,6 +95,18 @@ def check(path: Path) -> dict[str, str]:
         if checksum(path / name) != expected:
             raise DataError(f"{path}: {name} is damaged or was changed (its checksum differs)")
     return dict(content["files"])
+
+
+@contextmanager
+def explaining(path: Path) -> Iterator[None]:
+    """A model whose files contradict each other, or hold what no model does, is refused in one line."""
+    try:
+        yield
+    except (DataError, ConfigError):
+        raise
+    except Exception as error:  # whatever a reader stumbles over: the files may be a stranger's
+        cause = f"{type(error).__name__}: {first_line(error)}"[:200]
+        raise DataError(f"{path}: the model cannot be read ({cause}); it is damaged, train it again") from error
 
 
 def arrays(path: Path, without: str = "") -> dict[str, np.ndarray]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import reprlib
 import types
 import typing
 from dataclasses import dataclass, field, fields
@@ -32,22 +33,37 @@ def section(kind: type, about: str) -> Any:
     return field(default_factory=kind, metadata={"about": about})
 
 
+#: What reading YAML raises where a file is none: ValueError also for other bytes than text and for days that are not.
+NO_YAML = (yaml.YAMLError, ValueError, RecursionError)
+
+
 def read_yaml(path: Path) -> dict[str, Any]:
     """The settings in a YAML file; one line says what is wrong with it."""
     if not path.exists():
         raise ConfigError(f"{path}: no such configuration file")
     try:
         content = yaml.safe_load(path.read_text()) or {}
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path}: not valid YAML ({str(error).splitlines()[0]})") from error
+    except NO_YAML as error:
+        raise ConfigError(
+            f"{path}: not valid YAML ({(str(error).splitlines() or [type(error).__name__])[0]})"
+        ) from error
     if not isinstance(content, dict):
         raise ConfigError(f"{path}: expected a mapping of settings")
     return content
 
 
+def _shown(value: Any) -> str:
+    """A value in a message: of what refers to itself a thousandfold only the beginning."""
+    return _SHORT.repr(value)
+
+
+_SHORT = reprlib.Repr()
+_SHORT.maxlevel, _SHORT.maxstring, _SHORT.maxother = 2, 200, 200
+
+
 def _require(condition: bool, name: str, value: Any, wanted: str) -> None:
     if not condition:
-        raise ConfigError(f"{name} must be {wanted}, got {value!r}")
+        raise ConfigError(f"{name} must be {wanted}, got {_shown(value)}")
 
 
 def _is_date(text: str) -> bool:
@@ -406,13 +422,13 @@ def _read(kind: type[T], content: dict[str, Any], where: str) -> T:
 def _convert(hint: Any, value: Any, name: str) -> Any:
     if dataclasses.is_dataclass(hint):
         if not isinstance(value, dict):
-            raise ConfigError(f"'{name}' is a section, got {value!r}")
+            raise ConfigError(f"'{name}' is a section, got {_shown(value)}")
         return _read(hint, value, f"{name}.")  # type: ignore[arg-type]  # a dataclass type, not an instance
     origin = typing.get_origin(hint)
     if origin is Literal:
         choices = typing.get_args(hint)
         if value not in choices:
-            raise ConfigError(f"{name} must be one of {', '.join(map(str, choices))}, got {value!r}")
+            raise ConfigError(f"{name} must be one of {', '.join(map(str, choices))}, got {_shown(value)}")
         return value
     if origin in (Union, types.UnionType):
         return value
@@ -426,5 +442,5 @@ def _convert(hint: Any, value: Any, name: str) -> Any:
     if hint is int and isinstance(value, float) and value.is_integer():
         return int(value)
     if not isinstance(value, hint) or (hint is int and isinstance(value, bool)):
-        raise ConfigError(f"{name} must be a {hint.__name__}, got {value!r}")
+        raise ConfigError(f"{name} must be a {hint.__name__}, got {_shown(value)}")
     return value

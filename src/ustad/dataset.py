@@ -104,6 +104,7 @@ class Dataset:
             share = weeks[0] / (weeks[0] + weeks[1])
             validation_first = min(_day_by_share(learned, share), learned_last) if len(learned) else first
         elif said:
+            _check_split(said, self.name)
             test_first = _day(said["test_first"])
             span = test_first - first
             share = config.validation_weeks / (config.train_weeks + config.validation_weeks)
@@ -227,6 +228,17 @@ def _usual_span(days: np.ndarray) -> int:
 def _day_by_share(days: np.ndarray, share: float) -> int:
     """The first day before which at least this share of the events lies."""
     return int(np.sort(days)[min(int(np.ceil(len(days) * share)), len(days)) - 1]) + 1
+
+
+def _check_split(said: Any, where: str) -> None:
+    """Refuse a split that does not say when its parts begin."""
+    try:
+        for name in ("test_first", "validation_first"):
+            if name == "test_first" or name in said:
+                _day(said[name])
+    except (KeyError, TypeError, ValueError) as error:
+        wanted = '"split": {"test_first": "2024-03-31"}'
+        raise DataError(f"{where}: meta.json does not say when the test part begins; expected {wanted}") from error
 
 
 def _day(text: str) -> int:

@@ -367,6 +367,11 @@ class Detector:
             raise DataError(
                 f"{path}: a model of another method than ustad; `ustad score` reads it, or baselines.storage.load"
             )
+        with artefact.explaining(path):
+            return cls._read(path, files, device, whole)
+
+    @classmethod
+    def _read(cls, path: Path, files: dict[str, str], device: str, whole: bool) -> Detector:
         detector = cls(Config.from_yaml(path / "config.yaml"), device)
         detector.encoder, detector.trips = model_files.read_encoder(path, files, detector.config)
         given = (path, detector.encoder, detector.config, detector.device)

@@ -46,7 +46,7 @@ def read_table(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
         if path.name.endswith((".csv", ".csv.gz")):
             table = _read_csv(path)
             return table.select(columns) if columns is not None else table
-    except (pa.ArrowInvalid, pa.ArrowKeyError, OSError) as error:
+    except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
         raise DataError(f"{path}: cannot be read ({first_line(error)})") from error
     raise DataError(f"{path}: unknown kind of file; expected .parquet, .csv or a directory of .parquet")
 
@@ -96,7 +96,7 @@ def read_json(path: Path) -> Any:
     """What `write_json` wrote; a damaged file is named."""
     try:
         return json.loads(path.read_text())
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # of text that is no JSON, and of bytes that are no text
         raise DataError(f"{path}: not valid JSON ({error}); the file is damaged, make it again") from error
 
 

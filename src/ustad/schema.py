@@ -15,7 +15,8 @@ from typing import Any, Literal
 
 import yaml
 
-from ustad.tables import DataError
+from ustad.config import NO_YAML
+from ustad.tables import DataError, first_line
 
 FeatureKind = Literal["numeric", "cyclic", "categorical", "vector", "place"]
 FieldKind = Literal["number", "category", "vector"]
@@ -190,8 +191,8 @@ class EventSchema:
             raise DataError(f"{path}: no such schema file")
         try:
             content = yaml.safe_load(path.read_text())
-        except yaml.YAMLError as error:
-            raise DataError(f"{path}: not valid YAML ({str(error).splitlines()[0]})") from error
+        except NO_YAML as error:
+            raise DataError(f"{path}: not valid YAML ({first_line(error)})") from error
         if not isinstance(content, dict):
             raise DataError(f"{path}: expected a mapping with 'features', 'entity' and 'time'")
         name = path.stem if path.stem != MOBILITY else "events"  # a file's name alone makes nothing the preset

@@ -268,6 +268,8 @@ class Habits:
         arrays = {n: np.array(table[n]) for n in table.column_names if n.startswith("place_")}
         lists = {n: table[n].combine_chunks() for n in table.column_names if n.startswith("visit_")}
         lengths = next(iter(lists.values())).value_lengths().to_numpy(zero_copy_only=False)
+        if any(not v.value_lengths().equals(pa.array(lengths)) for v in lists.values()):
+            raise DataError("habits: columns of visits differ in length; the table is damaged")
         gaps = {n: np.zeros(int(lengths.sum()), np.float32) for n in _GAPS if n not in lists}  # an older table
         unseen, back = (table[n].to_numpy()[starts] if n in table.column_names else None for n in _SEEN)
         return cls(

@@ -130,7 +130,9 @@ def unpack_habits(content: bytes, entity: Any) -> Habits:
         middle = start + head["places"] * _PLACE.itemsize
         places = _rows(plain[start:middle], _PLACE, head["places"])
         visits = _rows(plain[middle:], _VISIT, head["visits"])
-    except (zlib.error, ValueError) as error:
+        if (places["held"] < 0).any() or places["held"].sum() != len(visits):
+            raise ValueError("visits of no place")
+    except (zlib.error, ValueError, OverflowError) as error:
         raise DataError("live state: these bytes were not written by to_bytes") from error
     known = int(head["unseen"] >= 0)
     ids = np.empty(known, object)

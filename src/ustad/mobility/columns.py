@@ -17,7 +17,7 @@ from ustad.mobility.geometry import point_degrees
 from ustad.mobility.plausible import NULL_ISLAND, at_null_island, check_swapped, implausible_times
 from ustad.mobility.reading import Reading as Reading  # also from here
 from ustad.mobility.times import NUMBER, is_blank, is_text, no_times, to_utc
-from ustad.tables import FIXES, STAYS, TIMESTAMP, Complaints, Contract, DataError, validate
+from ustad.tables import FIXES, STAYS, TIMESTAMP, Complaints, Contract, DataError, first_line, validate
 
 #: Names that trackintel, scikit-mobility, NUMOSIM, GeoLife readers, Google and others give to our columns.
 AGENT_NAMES = (
@@ -82,6 +82,7 @@ def _as_contract(
     table: pa.Table, contract: Contract, names: dict[str, tuple[str, ...]], where: str, asked: Reading | None
 ) -> pa.Table:
     reading = asked or Reading()
+    refuse_other_bytes(table, where)
     try:
         table = rename(_with_agents(table, reading, where) if contract is FIXES else table, names, reading)
     except DataError as error:
@@ -106,6 +107,15 @@ def _as_contract(
         table = _check_places(table, complaints, reading)
     reading.count(complaints)
     return table
+
+
+def refuse_other_bytes(table: pa.Table, where: str) -> None:
+    """Refuse text and names of columns that are not UTF-8: some readers pass them on as they are."""
+    try:
+        table.column_names  # noqa: B018  # decodes them
+        table.validate(full=True)
+    except (pa.ArrowInvalid, UnicodeDecodeError) as error:
+        raise DataError(f"{where}: holds what cannot be read ({first_line(error)}); text must be UTF-8") from error
 
 
 def _with_agents(table: pa.Table, reading: Reading, where: str) -> pa.Table:

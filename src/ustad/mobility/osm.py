@@ -13,7 +13,8 @@ import numpy as np
 import pyarrow as pa
 import yaml
 
-from ustad.tables import DataError
+from ustad.config import NO_YAML
+from ustad.tables import DataError, first_line
 
 ATTRIBUTION = "© OpenStreetMap contributors, ODbL"
 Rules = dict[tuple[str, str], tuple[int, str]]  # (key, value or *) → (rank of the category, category)
@@ -27,8 +28,8 @@ def read_categories(path: Path | None = None) -> Rules:
         raise DataError(f"{path}: no such file of categories")
     try:
         content = yaml.safe_load(source.read_text())
-    except yaml.YAMLError as error:
-        raise DataError(f"{name}: not valid YAML ({str(error).splitlines()[0]})") from error
+    except NO_YAML as error:
+        raise DataError(f"{name}: not valid YAML ({first_line(error)})") from error
     if not isinstance(content, dict) or not all(isinstance(tags, list) for tags in content.values()):
         raise DataError(f"{name}: expected a mapping from each category to a list of tags such as amenity=cafe")
     rules: Rules = {}
@@ -69,8 +70,8 @@ def read_osm(path: Path | str, categories: Path | None = None) -> pa.Table:
         for item in osmium.FileProcessor(str(path)).with_areas(keys).with_filter(keys):
             if isinstance(item, (osmium.osm.Node, osmium.osm.Area)):  # closed ways come again as areas
                 _append(rows, item, category_of(item.tags, rules))
-    except RuntimeError as error:
-        raise DataError(f"{path}: not an OpenStreetMap file ({str(error).splitlines()[0]})") from error
+    except Exception as error:  # osmium has errors of its own kinds for numbers and places that are none
+        raise DataError(f"{path}: not an OpenStreetMap file ({first_line(error)})") from error
     if not rows:
         raise DataError(f"{path}: no object has a tag that the table of categories knows")
     identifier, lat, lon, category, name = zip(*sorted(rows), strict=True)

@@ -18,7 +18,7 @@ import pyarrow.json as pa_json
 from ustad.clock import check_zone, is_zone
 from ustad.dataset import Dataset, load_directory, require_zone
 from ustad.files import as_table, find_table
-from ustad.mobility.columns import STAY_NAMES, as_stays
+from ustad.mobility.columns import STAY_NAMES, as_stays, refuse_other_bytes
 from ustad.mobility.delimited import read_delimited
 from ustad.mobility.exports import kind_of, read_given_stays
 from ustad.mobility.formats import csv_identifiers, format_of, json_options
@@ -120,6 +120,7 @@ def check_stays(source: Any, where: str, reading: Reading, zone: str | None = No
     table = as_table(source, where)
     if table.num_rows == 0:
         raise DataError(f"{where}: the table is empty")
+    refuse_other_bytes(table, where)
     _refuse_fixes(table, where)
     stays = as_stays(table, where, reading)
     complaints = Complaints(where, reading.on_error)

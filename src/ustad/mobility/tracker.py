@@ -170,7 +170,7 @@ class StayTracker:
         try:
             with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
                 return cls._restore(dict(arrays))
-        except (ValueError, KeyError, OSError) as error:
+        except Exception as error:  # bytes that are not its own make an archive's reader raise almost anything
             raise DataError(f"the saved state of a StayTracker cannot be read ({error})") from error
 
     @classmethod
@@ -186,7 +186,17 @@ class StayTracker:
         for name, kept in (("held", tracker._held), ("carry", tracker._carry)):
             fixes = Fixes(*(arrays[f"{name}_{part}"] for part in COLUMNS))
             _scatter(kept, no_fixes(), fixes, everyone)
+        tracker._check()
         return tracker
+
+    def _check(self) -> None:
+        """Refuse positions that lie beyond the fixes they are of: the kernel would read what is not its own."""
+        carried = np.array([len(self._carry[i]) if i in self._carry else 0 for i in range(len(self._agents))], np.int64)
+        if len(self._state) != len(self._agents):
+            raise ValueError("states of other agents")
+        for name in ("anchor_at", "origin_at", "held_anchor_at"):
+            if ((self._state[name] < 0) | (self._state[name] > carried)).any():
+                raise ValueError(f"{name} is no position")
 
     def save(self, path: Path | str) -> None:
         """Write the state under a temporary name, then rename."""

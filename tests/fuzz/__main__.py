@@ -1,0 +1,100 @@
+"""`python -m tests.fuzz --cases 100000 --seed 1`: fuzz every reader, state, model, setting and request.
+
+`--guided` lets atheris choose the cases of one target by coverage, where it is installed. `--make-corpus` writes the
+corpus anew. A finding is written to `--out`, and `python -m tests.fuzz --again FILE` runs it again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+HERE = Path(__file__).parent
+for folder in (HERE, HERE.parent / "service", HERE.parent / "mobility"):
+    sys.path.insert(0, str(folder))
+
+import fuzz_corpus  # noqa: E402  # after the folders that it is in
+import fuzz_engine  # noqa: E402
+import fuzz_targets  # noqa: E402
+
+
+def main() -> int:
+    asked = _arguments()
+    fuzz_targets.quiet()
+    if asked.make_corpus:
+        fuzz_corpus.write(fuzz_targets.CORPUS)
+        return 0
+    if asked.again:
+        return _again(asked.again)
+    names = asked.target or list(fuzz_targets.TARGETS)
+    fuzz_engine.limit_memory()
+    if asked.guided:
+        return _guided(names[0], asked.cases, asked.seed)
+    began = time.monotonic()
+    figures = fuzz_engine.fuzz(names, asked.cases, asked.seed, asked.minutes * 60)
+    asked.out.mkdir(parents=True, exist_ok=True)
+    for finding in figures.findings.values():
+        (asked.out / fuzz_engine.name_of(finding)).write_bytes(finding.content)
+        print(f"{finding.target} {finding.file}: {finding.what}")
+    by_target = ", ".join(f"{name} {n:,} ({figures.read[name]:,} read)" for name, n in sorted(figures.cases.items()))
+    seconds = time.monotonic() - began
+    print(f"{figures.cases.total():,} cases in {seconds:.0f} s, {len(figures.findings)} findings; {by_target}")
+    return bool(figures.findings)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
+    parser.add_argument("--cases", type=int, default=10_000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="stop after so long")
+    parser.add_argument("--target", action="append", choices=list(fuzz_targets.TARGETS))
+    parser.add_argument("--out", type=Path, default=Path("runs/fuzz"), help="where findings go")
+    parser.add_argument("--guided", action="store_true", help="by coverage, with atheris")
+    parser.add_argument("--again", type=Path, help="one case again, with its traceback")
+    parser.add_argument("--make-corpus", action="store_true")
+    return parser.parse_args()
+
+
+def _again(case: Path) -> int:
+    target, name = fuzz_engine.split_name(case.name)
+    with tempfile.TemporaryDirectory() as place:
+        path = Path(place) / target / name
+        path.parent.mkdir()
+        path.write_bytes(case.read_bytes())
+        try:
+            fuzz_targets.TARGETS[target].run(path)
+        except fuzz_targets.REFUSED as error:
+            print(f"refused: {error}")
+    return 0
+
+
+def _guided(name: str, cases: int, seed: int) -> int:
+    """Atheris instruments what is imported after it, so it is asked for first: `--guided` runs one target."""
+    import atheris
+
+    atheris.instrument_all()
+    target, files = fuzz_targets.TARGETS[name], fuzz_engine.corpus_of(name)
+    place = Path(tempfile.mkdtemp(prefix="ustad-fuzz-"))
+
+    def one(content: bytes) -> None:
+        """The first byte chooses which name the file has, the others are the file."""
+        path = place / files[content[0] % len(files) if content else 0].name
+        path.write_bytes(content[1:])
+        _, wrong = fuzz_engine.run_case(target, path)
+        if wrong is not None:
+            raise AssertionError(wrong)
+
+    seeds = place / "seeds"
+    seeds.mkdir()
+    for number, file in enumerate(files):
+        (seeds / file.name).write_bytes(bytes([number]) + file.read_bytes())
+    atheris.Setup([sys.argv[0], f"-runs={cases}", f"-seed={seed + 1}", "-max_len=20000", str(seeds)], one)
+    atheris.Fuzz()
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
