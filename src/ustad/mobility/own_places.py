@@ -120,8 +120,8 @@ def own_places(
     called after the agent and that stay (`AGENT:7k2m9qxw`). Home is where the agent spends the most hours of the
     night, work the most office hours of weekdays elsewhere, each above a least amount; any other place is `other`.
     With `until` (a time) only stays that begin before it, in the half year before, say what a place is; of an agent who
-    was hardly there by then, those of its own first days. `known` places are there from the beginning, and their agents' home and work stay what
-    they were.
+    was hardly there by then, those of its own first days. `known` places are there from the beginning, and their
+    agents' home and work stay what they were.
     Needs `timezone`; stays have to be in order of agent and time.
     """
     known = known or KnownPlaces.of([])
