@@ -19,6 +19,7 @@ from ustad.mobility.core import COLUMNS, Fixes, bounds, concatenate
 from ustad.mobility.staypoints import order_fixes
 from ustad.tables import agent_codes
 
+DISK_ROWS = 1 << 18  # fixes that are written at once: their arrays are small enough to be used again
 ROW = np.dtype([("agent", "<i8"), ("time", "<i8"), ("lat", "<f8"), ("lon", "<f8"), ("accuracy", "<f4")])
 
 
@@ -134,6 +135,10 @@ class DiskStore:
         self._paths = [folder / f"bucket-{i:04d}" for i in range(buckets)]
 
     def add(self, fixes: Fixes) -> None:
+        for begin in range(0, len(fixes), DISK_ROWS):
+            self._append(fixes.take(slice(begin, begin + DISK_ROWS)))
+
+    def _append(self, fixes: Fixes) -> None:
         rows = np.empty(len(fixes), ROW)
         for name in COLUMNS:
             rows[name] = getattr(fixes, name)
