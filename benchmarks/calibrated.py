@@ -119,10 +119,9 @@ def _config(seed: int, given: argparse.Namespace) -> Config:
             "model.width": given.width,
             "training.batch_size": 1024 if gpu else 128,
             "training.learning_rate": 2e-3,
-            "training.noise_samples": 5,
             "training.epochs": given.epochs,
             "scoring.samples": given.samples,
-            "training.compile": "off",
+            "training.acceleration": "off",
         },
     )
 

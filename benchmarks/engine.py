@@ -142,7 +142,7 @@ def prepare(folder: Path, events: int) -> None:
         table = pa.table({"agent_id": agent, "time": pa.array(time_, TIMESTAMP), "lat": lat, "lon": lon})
         write_table(table, folder / "fixes" / f"part-{first:06d}.parquet")
     simulate("numosim-la", 60, 3, folder / "small", days=21)
-    Detector(Config.preset("quick", **TINY), device="cpu").fit(folder / "small").save(folder / "model")
+    Detector(Config.preset("quick").replace(TINY), device="cpu").fit(folder / "small").save(folder / "model")
 
 
 def run(verb: str, engine: str, folder: Path, events: int) -> dict[str, Any]:

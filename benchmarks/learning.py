@@ -22,7 +22,7 @@ import pyarrow as pa
 import torch
 
 from ustad import progress
-from ustad.config import Config, SplitConfig
+from ustad.config import Config, ModelConfig, SplitConfig, TrainingConfig
 from ustad.dataset import Dataset
 from ustad.events.encoder import Encoder
 from ustad.events.windows import EventTensors, Queries
@@ -31,7 +31,7 @@ from ustad.lab.baselines.base import without
 from ustad.lab.baselines.deep import masked_predictions
 from ustad.network.training import loop
 from ustad.network.training.prediction import prediction_metrics
-from ustad.network.training.task import Validation
+from ustad.network.training.validation import Validation
 from ustad.simulate import simulate_tables
 
 OUT = Path(__file__).parent / "results" / "learning.json"
@@ -106,7 +106,9 @@ def learned(
     budget = {"epochs": options.epochs, "patience": 99, "batch_size": options.batch, "learning_rate": options.rate}
     began = time.process_time()
     try:
-        method = make(name, data.schema, options.seed, device=options.device, width=options.width, **budget, **changes)
+        ModelConfig.variance_rate = changes.get("variance_rate", 1.0)
+        TrainingConfig.category_weight = changes.get("category_weight", 1.0)
+        method = make(name, data.schema, options.seed, device=options.device, width=options.width, **budget)
         method.fit(train, validation)
     finally:
         loop.validate = kept

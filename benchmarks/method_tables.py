@@ -78,7 +78,7 @@ def robust(name: str) -> str:
     ]
     seeds = found["summary"][0]["seeds"]
     said = f"{found['agents']} agents of {found['preset']}, {found['epochs']} epochs, means of {seeds} seeds."
-    head = ("people with anomalies in training", "`training.robust`", "event AUROC", "AP", "loss of ordinary events")
+    head = ("people with anomalies in training", "share left out", "event AUROC", "AP", "loss of ordinary events")
     return f"{said}\n\n{table(head, rows)}"
 
 

@@ -41,7 +41,7 @@ RESULTS = Path(__file__).parent / "results"
 SIZE = {
     "model.width": 64, "model.event_blocks": 4, "model.trips": "none", "training.epochs": 1,
     "training.max_minutes": 1.0,
-    "scoring.samples": 50, "scoring.neighbours": 150, "scoring.percentiles": "calibrated", "training.noise_samples": 10,
+    "scoring.samples": 50, "scoring.neighbours": 150, "scoring.percentiles": "calibrated",
     "training.batch_size": 256,
 }  # fmt: skip
 
@@ -84,7 +84,7 @@ def as_events(stays: pa.Table) -> dict[str, list[dict[str, Any]]]:
 class Server:
     """`ustad serve` in a process of its own."""
 
-    def __init__(self, model: Path, store: Path, *options: str) -> None:
+    def __init__(self, model: Path, store: Path) -> None:
         import httpx
 
         with socket.socket() as probe:
@@ -94,8 +94,7 @@ class Server:
         command = "import typer; from ustad.cli.serve import serve; typer.run(serve)"
         began = time.monotonic()
         self.process = subprocess.Popen(
-            [sys.executable, "-c", command, str(model), "--store", f"sqlite:///{store}", "--port", str(port),
-             *options],
+            [sys.executable, "-c", command, str(model), "--store", f"sqlite:///{store}", "--port", str(port)],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
         while True:
@@ -264,7 +263,7 @@ def scorer_alone(device: str, batch: int, seconds: float) -> dict[str, Any]:
     from ustad.scoring.network_scores import score_events
 
     began = time.perf_counter()
-    quick = {"training.max_minutes": 0.2, "training.compile": "off"}
+    quick = {"training.max_minutes": 0.2, "training.acceleration": "off"}
     detector = Detector(Config.preset("paper", **{**SIZE, **quick}), device=device).fit(make_stays(200, 28))
     if detector.model is None:
         raise RuntimeError("the detector has no model after fitting")

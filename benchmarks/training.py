@@ -25,13 +25,13 @@ import numpy as np
 import torch
 
 from ustad import progress
-from ustad.config import Config
+from ustad.config import Config, TrainingConfig
 from ustad.events.encoder import EventArrays
 from ustad.events.windows import EventTensors, Queries, Windows, make_queries, make_windows
 from ustad.network.dual_transformer import DualTransformer, build_network
 from ustad.network.losses import masked_loss
+from ustad.network.training.loop import fit
 from ustad.network.training.masked_step import draw_masks
-from ustad.network.training.masked_task import fit
 from ustad.network.training.validation import choose_queries, validate
 from ustad.schema import Field
 
@@ -43,7 +43,16 @@ FIELDS = (
     Field("trip_speed", "vector", 16),
 )
 TRAIN_DAYS, DAYS = 21, 28
-PAPER = {"model.width": 64, "model.event_blocks": 4, "window.past_share": 0.0, "training.batch_size": 128}
+PAPER = {"model.width": 64, "model.event_blocks": 4, "training.batch_size": 128}
+#: How steps are run; `training.acceleration` decides all three.
+HOW = {name: vars(TrainingConfig)[name] for name in ("compile", "graphs", "precision")}
+
+
+def change(config: Config, changes: dict[str, Any]) -> Config:
+    """The configuration changed; how steps are run is set for the whole process."""
+    for name, usual in HOW.items():
+        setattr(TrainingConfig, name, changes.get(f"training.{name}", usual))
+    return config.replace({k: v for k, v in changes.items() if k.removeprefix("training.") not in HOW})
 
 
 # ------------------------------------------------------------------------------------------------- data
@@ -266,7 +275,7 @@ class Bench:
     def rates(self, part: str, sizes: list[int], changes: dict[str, str], seconds: float) -> None:
         self.results[part] = []
         for size in sizes:
-            config = self.paper.replace({"training.batch_size": size, **changes})
+            config = change(self.paper, {"training.batch_size": size, **changes})
             entry = our_rate(self.large, config, self.device, seconds)
             self.results[part].append(entry)
             show(f"ours, {part}, batch {size:,}", entry, self.results.get("plain"))
@@ -297,7 +306,7 @@ class Bench:
             "ours": found,
         }
         for changes in options.racers:
-            config = self.paper.replace({f"training.{k}": v for k, v in changes.items()} | {"training.compile": "off"})
+            config = change(self.paper, {f"training.{k}": v for k, v in changes.items()} | {"training.compile": "off"})
             entry = reach(data, config, self.device, target, spent / options.race_share)
             found.append(entry)
             there, best = entry["seconds_to_target"], entry["best_loss"]
@@ -310,7 +319,7 @@ class Bench:
         data, changes = Data(200, self.paper, self.device), {"training.precision": "fp32", "training.compile": "off"}
         found = {}
         for graphs in ("auto", "off"):
-            config = self.paper.replace({**changes, "training.graphs": graphs, "training.epochs": 3})
+            config = change(self.paper, {**changes, "training.graphs": graphs, "training.epochs": 3})
             given = build_network(FIELDS, config), data.tensors, data.windows, (data.tensors, data.asked)
             found[graphs] = [e["validation"] for e in fit(*given, config, self.device).history]
             print(f"graphs {graphs}: validation {found[graphs]}", flush=True)
@@ -319,9 +328,8 @@ class Bench:
 
     def profile(self) -> None:
         """Which kernels a large step spends its time in, without recording and without compiling."""
-        config = self.paper.replace(
-            {"training.batch_size": self.options.profile_size, "training.graphs": "off", "training.compile": "off"}
-        ).replace({"training.epochs": 1})
+        changes = {"training.batch_size": self.options.profile_size, "training.acceleration": "off"}
+        config = change(self.paper, {**changes, "training.epochs": 1})
         some = self.large.windows.take(np.arange(min(len(self.large.windows), 4 * self.options.profile_size)))
         few = (self.large.tensors, self.large.asked.take(np.arange(64)))
         with torch.profiler.profile() as profiler:
@@ -349,7 +357,7 @@ CPU: dict[str, Any] = {
     "parts": ("plain", "eager", "race"),
     "racers": [{"batch_size": 64, "learning_rate": 2e-3, "schedule": "cosine", "warmup_steps": 20, "epochs": 30}],
 }
-ANNEALED = {"schedule": "cosine", "optimizer": "adamw", "warmup_steps": 50}
+ANNEALED = {"recipe": "cosine"}
 CUDA: dict[str, Any] = {
     "agents": 20_000,
     "seconds": 8.0,

@@ -82,7 +82,7 @@ def pytest_runtest_setup() -> None:
 @pytest.fixture(scope="session")
 def tiny_config():
     """The preset quick, with what is needed to make a network tiny."""
-    return Config.preset("quick", **TINY)
+    return Config.preset("quick").replace(TINY)
 
 
 @pytest.fixture(scope="session")

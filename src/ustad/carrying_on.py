@@ -11,20 +11,19 @@ from ustad.tables import DataError
 
 #: Settings that make the shape of the dual network, or what its inputs mean.
 SHAPE = (
-    *(("model", n) for n in ("width", "feature_blocks", "event_blocks", "heads", "aleatoric", "trips", "trip_size")),
-    *(("model", n) for n in ("log_duration", "ends_seen")),
+    *(("model", n) for n in ("width", "event_blocks", "heads", "aleatoric", "trips", "log_duration", "ends_seen")),
     ("window", "max_events"),
 )
 
 
 def check_shape(config: Config, base: Config) -> None:
     """A network can be carried on with only in the shape it has."""
-    asked, held = config.to_dict(), base.to_dict()
     for section, name in SHAPE:
-        if asked[section][name] != held[section][name]:
+        wanted, there = (getattr(getattr(one, section), name) for one in (config, base))
+        if wanted != there:
             raise ConfigError(
-                f"{section}.{name} is {held[section][name]} in the model to carry on from and cannot become "
-                f"{asked[section][name]}; leave it as it is, or train anew without that model"
+                f"{section}.{name} is {there} in the model to carry on from and cannot become {wanted}; leave it as it "
+                "is, or train anew without that model"
             )
 
 

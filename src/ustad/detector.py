@@ -127,13 +127,11 @@ class Detector:
         if self.config.by_habits:
             raise ConfigError("the search is of the paper's network; use the preset paper")
         from ustad.network.training.estimate import rough_seconds
-        from ustad.network.training.masked_task import MaskedTask
         from ustad.network.training.search_settings import data_digest, tune
 
         tensors, windows, validation = self._tensors(lessons)
         if progress.shown():
-            task = MaskedTask(self._new_network(lessons.encoder, None), tensors, *validation, self.config)
-            seconds = rough_seconds(task, windows, self.config)
+            seconds = rough_seconds(self._new_network(lessons.encoder, None), tensors, windows, self.config)
             progress.say(
                 f"{trials} trials on {len(windows):,} windows: {progress.roughly(trials * seconds)} in all, less as "
                 "trials stop early"
@@ -188,7 +186,7 @@ class Detector:
 
     def _train(self, network: DualTransformer, lessons: Lessons, directory: Path | None, resume: bool) -> FitResult:
         from ustad.network.training.estimate import rough_seconds
-        from ustad.network.training.masked_task import MaskedTask, fit
+        from ustad.network.training.loop import fit
 
         tensors, windows, validation = self._tensors(lessons)
         training = self.config.training
@@ -199,7 +197,7 @@ class Detector:
                 f"training.batch_size ({training.batch_size}) or raise training.epochs ({training.epochs})"
             )
         if progress.shown():
-            seconds = rough_seconds(MaskedTask(network, tensors, *validation, self.config), windows, self.config)
+            seconds = rough_seconds(network, tensors, windows, self.config)
             progress.say(f"training on {len(windows):,} windows: {progress.roughly(seconds)}, less if it stops early")
         return fit(network, tensors, windows, validation, self.config, self.device, directory, resume)
 
@@ -374,7 +372,7 @@ class Detector:
 
     @classmethod
     def _read(cls, path: Path, files: dict[str, str], device: str, whole: bool) -> Detector:
-        detector = cls(Config.from_yaml(path / "config.yaml"), device)
+        detector = cls(Config.from_model(path / "config.yaml"), device)
         detector.encoder, detector.trips = model_files.read_encoder(path, files, detector.config)
         given = (path, detector.encoder, detector.config, detector.device)
         if detector.config.by_habits:

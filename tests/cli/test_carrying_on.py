@@ -28,10 +28,8 @@ SETTINGS = {
     "training.epochs": 6,
     "training.batch_size": 64,
     "scoring.samples": 2,
-    "scoring.neighbours": 5,
-    "split.train_weeks": 1,
-    "split.validation_weeks": 0.5,
-    "split.test_weeks": 0.5,
+    "split.train_weeks": 8,  # two weeks are divided in these proportions: half of them are learnt from
+    "split.validation_weeks": 4,
 }
 SET = [part for name, value in SETTINGS.items() for part in ("--set", f"{name}={value}")]
 
@@ -162,8 +160,8 @@ def payments(tmp_path) -> tuple[Path, Path]:
     return tmp_path / "payments.parquet", tmp_path / "cards.yaml"
 
 
-SHORT = ["--preset", "quick", "--set", "training.epochs=1", "--set", "split.train_weeks=1"]
-SHORT += ["--set", "split.validation_weeks=0.5", "--set", "split.test_weeks=0.5"]
+SHORT = ["--preset", "quick", "--set", "model.network=dual", "--set", "training.epochs=1"]
+SHORT += ["--set", "split.train_weeks=8", "--set", "split.validation_weeks=4"]
 
 
 def test_tune_reads_events_of_another_schema_in_their_zone(capsys, payments, tmp_path):

@@ -94,7 +94,7 @@ def test_scores_of_agents_leave_nothing_of_events_that_were_scored_there_before(
     assert set(figures["ibat"]) == {"agents"}
 
 
-USTAD = ("--preset", "quick", "--set", "model.width=8", "--set", "training.epochs=1", "--set", "scoring.samples=2")
+USTAD = ("--preset", "quick")
 
 
 @pytest.mark.parametrize(

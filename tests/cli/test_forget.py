@@ -32,7 +32,7 @@ def life():
 @pytest.fixture(scope="module", params=["quick", "paper"])
 def trained(request, life, tmp_path_factory):
     directory = tmp_path_factory.mktemp(request.param) / "model"
-    config = Config.preset(request.param, **SMALL, **{"scoring.percentiles": "calibrated"})
+    config = Config.preset(request.param).replace({**SMALL, "scoring.percentiles": "calibrated"})
     Detector(config, device="cpu").fit(between(life, 0, 28)).save(directory)
     return directory
 

@@ -16,7 +16,7 @@ from ustad.config import Config
 
 TINY = [
     "--set", "model.width=16", "--set", "model.event_blocks=2", "--set", "training.epochs=2",
-    "--set", "scoring.samples=4", "--set", "scoring.neighbours=10",
+    "--set", "scoring.samples=4",
 ]  # fmt: skip
 
 

@@ -18,7 +18,7 @@ def figures():
     found = []
     for seed in (1, 2, 3):
         town = simulate_tables("town", agents=80, seed=seed, days=28, anomalous_share=0.1)
-        config = Config.preset("quick", seed=seed, **{"training.epochs": 3, "scoring.samples": 4})
+        config = Config.preset("quick", seed=seed)
         scores = Detector(config, device="cpu").fit(town).score(town)
         measured = evaluate(scores.events, scores.agents, town.labels, town.agent_labels, bootstrap=0)
         found.append((measured["events"]["auroc"], measured["agents"]["auroc"]))

@@ -70,7 +70,7 @@ def written(data: Dataset, path: Path) -> Path:
 
 
 def learned(preset: str, directory: Path) -> Detector:
-    return Detector(Config.preset(preset, **SMALLEST), device="cpu").fit(directory)
+    return Detector(Config.preset(preset).replace(SMALLEST), device="cpu").fit(directory)
 
 
 @pytest.fixture(scope="module")
@@ -145,7 +145,7 @@ def test_training_sees_no_labels(
     for how in CHANGED if preset == "best" else ["permuted"]:
         assert files(learned(preset, directories[how]), how) == wanted
     if preset == "best":
-        changed = Config.preset(preset, **{**SMALLEST, "seed": 8})
+        changed = Config.preset(preset).replace({**SMALLEST, "seed": 8})
         other = files(Detector(changed, device="cpu").fit(directories["true"]), "other")
         assert other != wanted, "the sums would be the same whatever was learned"
 

@@ -33,7 +33,7 @@ def stays() -> pa.Table:
 
 @pytest.fixture(scope="module")
 def config() -> Config:
-    return Config.preset("quick", **TINY)
+    return Config.preset("quick").replace(TINY)
 
 
 @pytest.mark.filterwarnings("ignore::ustad.progress.UstadWarning")

@@ -37,7 +37,7 @@ class Here:
 @pytest.fixture(scope="module")
 def made(town, tmp_path_factory):
     """A local detector with a memory network, and one that was made as the workers do it."""
-    config = Config.preset("best", **SETTINGS)
+    config = Config.preset("best").replace(SETTINGS)
     local = Detector(config, "cpu").fit(town)
     return local, as_workers_do(config, town, tmp_path_factory.mktemp("model"))
 

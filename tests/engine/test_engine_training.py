@@ -32,6 +32,7 @@ SCHEMA = EventSchema(
 CARDS = {
     "model.width": 16, "model.event_blocks": 1, "training.epochs": 2, "training.batch_size": 64,
     "scoring.samples": 4, "scoring.neighbours": 10, "window.unit": "events", "window.length": 6, "seed": 3,
+    "model.network": "dual",
 }  # fmt: skip
 
 

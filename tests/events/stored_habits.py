@@ -43,7 +43,7 @@ def store() -> None:
 
     town = simulate_tables("town", agents=24, seed=3, days=14)
     small = {"model.width": 8, "training.epochs": 1, "scoring.samples": 2, "scoring.neighbours": 20}
-    found = told(Detector(Config.preset("quick", **small), device="cpu").fit(town).score(town))
+    found = told(Detector(Config.preset("quick").replace(small), device="cpu").fit(town).score(town))
     STORED.write_text(json.dumps(found, indent=1) + "\n")
 
 

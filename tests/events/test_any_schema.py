@@ -28,7 +28,6 @@ TINY: dict[str, Any] = {
     "model.event_blocks": 1,
     "model.heads": 2,
     "training.epochs": 1,
-    "training.noise_samples": 2,
     "scoring.samples": 2,
     "scoring.neighbours": 5,
     "window.unit": "events",
@@ -48,7 +47,7 @@ def events(n: int, entities: int, days: int = 24, **columns: Any) -> pa.Table:
 def scored(table: pa.Table, features: tuple[Feature, ...], **changes: Any) -> pa.Table:
     """The scores of the test part after a tiny training."""
     data = Dataset(table, EventSchema("odd", features, entity="who", time="at"))
-    detector = Detector(Config.preset("quick", **{**TINY, **changes}), device="cpu").fit(data)
+    detector = Detector(Config.preset("quick").replace({**TINY, **changes}), device="cpu").fit(data)
     found = detector.score(data).events
     assert np.isfinite(found["score"].to_numpy()).all()
     assert found.num_rows == data.between(data.split(detector.config.split).test_first, 10**6).num_rows
@@ -168,7 +167,8 @@ def test_the_verbs_take_events_without_identifiers_and_labels_by_entity_and_time
         "odd", (Feature("amount", "numeric"), Feature("word", "categorical")), entity="who", time="at", habitat="word"
     )
     schema.to_yaml(tmp_path / "odd.yaml")
-    changes = [text for key, value in TINY.items() for text in ("--set", f"{key}={value}")]
+    settings = {**TINY, "model.network": "dual"}
+    changes = [text for key, value in settings.items() for text in ("--set", f"{key}={value}")]
     steps = [
         [
             "train",

@@ -19,9 +19,8 @@ DAY = 86_400_000_000
 SCHEMA = EventSchema(
     "payments", (Feature("amount", "numeric"), Feature("shop", "categorical")), entity="card", time="at"
 )
-TINY = Config.preset(
-    "quick",
-    **{
+TINY = Config.preset("quick").replace(
+    {
         "model.width": 8, "model.event_blocks": 1, "model.heads": 2, "training.epochs": 3, "scoring.samples": 2,
         "scoring.neighbours": 5, "window.unit": "events", "window.length": 4, "window.max_events": 8,
     },

@@ -4,8 +4,11 @@ import dataclasses
 from pathlib import Path
 
 import pytest
+import yaml
 
-from ustad.config import PRESETS, Config, ConfigError
+from ustad.cli.shared import resolve_config
+from ustad.config import PRESETS, Config, ConfigError, describe_settings
+from ustad.config.settings_page import PAGE, write_page, write_preset
 from ustad.schema import EventSchema, Feature, mobility_schema, plural
 from ustad.tables import DataError
 
@@ -68,9 +71,8 @@ def test_presets_survive_yaml(name, tmp_path):
 
 
 @pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.yaml")), ids=lambda p: p.name)
-def test_shipped_configurations_are_the_presets_with_every_setting_written_out(path):
-    _, _, settings = path.read_text().partition("\n")
-    assert settings == Config.preset(path.stem).to_yaml()
+def test_shipped_configurations_are_the_presets_with_every_setting_they_use(path):
+    assert path.read_text() == write_preset(path.stem)
     assert Config.from_yaml(path) == Config.preset(path.stem)
 
 
@@ -97,7 +99,7 @@ def test_the_paper_preset_is_the_paper():
         ({"modle.width": 32}, "did you mean 'model'"),
         ({"model.width": "wide"}, "model.width must be a int"),
         ({"model.width": 30}, "multiple of heads"),
-        ({"model.dropout": 0.0}, "above 0 where epistemic"),
+        ({"model.dropout": 0.0}, "above 0 where model.uncertainty"),
         ({"window.mode": "future"}, "one of day, past"),
         ({"training.mask_ratio": 1.5}, "between 0 and 1"),
         ({"seed.x": 1}, "a setting, not a section"),
@@ -115,13 +117,13 @@ def test_unknown_presets_get_a_suggestion():
 
 
 def test_yaml_numbers_in_scientific_notation_are_numbers(tmp_path):
-    (tmp_path / "c.yaml").write_text("preset: fast\ntraining:\n  learning_rate: 1e-4\n")
+    (tmp_path / "c.yaml").write_text("preset: default\ntraining:\n  learning_rate: 1e-4\n")
     assert Config.from_yaml(tmp_path / "c.yaml").training.learning_rate == 1e-4
 
 
 def test_what_a_file_leaves_out_comes_from_its_preset_or_the_one_asked_for(tmp_path):
     (tmp_path / "c.yaml").write_text("model:\n  width: 16\n")
-    assert Config.from_yaml(tmp_path / "c.yaml", "quick") == Config.preset("quick", **{"model.width": 16})
+    assert Config.from_yaml(tmp_path / "c.yaml", "best") == Config.preset("best", **{"model.width": 16})
     (tmp_path / "c.yaml").write_text("preset: paper\nmodel:\n  width: 16\n")
     assert Config.from_yaml(tmp_path / "c.yaml", "quick") == Config.preset("paper", **{"model.width": 16})
 
@@ -147,3 +149,57 @@ def test_configurations_of_version_0_2_are_read_in_todays_words(tmp_path, method
 @pytest.mark.parametrize(("former", "today"), [("default", "best"), ("fast", "quick")])
 def test_presets_are_found_by_their_former_names(former, today):
     assert Config.preset(former) == Config.preset(today)
+
+
+def test_settings_are_few_and_all_on_the_page():
+    rows = describe_settings()
+    assert len(rows) <= 45
+    page = (CONFIGS.parent / PAGE).read_text()
+    assert page == write_page(), "write it anew: python -m ustad.config.settings_page"
+    assert all(f"| `{row['name']}` | {row['about']}" in page for row in rows)
+
+
+@pytest.mark.parametrize(("preset", "name", "value", "network"), [
+    ("quick", "scoring.neighbours", 50, "dual"),
+    ("quick", "model.width", 32, "memory"),
+    ("best", "scoring.knn_scope", "own", "dual"),
+    ("paper", "scoring.absorb_after", 7, "none"),
+])  # fmt: skip
+def test_settings_that_a_preset_does_not_use_are_refused(tmp_path, preset, name, value, network):
+    with pytest.raises(ConfigError, match=f"{name} is not used with .* model.network={network}"):
+        Config.preset(preset, **{name: value})
+    with pytest.raises(ConfigError, match=f"{name} is not used with"):
+        resolve_config(preset, None, [f"{name}={value}"], None)
+    used = Config.preset(preset, **{"model.network": network, name: value})
+    assert used == resolve_config(preset, None, [f"model.network={network}", f"{name}={value}"], None)
+
+
+def test_a_file_may_write_all_settings_out_but_not_ask_for_what_is_not_used(tmp_path):
+    file = tmp_path / "c.yaml"
+    Config.preset("best").to_yaml(file)
+    assert Config.from_yaml(file, "quick") == Config.preset("best")
+    file.write_text("preset: quick\nscoring: {neighbours: 51}\n")
+    with pytest.raises(ConfigError, match=r"scoring\.neighbours is not used"):
+        Config.from_yaml(file)
+
+
+def test_settings_of_version_0_2_that_are_fixed_now_are_left_out_or_refused(tmp_path):
+    former = {
+        "model": {"aleatoric": True, "epistemic": False, "variance_rate": 1.0, "trip_size": 16},
+        "training": {"optimizer": "adamw", "schedule": "cosine", "warmup_steps": 50, "precision": "fp32"},
+        "scoring": {"agent_score": "max", "samples": 9},
+    }
+    file = tmp_path / "c.yaml"
+    file.write_text(yaml.safe_dump(former))
+    config = Config.from_yaml(file)
+    assert (config.model.uncertainty, config.training.recipe, config.scoring.samples) == ("aleatoric", "cosine", 9)
+    assert config.training.acceleration == "off"
+    former["training"]["robust"] = 0.1
+    file.write_text(yaml.safe_dump(former))
+    with pytest.raises(ConfigError, match=r"training\.robust is 0 in this version and cannot be 0\.1: leave it out"):
+        Config.from_yaml(file)
+    assert Config.from_model(file).model.uncertainty == "aleatoric", "it is trained already"
+    former["scoring"]["agent_score"] = "corrected"
+    file.write_text(yaml.safe_dump(former))
+    with pytest.raises(ConfigError, match=r"scoring\.agent_score is max .* train the model again"):
+        Config.from_model(file)

@@ -118,7 +118,7 @@ def _write_model(corpus: Path) -> None:
     detector = Detector(Config.preset("quick"), device="cpu").fit(data)
     detector.save(corpus / "model")
     for preset in ("best", "paper"):
-        Detector(Config.preset(preset, **SMALL), device="cpu").fit(data).save(corpus / f"model-{preset}")
+        Detector(Config.preset(preset).replace(SMALL), device="cpu").fit(data).save(corpus / f"model-{preset}")
     detector.score(data, rule=AlertRule("top", 5)).save(corpus / "scores")
     if detector.habits is None:
         raise ValueError("the preset quick scores by habits")

@@ -14,7 +14,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).parents[1] / "events"))
 from routine_stays import FIRST_DAY, between, make_routine, with_gaps
 
-from ustad.config import Config, ConfigError
+from ustad.config import Config, ConfigError, TrainingConfig
 from ustad.events.encoder import Encoder
 from ustad.events.observed import read_gaps
 from ustad.events.visits import Frame, read_visits
@@ -24,16 +24,15 @@ from ustad.network.inference.memory_model import new_network
 from ustad.network.inference.memory_terms import sample_memory, uncertainties
 from ustad.network.place_counts import HOURS, MemoryTensors, OwnPlaces
 from ustad.network.place_memory import AREA_KM, FLOOR, KERNELS_KM, Memory, Outlook, Targets
-from ustad.network.training import estimate, memory_task
-from ustad.network.training.memory_step import Data, _parts, ask, recall, span_masks, training_loss
-from ustad.network.training.memory_task import CHECKPOINT, MemoryTask, fit_memory
-from ustad.network.training.update import Update
+from ustad.network.training import estimate, memory_loop
+from ustad.network.training.memory_loop import CHECKPOINT, fit_memory
+from ustad.network.training.memory_step import Data, MemoryUpdate, _parts, ask, recall, span_masks, training_loss
 from ustad.schema import mobility_schema
 
 SCHEMA = mobility_schema("none", 16, True)
 SMALL = {
-    "model.width": 16, "model.heads": 2, "model.event_blocks": 2, "training.batch_size": 64, "model.places": 5,
-    "training.learning_rate": 5e-3, "training.warmup_steps": 0, "training.epochs": 4,
+    "model.width": 16, "model.heads": 2, "model.event_blocks": 2, "training.batch_size": 64,
+    "training.learning_rate": 5e-3, "training.recipe": "paper", "training.epochs": 4,
 }  # fmt: skip
 
 
@@ -327,10 +326,9 @@ def test_the_estimate_is_that_of_all_steps_and_validations_within_a_factor_of_tw
     _, held, questions = world.questions(world.table)
     windows = make_windows(arrays, world.config.window)
     config = world.config.replace({"training.batch_size": len(windows) - lacking})  # two steps, of which one is small
-    questions = questions.take(np.arange(5))
-    task = MemoryTask(world.network, data, held, questions, config)
+    given = (world.network, data, windows, (held, questions.take(np.arange(5))), config)
     weights, chance = copy.deepcopy(world.network.state_dict()), torch.get_rng_state()
-    assert estimate.rough_seconds(task, windows, config) > 0
+    assert estimate.rough_memory_seconds(*given) > 0
     assert all(torch.equal(weights[name], value) for name, value in world.network.state_dict().items())
     assert torch.equal(chance, torch.get_rng_state())
     now = 0
@@ -338,7 +336,6 @@ def test_the_estimate_is_that_of_all_steps_and_validations_within_a_factor_of_tw
     def step(self, start, stop, length):
         nonlocal now
         now += len(start) * length
-        return torch.zeros(1)
 
     def ask_all(network, data, queries):
         nonlocal now
@@ -346,18 +343,20 @@ def test_the_estimate_is_that_of_all_steps_and_validations_within_a_factor_of_tw
         return {"place": 1.0 / now}
 
     monkeypatch.setattr(estimate, "time", SimpleNamespace(perf_counter=lambda: now))
-    monkeypatch.setattr(Update, "__call__", step)
-    monkeypatch.setattr(memory_task, "validate", ask_all)
-    estimated = estimate.rough_seconds(task, windows, config)
+    monkeypatch.setattr(MemoryUpdate, "__call__", step)
+    for module in (estimate, memory_loop):
+        monkeypatch.setattr(module, "validate", ask_all)
+    estimated = estimate.rough_memory_seconds(*given)
     began = now
-    fit_memory(world.network, data, windows, (held, questions), config)
+    fit_memory(*given)
     assert 0.5 < estimated / (now - began) < 2
 
 
 def test_a_killed_run_goes_on_to_the_same_network(tmp_path, monkeypatch):
     straight = trained(None)
+    monkeypatch.setattr(TrainingConfig, "checkpoint_minutes", 0.0)
     steps = 0
-    step = Update.__call__
+    step = MemoryUpdate.__call__
 
     def counted(self, *arguments):
         nonlocal steps
@@ -366,16 +365,16 @@ def test_a_killed_run_goes_on_to_the_same_network(tmp_path, monkeypatch):
             raise KeyboardInterrupt
         return step(self, *arguments)
 
-    monkeypatch.setattr(Update, "__call__", counted)
-    with pytest.raises(KeyboardInterrupt):
-        trained(tmp_path, **{"training.checkpoint_minutes": 0.0})
-    monkeypatch.undo()
+    with monkeypatch.context() as patch:
+        patch.setattr(MemoryUpdate, "__call__", counted)
+        with pytest.raises(KeyboardInterrupt):
+            trained(tmp_path)
     assert (tmp_path / CHECKPOINT).exists()
-    resumed = trained(tmp_path, resume=True, **{"training.checkpoint_minutes": 0.0})
+    resumed = trained(tmp_path, resume=True)
     assert resumed[0].losses == straight[0].losses
     for name, value in straight[1].items():
         torch.testing.assert_close(resumed[1][name], value, rtol=0, atol=0)
-    again = trained(tmp_path, resume=True, **{"training.checkpoint_minutes": 0.0})  # it is done: nothing happens
+    again = trained(tmp_path, resume=True)  # it is done: nothing happens
     assert again[0].losses == straight[0].losses
 
 

@@ -20,7 +20,18 @@ from ustad.network.heads import Predictions
 from ustad.network.losses import masked_loss
 from ustad.schema import Field
 
-SMALL = ModelConfig(width=8, heads=2, event_blocks=2, feature_blocks=2)
+
+class TwoBlocks(ModelConfig):
+    """A feature level of two blocks."""
+
+    feature_blocks = 2
+
+
+class SlowVariances(TwoBlocks):
+    variance_rate = 0.1
+
+
+SMALL = TwoBlocks(width=8, heads=2, event_blocks=2)
 
 
 def network(fields: tuple[Field, ...] = FIELDS, **changes: object) -> DualTransformer:
@@ -84,16 +95,14 @@ def test_the_network_is_the_papers_figure_written_out() -> None:
 
 
 def test_gradients_through_the_whole_network_are_right() -> None:
-    net, batch = network(width=4, feature_blocks=1).double(), make_batch((3, 2), dtype=torch.float64)
+    net, batch = network(width=4).double(), make_batch((3, 2), dtype=torch.float64)
     masked = torch.tensor([[True, False, False], [False, True, False]])
 
     def loss(numbers: Tensor, vectors: Tensor) -> Tensor:
         features = dataclasses.replace(batch.features, numbers=numbers, vectors=vectors)
         generator = torch.Generator().manual_seed(0)
         predictions = net(dataclasses.replace(batch, features=features), masked)
-        return masked_loss(
-            predictions, batch.features, masked, FIELDS, TrainingConfig(noise_samples=3), generator
-        ).total
+        return masked_loss(predictions, batch.features, masked, FIELDS, TrainingConfig(), generator).total
 
     inputs = (batch.features.numbers.requires_grad_(), batch.features.vectors.requires_grad_())
     assert torch.autograd.gradcheck(loss, inputs, atol=1e-6)
@@ -162,9 +171,10 @@ def test_dropout_is_what_the_caller_gives_and_is_off_in_evaluation() -> None:
 
 
 @torch.no_grad()
-@pytest.mark.parametrize(("aleatoric", "epistemic"), [(True, True), (True, False), (False, True), (False, False)])
-def test_each_uncertainty_can_be_switched_off(batch: Batch, aleatoric: bool, epistemic: bool) -> None:
-    net = network(aleatoric=aleatoric, epistemic=epistemic).train()
+@pytest.mark.parametrize("uncertainty", ["both", "aleatoric", "epistemic", "none"])
+def test_each_uncertainty_can_be_switched_off(batch: Batch, uncertainty: str) -> None:
+    net = network(uncertainty=uncertainty).train()
+    aleatoric, epistemic = (uncertainty in ("both", kind) for kind in ("aleatoric", "epistemic"))
     first, second = net(batch, batch.padding), net(batch, batch.padding)
     assert torch.equal(first.mean, second.mean) != epistemic
     assert bool(first.log_sigma) == aleatoric
@@ -195,7 +205,7 @@ ODD_FIELDS = {
 def test_odd_batches_give_finite_losses_and_gradients(fields: tuple[Field, ...], lengths: tuple[int, ...]) -> None:
     net, batch = network(fields).train(), make_batch(lengths, fields)
     masked = ~batch.padding
-    loss = masked_loss(net(batch, masked), batch.features, masked, fields, TrainingConfig(noise_samples=3))
+    loss = masked_loss(net(batch, masked), batch.features, masked, fields, TrainingConfig())
     loss.total.backward()
     assert torch.isfinite(loss.total)
     assert torch.isfinite(loss.fields).all()
@@ -208,7 +218,7 @@ def test_constant_and_extreme_values_give_finite_losses_and_gradients(batch: Bat
     batch.features.numbers[:] = value
     batch.features.vectors[:] = value
     masked = ~batch.padding
-    loss = masked_loss(net(batch, masked), batch.features, masked, FIELDS, TrainingConfig(noise_samples=3))
+    loss = masked_loss(net(batch, masked), batch.features, masked, FIELDS, TrainingConfig())
     loss.total.backward()
     assert torch.isfinite(loss.total)
     assert all(torch.isfinite(p.grad).all() for p in net.parameters() if p.grad is not None)
@@ -276,7 +286,8 @@ def test_only_embeddings_learn_faster_than_the_rest() -> None:
 @torch.no_grad()
 def test_slow_variances_begin_the_same_for_every_event(batch: Batch) -> None:
     masked = torch.zeros_like(batch.padding)
-    slow, usual = (network(width=16, variance_rate=rate)(batch, masked) for rate in (0.1, 1.0))
+    settings = (kind(width=16, heads=2, event_blocks=2) for kind in (SlowVariances, TwoBlocks))
+    slow, usual = (DualTransformer(FIELDS, one, max_events=6).eval()(batch, masked) for one in settings)
     assert slow.log_variance.abs().max() < 0.5 < usual.log_variance.abs().max()
     for slow_sigma, usual_sigma in zip(slow.log_sigma, usual.log_sigma, strict=True):
         assert slow_sigma[..., 1:].exp().max() < 0.3 < usual_sigma[..., 1:].exp().max()

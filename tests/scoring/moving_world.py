@@ -18,7 +18,7 @@ from ustad.tables import TIMESTAMP
 
 SMALL = {
     "model.width": 8, "model.heads": 2, "model.event_blocks": 1, "training.epochs": 1, "training.batch_size": 128,
-    "scoring.samples": 2, "model.places": 6, "window.mode": "past",
+    "scoring.samples": 2, "window.mode": "past",
 }  # fmt: skip
 KNOWN, DAYS = 28, 105  # the history ends with day 27; eleven weeks follow
 SCHEMA = mobility_schema("none", 16, True)
@@ -36,7 +36,7 @@ def make_life(named=True, days=DAYS, agents=4):
 def make(network="dual", named=True, days=DAYS, agents=4, life=None, **changes):
     """A model of four weeks, the life it was learnt from, and what follows."""
     life = make_life(named, days, agents) if life is None else life
-    config = Config.preset("best", **SMALL, **{"model.network": network, **changes})
+    config = Config.preset("best").replace({**SMALL, "model.network": network, **changes})
     train, validation = between(life, 0, KNOWN - 7), between(life, KNOWN - 7, KNOWN)
     encoder = Encoder.fit(train, SCHEMA)
     model = fit_default(train, validation, encoder, config, torch.device("cpu"))

@@ -13,6 +13,7 @@ from moving_world import KNOWN, make
 from routine_stays import FIRST_DAY
 
 from another_machine import another_machine
+from ustad.config import ScoringConfig
 from ustad.live.habit_live import HabitLive
 from ustad.scoring.alerts import AlertRule, alerts
 from ustad.scoring.calibration import Calibration, Parts, apply_tails
@@ -42,7 +43,9 @@ def here(request):
     """A world of this machine: how it is made, its model, what came before and after, and both score tables."""
 
     def again():
-        return make(named=request.param, agents=3, days=KNOWN + 40, **{"scoring.weights": "injected"})
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(ScoringConfig, "weights", "injected")
+            return make(named=request.param, agents=3, days=KNOWN + 40)
 
     model, before, later = again()
     return again, before, later, score_default(model, later, before, reasons="all")

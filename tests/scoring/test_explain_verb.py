@@ -27,8 +27,7 @@ def run(*arguments: object) -> None:
 @pytest.fixture(scope="module")
 def trained(town_directory: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("explained") / "model"
-    settings = [word for name, value in TINY.items() for word in ("--set", f"{name}={value}")]
-    run("train", town_directory, "--preset", "quick", "--set", "model.trips=none", *settings, "--out", place)
+    run("train", town_directory, "--preset", "quick", "--out", place)
     return place
 
 

@@ -13,11 +13,11 @@ import torch
 sys.path.insert(0, str(Path(__file__).parents[1] / "events"))
 from routine_stays import between, insert_visit, make_routine, odd_week, with_gaps
 
-from ustad.config import Config
+from ustad.config import Config, ScoringConfig
 from ustad.events.encoder import Encoder
 from ustad.habits.habit_words import ordinal
 from ustad.habits.weights import LOOKS
-from ustad.network.training.memory_task import CHECKPOINT
+from ustad.network.training.memory_loop import CHECKPOINT
 from ustad.schema import mobility_schema
 from ustad.scoring.alerts import AlertRule
 from ustad.scoring.habit_scores import _agent_reasons, fit_default, load_default, save_default, score_default
@@ -25,7 +25,7 @@ from ustad.scoring.habit_scores import _agent_reasons, fit_default, load_default
 CPU = torch.device("cpu")
 SMALL = {
     "model.width": 8, "model.heads": 2, "model.event_blocks": 1, "training.epochs": 2, "training.batch_size": 128,
-    "training.learning_rate": 5e-3, "training.warmup_steps": 0, "scoring.samples": 2, "model.places": 6,
+    "training.learning_rate": 5e-3, "training.recipe": "paper", "scoring.samples": 2,
 }  # fmt: skip
 
 
@@ -40,7 +40,7 @@ def week(life):
 
 
 def fitted(life, network, **changes):
-    config = Config.preset("best", **SMALL, **{"model.network": network, **changes})
+    config = Config.preset("best").replace({**SMALL, "model.network": network, **changes})
     train, validation = between(life, 0, 21), between(life, 21, 28)
     encoder = Encoder.fit(train, mobility_schema("none", 16, True))
     return config, encoder, fit_default(train, validation, encoder, config, CPU)
@@ -105,7 +105,7 @@ def test_a_start_that_nobody_saw_makes_an_odd_start_unobserved(model, life, week
     assert not (np.array(blind["kind"].to_pylist())[~timed] == "unobserved").any()
 
 
-def test_silence_makes_an_event_unusual_only_where_asked_for(life, tmp_path):
+def test_silence_makes_an_event_unusual_only_where_asked_for(life, tmp_path, monkeypatch):
     life = with_gaps(life).drop_columns(["end_gap_s", "observed_s"])
     week = between(life, 28, 35)
     at = week.column_names.index("start_gap_s")
@@ -115,7 +115,8 @@ def test_silence_makes_an_event_unusual_only_where_asked_for(life, tmp_path):
     week = week.set_column(at, "start_gap_s", pa.array(gap, from_pandas=True))
     scores = {}
     for asked in (False, True):
-        config, encoder, model = fitted(life, "none", **{"scoring.silence": asked})
+        monkeypatch.setattr(ScoringConfig, "silence", asked)
+        config, encoder, model = fitted(life, "none")
         save_default(model, tmp_path)
         model = load_default(tmp_path, encoder, config, CPU)
         assert ("silence" in model.habits.looks) is asked

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 sys.path.insert(0, str(Path(__file__).parents[1] / "events"))
 from routine_stays import FIRST_DAY, between, insert_visit, make_routine, with_gaps
 
-from ustad.config import Config, ConfigError
+from ustad.config import Config, ConfigError, ScoringConfig
 from ustad.events.encoder import Encoder
 from ustad.live.habit_live import HabitLive
 from ustad.live.habit_state import MOST_PLACES, HabitState
@@ -23,7 +23,7 @@ from ustad.tables import DataError
 
 SMALL = {
     "model.width": 8, "model.heads": 2, "model.event_blocks": 1, "training.epochs": 1, "training.batch_size": 128,
-    "scoring.samples": 2, "model.places": 6, "window.mode": "past",
+    "scoring.samples": 2, "window.mode": "past",
 }  # fmt: skip
 PERIOD = (FIRST_DAY + 28, FIRST_DAY + 34)
 
@@ -31,7 +31,7 @@ PERIOD = (FIRST_DAY + 28, FIRST_DAY + 34)
 def make(network, named=True, seen=True, **changes):
     life = make_routine(seed=1, agents=5, days=35, named=named)
     life = life if seen else with_gaps(life)
-    config = Config.preset("best", **SMALL, **{"model.network": network, **changes})
+    config = Config.preset("best").replace({**SMALL, "model.network": network, **changes})
     train, validation = between(life, 0, 21), between(life, 21, 28)
     encoder = Encoder.fit(train, mobility_schema("none", 16, True, config.model.ends_seen))
     week = between(life, 28, 32)
@@ -51,7 +51,9 @@ def make(network, named=True, seen=True, **changes):
 )
 def world(request):
     network, named, seen, silence = (*request.param, True, False)[:4]
-    model, before, week = make(network, named, seen, **{"scoring.silence": silence})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ScoringConfig, "silence", silence)
+        model, before, week = make(network, named, seen)
     events, _ = score_default(model, week, before, period=PERIOD, reasons="all")
     return model, before, week, {r["stay_id"]: r for r in events.to_pylist()}
 
@@ -211,7 +213,8 @@ def test_reasons_come_with_alerts_and_say_when_a_neighbour_is_the_cause(world):
     assert [u.final["stay_id"] for u in updates[1:]] == [row["stay_id"] for row in rows[:-1]]
 
 
-def test_counts_over_the_whole_period_cannot_be_live():
-    model, _, _ = make("dual", **{"scoring.counting": "whole"})
+def test_counts_over_the_whole_period_cannot_be_live(monkeypatch):
+    monkeypatch.setattr(ScoringConfig, "counting", "whole")
+    model, _, _ = make("dual")
     with pytest.raises(ConfigError, match="up to the event"):
         HabitLive(model, since=PERIOD[0])

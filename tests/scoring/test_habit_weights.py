@@ -11,7 +11,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).parents[1] / "events"))
 from routine_stays import between, insert_visit, make_routine
 
-from ustad.config import Config
+from ustad.config import Config, ScoringConfig
 from ustad.events.encoder import Encoder
 from ustad.habits.habit_model import HabitModel
 from ustad.habits.injected import SHARE, injected_week
@@ -71,8 +71,9 @@ def test_a_term_of_noise_loses_its_weight_and_a_telling_one_keeps_it():
     assert weights["stay"] == unit_weights()["stay"]
 
 
-def test_chosen_weights_are_kept_with_the_model_and_still_find_an_inserted_visit(life, tmp_path):
-    config = Config.preset("best", **{"model.network": "dual", "scoring.weights": "injected"})
+def test_chosen_weights_are_kept_with_the_model_and_still_find_an_inserted_visit(life, tmp_path, monkeypatch):
+    monkeypatch.setattr(ScoringConfig, "weights", "injected")
+    config = Config.preset("best", **{"model.network": "none"})
     train, validation = between(life, 0, 21), between(life, 21, 28)
     encoder = Encoder.fit(train, mobility_schema("none", 16, True))
     model = fit_default(train, validation, encoder, config, torch.device("cpu"))

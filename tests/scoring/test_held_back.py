@@ -35,9 +35,8 @@ def promised() -> Scores:
         "scoring.neighbours": 20,
         "model.network": "dual",
         "model.trips": "none",
-        "split.train_weeks": 1,
-        "split.validation_weeks": 1,  # as long as what is scored: a weekend in each
-        "split.test_weeks": 1,
+        "split.train_weeks": 4,  # three weeks are divided in these proportions
+        "split.validation_weeks": 4,  # as long as what is scored: a weekend in each
     }
     detector = Detector(Config.preset("quick", **changes), device="cpu").fit(known)
     return detector.score(new, coverage=COVERAGE)

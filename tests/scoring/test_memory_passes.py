@@ -36,7 +36,7 @@ class Asked:
     """Questions about a week with new places, with and without a position, and with a stranger; weights are noise."""
 
     def __init__(self, device="cpu", **changes):
-        size = {"model.width": 16, "model.heads": 2, "model.event_blocks": 2, "model.places": 5}
+        size = {"model.width": 16, "model.heads": 2, "model.event_blocks": 2}
         self.config = Config.preset("best", **{**size, **changes})
         life = make_routine(seed=5, agents=5, days=28)
         train, week = between(life, 0, 21), between(life, 18, 28)
@@ -101,7 +101,9 @@ def same(found, expected, tolerance=2e-5):
         np.testing.assert_allclose(found[name], values, rtol=tolerance, atol=tolerance, err_msg=name)
 
 
-@pytest.mark.parametrize("changes", [{}, {"model.epistemic": False}, {"window.mode": "past", "model.event_blocks": 1}])
+@pytest.mark.parametrize(
+    "changes", [{}, {"model.uncertainty": "aleatoric"}, {"window.mode": "past", "model.event_blocks": 1}]
+)
 def test_the_fast_passes_give_what_the_network_gives(changes):
     asked = Asked(**changes)
     assert len(set(asked.questions.length)) > 3

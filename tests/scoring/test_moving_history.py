@@ -162,7 +162,7 @@ def test_a_detector_scores_months_in_parts_as_at_once():
     life = make_routine(seed=1, agents=4, days=DAYS)
     life = life.filter(pc.greater(life["finished_at"], life["started_at"]))
     small = {"model.width": 8, "model.heads": 2, "model.event_blocks": 1, "training.epochs": 1, "scoring.samples": 2}
-    detector = Detector(Config.preset("quick", **small), device="cpu").fit(between(life, 0, KNOWN))
+    detector = Detector(Config.preset("quick").replace(small), device="cpu").fit(between(life, 0, KNOWN))
     later = between(life, KNOWN, DAYS)
     whole = detector.score(later, reasons="all")
     parts = list(detector.score_parts(later, reasons="all", entities=3))
@@ -242,7 +242,7 @@ def test_an_anomaly_that_recurs_for_four_weeks_stays_one(people):
 def test_the_setting_is_kept_with_a_model(tmp_path):
     model, _, _ = make(days=KNOWN + 7, **{"scoring.absorb_after": 14})
     assert model.habits.absorb_after == 14
-    config = Config.preset("best", **SMALL, **{"model.network": "dual", "scoring.absorb_after": 14})
+    config = Config.preset("best").replace({**SMALL, "model.network": "dual", "scoring.absorb_after": 14})
     save_default(model, tmp_path)
     again = load_default(tmp_path, Encoder.fit(make_routine(days=21), SCHEMA), config, torch.device("cpu"))
     assert again.habits.absorb_after == 14

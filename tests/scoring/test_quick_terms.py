@@ -50,7 +50,7 @@ def _events(encoder: Encoder) -> list[np.ndarray]:
 @pytest.mark.parametrize("aleatoric", [True, False])
 def test_the_terms_of_one_event_are_those_of_the_batch(with_trips: Encoder, config: Config, aleatoric: bool) -> None:
     torch.manual_seed(1)
-    settings = dataclasses.replace(config.model, aleatoric=aleatoric)
+    settings = dataclasses.replace(config.model, uncertainty="both" if aleatoric else "epistemic")
     network = DualTransformer(with_trips.fields, settings, config.window.max_events).eval()
     layout = Layout.of(with_trips.fields, with_trips.terms, aleatoric)
     hidden = 3 * torch.randn(SAMPLES, EVENTS, settings.width)

@@ -200,7 +200,8 @@ def test_more_samples_change_nothing_but_the_average(
 def test_uncertainties_can_be_switched_off(
     arrays: EventArrays, queries: Queries, encoder: Encoder, config: Config, aleatoric: bool, epistemic: bool
 ) -> None:
-    changed = config.replace({"model.aleatoric": aleatoric, "model.epistemic": epistemic})
+    kind = {(True, False): "aleatoric", (False, True): "epistemic", (False, False): "none"}[aleatoric, epistemic]
+    changed = config.replace({"model.uncertainty": kind})
     torch.manual_seed(1)
     network = DualTransformer(encoder.fields, changed.model, changed.window.max_events)
     made = sample(network, EventTensors(arrays), queries, encoder, T, SEED)

@@ -145,10 +145,10 @@ def test_a_model_survives_storing(
 
 @pytest.mark.parametrize(
     "changes",
-    [{"scoring.neighbours": 0}, {"scoring.knn_scope": "own"}, {"scoring.knn_target": "masked"}],
-    ids=["none", "own", "masked"],
+    [{"scoring.neighbours": 0}, {"scoring.knn_scope": "own"}],
+    ids=["none", "own"],
 )
-def test_neighbours_can_be_off_own_or_masked(
+def test_neighbours_can_be_off_or_own(
     network: DualTransformer, encoder: Encoder, config: Config, stays: pa.Table, changes: dict[str, object]
 ) -> None:
     from ustad.scoring.network_model import fit_reference
@@ -178,16 +178,6 @@ def test_missing_values_are_left_out_and_never_break_a_score(model: ScoringModel
 def test_nothing_to_score_is_a_clear_error(model: ScoringModel, stays: pa.Table) -> None:
     with pytest.raises(DataError, match="no event to score"):
         score_events(model, stays, first_day=FIRST_DAY + 1000)
-
-
-def test_the_corrected_agent_score_is_another_order_only_by_counts(model: ScoringModel, stays: pa.Table) -> None:
-    changed = dataclasses.replace(model, config=model.config.replace({"scoring.agent_score": "corrected"}))
-    context, events = _split(stays)
-    scored, agents = score_events(changed, events, context)
-    p = scored["p_value"].to_numpy()
-    for row in agents.to_pylist():
-        mine = scored["agent_id"].to_numpy() == row["agent_id"]
-        assert row["score"] == pytest.approx(-np.log10(-np.expm1(mine.sum() * np.log1p(-p[mine].min()))), rel=1e-6)
 
 
 # ------------------------------------------------------------------------------------------------ reasons

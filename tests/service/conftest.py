@@ -79,7 +79,7 @@ def tiny_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     stays = tiny_stays()
     data = Dataset(stays, meta={"name": "tiny", "split": {"test_first": "2024-03-15"}})
     save_directory(data, place / "data")
-    detector = Detector(Config.preset("quick", **TINY), device="cpu").fit(data)
+    detector = Detector(Config.preset("quick").replace(TINY), device="cpu").fit(data)
     detector.save(place / "model")
     scores = detector.score(data, rule=AlertRule("top", 12))
     scores.save(place / "scores")

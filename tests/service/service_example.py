@@ -129,7 +129,7 @@ def a_stay(agent: str = "a", hour: float = 0.0, hours: float = 1.0, **more: Any)
 ZONE = "Europe/Helsinki"
 TINY = {
     "model.width": 8, "model.heads": 2, "model.event_blocks": 1, "model.trips": "none", "training.epochs": 2,
-    "scoring.samples": 4, "scoring.neighbours": 5, "training.noise_samples": 4,
+    "scoring.samples": 4, "scoring.neighbours": 5,
 }  # fmt: skip
 
 

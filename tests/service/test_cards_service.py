@@ -45,7 +45,7 @@ def payments() -> tuple[EventSchema, pa.Table, pa.Table]:
 def model(payments: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     schema, early, _ = payments
     place = tmp_path_factory.mktemp("cards") / "model"
-    config = Config.preset("quick", **{**TINY, "window.unit": "events", "window.length": 8})
+    config = Config.preset("quick").replace({**TINY, "window.unit": "events", "window.length": 8})
     Detector(config, device="cpu").fit(Dataset(early, schema=schema, meta={"training": True})).save(place)
     return place
 

@@ -61,6 +61,7 @@ def resolve_config(preset: str | Config, file: Path | None, changes: list[str] |
         if not sign:
             raise ConfigError(f"--set takes NAME=VALUE, got '{change}'")
         config = config.replace({name.strip(): _literal(value.strip())})
+    config.refuse_unused(change.partition("=")[0].strip() for change in changes or [])
     return config if seed is None else config.replace({"seed": seed})
 
 

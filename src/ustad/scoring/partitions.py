@@ -120,7 +120,7 @@ class ScoredParts:
 
     def _scored_parts(self, place: Path) -> Iterator[_Kept]:
         """Parts in their order. Beside a GPU two are on their way: while it works on one, the CPU does the other."""
-        at_once = 2 if torch.device(self.request.device).type == "cuda" else 1
+        at_once = 2 if str(self.request.device).startswith("cuda") else 1
         with silence(), ThreadPoolExecutor(at_once) as pool:
             waiting: deque[Future[_Kept]] = deque()
             for i, part in enumerate(self._divided()):

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import safetensors.torch
 from example_towns import town
 
 from ustad import artefact, model_files
@@ -74,7 +75,7 @@ def test_validation_begins_where_the_caller_says(scored):
 
 @pytest.mark.parametrize(
     "step",
-    [(storage, "write_json"), (model_files, "save_file"), (model_files, "card"), (artefact, "write_json")],
+    [(storage, "write_json"), (safetensors.torch, "save_file"), (model_files, "card"), (artefact, "write_json")],
     ids=lambda step: step[1],
 )
 @pytest.mark.parametrize("older", ["ustad-au", "visit-rate"])

@@ -21,14 +21,14 @@ import torch
 from safetensors import safe_open
 from small_world import FIELDS, SMALL, make_arrays
 
-from ustad.config import Config
+from ustad.config import Config, TrainingConfig
 from ustad.events.windows import EventTensors, make_queries, make_windows
 from ustad.network.dual_transformer import DualTransformer, build_network
 from ustad.network.training import loop
-from ustad.network.training.loop import CHECKPOINT
-from ustad.network.training.masked_task import fit
+from ustad.network.training.loop import CHECKPOINT, fit
 
-CONFIG = Config.preset("paper", **{**SMALL, "training.epochs": 8, "training.checkpoint_minutes": 0.0})
+CONFIG = Config.preset("paper", **{**SMALL, "training.epochs": 8})
+TrainingConfig.checkpoint_minutes = 0.0
 #: Checkpoints that a child may write, and seconds after the last of them, until it is killed.
 MOMENTS = ((1, 0.0), (1, 0.004), (3, 0.009), (5, 0.0), (2, 0.015))
 

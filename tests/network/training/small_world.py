@@ -17,7 +17,6 @@ FIELDS = (
 SMALL = {
     "model.width": 16,
     "model.event_blocks": 2,
-    "training.noise_samples": 5,
     "training.batch_size": 32,
     "training.epochs": 2,
     "window.max_events": 16,

@@ -19,14 +19,14 @@ import torch
 from killed_run import MOMENTS, run, step_of
 from small_world import FIELDS, SMALL, make_arrays
 
-from ustad.config import Config, ConfigError
+from ustad.config import Config, ConfigError, TrainingConfig
 from ustad.events.windows import EventTensors, Queries, Windows, make_windows
 from ustad.network.dual_transformer import DualTransformer, build_network
 from ustad.network.losses import field_losses, weigh
 from ustad.network.training import loop
 from ustad.network.training.checkpoints import write_checkpoint
+from ustad.network.training.loop import fit
 from ustad.network.training.masked_step import Stepper, capacity, draw_masks
-from ustad.network.training.masked_task import fit
 from ustad.network.training.optimise import learning_rate
 from ustad.network.training.validation import choose_queries, validate
 from ustad.tables import DataError
@@ -76,7 +76,8 @@ def test_training_leaves_the_callers_generator_alone(world: World, config: Confi
 def test_a_run_stopped_at_any_step_resumes_to_the_same_weights(
     world: World, config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop_after: int
 ) -> None:
-    config = config.replace({"training.checkpoint_minutes": 0.0, "training.robust": 0.1})
+    monkeypatch.setattr(TrainingConfig, "checkpoint_minutes", 0.0)
+    monkeypatch.setattr(TrainingConfig, "robust", 0.1)
     whole, truth = train(world, config)
     written = []
 
@@ -89,7 +90,7 @@ def test_a_run_stopped_at_any_step_resumes_to_the_same_weights(
     monkeypatch.setattr(loop, "write_checkpoint", write_then_die)
     with pytest.raises(KeyboardInterrupt):
         train(world, config, tmp_path)
-    monkeypatch.undo()
+    monkeypatch.setattr(loop, "write_checkpoint", write_checkpoint)
     resumed, result = train(world, config, tmp_path, resume=True)
     assert same(whole, resumed)
     timing = ("windows_per_s", "epoch_seconds", "seconds")
@@ -175,16 +176,19 @@ def test_nothing_to_learn_from_or_to_validate_on_is_an_error(world: World, confi
         train((tensors, windows, queries.take(none)), config)
 
 
-def test_packed_and_dense_steps_compute_the_same_loss_and_gradients(world: World, config: Config) -> None:
+def test_packed_and_dense_steps_compute_the_same_loss_and_gradients(
+    world: World, config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tensors, windows, _ = world
-    config = config.replace({"model.epistemic": False, "model.aleatoric": False})  # nothing random is left
+    config = config.replace({"model.uncertainty": "none"})  # nothing random is left
     network = build_network(FIELDS, config).train()
     rows = torch.arange(20)
     start, stop = (torch.from_numpy(a)[rows] for a in (windows.start, windows.stop))
     batch = tensors.batch(start, stop, 16)
     masked = draw_masks(batch.padding, 0.3)
     for robust in (0.0, 0.25):
-        stepper = Stepper(network, config.replace({"training.robust": robust}).training, dense=True)
+        monkeypatch.setattr(TrainingConfig, "robust", robust)
+        stepper = Stepper(network, config.training, dense=True)
         found = []
         for loss in (stepper.dense_loss(batch, masked, capacity(20, 16, 0.3)), stepper.packed_loss(batch, masked)):
             network.zero_grad()
@@ -196,7 +200,7 @@ def test_packed_and_dense_steps_compute_the_same_loss_and_gradients(world: World
 
 def test_weights_of_one_change_no_bit_of_a_loss_and_others_weigh_their_fields(world: World, config: Config) -> None:
     _, windows, queries = world
-    config = config.replace({"model.epistemic": False, "model.aleatoric": False})
+    config = config.replace({"model.uncertainty": "none"})
     network = build_network(FIELDS, config).eval()
     arrays = make_arrays()
     start, stop = (torch.from_numpy(a)[:20] for a in (windows.start, windows.stop))
@@ -225,7 +229,7 @@ def test_weights_of_one_change_no_bit_of_a_loss_and_others_weigh_their_fields(wo
 
 def test_validation_equals_asking_one_event_at_a_time(world: World, config: Config) -> None:
     tensors, _, queries = world
-    config = config.replace({"model.aleatoric": False})
+    config = config.replace({"model.uncertainty": "epistemic"})
     network = build_network(FIELDS, config).eval()
     total = 0.0
     for start, stop, target in zip(queries.start, queries.stop, queries.target, strict=True):
@@ -250,15 +254,17 @@ def test_a_fixed_share_of_the_agents_is_asked(config: Config, monkeypatch: pytes
 
 
 def test_learning_rates_warm_up_and_fall() -> None:
-    config = Config.preset("quick", **{"training.warmup_steps": 10, "training.learning_rate": 1.0}).training
-    rates = [learning_rate(config, step, 100) for step in range(100)]
-    assert rates[:10] == sorted(rates[:10])
-    assert max(rates) == rates[10] == 1.0
-    assert rates[10:] == sorted(rates[10:], reverse=True)
+    config = Config.preset("best", **{"training.learning_rate": 1.0}).training
+    rates = [learning_rate(config, step, 1000) for step in range(1000)]
+    assert rates[:100] == sorted(rates[:100])
+    assert max(rates) == rates[100] == 1.0
+    assert rates[100:] == sorted(rates[100:], reverse=True)
     assert 0 < rates[-1] < 0.01
 
 
-def test_leaving_the_worst_windows_out_protects_against_dirty_data(config: Config) -> None:
+def test_leaving_the_worst_windows_out_protects_against_dirty_data(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A tenth of the agents report nonsense; what is learned of the others' durations must not suffer."""
     clean, dirty = make_arrays(60, 8, seed=1), make_arrays(60, 8, seed=1)
     spoiled = dirty.entity < 6
@@ -270,7 +276,8 @@ def test_leaving_the_worst_windows_out_protects_against_dirty_data(config: Confi
     )
     losses = {}
     for share in (0.0, 0.15):
-        changed = config.replace({"training.robust": share, "training.epochs": 3})
+        monkeypatch.setattr(TrainingConfig, "robust", share)
+        changed = config.replace({"training.epochs": 3})
         network = build_network(FIELDS, changed)
         losses[share] = fit(network, tensors, windows, (held, queries), changed).validation.total
     assert losses[0.15] < losses[0.0] - 0.3
@@ -279,8 +286,8 @@ def test_leaving_the_worst_windows_out_protects_against_dirty_data(config: Confi
 def test_tensorboard_is_written_on_request(world: World, config: Config, tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
     tensors, windows, queries = world
-    config = config.replace({"training.epochs": 1, "training.tensorboard": True})
-    fit(build_network(FIELDS, config), tensors, windows, (tensors, queries), config, "cpu", tmp_path)
+    config = config.replace({"training.epochs": 1})
+    fit(build_network(FIELDS, config), tensors, windows, (tensors, queries), config, "cpu", tmp_path, tensorboard=True)
     assert list((tmp_path / "tensorboard").iterdir())
     entry = json.loads((tmp_path / "log.jsonl").read_text())
     assert set(entry["validation_fields"]) == {f.name for f in FIELDS}

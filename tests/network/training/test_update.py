@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,13 +11,13 @@ from small_world import FIELDS
 from torch import Tensor
 from torch._dynamo.testing import CompileCounter
 
-from ustad.config import Config
+from ustad.config import Config, ModelConfig, TrainingConfig
 from ustad.events.windows import EventTensors, Queries, Windows
 from ustad.network.dual_transformer import DualTransformer, build_network
 from ustad.network.training import loop, update
 from ustad.network.training.compiling import CompiledBlocks
+from ustad.network.training.loop import fit
 from ustad.network.training.masked_step import Stepper, capacity, draw_masks
-from ustad.network.training.masked_task import fit
 from ustad.network.training.optimise import learning_rate, make_optimizer, set_rate, take_step
 
 World = tuple[EventTensors, Windows, Queries]
@@ -58,7 +55,7 @@ def train(world: World, config: Config, recorder: type, monkeypatch: pytest.Monk
 def test_recorded_steps_lead_to_the_same_weights_and_a_broken_recorder_does_no_harm(
     world: World, config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = config.replace({"training.schedule": "cosine", "training.epochs": 3})
+    config = config.replace({"training.recipe": "cosine", "training.epochs": 3})
     said: list[str] = []
     monkeypatch.setattr(update, "say", said.append)
     recorded = train(world, config, FakeRecorder, monkeypatch)
@@ -74,7 +71,7 @@ def test_recorded_steps_lead_to_the_same_weights_and_a_broken_recorder_does_no_h
 
 def test_empty_windows_that_fill_a_batch_change_nothing(world: World, config: Config) -> None:
     tensors, windows, _ = world
-    config = config.replace({"model.epistemic": False, "model.aleatoric": False})  # nothing random is left
+    config = config.replace({"model.uncertainty": "none"})  # nothing random is left
     network = build_network(FIELDS, config).train()
     stepper = Stepper(network, config.training, dense=True)
     start, stop = (torch.from_numpy(a[:20]) for a in (windows.start, windows.stop))
@@ -131,8 +128,8 @@ def test_each_parameter_learns_at_the_rate_of_its_gain(config: Config, recorded:
     assert len(make_optimizer(plain, config.training, recorded).param_groups) == 1
 
 
-def test_variances_go_the_share_of_a_step_that_is_asked_for(config: Config) -> None:
-    config = config.replace({"model.variance_rate": 0.25})
+def test_variances_go_the_share_of_a_step_that_is_asked_for(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ModelConfig, "variance_rate", 0.25)
     slow, plain = build_network(FIELDS, config), build_network(FIELDS, config)
     start = slow.heads.linear.weight.detach().clone()
     for network, step in ((slow, take_step), (plain, lambda optimizer, _: optimizer.step())):
@@ -144,32 +141,22 @@ def test_variances_go_the_share_of_a_step_that_is_asked_for(config: Config) -> N
     torch.testing.assert_close(moved[:means], whole[:means])
     torch.testing.assert_close(moved[means:], 0.25 * whole[means:])
     assert whole[means:].abs().min() > 0
-    assert build_network(FIELDS, config.replace({"model.variance_rate": 1.0})).slow() == []
+    monkeypatch.undo()
+    assert build_network(FIELDS, config).slow() == []
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_replayed_graphs_draw_the_masks_of_plain_steps(world: World, config: Config) -> None:
+def test_replayed_graphs_draw_the_masks_of_plain_steps(
+    world: World, config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
     _, windows, queries = world
     from small_world import make_arrays
 
     tensors = EventTensors(make_arrays(), "cuda")
-    config = config.replace({"training.precision": "fp32", "training.epochs": 3})
+    config = config.replace({"training.acceleration": "off", "training.epochs": 3})
     losses = []
     for graphs in ("auto", "off"):
-        changed = config.replace({"training.graphs": graphs})
-        network = build_network(FIELDS, changed)
-        losses.append(fit(network, tensors, windows, (tensors, queries), changed, "cuda").validation.total)
+        monkeypatch.setattr(TrainingConfig, "graphs", graphs)
+        network = build_network(FIELDS, config)
+        losses.append(fit(network, tensors, windows, (tensors, queries), config, "cuda").validation.total)
     assert losses[0] == pytest.approx(losses[1], rel=1e-3)
-
-
-def test_training_does_without_the_compiler_whose_import_takes_seconds() -> None:
-    script = """
-import sys
-sys.path.insert(0, sys.argv[1])
-from killed_run import CONFIG, run
-run(None, CONFIG.replace({"training.epochs": 1}))
-print("torch._dynamo" in sys.modules)
-"""
-    here = str(Path(__file__).parent)
-    done = subprocess.run([sys.executable, "-c", script, here], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"

@@ -52,17 +52,13 @@ def methods(
 
 def _our_settings() -> list[dict[str, Any]]:
     """The detector's settings by their dotted names, as `describe_settings` tells those of the others."""
-    from dataclasses import fields, is_dataclass
-
-    from ustad.config import Config
+    from ustad.config import describe_settings
     from ustad.network.training.search_settings import SPACE
 
     tried = {n: [f"{c[0]} … {c[1]}"] if isinstance(c, tuple) else c for n, c in SPACE.items()}  # a tuple is a range
-    sections = [(f"{s.name}.", value) for s in fields(Config) if is_dataclass(value := getattr(Config(), s.name))]
-    named = [(section + f.name, f) for section, content in sections for f in fields(content)]
     return [
-        {"name": name, "default": f.default, "about": f.metadata["about"], "search": tried.get(name)}
-        for name, f in named
+        {"name": row["name"], "default": row["default"], "about": row["about"], "search": tried.get(row["name"])}
+        for row in describe_settings()
     ]
 
 

@@ -35,8 +35,6 @@ class AblationSettings(DeepSettings):
 
     samples: int = setting(50, "T, Monte-Carlo samples per event where EU is on, as in the paper")
     neighbours: int = setting(150, "k of the mean distance to the nearest training events, as in the paper")
-    category_weight: float = setting(1.0, "λ, the weight of the losses of categories beside those of numbers")
-    variance_rate: float = setting(1.0, "how fast log-variances learn, as a share of the rest")
 
 
 class TwoPeriods(Dataset):
@@ -54,8 +52,7 @@ class Ustad(Baseline):
     name: ClassVar[str] = "ustad-plain"
     abilities: ClassVar[Abilities] = Abilities(scores_events=True, scores_agents=True, predicts=True, causal=False)
     settings_class: ClassVar[type] = AblationSettings
-    aleatoric: ClassVar[bool] = True
-    epistemic: ClassVar[bool] = True
+    uncertainty: ClassVar[str] = "both"
 
     def __init__(self, schema: EventSchema | None = None, seed: int = 7, device: str = "auto", **settings: Any) -> None:
         super().__init__(schema, seed, device, **settings)
@@ -68,7 +65,7 @@ class Ustad(Baseline):
     def _config(self) -> Config:
         """The paper's preset with the common budget; without EU one pass is enough."""
         chosen = self.settings
-        names = ("batch_size", "learning_rate", "weight_decay", "epochs", "patience", "mask_ratio", "category_weight")
+        names = ("batch_size", "learning_rate", "weight_decay", "epochs", "patience", "mask_ratio")
         return Config.preset("paper").replace(
             {
                 "seed": self.seed,
@@ -76,14 +73,11 @@ class Ustad(Baseline):
                 "model.width": chosen.width,
                 "model.heads": chosen.heads,
                 "model.event_blocks": chosen.blocks,
-                "model.aleatoric": self.aleatoric,
-                "model.epistemic": self.epistemic,
-                "model.variance_rate": chosen.variance_rate,
+                "model.uncertainty": self.uncertainty,
                 "window.length": chosen.window_days,
                 "window.max_events": chosen.max_events,
-                "scoring.samples": chosen.samples if self.epistemic else 1,
+                "scoring.samples": chosen.samples if self.uncertainty in ("both", "epistemic") else 1,
                 "scoring.neighbours": chosen.neighbours,
-                "training.compile": "off",
                 **{f"training.{name}": getattr(chosen, name) for name in names},
             }
         )
@@ -103,7 +97,7 @@ class Ustad(Baseline):
         """Expected and observed values of every event; with `reject`, without the most uncertain share of events."""
         if not 0 <= reject < 1:
             raise ConfigError(f"reject must be at least 0 and below 1, got {reject}")
-        if reject and not (self.aleatoric or self.epistemic):
+        if reject and self.uncertainty == "none":
             raise ConfigError(f"{self.name} has no uncertainty to reject by")
         table = self.score(events, context).events
         if table is None:
@@ -121,22 +115,21 @@ class UstadAu(Ustad):
     """USTAD-AU: the dual Transformer with aleatoric uncertainty only."""
 
     name: ClassVar[str] = "ustad-au"
-    epistemic: ClassVar[bool] = False
+    uncertainty: ClassVar[str] = "aleatoric"
 
 
 class UstadEu(Ustad):
     """USTAD-EU: the dual Transformer with epistemic uncertainty only."""
 
     name: ClassVar[str] = "ustad-eu"
-    aleatoric: ClassVar[bool] = False
+    uncertainty: ClassVar[str] = "epistemic"
 
 
 class UstadNone(Ustad):
     """USTAD-none: the dual Transformer without uncertainty."""
 
     name: ClassVar[str] = "ustad-none"
-    aleatoric: ClassVar[bool] = False
-    epistemic: ClassVar[bool] = False
+    uncertainty: ClassVar[str] = "none"
 
 
 class DualTransformerOnly(UstadNone):

@@ -28,7 +28,7 @@ from ustad.lab.baselines.protocol import Abilities, event_table
 from ustad.network.heads import Predictions
 from ustad.network.inference.sampled_terms import Layout, Reduced, reduce_term
 from ustad.network.inference.sampling import Samples, TermSamples
-from ustad.network.training.masked_task import fit
+from ustad.network.training.loop import fit
 from ustad.progress import track
 from ustad.schema import EventSchema
 from ustad.scoring.network_columns import term_columns, to_arrow
@@ -145,9 +145,7 @@ def loop_config(settings: DeepSettings, seed: int) -> Config:
             "seed": seed,
             "window.length": settings.window_days,
             "window.max_events": settings.max_events,
-            "window.past_share": 0.0,
-            "training.compile": "off",
-            "training.precision": "fp32",
+            "training.acceleration": "off",
             **{f"training.{name}": getattr(settings, name) for name in names},
         }
     )

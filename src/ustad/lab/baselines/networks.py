@@ -43,7 +43,7 @@ class SequenceNetwork(nn.Module):
         self.fields = tuple(fields)
         self.settings = settings
         D = settings.width
-        self.config = ModelConfig(width=D, heads=1, aleatoric=aleatoric, epistemic=False)
+        self.config = ModelConfig(width=D, heads=1, uncertainty="aleatoric" if aleatoric else "none")
         self.tokenizer = FeatureTokenizer(self.fields, D)
         self.join = nn.Linear(len(self.fields) * D, D)
         self.masked_token = nn.Parameter(torch.randn(D) * 0.02)

@@ -42,7 +42,7 @@ def prediction(shop: Workshop, method: str, **_: Any) -> Options:
     fitted: Any = shop.fitted(method)
     if hasattr(fitted, "detector"):
         found = shop.measured(method)
-        total = uncertainty(found.parts) if fitted.aleatoric or fitted.epistemic else None
+        total = uncertainty(found.parts) if fitted.uncertainty != "none" else None
         encoder = fitted.detector.model.encoder
         told = {name: v for name, v in found.columns.items() if name.startswith(("expected_", "observed_"))}
     else:
