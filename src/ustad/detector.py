@@ -20,7 +20,6 @@ from ustad import artefact, model_files, progress, trip_features
 from ustad.carrying_on import check_same_events, check_shape
 from ustad.config import Config, ConfigError
 from ustad.dataset import Dataset, Split, event_days
-from ustad.devices import choose_device, torch_version
 from ustad.events.encoder import Encoder
 from ustad.events.windows import EventTensors, Queries, Windows, make_windows
 from ustad.files import as_table
@@ -51,6 +50,7 @@ from ustad.scoring.network_model import ScoringModel, fit_reference
 from ustad.scoring.network_scores import score_events
 from ustad.scoring.partitions import Request, ScoredParts
 from ustad.tables import DataError, identity_hash
+from ustad.torch_device import choose_device, torch_version
 from ustad.trip_features import TripFeatures
 
 if TYPE_CHECKING:  # networks are loaded where one is trained or asked, so that the preset quick can do without torch

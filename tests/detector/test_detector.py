@@ -10,10 +10,10 @@ import pytest
 
 from ustad.card import card
 from ustad.detector import Detector
-from ustad.devices import choose_device
 from ustad.periods import split_entities, training_periods
 from ustad.scoring.alerts import AlertRule
 from ustad.tables import TIMESTAMP, DataError
+from ustad.torch_device import choose_device
 
 SCORE = "score"
 

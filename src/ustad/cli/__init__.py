@@ -15,8 +15,8 @@ from ustad import __version__, progress
 from ustad.cli import demo, extract, forget, infer, lab, report, score, serve, simulate, train
 from ustad.cli.shared import err, out
 from ustad.config import ConfigError
-from ustad.devices import NO_TORCH
 from ustad.tables import DataError
+from ustad.torch_device import NO_TORCH
 
 # Threads that wait for each other sleep instead of spinning: on a busy machine that is ten times faster.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")

@@ -2,7 +2,7 @@
 
 from importlib.util import find_spec
 
-from ustad.devices import NO_TORCH
+from ustad.torch_device import NO_TORCH
 
 if find_spec("torch") is None:
     raise ModuleNotFoundError(NO_TORCH, name="torch")

@@ -18,7 +18,6 @@ import torch
 
 from ustad.config import Config, ConfigError, SplitConfig
 from ustad.dataset import Dataset, event_days, load_directory
-from ustad.devices import choose_device
 from ustad.files import as_table
 from ustad.lab.baselines.fitting import LossFunction, fit_network
 from ustad.lab.baselines.protocol import Abilities, agents_by_worst, event_table, events_of
@@ -26,6 +25,7 @@ from ustad.periods import scored_days, training_periods
 from ustad.schema import EventSchema, Feature, mobility_schema
 from ustad.scores import Scores
 from ustad.tables import DataError
+from ustad.torch_device import choose_device
 
 
 def searched(default: Any, choices: tuple[Any, ...], about: str) -> Any:
