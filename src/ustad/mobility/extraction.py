@@ -133,7 +133,7 @@ def make_setting(
 
 def sample_pieces(files: list[Path], reading: Reading) -> Iterator[pa.Table]:
     """Valid fixes of the first files, to look at; nothing of it is noted or counted."""
-    reading = replace(reading, notes=[], dropped=0, on_error="skip")
+    reading = replace(reading, notes=[], dropped=0, on_error="skip", piece_rows=SAMPLE_ROWS)
     for file in files:
         try:
             for piece in pieces(file, reading):

@@ -156,7 +156,7 @@ def _parquet(path: Path, reading: Reading) -> Iterator[pa.Table]:
     missing = [name for name in FIXES.required if name not in there and not (told and name == "agent_id")]
     if missing:
         raise missing_columns(str(path), missing, names)
-    for batch in file.iter_batches(batch_size=PIECE_ROWS, columns=wanted):
+    for batch in file.iter_batches(batch_size=reading.piece_rows or PIECE_ROWS, columns=wanted):
         yield pa.Table.from_batches([batch])
 
 

@@ -27,6 +27,7 @@ class Reading:
     area: Box | None = None  # where the data is known to be
     agents: dict[str, str] = field(default_factory=dict)  # by format: `file`, `folder`, a pattern or a column says who
     layout: Layout = field(default_factory=Layout)  # of tables of text, as far as it was said
+    piece_rows: int | None = None  # rows of a Parquet file that are read at once, where only some are looked at
 
     def agent_column(self, kind: str) -> str | None:
         """The column that was said to hold the agents; None where it is found by its name, or the path says who."""
