@@ -213,13 +213,15 @@ def _build(kind: Any, content: dict[str, Any], what: str) -> Any:
     known = [f.name for f in dataclasses.fields(kind)]
     for key in content:
         if key not in known:
-            near = difflib.get_close_matches(key, known, 1)
+            near = difflib.get_close_matches(str(key), known, 1)
             hint = f"; did you mean '{near[0]}'?" if near else f"; known are {', '.join(known)}"
             raise DataError(f"schema: unknown key '{key}' in a {what}{hint}")
     try:
         return kind(**content)
     except TypeError as error:
         raise DataError(f"schema: a {what} is incomplete: {error}") from error
+    except AttributeError as error:  # a mapping or a number where a name is expected
+        raise DataError(f"schema: a {what} holds a value of another kind: {error}") from error
 
 
 TRIP_SUMMARY = ("trip_km", "trip_min", "trip_straightness")

@@ -32,6 +32,7 @@ from ustad.ties import highest_of
 log = logging.getLogger("ustad.service")
 LEAST_FREE = 256_000  # bytes: less would not hold a request
 DISK_FULL = "the disk of the store is full"
+PATIENCE_MS = 30_000  # for another writer to end
 CHUNK = 500  # parameters of an IN list
 Row = dict[str, Any]
 
@@ -50,6 +51,7 @@ class Store:
         self.url = self.engine.url.render_as_string(hide_password=True)
         self._writer = self.engine.execution_options(writing=True)
         self._writing = threading.Lock()
+        self.log_patience_ms = 2000  # for readers who keep the write-ahead log from being emptied
         self.disk_full = False  # since the last transaction that was tried
         # A store in memory is one connection: what began on it must end before anything else begins, or a reader's
         # end would roll back what a writer has written.
@@ -155,7 +157,25 @@ class Store:
             for table in (*r.OF_AGENTS, r.access_keys):  # a device that sends on would bring the agent back
                 connection.execute(delete(table).where(table.c.agent == agent))
             connection.execute(insert(r.deletions).values(deleted_at=now(), deleted_by=by, n_events=count))
+        self.clear_log()
         return int(count)
+
+    def clear_log(self) -> bool:
+        """Empty SQLite's write-ahead log, which holds pages as they were before a deletion; whether it is empty. The
+        file itself overwrites what is deleted (`secure_delete`)."""
+        if self.file is None:
+            return True
+        connection = self.engine.raw_connection()
+        try:
+            with self._writing:
+                connection.execute(f"PRAGMA busy_timeout={self.log_patience_ms}")
+                busy = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+                connection.execute(f"PRAGMA busy_timeout={PATIENCE_MS}")
+        finally:
+            connection.close()
+        if busy:
+            log.warning("the store's log still holds what was deleted, because somebody reads; it is emptied later")
+        return not busy
 
 
 def with_own_scores(connection: Connection, agents: Sequence[str]) -> set[str]:
@@ -259,7 +279,7 @@ def _prepare_sqlite(engine: Engine) -> None:
     @event.listens_for(engine, "connect")
     def connected(connection: Any, record: Any) -> None:
         connection.isolation_level = None  # the begin below is ours
-        for pragma in ("journal_mode=WAL", "synchronous=FULL", "secure_delete=ON", "busy_timeout=30000",
+        for pragma in ("journal_mode=WAL", "synchronous=FULL", "secure_delete=ON", f"busy_timeout={PATIENCE_MS}",
                        "cache_size=-4096", "temp_store=MEMORY"):  # fmt: skip
             connection.execute(f"PRAGMA {pragma}")
 

@@ -328,6 +328,7 @@ class Pipeline:
         self.arrivals.forget([agent])
         if self.extraction is not None:
             self.extraction.forget(agent)
+            self.store.clear_log()
         return count
 
 

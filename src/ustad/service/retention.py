@@ -37,6 +37,8 @@ def expire(store: Store, before: int, let_go: Callable[[list[str]], object] = la
         for table in (r.trips, r.gaps):
             connection.execute(delete(table).where(table.c.finished_at < before))
         connection.execute(delete(r.devices).where(r.devices.c.heard_at < before))
+    if count:
+        store.clear_log()
     return count
 
 
