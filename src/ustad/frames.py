@@ -112,7 +112,7 @@ def to_geopandas(table: pa.Table) -> Any:
     try:
         import geopandas
     except ImportError as error:
-        raise DataError("a GeoDataFrame needs geopandas; install it with pip install 'ustad[geo]'") from error
+        raise DataError("a GeoDataFrame needs geopandas; install it with pip install geopandas") from error
     if not {"lat", "lon"} <= set(table.column_names):
         raise DataError("a GeoDataFrame needs columns lat and lon; use to_pandas()")
     frame = to_pandas(table)
