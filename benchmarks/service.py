@@ -84,7 +84,7 @@ def as_events(stays: pa.Table) -> dict[str, list[dict[str, Any]]]:
 class Server:
     """`ustad serve` in a process of its own."""
 
-    def __init__(self, model: Path, store: Path) -> None:
+    def __init__(self, model: Path, store: Path, *options: str) -> None:
         import httpx
 
         with socket.socket() as probe:
@@ -94,7 +94,8 @@ class Server:
         command = "import typer; from ustad.cli.serve import serve; typer.run(serve)"
         began = time.monotonic()
         self.process = subprocess.Popen(
-            [sys.executable, "-c", command, str(model), "--store", f"sqlite:///{store}", "--port", str(port)],
+            [sys.executable, "-c", command, str(model), "--store", f"sqlite:///{store}", "--port", str(port),
+             *options],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
         while True:

@@ -22,6 +22,8 @@ GOALS: Goals = {
 }
 #: Of the live scorer alone on a GPU.
 GPU_GOALS: Goals = {("live, 128 at once", "events_per_s"): (2000, True)}
+#: Of a request of one of 1,000 phones, each of which sends every ten seconds.
+DEVICE_GOALS: Goals = {("through a proxy", "p50_ms"): (20, False), ("a connection each", "p50_ms"): (20, False)}
 #: Of every answer to the page from a store of a million events, at the median.
 STORE_MS = 300.0
 #: Memory is judged after so many minutes of load; before, it still grows to its size.

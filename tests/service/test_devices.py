@@ -140,6 +140,23 @@ def test_a_service_that_stops_or_is_busy_says_when_to_send_again(phone: Open) ->
     assert int(stopping.headers["retry-after"]) >= 1
 
 
+def test_single_fixes_survive_a_restart_after_any_of_them(phone: Open, open_client: Any) -> None:
+    """The journal is replayed at once, however many requests wrote it."""
+    sent = [location(m, lat) for m, lat in [(m, 60.0) for m in range(20)] + [(m, 60.5) for m in range(20, 50)]]
+    sent.insert(12, location(3))  # late
+    client, key = phone()
+    for number, message in enumerate(sent):
+        if number in (1, 13, 30):
+            client = open_client(key=client.headers["Authorization"].removeprefix("Bearer "))
+        assert client.post(OWN, headers=bearer(key), json=message).status_code == 200
+    (stay,) = client.get("/v1/agents/anna/events").json()["events"]
+    until_left = ("2024-03-01T08:00:00Z", "2024-03-01T08:20:00Z")  # when the first fix elsewhere came
+    assert (stay["started_at"], stay["finished_at"]) == until_left
+    (device,) = devices(client)
+    assert (device["n_fixes"], device["n_left_out"]) == (50, 1)
+    assert client.app.state.service.pipeline.extraction.counts["late"] == 1
+
+
 def test_fixes_that_come_twice_or_late_are_acknowledged_and_counted(phone: Open) -> None:
     client, key = phone()
     for minute in (0, 1, 1, 2, 0.5):

@@ -7,14 +7,18 @@ tables, counts per agent, and what is to be remembered for the next fixes.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
+from functools import cache
 
 import numpy as np
 import pyarrow as pa
 
 from ustad.mobility.joining import CAUSE_NAMES
 from ustad.mobility.staypoints import (
+    GAP,
     MICROSECONDS,
     NEVER_SEEN,
+    STAY,
+    TRIP,
     Limits,
     Scan,
     clean,
@@ -128,9 +132,19 @@ class Found:
 
 def to_tables(step: Step, agents: pa.Array) -> Found:
     """The step's findings as tables; `agents` are the identifiers that it numbers."""
-    kept = step.kept
-    trips = trip_table(step.scan.trips, agents, kept.time, kept.lat, kept.lon, step.points)
-    return Found(stay_table(step.scan.stays, agents), trips, gap_table(step.scan.gaps, agents))
+    kept, scan = step.kept, step.scan
+    if not (len(scan.stays) or len(scan.trips) or len(scan.gaps)):
+        return find_nothing(agents.type)
+    trips = trip_table(scan.trips, agents, kept.time, kept.lat, kept.lon, step.points)
+    return Found(stay_table(scan.stays, agents), trips, gap_table(scan.gaps, agents))
+
+
+@cache
+def find_nothing(identifier: pa.DataType) -> Found:
+    """Tables without a row. Most single fixes finish nothing, and tables take longer to make than the kernel runs."""
+    agents, none = pa.array([], identifier), np.zeros(0)
+    trips = trip_table(np.zeros(0, TRIP), agents, none.astype(np.int64), none, none, np.zeros((0, 3)))
+    return Found(stay_table(np.zeros(0, STAY), agents), trips, gap_table(np.zeros(0, GAP), agents))
 
 
 def stay_table(stays: np.ndarray, agents: pa.Array) -> pa.Table:

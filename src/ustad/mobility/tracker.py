@@ -140,14 +140,15 @@ class StayTracker:
         self.counts["spikes"] += int(step.spikes.sum())
         _scatter(self._held, _renumber(waiting, active), step.pending, active)
         _scatter(self._carry, no_fixes(), step.carry, active)
-        return to_tables(step, self._identifiers().take(pa.array(active)))
+        return to_tables(step, self._identifiers(active))
 
     def _ready(self, held: Fixes) -> np.ndarray:
         newest = self._state["newest"][held.agent]
         return held.time <= newest - round(self.lateness_s * MICROSECONDS)
 
-    def _identifiers(self) -> pa.Array:
-        return pa.array(self._agents, pa.string() if self._agents and isinstance(self._agents[0], str) else pa.int64())
+    def _identifiers(self, numbers: np.ndarray) -> pa.Array:
+        agents = [self._agents[number] for number in numbers]
+        return pa.array(agents, pa.string() if self._agents and isinstance(self._agents[0], str) else pa.int64())
 
     # -------------------------------------------------------------------------------------------- saving
     def to_bytes(self) -> bytes:

@@ -236,7 +236,9 @@ class Pipeline:
         found.fixes.append(job.fixes)
         found.trips.append(step.trips)
         found.gaps.append(step.gaps)
-        rows = table_rows(self.scorer.locate(step.stays, step.trips), self.layout) if step.stays.num_rows else []
+        if not step.stays.num_rows:
+            return Arrival([], [], extracted=True)
+        rows = table_rows(self.scorer.locate(step.stays, step.trips), self.layout)
         return Arrival(rows, keys_for(rows), extracted=True)
 
     # -------------------------------------------------------------------------------------- going through
@@ -268,7 +270,7 @@ class Pipeline:
             add_events(connection, rows, judged.details)
             keep_states(connection, judged.states, self.scorer.fingerprint)
             for table, parts, to_rows in ((r.trips, found.trips, trip_rows), (r.gaps, found.gaps, gap_rows)):
-                new = [row for part in parts for row in to_rows(part)]
+                new = [row for part in parts if part.num_rows for row in to_rows(part)]
                 insert_new(connection, table, new)
             if found.fixes and self.extraction is not None:
                 self.extraction.record(connection, pa.concat_tables(found.fixes, promote_options="default"))

@@ -19,6 +19,8 @@ from ustad.page import records as r
 from ustad.page.store import Store
 
 SNAPSHOT_FIXES = 100_000
+ENTRY_FIXES = 5  # an entry of one fix takes about as long to read back as five more would
+WORTH_PACKING = 64  # fixes: to pack fewer takes longer than to write them
 SETTINGS = "extraction"  # the name under which the store remembers them
 NAMES_ONLY = "poi_radius_m"  # names stays that are finished; what is under way does not depend on it
 
@@ -49,7 +51,7 @@ class Extraction:
         if not self._noted:
             self._note(connection)
         connection.execute(insert(r.journal).values(content=_to_bytes(fixes)))
-        self._since_snapshot += fixes.num_rows
+        self._since_snapshot += _weight(fixes)
         if self._since_snapshot >= SNAPSHOT_FIXES:
             self.snapshot(connection)
 
@@ -88,7 +90,7 @@ class Extraction:
     def _restore(self) -> tuple[StayTracker, int]:
         """The last snapshot and, with the settings of that time, everything in the journal: it is emptied with each
         snapshot, and its numbers may begin anew then."""
-        noted, replayed = self._store.about(SETTINGS), 0
+        noted = self._store.about(SETTINGS)
         tracker = StayTracker(self._config, self._lateness_s)
         if noted is not None:
             tracker = StayTracker(ExtractionConfig(**noted["config"]), noted["lateness_s"])
@@ -96,13 +98,13 @@ class Extraction:
             saved = connection.execute(select(r.snapshots.c.content)).scalar()
             if saved is not None:
                 tracker = StayTracker.from_bytes(saved)
-            for content in connection.execute(select(r.journal.c.content).order_by(r.journal.c.seq)).scalars():
-                fixes = _from_bytes(content)
-                tracker.update(fixes, check_clock=False)
-                replayed += fixes.num_rows
+            contents = connection.execute(select(r.journal.c.content).order_by(r.journal.c.seq)).scalars()
+            parts = [_from_bytes(content) for content in contents]
+        if parts:  # all at once: entry by entry, the single fixes of phones would take minutes
+            tracker.update(pa.concat_tables(parts, promote_options="default"), check_clock=False)
         self._noted = noted is not None
-        self._begun = self._noted or saved is not None or replayed > 0
-        return tracker, replayed
+        self._begun = self._noted or saved is not None or bool(parts)
+        return tracker, sum(_weight(part) for part in parts)
 
     def _take_over(self) -> None:
         """Go on with the settings of today: another lateness counts from now on, other rules would mix two kinds of
@@ -127,9 +129,15 @@ class Extraction:
         self._noted = self._begun = True
 
 
+def _weight(fixes: pa.Table) -> int:
+    """What an entry counts for the next snapshot."""
+    return max(fixes.num_rows, ENTRY_FIXES)
+
+
 def _to_bytes(fixes: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, fixes.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+    packed = pa.ipc.IpcWriteOptions(compression="zstd" if fixes.num_rows >= WORTH_PACKING else None)
+    with pa.ipc.new_stream(sink, fixes.schema, options=packed) as writer:
         writer.write_table(fixes)
     return sink.getvalue().to_pybytes()
 
