@@ -20,8 +20,11 @@ from test_same_stays import exit_code
 from ustad.page import records as r
 from ustad.page.store import Store
 from ustad.service.app import create_app
-from ustad.service.keys import Keys, create_key, remove_key
+from ustad.service.devices import D
+from ustad.service.keys import Caller, Keys, create_key, remove_key
+from ustad.service.protocols import Position, Report
 from ustad.service.retention import expire
+from ustad.service.routes_devices import make_job
 from ustad.service.settings import Settings
 from ustad.service.stay_journal import _from_bytes
 from ustad.tables import DataError
@@ -186,6 +189,27 @@ def test_a_large_batch_counts_what_was_left_out_once(phone: Open) -> None:
     assert client.post("/device/overland", headers=bearer(key), json={"locations": features}).status_code == 200
     (device,) = devices(client)
     assert (device["n_fixes"], device["n_left_out"]) == (190, 10)
+
+
+def test_requests_that_share_a_batch_are_counted_as_if_each_came_alone(open_client: Any) -> None:
+    minutes = {"a": [0, 1, 1, 2], "b": [5, 3, 9], "c": [], "d": [0]}
+    sent = [(agent, part) for agent, all_ in minutes.items() for part in (all_[:2], all_[2:])]
+    outcomes = []
+    for together in (True, False):
+        pipeline = open_client(PlainScorer(), store="sqlite://").app.state.service.pipeline
+        jobs = []
+        for agent, part in sent:
+            positions = [Position(at("2024-03-01T08:00Z") + m * 60_000_000, 60.0, 25.0, 5.0) for m in part]
+            caller = Caller(f"phone of {agent}", frozenset(), agent=agent)
+            jobs.append(make_job(Report(positions), caller, "owntracks", 1.0))
+        for batch in [jobs] if together else [[job] for job in jobs]:
+            pipeline.run(batch)
+        with pipeline.store.reading() as connection:
+            rows = connection.execute(select(D.name, D.n_fixes, D.n_left_out).order_by(D.name)).all()
+        outcomes.append(([job.outcome for job in jobs], rows))
+    assert outcomes[0] == outcomes[1]
+    assert outcomes[0][1][0] == ("phone of a", 3, 0)
+    assert outcomes[0][1][1] == ("phone of b", 2, 1)
 
 
 MALFORMED = [

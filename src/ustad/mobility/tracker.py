@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import io
 import json
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
@@ -51,6 +52,7 @@ class StayTracker:
         self.config = config or ExtractionConfig()
         self.lateness_s = float(lateness_s)
         self.counts = dict.fromkeys(COUNTS, 0)
+        self.dropped: dict[str, Counter[Any]] = {}  # by the last update: why, and fixes of each agent
         self._limits = Limits.of(self.config)
         self._agents: list[Any] = []
         self._number: dict[Any, int] = {}
@@ -64,12 +66,13 @@ class StayTracker:
 
         Without `check_clock` times ahead of now are taken: for fixes that were checked when they came.
         """
+        self.dropped = {}
         arrived = self._arrivals(fixes, AHEAD_S if check_clock else np.inf)
         if not len(arrived):
             return self._found(np.zeros(0, np.int64), no_fixes(), final=False)
         on_time = _on_time(arrived.agent, arrived.time, self._state, round(self.lateness_s * MICROSECONDS))
-        self.counts["duplicates"] += int(np.count_nonzero(on_time == 2))
-        self.counts["late"] += int(np.count_nonzero(on_time == 0))
+        for why, number in (("duplicates", 2), ("late", 0)):
+            self._drop(why, self._named(arrived.agent[on_time == number]))
         return self._found(np.unique(arrived.agent), arrived.take(on_time == 1), final=False)
 
     def finish(self) -> Found:
@@ -101,12 +104,14 @@ class StayTracker:
         table = as_fixes(fixes)
         if table.num_rows:
             bad = implausible_times(table["time"], ahead_s)[0] | at_null_island(table)
-            self.counts["implausible"] += int(np.count_nonzero(bad))
-            table = table.filter(pa.array(~bad)) if bad.any() else table
+            if bad.any():
+                self._drop("implausible", table["agent_id"].filter(pa.array(bad)).to_pylist())
+                table = table.filter(pa.array(~bad))
         if table.num_rows and self.config.max_accuracy_m > 0 and "accuracy_m" in table.column_names:
             good = ~(table["accuracy_m"].to_numpy() > self.config.max_accuracy_m)
-            self.counts["inaccurate"] += int(np.count_nonzero(~good))
-            table = table.filter(pa.array(good))
+            if not good.all():
+                self._drop("inaccurate", table["agent_id"].filter(pa.array(~good)).to_pylist())
+                table = table.filter(pa.array(good))
         if not table.num_rows:
             return no_fixes()
         codes, values = agent_codes(table["agent_id"])
@@ -136,19 +141,29 @@ class StayTracker:
             self._limits, final,
         )  # fmt: skip
         self._state[active] = state
-        self.counts["duplicates"] += int(step.duplicates.sum())
-        self.counts["spikes"] += int(step.spikes.sum())
+        self._drop("duplicates", self._named(np.repeat(active, step.duplicates)))
+        self._drop("spikes", self._named(np.repeat(active, step.spikes)))
         _scatter(self._held, _renumber(waiting, active), step.pending, active)
         _scatter(self._carry, no_fixes(), step.carry, active)
         return to_tables(step, self._identifiers(active))
+
+    def _drop(self, why: str, agents: list[Any]) -> None:
+        """Count dropped fixes, given by their agents."""
+        if agents:
+            self.counts[why] += len(agents)
+            self.dropped.setdefault(why, Counter()).update(agents)
+
+    def _named(self, numbers: np.ndarray) -> list[Any]:
+        return [self._agents[number] for number in numbers.tolist()]
 
     def _ready(self, held: Fixes) -> np.ndarray:
         newest = self._state["newest"][held.agent]
         return held.time <= newest - round(self.lateness_s * MICROSECONDS)
 
     def _identifiers(self, numbers: np.ndarray) -> pa.Array:
-        agents = [self._agents[number] for number in numbers]
-        return pa.array(agents, pa.string() if self._agents and isinstance(self._agents[0], str) else pa.int64())
+        return pa.array(
+            self._named(numbers), pa.string() if self._agents and isinstance(self._agents[0], str) else pa.int64()
+        )
 
     # -------------------------------------------------------------------------------------------- saving
     def to_bytes(self) -> bytes:

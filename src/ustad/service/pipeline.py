@@ -174,9 +174,10 @@ class Pipeline:
 
     def _run(self, jobs: Sequence[Job]) -> list[int]:
         found = _Found()
-        arrivals: dict[int, Arrival] = {}
-        for number, job in enumerate(jobs):
-            arrivals[number] = self._extract(job, found) if job.fixes is not None else self._events(job)
+        arrivals = {number: self._events(job) for number, job in enumerate(jobs) if job.fixes is None}
+        for together in _by_agents(jobs):
+            arrivals |= self._extract(together, found)
+        arrivals = dict(sorted(arrivals.items()))
         self.arrivals.sift(list(arrivals.values()))
         for number, arrival in arrivals.items():
             if arrival.refused is not None:
@@ -216,30 +217,41 @@ class Pipeline:
             rows, keys = [rows[i] for i in sorted(first.values())], [keys[i] for i in sorted(first.values())]
         return Arrival(rows, keys)
 
-    def _extract(self, job: Job, found: _Found) -> Arrival:
+    def _extract(self, jobs: dict[int, Job], found: _Found) -> dict[int, Arrival]:
+        """The stays that these jobs of fixes finish, by the number of the job. No two are of one agent."""
         if self.extraction is None:
             raise InvalidError("this model does not read GPS; send finished events to /v1/events")
+        fixes = pa.concat_tables([j.fixes for j in jobs.values() if j.fixes is not None], promote_options="default")
+        step, dropped = self.extraction.update(fixes)
+        if fixes.num_rows:
+            found.fixes.append(fixes)
+            found.trips.append(step.trips)
+            found.gaps.append(step.gaps)
+        stays: dict[str, list[Row]] = {}
+        if step.stays.num_rows:
+            for row in table_rows(self.scorer.locate(step.stays, step.trips), self.layout):
+                stays.setdefault(row["agent"], []).append(row)
+        return {number: self._extracted(job, stays, dropped, found) for number, job in jobs.items()}
+
+    def _extracted(
+        self, job: Job, stays: dict[str, list[Row]], dropped: Mapping[str, Mapping[Any, int]], found: _Found
+    ) -> Arrival:
+        """What of a step is a job's: the stays and the dropped fixes of its agents."""
         if job.fixes is None:
             raise ValueError("a job of fixes needs fixes")
-        step, dropped = self.extraction.update(job.fixes)
+        agents = sorted(job.agents)
+        counts = {why: sum(of.get(a, 0) for a in agents) for why, of in dropped.items()}
         job.outcome = {
-            "accepted": job.fixes.num_rows - sum(dropped.values()),
-            "late": dropped["late"],
-            "duplicates": dropped["duplicates"],
-            "dropped": dropped["spikes"] + dropped["inaccurate"],
-            "implausible": dropped["implausible"],
+            "accepted": job.fixes.num_rows - sum(counts.values()),
+            "late": counts.get("late", 0),
+            "duplicates": counts.get("duplicates", 0),
+            "dropped": counts.get("spikes", 0) + counts.get("inaccurate", 0),
+            "implausible": counts.get("implausible", 0),
         }
         if job.sender is not None:
             found.devices.append(device_row(job.sender, job.fixes, job.outcome))
-        if not job.fixes.num_rows:
-            return Arrival([], [], extracted=True)
-        found.fixes.append(job.fixes)
-        found.trips.append(step.trips)
-        found.gaps.append(step.gaps)
-        if not step.stays.num_rows:
-            return Arrival([], [], extracted=True)
-        rows = table_rows(self.scorer.locate(step.stays, step.trips), self.layout)
-        return Arrival(rows, keys_for(rows), extracted=True)
+        rows = [row for agent in agents for row in stays.get(str(agent), [])]
+        return Arrival(rows, keys_for(rows) if rows else [], extracted=True)
 
     # -------------------------------------------------------------------------------------- going through
     def _score(self, new: list[tuple[Row, int]]) -> _Judged:
@@ -332,6 +344,20 @@ class Pipeline:
             self.extraction.forget(agent)
             self.store.clear_log()
         return count
+
+
+def _by_agents(jobs: Sequence[Job]) -> list[dict[int, Job]]:
+    """Jobs of fixes by their number, together as long as no two are of one agent: fixes are counted by agent."""
+    groups: list[dict[int, Job]] = []
+    seen: set[str] = set()
+    for number, job in enumerate(jobs):
+        if job.fixes is not None:
+            if not groups or not seen.isdisjoint(job.agents):
+                groups.append({})
+                seen = set()
+            groups[-1][number] = job
+            seen |= job.agents
+    return groups
 
 
 def _merged(rows: list[Row], finals: Mapping[int, Mapping[str, Any]]) -> dict[int, Mapping[str, Any]]:

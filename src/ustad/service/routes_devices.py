@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
 from typing import Annotated, Any
 from urllib.parse import parse_qsl
 
-import numpy as np
 import pyarrow as pa
 from fastapi import APIRouter, Query, Request, Response
 
-from ustad.mobility.plausible import implausible_times
+from ustad.mobility.plausible import FIRST_YEAR
+from ustad.page.queries import microseconds
+from ustad.page.store import now
 from ustad.service import examples
 from ustad.service.described import ERRORS, answer
 from ustad.service.devices import Sender, list_devices
@@ -27,7 +29,9 @@ from ustad.service.protocols import PROTOCOLS, Position, Protocol, Report
 from ustad.service.routes_read import Limit, Offset, Read
 from ustad.tables import TIMESTAMP
 
-SECONDS_PER_DAY = 86_400.0
+MICROSECONDS_PER_DAY = 86_400_000_000
+FIRST = microseconds(datetime(FIRST_YEAR, 1, 1, tzinfo=UTC))
+LATEST = microseconds(datetime(2200, 1, 1, tzinfo=UTC))  # as for events
 
 
 def device_routes() -> APIRouter:
@@ -77,16 +81,10 @@ def make_job(report: Report, caller: Caller, app: str, ahead_days: float) -> Job
         raise InvalidError("the device's identifier is no id that an agent can have")
     if report.device is not None and report.device != agent:
         raise ForbiddenError("this key is that of another device; its agent must be the device's identifier in Traccar")
-    times = pa.chunked_array([pa.array([_storable(p.time) for p in report.positions], pa.int64())])
-    wrong = implausible_times(times, ahead_days * SECONDS_PER_DAY if ahead_days else np.inf)[0]
-    kept = [p for p, bad in zip(report.positions, wrong.tolist(), strict=True) if not bad]
+    latest = now() + ahead_days * MICROSECONDS_PER_DAY if ahead_days else LATEST
+    kept = [p for p in report.positions if FIRST <= p.time <= latest]
     left_out = report.left_out + len(report.positions) - len(kept)
     return Job(fixes=_table(agent, kept), sender=Sender(agent, caller.name, app, report.battery, left_out))
-
-
-def _storable(moment: int) -> int:
-    """A time that fits the store; one that does not is as wrong as the nearest that does."""
-    return max(-(2**62), min(moment, 2**62))
 
 
 def _table(agent: str, positions: list[Position]) -> pa.Table:

@@ -7,6 +7,7 @@ journal behind it. The tracker gives the same however a stream is cut, so the re
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import asdict
 
 import pyarrow as pa
@@ -39,12 +40,11 @@ class Extraction:
         """Fixes dropped so far, by why."""
         return self._tracker.counts
 
-    def update(self, fixes: pa.Table) -> tuple[Found, dict[str, int]]:
-        """What these fixes finish, and how many of them were dropped, by why."""
+    def update(self, fixes: pa.Table) -> tuple[Found, dict[str, Counter[str]]]:
+        """What these fixes finish, and how many were dropped, by why and agent."""
         self._in_step()
-        before = dict(self._tracker.counts)
         found = self._tracker.update(fixes, check_clock=False)  # checked on arrival, by the setting
-        return found, {why: count - before[why] for why, count in self._tracker.counts.items()}
+        return found, self._tracker.dropped
 
     def record(self, connection: Connection, fixes: pa.Table) -> None:
         """Write the fixes of a micro-batch, in the transaction that stores what they finished."""
