@@ -54,7 +54,7 @@ def _replace(temporary: Path, path: Path) -> None:
     if not path.exists():
         temporary.rename(path)
         return
-    replaced = _own_files(path)
+    old_files = _own_files(path)
     old = path.parent / f".{path.name}.{os.getpid()}.old"
     path.rename(old)
     try:
@@ -62,9 +62,9 @@ def _replace(temporary: Path, path: Path) -> None:
     except BaseException:  # whatever breaks in between, the model that was there is back
         old.rename(path)
         raise
-    for kept in old.iterdir():
-        if kept.name not in replaced and not (path / kept.name).exists():
-            shutil.move(str(kept), path / kept.name)
+    for file in old.iterdir():
+        if file.name not in old_files and not (path / file.name).exists():
+            shutil.move(str(file), path / file.name)
     shutil.rmtree(old)
 
 

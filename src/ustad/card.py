@@ -61,13 +61,14 @@ def _fit(facts: dict[str, Any], config: Config) -> str:
 
 def _neighbours(facts: dict[str, Any], events: str) -> str:
     """How neighbours are searched, and how well that was measured."""
-    held = facts.get("neighbours")
-    if not held:
+    neighbours = facts.get("neighbours")
+    if not neighbours:
         return ""
-    line = f"- Neighbours among {held['reference']:,} training {events}"
-    if "recall" in held:
+    line = f"- Neighbours among {neighbours['reference']:,} training {events}"
+    if "recall" in neighbours:
         line += (
-            f"; live on a CPU through {held['lists']:,} lists, {held['probes']} probed: recall {held['recall']:.3f}, "
-            f"error of the mean distance {held['error']:.2%}"
+            f"; live on a CPU through {neighbours['lists']:,} lists, {neighbours['probes']} probed: "
+            f"recall {neighbours['recall']:.3f}, "
+            f"error of the mean distance {neighbours['error']:.2%}"
         )
     return line + "\n"

@@ -19,17 +19,17 @@ SHAPE = (
 def check_shape(config: Config, base: Config) -> None:
     """A network can be carried on with only in the shape it has."""
     for section, name in SHAPE:
-        wanted, there = (getattr(getattr(one, section), name) for one in (config, base))
-        if wanted != there:
+        value, there = (getattr(getattr(one, section), name) for one in (config, base))
+        if value != there:
             raise ConfigError(
-                f"{section}.{name} is {there} in the model to carry on from and cannot become {wanted}; leave it as it "
+                f"{section}.{name} is {there} in the model to carry on from and cannot become {value}; leave it as it "
                 "is, or train anew without that model"
             )
 
 
 def check_same_events(schema: EventSchema, base: EventSchema) -> None:
     """The encoder is that of the model carried on from: the features must be the same."""
-    given, known = ({(f.name, f.kind, f.source) for f in s.features} for s in (schema, base))
-    if (schema.entity, schema.time) != (base.entity, base.time) or given != known:
-        names = ", ".join(sorted({name for name, *_ in given ^ known})) or "entity or time"
+    new, old = ({(f.name, f.kind, f.source) for f in s.features} for s in (schema, base))
+    if (schema.entity, schema.time) != (base.entity, base.time) or new != old:
+        names = ", ".join(sorted({name for name, *_ in new ^ old})) or "entity or time"
         raise DataError(f"the model to carry on from was trained with another schema (different: {names}); train anew")

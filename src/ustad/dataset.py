@@ -95,22 +95,22 @@ class Dataset:
         days = self.days()
         first, last = int(days.min()), int(days.max())
         weeks = np.array([config.train_weeks, config.validation_weeks, config.test_weeks])
-        said = self.meta.get("split")
+        boundaries = self.meta.get("split")
         learned_last, rule, uneven = None, "", False
         if config.train_until or config.test_from:
             test_first = _day(config.test_from) if config.test_from else _day(config.train_until) + 1
             learned_last = _day(config.train_until) if config.train_until else test_first - 1
-            learned = days[days <= learned_last]
+            days_before = days[days <= learned_last]
             share = weeks[0] / (weeks[0] + weeks[1])
-            validation_first = min(_day_by_share(learned, share), learned_last) if len(learned) else first
-        elif said:
-            _check_split(said, self.name)
-            test_first = _day(said["test_first"])
+            validation_first = min(_day_by_share(days_before, share), learned_last) if len(days_before) else first
+        elif boundaries:
+            _check_split(boundaries, self.name)
+            test_first = _day(boundaries["test_first"])
             span = test_first - first
             share = config.validation_weeks / (config.train_weeks + config.validation_weeks)
             validation_first = (
-                _day(said["validation_first"])
-                if "validation_first" in said
+                _day(boundaries["validation_first"])
+                if "validation_first" in boundaries
                 else test_first - max(1, round(span * share))
             )
         else:
@@ -158,13 +158,13 @@ class Dataset:
 
     def only(self, entities: Sequence[Any]) -> Dataset:
         """The same data set with some entities only."""
-        wanted = pa.array(list(entities))
+        ids = pa.array(list(entities))
 
         def keep(table: pa.Table | None) -> pa.Table | None:
             if table is None or self.schema.entity not in table.column_names:
                 return table
             column = table[self.schema.entity]
-            return table.filter(pc.is_in(column, wanted.cast(column.type)))
+            return table.filter(pc.is_in(column, ids.cast(column.type)))
 
         return replace(
             self,
@@ -204,8 +204,8 @@ def load_directory(path: Path) -> Dataset:
         raise DataError(f"{path}: holds no stays.parquet; make one with `ustad extract` or `ustad simulate`")
     meta_file = path / "meta.json"
     meta = read_json(meta_file) if meta_file.exists() else {}
-    found = {name: find_table(path, name) for name in COMPANIONS}
-    tables = {name: read_table(where) for name, where in found.items() if where is not None}
+    files = {name: find_table(path, name) for name in COMPANIONS}
+    tables = {name: read_table(where) for name, where in files.items() if where is not None}
     return Dataset(events=read_table(stays), meta=meta, path=path, **tables)
 
 
@@ -230,15 +230,15 @@ def _day_by_share(days: np.ndarray, share: float) -> int:
     return int(np.sort(days)[min(int(np.ceil(len(days) * share)), len(days)) - 1]) + 1
 
 
-def _check_split(said: Any, where: str) -> None:
+def _check_split(content: Any, where: str) -> None:
     """Refuse a split that does not say when its parts begin."""
     try:
         for name in ("test_first", "validation_first"):
-            if name == "test_first" or name in said:
-                _day(said[name])
+            if name == "test_first" or name in content:
+                _day(content[name])
     except (KeyError, TypeError, ValueError) as error:
-        wanted = '"split": {"test_first": "2024-03-31"}'
-        raise DataError(f"{where}: meta.json does not say when the test part begins; expected {wanted}") from error
+        example = '"split": {"test_first": "2024-03-31"}'
+        raise DataError(f"{where}: meta.json does not say when the test part begins; expected {example}") from error
 
 
 def _day(text: str) -> int:

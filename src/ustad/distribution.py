@@ -51,19 +51,19 @@ class Distribution:
     @classmethod
     def fit(cls, values: np.ndarray) -> Distribution:
         """From reference values; NaN are left out. The tail starts above the highest 2 % (at least 30 values)."""
-        ordered = np.sort(values[np.isfinite(values)].astype(np.float64))
-        count = len(ordered)
+        ascending = np.sort(values[np.isfinite(values)].astype(np.float64))
+        count = len(ascending)
         if count == 0:
             return cls(np.zeros(1), 0, 0.0, 1.0, 0.0, 1.0)
         exceed = int(min(max(0.02 * count, 30), max(1, count // 4)))
-        threshold = float(ordered[-exceed - 1]) if exceed < count else float(ordered[0])
-        excess = ordered[ordered > raised(threshold)] - threshold
+        threshold = float(ascending[-exceed - 1]) if exceed < count else float(ascending[0])
+        excess = ascending[ascending > raised(threshold)] - threshold
         # A reference that hardly varies says little about how far beyond it is far: a share of its size is the least.
         least = max(_LEAST_SCALE * abs(threshold), 1e-9)
-        shape, scale = _pareto(excess, fallback=float(ordered.std()))
+        shape, scale = _pareto(excess, fallback=float(ascending.std()))
         scale = max(scale, least)
-        kept = ordered if count <= MOST_VALUES else np.quantile(ordered, np.linspace(0, 1, MOST_VALUES))
-        return cls(kept, count, threshold, (1 + len(excess)) / (count + 1), shape, scale)
+        quantiles = ascending if count <= MOST_VALUES else np.quantile(ascending, np.linspace(0, 1, MOST_VALUES))
+        return cls(quantiles, count, threshold, (1 + len(excess)) / (count + 1), shape, scale)
 
     def log10_tail(self, values: np.ndarray) -> np.ndarray:
         """log₁₀ of (1 + reference values ≥ x) / (1 + all), continued by the fitted tail; never rises with x."""
@@ -71,8 +71,8 @@ class Distribution:
         at_least = (len(self.values) - np.searchsorted(self.values, lowered(x), side="left")) / len(self.values)
         body = np.log10((1 + at_least * self.count) / (self.count + 1))
         excess = np.maximum(x - self.threshold, 0.0)
-        stretched = excess / self.scale
-        decay = np.log1p(self.shape * stretched) / self.shape if self.shape > 1e-6 else stretched
+        ratio = excess / self.scale
+        decay = np.log1p(self.shape * ratio) / self.shape if self.shape > 1e-6 else ratio
         tail = self._bounded(np.log10(self.above) - decay / np.log(10))
         return np.where(np.isnan(x), np.nan, np.where(x > self._body_ends, tail, body))
 
@@ -83,8 +83,8 @@ class Distribution:
         if x <= self._body_ends:
             at_least = (len(self.values) - int(self.values.searchsorted(lowered(x)))) / len(self.values)
             return math.log10((1 + at_least * self.count) / (self.count + 1))
-        stretched = (x - self.threshold) / self.scale
-        decay = math.log1p(self.shape * stretched) / self.shape if self.shape > 1e-6 else stretched
+        ratio = (x - self.threshold) / self.scale
+        decay = math.log1p(self.shape * ratio) / self.shape if self.shape > 1e-6 else ratio
         tail = math.log10(self.above) - decay / math.log(10)
         return tail if tail >= self._limit else self._limit - 0.5 * math.log1p(self._limit - tail)
 
@@ -125,14 +125,14 @@ def _pareto(excess: np.ndarray, fallback: float) -> tuple[float, float]:
     """Shape and scale by probability-weighted moments (Hosking and Wallis), the shape kept within bounds."""
     if len(excess) == 0:
         return 0.0, fallback
-    ordered = np.sort(excess)
-    n = len(ordered)
-    mean = float(ordered.mean())
-    weighted = float((ordered * (n - np.arange(1, n + 1))).sum() / (n * max(n - 1, 1)))
-    spread = mean - 2 * weighted
+    ascending = np.sort(excess)
+    n = len(ascending)
+    mean = float(ascending.mean())
+    moment = float((ascending * (n - np.arange(1, n + 1))).sum() / (n * max(n - 1, 1)))
+    spread = mean - 2 * moment
     shape = 2 - mean / spread if spread > 0 and n >= 10 else 0.0
-    bounded = float(np.clip(shape, *_SHAPES))
-    return bounded, mean * (1 - bounded)
+    shape_in_bounds = float(np.clip(shape, *_SHAPES))
+    return shape_in_bounds, mean * (1 - shape_in_bounds)
 
 
 def log10_any(log10_tail: np.ndarray, times: np.ndarray | float) -> np.ndarray:

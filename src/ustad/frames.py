@@ -67,10 +67,10 @@ def _from_pandas(frame: Any, pandas: Any) -> pa.Table:
         frame = frame.set_axis(frame.index.rename("time"))
     table = pa.Table.from_pandas(frame, preserve_index=True)
     levels = table.num_columns - frame.index.nlevels
-    marked = [
+    names = [
         f.with_metadata({_MARK: str(i - levels).encode()}) if i >= levels else f for i, f in enumerate(table.schema)
     ]
-    return pa.Table.from_arrays(table.columns, schema=pa.schema(marked))
+    return pa.Table.from_arrays(table.columns, schema=pa.schema(names))
 
 
 def _without_geometry_type(frame: Any) -> Any:

@@ -66,8 +66,8 @@ class Lessons:
     def calibration_week(self) -> tuple[pa.Table, int]:
         """The calibrating entities' events with what they did before, and the first day that calibrates."""
         schema, train = self.encoder.schema, self.train
-        known = train.filter(pc.is_in(train[schema.entity], pc.unique(self.calibration[schema.entity])))
-        week = pa.concat_tables([known, self.calibration], promote_options="permissive")
+        history = train.filter(pc.is_in(train[schema.entity], pc.unique(self.calibration[schema.entity])))
+        week = pa.concat_tables([history, self.calibration], promote_options="permissive")
         return week, int(event_days(self.calibration, schema).min())
 
 
@@ -82,17 +82,17 @@ def as_data(data: Any, schema: EventSchema | None = None) -> Dataset:
 
 def adopt_extraction(config: Config, data: Dataset) -> Config:
     """The configuration with the settings by which the data's stays were made, where the data say so."""
-    known = config.to_dict()["extraction"]
-    said = {k: v for k, v in (data.meta.get("extraction") or {}).items() if k in known}
-    return config.replace({f"extraction.{name}": value for name, value in said.items()})
+    names = config.to_dict()["extraction"]
+    adopted_values = {k: v for k, v in (data.meta.get("extraction") or {}).items() if k in names}
+    return config.replace({f"extraction.{name}": value for name, value in adopted_values.items()})
 
 
 def check_extraction(config: Config, learned: list[str], data: Dataset) -> None:
     """Refuse stays that were made by other settings than those the model learnt from (the settings `learned`)."""
-    ours, said = config.to_dict()["extraction"], data.meta.get("extraction") or {}
-    other = [n for n in learned if n in said and n != "poi_radius_m" and ours.get(n) != said[n]]
+    ours, theirs = config.to_dict()["extraction"], data.meta.get("extraction") or {}
+    other = [n for n in learned if n in theirs and n != "poi_radius_m" and ours.get(n) != theirs[n]]
     if other:
-        changes = ", ".join(f"{n} {said[n]}, the model's {ours[n]}" for n in other)
+        changes = ", ".join(f"{n} {theirs[n]}, the model's {ours[n]}" for n in other)
         raise DataError(f"{data.name}: its stays were extracted otherwise than those the model learnt from ({changes})")
 
 
@@ -123,12 +123,12 @@ def _tell_split(split: Split, data: Dataset, train: pa.Table) -> None:
     """One line on what is learnt from; a warning where that holds few entities, or would by the weeks."""
     (progress.warn if split.uneven else progress.say)(split.describe())
     entity, words = data.schema.entity, plural(data.schema.entity_word)
-    scored = pc.unique(data.between(split.test_first, split.test_last)[entity])
-    known = pc.sum(pc.is_in(scored, pc.unique(train[entity])).cast(pa.int64())).as_py() or 0
-    if 2 * known < len(scored):
+    entities = pc.unique(data.between(split.test_first, split.test_last)[entity])
+    count = pc.sum(pc.is_in(entities, pc.unique(train[entity])).cast(pa.int64())).as_py() or 0
+    if 2 * count < len(entities):
         progress.warn(
-            f"training holds {known:,} of the {len(scored):,} {words} that are to be scored: the others are new to the "
-            "model; choose other dates with --train-until"
+            f"training holds {count:,} of the {len(entities):,} {words} that are to be scored: the others are new to "
+            "the model; choose other dates with --train-until"
         )
 
 
@@ -201,8 +201,8 @@ def split_entities(validation: pa.Table, entity: str) -> tuple[pa.Table, pa.Tabl
 def query_period(encoder: Encoder, before: pa.Table, period: pa.Table, config: Config) -> tuple[EventArrays, Queries]:
     """Arrays of `period` with what its entities did before, and one query for each event of `period`."""
     schema = encoder.schema
-    known = pc.is_in(before[schema.entity], pc.unique(period[schema.entity]))
-    arrays = encoder.encode(pa.concat_tables([before.filter(known), period], promote_options="default"))
+    is_needed = pc.is_in(before[schema.entity], pc.unique(period[schema.entity]))
+    arrays = encoder.encode(pa.concat_tables([before.filter(is_needed), period], promote_options="default"))
     first = int(event_days(period, schema).min())
     windows = make_windows(arrays, config.window, first_day=first)
     return arrays, make_queries(arrays, windows, config.window)

@@ -95,11 +95,11 @@ class USTADDetector(BaseEstimator):
         """Chances of inlier and outlier: float64 [n, 2]. `linear` stretches the training scores over 0 … 1,
         `unify` takes them as normally distributed."""
         scores = self.decision_function(X)
-        known = self.decision_scores_
+        reference = self.decision_scores_
         if method == "linear":
-            outlier = (scores - known.min()) / max(float(np.ptp(known)), 1e-12)
+            outlier = (scores - reference.min()) / max(float(np.ptp(reference)), 1e-12)
         elif method == "unify":
-            outlier = erf((scores - known.mean()) / (max(float(known.std()), 1e-12) * np.sqrt(2)))
+            outlier = erf((scores - reference.mean()) / (max(float(reference.std()), 1e-12) * np.sqrt(2)))
         else:
             raise ConfigError(f"method must be linear or unify, got {method!r}")
         outlier = np.clip(outlier, 0.0, 1.0)
@@ -114,8 +114,8 @@ class USTADDetector(BaseEstimator):
         n = len(self.decision_scores_)
         below = np.searchsorted(np.sort(self.decision_scores_), scores, side="right")
         chance = (1 + below) / (2 + n)
-        flagged = 1 - binom.cdf(n - int(n * self.contamination), n, chance)
-        return np.where(scores > self.threshold_, flagged, 1 - flagged)
+        chance_of_alert = 1 - binom.cdf(n - int(n * self.contamination), n, chance)
+        return np.where(scores > self.threshold_, chance_of_alert, 1 - chance_of_alert)
 
     def _score(self, data: Dataset, context: pa.Table | None) -> np.ndarray:
         events = self.detector_.score(data.events, context=context, everything=True).events
@@ -126,8 +126,8 @@ class USTADDetector(BaseEstimator):
         return scores
 
     def _data(self, table: pa.Table) -> Dataset:
-        numbered = table.append_column(ROW, pa.array(np.arange(table.num_rows)))
-        return open_data(numbered, schema=self.schema_)
+        with_rows = table.append_column(ROW, pa.array(np.arange(table.num_rows)))
+        return open_data(with_rows, schema=self.schema_)
 
     def _read_schema(self, table: pa.Table) -> EventSchema:
         if self.schema is None:

@@ -162,9 +162,9 @@ class EventSchema:
     @property
     def columns(self) -> tuple[str, ...]:
         """Every column the encoder must find (the time zone's too, where it is a column)."""
-        named = [self.entity, self.time, *([self.end] if self.end else [])]
-        named += [c for f in self.features for c in f.columns]
-        return tuple(dict.fromkeys(named))
+        columns = [self.entity, self.time, *([self.end] if self.end else [])]
+        columns += [c for f in self.features for c in f.columns]
+        return tuple(dict.fromkeys(columns))
 
     def terms(self) -> tuple[Term, ...]:
         return tuple(t for f in self.features for t in f.terms())
@@ -210,11 +210,11 @@ def plural(word: str) -> str:
 
 
 def _build(kind: Any, content: dict[str, Any], what: str) -> Any:
-    known = [f.name for f in dataclasses.fields(kind)]
+    names = [f.name for f in dataclasses.fields(kind)]
     for key in content:
-        if key not in known:
-            near = difflib.get_close_matches(str(key), known, 1)
-            hint = f"; did you mean '{near[0]}'?" if near else f"; known are {', '.join(known)}"
+        if key not in names:
+            near = difflib.get_close_matches(str(key), names, 1)
+            hint = f"; did you mean '{near[0]}'?" if near else f"; known are {', '.join(names)}"
             raise DataError(f"schema: unknown key '{key}' in a {what}{hint}")
     try:
         return kind(**content)

@@ -115,12 +115,12 @@ class _Inference:
     def _entity(self) -> str:
         """An identifier that repeats: by its name, else the one that repeats most evenly."""
         ids = [c for c in self._free() if _is_identifier(self.table[c]) and 1 < _distinct(self.table[c]) < len(self)]
-        named = [c for c in ids if any(word in c.lower() for word in ENTITY_WORDS)]
-        named = named or [c for c in ids if c.lower().endswith("id")]
-        if not named:
+        candidates = [c for c in ids if any(word in c.lower() for word in ENTITY_WORDS)]
+        candidates = candidates or [c for c in ids if c.lower().endswith("id")]
+        if not candidates:
             columns = ", ".join(self.table.column_names)
             raise DataError(f"{self.name}: no column looks like who an event belongs to; found {columns}")
-        best = max(named, key=lambda c: _distinct(self.table[c]))
+        best = max(candidates, key=lambda c: _distinct(self.table[c]))
         self.taken.add(best)
         count = _distinct(self.table[best])
         self.reasons["entity"] = f"{count:,} different values in {len(self):,} rows, named like somebody"
@@ -231,10 +231,10 @@ class _Inference:
     def _habitat(self, features: list[Feature]) -> str | None:
         """The column that says where an entity is at home."""
         words = [f.name for f in features if f.kind == "categorical" and f.columns]
-        named = [c for c in words if any(word in c.lower() for word in HABITATS)]
-        if named:
+        candidates = [c for c in words if any(word in c.lower() for word in HABITATS)]
+        if candidates:
             self.reasons["habitat"] = "named like a place; an entity's own history is counted by it"
-            return named[0]
+            return candidates[0]
         if words:
             richest = max(words, key=lambda c: _distinct(self.table[c]))
             self.reasons["habitat"] = "the category with most values; an entity's own history is counted by it"
@@ -266,8 +266,8 @@ def check(schema: EventSchema, source: Any = None) -> list[str]:
     problems = _check_zone_name(schema, table.column_names)
     for column in schema.columns:
         if column not in table.column_names:
-            found = ", ".join(table.column_names)
-            problems.append(f"column '{column}' is not in the table; found {found}")
+            columns = ", ".join(table.column_names)
+            problems.append(f"column '{column}' is not in the table; found {columns}")
     for column in filter(None, (schema.time, schema.end)):
         if column in table.column_names:
             problems += _check_time(table[column], column, schema)
@@ -312,8 +312,8 @@ def _check_feature(table: pa.Table, feature: Feature) -> list[str]:
         elif feature.kind == "vector" and not pa.types.is_nested(values.type):
             problems.append(f"column '{column}' is {values.type}, not lists of numbers")
         elif feature.kind == "categorical" and _distinct(values) > feature.max_categories:
-            kept = f"only the {feature.max_categories:,} most frequent are kept"
-            problems.append(f"column '{column}' has {_distinct(values):,} values; {kept} (max_categories)")
+            limit = f"only the {feature.max_categories:,} most frequent are kept"
+            problems.append(f"column '{column}' has {_distinct(values):,} values; {limit} (max_categories)")
         elif feature.transform == "log" and _lowest(values) < 0:
             problems.append(f"column '{column}' has values below 0, which log cannot take; use transform: none")
     return problems

@@ -74,8 +74,8 @@ class Scores:
         moments = table[time].to_numpy()
         axes.plot(moments, table["score"].to_numpy(), ".", markersize=3, color="0.5")
         if "alert" in table.column_names:
-            raised = table["alert"].to_numpy(zero_copy_only=False).astype(bool)
-            axes.plot(moments[raised], table["score"].to_numpy()[raised], "o", color="C3", label="alert")
+            is_alert = table["alert"].to_numpy(zero_copy_only=False).astype(bool)
+            axes.plot(moments[is_alert], table["score"].to_numpy()[is_alert], "o", color="C3", label="alert")
         axes.set_ylabel("score")
         return axes
 
@@ -91,5 +91,5 @@ class Scores:
         if not (path / "run.json").exists():
             raise DataError(f"{path}: not a directory of scores (no run.json); make one with `ustad score`")
         tables = {n: find_table(path, n) for n in ("events", "agents")}
-        found = {n: read_table(p) for n, p in tables.items() if p is not None}
-        return cls(run=read_json(path / "run.json"), **found)
+        tables_by_name = {n: read_table(p) for n, p in tables.items() if p is not None}
+        return cls(run=read_json(path / "run.json"), **tables_by_name)

@@ -154,8 +154,8 @@ def validate(
         table = complaints.check(table, ends_early, "finished_at", "end before they start")
     if table.num_rows == 0:
         raise DataError(f"{where}: no usable row is left ({complaints.found[0]})")
-    ordered = [n for n in contract.columns if n in table.column_names]
-    return table.select(ordered + [n for n in table.column_names if n not in contract.columns]), complaints
+    names = [n for n in contract.columns if n in table.column_names]
+    return table.select(names + [n for n in table.column_names if n not in contract.columns]), complaints
 
 
 def check_overlaps(stays: pa.Table, complaints: Complaints) -> pa.Table:
@@ -268,16 +268,16 @@ def agent_codes(column: pa.ChunkedArray | pa.Array) -> tuple[np.ndarray, np.ndar
     """Dense codes of identifiers and the identifiers they stand for, in sorted order of the identifiers."""
     if len(column) == 1 and not column.null_count and not pa.types.is_dictionary(column.type):
         return np.zeros(1, np.int64), column.to_numpy(zero_copy_only=False).copy()  # one live event: nothing to compare
-    encoded = pc.dictionary_encode(column)
-    if isinstance(encoded, pa.ChunkedArray):
-        encoded = encoded.unify_dictionaries().combine_chunks()
-        if isinstance(encoded, pa.ChunkedArray):  # an empty column has no chunk
-            encoded = encoded.chunk(0) if encoded.num_chunks else pa.array([], column.type).dictionary_encode()
-    values = encoded.dictionary.to_numpy(zero_copy_only=False)
+    codes = pc.dictionary_encode(column)
+    if isinstance(codes, pa.ChunkedArray):
+        codes = codes.unify_dictionaries().combine_chunks()
+        if isinstance(codes, pa.ChunkedArray):  # an empty column has no chunk
+            codes = codes.chunk(0) if codes.num_chunks else pa.array([], column.type).dictionary_encode()
+    values = codes.dictionary.to_numpy(zero_copy_only=False)
     order = np.argsort(values, kind="stable")
     rank = np.empty(len(order), np.int64)
     rank[order] = np.arange(len(order))
-    return rank[encoded.indices.to_numpy(zero_copy_only=False)], values[order]
+    return rank[codes.indices.to_numpy(zero_copy_only=False)], values[order]
 
 
 def identity_hash(values: Iterable[Any]) -> np.ndarray:

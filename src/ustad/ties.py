@@ -51,9 +51,9 @@ def tied_ranks(values: np.ndarray, floor: float = ABSOLUTE) -> np.ndarray:
     """Ranks from 0, the lowest, up; equal numbers share one, NaN share the last: int64 [n]."""
     plain = np.where(np.isnan(values), np.inf, np.asarray(values, np.float64))
     order = np.argsort(plain, kind="stable")
-    ordered = plain[order]
+    ascending = plain[order]
     ranks = np.empty(len(plain), np.int64)
-    ranks[order] = np.r_[0, np.cumsum(ordered[1:] > raised(ordered[:-1], floor))][: len(plain)]
+    ranks[order] = np.r_[0, np.cumsum(ascending[1:] > raised(ascending[:-1], floor))][: len(plain)]
     return ranks
 
 
@@ -64,8 +64,8 @@ def descending(values: np.ndarray) -> np.ndarray:
 
 def first_highest(columns: Sequence[np.ndarray] | np.ndarray) -> np.ndarray:
     """Which of the columns [k, n] is the highest in each row, of equal ones the first: int64 [n]."""
-    stacked = np.asarray(columns, np.float64)
-    return np.argmax(stacked >= lowered(stacked.max(axis=0)), axis=0)
+    matrix = np.asarray(columns, np.float64)
+    return np.argmax(matrix >= lowered(matrix.max(axis=0)), axis=0)
 
 
 def highest_of(values: Sequence[float]) -> int:

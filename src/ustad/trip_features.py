@@ -59,10 +59,10 @@ class TripFeatures:
                 events = events.append_column(name, pa.nulls(events.num_rows, pa.list_(pa.float32())))
             return events
         arrays = trip_arrays(trips_to(trips, events))
-        known = ~arrays.crosses_gap
-        at = pc.index_in(events["stay_id"], pa.array(arrays.destination_stay_id[known], events["stay_id"].type))
+        is_whole = ~arrays.crosses_gap
+        at = pc.index_in(events["stay_id"], pa.array(arrays.destination_stay_id[is_whole], events["stay_id"].type))
         for name, values in self._vectors(arrays).items():
-            column = pa.FixedSizeListArray.from_arrays(pa.array(values[known].ravel()), values.shape[1])
+            column = pa.FixedSizeListArray.from_arrays(pa.array(values[is_whole].ravel()), values.shape[1])
             events = events.append_column(name, column.cast(pa.list_(pa.float32())).take(at.combine_chunks()))
         return events
 

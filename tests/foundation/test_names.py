@@ -3,6 +3,9 @@
 from collections import Counter
 from pathlib import Path
 
+import pytest
+from participles import participles, rooms
+
 import ustad
 
 SOURCE = Path(ustad.__file__).parent
@@ -15,3 +18,24 @@ def modules() -> list[Path]:
 def test_no_two_files_have_one_name():
     count = Counter(path.name for path in modules() if path.name != "__init__.py")
     assert [name for name, times in count.items() if times > 1] == []
+
+
+#: Of the names that a room binds, how many per cent may be bare participles. Lower it with every room that is tidied.
+MOST_PARTICIPLES = {
+    "cli": 0.7, "config": 1.2, "events": 1.2, "ground": 2.0, "lab": 3.5, "simulate": 0.8,
+    "mobility": 5.5, "service": 6.0, "network": 6.5, "habits": 9.0, "live": 9.0, "scoring": 9.0, "page": 10.5,
+    "engine": 10.5,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("room", MOST_PARTICIPLES)
+def test_names_say_what_a_thing_is_and_not_that_something_was_done(room):
+    places, total = participles(rooms()[room])
+    words = Counter(name for _, _, name in places).most_common(5)
+    assert 100 * len(places) / total <= MOST_PARTICIPLES[room], (
+        f"python tests/foundation/participles.py {room}: {words}"
+    )
+
+
+def test_every_room_has_a_bound_of_participles():
+    assert set(rooms()) == set(MOST_PARTICIPLES)

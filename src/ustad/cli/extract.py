@@ -138,12 +138,12 @@ def extract(
         choose(end_rule, ("first-outside", "last-inside"), "--end-rule")
     for form in export_as or []:
         choose(form, ("geoparquet", "csv"), "--export")
-    given = {
+    options = {
         "distance_m": distance, "minutes": minutes, "gap_minutes": gap, "join": join, "bridge_hours": bridge,
         "include_last": include_last, "end_rule": end_rule, "max_accuracy_m": max_accuracy,
         "max_speed_kmh": max_speed, "drop_outliers": drop_outliers, "poi_radius_m": poi_radius,
     }  # fmt: skip
-    config = Wanted(profile, {name: value for name, value in given.items() if value is not None})
+    config = Wanted(profile, {name: value for name, value in options.items() if value is not None})
     ExtractionConfig(**config.changes)  # refuses what cannot be before any file is read
     check_engine(engine, address, partitions)
     layout = Layout.of(columns, sep, decimal, time_format)
@@ -161,27 +161,27 @@ def extract(
         summary = run(fixes, out_dir, config, pois, timezone, on_error, workers, times, places or [], agent, layout)  # type: ignore[arg-type]  # checked above
     if out_dir.exists():  # not where the results went to another file system
         summary.notes += _carry_labels(fixes, out_dir)
-    exported = _export(out_dir, export_as or [])
+    exports = _export(out_dir, export_as or [])
     if as_json:
-        print_json({**asdict(summary), "out": str(summary.out), "exported": [str(p) for p in exported]})
+        print_json({**asdict(summary), "out": str(summary.out), "exported": [str(p) for p in exports]})
         return
-    _show_summary(summary, exported)
+    _show_summary(summary, exports)
 
 
 def _show_preview(sources: list[str], config: Any, reading: Any, agent: str | None, as_json: bool) -> None:
     from ustad.mobility.preview import draw_map, preview
 
-    seen = preview(sources, config, reading, agent)
+    sample = preview(sources, config, reading, agent)
     if as_json:
-        print_json(seen.describe())
+        print_json(sample.describe())
         return
-    for file, kind in seen.kinds.items():
+    for file, kind in sample.kinds.items():
         out.print(f"{file}: {kind}", highlight=False, soft_wrap=True, markup=False)
     for note in reading.notes:
         out.print(f"  {note}", highlight=False, soft_wrap=True, markup=False)
-    for line in seen.lines():
+    for line in sample.lines():
         out.print(line, highlight=False, soft_wrap=True, markup=False)
-    out.print(draw_map(seen.lat, seen.lon), highlight=False, markup=False)
+    out.print(draw_map(sample.lat, sample.lon), highlight=False, markup=False)
     out.print("nothing was written (--dry-run)", highlight=False)
 
 
@@ -192,12 +192,12 @@ def _carry_labels(sources: list[str], directory: Path) -> list[str]:
     source = Path(sources[0])
     if len(sources) != 1 or not source.is_dir():
         return []
-    found = {name: find_table(source, name) for name in ("labels", "agent_labels")}
-    notes = _match(found["labels"], directory) if found["labels"] is not None else []
-    if found["agent_labels"] is not None:
+    files = {name: find_table(source, name) for name in ("labels", "agent_labels")}
+    notes = _match(files["labels"], directory) if files["labels"] is not None else []
+    if files["agent_labels"] is not None:
         from ustad.files import read_table, write_table
 
-        table = read_table(found["agent_labels"])
+        table = read_table(files["agent_labels"])
         write_table(table, directory / "agent_labels.parquet")
         notes.append(f"{table.num_rows:,} labels of agents were taken over")
     return notes
@@ -210,9 +210,9 @@ def _match(labels: Path, directory: Path) -> list[str]:
     truth, stays = read_table(labels), read_table(find_table(directory, "stays") or directory / "stays.parquet")
     if not {"agent_id", "started_at", "finished_at"} <= set(truth.column_names):
         return ["labels of stays were not taken over: they do not say agent_id, started_at and finished_at"]
-    matched = match_labels(truth, stays)
-    write_table(matched, directory / "labels.parquet")
-    return [f"{matched.num_rows:,} stays took over one of {truth.num_rows:,} labels, by overlap in time"]
+    matches = match_labels(truth, stays)
+    write_table(matches, directory / "labels.parquet")
+    return [f"{matches.num_rows:,} stays took over one of {truth.num_rows:,} labels, by overlap in time"]
 
 
 def _export(directory: Path, forms: list[str]) -> list[Path]:
@@ -226,7 +226,7 @@ def _export(directory: Path, forms: list[str]) -> list[Path]:
     return [p for form in forms for p in export(tables, directory / "export", form)]  # type: ignore[arg-type]  # checked by the caller
 
 
-def _show_summary(summary: Any, exported: list[Path]) -> None:
+def _show_summary(summary: Any, exports: list[Path]) -> None:
     for note in summary.notes:
         out.print(f"  {note}", highlight=False, soft_wrap=True, markup=False)
     for why, count in summary.dropped.items():
@@ -247,7 +247,7 @@ def _show_summary(summary: Any, exported: list[Path]) -> None:
         highlight=False,
         soft_wrap=True,
     )
-    for path in exported:
+    for path in exports:
         out.print(f"exported {path}", highlight=False, soft_wrap=True)
     out.print(f"written to {summary.out}; have a look with: ustad info {summary.out}", highlight=False, soft_wrap=True)
 

@@ -51,8 +51,8 @@ def check(
     from ustad.schema import EventSchema
     from ustad.schema_infer import check as find_problems
 
-    described = EventSchema.from_yaml(file)
-    problems = find_problems(described, events)
+    event_schema = EventSchema.from_yaml(file)
+    problems = find_problems(event_schema, events)
     if json:
         print_json({"problems": problems})
         raise typer.Exit(1 if problems else 0)
@@ -60,5 +60,5 @@ def check(
         for line in problems[:-1]:
             out.print(f"- {line}", highlight=False, soft_wrap=True, markup=False)
         fail(problems[-1])
-    features = len(described.features)
+    features = len(event_schema.features)
     out.print(f"{file}: {features} feature{'s' if features != 1 else ''}, nothing wrong", highlight=False)

@@ -174,8 +174,8 @@ def show(content: dict[str, Any]) -> None:
 def _show_quality(quality: dict[str, Any]) -> None:
     if quality["fixes"]:
         _line("fixes", f"{quality['fixes']:,}, every {quality['median_interval_s'] or 0:.0f} s (median)")
-        dropped = ", ".join(f"{n:,} {why}" for why, n in quality["dropped"].items() if n)
-        _line("dropped", dropped or "nothing")
+        drops = ", ".join(f"{n:,} {why}" for why, n in quality["dropped"].items() if n)
+        _line("dropped", drops or "nothing")
         _line("unfinished", f"{quality['unfinished_last']:,} agents were still at their last stay")
         _line("too sparse", f"{quality['too_sparse']:,} agents cannot tell stays")
     else:
@@ -183,9 +183,9 @@ def _show_quality(quality: dict[str, Any]) -> None:
     if quality["coverage_by_day"]:
         _line("coverage", f"{quality['median_coverage']:.1%} of an agent's time is observed (median)")
         _line("by day", f"{sparkline(quality['coverage_by_day'])} from {quality['first_day']}")
-    bridged = [quality["gaps_by_cause"].get(cause, {"gaps": 0, "hours": 0.0}) for cause in ("bridged", "left")]
-    if any(part["gaps"] for part in bridged):
-        count, hours = sum(part["gaps"] for part in bridged), sum(part["hours"] for part in bridged)
+    causes = [quality["gaps_by_cause"].get(cause, {"gaps": 0, "hours": 0.0}) for cause in ("bridged", "left")]
+    if any(part["gaps"] for part in causes):
+        count, hours = sum(part["gaps"] for part in causes), sum(part["hours"] for part in causes)
         _line("bridged", f"{count:,} silences at one place are part of a stay, {hours:,.0f} h together")
     if quality["observed_share"] is not None:
         _line("observed", f"{quality['observed_share']:.1%} of the time in stays")

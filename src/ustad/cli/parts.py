@@ -24,13 +24,13 @@ def are_many(data: Any) -> bool:
     return len(pc.unique(data.events[data.schema.entity])) > ENTITIES
 
 
-def write_in_parts(detector: Any, data: Any, place: Path, facts: dict[str, Any], **asked: Any) -> dict[str, Any]:
+def write_in_parts(detector: Any, data: Any, place: Path, facts: dict[str, Any], **options: Any) -> dict[str, Any]:
     """Score and write; returns what `run.json` says, with the numbers of events and agents."""
     import pyarrow as pa
 
     from ustad.files import write_json, write_table
 
-    parts = detector.score_parts(data, **asked)
+    parts = detector.score_parts(data, **options)
     counts, alerts = dict.fromkeys(NAMES, 0), []
     for i, tables in enumerate(parts):
         for name, table in zip(NAMES, tables, strict=True):
@@ -38,8 +38,8 @@ def write_in_parts(detector: Any, data: Any, place: Path, facts: dict[str, Any],
             counts[name] += table.num_rows
         alerts.append(tables[0].filter(tables[0]["alert"]))
     _put_in_place(place)
-    flagged = pa.concat_tables(alerts, promote_options="permissive")
-    write_alerts(flagged, detector.schema, place)
+    alert_rows = pa.concat_tables(alerts, promote_options="permissive")
+    write_alerts(alert_rows, detector.schema, place)
     run = {**parts.notes, **detector.run_facts(parts.first_day, parts.last_day), **facts}
     write_json(run, place / "run.json")
     return {**run, **counts}

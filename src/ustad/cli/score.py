@@ -88,12 +88,12 @@ def score(
     from ustad.scoring.alerts import AlertRule
 
     rule = AlertRule.choose(alerts_per_day, fdr, top)
-    wanted = _Wanted.of(reasons, coverage, reject, reject_by, curves)
+    extras = _Wanted.of(reasons, coverage, reject, reject_by, curves)
     check_engine(engine, address, partitions, workers)
-    described = _schema(model, schema)
+    event_schema = _schema(model, schema)
     if is_baseline(model) and test_from is not None:
         raise typer.BadParameter("needs a model of the method ustad", param_hint="--test-from")
-    if (engine == "ray" or is_baseline(model)) and wanted != _Wanted():
+    if (engine == "ray" or is_baseline(model)) and extras != _Wanted():
         raise typer.BadParameter(
             "--reasons, --coverage, --reject and --curves need a model of the method ustad and --engine local"
         )
@@ -103,26 +103,26 @@ def score(
 
         if is_baseline(model):
             raise typer.BadParameter("scores models of the method ustad only", param_hint="--engine ray")
-        done = score_on_ray(
-            model, data, out_, rule, everything, described, timezone, on_error, device, workers, address, partitions,
+        summary = score_on_ray(
+            model, data, out_, rule, everything, event_schema, timezone, on_error, device, workers, address, partitions,
             test_from,
         )  # fmt: skip
-        words = EventSchema.from_dict(done.run["schema"])
-        _show({"events": done.events, "agents": done.agents, **done.run}, out_, words, json, explain)
+        words = EventSchema.from_dict(summary.run["schema"])
+        _show({"events": summary.events, "agents": summary.agents, **summary.run}, out_, words, json, explain)
         return
-    dataset = open_data(data, schema=described, timezone=timezone, on_error=on_error)
+    dataset = open_data(data, schema=event_schema, timezone=timezone, on_error=on_error)
     if is_baseline(model):
         scores = score_baseline(model, dataset, device, rule, everything, out_, explain > 0)
-    elif wanted.reject is None and not wanted.curves and are_many(dataset):
+    elif extras.reject is None and not extras.curves and are_many(dataset):
         names = {"model": str(model.resolve()), "data": str(data.resolve())}
         run = write_in_parts(
             _load(model, device, test_from), dataset, out_, names,
-            rule=rule, everything=everything, reasons=wanted.reasons, coverage=wanted.coverage,
+            rule=rule, everything=everything, reasons=extras.reasons, coverage=extras.coverage,
         )  # fmt: skip
         _show(run, out_, dataset.schema, json, explain)
         return
     else:
-        scores = _detector_scores(_load(model, device, test_from), dataset, rule, everything, out_, wanted)
+        scores = _detector_scores(_load(model, device, test_from), dataset, rule, everything, out_, extras)
     scores.run.update({"model": str(model.resolve()), "data": str(data.resolve())})
     for name in ("events", "agents"):  # parts that an earlier run left here
         shutil.rmtree(out_ / name, ignore_errors=True)
@@ -143,26 +143,26 @@ def _show(run: dict[str, Any], out_: Path, words: Any, json: bool, explain: int)
         return
     if explain:
         show_shares(out_, words, explain)
-    found = f", {facts['alerts']:,} alerts (alerts.csv)" if facts["alerts"] is not None else ""
+    counts = f", {facts['alerts']:,} alerts (alerts.csv)" if facts["alerts"] is not None else ""
     if "rejected" in run:
-        found += f", {run['rejected']['withheld']:,} predictions withheld"
+        counts += f", {run['rejected']['withheld']:,} predictions withheld"
     events, entities = plural(words.event_word), plural(words.entity_word)
-    out.print(f"{facts['events']:,} {events}, {facts['agents']:,} {entities}{found}: {out_}", highlight=False)
+    out.print(f"{facts['events']:,} {events}, {facts['agents']:,} {entities}{counts}: {out_}", highlight=False)
     out.print(f"next:  ustad report {out_} --out report.html", highlight=False, soft_wrap=True)
 
 
-def _schema(model: Path, given: Path | None) -> Any:
+def _schema(model: Path, file: Path | None) -> Any:
     """The schema file where one is given, else what the model was trained with."""
     from ustad.artefact import is_baseline
     from ustad.cli.lab.baseline import read_schema
     from ustad.schema import EventSchema
 
-    if given is not None:
-        return EventSchema.from_yaml(given)
-    stored = read_schema(model) if is_baseline(model) else None
-    if stored is None and (model / "schema.json").exists():
-        stored = json_module.loads((model / "schema.json").read_text())
-    return EventSchema.from_dict(stored) if stored else None
+    if file is not None:
+        return EventSchema.from_yaml(file)
+    content = read_schema(model) if is_baseline(model) else None
+    if content is None and (model / "schema.json").exists():
+        content = json_module.loads((model / "schema.json").read_text())
+    return EventSchema.from_dict(content) if content else None
 
 
 @dataclass(frozen=True)
@@ -192,37 +192,37 @@ def _load(model: Path, device: str, test_from: str | None) -> Any:
     return Detector.load(model, device=device).scoring_from(test_from)
 
 
-def _detector_scores(detector: Any, data: Any, rule: Any, everything: bool, place: Path, wanted: _Wanted) -> Any:
+def _detector_scores(detector: Any, data: Any, rule: Any, everything: bool, place: Path, extras: _Wanted) -> Any:
     scores = detector.score(
-        data, rule=rule, everything=everything, reasons=wanted.reasons, coverage=wanted.coverage
+        data, rule=rule, everything=everything, reasons=extras.reasons, coverage=extras.coverage
     )  # fmt: skip
-    scores = _with_rejection(detector, scores, place, wanted)
+    scores = _with_rejection(detector, scores, place, extras)
     write_alerts(scores.events, detector.schema, place)
     return scores
 
 
-def _with_rejection(detector: Any, scores: Any, place: Path, wanted: _Wanted) -> Any:
+def _with_rejection(detector: Any, scores: Any, place: Path, extras: _Wanted) -> Any:
     """Curves of error against the share kept, and predictions withheld, where asked for."""
     from ustad.scores import Scores
     from ustad.scoring.explain import term_labels
     from ustad.scoring.export import write_csv
     from ustad.scoring.rejection import agents_after, reject, rejection_curves
 
-    if wanted.reject is None and not wanted.curves:
+    if extras.reject is None and not extras.curves:
         return scores
     if detector.model is None:
         raise ConfigError("--reject and --curves ask the paper's network; train with --preset paper")
     reference = detector.model.calibration.parts
-    if wanted.curves:
+    if extras.curves:
         write_csv(rejection_curves(scores.events, reference), place / "rejection.csv")
-    if wanted.reject is None:
+    if extras.reject is None:
         return scores
     labels = term_labels(detector.model.encoder)
-    events, threshold = reject(scores.events, wanted.reject, wanted.reject_by, reference, labels)  # type: ignore[arg-type]  # checked above
+    events, threshold = reject(scores.events, extras.reject, extras.reject_by, reference, labels)  # type: ignore[arg-type]  # checked above
     withheld = int(sum(events["withheld"].to_pylist()))
-    said = {"share": wanted.reject, "by": wanted.reject_by, "threshold": threshold, "withheld": withheld}
+    note = {"share": extras.reject, "by": extras.reject_by, "threshold": threshold, "withheld": withheld}
     agents = agents_after(scores.agents, events, detector.schema.entity)
-    return Scores(events, agents, {**scores.run, "rejected": said})
+    return Scores(events, agents, {**scores.run, "rejected": note})
 
 
 def _rows(table: Any) -> int:

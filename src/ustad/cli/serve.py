@@ -82,14 +82,14 @@ def serve(
     if create_key is not None:
         until = expiry_of(expires) if expires else None
         roles = roles or ("read" if agent is None else "")
-        wanted = [r.strip() for r in roles.split(",") if r.strip()]
-        key = make_key(Store(settings.store), create_key, wanted, until, agent=agent)
+        names = [r.strip() for r in roles.split(",") if r.strip()]
+        key = make_key(Store(settings.store), create_key, names, until, agent=agent)
         ends = f" It expires at {until:%Y-%m-%d %H:%M %Z}." if until else ""
         err.print(f"This key is shown once; only its hash is stored.{ends}", highlight=False)
         typer.echo(key)
         return
-    for option, given in (("--expires", expires), ("--agent", agent)):
-        if given is not None:
+    for option, value in (("--expires", expires), ("--agent", agent)):
+        if value is not None:
             raise ConfigError(f"{option} is for a new key: give --create-key NAME too")
     if remove_key is not None:
         drop_key(Store(settings.store), remove_key)

@@ -46,8 +46,8 @@ WorkersOption = Annotated[
 
 def check_engine(engine: str, address: str | None, partitions: int | None = None, workers: int = 0) -> None:
     """Options of a cluster mean nothing without one."""
-    given = {"--address": address, "--partitions": partitions, "--workers": workers or None}
-    for option, value in given.items():
+    options = {"--address": address, "--partitions": partitions, "--workers": workers or None}
+    for option, value in options.items():
         if engine == "local" and value is not None:
             raise typer.BadParameter("needs --engine ray", param_hint=option)
 

@@ -64,5 +64,5 @@ def _borrowed(row: dict[str, Any]) -> bool:
 def _made_of(row: dict[str, Any], event_word: str) -> str:
     """Shares of the terms, after whose evidence it is where that is a neighbour's."""
     parts = [f"{term} {100 * v['share']:.0f} %" for term, v in row["terms"].items() if v["share"] >= SHOWN]
-    told = ", ".join(parts)
-    return f"from the {event_word} {row['score_from']}; by itself: {told}" if _borrowed(row) else told
+    text = ", ".join(parts)
+    return f"from the {event_word} {row['score_from']}; by itself: {text}" if _borrowed(row) else text

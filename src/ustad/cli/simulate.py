@@ -159,11 +159,11 @@ def inject(
     else:
         result = run(open_data(data), kind, share, seed, first, last)
     save_directory(result, out_dir)
-    found = {"out": str(out_dir), "kind": kind, "labels": len(result.labels or ()), "events": result.events.num_rows}
+    facts = {"out": str(out_dir), "kind": kind, "labels": len(result.labels or ()), "events": result.events.num_rows}
     if as_json:
-        print_json(found)
+        print_json(facts)
         return
-    out.print(f"{found['labels']:,} labelled of {found['events']:,} stays", highlight=False)
+    out.print(f"{facts['labels']:,} labelled of {facts['events']:,} stays", highlight=False)
     out.print(f"written to {out_dir}", highlight=False, soft_wrap=True)
 
 

@@ -89,22 +89,22 @@ def train(
         baseline.refuse_detector_options(method, baseline.given_options(context))
         baseline.train(data, method, out_, config, set_, seed, schema, timezone, device, on_error, json)
         return
-    described = EventSchema.from_yaml(schema) if schema else None
+    event_schema = EventSchema.from_yaml(schema) if schema else None
     start = _load_base(base, "cpu" if engine == "ray" else device) if base else None
     settings = resolve_config(_first_config(preset, start), config, set_, seed)
     settings = settings.replace(split_dates(train_until, test_from))
     if start is not None:
         check_shape(settings, start.config)
-        described = described or start.schema
+        event_schema = event_schema or start.schema
     if engine == "ray":
         from ustad.engine.train_job import train as train_on_ray
 
-        made = train_on_ray(
-            data, out_, settings, workers, address, device, described, timezone, on_error, resume, start
+        model = train_on_ray(
+            data, out_, settings, workers, address, device, event_schema, timezone, on_error, resume, start
         )  # fmt: skip
-        show_model(made.facts, data, out_, json)
+        show_model(model.facts, data, out_, json)
         return
-    dataset = open_data(data, schema=described, timezone=timezone, on_error=on_error)
+    dataset = open_data(data, schema=event_schema, timezone=timezone, on_error=on_error)
     detector = Detector(settings, device=device)
     detector.fit(dataset, directory=out_, resume=resume, start=start)
     detector.save(out_)
@@ -113,8 +113,8 @@ def train(
 
 def split_dates(train_until: str | None, test_from: str | None) -> dict[str, str]:
     """The settings of the dates that were given."""
-    given = {"split.train_until": train_until, "split.test_from": test_from}
-    return {name: value for name, value in given.items() if value is not None}
+    dates = {"split.train_until": train_until, "split.test_from": test_from}
+    return {name: value for name, value in dates.items() if value is not None}
 
 
 def _load_base(base: Path, device: str) -> Any:

@@ -130,8 +130,8 @@ class Config:
         for name in names:
             users, network = networks.get(name) or (), self.model.network
             if users and network not in users:
-                wanted = " or ".join(f"model.network={user}" for user in users)
-                raise ConfigError(f"{name} is not used with model.network={network}; leave it out, or set {wanted}")
+                choices = " or ".join(f"model.network={user}" for user in users)
+                raise ConfigError(f"{name} is not used with model.network={network}; leave it out, or set {choices}")
 
     def to_dict(self) -> dict[str, Any]:
         return dataclasses.asdict(self)

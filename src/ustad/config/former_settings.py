@@ -48,15 +48,15 @@ _UNCERTAINTY = {(True, True): "both", (True, False): "aleatoric", (False, True):
 def translate(settings: dict[str, Any], of_model: bool = False) -> dict[str, Any]:
     """Settings by dotted name without what is no longer there; `of_model` forgives how a network was trained."""
     today = _join(dict(settings))
-    gone = [name for name in today if name in ONLY_TRAINING or name in ALSO_SCORING]
-    for name in gone:
+    names = [name for name in today if name in ONLY_TRAINING or name in ALSO_SCORING]
+    for name in names:
         values = ONLY_TRAINING.get(name) or ALSO_SCORING[name]
         if today[name] not in values and not (of_model and name in ONLY_TRAINING):
             advice = "train the model again" if of_model else "leave it out"
             raise ConfigError(f"{name} is {values[0]} in this version and cannot be {today[name]!r}: {advice}")
         del today[name]
-    if gone:
-        progress.say(f"settings of version 0.2 that are fixed now were left out: {', '.join(gone)}")
+    if names:
+        progress.say(f"settings of version 0.2 that are fixed now were left out: {', '.join(names)}")
     return today
 
 
@@ -72,7 +72,7 @@ def _join(settings: dict[str, Any]) -> dict[str, Any]:
     optimizer, schedule = (settings.pop(f"training.{name}", None) for name in ("optimizer", "schedule"))
     if optimizer is not None or schedule is not None:
         settings["training.recipe"] = "cosine" if "adamw" in (optimizer, schedule) or schedule == "cosine" else "paper"
-    precision, compiled = (settings.pop(f"training.{name}", None) for name in ("precision", "compile"))
-    if precision is not None or compiled is not None:
-        settings["training.acceleration"] = "off" if precision == "fp32" or compiled == "off" else "auto"
+    precision, compiling = (settings.pop(f"training.{name}", None) for name in ("precision", "compile"))
+    if precision is not None or compiling is not None:
+        settings["training.acceleration"] = "off" if precision == "fp32" or compiling == "off" else "auto"
     return settings

@@ -74,8 +74,8 @@ class Scale:
         return cls(centre, scale)
 
     def apply(self, values: np.ndarray) -> np.ndarray:
-        scaled = (values - np.array(self.centre)) / np.array(self.scale)
-        return np.clip(np.nan_to_num(scaled, nan=0.0, posinf=LIMIT, neginf=-LIMIT), -LIMIT, LIMIT)
+        ratio = (values - np.array(self.centre)) / np.array(self.scale)
+        return np.clip(np.nan_to_num(ratio, nan=0.0, posinf=LIMIT, neginf=-LIMIT), -LIMIT, LIMIT)
 
     def undo(self, values: np.ndarray) -> np.ndarray:
         return values * np.array(self.scale) + np.array(self.centre)
@@ -107,8 +107,8 @@ class Encoder:
                 categories[feature.name] = _fit_categories(_text(events, feature, clock), feature)
             elif feature.kind == "place":
                 lat, lon = (_floats(events[c]) for c in feature.source)
-                seen = np.isfinite(lat) & np.isfinite(lon)
-                projection = Projection.fit(lat[seen], lon[seen]) if seen.any() else Projection(0.0, 0.0)
+                has_place = np.isfinite(lat) & np.isfinite(lon)
+                projection = Projection.fit(lat[has_place], lon[has_place]) if has_place.any() else Projection(0.0, 0.0)
                 projections[feature.name] = projection
                 for name, values in zip(feature.field_names, projection.forward(lat, lon), strict=True):
                     scales[name] = Scale.fit(values[:, None])
@@ -160,18 +160,18 @@ class Encoder:
         weight = np.ones((len(early), len(self.fields)), np.float32)
         names = [f.name for f in self.fields]
         for feature in self.schema.features:
-            known = {"@minute_of_day": start_weight(early), "@duration": length_weight(early, late)}
-            if feature.source[0] in known:
+            weights = {"@minute_of_day": start_weight(early), "@duration": length_weight(early, late)}
+            if feature.source[0] in weights:
                 columns = [names.index(name) for name in feature.field_names]
-                weight[:, columns] = known[feature.source[0]][:, None]
+                weight[:, columns] = weights[feature.source[0]][:, None]
         return weight
 
     def _encode_feature(self, events: pa.Table, feature: Feature, clock: LocalTime) -> dict[str, np.ndarray]:
         """Field name → values [n] or [n, size], NaN (or code 0) where missing."""
         names = feature.field_names
         if feature.kind == "categorical":
-            known = pa.array(self.categories[feature.name], pa.string())
-            codes = pc.fill_null(pc.index_in(_text(events, feature, clock), known), -1).to_numpy() + 1
+            words = pa.array(self.categories[feature.name], pa.string())
+            codes = pc.fill_null(pc.index_in(_text(events, feature, clock), words), -1).to_numpy() + 1
             return {names[0]: codes}
         if feature.kind == "cyclic":
             angle = _number(events, feature, self.schema, clock) / feature.period * 2 * np.pi
@@ -188,8 +188,8 @@ class Encoder:
     def _stack(self, columns: dict[str, np.ndarray], kind: str, dtype: Any) -> np.ndarray:
         parts = [columns[f.name].reshape(-1, f.size if kind == "vector" else 1) for f in self.fields if f.kind == kind]
         n = len(next(iter(columns.values())))
-        joined = np.concatenate(parts, axis=1) if parts else np.zeros((n, 0))
-        return np.nan_to_num(joined, nan=0.0).astype(dtype)
+        matrix = np.concatenate(parts, axis=1) if parts else np.zeros((n, 0))
+        return np.nan_to_num(matrix, nan=0.0).astype(dtype)
 
     # --------------------------------------------------------------------------------------- decoding
     def decode_number(self, name: str, values: np.ndarray) -> np.ndarray:
@@ -287,9 +287,9 @@ def _fit_categories(values: pa.Array, feature: Feature) -> list[str]:
         return list(ENDS_SEEN)
     counts = pc.value_counts(values.drop_null())
     words = counts.field("values").to_pylist()
-    ranked = sorted(zip(words, counts.field("counts").to_pylist(), strict=True), key=lambda p: (-p[1], p[0]))
-    kept = [word for word, _ in ranked if word != UNKNOWN][: feature.max_categories]
-    return sorted(kept)
+    by_count = sorted(zip(words, counts.field("counts").to_pylist(), strict=True), key=lambda p: (-p[1], p[0]))
+    frequent = [word for word, _ in by_count if word != UNKNOWN][: feature.max_categories]
+    return sorted(frequent)
 
 
 def _text(events: pa.Table, feature: Feature, clock: LocalTime) -> pa.Array:
@@ -381,5 +381,5 @@ def _missing(values: np.ndarray, field: Field) -> np.ndarray:
 
 def _rising(day: np.ndarray, entity: np.ndarray) -> np.ndarray:
     """Local dates that never fall within an entity: a traveller over the date line stays on the later date."""
-    lifted = day.astype(np.int64) + entity.astype(np.int64) * (1 << 32)
-    return (np.maximum.accumulate(lifted) - entity.astype(np.int64) * (1 << 32)).astype(np.int32)
+    keys = day.astype(np.int64) + entity.astype(np.int64) * (1 << 32)
+    return (np.maximum.accumulate(keys) - entity.astype(np.int64) * (1 << 32)).astype(np.int32)

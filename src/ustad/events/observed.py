@@ -71,8 +71,8 @@ def ends_seen(event: Mapping[str, Any]) -> str:
 
 def read_silence(events: pa.Table, duration: np.ndarray) -> np.ndarray:
     """Minutes of each event (of `duration` [N] minutes) that there were no data for: float64 [N], 0 where not told."""
-    seen = _minutes(events, OBSERVED)
-    return np.nan_to_num(np.maximum(duration - seen, 0.0))
+    minutes = _minutes(events, OBSERVED)
+    return np.nan_to_num(np.maximum(duration - minutes, 0.0))
 
 
 def start_weight(early: np.ndarray) -> np.ndarray:

@@ -75,23 +75,23 @@ class History:
         entity = _hashes(events[self.schema.entity])
         habitat, names = _habitat(events, self.schema)
         place = identity_hash(names)[habitat] if len(names) else np.zeros(len(entity), np.uint64)
-        row, known = self._find(entity, place, habitat >= 0)
+        row, is_known = self._find(entity, place, habitat >= 0)
         total, familiar = self._find(entity, np.zeros(len(entity), np.uint64), np.ones(len(entity), bool))
         hour = np.floor(clock.minute / 60).astype(np.int64)
         hours, weekdays = self._column("hours")[row], self._column("weekdays")[row]
         nearby = sum((hours >> ((hour + step) % 24)) & 1 for step in (-1, 0, 1))
         span = self._column("last_day")[total] - self._column("first_day")[total] + 1
         return Facts(
-            np.where(known, self._column("count")[row], 0),
-            known & (nearby > 0),
-            known & (((weekdays >> clock.weekday.astype(np.int64)) & 1) > 0),
+            np.where(is_known, self._column("count")[row], 0),
+            is_known & (nearby > 0),
+            is_known & (((weekdays >> clock.weekday.astype(np.int64)) & 1) > 0),
             np.where(familiar, span, 0),
         )
 
     def forget(self, entities: Iterable[Any]) -> History:
         """Without the rows of some entities."""
-        gone = np.isin(_hashes(self.table["entity"]), identity_hash(entities))
-        return History(self.table.filter(pa.array(~gone)), self.schema)
+        is_gone = np.isin(_hashes(self.table["entity"]), identity_hash(entities))
+        return History(self.table.filter(pa.array(~is_gone)), self.schema)
 
     def save(self, path: Path) -> None:
         write_table(self.table, path)
@@ -113,9 +113,9 @@ class History:
     def _find(self, entity: np.ndarray, place: np.ndarray, usable: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Row of each (entity, place), and whether there is one."""
         keys, order = self._keys
-        wanted = _join(entity, place)
-        at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-        return order[at], (keys[at] == wanted) & usable
+        pairs = _join(entity, place)
+        at = np.minimum(np.searchsorted(keys, pairs), len(keys) - 1)
+        return order[at], (keys[at] == pairs) & usable
 
     def _column(self, name: str) -> np.ndarray:
         return self.table[name].to_numpy()
@@ -133,8 +133,8 @@ def _hashes(column: pa.ChunkedArray) -> np.ndarray:
 
 def _habitat(events: pa.Table, schema: EventSchema) -> tuple[np.ndarray, np.ndarray]:
     """Codes and names of where each event was, −1 where unknown: the schema's habitat, else its first category."""
-    named = [f.source[0] for f in schema.features if f.kind == "categorical" and f.columns]
-    column = next((c for c in (schema.habitat, *named) if c is not None and c in events.column_names), None)
+    columns = [f.source[0] for f in schema.features if f.kind == "categorical" and f.columns]
+    column = next((c for c in (schema.habitat, *columns) if c is not None and c in events.column_names), None)
     if column is None or events[column].null_count == len(events):
         return np.full(len(events), -1), np.array([], dtype=object)
     text = events[column]

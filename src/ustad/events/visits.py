@@ -38,8 +38,8 @@ class Frame:
         projection = None
         if place is not None:
             lat, lon = (_floats(events[c]) for c in place.source)
-            seen = np.isfinite(lat) & np.isfinite(lon)
-            projection = Projection.fit(lat[seen], lon[seen]) if seen.any() else None
+            has_place = np.isfinite(lat) & np.isfinite(lon)
+            projection = Projection.fit(lat[has_place], lon[has_place]) if has_place.any() else None
         words = pc.unique(_text(events[kind.columns[0]])).drop_null().to_pylist() if kind is not None else []
         return cls(projection, tuple(sorted(set(words) - {UNKNOWN})))
 
@@ -79,8 +79,8 @@ class Visits:
 
     def take(self, rows: np.ndarray) -> Visits:
         """Some of the visits, of the same entities."""
-        kept = ("entity_ids", "entity_key")
-        return replace(self, **{f.name: getattr(self, f.name)[rows] for f in fields(self) if f.name not in kept})
+        of_all = ("entity_ids", "entity_key")
+        return replace(self, **{f.name: getattr(self, f.name)[rows] for f in fields(self) if f.name not in of_all})
 
     @property
     def offsets(self) -> np.ndarray:
@@ -175,8 +175,8 @@ def _categories(events: pa.Table, schema: EventSchema, frame: Frame) -> np.ndarr
     kind = kind_feature(events, schema)
     if kind is None:
         return np.zeros(events.num_rows, np.int64)
-    known = pa.array(frame.categories, pa.string())
-    codes = pc.fill_null(pc.index_in(_text(events[kind.columns[0]]), known), -1)
+    words = pa.array(frame.categories, pa.string())
+    codes = pc.fill_null(pc.index_in(_text(events[kind.columns[0]]), words), -1)
     return codes.to_numpy().astype(np.int64) + 1
 
 

@@ -88,7 +88,7 @@ def without_expected(reason: str) -> str:
     >>> without_expected("Expected home from 18:10 ± 25 min; gym at 02:40; seen there 4 times in 28 days before.")
     'Gym at 02:40; seen there 4 times in 28 days before.'
     """
-    return re.sub(r"Expected [^;]*; (.)", lambda found: found[1].upper(), reason, count=1)
+    return re.sub(r"Expected [^;]*; (.)", lambda match: match[1].upper(), reason, count=1)
 
 
 def _nearest(value: float) -> int:

@@ -85,10 +85,12 @@ def make_incident(
     for attempt in range(8):
         kind = str(rng.choice(kinds, p=weights / weights.sum())) if attempt < 6 else "new place"
         recurring = bool(rng.random() < team.preset.recurring_share) or kind in ALWAYS_RECURRING
-        changed, meant = _misbehave(team, agent, normal, kind, recurring, window, rng)
-        if meant:
+        diary, on_purpose = _misbehave(team, agent, normal, kind, recurring, window, rng)
+        if on_purpose:
             role = "inserted" if kind in ("new place", "odd hour", "frequency") else "changed"
-            return compare_lives(agent, kind, normal, changed, meant, role, recurring=recurring and len(meant) > 1)
+            return compare_lives(
+                agent, kind, normal, diary, on_purpose, role, recurring=recurring and len(on_purpose) > 1
+            )
     return None
 
 
@@ -111,26 +113,26 @@ def _misbehave(
 ) -> tuple[Diary, list[int]]:
     """Apply one kind once, or on several days where it recurs; returns the diary and the arrivals that were meant."""
     low, high = team.preset.recurring_days
-    wanted = int(rng.integers(low, high + 1)) if recurring else 1
-    act = _actor(team, agent, normal, kind, wanted, window, rng)
+    count = int(rng.integers(low, high + 1)) if recurring else 1
+    act = _actor(team, agent, normal, kind, count, window, rng)
     diary = normal
-    meant: list[int] = []
+    on_purpose: list[int] = []
     for _ in range(_TRIES):
-        if len(meant) >= wanted or act is None:
+        if len(on_purpose) >= count or act is None:
             break
-        edited = act(diary)
-        if edited is not None:
-            diary, meant = edited[0], meant + edited[1]
-    return diary, meant
+        edit = act(diary)
+        if edit is not None:
+            diary, on_purpose = edit[0], on_purpose + edit[1]
+    return diary, on_purpose
 
 
 def _actor(
-    team: RedTeam, agent: int, normal: Diary, kind: str, wanted: int, window: tuple[int, int], rng: np.random.Generator
+    team: RedTeam, agent: int, normal: Diary, kind: str, count: int, window: tuple[int, int], rng: np.random.Generator
 ) -> Callable[[Diary], Edited] | None:
     """A function that tries the anomaly once, at the same place and hour each time it is called."""
     home = int(team.home[agent])
     if kind == "new place":
-        return _new_place(team, agent, normal, wanted, window, rng)
+        return _new_place(team, agent, normal, count, window, rng)
     if kind == "odd hour":
         return _odd_hour(normal, home, window, rng)
     if kind == "frequency":
@@ -153,7 +155,7 @@ def _actor(
 
 
 def _new_place(
-    team: RedTeam, agent: int, normal: Diary, wanted: int, window: tuple[int, int], rng: np.random.Generator
+    team: RedTeam, agent: int, normal: Diary, count: int, window: tuple[int, int], rng: np.random.Generator
 ) -> Callable[[Diary], Edited] | None:
     """NUMOSIM's insertion: once between two stays at random; recurring at the same place and time of day."""
     place = _pick_place(team, agent, normal, window, rng)
@@ -163,20 +165,20 @@ def _new_place(
         candidates = np.flatnonzero(diary.free[:-1] & diary.free[1:])
         if not len(candidates):
             return None
-        edited = insert_between(
+        edit = insert_between(
             diary, int(rng.choice(candidates)), place, rng.uniform(0.05, 0.95), rng.uniform(0.05, 0.95)
         )
-        if edited is not None:
-            k = int(np.searchsorted(edited[0].arrival, edited[1][0]))
-            slot[:] = [edited[1][0] % int(DAY), int(edited[0].departure[k]) - edited[1][0]]
-        return edited
+        if edit is not None:
+            k = int(np.searchsorted(edit[0].arrival, edit[1][0]))
+            slot[:] = [edit[1][0] % int(DAY), int(edit[0].departure[k]) - edit[1][0]]
+        return edit
 
     def again(diary: Diary) -> Edited:
         day = int(rng.integers(window[0] // int(DAY), window[1] // int(DAY)))
         start = day * int(DAY) + slot[0] + int(rng.normal(0, 420))
         return insert_at(diary, place, start, start + max(900, slot[1] + int(rng.normal(0, 600))))
 
-    return lambda diary: again(diary) if slot and wanted > 1 else once(diary)
+    return lambda diary: again(diary) if slot and count > 1 else once(diary)
 
 
 def _pick_place(team: RedTeam, agent: int, normal: Diary, window: tuple[int, int], rng: np.random.Generator) -> int:
@@ -238,20 +240,20 @@ def _frequency(
 
 
 def compare_lives(
-    agent: int, kind: str, normal: Diary, changed: Diary, meant: list[int], meant_role: str, *, recurring: bool
+    agent: int, kind: str, normal: Diary, diary: Diary, on_purpose: list[int], meant_role: str, *, recurring: bool
 ) -> Incident:
     """What differs between the two lives is labelled; the days around it are kept as they would have been."""
     old = {normal.row(k) for k in range(len(normal))}
-    differs = np.array([changed.row(k) not in old for k in range(len(changed))])
-    role = np.where(differs, np.where(np.isin(changed.arrival, meant), meant_role, "neighbour"), "")
-    days = np.unique(np.r_[changed.arrival[differs] // int(DAY), (changed.departure[differs] - 1) // int(DAY)])
-    days = np.unique(np.r_[days, *_removed_days(normal, changed)])
+    differs = np.array([diary.row(k) not in old for k in range(len(diary))])
+    role = np.where(differs, np.where(np.isin(diary.arrival, on_purpose), meant_role, "neighbour"), "")
+    days = np.unique(np.r_[diary.arrival[differs] // int(DAY), (diary.departure[differs] - 1) // int(DAY)])
+    days = np.unique(np.r_[days, *_removed_days(normal, diary)])
     keep = np.isin(normal.arrival // int(DAY), days) | np.isin((normal.departure - 1) // int(DAY), days)
     before = np.stack([normal.place, normal.arrival, normal.departure], axis=1)[keep].astype(np.int64)
-    return Incident(agent, kind, recurring, changed.place, changed.arrival, changed.departure, differs, role, before)
+    return Incident(agent, kind, recurring, diary.place, diary.arrival, diary.departure, differs, role, before)
 
 
-def _removed_days(normal: Diary, changed: Diary) -> list[np.ndarray]:
-    new = {changed.row(k) for k in range(len(changed))}
-    gone = np.array([normal.row(k) not in new for k in range(len(normal))])
-    return [normal.arrival[gone] // int(DAY)]
+def _removed_days(normal: Diary, diary: Diary) -> list[np.ndarray]:
+    new = {diary.row(k) for k in range(len(diary))}
+    is_gone = np.array([normal.row(k) not in new for k in range(len(normal))])
+    return [normal.arrival[is_gone] // int(DAY)]

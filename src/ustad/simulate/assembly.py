@@ -72,9 +72,9 @@ def make_part(
 
 
 def _apply(
-    simulation: Simulation, lives: Lives, chosen: np.ndarray, window: tuple[int, int], dirty: bool
+    simulation: Simulation, lives: Lives, is_anomalous: np.ndarray, window: tuple[int, int], dirty: bool
 ) -> tuple[Lives, list[Incident]]:
-    agents = chosen[(chosen >= lives.first) & (chosen < lives.first + len(lives.offsets) - 1)]
+    agents = is_anomalous[(is_anomalous >= lives.first) & (is_anomalous < lives.first + len(lives.offsets) - 1)]
     team = RedTeam(
         simulation.preset,
         simulation.city.world,

@@ -83,9 +83,9 @@ def build_city(ground: Ground, households: int, seed: int, trees: tuple[np.ndarr
     _, junction = cKDTree(np.c_[streets.x, streets.y]).query(np.c_[x, y])
     access_km = np.abs(x - streets.x[junction]) + np.abs(y - streets.y[junction])
     seconds, before = trees if trees is not None else shortest_trees(streets)
-    cell, corner, first, listed = _index(x, y, category)
+    cell, corner, first, members = _index(x, y, category)
     access_s = access_km / LOCAL_KMH * 3600.0
-    world = World(seconds, before, x, y, junction.astype(np.int32), access_s, cell, corner, first, listed)
+    world = World(seconds, before, x, y, junction.astype(np.int32), access_s, cell, corner, first, members)
     place = np.stack(ground.projection.backward(x, y), axis=1)
     node = np.stack(ground.projection.backward(streets.x, streets.y), axis=1)
     return City(ground, world, category, place, node, len(ground.x))

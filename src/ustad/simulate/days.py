@@ -113,22 +113,22 @@ def _live_all(
     household_key: np.ndarray,
     log: Log,
 ) -> None:
-    shared, away = np.empty(1, np.uint64), np.empty(len(customs.weekdays), np.bool_)
+    group, away = np.empty(1, np.uint64), np.empty(len(customs.weekdays), np.bool_)
     habits = Habits(np.empty(N_TRAITS), np.empty((MEMORY, 3)), np.empty((ROUTINES, 4)), np.zeros(2, np.int64))
     state, plan = np.empty(1, np.uint64), np.empty((MAX_INTENTS, 4))
-    at = gone = 0
+    at = absences_at = 0
     for a in range(len(role)):
-        state[0], shared[0] = agent_key[a], household_key[a]
-        school = school_of(world, home[a], shared)
-        plan_absences(role[a], shared, away)
+        state[0], group[0] = agent_key[a], household_key[a]
+        school = school_of(world, home[a], group)
+        plan_absences(role[a], group, away)
         make_traits(world, role[a], home[a], school, customs.commute_km, state, habits.traits)
         first_places(world, home[a], customs.errand_km, state, habits)
         make_routine(habits, role[a], state)
         stays, absences = _live_one(
-            world, customs, role[a], home[a], drives[a], habits, away, state, plan, log, at, gone
+            world, customs, role[a], home[a], drives[a], habits, away, state, plan, log, at, absences_at
         )
-        log.counts[a, 0], log.counts[a, 1] = stays - at, absences - gone
-        at, gone = stays, absences
+        log.counts[a, 0], log.counts[a, 1] = stays - at, absences - absences_at
+        at, absences_at = stays, absences
         log.anchor[a], log.regularity[a] = int(habits.traits[ANCHOR]), habits.traits[REGULARITY]
 
 
@@ -145,7 +145,7 @@ def _live_one(
     plan: np.ndarray,
     log: Log,
     at: int,
-    gone: int,
+    absences_at: int,
 ) -> tuple[int, int]:
     """All days of one person. Returns the next free rows of stays and absences."""
     here, days = np.array([home, 0.0, 0.0]), len(away)  # place, arrival, earliest departure
@@ -160,7 +160,7 @@ def _live_one(
             continue
         if left_at >= 0:
             back = np.floor(max(left_at + 3600.0, day * DAY + 3600.0 * (13.0 + 6.0 * uniform(state))))
-            gone = _emit_absence(log, gone, left_at, back)
+            absences_at = _emit_absence(log, absences_at, left_at, back)
             here[0], here[1], here[2], left_at = home, back, back + 1800.0, -1.0
         if uniform(state) < customs.drift:
             take_up(world, habits, role, home, customs.errand_km, state)
@@ -170,10 +170,10 @@ def _live_one(
             n = plan_day(world, customs, role, home, drives, habits, day, state, plan)
             at = _walk_day(world, customs.off, home, plan, n, here, log, at)
     if left_at >= 0:
-        gone = _emit_absence(log, gone, left_at, days * DAY)
+        absences_at = _emit_absence(log, absences_at, left_at, days * DAY)
     else:
         at = _emit(log, at, here, days * DAY)
-    return at, gone
+    return at, absences_at
 
 
 @njit(nogil=True, cache=True)
@@ -185,9 +185,9 @@ def _emit(log: Log, at: int, here: np.ndarray, departure: float) -> int:
 
 
 @njit(nogil=True, cache=True)
-def _emit_absence(log: Log, gone: int, left: float, back: float) -> int:
-    log.absent[gone, 0], log.absent[gone, 1] = np.int64(left), np.int64(back)
-    return gone + 1
+def _emit_absence(log: Log, absences_at: int, left: float, back: float) -> int:
+    log.absent[absences_at, 0], log.absent[absences_at, 1] = np.int64(left), np.int64(back)
+    return absences_at + 1
 
 
 @njit(nogil=True, cache=True)

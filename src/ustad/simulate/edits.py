@@ -36,7 +36,7 @@ class Diary:
 Edited = tuple[Diary, list[int]] | None
 
 
-def replace_rows(diary: Diary, first: int, last: int, rows: list[Row], meant: list[int]) -> Edited:
+def replace_rows(diary: Diary, first: int, last: int, rows: list[Row], on_purpose: list[int]) -> Edited:
     """Rows first … last - 1 become `rows`; None unless all of it may be changed and is possible."""
     if first < 0 or last > len(diary) or not diary.free[first:last].all():
         return None
@@ -47,22 +47,22 @@ def replace_rows(diary: Diary, first: int, last: int, rows: list[Row], meant: li
     def joined(old: np.ndarray, new: np.ndarray) -> np.ndarray:
         return np.concatenate([old[:first], new.astype(old.dtype), old[last:]])
 
-    changed = replace(
+    copy = replace(
         diary,
         place=joined(diary.place, middle[:, 0]),
         arrival=joined(diary.arrival, middle[:, 1]),
         departure=joined(diary.departure, middle[:, 2]),
         free=joined(diary.free, np.ones(len(rows), bool)),
     )
-    return (changed, meant) if _is_possible(changed, first - 1, first + len(rows)) else None
+    return (copy, on_purpose) if _is_possible(copy, first - 1, first + len(rows)) else None
 
 
 def _is_possible(diary: Diary, first: int, last: int) -> bool:
     for k in range(max(first, 0), min(last, len(diary) - 1)):
         here, there = int(diary.place[k]), int(diary.place[k + 1])
         leave, arrive = int(diary.departure[k]), int(diary.arrival[k + 1])
-        touched = diary.free[k] and diary.free[k + 1]
-        if touched and (here == there or arrive != leave + diary.travel(here, there, leave)):
+        is_free = diary.free[k] and diary.free[k + 1]
+        if is_free and (here == there or arrive != leave + diary.travel(here, there, leave)):
             return False
     return True
 
@@ -111,9 +111,9 @@ def insert_at(diary: Diary, place: int, start: int, end: int, may_drop: int = 1)
     return replace_rows(diary, before, after + 1, rows, [arrival])
 
 
-def leave_early(diary: Diary, k: int, kept: float) -> Edited:
+def leave_early(diary: Diary, k: int, share: float) -> Edited:
     """Stay k keeps a share of its time; the next begins that much earlier."""
-    return _leave_at(diary, k, lambda start, end: start + int(kept * (end - start)))
+    return _leave_at(diary, k, lambda start, end: start + int(share * (end - start)))
 
 
 def leave_late(diary: Diary, k: int, seconds: int) -> Edited:

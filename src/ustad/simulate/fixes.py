@@ -158,13 +158,13 @@ def _record_one(
 
 
 @njit(nogil=True, cache=True)
-def locate_on_trip(track: Track, trip: int, elapsed: float, point: int) -> tuple[float, float, int]:
+def locate_on_trip(track: Track, trip: int, seconds: float, point: int) -> tuple[float, float, int]:
     """Where a trip is after some seconds; `point` is the path's point passed last, to go on from there."""
     p, stop = track.path_offsets[trip] + point, track.path_offsets[trip + 1] - 1
-    while p + 1 < stop and track.path[p + 1, 0] <= elapsed:
+    while p + 1 < stop and track.path[p + 1, 0] <= seconds:
         p += 1
     here, there = track.path[p], track.path[p + 1]
-    share = min(max((elapsed - here[0]) / max(there[0] - here[0], 1e-9), 0.0), 1.0)
+    share = min(max((seconds - here[0]) / max(there[0] - here[0], 1e-9), 0.0), 1.0)
     lat, lon = here[1] + share * (there[1] - here[1]), here[2] + share * (there[2] - here[2])
     return lat, lon, p - track.path_offsets[trip]
 

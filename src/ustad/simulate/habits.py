@@ -105,13 +105,13 @@ def nearest_place(world: World, activity: int, x: float, y: float) -> int:
 @njit(nogil=True, cache=True)
 def remember(habits: Habits, place: int, choice: int, visits: float) -> None:
     """Count a visit; a new place is liked more than one visit tells; a full memory takes no new places."""
-    known, size = habits.known, habits.sizes[0]
+    places, size = habits.known, habits.sizes[0]
     for i in range(size):
-        if known[i, 0] == place and known[i, 1] == choice:
-            known[i, 2] += visits
+        if places[i, 0] == place and places[i, 1] == choice:
+            places[i, 2] += visits
             return
     if size < MEMORY:
-        known[size, 0], known[size, 1], known[size, 2] = place, choice, visits * NOVELTY
+        places[size, 0], places[size, 1], places[size, 2] = place, choice, visits * NOVELTY
         habits.sizes[0] += 1
 
 
@@ -131,10 +131,10 @@ def choose_place(
     world: World, habits: Habits, choice: int, centre: int, scale_km: float, explore: float, state: np.ndarray
 ) -> int:
     """Explore around the centre (now and then around the anchor) or return; -1 where the city has no such place."""
-    known, total, count = habits.known, 0.0, 0
+    places, total, count = habits.known, 0.0, 0
     for i in range(habits.sizes[0]):
-        if known[i, 1] == choice:
-            total += known[i, 2]
+        if places[i, 1] == choice:
+            total += places[i, 2]
             count += 1
     if count == 0 or uniform(state) < explore * count**-0.21:
         anchor = int(habits.traits[ANCHOR])
@@ -142,10 +142,10 @@ def choose_place(
         return near_place(world, FREE_CHOICES[choice], world.x[around], world.y[around], scale_km, state)
     left = uniform(state) * total
     for i in range(habits.sizes[0]):
-        if known[i, 1] == choice:
-            left -= known[i, 2]
+        if places[i, 1] == choice:
+            left -= places[i, 2]
             if left < 0:
-                return int(known[i, 0])
+                return int(places[i, 0])
     return -1
 
 

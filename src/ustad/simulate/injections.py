@@ -47,8 +47,8 @@ def inject(
     rng = generator(seed, _STREAM)
     agents = _choose(data, ledger, share, kinds, rng)
     for number, some in enumerate(np.array_split(agents, len(kinds))):
-        changed = _APPLY[kinds[number]](ledger, some, kinds[number], rng)
-        if len(some) and not changed:
+        count = _APPLY[kinds[number]](ledger, some, kinds[number], rng)
+        if len(some) and not count:
             raise DataError(f"inject: no stay of {first} … {last} leaves room for '{kinds[number]}'")
     return _close(data, ledger, kind, share, seed)
 
@@ -59,8 +59,8 @@ def _choose(
     """Agents to change, in random order: with stays in the period, without labels."""
     present = np.unique(ledger.code[ledger.eligible])
     if data.agent_labels is not None:
-        known = pc.is_in(pa.array(ledger.agents[present]), data.agent_labels["agent_id"].combine_chunks())
-        present = present[~known.to_numpy(zero_copy_only=False)]
+        is_labelled = pc.is_in(pa.array(ledger.agents[present]), data.agent_labels["agent_id"].combine_chunks())
+        present = present[~is_labelled.to_numpy(zero_copy_only=False)]
     least = sum(2 if kind == "swap" else 1 for kind in kinds)
     if len(kinds) > 1:
         least = 2 * len(kinds)
@@ -73,15 +73,15 @@ def _choose(
 # ------------------------------------------------------------------------------------------- single stays
 def _single(ledger: Ledger, agents: np.ndarray, kind: str, rng: np.random.Generator) -> int:
     """Change single stays of each agent: where, when, or both."""
-    done = 0
+    count = 0
     for agent in agents:
-        wanted = max(1, (ledger.last_day - ledger.first_day + 1) // DAYS_PER_CHANGE)
-        for _ in range(_TRIES * wanted):
+        remaining = max(1, (ledger.last_day - ledger.first_day + 1) // DAYS_PER_CHANGE)
+        for _ in range(_TRIES * remaining):
             row = int(rng.choice(ledger.rows_of(int(agent))))
-            if wanted and ledger.kind[row] is None and _change_stay(ledger, row, kind, rng):
-                wanted -= 1
-                done += 1
-    return done
+            if remaining and ledger.kind[row] is None and _change_stay(ledger, row, kind, rng):
+                remaining -= 1
+                count += 1
+    return count
 
 
 def _change_stay(ledger: Ledger, row: int, kind: str, rng: np.random.Generator) -> bool:
@@ -122,7 +122,7 @@ def _move_in_time(ledger: Ledger, row: int, kind: str, rng: np.random.Generator)
 # -------------------------------------------------------------------------------------------- whole days
 def _swap(ledger: Ledger, agents: np.ndarray, kind: str, rng: np.random.Generator) -> int:
     """One day of stays changes hands between two agents."""
-    done = 0
+    count = 0
     for a, b in zip(agents[0::2], agents[1::2], strict=False):
         for _ in range(_TRIES):
             day = int(rng.integers(ledger.first_day, ledger.last_day + 1))
@@ -132,9 +132,9 @@ def _swap(ledger: Ledger, agents: np.ndarray, kind: str, rng: np.random.Generato
                 _exchange(ledger, days[1], int(a), kind)
                 _settle(ledger, days[0], days[1], kind)
                 _settle(ledger, days[1], days[0], kind)
-                done += 1
+                count += 1
                 break
-    return done
+    return count
 
 
 def _exchange(ledger: Ledger, rows: np.ndarray, agent: int, kind: str) -> None:
@@ -143,10 +143,10 @@ def _exchange(ledger: Ledger, rows: np.ndarray, agent: int, kind: str) -> None:
         ledger.mark(int(row), kind, "changed")
 
 
-def _settle(ledger: Ledger, given: np.ndarray, taken: np.ndarray, kind: str) -> None:
+def _settle(ledger: Ledger, new: np.ndarray, old: np.ndarray, kind: str) -> None:
     """Cut what the day an agent took overlaps of the agent's own life: the stay before, or the day's last stay."""
-    before, after = ledger.before(int(given[0])), ledger.after(int(given[-1]))
-    first, last = int(taken[0]), int(taken[-1])
+    before, after = ledger.before(int(new[0])), ledger.after(int(new[-1]))
+    first, last = int(old[0]), int(old[-1])
     if before is not None and ledger.end[before] > ledger.start[first]:
         ledger.set_times(before, int(ledger.start[before]), int(ledger.start[first]))
         ledger.mark(before, kind, "neighbour")
@@ -156,35 +156,35 @@ def _settle(ledger: Ledger, given: np.ndarray, taken: np.ndarray, kind: str) -> 
 
 def _permute(ledger: Ledger, agents: np.ndarray, kind: str, rng: np.random.Generator) -> int:
     """Places of six days in another order; times stay. Only stays whose place differs are labelled."""
-    done = 0
+    count = 0
     for agent in agents:
         for _ in range(_TRIES):
             rows = ledger.window_of(int(agent), PERMUTED_DAYS, rng)
             if len(np.unique(ledger.space[rows])) < 2:
                 continue
             places = ledger.space[rows]
-            shuffled = rng.permutation(places)
-            moved = ~ledger.same_place(places, shuffled)
-            for row, place in zip(rows[moved], shuffled[moved], strict=True):
+            permutation = rng.permutation(places)
+            is_moved = ~ledger.same_place(places, permutation)
+            for row, place in zip(rows[is_moved], permutation[is_moved], strict=True):
                 ledger.move(int(row), int(place))
                 ledger.mark(int(row), kind, "changed")
-            if moved.any():
-                done += 1
+            if is_moved.any():
+                count += 1
                 break
-    return done
+    return count
 
 
 def _crowd(ledger: Ledger, agents: np.ndarray, kind: str, rng: np.random.Generator) -> int:
     """Three days of many short visits at random places instead of the original stays."""
-    done = 0
+    count = 0
     for agent in agents:
         for _ in range(_TRIES):
             rows = ledger.window_of(int(agent), DENSE_DAYS, rng)
             if not len(rows) or not ledger.opens(rows):
                 continue
-            done += _fill_days(ledger, rows, kind, rng)
+            count += _fill_days(ledger, rows, kind, rng)
             break
-    return done
+    return count
 
 
 def _fill_days(ledger: Ledger, rows: np.ndarray, kind: str, rng: np.random.Generator) -> int:
@@ -193,7 +193,7 @@ def _fill_days(ledger: Ledger, rows: np.ndarray, kind: str, rng: np.random.Gener
     earliest = int(ledger.end[before]) if before is not None else None
     ledger.remove(rows)
     latest = int(ledger.start[after]) if after is not None else None
-    added = 0
+    count = 0
     for day in np.unique(ledger.day[rows]):
         begin = ledger.local_midnight(int(rows[0]), int(day)) + 7 * 60 * MINUTE
         end = begin + 16 * 60 * MINUTE
@@ -204,8 +204,8 @@ def _fill_days(ledger: Ledger, rows: np.ndarray, kind: str, rng: np.random.Gener
             if leave > end or (latest is not None and leave > latest):
                 break
             ledger.add(int(rows[0]), int(day), now, leave, ledger.any_place(rng), kind)
-            now, added = leave, added + 1
-    return added
+            now, count = leave, count + 1
+    return count
 
 
 _APPLY: dict[str, Callable[[Ledger, np.ndarray, str, np.random.Generator], int]] = {
@@ -222,21 +222,21 @@ _APPLY: dict[str, Callable[[Ledger, np.ndarray, str, np.random.Generator], int]]
 def _close(data: Dataset, ledger: Ledger, kind: str, share: float, seed: int) -> Dataset:
     """The data set with the ledger's stays, its labels, and only the trips between unchanged stays."""
     events, labels = ledger.close()
-    unchanged = _unchanged_ids(data.events, events, labels)
+    same_ids = _unchanged_ids(data.events, events, labels)
     trips = data.trips
     if trips is not None:
-        ends = (pc.is_in(trips[name], unchanged) for name in ("origin_stay_id", "destination_stay_id"))
+        ends = (pc.is_in(trips[name], same_ids) for name in ("origin_stay_id", "destination_stay_id"))
         trips = trips.filter(pc.and_(*ends))
     old = data.labels
     if old is not None:
-        old = old.filter(pc.is_in(old["stay_id"], unchanged))
+        old = old.filter(pc.is_in(old["stay_id"], same_ids))
         labels = pa.concat_tables([old, labels], promote_options="default")
     meta = {**data.meta, "name": f"{data.name} + {kind}", "injected": {"kind": kind, "share": share, "seed": seed}}
     agent_labels = _agent_labels(labels)
     if data.agent_labels is not None:
-        known = pc.is_in(agent_labels["agent_id"], data.agent_labels["agent_id"].combine_chunks())
+        is_labelled = pc.is_in(agent_labels["agent_id"], data.agent_labels["agent_id"].combine_chunks())
         agent_labels = pa.concat_tables(
-            [data.agent_labels, agent_labels.filter(pc.invert(known))], promote_options="default"
+            [data.agent_labels, agent_labels.filter(pc.invert(is_labelled))], promote_options="default"
         )
     return replace(data, events=events, trips=trips, labels=labels, agent_labels=agent_labels, meta=meta, path=None)
 

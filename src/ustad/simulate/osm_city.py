@@ -123,8 +123,8 @@ def _locations(roads: list[Road]) -> tuple[np.ndarray, np.ndarray]:
 def _network(roads: list[Road], projection: Projection) -> Streets:
     """Junctions and the roads between them; the smallest roads are dropped until the network fits."""
     for rank in range(len(ROAD_KMH), 0, -1):
-        kept = [road for road in roads if _RANK[road[0]] < rank]
-        streets = largest_component(_join(kept, projection)) if kept else None
+        main_roads = [road for road in roads if _RANK[road[0]] < rank]
+        streets = largest_component(_join(main_roads, projection)) if main_roads else None
         if streets is not None and (len(streets.x) <= MAX_JUNCTIONS or rank == 1):
             if len(streets.x) > MAX_JUNCTIONS:
                 break
@@ -178,9 +178,9 @@ def _ground(
     living = np.bincount(junction[homes & near], minlength=len(points)) + 0.3
     busy = np.bincount(junction[~homes & near], minlength=len(points)) + 0.05
     spread = np.clip(tree.query(points, k=min(5, len(points)))[0][:, -1] / 2, 0.03, 0.5)
-    wanted = [BY_NAME[name] for name in preset.classes]
-    keep = near & ~homes & np.isin(category, wanted)
-    x, y, category = _fill_up(streets, spread, x[keep], y[keep], category[keep], wanted, busy / busy.sum(), rng)
+    kinds = [BY_NAME[name] for name in preset.classes]
+    keep = near & ~homes & np.isin(category, kinds)
+    x, y, category = _fill_up(streets, spread, x[keep], y[keep], category[keep], kinds, busy / busy.sum(), rng)
     cumulative = np.cumsum(living)
     urbanity = np.minimum(1.0, busy / max(float(np.quantile(busy, 0.97)), 1e-9))
     return Ground(projection, streets, cumulative / cumulative[-1], spread, urbanity, x, y, category)
@@ -192,17 +192,17 @@ def _fill_up(
     x: np.ndarray,
     y: np.ndarray,
     category: np.ndarray,
-    wanted: list[int],
+    kinds: list[int],
     busy: np.ndarray,
     rng: np.random.Generator,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Places that maps often lack: a few of every category, and offices for everybody."""
     parts = [(x, y, category)]
-    for code in sorted(code for code in wanted if CATEGORIES[code].share > 0):
+    for code in sorted(code for code in kinds if CATEGORIES[code].share > 0):
         least = LEAST_OFFICES if CATEGORIES[code].name == "office" else LEAST_PLACES
         missing = max(0, least - int(np.count_nonzero(category == code)))
         node = rng.choice(len(busy), missing, p=busy)
         shift = rng.uniform(-0.8, 0.8, (2, missing)) * spread[node]
         parts.append((streets.x[node] + shift[0], streets.y[node] + shift[1], np.full(missing, code, np.int16)))
-    joined = [np.concatenate(columns) for columns in zip(*parts, strict=True)]
-    return joined[0], joined[1], joined[2].astype(np.int16)
+    columns_of_all = [np.concatenate(columns) for columns in zip(*parts, strict=True)]
+    return columns_of_all[0], columns_of_all[1], columns_of_all[2].astype(np.int16)

@@ -65,16 +65,16 @@ def make_people(city: City, households: Households, seed: int) -> People:
     role = np.where(child, np.where(student, STUDENT, PUPIL), role)
     at_home = (households.member == 1) & (size >= 3) & (uniforms(seed, _ROLE_STREAM + 300, np.arange(len(size))) < 0.22)
     role = np.where(at_home, CARER, role)
-    retired = (uniforms(seed, _ROLE_STREAM + 400, number) < _RETIRED_SHARE) & (households.size <= 2)
-    role = np.where(retired[households.of_agent], RETIREE, role)
+    is_retired = (uniforms(seed, _ROLE_STREAM + 400, number) < _RETIRED_SHARE) & (households.size <= 2)
+    role = np.where(is_retired[households.of_agent], RETIREE, role)
     home = city.first_home + households.of_agent
     visiting = uniforms(seed, _HOTEL_STREAM, number) < _TOURIST_SHARE
     hotels = np.flatnonzero(city.category[: city.first_home] == BY_NAME["hotel"])
     if len(hotels):
-        chosen = hotels[(uniforms(seed, _HOTEL_STREAM + 100, number) * len(hotels)).astype(np.int64)]
+        hotel = hotels[(uniforms(seed, _HOTEL_STREAM + 100, number) * len(hotels)).astype(np.int64)]
         tourist = visiting[households.of_agent]
         role = np.where(tourist, TOURIST, role)
-        home = np.where(tourist, chosen[households.of_agent], home)
+        home = np.where(tourist, hotel[households.of_agent], home)
     drives = _drivers(households, role)
     return People(households.of_agent, role.astype(np.int8), home.astype(np.int32), drives)
 

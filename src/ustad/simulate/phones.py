@@ -112,10 +112,10 @@ def find_dead_batteries(agent: np.ndarray, days: int, seed: int) -> np.ndarray:
 def _without(fixes: Fixes, dead: np.ndarray) -> Fixes:
     """Fixes in order of agent and time, less those of empty batteries."""
     key = fixes.agent * 10**10 + fixes.second
-    kept = np.ones(len(key), bool)
+    is_kept = np.ones(len(key), bool)
     for agent, begin, end in dead:
-        kept[slice(*np.searchsorted(key, agent * 10**10 + np.array([begin, end])))] = False
-    columns = {name: getattr(fixes, name)[kept] for name in ("agent", "second", "lat", "lon", "accuracy_m")}
+        is_kept[slice(*np.searchsorted(key, agent * 10**10 + np.array([begin, end])))] = False
+    columns = {name: getattr(fixes, name)[is_kept] for name in ("agent", "second", "lat", "lon", "accuracy_m")}
     return replace(fixes, **columns, dead=dead)
 
 
@@ -238,8 +238,8 @@ def _report_stay(
     begin, end = np.float64(track.arrival[stay]), min(np.float64(track.departure[stay]), days * 86400.0 - 1.0)
     lat, lon, first = track.where[stay, 0], track.where[stay, 1], at
     if significant:
-        noticed, t = uniform(state) < 0.8, np.floor(begin + 30.0 + 210.0 * uniform(state))
-        if noticed and t <= end and not _is_off(off, t):
+        is_noticed, t = uniform(state) < 0.8, np.floor(begin + 30.0 + 210.0 * uniform(state))
+        if is_noticed and t <= end and not _is_off(off, t):
             latest[0], latest[1], latest[2] = t, lat, lon
             at = _write(tape, at, t, lat, lon, _draw_accuracy(True, state), state)
     t, silent = begin + 120.0 * uniform(state), False
@@ -284,12 +284,12 @@ def _record_app(
     """Sessions of some fixes within minutes, at hours people are awake; `rate` fixes a day, accuracy 5 to 500 m."""
     first = at
     for day in range(days):
-        wanted, made = min(100.0, max(20.0, rate * (0.8 + 0.4 * uniform(state)))), 0
-        while made < wanted:
+        target, count = min(100.0, max(20.0, rate * (0.8 + 0.4 * uniform(state)))), 0
+        while count < target:
             t = day * 86400.0 + _draw_waking_second(state)
             accuracy = 25.0 * np.exp(1.1 * normal(state))  # of the room one is in
             for _ in range(1 + int(5.0 * uniform(state) ** 2 + 0.5)):
-                now, t, made = np.floor(t), t + 15.0 - 90.0 * np.log(1.0 - uniform(state)), made + 1
+                now, t, count = np.floor(t), t + 15.0 - 90.0 * np.log(1.0 - uniform(state)), count + 1
                 present, lat, lon = _locate(track, i, last, now)
                 if now < days * 86400.0 and present and not _is_off(off, now):
                     own = min(500.0, max(5.0, accuracy * np.exp(0.3 * normal(state))))

@@ -58,21 +58,21 @@ class Customs(NamedTuple):
 
 
 @njit(nogil=True, cache=True)
-def plan_absences(role: int, shared: np.ndarray, away: np.ndarray) -> None:
+def plan_absences(role: int, group: np.ndarray, away: np.ndarray) -> None:
     """Vacations are shared by a household; tourists come and go."""
     days, day = len(away), 0
     away[:] = False
     if role == TOURIST:
-        day = below(shared, 12) - 6
+        day = below(group, 12) - 6
         while day < days:
-            leave = day + 10 + below(shared, 12)
-            back = leave + 4 + below(shared, 10)
+            leave = day + 10 + below(group, 12)
+            back = leave + 4 + below(group, 10)
             away[max(leave, 0) : max(min(back, days), 0)] = True
             day = back
         return
     while day < days:
-        if uniform(shared) < 0.0011:
-            length = 3 + below(shared, 7)
+        if uniform(group) < 0.0011:
+            length = 3 + below(group, 7)
             away[day : day + length] = True
             day += length
         day += 1

@@ -83,7 +83,7 @@ def look_at(data: Dataset, weekend: tuple[int, int] = (5, 6)) -> Realism:
     home, second = _main_places(agent, place, minutes, len(agents))
     is_home = place == home[agent]
     labels = len(data.labels) if data.labels is not None else float("nan")
-    labelled = len(data.agent_labels) if data.agent_labels is not None else 0
+    label_count = len(data.agent_labels) if data.agent_labels is not None else 0
     share, slope = _visit_ranks(agent, place, len(agents))
     first = int(local.day.min())
     wall = local.day.astype(np.int64) * 1440 + local.minute - first * 1440
@@ -95,8 +95,8 @@ def look_at(data: Dataset, weekend: tuple[int, int] = (5, 6)) -> Realism:
         half_width_km=float(np.ptp(x)) / 2,
         half_height_km=float(np.ptp(y)) / 2,
         classes=len(pc.unique(stays["poi_category"])),
-        anomalous_agents=labelled / len(agents),
-        anomalous_per_agent=labels / max(labelled, 1),
+        anomalous_agents=label_count / len(agents),
+        anomalous_per_agent=labels / max(label_count, 1),
         zipf_slope=slope,
         gyration_km=_gyration(agent, x, y, minutes, len(agents)),
         commute_km=_commutes(place, x, y, home, second),
@@ -115,8 +115,8 @@ def _main_places(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The two places where each agent spends most time: int64 [agents] each, -1 where there is no second."""
     keys, which = np.unique(agent * (place.max() + 1) + place, return_inverse=True)
-    pairs, spent = np.divmod(keys, place.max() + 1), np.bincount(which, minutes)
-    order = np.lexsort((-spent, pairs[0]))
+    pairs, minutes_there = np.divmod(keys, place.max() + 1), np.bincount(which, minutes)
+    order = np.lexsort((-minutes_there, pairs[0]))
     first = np.searchsorted(pairs[0][order], np.arange(agents))
     last = np.searchsorted(pairs[0][order], np.arange(agents), side="right")
     home = pairs[1][order[first]]
@@ -132,8 +132,8 @@ def _visit_ranks(agent: np.ndarray, place: np.ndarray, agents: int) -> tuple[np.
     who = pairs[0][order]
     rank = np.arange(len(order)) - np.searchsorted(who, who)
     shares = visits[order] / np.bincount(agent)[who]
-    kept = rank < RANKS
-    share = np.bincount(rank[kept], shares[kept], minlength=RANKS) / agents
+    is_ranked = rank < RANKS
+    share = np.bincount(rank[is_ranked], shares[is_ranked], minlength=RANKS) / agents
     slope = -np.polyfit(np.log(np.arange(1, 16)), np.log(np.maximum(share[:15], 1e-9)), 1)[0]
     return share, float(slope)
 
@@ -149,8 +149,8 @@ def _gyration(agent: np.ndarray, x: np.ndarray, y: np.ndarray, minutes: np.ndarr
 def _commutes(place: np.ndarray, x: np.ndarray, y: np.ndarray, home: np.ndarray, second: np.ndarray) -> np.ndarray:
     where_x, where_y = np.zeros(place.max() + 1), np.zeros(place.max() + 1)
     where_x[place], where_y[place] = x, y
-    known = second >= 0
-    a, b = home[known], second[known]
+    has_second = second >= 0
+    a, b = home[has_second], second[has_second]
     return np.hypot(where_x[a] - where_x[b], where_y[a] - where_y[b])
 
 
@@ -166,8 +166,8 @@ def _at_home(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Share of people at home in the middle of each hour, on workdays and on weekends."""
     moments = np.arange(days * 24) * 60.0 + 30.0
-    begun = np.searchsorted(np.sort(wall), moments, side="right")
-    ended = np.searchsorted(np.sort(wall + minutes), moments, side="right")
-    share = ((begun - ended) / agents).reshape(days, 24)
+    starts = np.searchsorted(np.sort(wall), moments, side="right")
+    ends = np.searchsorted(np.sort(wall + minutes), moments, side="right")
+    share = ((starts - ends) / agents).reshape(days, 24)
     free = np.isin((np.arange(days) + first + 3) % 7, weekend)
     return share[~free].mean(axis=0), share[free].mean(axis=0)

@@ -48,15 +48,15 @@ def _category_names(simulation: Simulation, place: np.ndarray) -> pa.Array:
 def _events(
     simulation: Simulation, agent: np.ndarray, place: np.ndarray, arrival: np.ndarray, departure: np.ndarray
 ) -> pa.Table:
-    agents, started = pa.array(agent.astype(np.int64)), _times(simulation, arrival)
+    agents, starts = pa.array(agent.astype(np.int64)), _times(simulation, arrival)
     zone = pa.DictionaryArray.from_arrays(
         pa.array(np.zeros(len(agent), np.int32)), pa.array([simulation.preset.timezone])
     )
     return pa.table(
         {
-            "stay_id": event_keys(agents, started),
+            "stay_id": event_keys(agents, starts),
             "agent_id": agents,
-            "started_at": started,
+            "started_at": starts,
             "finished_at": _times(simulation, departure),
             "lat": simulation.city.place[place, 0],
             "lon": simulation.city.place[place, 1],
@@ -73,7 +73,7 @@ def stay_table(simulation: Simulation, lives: Lives) -> pa.Table:
 
 
 def trip_table(
-    simulation: Simulation, lives: Lives, stays: pa.Table, routed: bool
+    simulation: Simulation, lives: Lives, stays: pa.Table, with_routes: bool
 ) -> tuple[Paths, np.ndarray, pa.Table]:
     """Paths, the trip after each stay (or -1), and the table of trips."""
     agent, stay_id = stays["agent_id"].to_numpy(), stays["stay_id"].to_numpy()
@@ -83,16 +83,16 @@ def trip_table(
     trip_after[before] = np.arange(len(before))
     duration = (lives.arrival[after] - lives.departure[before]).astype(np.float64)
     city = simulation.city
-    if routed:
+    if with_routes:
         routes = trip_paths(city.world, place[before], place[after], duration, city.place, city.node)
     else:
         routes = straight_paths(place[before], place[after], duration, city.place)
-    agents, started = pa.array(agent[before]), _times(simulation, lives.departure[before])
+    agents, starts = pa.array(agent[before]), _times(simulation, lives.departure[before])
     table = pa.table(
         {
-            "trip_id": event_keys(agents, started),
+            "trip_id": event_keys(agents, starts),
             "agent_id": agents,
-            "started_at": started,
+            "started_at": starts,
             "finished_at": _times(simulation, lives.arrival[after]),
             "origin_stay_id": stay_id[before],
             "destination_stay_id": stay_id[after],
@@ -104,13 +104,13 @@ def trip_table(
 
 def _without_absences(lives: Lives, agent: np.ndarray) -> np.ndarray:
     """Rows of stays that are followed by a trip: the same agent's next stay, with no absence between."""
-    linked = agent[1:] == agent[:-1]
+    is_linked = agent[1:] == agent[:-1]
     absent_agent = lives.first + np.repeat(np.arange(len(lives.absent_offsets) - 1), np.diff(lives.absent_offsets))
     ends = {(int(a), int(begin)) for a, begin in zip(absent_agent, lives.absent[:, 0], strict=True)}
-    suspects = np.flatnonzero(linked & np.isin(lives.departure[:-1], lives.absent[:, 0]))
+    suspects = np.flatnonzero(is_linked & np.isin(lives.departure[:-1], lives.absent[:, 0]))
     for row in suspects:
-        linked[row] = (int(agent[row]), int(lives.departure[row])) not in ends
-    return np.flatnonzero(linked)
+        is_linked[row] = (int(agent[row]), int(lives.departure[row])) not in ends
+    return np.flatnonzero(is_linked)
 
 
 def _path_column(simulation: Simulation, routes: Paths, departure: np.ndarray) -> pa.Array:
@@ -157,8 +157,8 @@ def _arrived_table(simulation: Simulation, fixes: Fixes, phone: str | None) -> p
     """Fixes as they arrive: of a phone in batches, with `received_at`; else at once and in order."""
     if phone is None:
         return _fix_table(simulation, fixes)
-    fixes, received = send(disturb(fixes, phone, simulation.seed), phone, simulation.seed)
-    return _fix_table(simulation, fixes).append_column("received_at", _times(simulation, received))
+    fixes, arrivals = send(disturb(fixes, phone, simulation.seed), phone, simulation.seed)
+    return _fix_table(simulation, fixes).append_column("received_at", _times(simulation, arrivals))
 
 
 def _slice(lives: Lives, first: int, last: int) -> Lives:
@@ -210,12 +210,12 @@ def label_table(simulation: Simulation, incidents: list[Incident]) -> pa.Table:
     agent = np.repeat(np.array([incident.agent for incident in incidents], np.int64), counts)
     arrival = joined([incident.arrival[incident.changed] for incident in incidents], np.int64)
     departure = joined([incident.departure[incident.changed] for incident in incidents], np.int64)
-    agents, started = pa.array(agent), _times(simulation, arrival)
+    agents, starts = pa.array(agent), _times(simulation, arrival)
     roles = [role for incident in incidents for role in incident.role[incident.changed].tolist()]
     columns = (
-        event_keys(agents, started) if len(agent) else np.empty(0, np.int64),
+        event_keys(agents, starts) if len(agent) else np.empty(0, np.int64),
         agents,
-        started,
+        starts,
         _times(simulation, departure),
         np.ones(len(agent), bool),
         pa.array([i.kind for i, count in zip(incidents, counts, strict=True) for _ in range(count)], pa.string()),

@@ -30,46 +30,46 @@ def find_stay_over(diary: Diary, start: int, end: int) -> int | None:
 
 
 def repeat(
-    diary: Diary, occasions: Iterable[Sequence[Row]], wanted: int, edit: Callable[[Diary, int], Edited]
+    diary: Diary, occasions: Iterable[Sequence[Row]], count: int, edit: Callable[[Diary, int], Edited]
 ) -> Edited:
-    """Edit on `wanted` occasions. An occasion lists the stays to try, best first; the first with room is taken."""
-    meant: list[int] = []
-    done = 0
+    """Edit on `count` occasions. An occasion lists the stays to try, best first; the first with room is taken."""
+    on_purpose: list[int] = []
+    edits = 0
     for rows in occasions:
-        if done >= wanted:
+        if edits >= count:
             break
         for row in rows:
             k = find_row(diary, row)
-            edited = edit(diary, k) if k is not None else None
-            if edited is not None:
-                diary, meant, done = edited[0], meant + edited[1], done + 1
+            edit_made = edit(diary, k) if k is not None else None
+            if edit_made is not None:
+                diary, on_purpose, edits = edit_made[0], on_purpose + edit_made[1], edits + 1
                 break
-    return (diary, meant) if meant else None
+    return (diary, on_purpose) if on_purpose else None
 
 
-def put_rows(diary: Diary, first: int, last: int, rows: list[Row], meant: list[int]) -> Edited:
+def put_rows(diary: Diary, first: int, last: int, rows: list[Row], on_purpose: list[int]) -> Edited:
     """Rows first … last - 1 become `rows`; None unless all may be changed, is possible, and what is meant differs."""
     if first < 1 or last >= len(diary) or not diary.free[first:last].all():
         return None
     old = [diary.row(k) for k in range(first, last)]
     new = [row for row in rows if row not in old]
-    if any(end - start < SHORTEST for _, start, end in new) or not any(start in meant for _, start, _ in new):
+    if any(end - start < SHORTEST for _, start, end in new) or not any(start in on_purpose for _, start, _ in new):
         return None
     middle = np.array(rows, np.int64).reshape(-1, 3)
 
     def joined(before: np.ndarray, inside: np.ndarray) -> np.ndarray:
         return np.concatenate([before[:first], inside.astype(before.dtype), before[last:]])
 
-    changed = replace(
+    copy = replace(
         diary,
         place=joined(diary.place, middle[:, 0]),
         arrival=joined(diary.arrival, middle[:, 1]),
         departure=joined(diary.departure, middle[:, 2]),
-        free=joined(diary.free, ~np.isin(middle[:, 1], meant)),
+        free=joined(diary.free, ~np.isin(middle[:, 1], on_purpose)),
     )
     known = {_link(diary, k) for k in range(first - 1, last)}
-    links = (k for k in range(first - 1, first + len(rows)) if _link(changed, k) not in known)
-    return (changed, meant) if all(_can_travel(changed, k) for k in links) else None
+    links = (k for k in range(first - 1, first + len(rows)) if _link(copy, k) not in known)
+    return (copy, on_purpose) if all(_can_travel(copy, k) for k in links) else None
 
 
 def _link(diary: Diary, k: int) -> tuple[int, int, int, int]:

@@ -28,12 +28,12 @@ def meet(first: Person, second: Person, minutes: float, rng: np.random.Generator
     starts = days * DAY + rng.integers(FIRST_MEETING_S, LAST_MEETING_S, len(days))
     picks, order = rng.integers(0, 10, len(days)), rng.permutation(len(days))
     both: Pair = None
-    done = 0
+    count = 0
     for n in order:
         here = both if both is not None else ((first.normal, []), (second.normal, []))
-        if done < MEETINGS and len(new):
-            met = _meet_once(first.around, here, new, int(starts[n]), round(minutes * 60), int(picks[n]))
-            both, done = (met, done + 1) if met is not None else (both, done)
+        if count < MEETINGS and len(new):
+            meeting = _meet_once(first.around, here, new, int(starts[n]), round(minutes * 60), int(picks[n]))
+            both, count = (meeting, count + 1) if meeting is not None else (both, count)
     return both
 
 
@@ -57,7 +57,7 @@ def _meet_once(
 
 def drop_letters(first: Person, second: Person, visits: float, rng: np.random.Generator) -> Pair:
     """Both stop at one place that is new to both, the second one to three days after the first."""
-    wanted, new = draw_count(visits, rng), np.intersect1d(*_unknown_to(first, second))
+    visits_wanted, new = draw_count(visits, rng), np.intersect1d(*_unknown_to(first, second))
     if not len(new):
         return None
     away = np.stack([p.around.km_from(usual_places(p.normal))[new] for p in (first, second)])
@@ -65,13 +65,13 @@ def drop_letters(first: Person, second: Person, visits: float, rng: np.random.Ge
     place = int(rng.choice(new[np.argsort(hidden, kind="stable")[:20]]))
     ways, later = (find_stops_on_the_way(p.around, p.normal, place, rng) for p in (first, second))
     both: Pair = None
-    done = 0
+    count = 0
     for day, rows in ways.items():
         here = both if both is not None else ((first.normal, []), (second.normal, []))
-        if done < wanted:
+        if count < visits_wanted:
             after = [row for gap in (1, 2, 3) for row in later.get(day + gap, [])]
-            dropped = _join(here, _stop_once(here[0][0], rows, place), _stop_once(here[1][0], after, place))
-            both, done = (dropped, done + 1) if dropped is not None else (both, done)
+            handover = _join(here, _stop_once(here[0][0], rows, place), _stop_once(here[1][0], after, place))
+            both, count = (handover, count + 1) if handover is not None else (both, count)
     return both
 
 

@@ -76,8 +76,8 @@ def one_a_day(rows: list[Row], rng: np.random.Generator) -> list[list[Row]]:
 def find_errands(person: Person, diary: Diary, shortest: int = 0) -> list[Row]:
     """Free stays of less than three hours that are not at home."""
     lasting = diary.departure - diary.arrival
-    chosen = diary.free & (diary.place != person.home) & (lasting >= shortest) & (lasting < ERRAND_LONGEST)
-    return [diary.row(int(k)) for k in np.flatnonzero(chosen)]
+    is_errand = diary.free & (diary.place != person.home) & (lasting >= shortest) & (lasting < ERRAND_LONGEST)
+    return [diary.row(int(k)) for k in np.flatnonzero(is_errand)]
 
 
 def find_main_stays(person: Person, diary: Diary) -> list[Row]:

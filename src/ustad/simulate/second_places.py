@@ -31,7 +31,7 @@ LONGEST_TRIP_S = 45 * 60  # nobody follows anybody farther away than this
 
 def scout(person: Person, visits: float, rng: np.random.Generator) -> Edited:
     """Short visits to one unknown place on different days, each on the way between two usual stays."""
-    diary, wanted = person.normal, draw_count(visits, rng)
+    diary, count = person.normal, draw_count(visits, rng)
     unknown = unknown_places(person.around, diary)
     away = person.around.km_from(usual_places(diary))[unknown]
     near = unknown[(away >= NEAR_KM) & (away <= FAR_KM)]
@@ -40,7 +40,7 @@ def scout(person: Person, visits: float, rng: np.random.Generator) -> Edited:
         return None
     place, early = int(rng.choice(near)), bool(rng.random() < 0.5)
     occasions = find_stops_on_the_way(person.around, diary, place, rng).values()
-    return repeat(diary, occasions, wanted, lambda d, k: add_stop(d, k, place, LOOK_S, early))
+    return repeat(diary, occasions, count, lambda d, k: add_stop(d, k, place, LOOK_S, early))
 
 
 def make_detour(person: Person, metres: float, rng: np.random.Generator) -> Edited:
@@ -59,13 +59,13 @@ def make_detour(person: Person, metres: float, rng: np.random.Generator) -> Edit
     return repeat(diary, occasions, DETOURS, lambda d, k: add_stop(d, k, place, STOP_S, early=True))
 
 
-def _closest(places: np.ndarray, values: np.ndarray, wanted: float) -> int | None:
+def _closest(places: np.ndarray, values: np.ndarray, target: float) -> int | None:
     """The place whose value is closest to the wanted one; None where it is too far from what was asked for."""
     if not len(places):
         return None
-    error = np.abs(values - wanted)
+    error = np.abs(values - target)
     best = int(np.argmin(error))
-    return int(places[best]) if error[best] <= TOLERANCE * wanted else None
+    return int(places[best]) if error[best] <= TOLERANCE * target else None
 
 
 def substitute(person: Person, metres: float, rng: np.random.Generator) -> Edited:
@@ -105,45 +105,45 @@ def widen_circle(person: Person, metres: float, rng: np.random.Generator) -> Edi
 
 def sleep_elsewhere(person: Person, nights: float, rng: np.random.Generator) -> Edited:
     """Nights at one other person's home."""
-    diary, around, wanted = person.normal, person.around, draw_count(nights, rng)
+    diary, around, count = person.normal, person.around, draw_count(nights, rng)
     beds = np.setdiff1d(around.home, usual_places(diary))
     if not len(beds):
         return None
     away = around.km(person.home, beds)
     near = beds[(away >= 1.0) & (away <= 15.0)]
     bed = int(rng.choice(near if len(near) else beds[np.argsort(away, kind="stable")[:20]]))
-    return repeat(diary, one_a_day(find_nights(person, diary), rng), wanted, lambda d, k: change_place(d, k, bed))
+    return repeat(diary, one_a_day(find_nights(person, diary), rng), count, lambda d, k: change_place(d, k, bed))
 
 
 def shadow(person: Person, visits: float, rng: np.random.Generator) -> Edited:
     """Twenty minutes where one stranger from the neighbourhood is at that moment, on different days."""
-    diary, around, wanted = person.normal, person.around, draw_count(visits, rng)
+    diary, around, count = person.normal, person.around, draw_count(visits, rng)
     strangers = np.setdiff1d(np.arange(len(around.home)), around.chosen)
     strangers = strangers[around.home[strangers] != person.home]
     away = around.km(person.home, around.home[strangers])
     near = strangers[np.argsort(away, kind="stable")[:50]]
     for stranger in rng.permutation(near)[:5]:
-        edited = _follow(person, diary, int(stranger), wanted, rng)
-        if edited is not None:
-            return edited
+        edit = _follow(person, diary, int(stranger), count, rng)
+        if edit is not None:
+            return edit
     return None
 
 
-def _follow(person: Person, diary: Diary, stranger: int, wanted: int, rng: np.random.Generator) -> Edited:
+def _follow(person: Person, diary: Diary, stranger: int, count: int, rng: np.random.Generator) -> Edited:
     other = person.around.life(stranger)
-    known = set(usual_places(diary).tolist()) | {int(person.around.home[stranger])}
+    usual = set(usual_places(diary).tolist()) | {int(person.around.home[stranger])}
     rows = [other.row(int(k)) for k in np.flatnonzero(other.free & (other.departure - other.arrival >= 2 * WATCH_S))]
-    meant: list[int] = []
-    for day in one_a_day([row for row in rows if row[0] not in known], rng):
+    on_purpose: list[int] = []
+    for day in one_a_day([row for row in rows if row[0] not in usual], rng):
         for place, start, end in day:
-            if len(meant) >= wanted:
+            if len(on_purpose) >= count:
                 break
             at = start + int((end - start - WATCH_S) * 0.5)
             k = find_stay_over(diary, at, at + WATCH_S)
             if k is None or diary.travel(int(diary.place[k]), place, at) > LONGEST_TRIP_S:
                 continue
-            edited = step_out(diary, k, place, at, WATCH_S)
-            if edited is not None:
-                diary, meant = edited[0], meant + edited[1]
+            edit = step_out(diary, k, place, at, WATCH_S)
+            if edit is not None:
+                diary, on_purpose = edit[0], on_purpose + edit[1]
                 break
-    return (diary, meant) if meant else None
+    return (diary, on_purpose) if on_purpose else None

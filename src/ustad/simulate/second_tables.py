@@ -59,8 +59,8 @@ def _choose(data: Dataset, town: StayTown, share: float, seed: int) -> np.ndarra
     """Agents who misbehave: with stays in the period, not labelled yet, by a hash of their number."""
     present = np.array([n for n in range(len(town.agents)) if town.life(n).free.any()], np.int64)
     if data.agent_labels is not None:
-        known = pc.is_in(pa.array(town.agents[present]), data.agent_labels["agent_id"].combine_chunks())
-        present = present[~known.to_numpy(zero_copy_only=False)]
+        is_labelled = pc.is_in(pa.array(town.agents[present]), data.agent_labels["agent_id"].combine_chunks())
+        present = present[~is_labelled.to_numpy(zero_copy_only=False)]
     count = min(len(present), max(1, round(share * len(present)))) if share > 0 else 0
     return np.sort(present[np.argsort(keys(seed, _CHOICE_STREAM, present), kind="stable")[:count]])
 
@@ -90,12 +90,12 @@ def _close(data: Dataset, town: StayTown, incidents: list[Incident], meta: dict[
     events = _table(town, rows)
     labels = _labels(events, rows)
     agent_labels = _agent_labels(town, incidents)
-    unlabelled = pc.invert(pc.is_in(events["stay_id"], labels["stay_id"].combine_chunks()))
+    has_no_label = pc.invert(pc.is_in(events["stay_id"], labels["stay_id"].combine_chunks()))
     if data.labels is not None:
-        known = data.labels.filter(
-            pc.is_in(data.labels["stay_id"], events["stay_id"].filter(unlabelled).combine_chunks())
+        old_labels = data.labels.filter(
+            pc.is_in(data.labels["stay_id"], events["stay_id"].filter(has_no_label).combine_chunks())
         )
-        labels = pa.concat_tables([known, labels], promote_options="default")
+        labels = pa.concat_tables([old_labels, labels], promote_options="default")
     if data.agent_labels is not None:
         agent_labels = pa.concat_tables([data.agent_labels, agent_labels], promote_options="default")
     return replace(
@@ -123,16 +123,16 @@ def _new_rows(town: StayTown, incident: Incident) -> _Rows:
     ends = {int(second): first + k for k, second in enumerate(normal.departure)}
     id_row = np.array([starts.get(int(second), -1) for second in incident.arrival])
     end_row = np.array([ends.get(int(second), -1) for second in incident.departure])
-    shared = np.minimum(incident.departure[:, None], normal.departure) - np.maximum(
+    overlap = np.minimum(incident.departure[:, None], normal.departure) - np.maximum(
         incident.arrival[:, None], normal.arrival
     )
-    at_place = np.where(incident.place[:, None] == normal.place, np.maximum(shared, 0), -1)
-    own, nearest = at_place.argmax(1), shared.argmax(1)
-    known = at_place.max(1) >= 0
+    at_place = np.where(incident.place[:, None] == normal.place, np.maximum(overlap, 0), -1)
+    own, nearest = at_place.argmax(1), overlap.argmax(1)
+    has_place = at_place.max(1) >= 0
     recurring = np.full(len(id_row), incident.recurring) & incident.changed
     return _Rows(
-        source=first + np.where(known & (at_place.max(1) > 0), own, nearest),
-        pool=np.where(known, first + own, town.row_of_place[incident.place]),
+        source=first + np.where(has_place & (at_place.max(1) > 0), own, nearest),
+        pool=np.where(has_place, first + own, town.row_of_place[incident.place]),
         start=np.where(id_row >= 0, town.start[id_row], (incident.arrival - shift) * 1_000_000),
         end=np.where(end_row >= 0, town.end[end_row], (incident.departure - shift) * 1_000_000),
         id_row=id_row,
@@ -144,9 +144,9 @@ def _new_rows(town: StayTown, incident: Incident) -> _Rows:
 
 def _table(town: StayTown, rows: _Rows) -> pa.Table:
     events, source = town.events, pa.array(rows.source)
-    agents, started = events["agent_id"].take(source), pa.array(rows.start).cast(TIMESTAMP)
-    columns = {"agent_id": agents, "started_at": started, "finished_at": pa.array(rows.end).cast(TIMESTAMP)}
-    columns["stay_id"] = pa.array(event_keys(agents, started))
+    agents, starts = events["agent_id"].take(source), pa.array(rows.start).cast(TIMESTAMP)
+    columns = {"agent_id": agents, "started_at": starts, "finished_at": pa.array(rows.end).cast(TIMESTAMP)}
+    columns["stay_id"] = pa.array(event_keys(agents, starts))
     if "stay_id" in events.column_names:
         old = events["stay_id"].take(pa.array(rows.id_row, mask=rows.id_row < 0))
         columns["stay_id"] = pc.coalesce(old, columns["stay_id"].cast(old.type))
@@ -155,21 +155,21 @@ def _table(town: StayTown, rows: _Rows) -> pa.Table:
     longer = (rows.end - rows.start) / np.maximum((town.end - town.start)[rows.source], 1)
     for name in _AS_LONG_AS:
         if name in events.column_names:
-            scaled = pc.multiply(events[name].take(source).cast(pa.float64()), pa.array(longer))
+            product = pc.multiply(events[name].take(source).cast(pa.float64()), pa.array(longer))
             whole = pa.types.is_integer(events[name].type)
-            grown = (pc.round(scaled) if whole else scaled).cast(events[name].type)
-            columns[name] = pc.if_else(pa.array(rows.role == ""), events[name].take(source), grown)
+            longer_values = (pc.round(product) if whole else product).cast(events[name].type)
+            columns[name] = pc.if_else(pa.array(rows.role == ""), events[name].take(source), longer_values)
     names = events.column_names if "stay_id" in events.column_names else ["stay_id", *events.column_names]
     return pa.table({name: columns[name] if name in columns else events[name].take(source) for name in names})
 
 
 def _labels(events: pa.Table, rows: _Rows) -> pa.Table:
-    changed = np.flatnonzero(rows.role != "")
-    labels = events.select(["stay_id", "agent_id", "started_at", "finished_at"]).take(pa.array(changed))
-    labels = labels.append_column("anomaly", pa.array(np.ones(len(changed), bool)))
-    labels = labels.append_column("kind", pa.array(rows.kind[changed], pa.string()))
-    labels = labels.append_column("recurring", pa.array(rows.recurring[changed].astype(bool)))
-    return labels.append_column("role", pa.array(rows.role[changed], pa.string()))
+    rows_changed = np.flatnonzero(rows.role != "")
+    labels = events.select(["stay_id", "agent_id", "started_at", "finished_at"]).take(pa.array(rows_changed))
+    labels = labels.append_column("anomaly", pa.array(np.ones(len(rows_changed), bool)))
+    labels = labels.append_column("kind", pa.array(rows.kind[rows_changed], pa.string()))
+    labels = labels.append_column("recurring", pa.array(rows.recurring[rows_changed].astype(bool)))
+    return labels.append_column("role", pa.array(rows.role[rows_changed], pa.string()))
 
 
 def _agent_labels(town: StayTown, incidents: list[Incident]) -> pa.Table:
@@ -188,18 +188,18 @@ def _trips(trips: pa.Table, events: pa.Table, rows: _Rows) -> pa.Table:
     """Trips between stays that are as they were, and straight ones where a stay was changed, put in or left out."""
     ids, agents = events["stay_id"].combine_chunks(), events["agent_id"].combine_chunks()
     same_agent = pc.equal(agents[:-1], agents[1:]).to_numpy(zero_copy_only=False)
-    touched = (rows.role[:-1] != "") | (rows.role[1:] != "")
+    is_edge = (rows.role[:-1] != "") | (rows.role[1:] != "")
     gap = (rows.start[1:] - rows.end[:-1]) / 1e6
-    new = np.flatnonzero(same_agent & touched & (gap > 0) & (gap < 3 * 3600 + SILENCE_S))
-    unchanged = ids.filter(pa.array(rows.role == ""))
+    new = np.flatnonzero(same_agent & is_edge & (gap > 0) & (gap < 3 * 3600 + SILENCE_S))
+    same_ids = ids.filter(pa.array(rows.role == ""))
     ends = [
-        pc.is_in(trips[name], unchanged.cast(trips[name].type)) for name in ("origin_stay_id", "destination_stay_id")
+        pc.is_in(trips[name], same_ids.cast(trips[name].type)) for name in ("origin_stay_id", "destination_stay_id")
     ]
-    kept = trips.filter(pc.and_(*ends))
+    same_trips = trips.filter(pc.and_(*ends))
     if not len(new):
-        return kept
+        return same_trips
     straight = _straight_trips(events, new, trips.schema)
-    return pa.concat_tables([kept, straight], promote_options="default").sort_by(
+    return pa.concat_tables([same_trips, straight], promote_options="default").sort_by(
         [("agent_id", "ascending"), ("started_at", "ascending")]
     )
 
@@ -207,18 +207,18 @@ def _trips(trips: pa.Table, events: pa.Table, rows: _Rows) -> pa.Table:
 def _straight_trips(events: pa.Table, before: np.ndarray, schema: pa.Schema) -> pa.Table:
     """Trips from rows `before` to the rows after them, with their two ends as path."""
     here, there = events.take(pa.array(before)), events.take(pa.array(before + 1))
-    agents, started, finished = here["agent_id"], here["finished_at"], there["started_at"]
+    agents, starts, ends = here["agent_id"], here["finished_at"], there["started_at"]
     at = {name: np.stack([here[name].to_numpy(), there[name].to_numpy()], 1).ravel() for name in ("lat", "lon")}
-    times = np.stack([c.cast(pa.int64()).to_numpy() for c in (started, finished)], 1).ravel()
+    times = np.stack([c.cast(pa.int64()).to_numpy() for c in (starts, ends)], 1).ravel()
     points = pa.StructArray.from_arrays(
         [pa.array(times).cast(TIMESTAMP), pa.array(at["lat"]), pa.array(at["lon"])], ["time", "lat", "lon"]
     )
     offsets = pa.array(np.arange(len(before) + 1, dtype=np.int32) * 2)
     columns = {
-        "trip_id": pa.array(event_keys(agents, started)),
+        "trip_id": pa.array(event_keys(agents, starts)),
         "agent_id": agents,
-        "started_at": started,
-        "finished_at": finished,
+        "started_at": starts,
+        "finished_at": ends,
         "origin_stay_id": here["stay_id"],
         "destination_stay_id": there["stay_id"],
         "path": pa.ListArray.from_arrays(offsets, points),

@@ -84,11 +84,11 @@ def check_kind(kind: str, size: float) -> tuple[str, ...]:
 
 def assign_kinds(around: Surroundings, kinds: Sequence[str], seed: int) -> list[Unit]:
     """Every agent that misbehaves gets a kind in turn; those of a kind for two are paired with a near one."""
-    chosen = around.chosen[np.argsort(keys(seed, _ORDER_STREAM, around.chosen), kind="stable")]
+    in_order = around.chosen[np.argsort(keys(seed, _ORDER_STREAM, around.chosen), kind="stable")]
     turns = [kind for kind in kinds for _ in range(2 if KINDS[kind].act_together else 1)]
     units: list[Unit] = []
     for kind in kinds:
-        agents = [int(agent) for n, agent in enumerate(chosen) if turns[n % len(turns)] == kind]
+        agents = [int(agent) for n, agent in enumerate(in_order) if turns[n % len(turns)] == kind]
         pairs = _pair_up(around, agents) if KINDS[kind].act_together else [(agent,) for agent in agents]
         units += [Unit(kind, pair) for pair in pairs]
     return units
@@ -121,19 +121,19 @@ def make_incidents(around: Surroundings, unit: Unit, kinds: Sequence[str], size:
         rng = _rng(unit.kind, people[0], seed)
         both = together(people[0], people[1], size * KINDS[unit.kind].standard, rng)
         if both is not None:
-            return [_incident(person, unit.kind, edited) for person, edited in zip(people, both, strict=True)]
+            return [_incident(person, unit.kind, edit) for person, edit in zip(people, both, strict=True)]
     at = kinds.index(unit.kind)
     turn = [*kinds[at:], *kinds[:at]]
-    made = [_first_with_room(person, turn, size, seed) for person in people]
-    return [incident for incident in made if incident is not None]
+    results = [_first_with_room(person, turn, size, seed) for person in people]
+    return [incident for incident in results if incident is not None]
 
 
 def _first_with_room(person: Person, kinds: Sequence[str], size: float, seed: int) -> Incident | None:
     for kind in kinds:
         act = KINDS[kind].act
-        edited = act(person, size * KINDS[kind].standard, _rng(kind, person, seed)) if act is not None else None
-        if edited is not None:
-            return _incident(person, kind, edited)
+        edit = act(person, size * KINDS[kind].standard, _rng(kind, person, seed)) if act is not None else None
+        if edit is not None:
+            return _incident(person, kind, edit)
     return None
 
 
@@ -142,9 +142,11 @@ def _rng(kind: str, person: Person, seed: int) -> np.random.Generator:
     return generator(seed, _ACT_STREAM + list(KINDS).index(kind), person.agent)
 
 
-def _incident(person: Person, kind: str, edited: tuple[Diary, list[int]]) -> Incident:
-    changed, meant = edited
-    return compare_lives(person.agent, kind, person.normal, changed, meant, KINDS[kind].role, recurring=len(meant) > 1)
+def _incident(person: Person, kind: str, edit: tuple[Diary, list[int]]) -> Incident:
+    diary, on_purpose = edit
+    return compare_lives(
+        person.agent, kind, person.normal, diary, on_purpose, KINDS[kind].role, recurring=len(on_purpose) > 1
+    )
 
 
 def make_second_incidents(simulation: Simulation, lives: Lives, window: tuple[int, int]) -> list[Incident]:

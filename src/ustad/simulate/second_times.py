@@ -69,19 +69,19 @@ def creep_start(person: Person, minutes: float, rng: np.random.Generator) -> Edi
 
 def keep_clock(person: Person, days: float, rng: np.random.Generator) -> Edited:
     """On consecutive working days work begins and ends at the person's median time, to the second."""
-    diary, wanted = person.normal, draw_count(days, rng)
+    diary, count = person.normal, draw_count(days, rng)
     rows = find_main_stays(person, diary)
     if not rows:
         return None
     of_day = [(row[1] % DAY, row[2] - row[1] // DAY * DAY) for row in rows]
     start, end = (int(np.median([times[k] for times in of_day])) for k in (0, 1))
-    rows = rows[int(rng.random() * (max(0, len(rows) - wanted) + 1)) :]
+    rows = rows[int(rng.random() * (max(0, len(rows) - count) + 1)) :]
 
     def edit(d: Diary, k: int) -> Edited:
         midnight = int(d.arrival[k]) // DAY * DAY
         return keep_hours(d, k, midnight + start, midnight + end)
 
-    return repeat(diary, [[row] for row in rows], wanted, edit)
+    return repeat(diary, [[row] for row in rows], count, edit)
 
 
 def drive_slowly(person: Person, minutes: float, rng: np.random.Generator) -> Edited:
@@ -98,7 +98,7 @@ def drive_slowly(person: Person, minutes: float, rng: np.random.Generator) -> Ed
 def leave_phone(person: Person, hours: float, rng: np.random.Generator) -> Edited:
     """The phone rests at home during tours that last as long as the size together."""
     diary, remaining = person.normal, hours
-    meant: list[int] = []
+    on_purpose: list[int] = []
     tours = find_tours(person, diary)
     tours = [tours[k] for k in rng.permutation(len(tours))]
     while remaining > 0.2 * hours:
@@ -109,25 +109,25 @@ def leave_phone(person: Person, hours: float, rng: np.random.Generator) -> Edite
         tours.remove(tour)
         first, count, away = tour
         k = find_row(diary, first)
-        edited = drop_rows(diary, k, k + count) if k is not None else None
-        if edited is not None:
-            diary, meant, remaining = edited[0], meant + edited[1], remaining - away
-    return (diary, meant) if meant else None
+        edit = drop_rows(diary, k, k + count) if k is not None else None
+        if edit is not None:
+            diary, on_purpose, remaining = edit[0], on_purpose + edit[1], remaining - away
+    return (diary, on_purpose) if on_purpose else None
 
 
 def move_day(person: Person, visits: float, rng: np.random.Generator) -> Edited:
     """Errands happen one to three days earlier or later than they would have, at the same hour."""
-    diary, wanted = person.normal, draw_count(visits, rng)
-    meant: list[int] = []
+    diary, count = person.normal, draw_count(visits, rng)
+    on_purpose: list[int] = []
     errands = find_errands(person, diary, SHORTEST_MOVED)
     for n in rng.permutation(len(errands)):
         steps = rng.permutation([sign * day for day in NEAREST_DAYS for sign in (-1, 1)])
-        if len(meant) >= wanted:
+        if len(on_purpose) >= count:
             break
-        edited = _move(diary, errands[n], [int(step) for step in steps])
-        if edited is not None:
-            diary, meant = edited[0], meant + edited[1]
-    return (diary, meant) if meant else None
+        edit = _move(diary, errands[n], [int(step) for step in steps])
+        if edit is not None:
+            diary, on_purpose = edit[0], on_purpose + edit[1]
+    return (diary, on_purpose) if on_purpose else None
 
 
 def _move(diary: Diary, row: Row, steps: list[int]) -> Edited:
@@ -135,10 +135,10 @@ def _move(diary: Diary, row: Row, steps: list[int]) -> Edited:
     for step in steps:
         at = start + step * DAY
         k = find_stay_over(diary, at, at + end - start)
-        visited = step_out(diary, k, place, at, end - start) if k is not None else None
-        left = find_row(visited[0], row) if visited is not None else None
-        dropped = drop_rows(visited[0], left, left + 1) if visited is not None and left is not None else None
-        if visited is not None and dropped is not None:
+        visit = step_out(diary, k, place, at, end - start) if k is not None else None
+        left = find_row(visit[0], row) if visit is not None else None
+        rest = drop_rows(visit[0], left, left + 1) if visit is not None and left is not None else None
+        if visit is not None and rest is not None:
             # The stay that fills the gap is a neighbour: it may change again, and is not what was meant.
-            return dropped[0], visited[1]
+            return rest[0], visit[1]
     return None

@@ -103,10 +103,10 @@ def _pool(events: pa.Table, pois: pa.Table | None) -> pa.Table:
     pool = events.select([name for name in _SPATIAL if name in events.column_names])
     if pois is None:
         return pool.combine_chunks()
-    named = pois.rename_columns(["poi_category" if name == "category" else name for name in pois.column_names])
+    as_stays = pois.rename_columns(["poi_category" if name == "category" else name for name in pois.column_names])
     columns = {
-        field.name: named[field.name].cast(field.type)
-        if field.name in named.column_names
+        field.name: as_stays[field.name].cast(field.type)
+        if field.name in as_stays.column_names
         else pa.nulls(len(pois), field.type)
         for field in pool.schema
     }
@@ -118,9 +118,9 @@ def _places(pool: pa.Table) -> tuple[np.ndarray, np.ndarray]:
     spot = [np.round(pool[name].to_numpy() * _GRID).astype(np.int64) for name in ("lat", "lon")]
     poi = np.full(pool.num_rows, -1, np.int64)
     if "poi_id" in pool.column_names:
-        known = pool["poi_id"].is_valid().to_numpy(zero_copy_only=False)
-        poi[known] = agent_codes(pool["poi_id"].filter(pa.array(known)))[0]
-        spot = [np.where(known, 0, values) for values in spot]
+        has_id = pool["poi_id"].is_valid().to_numpy(zero_copy_only=False)
+        poi[has_id] = agent_codes(pool["poi_id"].filter(pa.array(has_id)))[0]
+        spot = [np.where(has_id, 0, values) for values in spot]
     _, first, number = np.unique(np.stack([poi, *spot], axis=1), axis=0, return_index=True, return_inverse=True)
     return number.ravel(), first
 
@@ -136,13 +136,13 @@ def _fit_travel(town: StayTown) -> float:
     return float(np.clip(np.median((gap[trips] - 60) / _drive_seconds(km[trips])), 0.5, 3.0))
 
 
-def look_around(town: StayTown, chosen: np.ndarray) -> Surroundings:
+def look_around(town: StayTown, agents: np.ndarray) -> Surroundings:
     x, y = Projection(float(np.median(town.lat)), float(np.median(town.lon))).forward(town.lat, town.lon)
     category = np.zeros(town.pool.num_rows, np.int64)
     if "poi_category" in town.pool.column_names:
         category = agent_codes(town.pool["poi_category"].fill_null(""))[0]
     home = np.array([_home(town, n) for n in range(len(town.agents))], np.int64)
-    return Surroundings(x, y, category[town.row_of_place], home, chosen, town.life)
+    return Surroundings(x, y, category[town.row_of_place], home, agents, town.life)
 
 
 def _home(town: StayTown, agent: int) -> int:

@@ -209,15 +209,15 @@ def _gather(
     make: Callable[[int], tuple[int, dict[str, pa.Table]]], parts: Iterable[int], agents: int, size: int, workers: int
 ) -> tuple[int, dict[str, list[pa.Table]]]:
     """Run the parts, keep their small tables in order of the parts."""
-    events = done = 0
+    events = agents_done = 0
     small: dict[str, list[pa.Table]] = {name: [] for name in WHOLE}
     with track("simulating agents", agents) as advance, ThreadPoolExecutor(workers) as pool:
         for count, tables in pool.map(make, parts):
             events += count
             for name, table in tables.items():
                 small[name].append(table)
-            advance(min(size, agents - done), f"{events:,} stays")
-            done += size
+            advance(min(size, agents - agents_done), f"{events:,} stays")
+            agents_done += size
     return events, small
 
 

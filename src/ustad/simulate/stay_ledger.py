@@ -83,8 +83,8 @@ class Ledger:
 
     def neighbours(self, row: int) -> tuple[int | None, int | None]:
         """The stays before and after, where the period allows to change them."""
-        found = (self.before(row), self.after(row))
-        inside = [r if r is not None and self.first_day <= self.day[r] <= self.last_day else None for r in found]
+        around = (self.before(row), self.after(row))
+        inside = [r if r is not None and self.first_day <= self.day[r] <= self.last_day else None for r in around]
         return inside[0], inside[1]
 
     def opens(self, rows: np.ndarray) -> bool:
@@ -156,12 +156,12 @@ class Ledger:
         table = self._table(source, owner, start, end, space, np.arange(len(source)) >= int(self.alive.sum()))
         table = table.append_column("_kind", pa.array(kind, pa.string()))
         table = sort_events(table.append_column("_role", pa.array(role, pa.string())), "agent_id", "started_at")
-        chosen = table.filter(table["_kind"].is_valid())
-        labels = chosen.select(["stay_id", "agent_id", "started_at", "finished_at"])
+        rows = table.filter(table["_kind"].is_valid())
+        labels = rows.select(["stay_id", "agent_id", "started_at", "finished_at"])
         labels = labels.append_column("anomaly", pa.array(np.ones(len(labels), bool)))
-        labels = labels.append_column("kind", chosen["_kind"])
+        labels = labels.append_column("kind", rows["_kind"])
         labels = labels.append_column("recurring", pa.array(np.zeros(len(labels), bool)))
-        return table.drop_columns(["_kind", "_role"]), labels.append_column("role", chosen["_role"])
+        return table.drop_columns(["_kind", "_role"]), labels.append_column("role", rows["_role"])
 
     def _table(
         self,
@@ -173,36 +173,36 @@ class Ledger:
         new: np.ndarray,
     ) -> pa.Table:
         agents = pa.array(self.agents, self.events["agent_id"].type).take(pa.array(owner))
-        started = pa.array(start).cast(TIMESTAMP)
-        columns = {"agent_id": agents, "started_at": started, "finished_at": pa.array(end).cast(TIMESTAMP)}
-        columns["stay_id"] = self._keys(agents, started, source, owner, start, new)
+        starts = pa.array(start).cast(TIMESTAMP)
+        columns = {"agent_id": agents, "started_at": starts, "finished_at": pa.array(end).cast(TIMESTAMP)}
+        columns["stay_id"] = self._keys(agents, starts, source, owner, start, new)
         for name in self.pool.column_names:
             columns[name] = self.pool[name].take(pa.array(space))
-        taken = pa.array(source)
+        origin = pa.array(source)
         unknown = pa.array(source, mask=new)  # a visit that was added has no fixes
         for name in self.events.column_names:
             if name not in columns:
-                columns[name] = self.events[name].take(taken if name == "timezone" else unknown)
+                columns[name] = self.events[name].take(origin if name == "timezone" else unknown)
         names = ["stay_id", *(name for name in self.events.column_names if name != "stay_id")]
         return pa.table({name: columns[name] for name in names})
 
     def _keys(
         self,
         agents: pa.Array,
-        started: pa.Array,
+        starts: pa.Array,
         source: np.ndarray,
         owner: np.ndarray,
         start: np.ndarray,
         new: np.ndarray,
     ) -> pa.Array:
         """Old keys where agent and start are as they were, new ones elsewhere; text where keys are text."""
-        fresh = pa.array(event_keys(agents, started))
+        fresh = pa.array(event_keys(agents, starts))
         if "stay_id" not in self.events.column_names:
             return fresh
         old = self.events["stay_id"].combine_chunks().take(pa.array(source))
         original = self.events["started_at"].cast(pa.int64()).to_numpy()[source]
-        kept = ~new & (original == start) & (self._code_at_first[source] == owner)
-        return pc.if_else(pa.array(kept), old, fresh.cast(old.type))
+        is_same = ~new & (original == start) & (self._code_at_first[source] == owner)
+        return pc.if_else(pa.array(is_same), old, fresh.cast(old.type))
 
 
 def open_ledger(data: Dataset, first_day: int, last_day: int) -> Ledger:
@@ -247,10 +247,10 @@ def _pool(events: pa.Table, pois: pa.Table | None) -> tuple[pa.Table, int]:
     pool = events.select(present)
     if pois is None:
         return pool, 0
-    renamed = pois.rename_columns(["poi_category" if name == "category" else name for name in pois.column_names])
+    as_stays = pois.rename_columns(["poi_category" if name == "category" else name for name in pois.column_names])
     columns = {
-        name: renamed[name].cast(pool[name].type)
-        if name in renamed.column_names
+        name: as_stays[name].cast(pool[name].type)
+        if name in as_stays.column_names
         else pa.nulls(len(pois), pool[name].type)
         for name in present
     }
@@ -259,8 +259,8 @@ def _pool(events: pa.Table, pois: pa.Table | None) -> tuple[pa.Table, int]:
 
 def _rare_places(category: np.ndarray, stays: int, first_place: int) -> np.ndarray:
     """Places of the 20 least visited categories, or of the less visited half where there are no more than 20."""
-    offered = np.unique(category[first_place:])
-    visits = np.bincount(category[:stays], minlength=int(category.max()) + 1)[offered]
-    count = RAREST if len(offered) > RAREST else max(1, len(offered) // 2)
-    rarest = offered[np.argsort(visits, kind="stable")[:count]]
+    categories = np.unique(category[first_place:])
+    visits = np.bincount(category[:stays], minlength=int(category.max()) + 1)[categories]
+    count = RAREST if len(categories) > RAREST else max(1, len(categories) // 2)
+    rarest = categories[np.argsort(visits, kind="stable")[:count]]
     return first_place + np.flatnonzero(np.isin(category[first_place:], rarest))

@@ -89,8 +89,8 @@ def _keep_connected(start: np.ndarray, stop: np.ndarray, km: np.ndarray, keep: n
     ends = start.astype(np.int32), stop.astype(np.int32)  # SciPy before 1.15 takes no others here
     tree = minimum_spanning_tree(coo_array((km, ends), shape=(nodes, nodes))).tocoo()
     in_tree = set(zip(tree.row.tolist(), tree.col.tolist(), strict=True))
-    needed = np.fromiter(((a, b) in in_tree for a, b in zip(start.tolist(), stop.tolist(), strict=True)), bool, len(km))
-    return keep | needed
+    in_use = np.fromiter(((a, b) in in_tree for a, b in zip(start.tolist(), stop.tolist(), strict=True)), bool, len(km))
+    return keep | in_use
 
 
 def largest_component(streets: Streets) -> Streets:

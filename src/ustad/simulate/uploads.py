@@ -51,19 +51,19 @@ def _reflect(agent_keys: np.ndarray, offsets: np.ndarray, second: np.ndarray, va
     state, jitter = np.empty(1, np.uint64), np.empty(1, np.uint64)
     for a in range(len(agent_keys)):
         state[0], jitter[0] = agent_keys[a], ~agent_keys[a]
-        begin, end, north, east, claimed = 0.0, 0.0, 0.0, 0.0, 0.0
+        begin, end, north, east, accuracy = 0.0, 0.0, 0.0, 0.0, 0.0
         for k in range(offsets[a], offsets[a + 1]):
             while second[k] >= end:
                 begin = end - _HOURS_TO_CANYON * 3600.0 * np.log(1.0 - uniform(state))
                 end = begin + 120.0 - _CANYON_MINUTES * 60.0 * np.log(1.0 - uniform(state))
                 size, angle = 30.0 + 120.0 * uniform(state), 2.0 * np.pi * uniform(state)
-                north, east, claimed = size * np.cos(angle), size * np.sin(angle), size * (0.3 + 0.7 * uniform(state))
+                north, east, accuracy = size * np.cos(angle), size * np.sin(angle), size * (0.3 + 0.7 * uniform(state))
             if second[k] < begin:
                 continue
             dy, dx = north + 10.0 * normal(jitter), east + 10.0 * normal(jitter)
             values[k, 1] += dx / (DEGREE_M * np.cos(np.radians(values[k, 0])))
             values[k, 0] += dy / DEGREE_M
-            values[k, 2] = max(values[k, 2], claimed)
+            values[k, 2] = max(values[k, 2], accuracy)
 
 
 def send(fixes: Fixes, phone: str, seed: int) -> tuple[Fixes, np.ndarray]:
@@ -77,12 +77,12 @@ def send(fixes: Fixes, phone: str, seed: int) -> tuple[Fixes, np.ndarray]:
     batch = (fixes.second + phase) // every
     index = (fixes.agent * 1_000_000 + batch) * 10
     chance, delay, again = (uniforms(seed, _BATCH_STREAM, index + k) for k in (1, 2, 3))
-    received = (batch + 1) * every - phase + 5
-    received += np.where(chance < _LATE, np.floor(1800 + 19_800 * delay), 0).astype(np.int64)
+    arrivals = (batch + 1) * every - phase + 5
+    arrivals += np.where(chance < _LATE, np.floor(1800 + 19_800 * delay), 0).astype(np.int64)
     twice = np.flatnonzero(again < _REPEATED)
-    rows = np.r_[np.arange(len(received)), twice]
-    received = np.r_[received, received[twice] + 60 + np.floor(600 * delay[twice]).astype(np.int64)]
-    order = np.lexsort((fixes.second[rows], received, fixes.agent[rows]))
+    rows = np.r_[np.arange(len(arrivals)), twice]
+    arrivals = np.r_[arrivals, arrivals[twice] + 60 + np.floor(600 * delay[twice]).astype(np.int64)]
+    order = np.lexsort((fixes.second[rows], arrivals, fixes.agent[rows]))
     rows = rows[order]
     columns = {name: getattr(fixes, name)[rows] for name in ("agent", "second", "lat", "lon", "accuracy_m")}
-    return replace(fixes, **columns), received[order]
+    return replace(fixes, **columns), arrivals[order]

@@ -12,10 +12,10 @@ from ustad.dataset import Dataset
 from ustad.lab.evaluation import experiments, runner, workshop
 from ustad.lab.evaluation import page as page_module
 from ustad.lab.evaluation.experiments import BUDGETS, EXPERIMENTS, PAPER, Cell, plan, read_results
-from ustad.lab.evaluation.figures import planned
+from ustad.lab.evaluation.figures import plan_figures
 from ustad.lab.evaluation.page import generated_from, page_text, publish
 from ustad.lab.evaluation.result_files import plain_json, read_lines
-from ustad.lab.evaluation.result_tables import shown
+from ustad.lab.evaluation.result_tables import format_mean
 from ustad.lab.evaluation.runner import Ran, run
 from ustad.lab.evaluation.sources import Source, parse_source
 from ustad.lab.evaluation.workshop import USTAD, Workshop, detector_of
@@ -216,7 +216,7 @@ def test_results_never_say_where_on_a_machine_the_data_was(tmp_path):
     ("values", "text"), [([], "–"), ([0.5], "0.500"), ([0.5, 0.7], "0.600 ± 0.141"), ([None, 0.5], "0.500")]
 )
 def test_figures_over_seeds_are_mean_and_standard_deviation(values, text):
-    assert shown(values) == text
+    assert format_mean(values) == text
 
 
 def test_what_is_not_a_number_is_null_in_a_result_file():
@@ -240,7 +240,7 @@ def test_the_page_in_the_repository_agrees_with_its_result_files(stored):
 
 def test_the_figures_in_the_repository_are_those_of_the_page_and_no_others(stored):
     page, _, results = stored
-    names = [name for figures in planned(results).values() for name, _ in figures]
+    names = [name for figures in plan_figures(results).values() for name, _ in figures]
     files = {path.name for path in (page.parent / "figures" / "results").iterdir()}
     assert files == {f"{name}.{ending}" for name in names for ending in ("png", "svg")}
 

@@ -7,7 +7,7 @@ import pytest
 from ustad.events.encoder import UNKNOWN
 from ustad.lab.evaluation.drawing import COLOURS, label_apart, plain_ticks, plots, steps_that_fit
 from ustad.lab.evaluation.experiments import EXPERIMENTS
-from ustad.lab.evaluation.figures import _classes, case_colours, draw_case, planned
+from ustad.lab.evaluation.figures import _classes, case_colours, draw_case, plan_figures
 
 pytest.importorskip("matplotlib")
 
@@ -131,7 +131,7 @@ def test_captions_of_one_model_alone_name_the_seed_it_was_drawn_from():
         }
         return [{"data": "town", "seed": seed, "result": results[name], **options} for seed in (9, 8)]
 
-    found = planned(
+    found = plan_figures(
         {
             **{name: [] for name in EXPERIMENTS},
             "uncertainty": lines("uncertainty", method="ustad-plain"),
@@ -152,7 +152,7 @@ def test_a_figure_by_weeks_of_training_has_at_least_two_numbers_of_weeks():
 
     all_weeks = [line(data, 3) for data in ("town", "city", "bay")]
     fewer = [line("city", 1), line("city", 2), line("bay", 1, steps="equal")]  # the city's after fewer steps
-    found = planned({**{name: [] for name in EXPERIMENTS}, "uncertainty": all_weeks + fewer})
+    found = plan_figures({**{name: [] for name in EXPERIMENTS}, "uncertainty": all_weeks + fewer})
     names = [name for name, _ in found["uncertainty"]]
     assert [name for name in names if name.startswith("training-size")] == ["training-size-bay"]
 

@@ -7,10 +7,10 @@ from ustad.lab.evaluation.experiments import EXPERIMENTS
 from ustad.lab.evaluation.result_tables import (
     NAMES,
     all_tables,
-    chosen,
     detection_tables,
     epistemic_tables,
-    published,
+    read_published,
+    select_lines,
     training_size_tables,
 )
 
@@ -62,7 +62,7 @@ def line(data, seed, result, **options):
     ],
 )
 def test_predictions_are_those_printed(data, method, place, value):
-    assert published()["prediction"][data][method][place] == value
+    assert read_published()["prediction"][data][method][place] == value
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_predictions_are_those_printed(data, method, place, value):
     ],
 )
 def test_detections_are_those_printed(data, method, level, value):
-    assert published()["detection"][data][method][level] == value
+    assert read_published()["detection"][data][method][level] == value
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_detections_are_those_printed(data, method, level, value):
     ],
 )
 def test_injections_are_those_printed(kind, how, value):
-    assert published()["injections"]["simla"][kind][how] == value
+    assert read_published()["injections"]["simla"][kind][how] == value
 
 
 @pytest.mark.parametrize(
@@ -110,11 +110,11 @@ def test_injections_are_those_printed(kind, how, value):
     ],
 )
 def test_uncertainties_by_weeks_are_those_printed(weeks, term, value):
-    assert published()["training_size"]["simla"][weeks][term] == pytest.approx(value)
+    assert read_published()["training_size"]["simla"][weeks][term] == pytest.approx(value)
 
 
 def test_the_tables_have_the_papers_methods_and_levels():
-    tables = published()
+    tables = read_published()
     for rows in tables["prediction"].values():
         assert set(rows) == SEVEN
         assert {len(row) for row in rows.values()} == {9}
@@ -132,7 +132,7 @@ def test_our_improvement_row_gives_the_papers_from_the_papers_values():
     """The last row of its table of detection: 3.4 % up to 148.3 %."""
     lines = [
         line(data, 1, {level: {"auroc": v[0], "ap": v[1]} for level, v in levels.items()}, method=method, window="day")
-        for data, rows in published()["detection"].items()
+        for data, rows in read_published()["detection"].items()
         for method, levels in rows.items()
     ]
     found = {
@@ -169,7 +169,7 @@ def test_uncertainties_by_weeks_have_their_spread_and_the_papers_beside_them():
     (table,) = training_size_tables(lines)
     assert table.rows[0][:4] == ("simla", "1", "4.00e-03 ± 2.8e-03", "1.00e-05 ± 0.0e+00")
     assert table.rows[1][:4] == ("*simla, paper*", "1", "1.57e-03", "1.31e-05")
-    (alone,) = training_size_tables(chosen(lines, seed=1))
+    (alone,) = training_size_tables(select_lines(lines, seed=1))
     assert alone.rows[0][2:4] == ("2.00e-03", "1.00e-05")
 
 
@@ -193,7 +193,7 @@ def test_the_papers_predictions_confirm_what_it_says_of_training_and_rejection()
         return [*numbers, {"term": "poi", "rejected": rejected, "accuracy": values[8]}]
 
     lines = []
-    for data, printed in published()["prediction"].items():
+    for data, printed in read_published()["prediction"].items():
         ours = rows(printed["ustad-plain"], 0.0) + rows(printed["rejection"], 0.05)
         lines.append(line(data, 1, {"rows": ours}, method="ustad-plain"))
         lines.append(line(data, 1, {"rows": rows(printed["dual-tr"], 0.0)}, method="dual-tr"))
@@ -205,7 +205,7 @@ def test_the_papers_predictions_confirm_what_it_says_of_training_and_rejection()
 def test_the_papers_uncertainties_confirm_what_it_says_of_more_training_data():
     lines = [
         line("simla", 1, {"terms": {t: {"au": v[0], "eu": v[1]} for t, v in terms.items()}}, weeks=weeks, **steps)
-        for weeks, terms in published()["training_size"]["simla"].items()
+        for weeks, terms in read_published()["training_size"]["simla"].items()
         for steps in ({}, {"steps": "equal"})[: 2 if weeks < 3 else 1]
     ]
     found = verdicts(uncertainty=lines)
@@ -216,7 +216,7 @@ def test_the_papers_uncertainties_confirm_what_it_says_of_more_training_data():
 def test_the_papers_injections_confirm_what_it_says_of_loss_distance_and_eu():
     lines = [
         line("simla", 1, {"scores": {how: {"auroc": v[0], "ap": v[1]} for how, v in scores.items()}}, kind=kind)
-        for kind, scores in published()["injections"]["simla"].items()
+        for kind, scores in read_published()["injections"]["simla"].items()
     ]
     found = verdicts(injections=lines)
     assert found["Loss finds predictable anomalies"] == "confirmed"
@@ -228,7 +228,7 @@ def test_the_papers_detections_confirm_that_ustad_is_ahead_by_more_than_the_spre
     lines = []
     for (data, level), pair in PRINTED.items():
         for method, (mean, spread) in zip(("ustad-plain", "transformer"), pair, strict=True):
-            assert published()["detection"][data][method][level][0] == mean
+            assert read_published()["detection"][data][method][level][0] == mean
             for seed, sign in enumerate((-1, 1)):  # two values with just this mean and standard deviation
                 told = {level: {"auroc": mean + sign * spread / 2**0.5, "ap": 0.1}}
                 lines.append(line(f"{data} {level}", seed, told, method=method, window="day"))

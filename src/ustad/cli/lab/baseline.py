@@ -46,8 +46,8 @@ def train(
     from ustad.schema import EventSchema
 
     settings = method_settings(method, config, set_)
-    described = EventSchema.from_yaml(schema) if schema else None
-    dataset = open_data(data, schema=described, timezone=timezone, on_error=on_error)
+    event_schema = EventSchema.from_yaml(schema) if schema else None
+    dataset = open_data(data, schema=event_schema, timezone=timezone, on_error=on_error)
     facts = train_baseline(method, dataset, Config().seed if seed is None else seed, device, out_, settings)
     show_model(facts, data, out_, json)
 
@@ -66,10 +66,10 @@ def given_options(context: Any) -> set[str]:
     return {name for name in context.params if str(context.get_parameter_source(name)).endswith("COMMANDLINE")}
 
 
-def refuse_detector_options(method: str, given: set[str]) -> None:
+def refuse_detector_options(method: str, options: set[str]) -> None:
     """An option of the detector that was given for another method: one line that says what to use instead."""
     for name, option in _DETECTOR_ONLY.items():
-        if name in given:
+        if name in options:
             raise ConfigError(
                 f"{option} is for the method ustad; {method} has settings of its own: --set NAME=VALUE or --config FILE"
             )
@@ -114,7 +114,7 @@ def train_baseline(
 
 
 def score_baseline(
-    model: Path, data: Any, device: str, rule: Any, everything: bool, place: Path, explained: bool = False
+    model: Path, data: Any, device: str, rule: Any, everything: bool, place: Path, explain: bool = False
 ) -> Any:
     """Scores of another method, its alerts written. It has no p-values, so alerts are its highest scores."""
     from ustad.dataset import event_days
@@ -127,7 +127,7 @@ def score_baseline(
         write_alerts(scores.events, data.schema, place)
         return scores
     _check_rule(detector, rule)
-    if explained:
+    if explain:
         raise ConfigError(f"--explain needs scores made of terms, and those of {detector.name} are not: leave it out")
     events, before = (data.events, None) if everything else detector.scored_part(data)
     scores = detector.score(events, before)
@@ -156,12 +156,12 @@ def _with_alerts(scores: Any, rule: Any, days: int, place: Path) -> Any:
         (place / name).unlink(missing_ok=True)
     if rule.kind == "p_value" or scores.events is None:
         return scores
-    wanted = int(rule.value) if rule.kind == "top" else round(rule.value * days)
+    count = int(rule.value) if rule.kind == "top" else round(rule.value * days)
     values = scores.events["score"].to_numpy()
-    chosen = np.argsort(-values, kind="stable")[:wanted]
-    flagged = np.zeros(len(values), bool)
-    flagged[chosen] = True
-    events = scores.events.append_column("alert", pa.array(flagged))
+    highest = np.argsort(-values, kind="stable")[:count]
+    is_alert = np.zeros(len(values), bool)
+    is_alert[highest] = True
+    events = scores.events.append_column("alert", pa.array(is_alert))
     write_alerts_csv(events, place / "alerts.csv")
-    notes = {"rule": rule.kind, "value": rule.value, "alerts": len(chosen)}
+    notes = {"rule": rule.kind, "value": rule.value, "alerts": len(highest)}
     return Scores(events, scores.agents, {**scores.run, **notes})

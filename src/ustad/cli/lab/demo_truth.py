@@ -21,13 +21,13 @@ def describe_loss(scores: Any, data: Path, town: Path, seed: int) -> str:
     from ustad.lab.evaluation.gps import MOST_UNUSUAL, count_true
     from ustad.progress import silence
 
-    extracted, truth = load_directory(data), load_directory(town)
+    stays, truth = load_directory(data), load_directory(town)
     with silence():
         detector = Detector(Config.preset("quick", seed=seed), device="cpu").fit(truth)
         from_truth = detector.score(truth)
-    recording = extracted.meta["recording"]
+    recording = stays.meta["recording"]
     return (
-        f"True among the {MOST_UNUSUAL} most unusual stays: {count_true(scores.events, extracted.labels)} from GPS, "
+        f"True among the {MOST_UNUSUAL} most unusual stays: {count_true(scores.events, stays.labels)} from GPS, "
         f"{count_true(from_truth.events, truth.labels)} from the stays as they were. Extraction finds "
         f"{recording['stays_found']:.0%} of them, in {recording['pieces']:.2f} pieces each."
     )

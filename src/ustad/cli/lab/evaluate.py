@@ -30,13 +30,13 @@ def evaluate(
     from ustad.files import write_json
     from ustad.scores import Scores
 
-    found = Scores.load(scores)
-    figures = evaluate_scores(found, labels, baselines)
-    write_json(with_figures(found.run, figures), scores / "run.json")
+    loaded_scores = Scores.load(scores)
+    figures = evaluate_scores(loaded_scores, labels, baselines)
+    write_json(with_figures(loaded_scores.run, figures), scores / "run.json")
     if json:
         print_json(figures)
     else:
-        out.print(figures_table(figures, found.run.get("schema")))
+        out.print(figures_table(figures, loaded_scores.run.get("schema")))
 
 
 def evaluate_scores(scores: Any, labels: Path | None, baselines: bool) -> dict[str, Any]:
@@ -53,8 +53,8 @@ def evaluate_scores(scores: Any, labels: Path | None, baselines: bool) -> dict[s
     if labels is not None:
         by_event, by_agent = sort_labels(read_table(labels), schema)
     if by_event is None and by_agent is None:
-        named = f"{schema.event_id or f'{schema.entity} and {schema.time}'}, or {schema.entity}"
-        raise DataError(f"there are no labels to compare with; give a table with --labels ({named}; and anomaly)")
+        columns = f"{schema.event_id or f'{schema.entity} and {schema.time}'}, or {schema.entity}"
+        raise DataError(f"there are no labels to compare with; give a table with --labels ({columns}; and anomaly)")
     methods = {scores.run.get("method", "ustad"): scores}
     if baselines and data is not None:
         methods = {**methods, **trivial_scores(data, scores), **methods}
@@ -97,12 +97,12 @@ def trivial_scores(data: Any, scores: Any) -> dict[str, Any]:
     from ustad.lab.baselines.protocol import make
 
     first, last = scores.run["first_day"], scores.run["last_day"]
-    known, before = data.between(first, last), data.between(-(2**31), first - 1)
+    period, before = data.between(first, last), data.between(-(2**31), first - 1)
     if before.num_rows == 0:
         return {}
     seed = int(scores.run.get("seed", 7))
     detectors = {name: make(name, data.schema, seed).fit(before) for name in ("random", "visit-rate")}
-    return {name: detector.score(known, context=before) for name, detector in detectors.items()}
+    return {name: detector.score(period, context=before) for name, detector in detectors.items()}
 
 
 def figures_table(figures: dict[str, Any], schema: dict[str, Any] | None = None) -> Table:

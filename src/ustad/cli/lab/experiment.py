@@ -95,5 +95,5 @@ def experiment(
         left = f", {ran.left} left for another run" if ran.left else ""
         out.print(f"{ran.done} cells run{left}; results are in {results}")
     if not cells_only:
-        written = publish([results, *(also or [])], page or results / "results.md", figures or results / "figures")
-        out.print(f"written: {written}")
+        place = publish([results, *(also or [])], page or results / "results.md", figures or results / "figures")
+        out.print(f"written: {place}")

@@ -55,9 +55,9 @@ def _our_settings() -> list[dict[str, Any]]:
     from ustad.config import describe_settings
     from ustad.network.training.search_settings import SPACE
 
-    tried = {n: [f"{c[0]} … {c[1]}"] if isinstance(c, tuple) else c for n, c in SPACE.items()}  # a tuple is a range
+    choices = {n: [f"{c[0]} … {c[1]}"] if isinstance(c, tuple) else c for n, c in SPACE.items()}  # a tuple is a range
     return [
-        {"name": row["name"], "default": row["default"], "about": row["about"], "search": tried.get(row["name"])}
+        {"name": row["name"], "default": row["default"], "about": row["about"], "search": choices.get(row["name"])}
         for row in describe_settings()
     ]
 
@@ -74,6 +74,6 @@ def _show_method(content: dict[str, Any], json: bool) -> None:
     widest = max(len(row["name"]) for row in content["settings"])
     table = Table(Column("setting", min_width=widest), "default", "a search tries", "what it is")
     for row in content["settings"]:
-        tried = ", ".join(str(choice) for choice in row["search"] or ())
-        table.add_row(row["name"], str(row["default"]), tried or "–", row["about"])
+        choices = ", ".join(str(choice) for choice in row["search"] or ())
+        table.add_row(row["name"], str(row["default"]), choices or "–", row["about"])
     out.print(table)

@@ -55,10 +55,10 @@ def tune(
     from ustad.mobility.readers import open_data
     from ustad.schema import EventSchema
 
-    described = EventSchema.from_yaml(schema) if schema else None
+    event_schema = EventSchema.from_yaml(schema) if schema else None
     if method == "ustad":
         detector = Detector(resolve_config(preset, config, set_, seed), device=device)
-        dataset = open_data(data, schema=described, timezone=timezone, on_error=on_error)
+        dataset = open_data(data, schema=event_schema, timezone=timezone, on_error=on_error)
         best = detector.search(dataset, out_, trials)
         settings = {k: v for k, v in best.trials.slice(0, 1).to_pylist()[0].items() if k not in ("trial", "loss")}
         _show_best(data, schema, out_, method, best.loss, settings, json)
@@ -66,11 +66,11 @@ def tune(
     from ustad.lab.baselines.search import search
 
     refuse_detector_options(method, given_options(context))
-    fixed = method_settings(method, config, set_)
+    constants = method_settings(method, config, set_)
     check_searched(method)
-    dataset = open_data(data, schema=described, timezone=timezone, on_error=on_error)
+    dataset = open_data(data, schema=event_schema, timezone=timezone, on_error=on_error)
     first = Config().seed if seed is None else seed
-    choice = search(method, dataset, None, dataset.schema, trials, first, device, out_, **fixed)
+    choice = search(method, dataset, None, dataset.schema, trials, first, device, out_, **constants)
     _show_best(data, schema, out_, method, choice.loss, choice.settings, json)
 
 
@@ -81,8 +81,8 @@ def _show_best(
     if json:
         print_json({"method": method, "loss": loss, "settings": settings, "config": str(file)})
         return
-    chosen = ", ".join(f"{k} = {v}" for k, v in settings.items())
-    out.print(f"best validation loss {loss:.4f} with {chosen or 'what was given'}", highlight=False)
-    named = (f" --schema {schema}" if schema else "") + ("" if method == "ustad" else f" --method {method}")
+    values = ", ".join(f"{k} = {v}" for k, v in settings.items())
+    out.print(f"best validation loss {loss:.4f} with {values or 'what was given'}", highlight=False)
+    options = (f" --schema {schema}" if schema else "") + ("" if method == "ustad" else f" --method {method}")
     verb = "train" if method == "ustad" else "lab train"
-    out.print(f"next: ustad {verb} {data}{named} --config {file}", highlight=False, soft_wrap=True)
+    out.print(f"next: ustad {verb} {data}{options} --config {file}", highlight=False, soft_wrap=True)

@@ -64,21 +64,21 @@ class Ustad(Baseline):
 
     def _config(self) -> Config:
         """The paper's preset with the common budget; without EU one pass is enough."""
-        chosen = self.settings
+        settings = self.settings
         names = ("batch_size", "learning_rate", "weight_decay", "epochs", "patience", "mask_ratio")
         return Config.preset("paper").replace(
             {
                 "seed": self.seed,
                 "model.trips": "none",
-                "model.width": chosen.width,
-                "model.heads": chosen.heads,
-                "model.event_blocks": chosen.blocks,
+                "model.width": settings.width,
+                "model.heads": settings.heads,
+                "model.event_blocks": settings.blocks,
                 "model.uncertainty": self.uncertainty,
-                "window.length": chosen.window_days,
-                "window.max_events": chosen.max_events,
-                "scoring.samples": chosen.samples if self.uncertainty in ("both", "epistemic") else 1,
-                "scoring.neighbours": chosen.neighbours,
-                **{f"training.{name}": getattr(chosen, name) for name in names},
+                "window.length": settings.window_days,
+                "window.max_events": settings.max_events,
+                "scoring.samples": settings.samples if self.uncertainty in ("both", "epistemic") else 1,
+                "scoring.neighbours": settings.neighbours,
+                **{f"training.{name}": getattr(settings, name) for name in names},
             }
         )
 
@@ -90,8 +90,8 @@ class Ustad(Baseline):
 
     def score(self, events: Any, context: Any = None) -> Scores:
         """The detector's own tables: scores with expected values, uncertainties and reasons."""
-        scored = self.detector.score(*self.scored_part(events, context), everything=True)
-        return Scores(scored.events, scored.agents, {**scored.run, "method": self.name})
+        scores = self.detector.score(*self.scored_part(events, context), everything=True)
+        return Scores(scores.events, scores.agents, {**scores.run, "method": self.name})
 
     def predict(self, events: Any, context: Any = None, reject: float = 0.0) -> pa.Table:
         """Expected and observed values of every event; with `reject`, without the most uncertain share of events."""
@@ -106,9 +106,9 @@ class Ustad(Baseline):
             parts = [table[c].to_numpy() for c in table.column_names if c.startswith(("au_", "eu_"))]
             table = table.filter(pa.array(most_certain(np.nansum(parts, axis=0), reject)))
         schema = self.schema
-        named = [schema.event_id, schema.entity, schema.time, schema.end]
-        told = [c for c in table.column_names if c.startswith(("expected_", "observed_"))]
-        return table.select([*(c for c in named if c is not None and c in table.column_names), *told])
+        keys = [schema.event_id, schema.entity, schema.time, schema.end]
+        values = [c for c in table.column_names if c.startswith(("expected_", "observed_"))]
+        return table.select([*(c for c in keys if c is not None and c in table.column_names), *values])
 
 
 class UstadAu(Ustad):

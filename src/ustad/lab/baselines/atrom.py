@@ -61,8 +61,8 @@ class MetricRule(nn.Module):
         mean, log_variance = self.to_latent(states[at, last]).chunk(2, dim=-1)
         log_variance = log_variance.clamp(-9, 4)[:, None]
         kind = self.kind_log_variance.clamp(-4, 4)
-        moved = (mean[:, None] - self.kind_mean) ** 2
-        divergence = 0.5 * (kind - log_variance + (log_variance.exp() + moved) / kind.exp() - 1).sum(-1)  # [B, K]
+        squares = (mean[:, None] - self.kind_mean) ** 2
+        divergence = 0.5 * (kind - log_variance + (log_variance.exp() + squares) / kind.exp() - 1).sum(-1)  # [B, K]
         return (-divergence).log_softmax(-1), divergence
 
 
@@ -100,9 +100,9 @@ class Atrom(TrajectoryBaseline):
     @torch.no_grad()
     def rate_days(self, days: Days) -> np.ndarray:
         """−log p(usual): float64 [D]."""
-        padded = self._padded(days)
+        batch = self._padded(days)
         parts = torch.arange(len(days), device=self.device).split(8 * self.settings.batch_size)
-        scores = [-self.network(*padded.take(index))[0][:, 0] for index in parts]
+        scores = [-self.network(*batch.take(index))[0][:, 0] for index in parts]
         return torch.cat(scores).double().cpu().numpy()
 
     def _state(self) -> State:
@@ -128,7 +128,7 @@ def disturb(places: Tensor, last: Tensor, kind: Tensor, noise: torch.Generator) 
     stranger = places[donor].gather(1, torch.minimum(position, last[donor][:, None])[..., None].expand(B, L, 2))
     inside = position <= last[:, None]
     order = torch.rand(B, L, generator=noise, device=device).masked_fill(~inside, 2.0).argsort(dim=1)
-    shuffled = places.gather(1, order[..., None].expand(B, L, 2))
-    replaced = torch.where(kind[:, None] == 1, position == cut, (kind[:, None] == 2) & (position >= cut)) & inside
-    result = torch.where(replaced[..., None], stranger, places)
-    return torch.where((kind == 3)[:, None, None], shuffled, result)
+    permutation = places.gather(1, order[..., None].expand(B, L, 2))
+    is_replaced = torch.where(kind[:, None] == 1, position == cut, (kind[:, None] == 2) & (position >= cut)) & inside
+    result = torch.where(is_replaced[..., None], stranger, places)
+    return torch.where((kind == 3)[:, None, None], permutation, result)

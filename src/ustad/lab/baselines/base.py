@@ -105,8 +105,8 @@ class Baseline:
 
     def _fit_network(self, loss: LossFunction, items: tuple[int, int], label: str | None = None) -> None:
         """The common small loop on `self.network`, with this baseline's budget; keeps the validation loss."""
-        fitted = fit_network(self.network, loss, items, self.settings, self.seed, self.device, label or self.name)
-        self.validation_loss = fitted.best_loss
+        result = fit_network(self.network, loss, items, self.settings, self.seed, self.device, label or self.name)
+        self.validation_loss = result.best_loss
 
     def _rate(self, events: pa.Table, context: pa.Table | None) -> np.ndarray:
         """A score per row, in the order of the rows: float64 [n]."""
@@ -138,11 +138,11 @@ class Baseline:
 # -------------------------------------------------------------------------------------------- the parts
 def read_settings(kind: type, content: dict[str, Any], name: str) -> Any:
     """Settings of a baseline from keywords; unknown ones are refused with a suggestion."""
-    known = [f.name for f in dataclasses.fields(kind)]
+    names = [f.name for f in dataclasses.fields(kind)]
     for key in content:
-        if key not in known:
-            near = difflib.get_close_matches(key, known, 1)
-            hint = f"; did you mean '{near[0]}'?" if near else f" (known: {', '.join(known) or 'none'})"
+        if key not in names:
+            near = difflib.get_close_matches(key, names, 1)
+            hint = f"; did you mean '{near[0]}'?" if near else f" (known: {', '.join(names) or 'none'})"
             raise ConfigError(f"{name}: unknown setting '{key}'{hint}")
     return kind(**content)
 
@@ -183,10 +183,10 @@ def scoring_parts(
 
 def place_feature(schema: EventSchema, name: str) -> Feature:
     """The schema's place, for baselines that live on a map."""
-    found = next((f for f in schema.features if f.kind == "place"), None)
-    if found is None:
+    feature = next((f for f in schema.features if f.kind == "place"), None)
+    if feature is None:
         raise DataError(f"{name}: needs a place, but the schema '{schema.name}' has none")
-    return found
+    return feature
 
 
 def without(schema: EventSchema, *kinds: str) -> EventSchema:

@@ -64,8 +64,8 @@ class LocationTransformer(SequenceNetwork):
 
     def cells(self, features: Features) -> Tensor:
         """Codes of the events' cells, 0 where unknown: [...]."""
-        known = ~features.missing[..., self.columns].any(-1)
-        return self.lookup(features.numbers[..., self.columns]) * known
+        has_cell = ~features.missing[..., self.columns].any(-1)
+        return self.lookup(features.numbers[..., self.columns]) * has_cell
 
     def hours(self, features: Features) -> Tensor:
         """Hour of day of the events, with its fraction: [...]."""
@@ -89,8 +89,8 @@ class LocationTransformer(SequenceNetwork):
         hidden = self.locate(x, batch.padding)[masked]
         cells = self.cells(batch.features)[masked]
         hours = self.hours(batch.features)[masked].long().clamp(max=HOURS - 1)
-        located = nn.functional.cross_entropy(self.which_cell(hidden), cells, reduction="none")
-        return (located * (cells > 0)).mean() + nn.functional.cross_entropy(self.which_hour(hidden), hours)
+        cell_loss = nn.functional.cross_entropy(self.which_cell(hidden), cells, reduction="none")
+        return (cell_loss * (cells > 0)).mean() + nn.functional.cross_entropy(self.which_hour(hidden), hours)
 
 
 class Ctle(MaskedPredictor):
@@ -141,7 +141,7 @@ def _through(blocks: nn.ModuleList, x: Tensor, padding: Tensor) -> Tensor:
 
 
 def _cycle(encoder: Encoder) -> tuple[str, ...]:
-    found = next((f for f in encoder.schema.features if f.kind == "cyclic"), None)
-    if found is None:
+    feature = next((f for f in encoder.schema.features if f.kind == "cyclic"), None)
+    if feature is None:
         raise DataError(f"ctle: needs a time of day, but the schema '{encoder.schema.name}' has no cyclic feature")
-    return found.field_names
+    return feature.field_names

@@ -85,12 +85,12 @@ class MaskedPredictor(EncodedNetwork):
         """The detector's own loop, with this baseline's budget."""
         config = loop_config(self.settings, self.seed)
         arrays = self.encoder.encode(train)
-        held = ask(self.encoder, validation, train, config.window)
+        questions = ask(self.encoder, validation, train, config.window)
         result = fit(
             self.network,  # type: ignore[arg-type]  # offers the methods of the dual Transformer
             EventTensors(arrays, self.device),
             make_windows(arrays, config.window),
-            (EventTensors(held.arrays, self.device), held.queries),
+            (EventTensors(questions.arrays, self.device), questions.queries),
             config,
             self.device,
         )
@@ -99,11 +99,11 @@ class MaskedPredictor(EncodedNetwork):
     # ----------------------------------------------------------------------------------------- scoring
     def _rate(self, events: pa.Table, context: pa.Table | None) -> np.ndarray:
         """Maximum over the scored terms of the percentile of the term's error: float64 [n] in (0, 1]."""
-        asked = self._ask(events, context)
+        questions = self._ask(events, context)
         terms = tuple(t.name for t in self.encoder.terms if t.scored)
-        errors = self._reduce(asked).matrix("error", terms)  # [Q, terms]
+        errors = self._reduce(questions).matrix("error", terms)  # [Q, terms]
         ranks = np.stack([percentiles(column) for column in errors.T])
-        return in_rows(ranks.max(axis=0), asked.row)
+        return in_rows(ranks.max(axis=0), questions.row)
 
     def predict(self, events: Any, context: Any = None, reject: float = 0.0) -> pa.Table:
         """What each event's features were expected to be when it was masked, beside what they were.
@@ -113,9 +113,9 @@ class MaskedPredictor(EncodedNetwork):
         if reject:
             raise ConfigError(f"{self.name} has no uncertainty to reject by")
         table, before = self.scored_part(events, context)
-        asked = self._ask(table, before)
-        columns = term_columns(self.encoder, asked.arrays, asked.queries.target, self._reduce(asked))
-        told = {k: in_rows(v, asked.row) for k, v in columns.items() if k.startswith(("expected_", "observed_"))}
+        questions = self._ask(table, before)
+        columns = term_columns(self.encoder, questions.arrays, questions.queries.target, self._reduce(questions))
+        told = {k: in_rows(v, questions.row) for k, v in columns.items() if k.startswith(("expected_", "observed_"))}
         result = event_table(table, self.schema, np.zeros(table.num_rows)).drop_columns(["score"])
         for name, values in to_arrow(told).items():
             result = result.append_column(name, values)
@@ -124,16 +124,16 @@ class MaskedPredictor(EncodedNetwork):
     def _ask(self, events: pa.Table, context: pa.Table | None) -> Questions:
         return ask(self.encoder, events, context, loop_config(self.settings, self.seed).window)
 
-    def _reduce(self, asked: Questions) -> Samples:
+    def _reduce(self, questions: Questions) -> Samples:
         """Each term's expectation and error, one value per question."""
         layout = Layout.of(self.encoder.fields, self.encoder.terms, self.network.config.aleatoric)
-        found: dict[str, list[Reduced]] = {t.name: [] for t in self.encoder.terms}
-        tensors = EventTensors(asked.arrays, self.device)
-        for predictions, truth, key in masked_predictions(self.network, tensors, asked.queries):
+        reduced_terms: dict[str, list[Reduced]] = {t.name: [] for t in self.encoder.terms}
+        tensors = EventTensors(questions.arrays, self.device)
+        for predictions, truth, key in masked_predictions(self.network, tensors, questions.queries):
             one = predictions.map(lambda value: value[None])  # T = 1
             for term in self.encoder.terms:
-                found[term.name].append(reduce_term(term, layout, one, truth, key, self.seed))
-        return Samples({name: _joined(parts) for name, parts in found.items()})
+                reduced_terms[term.name].append(reduce_term(term, layout, one, truth, key, self.seed))
+        return Samples({name: _joined(parts) for name, parts in reduced_terms.items()})
 
 
 # -------------------------------------------------------------------------------------------- the parts
@@ -156,10 +156,10 @@ def ask(encoder: Encoder, events: pa.Table, context: pa.Table | None, window: Wi
     schema = encoder.schema
     first = int(event_days(events, schema).min())
     before = _recent(context, events, schema, first - window.length)
-    known = before.num_rows
+    n_before = before.num_rows
     arrays = encoder.encode(pa.concat_tables([before, _needed(events, schema)], promote_options="default"))
     queries = make_queries(arrays, make_windows(arrays, window, first_day=first), window)
-    row = arrays.row[queries.target] - known
+    row = arrays.row[queries.target] - n_before
     own = np.flatnonzero(row >= 0)
     return Questions(arrays, queries.take(own), row[own])
 
@@ -170,8 +170,8 @@ def _recent(context: pa.Table | None, events: pa.Table, schema: EventSchema, fir
         return _needed(events, schema).slice(0, 0)
     entity = context[schema.entity]
     same = pc.is_in(entity, pc.unique(events[schema.entity]).cast(entity.type)).to_numpy()
-    time, begun = context[schema.time].cast(pa.int64()).to_numpy(), pc.min(events[schema.time].cast(pa.int64())).as_py()
-    recent = (event_days(context, schema) >= first) & (time < begun)
+    time, start = context[schema.time].cast(pa.int64()).to_numpy(), pc.min(events[schema.time].cast(pa.int64())).as_py()
+    recent = (event_days(context, schema) >= first) & (time < start)
     return _needed(context, schema).filter(pa.array(same & recent))
 
 
@@ -188,7 +188,7 @@ def masked_predictions(
     network.eval()
     large = tensors.device.type == "cuda"
     chunks = torch.arange(len(tensors), device=tensors.device).split(65_536 if large else 4_096)
-    embedded = torch.cat([network.embed(tensors.features[chunk]) for chunk in chunks])
+    embeddings = torch.cat([network.embed(tensors.features[chunk]) for chunk in chunks])
     size = 4_096 if large else 1_024  # heads × windows stay within what CUDA's fused attention takes
     with track("predicting masked events", len(queries)) as advance:
         for first in range(0, len(queries), size):
@@ -198,7 +198,7 @@ def masked_predictions(
             masked = batch.index == target[:, None]
             masked &= ~batch.padding
             hidden = network.contextualise_at(
-                embedded[batch.index], masked, batch.padding, batch.position, batch.day_position, target - start
+                embeddings[batch.index], masked, batch.padding, batch.position, batch.day_position, target - start
             )
             yield network.decode(hidden), tensors.features[target], tensors.key[target]
             advance(len(part))
@@ -206,10 +206,10 @@ def masked_predictions(
 
 def percentiles(values: np.ndarray) -> np.ndarray:
     """Rank of each value among all, in (0, 1]; ties share their mean rank, what is missing ranks 0."""
-    known = np.isfinite(values)
+    is_finite = np.isfinite(values)
     ranks = np.zeros(len(values))
-    if known.any():
-        ranks[known] = rankdata(values[known]) / known.sum()
+    if is_finite.any():
+        ranks[is_finite] = rankdata(values[is_finite]) / is_finite.sum()
     return ranks
 
 

@@ -48,8 +48,8 @@ class OwnPlaceDistance(Baseline):
         both = pa.concat_tables([train.select(columns), validation.select(columns)])
         agent, ids = agent_codes(both[columns[0]])
         lat, lon = (np.round(both[c].to_numpy() * _ROUNDING) / _ROUNDING for c in columns[1:])
-        known = np.isfinite(lat) & np.isfinite(lon)
-        rows = np.unique(np.stack([agent, lat, lon], axis=1)[known], axis=0)
+        has_place = np.isfinite(lat) & np.isfinite(lon)
+        rows = np.unique(np.stack([agent, lat, lon], axis=1)[has_place], axis=0)
         owner = pa.array(ids, both[columns[0]].type).take(pa.array(rows[:, 0].astype(np.int64)))
         self.places = pa.table({columns[0]: owner, "lat": rows[:, 1], "lon": rows[:, 2]})
 
@@ -60,8 +60,10 @@ class OwnPlaceDistance(Baseline):
         order = np.argsort(owner, kind="stable")
         offsets = np.searchsorted(owner[order], np.arange(len(ids) + 1))
         place_lat, place_lon = (np.radians(self.places[c].to_numpy()[order]) for c in ("lat", "lon"))
-        known = pa.array(ids, self.places[entity].type)
-        agent = pc.fill_null(pc.index_in(events[entity].cast(known.type), known), -1).to_numpy().astype(np.int64)
+        entity_ids = pa.array(ids, self.places[entity].type)
+        agent = (
+            pc.fill_null(pc.index_in(events[entity].cast(entity_ids.type), entity_ids), -1).to_numpy().astype(np.int64)
+        )
         score = _nearest(lat, lon, agent, place_lat, place_lon, offsets) * EARTH_RADIUS_KM
         score = np.where(np.isfinite(score), score, 0.0)  # an event without a place is no distance away
         return neighbours_maximum(score, events, self.schema) if self.settings.spread else score

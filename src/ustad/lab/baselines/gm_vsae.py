@@ -65,8 +65,8 @@ class RouteMixture(nn.Module):
     def log_probability(self, z: Tensor, cells: Tensor, real: Tensor) -> Tensor:
         """log p(cells | z), added up over a day: [B, Z], [B, L] -> [B]."""
         start = torch.full_like(cells[:, :1], self.head.out_features)
-        given = self.cells(torch.cat([start, cells[:, :-1]], dim=1))
-        states, _ = self.decoder(given, torch.tanh(self.from_latent(z))[None])
+        inputs = self.cells(torch.cat([start, cells[:, :-1]], dim=1))
+        states, _ = self.decoder(inputs, torch.tanh(self.from_latent(z))[None])
         log_p = -nn.functional.cross_entropy(self.head(states).transpose(1, 2), cells, reduction="none")  # [B, L]
         return (log_p * real).sum(1)
 
@@ -76,8 +76,8 @@ class RouteMixture(nn.Module):
         prior = self.cluster_log_variance.clamp(-4, 4)
         log_density = -0.5 * (gap**2 / prior.exp() + prior).sum(-1)
         cluster = log_density.log_softmax(-1)  # [B, K], equal weights
-        moved = (mean[:, None] - self.cluster_mean) ** 2
-        each = 0.5 * (prior - log_variance[:, None] + (log_variance[:, None].exp() + moved) / prior.exp() - 1).sum(-1)
+        squares = (mean[:, None] - self.cluster_mean) ** 2
+        each = 0.5 * (prior - log_variance[:, None] + (log_variance[:, None].exp() + squares) / prior.exp() - 1).sum(-1)
         uniform = cluster + math.log(len(self.cluster_mean))
         return (cluster.exp() * (each + uniform)).sum(-1)
 
@@ -114,11 +114,11 @@ class GmVsae(TrajectoryBaseline):
     @torch.no_grad()
     def rate_days(self, days: Days) -> np.ndarray:
         """−mean log p per cell from the most probable kind's mean: float64 [D]."""
-        padded, scores = self._padded(days), []
+        batch, scores = self._padded(days), []
         index = torch.arange(len(days), device=self.device)
         with track("generating days", len(days)) as advance:
             for part in index.split(2 * self.settings.batch_size):
-                cells, real, _ = padded.take(part)
+                cells, real, _ = batch.take(part)
                 by_kind = [
                     self.network.log_probability(mean.expand(len(part), -1), cells, real)
                     for mean in self.network.cluster_mean

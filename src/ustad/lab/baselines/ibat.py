@@ -55,8 +55,8 @@ class Ibat(TrajectoryBaseline):
         with track("isolating days", self.settings.trials) as advance:
             for trial in range(self.settings.trials):
                 rng = np.random.default_rng([self.seed, trial])
-                chosen = rng.choice(len(self.offsets) - 1, size, replace=False)
-                members = _membership(self.cells, self.offsets, chosen, self.grid.size)
+                sample = rng.choice(len(self.offsets) - 1, size, replace=False)
+                members = _membership(self.cells, self.offsets, sample, self.grid.size)
                 salt = mix(np.array([self.seed * 1_000_003 + trial], np.uint64))[0]
                 total += _isolate(cells, offsets, days.key ^ salt, members, size)
                 advance()
@@ -82,10 +82,10 @@ def distinct_cells(days: Days, grid: Grid) -> tuple[np.ndarray, np.ndarray]:
 
 
 @njit(cache=True)
-def _membership(cells: np.ndarray, offsets: np.ndarray, chosen: np.ndarray, n_cells: int) -> np.ndarray:
+def _membership(cells: np.ndarray, offsets: np.ndarray, sample: np.ndarray, n_cells: int) -> np.ndarray:
     """Which of the chosen days visit a cell, as bits: uint64 [cells, words]."""
-    members = np.zeros((n_cells, (len(chosen) + 63) // 64), np.uint64)
-    for place, day in enumerate(chosen):
+    members = np.zeros((n_cells, (len(sample) + 63) // 64), np.uint64)
+    for place, day in enumerate(sample):
         for i in range(offsets[day], offsets[day + 1]):
             members[cells[i], place // 64] |= np.uint64(1) << np.uint64(place % 64)
     members[0, :] = 0  # an unknown cell is in no day
@@ -95,7 +95,7 @@ def _membership(cells: np.ndarray, offsets: np.ndarray, chosen: np.ndarray, n_ce
 @njit(cache=True)
 def _isolate(cells: np.ndarray, offsets: np.ndarray, keys: np.ndarray, members: np.ndarray, size: int) -> np.ndarray:
     """Random cells needed until no chosen day has them all: float64 [D]."""
-    needed = np.zeros(len(offsets) - 1)
+    steps = np.zeros(len(offsets) - 1)
     words = members.shape[1]
     alive = np.empty(words, np.uint64)
     for day in range(len(offsets) - 1):
@@ -107,7 +107,7 @@ def _isolate(cells: np.ndarray, offsets: np.ndarray, keys: np.ndarray, members: 
             state = state * np.uint64(6364136223846793005) + np.uint64(1442695040888963407)
             j = i + np.int64((state >> np.uint64(33)) % np.uint64(len(order) - i))
             order[i], order[j] = order[j], order[i]
-            needed[day] += 1.0
+            steps[day] += 1.0
             left = 0
             for w in range(words):
                 alive[w] &= members[order[i], w]
@@ -115,8 +115,8 @@ def _isolate(cells: np.ndarray, offsets: np.ndarray, keys: np.ndarray, members: 
             if left == 0:
                 break
         if left > 1:
-            needed[day] += _path_length(float(left))
-    return needed
+            steps[day] += _path_length(float(left))
+    return steps
 
 
 @njit(cache=True)

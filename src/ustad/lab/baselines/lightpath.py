@@ -79,8 +79,8 @@ class SparseEncoder(SequenceNetwork):
     def view(self, batch: Batch, events: Tensor, masked: Tensor) -> tuple[Predictions, Tensor]:
         """What a view recovers, and the view as one unit vector [B, D]."""
         x, places = self.visible(events, masked, batch.padding, batch.position, batch.day_position)
-        seen = (~(batch.padding | masked)).to(x.dtype)[..., None]
-        mean = (x * seen).sum(1) / seen.sum(1).clamp(min=1)
+        is_seen = (~(batch.padding | masked)).to(x.dtype)[..., None]
+        mean = (x * is_seen).sum(1) / is_seen.sum(1).clamp(min=1)
         vector = nn.functional.normalize(self.relation(mean), dim=-1)
         return self.decode(self.recover(x, places, masked, batch.padding)), vector
 
@@ -104,13 +104,13 @@ class LightPath(MaskedPredictor):
         def loss(part: int, index: Tensor, noise: torch.Generator) -> Tensor:
             batch = parts[part].batch(index)
             events = network.embed(batch.features)
-            told, vectors = [], []
+            errors, vectors = [], []
             for ratio in (settings.first_ratio, settings.second_ratio):
                 masked = random_masks(batch.padding, ratio, noise)
-                recovered, vector = network.view(batch, events, masked)
-                told.append(masked_loss(recovered, batch.features, masked, network.fields, config.training).total)
+                recovery, vector = network.view(batch, events, masked)
+                errors.append(masked_loss(recovery, batch.features, masked, network.fields, config.training).total)
                 vectors.append(vector)
-            return told[0] + told[1] + settings.contrast_weight * contrast(vectors[0], vectors[1])
+            return errors[0] + errors[1] + settings.contrast_weight * contrast(vectors[0], vectors[1])
 
         self._fit_network(loss, (len(parts[0]), len(parts[1])))
 

@@ -106,8 +106,8 @@ def alter(features: Features, pool: Features, groups: list[int], noise: torch.Ge
     B, device = len(features.missing), features.missing.device
     n_groups = max(groups) + 1
     chance = torch.rand(B, n_groups, generator=noise, device=device)
-    changed = (chance < 0.5) | (chance == chance.amin(dim=1, keepdim=True))  # [B, groups]
-    fields = changed[:, torch.tensor(groups, device=device)]  # [B, F]
+    is_changed = (chance < 0.5) | (chance == chance.amin(dim=1, keepdim=True))  # [B, groups]
+    fields = is_changed[:, torch.tensor(groups, device=device)]  # [B, F]
     donor = torch.randint(len(pool.missing), (B,), generator=noise, device=device)
     other = pool[donor]
     n = features.numbers.shape[1]

@@ -18,10 +18,10 @@ def prediction_errors(detector: Any, events: Any, context: Any = None, reject: f
     """
     if not detector.abilities.predicts:
         raise ConfigError(f"{detector.name} does not predict masked events")
-    told = detector.predict(events, context, reject)
-    names = [t.name for t in detector.encoder.terms if f"observed_{t.name}" in told.column_names]
+    table = detector.predict(events, context, reject)
+    names = [t.name for t in detector.encoder.terms if f"observed_{t.name}" in table.column_names]
     expected, observed = (
-        {name: _values(told[f"{what}_{name}"]) for name in names} for what in ("expected", "observed")
+        {name: _values(table[f"{what}_{name}"]) for name in names} for what in ("expected", "observed")
     )
     return prediction_metrics(detector.encoder, expected, observed)
 

@@ -119,8 +119,8 @@ def events_of(source: Any, schema: EventSchema, where: str = "events") -> pa.Tab
 
 def event_table(events: pa.Table, schema: EventSchema, score: np.ndarray) -> pa.Table:
     """The event score table: what identifies each event, and its score."""
-    named = [schema.event_id, schema.entity, schema.time, schema.end]
-    table = events.select([name for name in named if name is not None and name in events.column_names])
+    keys = [schema.event_id, schema.entity, schema.time, schema.end]
+    table = events.select([name for name in keys if name is not None and name in events.column_names])
     return table.append_column("score", pa.array(score, pa.float64()))
 
 
@@ -144,11 +144,11 @@ def neighbours_maximum(score: np.ndarray, events: pa.Table, schema: EventSchema,
     """The maximum of each event, the same agent's event before it and (`later`) the one after it: float64 [n]."""
     agents = agent_codes(events[schema.entity])[0]
     order = np.lexsort((events[schema.time].cast(pa.int64()).to_numpy(), agents))
-    ranked, same = score[order], agents[order][1:] == agents[order][:-1]
-    widest = ranked.copy()
-    widest[1:] = np.where(same, np.maximum(widest[1:], ranked[:-1]), widest[1:])
+    by_rank, same = score[order], agents[order][1:] == agents[order][:-1]
+    widest = by_rank.copy()
+    widest[1:] = np.where(same, np.maximum(widest[1:], by_rank[:-1]), widest[1:])
     if later:
-        widest[:-1] = np.where(same, np.maximum(widest[:-1], ranked[1:]), widest[:-1])
+        widest[:-1] = np.where(same, np.maximum(widest[:-1], by_rank[1:]), widest[:-1])
     result = np.empty_like(score)
     result[order] = widest
     return result

@@ -45,8 +45,8 @@ class Pyod(Baseline):
     def _learn(self, train: pa.Table, validation: pa.Table) -> None:
         self.encoder = Encoder.fit(train, without(self.schema, "vector"))
         rows = event_rows(self.encoder.encode(train))
-        chosen = np.random.default_rng(self.seed).permutation(len(rows))[: self.settings.sample]
-        self.rows = rows[np.sort(chosen)]
+        sample = np.random.default_rng(self.seed).permutation(len(rows))[: self.settings.sample]
+        self.rows = rows[np.sort(sample)]
         self._fit()
 
     def _fit(self) -> None:
@@ -95,8 +95,8 @@ def make_detector(name: str, seed: int) -> Any:
         kind = getattr(importlib.import_module(f"pyod.models.{name.lower()}"), name)
     except (ImportError, AttributeError) as error:
         raise ConfigError(f"pyod: no detector '{name}' that can be used here; try IForest, ECOD, KNN, LOF") from error
-    seeded = "random_state" in inspect.signature(kind.__init__).parameters
-    return kind(random_state=seed) if seeded else kind()
+    takes_seed = "random_state" in inspect.signature(kind.__init__).parameters
+    return kind(random_state=seed) if takes_seed else kind()
 
 
 def event_rows(arrays: EventArrays) -> np.ndarray:

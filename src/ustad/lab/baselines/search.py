@@ -75,8 +75,8 @@ def search(
         return Choice({}, float("nan"), ())
     schema = schema or mobility_schema()
     parts = fitting_parts(train, validation, schema, True)
-    told = [_told_apart(part, schema) for part in parts]
-    about = {"method": name, "seed": seed, "fixed": fixed, "events": told, "data": data_digest(parts, schema)}
+    without_ids = [_told_apart(part, schema) for part in parts]
+    about = {"method": name, "seed": seed, "fixed": fixed, "events": without_ids, "data": data_digest(parts, schema)}
     candidates = draw(name, trials, seed, fixed)
     with nullcontext() if directory is None else _alone(directory):
         done = _begun(directory, about)
@@ -94,9 +94,9 @@ def _told_apart(events: pa.Table, schema: EventSchema) -> str:
     return f"{len(times)}-{hashlib.sha256(times.tobytes()).hexdigest()[:12]}"
 
 
-def draw(name: str, trials: int, seed: int, fixed: dict[str, Any]) -> list[dict[str, Any]]:
+def draw(name: str, trials: int, seed: int, constants: dict[str, Any]) -> list[dict[str, Any]]:
     """Distinct settings to try: the defaults first, then others at random; more trials begin with the same ones."""
-    choices = {key: values for key, values in space(name).items() if key not in fixed}
+    choices = {key: values for key, values in space(name).items() if key not in constants}
     every = [dict(zip(choices, values, strict=True)) for values in itertools.product(*choices.values())]
     kind = find(name).settings_class
     usual = {f.name: f.default for f in dataclasses.fields(kind) if f.name in choices}
@@ -135,19 +135,19 @@ def _begun(directory: Path | None, about: dict[str, Any]) -> list[Trial]:
     return [(trial["settings"], trial["loss"]) for trial in content["trials"]]
 
 
-def _keep(directory: Path | None, about: dict[str, Any], done: list[Trial]) -> None:
+def _keep(directory: Path | None, about: dict[str, Any], trials: list[Trial]) -> None:
     if directory is not None:
-        told = [{"settings": settings, "loss": loss} for settings, loss in done]
-        write_json({"about": about, "trials": told}, directory / METHOD_STUDY)
+        lines = [{"settings": settings, "loss": loss} for settings, loss in trials]
+        write_json({"about": about, "trials": lines}, directory / METHOD_STUDY)
 
 
-def _finish(directory: Path | None, done: list[Trial], fixed: dict[str, Any]) -> Choice:
+def _finish(directory: Path | None, trials: list[Trial], constants: dict[str, Any]) -> Choice:
     """The best trial, the earlier one among equals; a table of all of them, the best first."""
-    ranked = sorted(enumerate(done), key=lambda pair: pair[1][1])
-    settings, loss = ranked[0][1]
+    by_loss = sorted(enumerate(trials), key=lambda pair: pair[1][1])
+    settings, loss = by_loss[0][1]
     if directory is not None:
-        rows = [{"trial": number, "loss": value, **tried} for number, (tried, value) in ranked]
-        (directory / "best.yaml").write_text(yaml.safe_dump({**fixed, **settings}, sort_keys=False))
+        rows = [{"trial": number, "loss": value, **tried} for number, (tried, value) in by_loss]
+        (directory / "best.yaml").write_text(yaml.safe_dump({**constants, **settings}, sort_keys=False))
         write_json(rows, directory / "trials.json")
         write_table(pa.Table.from_pylist(rows), directory / "trials.parquet")
-    return Choice(settings, loss, tuple(done))
+    return Choice(settings, loss, tuple(trials))

@@ -56,8 +56,8 @@ class OthersBlock(nn.Module):
 
     def forward(self, places: Tensor, values: Tensor, bias: Tensor) -> Tensor:
         values = self.norm_values(values)
-        asked, _ = self.attention(self.norm_places(places), values, values, attn_mask=bias, need_weights=False)
-        places = places + asked
+        answer, _ = self.attention(self.norm_places(places), values, values, attn_mask=bias, need_weights=False)
+        places = places + answer
         return places + self.forward_part(places)
 
 
@@ -103,8 +103,8 @@ class SensitiveHue(MaskedPredictor):
 
         def loss(part: int, index: Tensor, noise: torch.Generator) -> Tensor:
             batch = parts[part].batch(index)
-            told = self.network(batch, torch.zeros_like(batch.padding))
-            return masked_loss(told, batch.features, ~batch.padding, self.network.fields, config.training).total
+            predictions = self.network(batch, torch.zeros_like(batch.padding))
+            return masked_loss(predictions, batch.features, ~batch.padding, self.network.fields, config.training).total
 
         self._fit_network(loss, (len(parts[0]), len(parts[1])))
         raw, _ = self.channels(validation, train)
@@ -113,17 +113,19 @@ class SensitiveHue(MaskedPredictor):
 
     def channels(self, events: pa.Table, context: pa.Table | None) -> tuple[np.ndarray, np.ndarray]:
         """S(t, s) of every question and channel, NaN where missing [Q, channels], and the rows asked about."""
-        asked = ask(self.encoder, events, context, loop_config(self.settings, self.seed).window)
+        questions = ask(self.encoder, events, context, loop_config(self.settings, self.seed).window)
         parts = []
-        for told, truth, _ in masked_predictions(self.network, EventTensors(asked.arrays, self.device), asked.queries):
-            score = gaussian_nll(told.mean.double(), told.log_variance.double(), truth.numbers.double())
+        for predictions, truth, _ in masked_predictions(
+            self.network, EventTensors(questions.arrays, self.device), questions.queries
+        ):
+            score = gaussian_nll(predictions.mean.double(), predictions.log_variance.double(), truth.numbers.double())
             parts.append(score.masked_fill(truth.missing, torch.nan))
-        return torch.cat(parts).cpu().numpy(), asked.row
+        return torch.cat(parts).cpu().numpy(), questions.row
 
     def _rate(self, events: pa.Table, context: pa.Table | None) -> np.ndarray:
         raw, row = self.channels(events, context)
-        normalised = (raw - self.centre) / self.spread
-        return in_rows(np.where(np.isnan(normalised), -np.inf, normalised).max(axis=1, initial=-1e6), row)
+        errors = (raw - self.centre) / self.spread
+        return in_rows(np.where(np.isnan(errors), -np.inf, errors).max(axis=1, initial=-1e6), row)
 
     def _state(self) -> State:
         state = super()._state()

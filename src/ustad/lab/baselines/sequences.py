@@ -31,5 +31,5 @@ def pad_days(days: Days, values: np.ndarray, max_length: int, device: torch.devi
     length = np.minimum(days.length, max_length)
     place = np.arange(int(length.max()))
     index = np.minimum(days.offsets[:-1, None] + place, len(values) - 1)
-    padded = values[index] * (place < length[:, None]).reshape(*index.shape, *([1] * (values.ndim - 1)))
-    return Padded(torch.from_numpy(padded).to(device), torch.from_numpy(length).to(device))
+    rows = values[index] * (place < length[:, None]).reshape(*index.shape, *([1] * (values.ndim - 1)))
+    return Padded(torch.from_numpy(rows).to(device), torch.from_numpy(length).to(device))

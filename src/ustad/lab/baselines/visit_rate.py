@@ -81,18 +81,18 @@ class VisitRate(Baseline):
     def _rate(self, events: pa.Table, context: pa.Table | None) -> np.ndarray:
         """Every event against the training counts; `context` is not needed."""
         visits = self._visits(events)
-        key, trained = self._joint(self.visits, visits)
+        key, n_trained = self._joint(self.visits, visits)
         ratio = self._span(visits.days) / _span(self.visits.days)
         time = events[self.schema.time].cast(pa.int64()).to_numpy()
         order = np.lexsort((time, agent_codes(events[self.schema.entity])[0]))
-        score = self._deviations(key, trained, ratio, visits.days, order)
+        score = self._deviations(key, n_trained, ratio, visits.days, order)
         if not self.settings.spread:
             return score
         return neighbours_maximum(score, events, self.schema, later=not self.abilities.causal)
 
     def _state(self) -> State:
-        kept = self.visits
-        table = pa.table({"agent": kept.agents, "place": kept.places, "hour": kept.hours, "day": kept.days})
+        visits = self.visits
+        table = pa.table({"agent": visits.agents, "place": visits.places, "hour": visits.hours, "day": visits.days})
         return State(tables={"visits": table})
 
     def _restore(self, state: State) -> None:
@@ -102,11 +102,11 @@ class VisitRate(Baseline):
 
     # ----------------------------------------------------------------------------------------- the formula
     def _deviations(
-        self, key: np.ndarray, trained: np.ndarray, ratio: float, days: np.ndarray, order: np.ndarray
+        self, key: np.ndarray, n_trained: np.ndarray, ratio: float, days: np.ndarray, order: np.ndarray
     ) -> np.ndarray:
         """|n_train − n_test| / √n_train of each event's (agent, place) `key`; `trained` counts by key."""
-        n_test = np.bincount(key, minlength=len(trained))[key]
-        return _deviation(trained[key] * ratio, n_test)
+        n_test = np.bincount(key, minlength=len(n_trained))[key]
+        return _deviation(n_trained[key] * ratio, n_test)
 
     # ------------------------------------------------------------------------------------------- counting
     def _visits(self, table: pa.Table) -> _Visits:
@@ -119,16 +119,16 @@ class VisitRate(Baseline):
     def _places(self, table: pa.Table) -> pa.ChunkedArray:
         """The habitat's name; where it is missing the cell of about 100 m; where there is no place, `unknown`."""
         habitat = self.schema.habitat
-        named = table[habitat].cast(pa.string()) if habitat in table.column_names else None
-        if named is not None and named.null_count == 0:
-            return named
+        words = table[habitat].cast(pa.string()) if habitat in table.column_names else None
+        if words is not None and words.null_count == 0:
+            return words
         cells = self._cells(table)
-        if named is None and cells is None:
-            wanted = f"no column '{habitat}'" if habitat else f"the schema '{self.schema.name}' names no habitat"
-            raise DataError(f"{self.name}: {wanted}, and there are no coordinates to count visits by")
-        if named is None:
+        if words is None and cells is None:
+            reason = f"no column '{habitat}'" if habitat else f"the schema '{self.schema.name}' names no habitat"
+            raise DataError(f"{self.name}: {reason}, and there are no coordinates to count visits by")
+        if words is None:
             return cells
-        return pc.fill_null(named, "unknown") if cells is None else pc.coalesce(named, cells)
+        return pc.fill_null(words, "unknown") if cells is None else pc.coalesce(words, cells)
 
     def _cells(self, table: pa.Table) -> pa.ChunkedArray | None:
         place = next((f for f in self.schema.features if f.kind == "place"), None)
@@ -164,18 +164,18 @@ class CausalVisitRate(VisitRate):
     abilities: ClassVar[Abilities] = Abilities(scores_events=True, scores_agents=True, predicts=False, causal=True)
 
     def _deviations(
-        self, key: np.ndarray, trained: np.ndarray, ratio: float, days: np.ndarray, order: np.ndarray
+        self, key: np.ndarray, n_trained: np.ndarray, ratio: float, days: np.ndarray, order: np.ndarray
     ) -> np.ndarray:
         """Visits so far, this one included, against what training expects of the days so far."""
-        ranked = key[order]
-        by_key = np.argsort(ranked, kind="stable")
-        grouped = ranked[by_key]
-        starts = np.r_[0, np.flatnonzero(grouped[1:] != grouped[:-1]) + 1]
-        sizes = np.diff(np.r_[starts, len(grouped)])
+        by_time = key[order]
+        by_key = np.argsort(by_time, kind="stable")
+        by_place = by_time[by_key]
+        starts = np.r_[0, np.flatnonzero(by_place[1:] != by_place[:-1]) + 1]
+        sizes = np.diff(np.r_[starts, len(by_place)])
         so_far = np.empty(len(key), np.float64)
-        so_far[order[by_key]] = np.arange(len(grouped)) - np.repeat(starts, sizes) + 1
-        elapsed = (days - days.min() + 1) / self._span(days)
-        return _deviation(trained[key] * ratio * elapsed, so_far)
+        so_far[order[by_key]] = np.arange(len(by_place)) - np.repeat(starts, sizes) + 1
+        share = (days - days.min() + 1) / self._span(days)
+        return _deviation(n_trained[key] * ratio * share, so_far)
 
 
 class CategoryVisitRate(VisitRate):
@@ -192,9 +192,9 @@ class CategoryHourVisitRate(VisitRate):
     default_by: ClassVar[By] = "category-hour"
 
 
-def _deviation(expected: np.ndarray, seen: np.ndarray) -> np.ndarray:
+def _deviation(expected: np.ndarray, count: np.ndarray) -> np.ndarray:
     expected = np.maximum(expected, NEVER_VISITED)
-    return np.abs(expected - seen) / np.sqrt(expected)
+    return np.abs(expected - count) / np.sqrt(expected)
 
 
 def _span(days: np.ndarray) -> float:

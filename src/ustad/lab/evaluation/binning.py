@@ -25,13 +25,13 @@ def hexagons(x: np.ndarray, y: np.ndarray, logarithms: bool = True) -> dict[str,
 
     With logarithms the axes are log₁₀; values of zero and below, and missing ones, are left out and counted.
     """
-    seen = np.isfinite(x) & np.isfinite(y)
+    is_finite = np.isfinite(x) & np.isfinite(y)
     if logarithms:
-        seen &= (x > 0) & (y > 0)
-    a, b = (v[seen].astype(np.float64) for v in (x, y))
+        is_finite &= (x > 0) & (y > 0)
+    a, b = (v[is_finite].astype(np.float64) for v in (x, y))
     if logarithms:
         a, b = np.log10(a), np.log10(b)
-    left_out = int(len(x) - seen.sum())
+    left_out = int(len(x) - is_finite.sum())
     if not len(a):
         return {"x": [], "y": [], "count": [], "size": [1.0, 1.0], "left_out": left_out}
     width, height = ((max(float(np.ptp(v)), 1e-9)) / _GRID for v in (a, b))

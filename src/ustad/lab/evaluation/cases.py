@@ -27,25 +27,25 @@ RULES = {
 
 def cases(shop: Workshop, **_: Any) -> dict[str, Any]:
     """The cases of both kinds, one per agent. No label is read in choosing; each case says what its label is."""
-    found = shop.measured(USTAD)
-    eu = percentiles(np.nansum(found.parts.eu.astype(np.float64), axis=1))
-    loss = combine(found.parts, "loss")
+    measurement = shop.measured(USTAD)
+    eu = percentiles(np.nansum(measurement.parts.eu.astype(np.float64), axis=1))
+    loss = combine(measurement.parts, "loss")
     predictable = np.lexsort((eu, -np.where(eu <= 0.5, loss, -1.0)))
-    novel = np.argsort(-np.nan_to_num(found.parts.knn, nan=-1.0), kind="stable")
-    taken: set[Any] = set()
-    told = []
+    novel = np.argsort(-np.nan_to_num(measurement.parts.knn, nan=-1.0), kind="stable")
+    agents_shown: set[Any] = set()
+    rows = []
     for kind, order in (("predictable", predictable), ("novel", novel)):
-        for row in _first_of_agents(order, found.agents, taken):
-            told.append({"kind": kind, "rule": RULES[kind], **_case(shop, found, row, eu)})
-    return {"cases": told}
+        for row in _first_of_agents(order, measurement.agents, agents_shown):
+            rows.append({"kind": kind, "rule": RULES[kind], **_case(shop, measurement, row, eu)})
+    return {"cases": rows}
 
 
-def _first_of_agents(order: np.ndarray, agents: np.ndarray, taken: set[Any]) -> list[int]:
+def _first_of_agents(order: np.ndarray, agents: np.ndarray, agents_shown: set[Any]) -> list[int]:
     """The first rows of the order, each of another agent."""
     chosen: list[int] = []
     for row in order[:10_000]:
-        if agents[row] not in taken:
-            taken.add(agents[row])
+        if agents[row] not in agents_shown:
+            agents_shown.add(agents[row])
             chosen.append(int(row))
         if len(chosen) == CASES_OF_A_KIND:
             break

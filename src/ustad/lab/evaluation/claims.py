@@ -17,7 +17,7 @@ from scipy.stats import spearmanr
 
 from ustad.events.encoder import UNKNOWN
 from ustad.lab.evaluation.cells import NUMERIC
-from ustad.lab.evaluation.result_tables import LEVELS, TERMS, Line, Results, Steps, after, chosen, sets
+from ustad.lab.evaluation.result_tables import LEVELS, TERMS, Line, Results, Steps, after, select_lines, sets
 from ustad.lab.evaluation.standing import MEASURES, lead
 
 PREDICTABLE = ("spatial", "temporal", "spatial_temporal")
@@ -89,12 +89,12 @@ def predicts_better(results: Results) -> Effects:
 
 
 def rejecting_helps(results: Results) -> Effects:
-    for line in chosen(results["prediction"], method="ustad-plain"):
+    for line in select_lines(results["prediction"], method="ustad-plain"):
         yield from _gain(_terms(line["result"]), _terms(line["result"], True))
 
 
 def certain_half_is_right(results: Results) -> Effects:
-    for line in chosen(results["uncertainty"], method="ustad-plain"):
+    for line in select_lines(results["uncertainty"], method="ustad-plain"):
         told = line["result"]
         if "poi" in told["curves"]:
             yield 1 - told["curves"]["poi"][told["kept"].index(0.5)] - NEARLY_ALL
@@ -102,7 +102,7 @@ def certain_half_is_right(results: Results) -> Effects:
 
 def rejecting_by_its_own(results: Results) -> Effects:
     """Not the paper's: each feature sorted by its own uncertainty, the most uncertain twentieth left out."""
-    for line in chosen(results["uncertainty"], method="ustad-plain"):
+    for line in select_lines(results["uncertainty"], method="ustad-plain"):
         told = line["result"]
         at = told["kept"].index(0.95)
         for term, errors in told.get("own", {}).items():
@@ -111,14 +111,14 @@ def rejecting_by_its_own(results: Results) -> Effects:
 
 def certain_half_by_entropy(results: Results) -> Effects:
     """Not the paper's: USTAD-EU, whose one uncertainty of a kind of place is the entropy."""
-    for line in chosen(results["uncertainty"], method="ustad-eu"):
+    for line in select_lines(results["uncertainty"], method="ustad-eu"):
         told = line["result"]
         if "poi" in told.get("own", {}):
             yield 1 - told["own"]["poi"][told["kept"].index(0.5)] - NEARLY_ALL
 
 
 def eu_falls_with_accuracy(results: Results) -> Effects:
-    for line in chosen(results["uncertainty"], method="ustad-plain"):
+    for line in select_lines(results["uncertainty"], method="ustad-plain"):
         rows = [row for row in line["result"]["classes"] if row["n"] >= 20 and row["class"] != UNKNOWN]
         if len(rows) >= 3:
             yield -float(spearmanr([r["eu"] for r in rows], [r["accuracy"] for r in rows])[0])

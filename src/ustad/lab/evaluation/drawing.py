@@ -76,20 +76,20 @@ def label_apart(axis: Any, points: Sequence[tuple[float, float, float, str]], si
     ]
     paper = axis.get_window_extent().extents
     standing: list[Any] = []
-    taken: list[np.ndarray] = []
+    boxes_drawn: list[np.ndarray] = []
     for number, (x, y, radius, words) in enumerate(points):
         others = circles[:number] + circles[number + 1 :]
         labels = [_label(axis, (x, y), radius, words, side, size) for side in _SIDES]
         boxes = [label.get_window_extent().extents for label in labels]
-        covered = [_overlap(box, others) / _overlap(box, [box]) for box in boxes]
-        free = [i for i, box in enumerate(boxes) if _inside(box, paper) and not _overlap(box, taken)]
-        best = min((i for i in free if covered[i] < _MOST_COVERED), key=lambda i: (round(covered[i], 2), i), default=-1)
+        shares = [_overlap(box, others) / _overlap(box, [box]) for box in boxes]
+        free = [i for i, box in enumerate(boxes) if _inside(box, paper) and not _overlap(box, boxes_drawn)]
+        best = min((i for i in free if shares[i] < _MOST_COVERED), key=lambda i: (round(shares[i], 2), i), default=-1)
         for i, label in enumerate(labels):
             if i != best:
                 label.remove()
         if best >= 0:
             standing.append(labels[best])
-            taken.append(boxes[best])
+            boxes_drawn.append(boxes[best])
     return standing
 
 
@@ -111,5 +111,5 @@ def _inside(box: np.ndarray, paper: np.ndarray) -> bool:
 
 def _overlap(box: np.ndarray, others: Sequence[np.ndarray]) -> float:
     """The area that a box (left, bottom, right, top) shares with others."""
-    shared = (np.clip(np.minimum(box[2:], other[2:]) - np.maximum(box[:2], other[:2]), 0, None) for other in others)
-    return float(sum(width * height for width, height in shared))
+    overlaps = (np.clip(np.minimum(box[2:], other[2:]) - np.maximum(box[:2], other[:2]), 0, None) for other in others)
+    return float(sum(width * height for width, height in overlaps))

@@ -120,8 +120,8 @@ class Cell:
 
     @property
     def key(self) -> str:
-        told = [self.experiment, self.source.to_dict(), self.seed, self.budget.to_dict(), self.options]
-        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
+        content = [self.experiment, self.source.to_dict(), self.seed, self.budget.to_dict(), self.options]
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def plan(
@@ -136,10 +136,12 @@ def plan(
 
     `methods` leaves out all others, `past` False the windows without anything later than the event.
     """
-    sources, names, wanted = list(sources), list(names), None if methods is None else set(methods)
-    known = {o["method"] for e in EXPERIMENTS.values() for o in e.options if "method" in o}
-    if wanted is not None and wanted - known:
-        raise ConfigError(f"no experiment has the method '{min(wanted - known)}' (known: {', '.join(sorted(known))})")
+    sources, names, wanted_names = list(sources), list(names), None if methods is None else set(methods)
+    all_names = {o["method"] for e in EXPERIMENTS.values() for o in e.options if "method" in o}
+    if wanted_names is not None and wanted_names - all_names:
+        raise ConfigError(
+            f"no experiment has the method '{min(wanted_names - all_names)}' (known: {', '.join(sorted(all_names))})"
+        )
     for name in names:
         if name not in EXPERIMENTS:
             raise ConfigError(f"unknown experiment '{name}' (known: {', '.join(EXPERIMENTS)}, all)")
@@ -149,13 +151,14 @@ def plan(
         for source in sources
         for name in names
         for options in EXPERIMENTS[name].options
-        if (wanted is None or options.get("method", USTAD) in wanted) and (past or options.get("window") != "past")
+        if (wanted_names is None or options.get("method", USTAD) in wanted_names)
+        and (past or options.get("window") != "past")
     ]
 
 
 def run_cell(cell: Cell, shop: Workshop) -> dict[str, Any]:
     """One line: what was asked, what came out, how long it took and on what."""
-    began, fitted = time.perf_counter(), sum(shop.fit_seconds.values())
+    began, fit_seconds = time.perf_counter(), sum(shop.fit_seconds.values())
     result = EXPERIMENTS[cell.experiment].run(shop, **cell.options)
     return {
         "key": cell.key,
@@ -170,7 +173,7 @@ def run_cell(cell: Cell, shop: Workshop) -> dict[str, Any]:
         ),
         "result": plain_json(result),
         "seconds": round(time.perf_counter() - began, 2),
-        "fit_seconds": round(sum(shop.fit_seconds.values()) - fitted, 2),
+        "fit_seconds": round(sum(shop.fit_seconds.values()) - fit_seconds, 2),
         "device": "cuda" if device_type(shop.device) == "cuda" else "cpu",
         "versions": versions(),
         "hardware": hardware(),
@@ -180,15 +183,15 @@ def run_cell(cell: Cell, shop: Workshop) -> dict[str, Any]:
 # -------------------------------------------------------------------------------------------- result files
 def read_results(*directories: Path) -> dict[str, list[Line]]:
     """All lines by experiment, those of the same cell once (the latest), in the order of data sets and of the plan."""
-    found: dict[str, list[Line]] = {}
+    lines_by_name: dict[str, list[Line]] = {}
     for name, experiment in EXPERIMENTS.items():
         lines = [line for directory in directories for line in read_lines(directory / f"{name}.jsonl")]
         places = {json.dumps(options, sort_keys=True): i for i, options in enumerate(experiment.options)}
         keys = sorted({key for options in experiment.options for key in options})
-        found[name] = sorted(
+        lines_by_name[name] = sorted(
             {line["key"]: line for line in lines}.values(), key=lambda line: _place(line, places, keys)
         )
-    return found
+    return lines_by_name
 
 
 def _place(line: Line, places: dict[str, int], keys: list[str]) -> tuple[int, int, int, int]:

@@ -26,9 +26,9 @@ from ustad.lab.evaluation.result_tables import (
     Line,
     Results,
     after,
-    chosen,
     detection_values,
     score_values,
+    select_lines,
     sets,
     slug,
 )  # fmt: skip
@@ -53,13 +53,13 @@ def draw_all(results: Results, directory: Path) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     for figures in _all(results).values():
         for figure in figures:
-            drawn = figure.draw(plt)
-            drawn.savefig(directory / f"{figure.name}.png", dpi=_RESOLUTION, metadata={"Software": None})
-            drawn.savefig(directory / f"{figure.name}.svg", metadata={"Date": None})
-            plt.close(drawn)
+            picture = figure.draw(plt)
+            picture.savefig(directory / f"{figure.name}.png", dpi=_RESOLUTION, metadata={"Software": None})
+            picture.savefig(directory / f"{figure.name}.svg", metadata={"Date": None})
+            plt.close(picture)
 
 
-def planned(results: Results) -> dict[str, list[tuple[str, str]]]:
+def plan_figures(results: Results) -> dict[str, list[tuple[str, str]]]:
     """(file name without its ending, caption) of every figure by experiment; draws nothing."""
     return {name: [(f.name, f.caption) for f in figures] for name, figures in _all(results).items()}
 
@@ -82,7 +82,7 @@ def _detection(lines: list[Line]) -> list[Figure]:
         Figure(
             f"detection-{slug(data)}",
             f"AUROC and AUPR of every detector, mean and standard deviation over seeds, {data}",
-            partial(_detectors, lines=chosen(lines, data=data, window="day"), data=data),
+            partial(_detectors, lines=select_lines(lines, data=data, window="day"), data=data),
         )
         for data in sets(lines)
     ]
@@ -131,28 +131,28 @@ def _uncertainty(lines: list[Line]) -> list[Figure]:
     return [
         Figure(
             f"{name}-{slug(data)}",
-            f"{caption}, {data}{_seed_told(found, data) if name == 'classes' else ''}",
-            partial(draw, lines=chosen(found, data=data)),
+            f"{caption}, {data}{_seed_told(result, data) if name == 'classes' else ''}",
+            partial(draw, lines=select_lines(result, data=data)),
         )
-        for found, name, caption, draw in makers
-        for data in sets(found)
+        for result, name, caption, draw in makers
+        for data in sets(result)
     ]
 
 
 def _of_several_sizes(lines: list[Line]) -> list[Line]:
     """Of data sets with at least two numbers of weeks: one alone would be a line of one point."""
-    weeks = {data: {line["weeks"] for line in chosen(lines, data=data)} for data in sets(lines)}
+    weeks = {data: {line["weeks"] for line in select_lines(lines, data=data)} for data in sets(lines)}
     return [line for line in lines if len(weeks[line["data"]]) > 1]
 
 
 def _of_first_seed(lines: list[Line]) -> list[Line]:
     """Of each data set the lines of its lowest seed: what a figure of one model alone is drawn from."""
-    first = {data: min(x["seed"] for x in chosen(lines, data=data)) for data in sets(lines)}
+    first = {data: min(x["seed"] for x in select_lines(lines, data=data)) for data in sets(lines)}
     return [line for line in lines if line["seed"] == first[line["data"]]]
 
 
 def _seed_told(lines: list[Line], data: str) -> str:
-    return f", seed {chosen(lines, data=data)[0]['seed']}"
+    return f", seed {select_lines(lines, data=data)[0]['seed']}"
 
 
 def _rejection(plt: Any, lines: list[Line]) -> Any:
@@ -160,17 +160,17 @@ def _rejection(plt: Any, lines: list[Line]) -> Any:
     figure, axes = plt.subplots(1, len(terms), figsize=(2.6 * len(terms), 3.0), squeeze=False)
     for axis, term in zip(axes[0], terms, strict=True):
         for i, method in enumerate(("ustad-plain", "ustad-au", "ustad-eu", "ustad-none")):
-            found = [x["result"] for x in chosen(lines, method=method)]
-            if not found:
+            results = [x["result"] for x in select_lines(lines, method=method)]
+            if not results:
                 continue
-            values = np.mean([r["curves"][term] for r in found], axis=0)
-            shown = 1 - values if term == "poi" else values
-            kept = 100 * np.array(found[0]["kept"])
-            axis.plot(kept, shown, marker=MARKERS[i], markersize=3, color=COLOURS[i], label=NAMES[method])
-            if method == "ustad-plain" and all("own" in r for r in found):
-                own = np.mean([r["own"][term] for r in found], axis=0)
+            values = np.mean([r["curves"][term] for r in results], axis=0)
+            heights = 1 - values if term == "poi" else values
+            shares = 100 * np.array(results[0]["kept"])
+            axis.plot(shares, heights, marker=MARKERS[i], markersize=3, color=COLOURS[i], label=NAMES[method])
+            if method == "ustad-plain" and all("own" in r for r in results):
+                own = np.mean([r["own"][term] for r in results], axis=0)
                 label = "USTAD, by the feature's own"
-                axis.plot(kept, 1 - own if term == "poi" else own, color=COLOURS[i], linestyle="--", label=label)
+                axis.plot(shares, 1 - own if term == "poi" else own, color=COLOURS[i], linestyle="--", label=label)
         axis.set_title("accuracy, kind of place" if term == "poi" else f"MAE, {TERMS[term]}")
         axis.set_xlabel("% kept, surest first")
     handles, labels = axes[0][0].get_legend_handles_labels()
@@ -180,7 +180,9 @@ def _rejection(plt: Any, lines: list[Line]) -> Any:
 
 def _classes(plt: Any, lines: list[Line]) -> Any:
     """A circle per kind of place; the most frequent kinds are named where there is room."""
-    found = [r for x in chosen(lines, method="ustad-plain") for r in x["result"]["classes"] if r["class"] != UNKNOWN]
+    found = [
+        r for x in select_lines(lines, method="ustad-plain") for r in x["result"]["classes"] if r["class"] != UNKNOWN
+    ]
     rows = sorted(found, key=lambda r: -r["n"])
     figure, axis = plt.subplots(figsize=(5.2, 3.6))
     areas = [15 + 600 * row["n"] / rows[0]["n"] for row in rows]
@@ -199,7 +201,7 @@ def _training_size(plt: Any, lines: list[Line]) -> Any:
     weeks = sorted({line["weeks"] for line in lines})
     for i, term in enumerate(TERMS):
         for axis, what in zip(axes, ("au", "eu"), strict=True):
-            values = [_mean_uncertainty(chosen(lines, weeks=w), term, what) for w in weeks]
+            values = [_mean_uncertainty(select_lines(lines, weeks=w), term, what) for w in weeks]
             if values[0] > 0:
                 axis.plot(weeks, np.array(values) / values[0], marker=MARKERS[i], color=COLOURS[i], label=term)
     for axis, what in zip(axes, ("AU", "EU"), strict=True):
@@ -214,8 +216,8 @@ def _training_size(plt: Any, lines: list[Line]) -> Any:
 
 
 def _mean_uncertainty(lines: list[Line], term: str, what: str) -> float:
-    found = [x["result"]["terms"][term][what] for x in lines if term in x["result"]["terms"]]
-    return float(np.mean(found)) if found else 0.0
+    values = [x["result"]["terms"][term][what] for x in lines if term in x["result"]["terms"]]
+    return float(np.mean(values)) if values else 0.0
 
 
 # ------------------------------------------------------------------------------------------ scores, boxes
@@ -252,7 +254,7 @@ def _injections(lines: list[Line]) -> list[Figure]:
         Figure(
             f"injections-{slug(data)}",
             f"Loss and distance by kind of injection, {data}{_seed_told(first, data)}",
-            partial(_boxes, lines=chosen(first, data=data)),
+            partial(_boxes, lines=select_lines(first, data=data)),
         )
         for data in sets(first)
     ]
@@ -263,11 +265,11 @@ def _boxes(plt: Any, lines: list[Line]) -> Any:
     boxes = {x["kind"]: x["result"]["boxes"] for x in lines}
     figure, axes = plt.subplots(1, 2, figsize=(9, 3.1))
     for axis, what, title in zip(axes, ("loss", "knn"), ("loss, scaled", "distance (kNN)"), strict=True):
-        shown = [("normal", next(iter(boxes.values()))["normal"])]
-        shown += [(KIND_NAMES[k], boxes[k][k]) for k in KIND_NAMES if k in boxes and k in boxes[k]]
+        groups = [("normal", next(iter(boxes.values()))["normal"])]
+        groups += [(KIND_NAMES[k], boxes[k][k]) for k in KIND_NAMES if k in boxes and k in boxes[k]]
         stats = [
             {"label": name, "whislo": q[0], "q1": q[1], "med": q[2], "q3": q[3], "whishi": q[4], "fliers": []}
-            for name, q in ((name, box[what]) for name, box in shown)
+            for name, q in ((name, box[what]) for name, box in groups)
             if q
         ]
         axis.bxp(stats, showfliers=False, medianprops={"color": COLOURS[1]})
@@ -280,11 +282,11 @@ def _boxes(plt: Any, lines: list[Line]) -> Any:
 def _epistemic(lines: list[Line]) -> list[Figure]:
     figures = []
     for line in _of_first_seed(lines):
-        data, found, seed = line["data"], line["result"], line["seed"]
+        data, result, seed = line["data"], line["result"], line["seed"]
         caption = f"Loss against EU for each feature (lighter: more events), {data}, seed {seed}"
-        figures.append(Figure(f"loss-eu-{slug(data)}", caption, partial(_loss_and_eu, found=found)))
+        figures.append(Figure(f"loss-eu-{slug(data)}", caption, partial(_loss_and_eu, result=result)))
         caption = f"Distance to the training events and EU, {data}, seed {seed}"
-        figures.append(Figure(f"distance-eu-{slug(data)}", caption, partial(_distance_and_eu, found=found)))
+        figures.append(Figure(f"distance-eu-{slug(data)}", caption, partial(_distance_and_eu, result=result)))
     return figures
 
 
@@ -302,30 +304,30 @@ def _hexbin(axis: Any, bins: dict[str, Any]) -> None:
     axis.autoscale_view()
 
 
-def _loss_and_eu(plt: Any, found: dict[str, Any]) -> Any:
-    terms = [t for t, bins in found["terms"].items() if bins["x"]]
+def _loss_and_eu(plt: Any, result: dict[str, Any]) -> Any:
+    terms = [t for t, bins in result["terms"].items() if bins["x"]]
     figure, axes = plt.subplots(1, len(terms), figsize=(2.4 * len(terms), 2.6), squeeze=False)
     for axis, term in zip(axes[0], terms, strict=True):
-        _hexbin(axis, found["terms"][term])
+        _hexbin(axis, result["terms"][term])
         axis.set_title(term)
         axis.set_xlabel("log₁₀ EU")
     axes[0][0].set_ylabel("log₁₀ loss")
     return figure
 
 
-def _distance_and_eu(plt: Any, found: dict[str, Any]) -> Any:
+def _distance_and_eu(plt: Any, result: dict[str, Any]) -> Any:
     figure, (left, right) = plt.subplots(1, 2, figsize=(8, 3))
-    edges = np.array(found["edges"])
+    edges = np.array(result["edges"])
     for i, (key, label) in enumerate((("knn_low_eu", "5 % lowest EU"), ("knn_high_eu", "5 % highest EU"))):
-        counts = np.array(found[key], float)
+        counts = np.array(result[key], float)
         left.stairs(counts / max(counts.sum(), 1), edges, color=COLOURS[i], label=label, fill=True, alpha=0.5)
     left.set_xlabel("distance to the training events")
     left.set_ylabel("share of events")
     left.legend(frameon=False, fontsize=7)
-    _hexbin(right, found["hexagons"])
-    ends = np.array([min(found["hexagons"]["x"]), max(found["hexagons"]["x"])])
-    right.plot(ends, found["fit"]["slope"] * ends + found["fit"]["intercept"], color=COLOURS[1])
-    right.set_title(f"r = {found['pearson']:.2f}; highest 5 % EU: {found['pearson_tail']:.2f}")
+    _hexbin(right, result["hexagons"])
+    ends = np.array([min(result["hexagons"]["x"]), max(result["hexagons"]["x"])])
+    right.plot(ends, result["fit"]["slope"] * ends + result["fit"]["intercept"], color=COLOURS[1])
+    right.set_title(f"r = {result['pearson']:.2f}; highest 5 % EU: {result['pearson_tail']:.2f}")
     right.set_xlabel("EU, summed over features")
     right.set_ylabel("distance")
     return figure
@@ -344,10 +346,10 @@ def _cases(lines: list[Line]) -> list[Figure]:
 
 def case_words(case: dict[str, Any]) -> str:
     """Expected and observed in one sentence."""
-    told = " and ".join(f"{side} {_described(case[side])}" for side in ("expected", "observed"))
+    sides = " and ".join(f"{side} {_described(case[side])}" for side in ("expected", "observed"))
     label = {"event": "labelled as an anomaly", "agent": "of a labelled agent", "no": "not labelled"}[case["labelled"]]
     return (
-        f"{told}; EU above {100 * case['eu_percentile']:.0f} %, distance above {100 * case['knn_percentile']:.0f} % "
+        f"{sides}; EU above {100 * case['eu_percentile']:.0f} %, distance above {100 * case['knn_percentile']:.0f} % "
         f"of events; {label}"
     )
 
@@ -393,6 +395,6 @@ def case_colours(case: dict[str, Any]) -> dict[str, str]:
     """
     colours = [colour for colour in COLOURS if colour != "#000000"]
     words = Counter(str(block[3]) for part in ("train", "test") for block in case[part])
-    named = [*(block[3] for block in case["event"]), case["expected"].get("poi")]
-    ranked = sorted(words, key=lambda word: (word not in named, -words[word], word))[: len(colours)]
-    return dict(zip(sorted(ranked, key=lambda word: (-words[word], word)), colours, strict=False))
+    words_shown = [*(block[3] for block in case["event"]), case["expected"].get("poi")]
+    in_order = sorted(words, key=lambda word: (word not in words_shown, -words[word], word))[: len(colours)]
+    return dict(zip(sorted(in_order, key=lambda word: (-words[word], word)), colours, strict=False))

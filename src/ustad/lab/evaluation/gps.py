@@ -35,8 +35,8 @@ def gps(shop: Workshop, phone: str, method: str, **_: Any) -> dict[str, Any]:
     if method in PRESET_METHODS:
         scores = own.preset_scores(PRESET_METHODS[method])
     else:
-        fitted: Any = own.fitted(method)
-        scores = fitted.score(own.test, own.before)
+        model: Any = own.fitted(method)
+        scores = model.score(own.test, own.before)
     return compare_scores(own.data, scores)
 
 
@@ -52,8 +52,8 @@ def compare_scores(data: Dataset, scores: Scores) -> dict[str, Any]:
         result["true_of_most_unusual"] = count_true(scores.events, data.labels)
     if data.agent_labels is not None:
         agents = data.agent_labels["agent_id"].cast(scores.agents["agent_id"].type)
-        missed = pc.sum(pc.invert(pc.is_in(agents, scores.agents["agent_id"].combine_chunks()))).as_py()
-        result["agents"] = _level(scores.agents, data.agent_labels, "agent_id", int(missed or 0))
+        n_missed = pc.sum(pc.invert(pc.is_in(agents, scores.agents["agent_id"].combine_chunks()))).as_py()
+        result["agents"] = _level(scores.agents, data.agent_labels, "agent_id", int(n_missed or 0))
     return result
 
 
@@ -64,19 +64,19 @@ def count_true(events: pa.Table, labels: pa.Table) -> int:
     return int(pc.is_in(top, labels["stay_id"].cast(top.type).combine_chunks()).to_numpy().sum())
 
 
-def _level(scores: pa.Table, labels: pa.Table, name: str, missed: int) -> dict[str, Any]:
+def _level(scores: pa.Table, labels: pa.Table, name: str, n_missed: int) -> dict[str, Any]:
     """AUROC and average precision; `missed` positives stand below everything that has a score."""
-    wanted = labels[name].cast(scores[name].type).combine_chunks()
-    truth = pc.is_in(scores[name], wanted).to_numpy()
+    ids = labels[name].cast(scores[name].type).combine_chunks()
+    truth = pc.is_in(scores[name], ids).to_numpy()
     score = scores["score"].to_numpy().astype(np.float64)
     lowest = (score.min() if len(score) else 0.0) - 1.0
-    truth, score = np.r_[truth, np.ones(missed, bool)], np.r_[score, np.full(missed, lowest)]
+    truth, score = np.r_[truth, np.ones(n_missed, bool)], np.r_[score, np.full(n_missed, lowest)]
     if truth.all() or not truth.any():
-        return {"auroc": None, "ap": None, "n": len(truth), "positives": int(truth.sum()), "missed": missed}
+        return {"auroc": None, "ap": None, "n": len(truth), "positives": int(truth.sum()), "missed": n_missed}
     return {
         "auroc": float(auroc(truth, score)),
         "ap": float(average_precision(truth, score)),
         "n": len(truth),
         "positives": int(truth.sum()),
-        "missed": missed,
+        "missed": n_missed,
     }

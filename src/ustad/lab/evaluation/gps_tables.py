@@ -11,7 +11,17 @@ import numpy as np
 
 from ustad.lab.evaluation.gps import MOST_UNUSUAL
 from ustad.lab.evaluation.recordings import TRUE_STAYS
-from ustad.lab.evaluation.result_tables import LEVELS, NAMES, Line, Table, chosen, sets, shown, slug, without_empty
+from ustad.lab.evaluation.result_tables import (
+    LEVELS,
+    NAMES,
+    Line,
+    Table,
+    format_mean,
+    select_lines,
+    sets,
+    slug,
+    without_empty,
+)
 
 _MINUTE = 60.0
 
@@ -27,15 +37,15 @@ def _detection_table(lines: list[Line], data: str) -> Table:
     heads += [f"{level} {what}" for level in LEVELS for what in ("AUROC", "AUPR", "kept")]
     heads.append(f"true of the {MOST_UNUSUAL} most unusual")
     rows = []
-    for method in dict.fromkeys(x["method"] for x in chosen(lines, data=data)):
-        truth = chosen(lines, data=data, method=method, phone=TRUE_STAYS)
-        for phone in dict.fromkeys(x["phone"] for x in chosen(lines, data=data, method=method)):
-            found = chosen(lines, data=data, method=method, phone=phone)
+    for method in dict.fromkeys(x["method"] for x in select_lines(lines, data=data)):
+        truth = select_lines(lines, data=data, method=method, phone=TRUE_STAYS)
+        for phone in dict.fromkeys(x["phone"] for x in select_lines(lines, data=data, method=method)):
+            found = select_lines(lines, data=data, method=method, phone=phone)
             row = [NAMES.get(method, method), phone, str(len(found))]
             for level in LEVELS:
-                row += [shown([_value(x, level, what) for x in found], 3) for what in ("auroc", "ap")]
+                row += [format_mean([_value(x, level, what) for x in found], 3) for what in ("auroc", "ap")]
                 row.append("" if phone == TRUE_STAYS else describe_kept(kept_share(truth, found, level)))
-            row.append(shown([x["result"].get("true_of_most_unusual") for x in found], 1))
+            row.append(format_mean([x["result"].get("true_of_most_unusual") for x in found], 1))
             rows.append(tuple(row))
     note = (
         "kept: share of AUROC − 0.5 and of AUPR of the same people's true stays, seed by seed, then the mean. "
@@ -48,10 +58,12 @@ def _value(line: Line, level: str, what: str) -> float | None:
     return line["result"].get(level, {}).get(what)
 
 
-def kept_share(truth: list[Line], found: list[Line], level: str) -> tuple[float, float] | None:
+def kept_share(truth: list[Line], recording: list[Line], level: str) -> tuple[float, float] | None:
     """What a recording keeps of AUROC − 0.5 and of AUPR: means over the seeds that both have."""
     by_seed = {x["seed"]: x for x in truth}
-    pairs = [(by_seed[x["seed"]], x) for x in found if x["seed"] in by_seed and _value(x, level, "auroc") is not None]
+    pairs = [
+        (by_seed[x["seed"]], x) for x in recording if x["seed"] in by_seed and _value(x, level, "auroc") is not None
+    ]
     pairs = [(a, b) for a, b in pairs if _value(a, level, "auroc") is not None]
     if not pairs:
         return None
@@ -60,16 +72,18 @@ def kept_share(truth: list[Line], found: list[Line], level: str) -> tuple[float,
     return float(area[1] / area[0]), float(precision[1] / precision[0])
 
 
-def describe_kept(kept: tuple[float, float] | None) -> str:
-    return "–" if kept is None else f"{kept[0]:.2f} / {kept[1]:.2f}"
+def describe_kept(share: tuple[float, float] | None) -> str:
+    return "–" if share is None else f"{share[0]:.2f} / {share[1]:.2f}"
 
 
 def _quality_table(lines: list[Line], data: str) -> Table:
     heads = ("phone", *(name for name, *_ in QUALITY))
     rows = []
-    for phone in dict.fromkeys(x["phone"] for x in chosen(lines, data=data)):
-        found = [x["result"]["recording"] for x in chosen(lines, data=data, phone=phone)]
-        distinct = list({str(sorted(told.items())): told for told in found if told}.values())  # not once per method
+    for phone in dict.fromkeys(x["phone"] for x in select_lines(lines, data=data)):
+        recordings = [x["result"]["recording"] for x in select_lines(lines, data=data, phone=phone)]
+        distinct = list(
+            {str(sorted(told.items())): told for told in recordings if told}.values()
+        )  # not once per method
         if distinct:
             rows.append((phone, *quality_row(distinct)))
     return Table(f"gps-stays-{slug(data)}", f"Stays extracted from GPS, {data}", heads, tuple(rows), QUALITY_NOTE)
@@ -95,10 +109,10 @@ QUALITY_NOTE = (
 )
 
 
-def quality_row(measured: list[dict[str, Any]]) -> list[str]:
+def quality_row(recordings: list[dict[str, Any]]) -> list[str]:
     """Cells of QUALITY over some recordings."""
-    told = [{**m, "positives_found": 1 - m["missed"] / m["positives"]} if m.get("positives") else m for m in measured]
-    return [shown([_scaled(m.get(key), scale) for m in told], digits) for _, key, scale, digits in QUALITY]
+    rows = [{**m, "positives_found": 1 - m["missed"] / m["positives"]} if m.get("positives") else m for m in recordings]
+    return [format_mean([_scaled(m.get(key), scale) for m in rows], digits) for _, key, scale, digits in QUALITY]
 
 
 def _scaled(value: float | None, scale: float) -> float | None:

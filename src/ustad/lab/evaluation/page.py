@@ -15,9 +15,9 @@ from ustad import __version__
 from ustad.events.encoder import UNKNOWN
 from ustad.lab.evaluation.claims import judged
 from ustad.lab.evaluation.experiments import EXPERIMENTS, read_results
-from ustad.lab.evaluation.figures import draw_all, planned
+from ustad.lab.evaluation.figures import draw_all, plan_figures
 from ustad.lab.evaluation.gps_tables import gps_tables
-from ustad.lab.evaluation.result_tables import Line, Results, Table, all_tables, chosen
+from ustad.lab.evaluation.result_tables import Line, Results, Table, all_tables, select_lines
 from ustad.lab.evaluation.standing import causes, standing
 from ustad.tables import DataError
 
@@ -109,10 +109,10 @@ def _refuse_two_budgets(results: Results) -> None:
     """Figures of the same method on the same data with two budgets are no spread over seeds."""
     for name, lines in results.items():
         for data in {line["data"] for line in lines}:
-            found = sorted({line["budget"]["name"] for line in chosen(lines, data=data)})
-            if len(found) > 1:
+            budgets = sorted({line["budget"]["name"] for line in select_lines(lines, data=data)})
+            if len(budgets) > 1:
                 raise DataError(
-                    f"{name} on {data} was run with the budgets {' and '.join(found)}; publish each from a directory "
+                    f"{name} on {data} was run with the budgets {' and '.join(budgets)}; publish each from a directory "
                     "of its own (--out)"
                 )
 
@@ -129,11 +129,11 @@ def page_text(results: Results, place: str, figures: str) -> str:
         _claims(results),
         *_standing(results),
     ]
-    tables, drawn = all_tables(results), planned(results)
+    tables, pictures = all_tables(results), plan_figures(results)
     for name, experiment in EXPERIMENTS.items():
         if results[name] and name in INTRODUCTIONS:
             parts += [f"## {name}: {experiment.about}", INTRODUCTIONS[name]]
-            parts += _section(tables.get(name, []), drawn.get(name, []), figures)
+            parts += _section(tables.get(name, []), pictures.get(name, []), figures)
     if tables["seconds"]:
         parts += ["## How long it took", *_section(tables["seconds"], [], figures)]
     parts.append(HOW_TO_RUN)
@@ -148,22 +148,22 @@ def _from_gps(results: Results) -> list[str]:
 
 def _conditions(results: Results) -> list[str]:
     """Sizes, seeds, budget, machine: what the figures were made with."""
-    lines = [line for found in results.values() for line in found]
+    lines = [line for part in results.values() for line in part]
     budgets = {line["budget"]["name"]: line["budget"] for line in lines}
-    told = [SMALL] if {name.partition("-")[0] for name in budgets} & {"small", "tiny"} else []
+    notes = [SMALL] if {name.partition("-")[0] for name in budgets} & {"small", "tiny"} else []
     rows = [_condition(data, [x for x in lines if x["data"] == data]) for data in _data_sets(results)]
     heads = (
         "data", "events", "anomalous events of the test weeks", "anomalous agents", "standard error of an agent AUROC",
         "seeds", "budget", "cells", "hours of cells", "machine",
     )  # fmt: skip
-    told.append(Table("", "", heads, tuple(rows)).markdown().rstrip())
+    notes.append(Table("", "", heads, tuple(rows)).markdown().rstrip())
     settings = [
         f"- budget `{name}`: "
         + (", ".join(f"{k} {v}" for k, v in budget.items() if k != "name" and v is not None))
         + "; what is not named is each method's own default"
         for name, budget in budgets.items()
     ]
-    return [*told, SPREAD, "\n".join([*settings, *_fewer_seeds(lines), *_unknown_kinds(lines), *_versions(lines)])]
+    return [*notes, SPREAD, "\n".join([*settings, *_fewer_seeds(lines), *_unknown_kinds(lines), *_versions(lines)])]
 
 
 def _fewer_seeds(lines: list[Line]) -> list[str]:
@@ -195,28 +195,33 @@ def _versions(lines: list[Line]) -> list[str]:
     """Of the libraries, and of ustad where it is not the one that writes the page."""
     libraries = ", ".join(f"{k} {v}" for k, v in lines[0]["versions"].items() if k != "ustad")
     cells = Counter(line["versions"]["ustad"] for line in lines)
-    told = [f"- libraries: {libraries}", *(f"- cells made by ustad {name}: {n}" for name, n in sorted(cells.items()))]
+    notes = [f"- libraries: {libraries}", *(f"- cells made by ustad {name}: {n}" for name, n in sorted(cells.items()))]
     if set(cells) - {__version__}:
-        told.append(f"- this is ustad {__version__}; CHANGELOG.md says what has changed since older cells")
-    return told
+        notes.append(f"- this is ustad {__version__}; CHANGELOG.md says what has changed since older cells")
+    return notes
 
 
 def _data_sets(results: Results) -> list[str]:
     """Their names, in the order of the experiment that has most of them."""
-    names = max(([line["data"] for line in lines] for lines in results.values()), key=lambda found: len(set(found)))
+    names = max(
+        ([line["data"] for line in lines] for lines in results.values()), key=lambda names_of: len(set(names_of))
+    )
     return list(dict.fromkeys([*names, *(line["data"] for lines in results.values() for line in lines)]))
 
 
 def _condition(data: str, lines: list[Line]) -> tuple[str, ...]:
     levels = [level for x in lines if x["experiment"] == "detection" for level in x["result"].items()]
-    counts = {name: f"{told['positives']:,} of {told['n']:,}" for name, told in levels}
+    counts = {name: f"{counts_of['positives']:,} of {counts_of['n']:,}" for name, counts_of in levels}
     machines = {f"{x['hardware']['gpu'] if x['device'] == 'cuda' else x['hardware']['cpu']}" for x in lines}
     return (
         data,
         f"{lines[0]['source']['events']:,}",
         counts.get("events", "–"),
         counts.get("agents", "–"),
-        next((_standard_error(told["positives"], told["n"]) for name, told in levels if name == "agents"), "–"),
+        next(
+            (_standard_error(counts_of["positives"], counts_of["n"]) for name, counts_of in levels if name == "agents"),
+            "–",
+        ),
         ", ".join(str(seed) for seed in sorted({x["seed"] for x in lines})),
         ", ".join(sorted({x["budget"]["name"] for x in lines})),
         str(len(lines)),
@@ -235,10 +240,10 @@ def _standard_error(positives: int, n: int) -> str:
 
 def _claims(results: Results) -> str:
     names = _data_sets(results)
-    apart = [judged({name: chosen(lines, data=data) for name, lines in results.items()}) for data in names]
+    apart = [judged({name: select_lines(lines, data=data) for name, lines in results.items()}) for data in names]
     rows = []
     for number, claim in enumerate(judged(results)):
-        own = [f"{d}: {found[number].mean}" for d, found in zip(names, apart, strict=True) if found[number].effects]
+        own = [f"{d}: {claims[number].mean}" for d, claims in zip(names, apart, strict=True) if claims[number].effects]
         rows.append((claim.text, f"**{claim.verdict}**", claim.figures, "; ".join(own), claim.measure))
     heads = ("the paper says", "here", "effect", "mean effect by data set", "measured as")
     table = Table("", "", heads, tuple(rows)).markdown().rstrip()
@@ -256,11 +261,11 @@ def _standing(results: Results) -> list[str]:
     return [part for head, lines in parts if lines for part in (head, "\n".join(f"- {line}" for line in lines))]
 
 
-def _section(tables: list[Table], drawn: list[tuple[str, str]], figures: str) -> list[str]:
+def _section(tables: list[Table], pictures: list[tuple[str, str]], figures: str) -> list[str]:
     parts = []
     for table in tables:
         parts += [f"### {table.title}", table.markdown().rstrip(), table.note]
-    for name, caption in drawn:
+    for name, caption in pictures:
         parts.append(f"![{caption}]({figures}/{name}.png)\n\n*{caption}* ([SVG]({figures}/{name}.svg))")
     return parts
 

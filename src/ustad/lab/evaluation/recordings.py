@@ -25,7 +25,7 @@ NEAR_M = {PLAIN: 250.0, "logger": 250.0, "phone": 250.0, "app": 500.0, "sparse":
 
 
 def record_people(
-    preset: str, out: Path, phone: str, agents: int | None, seed: int, **simulated: Any
+    preset: str, out: Path, phone: str, agents: int | None, seed: int, **options: Any
 ) -> dict[str, Any]:  # fmt: skip
     """Simulate people, record them, and extract their stays into `out`; returns what was measured of the extraction.
 
@@ -35,32 +35,32 @@ def record_people(
     with tempfile.TemporaryDirectory(prefix=".recording-", dir=out.parent) as folder:
         town = Path(folder)
         how: dict[str, Any] = {"fixes": "60s"} if phone == PLAIN else {"phone": phone}
-        simulate(preset, agents, seed, town, **how, **simulated)
+        simulate(preset, agents, seed, town, **how, **options)
         truth = load_directory(town)
         extract([town / "fixes"], out, pois=truth.pois, timezone=truth.meta["timezone"])
         return carry_truth(town, out, NEAR_M[phone])
 
 
 def open_recording(
-    preset: str, out: Path, phone: str, agents: int | None, seed: int, **simulated: Any
+    preset: str, out: Path, phone: str, agents: int | None, seed: int, **options: Any
 ) -> Dataset:  # fmt: skip
     """Simulated people from their true stays or from a recording, made in `out`; arguments as in `record_people`."""
     if phone == TRUE_STAYS:
-        simulate(preset, agents, seed, out, **simulated)
+        simulate(preset, agents, seed, out, **options)
     else:
-        record_people(preset, out, phone, agents, seed, **simulated)
+        record_people(preset, out, phone, agents, seed, **options)
     return load_directory(out)
 
 
-def carry_truth(town: Path, extracted: Path, near_m: float = 250.0, name: str | None = None) -> dict[str, Any]:
+def carry_truth(town: Path, place: Path, near_m: float = 250.0, name: str | None = None) -> dict[str, Any]:
     """Write the labels and the split of the true stays into a directory of stays extracted from their fixes."""
-    truth, data = load_directory(town), load_directory(extracted)
-    measured = measure_extraction(truth.events, data.events, near_m)
+    truth, data = load_directory(town), load_directory(place)
+    figures = measure_extraction(truth.events, data.events, near_m)
     if truth.labels is not None:
-        carried = carry_labels(truth.labels, truth.events, data.events, near_m)
-        measured |= {"positives": carried.positives, "missed": carried.missed}
-        write_table(carried.labels, extracted / "labels.parquet")
-    write_table(truth.agent_labels, extracted / "agent_labels.parquet")
-    meta = {**data.meta, "name": name or truth.meta["name"], "split": truth.meta["split"], "recording": measured}
-    write_json(meta, extracted / "meta.json")
-    return measured
+        labels = carry_labels(truth.labels, truth.events, data.events, near_m)
+        figures |= {"positives": labels.positives, "missed": labels.missed}
+        write_table(labels.labels, place / "labels.parquet")
+    write_table(truth.agent_labels, place / "agent_labels.parquet")
+    meta = {**data.meta, "name": name or truth.meta["name"], "split": truth.meta["split"], "recording": figures}
+    write_json(meta, place / "meta.json")
+    return figures

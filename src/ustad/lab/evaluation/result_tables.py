@@ -73,26 +73,26 @@ def _figure(cell: str) -> bool:
 
 def without_empty(table: Table) -> Table:
     """The table without the columns that hold nothing in any row."""
-    kept = [i for i in range(len(table.heads)) if i == 0 or any(row[i] not in ("–", "") for row in table.rows)]
-    heads, *rows = (tuple(row[i] for i in kept) for row in (table.heads, *table.rows))
+    columns = [i for i in range(len(table.heads)) if i == 0 or any(row[i] not in ("–", "") for row in table.rows)]
+    heads, *rows = (tuple(row[i] for i in columns) for row in (table.heads, *table.rows))
     return replace(table, heads=heads, rows=tuple(rows))
 
 
 @cache
-def published() -> dict[str, Any]:
+def read_published() -> dict[str, Any]:
     """The paper's tables."""
     return yaml.safe_load((Path(__file__).parent / "published.yaml").read_text())
 
 
 # ---------------------------------------------------------------------------------------------- numbers
-def shown(values: Iterable[float | None], digits: int = 3) -> str:
+def format_mean(values: Iterable[float | None], digits: int = 3) -> str:
     """`0.734 ± 0.016` over seeds, `0.734` for one seed, a dash for none."""
-    known = np.array([v for v in values if v is not None], float)
-    if not len(known):
+    numbers = np.array([v for v in values if v is not None], float)
+    if not len(numbers):
         return "–"
-    if len(known) == 1:
-        return f"{known[0]:.{digits}f}"
-    return f"{known.mean():.{digits}f} ± {known.std(ddof=1):.{digits}f}"
+    if len(numbers) == 1:
+        return f"{numbers[0]:.{digits}f}"
+    return f"{numbers.mean():.{digits}f} ± {numbers.std(ddof=1):.{digits}f}"
 
 
 def plain(value: float | None, digits: int = 3) -> str:
@@ -109,16 +109,16 @@ def base_name(lines: list[Line], data: str) -> str:
     return next(line["source"]["name"] for line in lines if line["data"] == data)
 
 
-def chosen(lines: list[Line], **wanted: Any) -> list[Line]:
+def select_lines(lines: list[Line], **wanted: Any) -> list[Line]:
     return [line for line in lines if all(line.get(k) == v for k, v in wanted.items())]
 
 
 def after(lines: list[Line], steps: Steps) -> list[Line]:
     """Lines by weeks of training: all of the weeks and, of fewer, those after as many steps or after fewer (as many
     epochs)."""
-    sized = [line for line in lines if "weeks" in line]
-    most = max((line["weeks"] for line in sized), default=0)
-    return [line for line in sized if line["weeks"] == most or ("steps" in line) == (steps == "equal")]
+    with_weeks = [line for line in lines if "weeks" in line]
+    most = max((line["weeks"] for line in with_weeks), default=0)
+    return [line for line in with_weeks if line["weeks"] == most or ("steps" in line) == (steps == "equal")]
 
 
 # ----------------------------------------------------------------------------------------------- tables
@@ -130,25 +130,25 @@ def _prediction_table(lines: list[Line], data: str) -> Table:
     columns = [(what, term) for what in ("mae", "mape") for term in ("x", "y", "start", "duration")]
     columns.append(("accuracy", "poi"))
     heads = ["method", *(f"{'MAE' if w == 'mae' else 'MAPE'} {t}" for w, t in columns[:-1]), "accuracy %"]
-    printed = published()["prediction"].get(base_name(lines, data), {})
+    paper = read_published()["prediction"].get(base_name(lines, data), {})
     rows = []
-    for method in [*dict.fromkeys(x["method"] for x in chosen(lines, data=data)), "rejection"]:
+    for method in [*dict.fromkeys(x["method"] for x in select_lines(lines, data=data)), "rejection"]:
         values = [prediction_values(lines, data, method, what, term) for what, term in columns]
         if not any(values):
             continue
-        rows.append((NAMES[method], *(shown(v, 2) for v in values)))
-        if method in printed:
-            rows.append((f"*{NAMES[method]}, paper*", *(plain(v, 2) for v in printed[method])))
+        rows.append((NAMES[method], *(format_mean(v, 2) for v in values)))
+        if method in paper:
+            rows.append((f"*{NAMES[method]}, paper*", *(plain(v, 2) for v in paper[method])))
     note = "x, y in km, start and duration in minutes; MAPE leaves out targets of zero"
     return Table(f"prediction-{slug(data)}", f"Masked prediction, {data}", tuple(heads), tuple(rows), note)
 
 
 def prediction_values(lines: list[Line], data: str, method: str, what: str, term: str) -> list[float]:
     """One figure per seed; `rejection` is USTAD without its most uncertain five per cent."""
-    rejected = method == "rejection"
-    found = chosen(lines, data=data, method="ustad-plain" if rejected else method)
+    rejects = method == "rejection"
+    found = select_lines(lines, data=data, method="ustad-plain" if rejects else method)
     rows = [row for line in found for row in line["result"]["rows"] if row["term"] == term]
-    return [row[what] for row in rows if (row["rejected"] > 0) == rejected and what in row]
+    return [row[what] for row in rows if (row["rejected"] > 0) == rejects and what in row]
 
 
 def detection_tables(lines: list[Line]) -> list[Table]:
@@ -160,17 +160,17 @@ def _detection_table(lines: list[Line], data: str) -> Table:
     heads = ["method", "seeds"]
     for level in LEVELS:
         heads += [f"{level} AUROC", "paper", f"{level} AUPR", "paper"]
-    printed = published()["detection"].get(base_name(lines, data), {})
+    paper = read_published()["detection"].get(base_name(lines, data), {})
     rows = []
-    for method, window in dict.fromkeys((x["method"], x["window"]) for x in chosen(lines, data=data)):
+    for method, window in dict.fromkeys((x["method"], x["window"]) for x in select_lines(lines, data=data)):
         row = [NAMES[method] + (", past only" if window == "past" else "")]
-        row.append(str(len(chosen(lines, data=data, method=method, window=window))))
+        row.append(str(len(select_lines(lines, data=data, method=method, window=window))))
         for level in LEVELS:
             for i, what in enumerate(("auroc", "ap")):
-                known = printed.get(method, {}).get(level) if window == "day" else None
+                published_values = paper.get(method, {}).get(level) if window == "day" else None
                 row += [
-                    shown(detection_values(lines, data, method, level, what, window), 3 + i),
-                    plain(known[i], 3 + i) if known else "–",
+                    format_mean(detection_values(lines, data, method, level, what, window), 3 + i),
+                    plain(published_values[i], 3 + i) if published_values else "–",
                 ]
         rows.append(tuple(row))
     rows.append(_improvement(lines, data))
@@ -181,8 +181,8 @@ def _detection_table(lines: list[Line], data: str) -> Table:
 def detection_values(
     lines: list[Line], data: str, method: str, level: str, what: str, window: str = "day"
 ) -> list[float]:
-    found = chosen(lines, data=data, method=method, window=window)
-    return [x["result"][level][what] for x in found if x["result"].get(level, {}).get(what) is not None]
+    rows = select_lines(lines, data=data, method=method, window=window)
+    return [x["result"][level][what] for x in rows if x["result"].get(level, {}).get(what) is not None]
 
 
 def seconds_tables(results: Results) -> list[Table]:
@@ -190,10 +190,10 @@ def seconds_tables(results: Results) -> list[Table]:
     lines = [x for x in results["prediction"] + results["detection"] if "fit_seconds" in x]
     rows = []
     for data in sets(lines):
-        for method in dict.fromkeys(x["method"] for x in chosen(lines, data=data)):
-            found = [x for x in chosen(lines, data=data, method=method) if x.get("window") != "past"]
+        for method in dict.fromkeys(x["method"] for x in select_lines(lines, data=data)):
+            found = [x for x in select_lines(lines, data=data, method=method) if x.get("window") != "past"]
             fit, rest = zip(
-                *(method_seconds(chosen(found, seed=seed)) for seed in {x["seed"] for x in found}), strict=True
+                *(method_seconds(select_lines(found, seed=seed)) for seed in {x["seed"] for x in found}), strict=True
             )
             rows.append((data, NAMES[method], f"{np.median(fit):.1f}", f"{np.median(rest):.1f}"))
     heads = ("data", "method", "fit s", "score, predict and evaluate s")
@@ -223,8 +223,8 @@ def _improvement(lines: list[Line], data: str) -> tuple[str, ...]:
     for level in LEVELS:
         for what in ("auroc", "ap"):
             ours, best = detection_values(lines, data, "ustad-plain", level, what), best_deep(lines, data, level, what)
-            told = f"{100 * (np.mean(ours) - best[1]) / best[1]:+.1f} % ({NAMES[best[0]]})" if ours and best else "–"
-            row += [told, ""]
+            text = f"{100 * (np.mean(ours) - best[1]) / best[1]:+.1f} % ({NAMES[best[0]]})" if ours and best else "–"
+            row += [text, ""]
     return tuple(row)
 
 
@@ -233,13 +233,13 @@ def _recurrence_table(lines: list[Line], data: str) -> Table:
     kinds = ("recurring", "non-recurring")
     heads = ["method", *(f"{level} {kind} {what}" for level in LEVELS for kind in kinds for what in ("AUROC", "AUPR"))]
     rows = []
-    for method in dict.fromkeys(x["method"] for x in chosen(lines, data=data)):
-        found = [x["result"] for x in chosen(lines, data=data, method=method, window="day")]
+    for method in dict.fromkeys(x["method"] for x in select_lines(lines, data=data)):
+        results = [x["result"] for x in select_lines(lines, data=data, method=method, window="day")]
         row = [NAMES[method]]
         for level in LEVELS:
             for kind in kinds:
                 row += [
-                    shown([r.get(level, {}).get(kind, {}).get(what) for r in found], 3 + i)
+                    format_mean([r.get(level, {}).get(kind, {}).get(what) for r in results], 3 + i)
                     for i, what in enumerate(("auroc", "ap"))
                 ]
         rows.append(tuple(row))
@@ -253,13 +253,13 @@ def score_tables(lines: list[Line]) -> list[Table]:
     for data in sets(lines):
         for how in SCORES:
             values = [score_values(lines, data, how, level, what) for level in LEVELS for what in ("auroc", "ap")]
-            rows.append((data, SCORES[how], *(shown(v, 3 + i % 2) for i, v in enumerate(values))))
+            rows.append((data, SCORES[how], *(format_mean(v, 3 + i % 2) for i, v in enumerate(values))))
     return [Table("scores", "Scores of the same model", heads, tuple(rows))] if rows else []
 
 
 def score_values(lines: list[Line], data: str, how: str, level: str, what: str) -> list[float]:
-    found = [x["result"][how].get(level, {}).get(what) for x in chosen(lines, data=data)]
-    return [v for v in found if v is not None]
+    values = [x["result"][how].get(level, {}).get(what) for x in select_lines(lines, data=data)]
+    return [v for v in values if v is not None]
 
 
 def injection_tables(lines: list[Line]) -> list[Table]:
@@ -268,30 +268,30 @@ def injection_tables(lines: list[Line]) -> list[Table]:
 
 def _injection_table(lines: list[Line], data: str) -> Table:
     hows = ("loss", "eu", "knn", "loss_knn")
-    printed = published()["injections"].get(base_name(lines, data), {})
+    paper = read_published()["injections"].get(base_name(lines, data), {})
     rows = []
     for kind, name in KIND_NAMES.items():
         values = [injection_values(lines, data, kind, how, what) for how in hows for what in ("auroc", "ap")]
-        rows.append((name, *(shown(v, 3) for v in values)))
-        if kind in printed:
-            rows.append((f"*{name}, paper*", *(plain(v, 4) for how in hows for v in printed[kind][how])))
+        rows.append((name, *(format_mean(v, 3) for v in values)))
+        if kind in paper:
+            rows.append((f"*{name}, paper*", *(plain(v, 4) for how in hows for v in paper[kind][how])))
     heads = ("injection", *(f"{SCORES[how]} {what}" for how in hows for what in ("AUROC", "AUPR")))
     return Table(f"injections-{slug(data)}", f"Injected anomalies, events, {data}", heads, tuple(rows))
 
 
 def injection_values(lines: list[Line], data: str, kind: str, how: str, what: str) -> list[float]:
-    return [x["result"]["scores"][how][what] for x in chosen(lines, data=data, kind=kind)]
+    return [x["result"]["scores"][how][what] for x in select_lines(lines, data=data, kind=kind)]
 
 
 def training_size_tables(lines: list[Line]) -> list[Table]:
     """AU and EU per weeks of training, in the network's own units: mean and spread over seeds."""
-    told: dict[Steps, tuple[str, str]] = {
+    titles: dict[Steps, tuple[str, str]] = {
         "equal": ("training-size", "AU and EU by weeks of training, after as many steps"),
         "fewer": ("training-size-epochs", "AU and EU by weeks of training, after as many epochs (fewer steps)"),
     }
     return [
         table
-        for steps, (name, title) in told.items()
+        for steps, (name, title) in titles.items()
         if (table := _training_size_table(after(lines, steps), name, title)) is not None
     ]
 
@@ -302,19 +302,19 @@ def _training_size_table(lines: list[Line], name: str, title: str) -> Table | No
     heads = ("data", "weeks", *(f"{what} {TERMS[t].split(' (')[0]}" for t in TERMS for what in ("AU", "EU")))
     rows = []
     for data in sets(lines):
-        printed = published()["training_size"].get(base_name(lines, data), {})
+        paper = read_published()["training_size"].get(base_name(lines, data), {})
         for weeks in (1, 2, 3):
             values = [size_values(lines, data, weeks, term, what) for term in TERMS for what in ("au", "eu")]
             rows.append((data, str(weeks), *(_scientific(v) for v in values)))
-            if weeks in printed:
-                row = (f"{v:.2e}" for term in TERMS for v in printed[weeks][term])
+            if weeks in paper:
+                row = (f"{v:.2e}" for term in TERMS for v in paper[weeks][term])
                 rows.append((f"*{data.split(' (')[0]}, paper*", str(weeks), *row))
     return Table(name, title, heads, tuple(rows))
 
 
 def size_values(lines: list[Line], data: str, weeks: int, term: str, what: str) -> list[float]:
-    found = chosen(lines, data=data, weeks=weeks)
-    return [x["result"]["terms"][term][what] for x in found if term in x["result"]["terms"]]
+    rows = select_lines(lines, data=data, weeks=weeks)
+    return [x["result"]["terms"][term][what] for x in rows if term in x["result"]["terms"]]
 
 
 def _scientific(values: list[float]) -> str:
@@ -335,8 +335,8 @@ def epistemic_tables(lines: list[Line]) -> list[Table]:
     }
     rows = []
     for data in sets(lines):
-        found = [line["result"] for line in chosen(lines, data=data)]
-        rows.append((data, str(len(found)), *(shown([told[key] for told in found]) for key in columns)))
+        results = [line["result"] for line in select_lines(lines, data=data)]
+        rows.append((data, str(len(results)), *(format_mean([result[key] for result in results]) for key in columns)))
     note = "distance: to the nearest training events, in the network's space; the paper prints pictures of it only"
     heads = ("data", "seeds", *columns.values())
     return [Table("epistemic", "EU and the distance to the training events", heads, tuple(rows), note)] if rows else []

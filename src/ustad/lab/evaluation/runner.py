@@ -57,10 +57,10 @@ def run(
     cells: list[Cell], out: Path, work: Path, device: str = "auto", workers: int = 1, minutes: float | None = None
 ) -> Ran:
     """Fill in the cells that have no line yet. After `minutes` no further cell is begun."""
-    done = {line["key"] for name in EXPERIMENTS for line in read_lines(out / f"{name}.jsonl")}
+    keys = {line["key"] for name in EXPERIMENTS for line in read_lines(out / f"{name}.jsonl")}
     jobs: dict[tuple[Any, ...], list[Cell]] = {}
     for cell in cells:
-        if cell.key not in done:
+        if cell.key not in keys:
             jobs.setdefault((cell.seed, cell.source, cell.model), []).append(cell)
     for job in jobs.values():  # first what uses the same measurements
         job.sort(key=lambda cell: cell.options.get("window") == "past")
@@ -108,8 +108,8 @@ def _weight(job: list[Cell]) -> int:
 
 def _make_data(pool: ProcessPoolExecutor, sources: list[Source], work: Path) -> None:
     """Each data set once, before processes could make it twice."""
-    made = [pool.submit(_open, source, work) for source in dict.fromkeys(sources)]
-    for future in made:
+    futures = [pool.submit(_open, source, work) for source in dict.fromkeys(sources)]
+    for future in futures:
         future.result()
 
 
@@ -163,9 +163,9 @@ class _Bench:
         _free_memory()
 
     def _shop(self, cell: Cell) -> Workshop:
-        wanted = (cell.source, cell.seed, cell.budget)
-        if self.shop is None or (self.shop.source, self.shop.seed, self.shop.budget) != wanted:
-            self.shop = Workshop(*wanted, self.place.work, self.place.device)
+        key = (cell.source, cell.seed, cell.budget)
+        if self.shop is None or (self.shop.source, self.shop.seed, self.shop.budget) != key:
+            self.shop = Workshop(*key, self.place.work, self.place.device)
         return self.shop
 
 
@@ -186,8 +186,8 @@ def attempt(cell: Cell, shop: Workshop) -> Line:
 
 def _failed(cell: Cell, error: Exception) -> Line:
     kind = "" if isinstance(error, (DataError, ConfigError)) else f"{type(error).__name__}: "
-    told = f"{kind}{' '.join(str(error).split())}"
-    return {"experiment": cell.experiment, "data": cell.source.label, **cell.options, "failed": told}
+    message = f"{kind}{' '.join(str(error).split())}"
+    return {"experiment": cell.experiment, "data": cell.source.label, **cell.options, "failed": message}
 
 
 def _free_memory() -> None:

@@ -50,8 +50,8 @@ class Source:
     @property
     def key(self) -> str:
         """A file name for what is made from it."""
-        told = [self.name, self.agents, self.seed, self.days, self.anomalous_share, self.phone]
-        return "-".join(str(value) for value in told if value is not None)
+        content = [self.name, self.agents, self.seed, self.days, self.anomalous_share, self.phone]
+        return "-".join(str(value) for value in content if value is not None)
 
     def to_dict(self) -> dict[str, Any]:
         """What a result says of it; a path stays on the machine it belongs to."""
@@ -62,10 +62,10 @@ def parse_source(text: str, agents: int | None, seed: int, days: int | None, sha
     """`numosim-la`, `numosim-la:2000`, `pol_atl=DIRECTORY` or a path; None for `pol_atl` whose files are absent."""
     name, _, path = text.partition("=")
     if path:
-        wanted = Path(path)
-        if name == "pol_atl" and not all((wanted / file).exists() for file in _POL_ATL_GPS):
+        place = Path(path)
+        if name == "pol_atl" and not all((place / file).exists() for file in _POL_ATL_GPS):
             return None
-        return Source(name, str(_existing(wanted)))
+        return Source(name, str(_existing(place)))
     preset, _, size = text.partition(":")
     if preset in PRESETS:
         if size and not size.isdigit():
@@ -112,12 +112,12 @@ def read_pol_atl(directory: Path) -> Dataset:
     day = np.datetime64(int(pc.min(first).as_py()) // 86_400, "D")
     labels = pa_csv.read_csv(directory / "pol_atl_labels.csv")
     visible = pc.not_equal(labels["outlier_type"], POL_ATL_INVISIBLE)
-    shown = labels.filter(visible)
+    visible_labels = labels.filter(visible)
     truth = pa.table(
         {
-            "agent_id": shown["agent_id"].cast(data.events["agent_id"].type),
-            "anomaly": np.ones(shown.num_rows, bool),
-            "kind": shown["outlier_type"],
+            "agent_id": visible_labels["agent_id"].cast(data.events["agent_id"].type),
+            "anomaly": np.ones(visible_labels.num_rows, bool),
+            "kind": visible_labels["outlier_type"],
         }
     )
     meta = {

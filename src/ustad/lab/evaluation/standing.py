@@ -38,7 +38,7 @@ def lead(lines: list[Line], data: str, level: str, what: str = "auroc") -> tuple
 
 def standing(results: Results) -> list[str]:
     """Against the best deep baseline, visit rate and our own preset: one sentence per data set and level."""
-    lines, told = results["detection"], []
+    lines, sentences = results["detection"], []
     for data in sets(lines):
         for level in LEVELS:
             words = [_against_deep(lines, data, level, what, word) for what, word in MEASURES]
@@ -49,8 +49,8 @@ def standing(results: Results) -> list[str]:
                 for method, name in (("visit-rate", "visit rate"), ("ustad-default", "USTAD's preset `default`"))
                 if all(values := [detection_values(lines, data, method, level, what) for what, _ in MEASURES])
             ]
-            told.append(f"{data}, {level}: USTAD is {'; '.join([*words, *others])}.")
-    return told
+            sentences.append(f"{data}, {level}: USTAD is {'; '.join([*words, *others])}.")
+    return sentences
 
 
 def _against_deep(lines: list[Line], data: str, level: str, what: str, word: str) -> str:
@@ -94,7 +94,7 @@ def _predictions(lines: list[Line], data: str) -> list[str]:
 
 def _parts(results: Results, data: str) -> list[str]:
     """The best single score of the same model, and the network without uncertainty, by level."""
-    told = []
+    sentences = []
     for level in LEVELS:
         found = {how: score_values(results["scores"], data, how, level, "auroc") for how in SCORES}
         means = {how: float(np.mean(values)) for how, values in found.items() if values}
@@ -105,5 +105,5 @@ def _parts(results: Results, data: str) -> list[str]:
         bare = f", USTAD-none has {plain(float(np.mean(without)))}" if without else ""
         beside = "" if best == "loss_knn" else f"; loss & kNN {plain(means['loss_knn'])}"
         figures = f"{SCORES[best]} ({plain(means[best])}{beside})"
-        told.append(f"Of its own scores the best for {level} is {figures}{bare}.")
-    return told
+        sentences.append(f"Of its own scores the best for {level} is {figures}{bare}.")
+    return sentences

@@ -69,8 +69,8 @@ class Budget:
 
     def settings(self, method: str) -> dict[str, Any]:
         """Those of the settings that the method has."""
-        known = {f.name for f in dataclasses.fields(find(method).settings_class)}
-        return {k: v for k, v in asdict(self).items() if v is not None and k in known}
+        names = {f.name for f in dataclasses.fields(find(method).settings_class)}
+        return {k: v for k, v in asdict(self).items() if v is not None and k in names}
 
     def to_dict(self) -> dict[str, Any]:
         """All of it; the search only where there is one, so that results without keep their keys."""
@@ -78,9 +78,9 @@ class Budget:
 
     @property
     def key(self) -> str:
-        told = [v for k, v in self.to_dict().items() if k not in ("name", "injected_share", "search")]
-        searched = f"-search{self.search}" if self.search else ""
-        return "-".join("d" if value is None else str(value) for value in told) + searched
+        values = [v for k, v in self.to_dict().items() if k not in ("name", "injected_share", "search")]
+        suffix = f"-search{self.search}" if self.search else ""
+        return "-".join("d" if value is None else str(value) for value in values) + suffix
 
 
 BUDGETS = {
@@ -160,8 +160,8 @@ class Workshop:
         tables = [
             t for t in (self.data.labels, self.data.agent_labels) if t is not None and "agent_id" in t.schema.names
         ]
-        found = [a for t in tables for a in pc.unique(t["agent_id"]).to_pylist()]
-        return list(dict.fromkeys([*found, *self.data.meta.get("exclude_agents", [])]))
+        agents = [a for t in tables for a in pc.unique(t["agent_id"]).to_pylist()]
+        return list(dict.fromkeys([*agents, *self.data.meta.get("exclude_agents", [])]))
 
     # ----------------------------------------------------------------------------------------- models
     def fitted(self, method: str, weeks: int | None = None, equal_steps: bool = False) -> Baseline:
@@ -192,21 +192,21 @@ class Workshop:
         The search is made with the first seed, whatever the seed here, and kept on disk: one choice for all seeds.
         """
         method = SAME.get(method, method)
-        fixed = self.budget.settings(method)
+        settings = self.budget.settings(method)
         if not self.budget.search or not has_loss(method):
-            return fixed
+            return settings
         if method not in self._chosen:
             place = self.work / "searches" / self.source.key / f"{method}-{self.budget.key}"
-            asked: dict[str, Any] = {
+            changes: dict[str, Any] = {
                 "trials": self.budget.search,
                 "seed": FIRST_SEED,
                 "device": self.device,
                 "directory": place,
             }
             with self._timed(f"{method}-search"):
-                choice = search(method, self.train, self.validation, self.data.schema, **asked, **fixed)
+                choice = search(method, self.train, self.validation, self.data.schema, **changes, **settings)
             self._chosen[method] = choice.settings
-        return {**fixed, **self._chosen[method]}
+        return {**settings, **self._chosen[method]}
 
     @contextmanager
     def _timed(self, model: str) -> Iterator[None]:
@@ -267,13 +267,21 @@ def measured(detector: Detector, events: pa.Table, before: pa.Table, window: Win
     model = detector.model
     if model is None:
         raise ValueError("the detector is not fitted")
-    asked = ask(model.encoder, events, before, dataclasses.replace(model.config.window, mode=window))
+    questions = ask(model.encoder, events, before, dataclasses.replace(model.config.window, mode=window))
     samples, parts = measure(
-        model.network, model.encoder, model.config, model.neighbours, asked.arrays, asked.queries, detector.device
+        model.network,
+        model.encoder,
+        model.config,
+        model.neighbours,
+        questions.arrays,
+        questions.queries,
+        detector.device,
     )
-    told = term_columns(model.encoder, asked.arrays, asked.queries.target, samples)
-    order = np.argsort(asked.row, kind="stable")
-    return Measured(events, parts.take(order), {name: in_rows(values, asked.row) for name, values in told.items()})
+    columns = term_columns(model.encoder, questions.arrays, questions.queries.target, samples)
+    order = np.argsort(questions.row, kind="stable")
+    return Measured(
+        events, parts.take(order), {name: in_rows(values, questions.row) for name, values in columns.items()}
+    )
 
 
 def look_back_only(method: Baseline) -> Baseline:
