@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 from export_samples import SAMPLES
+from phone_requests import KEY, RECORDED
 from service_example import a_stay, as_events, tiny_stays
 from town import fixes, minutes, walks
 
@@ -78,9 +79,17 @@ def write(corpus: Path) -> None:
     _write_fixes(corpus / "fixes")
     _write_stays(corpus / "stays")
     _write_model(corpus)
-    (corpus / "http").mkdir()
+    _write_requests(corpus / "http")
+
+
+def _write_requests(place: Path) -> None:
+    """Of programs, and of phones as their apps send; keys go into the header."""
+    place.mkdir(exist_ok=True)
     for name, (head, body) in REQUESTS.items():
-        (corpus / "http" / name).write_bytes(head.encode() + b"\n" + json.dumps(body).encode())
+        (place / name).write_bytes(head.encode() + b"\n" + json.dumps(body).encode())
+    for number, recorded in enumerate(RECORDED):
+        head = f"{recorded.method} {recorded.path.replace(f'/{KEY}', '').lstrip('/')}\n"
+        (place / f"device-{number:02}").write_bytes((head + recorded.body).encode())
 
 
 def _write_fixes(place: Path) -> None:

@@ -150,12 +150,19 @@ class BodyTarget:
 
     def __init__(self) -> None:
         self.client: Any = None
+        self.keys: dict[str, str] = {}
 
     def __call__(self, path: Path) -> None:
+        self._client()
         head, _, body = path.read_bytes().partition(b"\n")
         method, _, url = head.decode("latin-1").strip().partition(" ")
         try:
-            answer = self._client().request(_token(method), "/" + _url(url).lstrip("/"), content=body, headers=_HEADERS)
+            address = "/" + _url(url).lstrip("/")
+            key = self.keys["phone" if address.startswith("/device") else "everybody"]
+            is_json = body.lstrip()[:1] in (b"{", b"[", b"")
+            kind = "application/json" if is_json else "application/x-www-form-urlencoded"
+            headers = {"Content-Type": kind, "Authorization": f"Bearer {key}"}
+            answer = self._client().request(_token(method), address, content=body, headers=headers)
         except (ValueError, TypeError) as error:  # httpx refuses what is no address
             if "httpx" in type(error).__module__:
                 return
@@ -171,18 +178,20 @@ class BodyTarget:
             from service_example import PlainScorer, client_of
 
             from ustad.service.app import create_app
+            from ustad.service.keys import ROLES, create_key
             from ustad.service.settings import Settings
 
-            self.client = client_of(create_app(Settings(store="sqlite://", ahead_days=0), PlainScorer()))
+            chosen = Settings(store="sqlite://", ahead_days=0, rate_limit=0)
+            self.client = client_of(create_app(chosen, PlainScorer()))
             self.client.__enter__()
+            store = self.client.app.state.service.store
+            self.keys = {"everybody": create_key(store, "everybody", list(ROLES))}
+            self.keys["phone"] = create_key(store, "phone", [], agent="a")
         return self.client
 
     def close(self) -> None:
         if self.client is not None:
             self.client.__exit__(None, None, None)
-
-
-_HEADERS = {"Content-Type": "application/json"}
 
 
 def _token(method: str) -> str:

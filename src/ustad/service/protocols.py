@@ -17,6 +17,7 @@ from urllib.parse import parse_qsl
 from ustad.page.queries import microseconds
 from ustad.service.errors import InvalidError
 
+FARTHEST = 2.0**62  # microseconds: no time is farther from 1970
 MILLISECONDS_FROM = 2**31  # a larger number of seconds lies beyond 2038
 Fields = Mapping[str, Any]
 
@@ -187,7 +188,8 @@ def read_time(value: Any, name: str = "time") -> int:
         return microseconds(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
     if not math.isfinite(seconds):
         raise InvalidError(f"'{name}' must be a finite number")
-    return round(seconds * (1e6 if seconds < MILLISECONDS_FROM else 1e3))
+    elapsed = seconds * (1e6 if seconds < MILLISECONDS_FROM else 1e3)
+    return round(max(-FARTHEST, min(elapsed, FARTHEST)))  # a number of any size: then the clock is wrong, and said so
 
 
 def _number(fields: Fields, name: str) -> float:
