@@ -68,7 +68,8 @@ def make_stays(agents: int, days: int, first: str = "2024-01-01", seed: int = 0)
 def make_model(place: Path, agents: int, device: str, preset: str = "paper") -> None:
     """`paper` scores by the network, `quick` by habits."""
     table = make_stays(agents, 28)
-    Detector(Config.preset(preset, **SIZE), device=device).fit(table).save(place)
+    size = SIZE if preset == "paper" else {}  # habits have no network
+    Detector(Config.preset(preset, **size), device=device).fit(table).save(place)
 
 
 def as_events(stays: pa.Table) -> dict[str, list[dict[str, Any]]]:

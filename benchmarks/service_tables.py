@@ -112,7 +112,23 @@ def store() -> str:
     return f"{said}\n\n{table(head, rows)}"
 
 
-BLOCKS = {"service": served, "scorer": scorer, "store": store}
+def devices() -> str:
+    """A request of one of many phones."""
+    measured = read("devices")
+    ways = [name for name, figures in measured.items() if isinstance(figures, dict) and "p50_ms" in figures]
+    goals = {name: DEVICE_GOALS.get((name, "p50_ms")) for name in ways}
+    rows = [
+        (way, f"{x['requests_per_s']:.0f}", f"{x['p50_ms']:.1f} ({judged(x['p50_ms'], goals[way])})",
+         f"{x['p99_ms']:.1f}", f"{x['server_cpu_ms']:.1f}", f"{x['failed']:.0f}")
+        for way, x in ((way, measured[way]) for way in ways)
+    ]  # fmt: skip
+    head = ("requests come", "requests/s", f"ms, median ({asked(goals[ways[0]])})", "ms, 99th percentile",
+            "ms of processor time", "failed")  # fmt: skip
+    said = f"{measured['devices']:,} phones, each of which sends every {measured['every_s']:g} s; {_machine(measured)}:"
+    return f"{said}\n\n{table(head, rows)}"
+
+
+BLOCKS = {"devices": devices, "service": served, "scorer": scorer, "store": store}
 
 
 if __name__ == "__main__":
