@@ -179,7 +179,7 @@ class Ours:
         """The default, and what changes in how its events are read."""
         whole = self.fitted(other, variant)
         judged, found = self.ask(whole, other)
-        narrow = replace(judged, score=judged.alone)
+        narrow = replace(judged, score=judged.score)
         return (
             whole,
             judged,
@@ -206,13 +206,13 @@ class Ours:
             past = self.stored.past(self.standard) if variant == "standard" else None
             if past is not None:
                 judged, table["windows of the past"] = self.ask(self.fitted(other, variant, extra=past), other)
-                narrow = replace(judged, score=judged.alone)
+                narrow = replace(judged, score=judged.score)
                 table["windows of the past, spread none"] = self.scored(narrow, other)
         return table
 
 
 def _highest(judged: Judged) -> np.ndarray:
-    return top_mean(judged.alone, judged.entity, len(judged.entity_ids), 1)
+    return top_mean(judged.score, judged.entity, len(judged.entity_ids), 1)
 
 
 def _without_test(test: str, judged: Judged) -> np.ndarray:

@@ -108,7 +108,7 @@ def shares(town: Town) -> dict[str, dict[str, list[float]]]:
 
 
 def _small(judged: Judged) -> dict[str, list[float]]:
-    found = {"events": judged.score, "events, spread none": judged.alone, "agents": judged.agent_score}
+    found = {"events": judged.score, "events, spread none": judged.score, "agents": judged.agent_score}
     found |= {f"agents, test {name}": values for name, values in judged.agents.items()}
     return {what: [float((p_values(v) <= p).mean()) for p in LEVELS] for what, v in found.items()}
 

@@ -86,7 +86,7 @@ def _learn_habits(detector: Detector, data: Dataset) -> DefaultModel:
 def _habits_live(model: DefaultModel, before: pa.Table, events: pa.Table) -> dict[str, list[Any]]:
     live = HabitLive(model, since=model.habits.habits.last_day + 1, reasons="all")
     live.warm(before)
-    return _rows([live.update(row).provisional for row in _first(events)])
+    return _rows([live.update(row) for row in _first(events)])
 
 
 def _network_live(detector: Detector, before: pa.Table, events: pa.Table) -> dict[str, list[Any]]:

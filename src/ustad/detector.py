@@ -46,6 +46,7 @@ from ustad.scoring.habit_scores import (
     save_default,
     score_default,
 )
+from ustad.scoring.incidents import incident_table
 from ustad.scoring.network_model import ScoringModel, fit_reference
 from ustad.scoring.network_scores import score_events
 from ustad.scoring.partitions import Request, ScoredParts
@@ -242,7 +243,8 @@ class Detector:
         scored = scored.drop_columns([c for c in trip_features.COLUMNS if c in scored.column_names])
         days = event_days(events, self.schema)
         refuse_everything(notes(scored)["alerts"], events.num_rows, rule, float(np.ptp(days)) + 1)
-        return Scores(scored, agents, {**notes(scored), **self.run_facts(int(days.min()), int(days.max()))})
+        run = {**notes(scored), **self.run_facts(int(days.min()), int(days.max()))}
+        return Scores(scored, agents, run, incident_table(scored, self.schema))
 
     def score_parts(
         self,

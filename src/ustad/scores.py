@@ -1,7 +1,7 @@
-"""What a detector says: a table of event scores, a table of agent scores, and how they came about.
+"""What a detector says: tables of event scores, incidents and agent scores, and how they came about.
 
-On disk a directory: `events.parquet`, `agents.parquet` (or folders of parts) and `run.json`. Higher scores are more
-unusual.
+On disk a directory: `events.parquet`, `incidents.parquet`, `agents.parquet` (or folders of parts) and `run.json`.
+Higher scores are more unusual.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ class Scores:
     events: pa.Table | None = None
     agents: pa.Table | None = None
     run: dict[str, Any] = field(default_factory=dict)
+    incidents: pa.Table | None = None  # events that belong together, where the method says which
 
     def __post_init__(self) -> None:
         for table, what in ((self.events, "event"), (self.agents, "agent")):
@@ -34,7 +35,7 @@ class Scores:
     def save(self, path: Path) -> None:
         """Write the tables and `run.json`; a table that there is not here does not stay from other scores."""
         before = (path / "run.json").exists()  # else a table of that name is not one of scores
-        for name, table in (("events", self.events), ("agents", self.agents)):
+        for name, table in (("events", self.events), ("agents", self.agents), ("incidents", self.incidents)):
             if table is not None:
                 write_table(table, path / f"{name}.parquet")
             elif before:
@@ -90,6 +91,6 @@ class Scores:
         path = Path(path)
         if not (path / "run.json").exists():
             raise DataError(f"{path}: not a directory of scores (no run.json); make one with `ustad score`")
-        tables = {n: find_table(path, n) for n in ("events", "agents")}
+        tables = {n: find_table(path, n) for n in ("events", "agents", "incidents")}
         tables_by_name = {n: read_table(p) for n, p in tables.items() if p is not None}
         return cls(run=read_json(path / "run.json"), **tables_by_name)

@@ -12,7 +12,8 @@ import pytest
 
 from ustad.config import ConfigError
 from ustad.schema import EventSchema, Feature, mobility_schema
-from ustad.scoring.alerts import AlertRule, alerts, drift
+from ustad.scoring.alerts import AlertRule, Alerts, drift, expect_by_chance
+from ustad.scoring.alerts import alerts as raise_alerts
 from ustad.scoring.calibration import Parts
 from ustad.scoring.export import write_alerts_csv, write_alerts_geojson
 from ustad.scoring.rejection import WITHHELD, kept, rejection_curve, uncertainty, withhold
@@ -21,10 +22,36 @@ from ustad.tables import DataError
 NORMAL = np.random.default_rng(0).uniform(size=20_000)
 
 
-def test_alerts_per_day_is_the_expected_number_on_normal_days() -> None:
-    found = alerts(NORMAL, -np.log10(NORMAL), AlertRule("alerts_per_day", 20), days=10, reference=50_000)
-    assert found.flagged.sum() == pytest.approx(200, abs=45)
+def alerts(p: np.ndarray, scores: np.ndarray, rule: AlertRule | None = None, **known: float) -> Alerts:
+    """Alerts where every event stands for itself."""
+    return raise_alerts(p, scores, np.zeros(len(p), bool), rule, **known)
+
+
+@pytest.mark.parametrize("rate", [0.3, 5, 20])
+def test_alerts_per_day_is_what_comes_whatever_the_p_values_say(rate: float) -> None:
+    for p in (NORMAL, NORMAL**2, np.minimum(NORMAL * 3, 1.0)):  # honest, too small, too large
+        found = alerts(p, -np.log10(p), AlertRule("alerts_per_day", rate), days=10, reference=50_000)
+        assert found.flagged.sum() == 10 * rate
+        assert p[found.flagged].max() <= p[~found.flagged].min()
+
+
+def test_an_echo_raises_no_alert_and_makes_room_for_another() -> None:
+    p = np.array([1e-6, 1e-5, 1e-4, 0.5])
+    echo = np.array([False, True, False, False])
+    for rule in (AlertRule("top", 2), AlertRule("alerts_per_day", 2), AlertRule(), AlertRule("fdr", 0.1)):
+        assert raise_alerts(p, -np.log10(p), echo, rule).flagged.tolist() == [True, False, True, False], rule
+
+
+def test_alerts_that_chance_alone_would_raise_are_said() -> None:
+    calm = np.linspace(0.02, 1, 1000)
+    found = alerts(calm, -np.log10(calm), AlertRule("top", 5), reference=5000)
+    assert found.by_chance > 5
+    assert "normal behaviour alone would raise about" in found.warnings[0]
+    odd = np.r_[np.full(5, 1e-6), calm]
+    found = alerts(odd, -np.log10(odd), AlertRule("top", 5), reference=5000)
+    assert found.by_chance < 0.01
     assert not found.warnings
+    assert expect_by_chance(events=20, flagged=10, scored=1000, threshold=0.01) == 5.0
 
 
 def test_top_flags_exactly_so_many_and_the_smallest_p_values() -> None:
@@ -125,7 +152,7 @@ def test_the_reason_of_a_withheld_event_does_not_say_what_was_expected() -> None
     table = pa.table({"pct_x": [0.2, 0.9, 0.9], "pct_knn": [0.99, None, 0.1], "reason": said})
     shown = withhold(table, np.array([True, False, False]), {"x": "place"})["reason"].to_pylist()
     assert shown == [said[0], f"{WITHHELD}; most unusual: place.", None]
-    habits = table.append_column("score_alone", pa.array([0.0, 1.0, 2.0]))
+    habits = table.append_column("km_from_own_places", pa.array([0.0, 1.0, 2.0]))
     shown = withhold(habits, np.array([True, False, False]))["reason"].to_pylist()
     assert shown == [said[0], "Was at 3 km away.", None]
 

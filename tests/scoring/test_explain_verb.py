@@ -54,47 +54,6 @@ def neighbours(events: list[dict[str, Any]], row: dict[str, Any]) -> list[dict[s
     return own[max(at - 1, 0) : at + 2]
 
 
-def test_a_score_owed_to_a_neighbour_says_so_and_shows_the_stay_by_itself(
-    trained: Path, town_directory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run("score", trained, town_directory, "--explain", 12, "--out", tmp_path / "scores")
-    shown = " ".join(capsys.readouterr().out.split())
-    events = pq.read_table(tmp_path / "scores" / "events.parquet").to_pylist()
-    lines = pa_csv.read_csv(tmp_path / "scores" / "explained.csv").to_pylist()
-    rows = {line["stay_id"]: line for line in lines}
-    for row in rows.values():
-        (own,) = (e for e in events if e["stay_id"] == row["stay_id"])
-        highest = max(neighbours(events, row), key=lambda e: e["score_alone"])
-        side = "before" if highest["started_at"] < own["started_at"] else "after"
-        assert row["score_from"] == ("own" if highest is own else side)
-        assert row["score_alone"] == pytest.approx(own["score_alone"])
-    assert {"own", "before", "after"} == {row["score_from"] for row in rows.values()}
-    assert "from the stay before; by itself:" in shown
-    assert "from the stay after; by itself:" in shown
-    assert "shares are of each stay by itself" in shown
-
-
-def habit_scores(score: list[float], alone: list[float], agents: list[int]) -> pa.Table:
-    """Stays an hour apart, in the order given, made of their start alone."""
-    time = pa.array([3_600_000_000 * i for i in range(len(score))], pa.int64()).cast(pa.timestamp("us", "UTC"))
-    columns = {"agent_id": agents, "started_at": time, "score": score, "score_alone": alone}
-    return pa.table({**columns, "surprise_start": alone, "share_start": [1.0] * len(score)})
-
-
-def test_evidence_comes_from_the_same_entitys_neighbours_alone() -> None:
-    table = habit_scores([2.9, 2.8, 2.8, 2.8, 0.1], [0.2, 3.0, 1.0, 0.1, 0.1], [1, 2, 2, 1, 2])
-    shuffled = table.take([3, 1, 4, 0, 2])
-    found = {row["started_at"][11:13]: row["score_from"] for row in most_unusual(shuffled, mobility_schema(), 4)}
-    # The first of agent 1 has no more unusual neighbour here: it is one of the weeks before, counted and not scored.
-    assert found == {"00": "before", "01": "own", "02": "before", "03": "before"}
-
-
-def test_without_the_neighbours_evidence_every_score_is_its_own() -> None:
-    alone = [0.2, 3.0, 1.0]
-    rows = most_unusual(habit_scores(alone, alone, [1, 1, 1]), mobility_schema(), 3)
-    assert [row["score_from"] for row in rows] == ["own"] * 3
-
-
 def test_explanations_come_as_json_too(
     trained: Path, town_directory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -110,8 +69,6 @@ def test_without_habits_every_part_says_its_percentile() -> None:
     (row,) = most_unusual(pa.table(columns), mobility_schema(), 1)
     assert row["agent_id"] == 2
     assert row["terms"] == {"start": {"surprise": pytest.approx(1.0), "share": pytest.approx(1.0)}}
-    assert "score_alone" not in row
-    assert "score_from" not in row
 
 
 def test_shares_are_those_of_the_breakdown_also_at_the_end_of_what_percentiles_can_say() -> None:

@@ -54,7 +54,7 @@ def model(request, life):
 def test_the_inserted_visits_lead_with_a_reason_that_counts_them(model, life, week):
     events, agents = score_default(model[2], week, between(life, 0, 28), AlertRule("top", 9))
     inserted = week["poi_id"].to_numpy() == 999
-    alone = events["score_alone"].to_numpy()
+    alone = events["score"].to_numpy()
     assert alone[inserted].min() >= np.sort(alone[~inserted])[-3]
     assert events.num_rows == week.num_rows
     assert agents["agent_id"].to_pylist()[int(np.argmax(agents["score"].to_numpy()))] == 4
@@ -125,41 +125,19 @@ def test_silence_makes_an_event_unusual_only_where_asked_for(life, tmp_path, mon
     assert off["surprise_silence"] == on["surprise_silence"] > 2
     assert off["share_silence"] == 0
     assert on["share_silence"] == 1
-    assert on["score_alone"] > off["score_alone"] + 0.5
+    assert on["score"] > off["score"] + 0.5
     assert "no data at hours that usually have some" in on["reason"]
     assert "no data" not in off["reason"]
 
 
-def last_of_each(events):
-    """Whether each row is its agent's last in time."""
-    agent, time = events["agent_id"].to_numpy(), events["started_at"].cast(pa.int64()).to_numpy()
-    return np.array([time[i] == time[agent == agent[i]].max() for i in range(len(agent))])
-
-
-def test_what_comes_next_raises_provisional_scores_and_leaves_final_ones(model, life, week):
+def test_what_comes_next_changes_no_score(model, life, week):
     week = week.take(pa.array(np.random.default_rng(2).permutation(week.num_rows)))
     time, before = week["started_at"].cast(pa.int64()).to_numpy(), between(life, 0, 28)
-    known = time < time[week["poi_id"].to_numpy() == 999].max()  # up to the last inserted visit, which raises
-    early, late = week.filter(pa.array(known)), week.filter(pa.array(~known))
-    provisional = last_of_each(early)
-    first, _ = score_default(model[2], early, before)
-    assert (first["final"].to_numpy() == ~provisional).all()
+    known = time < time[week["poi_id"].to_numpy() == 999].max()
+    first, _ = score_default(model[2], week.filter(pa.array(known)), before)
     whole, _ = score_default(model[2], week, before)
     later = dict(zip(whole["stay_id"].to_pylist(), whole["score"].to_pylist(), strict=True))
-    risen = np.array([later[stay] for stay in first["stay_id"].to_pylist()]) - first["score"].to_numpy()
-    assert np.abs(risen[~provisional]).max() < 1e-6
-    assert risen[provisional].min() > -1e-6
-    assert risen[provisional].max() > 0.1
-    given, _ = score_default(model[2], early, pa.concat_tables([before, late]))
-    followed = np.isin(early["agent_id"].to_numpy(), late["agent_id"].to_numpy())
-    assert (given["final"].to_numpy() == ~provisional | followed).all()  # what follows is known, though not scored
-    assert (provisional & followed).any()
-
-
-def test_without_the_neighbours_evidence_every_score_is_final(model, life, week):
-    alone = replace(model[2], habits=replace(model[2].habits, spread="none"))
-    events, _ = score_default(alone, week, between(life, 0, 28))
-    assert events["final"].to_numpy().all()
+    np.testing.assert_allclose([later[s] for s in first["stay_id"].to_pylist()], first["score"].to_numpy(), atol=1e-6)
 
 
 def test_an_agent_of_the_context_alone_gets_no_row(model, life, week):

@@ -128,7 +128,7 @@ def test_quantiles_by_weight_are_those_of_repeated_values():
 
 # ------------------------------------------------------------------------------------------------- columns
 def test_most_normal_events_lie_within_twice_what_was_expected(scored):
-    normal = _column(scored, "score_alone") < 1
+    normal = _column(scored, "score") < 1
     for name in FEATURES:
         error, spread = _column(scored, f"error_{name}"), _column(scored, f"spread_{name}")
         assert np.isfinite(error[normal]).all(), name
@@ -223,7 +223,7 @@ def test_live_rows_carry_the_same_expectations_as_the_table(life, model, odd, sc
     names = [n for n in scored.column_names if n.startswith(("expected_", "observed_", "spread_", "error_"))]
     rows = odd.filter(pa.array(odd["agent_id"].to_numpy() == 4)).sort_by("started_at").to_pylist()
     for event in rows:
-        row, stay = live.update(event).provisional, wanted[event["stay_id"]]
+        row, stay = live.update(event), wanted[event["stay_id"]]
         for name in names:
             if isinstance(stay[name], float):
                 assert row[name] == pytest.approx(stay[name], rel=1e-9, abs=1e-9), name

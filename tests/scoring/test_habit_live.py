@@ -1,4 +1,4 @@
-"""Live scores by habits equal batch scores, in any interleaving; provisional and final are told apart."""
+"""Live scores by habits equal batch scores, in any interleaving."""
 
 import sys
 from pathlib import Path
@@ -59,44 +59,34 @@ def world(request):
 
 
 def played(world, seed):
-    """Provisional and final rows by stay, when the agents' events come mixed with each other's."""
+    """Rows by stay, when the agents' events come mixed with each other's."""
     model, before, week, _ = world
     live = HabitLive(model, since=PERIOD[0], reasons="all")
     live.warm(before)
     waiting = {}
     for row in week.sort_by([("agent_id", "ascending"), ("started_at", "ascending")]).to_pylist():
         waiting.setdefault(row["agent_id"], []).append(row)
-    provisional, final, last = {}, {}, {}
+    rows = {}
     turns = [agent for agent, rows in waiting.items() for _ in rows]
     np.random.default_rng(seed).shuffle(turns)
     for agent in turns:
         row = waiting[agent].pop(0)
-        update = live.update(row)
-        provisional[row["stay_id"]] = update.provisional
-        if update.final is not None:
-            final[last[agent]] = update.final
-        last[agent] = row["stay_id"]
-    return provisional, final
+        rows[row["stay_id"]] = live.update(row)
+    return rows
 
 
 @settings(max_examples=3, deadline=None)
 @given(st.integers(0, 2**32))
 def test_live_equals_batch_in_any_interleaving(world, seed):
-    provisional, final = played(world, seed)
-    batch = world[3]
-    for stay, row in provisional.items():
-        assert row["score_alone"] == pytest.approx(batch[stay]["score_alone"], rel=1e-4, abs=1e-4)
-        assert row["final"] is False
-    for stay, row in final.items():
+    rows, batch = played(world, seed), world[3]
+    assert set(rows) == set(batch)
+    for stay, row in rows.items():
         assert row["score"] == pytest.approx(batch[stay]["score"], rel=1e-4, abs=1e-4)
         assert row["final"] is batch[stay]["final"] is True
         assert row["kind"] == batch[stay]["kind"]
         assert row["reason"] == batch[stay]["reason"]
         for name in (n for n in row if n.startswith(("share_", "surprise_"))):
             assert row[name] == pytest.approx(batch[stay][name], rel=1e-3, abs=1e-4), name
-    assert len(provisional) == len(batch)
-    assert len(final) == len(batch) - 5  # each agent's last one is still open
-    assert {stay for stay, row in batch.items() if row["final"]} == set(final)
 
 
 def test_an_event_that_failed_can_be_sent_again_and_counts_once(world, monkeypatch):
@@ -110,7 +100,7 @@ def test_an_event_that_failed_can_be_sent_again_and_counts_once(world, monkeypat
             broken.setattr(HabitLive, "_words", lambda *_: 1 / 0)
             with pytest.raises(ZeroDivisionError):
                 shaken.update(row)
-        expected, found = straight.update(row).provisional, shaken.update(row).provisional
+        expected, found = straight.update(row), shaken.update(row)
         assert found["visits_now"] == expected["visits_now"]
         assert found["score"] == pytest.approx(expected["score"], rel=1e-5, abs=1e-5)
 
@@ -125,13 +115,6 @@ def test_each_agent_is_warmed_with_its_own_latest_events(world):
     for agent in range(5):
         own = world[1].filter(pa.array(world[1]["agent_id"].to_numpy() == agent)).sort_by("started_at")
         assert live._context[agent]["stay_id"].to_pylist() == own["stay_id"].to_pylist()[-most:]
-
-
-def test_the_next_event_can_only_raise_a_score(world):
-    provisional, final = played(world, 1)
-    raised = [final[s]["score"] - provisional[s]["score"] for s in final]
-    assert min(raised) > -1e-6
-    assert max(raised) > 0.5
 
 
 def test_events_out_of_order_and_without_an_agent_are_refused(world):
@@ -150,8 +133,8 @@ def test_a_forgotten_agent_is_a_stranger(world):
     known = live.update(row)
     live.forget(row["agent_id"])
     assert len(live) == 0
-    assert not known.provisional["new_place"]
-    assert live.update(row).provisional["new_place"]
+    assert not known["new_place"]
+    assert live.update(row)["new_place"]
 
 
 def test_state_is_bounded(world):
@@ -168,7 +151,7 @@ def test_state_is_bounded(world):
         live.update(rows[0])
     live.from_bytes(0, held[0])
     assert not live.missing(0)
-    again = live.update({**[r for r in rows if r["agent_id"] == 0][-1], "stay_id": 10**9}).provisional
+    again = live.update({**[r for r in rows if r["agent_id"] == 0][-1], "stay_id": 10**9})
     assert again["visits_now"] > 1  # it did not start from zero
     state = HabitState()
     for key in range(2 * MOST_PLACES):
@@ -189,28 +172,23 @@ def test_an_agent_goes_on_from_its_bytes_as_if_nothing_had_happened(world):
         broken.warm(before)
         broken.from_bytes(2, held)
         expected, found = straight.update(row), broken.update(row)
-        for first, second in ((expected.provisional, found.provisional), (expected.final, found.final)):
-            assert (first is None) == (second is None)
-            if first is not None:
-                assert first["reason"] == second["reason"]
-                assert first["score"] == pytest.approx(second["score"], rel=1e-5, abs=1e-5)
+        assert expected["reason"] == found["reason"]
+        assert expected["score"] == pytest.approx(found["score"], rel=1e-5, abs=1e-5)
     with pytest.raises(DataError, match="not written by to_bytes"):
         broken.from_bytes(2, b"something else")
 
 
-def test_reasons_come_with_alerts_and_say_when_a_neighbour_is_the_cause(world):
+def test_reasons_come_with_alerts(world):
     model, before, week, _ = world
     live = HabitLive(model, since=PERIOD[0], p_value=0.02)
     live.warm(before)
     rows = week.filter(pa.array(week["agent_id"].to_numpy() == 2)).sort_by("started_at").to_pylist()
     updates = [live.update(row) for row in rows]
-    new = [u.provisional for u in updates if u.provisional["new_place"]]
-    assert all(row["alert"] == (row["p_value"] <= 0.02) for u in updates for row in (u.provisional, u.final) if row)
+    new = [u for u in updates if u["new_place"]]
+    assert all(u["alert"] == (u["p_value"] <= 0.02) for u in updates)
     assert any("place not seen in 28 days before" in (row["reason"] or "") for row in new)
-    finals = [u.final for u in updates if u.final is not None and u.final["alert"]]
-    assert any("before or after it is the more unusual one" in row["reason"] for row in finals)
-    assert all(u.provisional["reason"] is None for u in updates if not u.provisional["alert"])
-    assert [u.final["stay_id"] for u in updates[1:]] == [row["stay_id"] for row in rows[:-1]]
+    assert all(u["reason"] is None for u in updates if not u["alert"])
+    assert [u["stay_id"] for u in updates] == [row["stay_id"] for row in rows]
 
 
 def test_counts_over_the_whole_period_cannot_be_live(monkeypatch):

@@ -18,7 +18,7 @@ from ustad.config import SplitConfig
 from ustad.distribution import Distribution
 from ustad.events.visits import read_visits
 from ustad.habits.entity_tests import AgentReference, top_mean
-from ustad.habits.habit_model import HabitModel, spread_max3
+from ustad.habits.habit_model import HabitModel
 from ustad.habits.history import Habits
 from ustad.habits.questions import TERMS, compare
 from ustad.habits.recurrence import Recurrence
@@ -49,7 +49,7 @@ def odd(life):
 def test_a_far_place_visited_again_and_again_is_the_most_unusual_event_and_its_agent_leads(model, odd):
     judged = model.judge(odd, period=PERIOD)
     inserted = odd["poi_id"].to_numpy() == 999
-    assert judged.alone[inserted].min() > judged.alone[~inserted].max()
+    assert judged.score[inserted].min() > judged.score[~inserted].max()
     assert judged.entity_ids[np.argmax(judged.agent_score)] == 4
     assert judged.compared.distance[inserted].min() > 10
     assert sorted(judged.compared.count[inserted]) == [1, 2, 3]
@@ -62,14 +62,6 @@ def test_recurrence_rises_with_every_visit_to_a_new_place(model, odd):
     assert terms[0] == pytest.approx(0.0, abs=1e-9)
 
 
-def test_neighbours_take_the_highest_of_three_and_stay_within_their_agent():
-    score = np.array([0.0, 5.0, 1.0, 2.0, 9.0, 3.0])
-    entity = np.array([0, 0, 0, 0, 1, 1])
-    wide = spread_max3(score, entity)
-    np.testing.assert_allclose(wide, [5, 5, 5, 2, 9, 9], rtol=1e-3)
-    assert wide[1] > wide[[0, 2]].max()  # the event itself stands before those that borrow from it
-
-
 # ------------------------------------------------------------------------------------------- no leakage
 def test_labels_beside_the_events_change_nothing(model, odd):
     labels = np.random.default_rng(0).permutation(odd.num_rows) < 5
@@ -80,14 +72,14 @@ def test_labels_beside_the_events_change_nothing(model, odd):
 @settings(max_examples=12, deadline=None)
 @given(cut=st.integers(1, 6), seed=st.integers(0, 99))
 def test_later_events_never_change_an_earlier_score(model, odd, cut, seed):
-    """Past counting: whatever happens after a day, the unspread scores up to it stay as they are."""
+    """Past counting: whatever happens after a day, the scores up to it stay as they are."""
     early = between(odd, 28, 28 + cut)
     later = between(odd, 28 + cut, 35)
     moved = later.set_column(
         later.column_names.index("lat"), "lat", pa.array(later["lat"].to_numpy() + np.random.default_rng(seed).normal())
     )
     whole = model.judge(pa.concat_tables([early, moved]), period=PERIOD)
-    np.testing.assert_allclose(whole.alone[: early.num_rows], model.judge(early, period=PERIOD).alone, rtol=1e-12)
+    np.testing.assert_allclose(whole.score[: early.num_rows], model.judge(early, period=PERIOD).score, rtol=1e-12)
 
 
 def test_the_calibration_week_is_compared_with_the_training_weeks_alone(life, model):
@@ -140,7 +132,7 @@ def test_context_is_counted_and_not_scored(model, odd):
     judged = model.judge(late, context=pa.concat_tables([between(odd, 0, 28), early]), period=PERIOD)
     whole = model.judge(pa.concat_tables([early, late]), period=PERIOD)
     assert len(judged.score) == late.num_rows
-    np.testing.assert_allclose(judged.alone, whole.alone[early.num_rows :], rtol=1e-12)
+    np.testing.assert_allclose(judged.score, whole.score[early.num_rows :], rtol=1e-12)
 
 
 def test_an_agent_without_history_is_scored_by_the_population(model, odd):
@@ -275,7 +267,7 @@ def test_cards_without_places_and_durations_are_judged_by_merchant_and_hour():
     model = HabitModel.fit(parts[0], parts[1], schema)
     judged = model.judge(pa.concat_tables([parts[2], odd]))
     assert np.isfinite(judged.score).all()
-    assert int(np.argmax(judged.alone)) == len(judged.score) - 1
+    assert int(np.argmax(judged.score)) == len(judged.score) - 1
     assert (judged.surprise["distance"] == 0).all()
 
 

@@ -82,7 +82,7 @@ def test_chosen_weights_are_kept_with_the_model_and_still_find_an_inserted_visit
     assert again.habits.weights == model.habits.weights
     week = insert_visit(between(life, 28, 35), 4, 30, 1350, minutes=40)
     judged = model.habits.judge(week)
-    assert week["poi_id"].to_numpy()[np.argmax(judged.alone)] == 999
+    assert week["poi_id"].to_numpy()[np.argmax(judged.score)] == 999
     np.testing.assert_array_equal(again.habits.judge(week).score, judged.score)
 
 

@@ -49,7 +49,9 @@ def test_the_tables_have_the_columns_of_the_design(scored: tuple[pa.Table, pa.Ta
     assert {*stays.column_names, "knn", "pct_knn", "score", "p_value", "alert", "kind", "reason"} <= set(
         events.column_names
     )
-    assert agents.column_names == ["agent_id", "score", "p_value", "n_events", "worst_stay_id", "reason"]
+    assert {"incident_id", "echo"} <= set(events.column_names)
+    wanted = ["agent_id", "score", "p_value", "n_events", "n_incidents", "worst_incident_id", "worst_stay_id", "reason"]
+    assert agents.column_names == wanted
     assert len(events) == len(_split(stays)[1])
     assert events["stay_id"].equals(_split(stays)[1]["stay_id"])
 
@@ -120,7 +122,9 @@ def test_alert_rules_flag_and_note(model: ScoringModel, stays: pa.Table) -> None
     assert len(flagged) == 5
     assert flagged["reason"].null_count == 0
     said = notes(scored)
-    assert (said["rule"], said["alerts"], said["warnings"]) == ("top", 5, [])
+    assert (said["rule"], said["alerts"]) == ("top", 5)
+    assert said["by_chance"] > 5  # the last of them has p > 0.05
+    assert any("normal behaviour alone" in text for text in said["warnings"])
 
 
 def test_intervals_and_sets_cover_their_own_reference(model: ScoringModel, stays: pa.Table) -> None:

@@ -44,7 +44,7 @@ class PlainScorer:
     def missing(self, agents: Sequence[str]) -> list[str]:
         return [a for a in agents if a not in self.held]
 
-    def remember(self, agents: Sequence[str], context: pa.Table, states: Mapping[str, bytes]) -> None:
+    def remember(self, agents: Sequence[str], context: pa.Table, states: Mapping[str, bytes], _: Any = None) -> None:
         for agent in agents:
             self.held[agent] = context["agent_id"].to_pylist().count(agent)
 

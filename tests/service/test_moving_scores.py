@@ -50,7 +50,7 @@ def test_an_agent_is_scored_over_weeks_as_in_bulk_whatever_restarts(world):
         made = scorer.score(week.to_pylist())
         state = made.states["1"]
         for stay, row in zip(week["stay_id"].to_pylist(), made.rows, strict=True):
-            assert row["score_alone"] == pytest.approx(batch[stay]["score_alone"], rel=1e-6, abs=1e-6)
+            assert row["score"] == pytest.approx(batch[stay]["score"], rel=1e-6, abs=1e-6)
             assert row["visits_now"] == batch[stay]["visits_now"]
     assert not any(row["new_place"] for row in made.rows)  # what was new in the first weeks is known by now
 
@@ -63,7 +63,7 @@ def test_without_a_state_the_stores_events_are_looked_through_again(world):
     straight.score(early.to_pylist())
     replayed.remember("1", early, None)
     for one, other in zip(straight.score(last).rows, replayed.score(last).rows, strict=True):
-        assert one["score_alone"] == other["score_alone"]
+        assert one["score"] == other["score"]
 
 
 def test_weeks_that_the_store_no_longer_has_are_no_evidence_of_absence(world):
@@ -78,8 +78,8 @@ def test_weeks_that_the_store_no_longer_has_are_no_evidence_of_absence(world):
     known = scorer_of(model)
     known.remember("0", part.slice(0, 0), None)
     first = own(between(later, KNOWN, KNOWN + 14), "0")
-    usual = np.mean([row["score_alone"] for row in known.score(first.to_pylist()).rows])
-    assert np.mean([row["score_alone"] for row in rows]) == pytest.approx(usual, abs=0.25)
+    usual = np.mean([row["score"] for row in known.score(first.to_pylist()).rows])
+    assert np.mean([row["score"] for row in rows]) == pytest.approx(usual, abs=0.25)
     assert days_of(part).min() >= KNOWN + 49
 
 

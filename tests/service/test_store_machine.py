@@ -54,7 +54,7 @@ class CountingScorer(PlainScorer):
         super().__init__()
         self.states: dict[str, tuple[int, int | None, float]] = {}  # agent → events, the last one's key and score
 
-    def remember(self, agents: Sequence[str], context: Any, states: Mapping[str, bytes]) -> None:
+    def remember(self, agents: Sequence[str], context: Any, states: Mapping[str, bytes], incidents: Any = None) -> None:
         super().remember(agents, context, states)
         for agent in agents:
             self.states[agent] = tuple(json.loads(states[agent])) if agent in states else (0, None, 0.0)

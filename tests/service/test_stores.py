@@ -70,7 +70,7 @@ def test_events_of_one_moment_come_back_in_the_order_they_came(
     open_client: Any, any_store_url: str, stay: Stay
 ) -> None:
     class Reading(PlainScorer):
-        def remember(self, agents: Any, context: Any, states: Any) -> None:
+        def remember(self, agents: Any, context: Any, states: Any, incidents: Any = None) -> None:
             super().remember(agents, context, states)
             self.read = context["poi_category"].to_pylist()
 
@@ -245,6 +245,7 @@ def test_a_store_of_the_first_version_gets_what_it_lacks_and_keeps_its_events(
             connection.execute(sa.text(f"ALTER TABLE events DROP COLUMN {name}"))
         connection.execute(sa.text("ALTER TABLE access_keys DROP COLUMN expires_at"))
         _drop_devices(connection)
+        _drop_incidents(connection)
         connection.execute(sa.text("DROP TABLE live_states"))
         connection.execute(sa.text("CREATE INDEX days_by_day ON days (day)"))
         connection.execute(sa.text("UPDATE store_version SET version = 1"))
@@ -332,6 +333,7 @@ def test_a_store_of_the_second_version_never_gives_the_number_of_an_alert_twice(
             connection.execute(sa.text(f"ALTER TABLE events DROP COLUMN {name}"))
         connection.execute(sa.text("ALTER TABLE access_keys DROP COLUMN expires_at"))
         _drop_devices(connection)
+        _drop_incidents(connection)
         connection.execute(sa.text("DROP TABLE alerts"))
         connection.execute(sa.text("CREATE TABLE alerts (seq INTEGER NOT NULL PRIMARY KEY, key BIGINT NOT NULL UNIQUE, "
                                    "created_at BIGINT NOT NULL)"))  # fmt: skip
@@ -368,12 +370,22 @@ def test_a_store_of_the_fifth_version_gets_the_columns_of_a_new_one(any_store_ur
     with store.engine.begin() as connection:
         connection.execute(sa.text("ALTER TABLE events DROP COLUMN observed_s"))
         _drop_devices(connection)
+        _drop_incidents(connection)
         connection.execute(sa.text("UPDATE store_version SET version = 5"))
     store.close()
     store = Store(any_store_url)
     assert _columns(store) == new
-    assert {("events", "observed_s"), ("access_keys", "agent"), ("devices", "heard_at")} <= set(new)
+    assert {("events", "observed_s"), ("events", "echo"), ("access_keys", "agent"), ("devices", "heard_at")} <= set(new)
     store.close()
+
+
+def _drop_incidents(connection: sa.Connection) -> None:
+    """As before version 8."""
+    for name in ("events_by_score", "events_by_incident"):
+        connection.execute(sa.text(f"DROP INDEX {name}"))
+    for name in ("incident", "echo"):
+        connection.execute(sa.text(f"ALTER TABLE events DROP COLUMN {name}"))
+    connection.execute(sa.text("CREATE INDEX events_by_score ON events (score, p_value)"))
 
 
 def _drop_devices(connection: sa.Connection) -> None:

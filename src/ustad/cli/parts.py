@@ -1,7 +1,7 @@
 """`ustad score` of many entities: scores are written part by part, so memory is bounded by the part.
 
-In: a detector and data. Out: `events/` and `agents/` of Parquet parts beside `run.json`, which `Scores.load` reads as
-it reads single files, and the alerts.
+In: a detector and data. Out: `events/`, `incidents/` and `agents/` of Parquet parts beside `run.json`, which
+`Scores.load` reads as it reads single files, and the alerts.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from ustad.cli.shared import write_alerts
 
-NAMES = ("events", "agents")
+NAMES = ("events", "agents", "incidents")
 
 
 def are_many(data: Any) -> bool:
@@ -29,11 +29,13 @@ def write_in_parts(detector: Any, data: Any, place: Path, facts: dict[str, Any],
     import pyarrow as pa
 
     from ustad.files import write_json, write_table
+    from ustad.scoring.incidents import incident_table
 
     parts = detector.score_parts(data, **options)
     counts, alerts = dict.fromkeys(NAMES, 0), []
     for i, tables in enumerate(parts):
-        for name, table in zip(NAMES, tables, strict=True):
+        together = (*tables, incident_table(tables[0], detector.schema))
+        for name, table in zip(NAMES, together, strict=True):
             write_table(table.replace_schema_metadata(None), place / f".{name}" / f"part-{i:05d}.parquet")
             counts[name] += table.num_rows
         alerts.append(tables[0].filter(tables[0]["alert"]))

@@ -124,7 +124,7 @@ def score(
     else:
         scores = _detector_scores(_load(model, device, test_from), dataset, rule, everything, out_, extras)
     scores.run.update({"model": str(model.resolve()), "data": str(data.resolve())})
-    for name in ("events", "agents"):  # parts that an earlier run left here
+    for name in ("events", "agents", "incidents"):  # parts that an earlier run left here
         shutil.rmtree(out_ / name, ignore_errors=True)
     scores.save(out_)
     counts = {"events": _rows(scores.events), "agents": _rows(scores.agents)}
@@ -222,7 +222,7 @@ def _with_rejection(detector: Any, scores: Any, place: Path, extras: _Wanted) ->
     withheld = int(sum(events["withheld"].to_pylist()))
     note = {"share": extras.reject, "by": extras.reject_by, "threshold": threshold, "withheld": withheld}
     agents = agents_after(scores.agents, events, detector.schema.entity)
-    return Scores(events, agents, {**scores.run, "rejected": note})
+    return Scores(events, agents, {**scores.run, "rejected": note}, scores.incidents)
 
 
 def _rows(table: Any) -> int:

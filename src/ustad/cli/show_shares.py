@@ -43,26 +43,15 @@ def _write(rows: list[dict[str, Any]], path: Path) -> None:
 def _print(rows: list[dict[str, Any]], schema: Any) -> None:
     from rich.table import Table
 
-    by_habits = any("score_alone" in row for row in rows)
     table = Table(box=None, pad_edge=False)
-    for name in (schema.entity_word, schema.event_word, "score", *(["alone"] if by_habits else []), "made of"):
+    for name in (schema.entity_word, schema.event_word, "score", "made of"):
         table.add_column(name, overflow="fold")
     for row in rows:
         label = row.get(schema.event_id, row[schema.time]) if schema.event_id else row[schema.time]
-        numbers = [f"{row[name]:.2f}" for name in ("score", "score_alone") if name in row]
-        table.add_row(str(row[schema.entity]), str(label), *numbers, _made_of(row, schema.event_word))
+        table.add_row(str(row[schema.entity]), str(label), f"{row['score']:.2f}", _made_of(row))
     out.print(table)
-    if any(_borrowed(row) for row in rows):
-        word = schema.event_word
-        out.print(f"alone: without the {word} before and after; shares are of each {word} by itself", highlight=False)
 
 
-def _borrowed(row: dict[str, Any]) -> bool:
-    return row.get("score_from", "own") != "own"
-
-
-def _made_of(row: dict[str, Any], event_word: str) -> str:
-    """Shares of the terms, after whose evidence it is where that is a neighbour's."""
-    parts = [f"{term} {100 * v['share']:.0f} %" for term, v in row["terms"].items() if v["share"] >= SHOWN]
-    text = ", ".join(parts)
-    return f"from the {event_word} {row['score_from']}; by itself: {text}" if _borrowed(row) else text
+def _made_of(row: dict[str, Any]) -> str:
+    """Shares of the terms."""
+    return ", ".join(f"{term} {100 * v['share']:.0f} %" for term, v in row["terms"].items() if v["share"] >= SHOWN)

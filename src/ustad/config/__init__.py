@@ -155,7 +155,6 @@ PRESETS: dict[str, dict[str, Any]] = {
         "training.patience": 5,
         "scoring.samples": 16,
         "scoring.percentiles": "calibrated",
-        "scoring.spread": "max3",
     },
     # The settings of a network are for events that habits cannot tell apart (`periods.beyond_habits`).
     "quick": {
@@ -169,7 +168,6 @@ PRESETS: dict[str, dict[str, Any]] = {
         "scoring.samples": 16,
         "scoring.neighbours": 50,
         "scoring.percentiles": "calibrated",
-        "scoring.spread": "max3",
     },
     "paper": {"model.trips": "embedding"},
 }

@@ -41,6 +41,7 @@ ALSO_SCORING: dict[str, tuple[Any, ...]] = {
     "scoring.counting": ("past",),
     "scoring.weights": ("unit",),
     "scoring.silence": (False,),
+    "scoring.spread": ("none", "max3"),  # neighbours belong to an event's incident now
 }
 _UNCERTAINTY = {(True, True): "both", (True, False): "aleatoric", (False, True): "epistemic", (False, False): "none"}
 

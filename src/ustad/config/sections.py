@@ -243,9 +243,6 @@ class ScoringConfig:
         "ranks among the scored events (the paper) or against the calibration agents' validation week",
         PAPER,
     )
-    spread: Literal["none", "max3"] = setting(
-        "none", "habits: max3 lets an event take the highest score of itself and its two neighbours", HABITS
-    )
     absorb_after: int = setting(
         28,
         "habits: whole weeks that lie more than so many days back enter an entity's history; 0: it stays as trained",

@@ -23,6 +23,7 @@ from ustad.schema import EventSchema
 from ustad.scoring.alerts import AlertRule, Alerts
 from ustad.scoring.calibration import Parts, apply_tails, highest
 from ustad.scoring.explain import kinds
+from ustad.scoring.incidents import find_incidents, incident_table
 from ustad.scoring.network_model import ScoringModel
 from ustad.scoring.network_scores import Judged, agent_scores, judge, reasons_of, worst_events
 from ustad.tables import DataError, agent_codes
@@ -62,13 +63,16 @@ class Judging:
         assert detector.model is not None
         table = self.plan.measured.read_table(f"events/{name}.parquet")
         judged = self.judged(detector.model, parts_of_table(table, detector.model.scored))
-        return survey(np.power(10.0, judged.log10_p), judged.score, row_order(table, detector.schema), self.plan.rule)
+        p_values, order = np.power(10.0, judged.log10_p), row_order(table, detector.schema)
+        echo = find_incidents(table, detector.schema, p_values, judged.score).echo
+        return survey(p_values, judged.score, echo, order, self.plan.rule, self.plan.days)
 
 
-def surveyed(scored: pa.Table, schema: EventSchema, rule: AlertRule) -> dict[str, Any]:
+def surveyed(scored: pa.Table, schema: EventSchema, rule: AlertRule, days: float) -> dict[str, Any]:
     """The same of a table whose scores are final."""
     p_values, scores = scored["p_value"].to_numpy(), scored["score"].to_numpy()
-    return survey(p_values, scores, row_order(scored, schema), rule)
+    echo = scored["echo"].to_numpy(zero_copy_only=False)
+    return survey(p_values, scores, echo, row_order(scored, schema), rule, days)
 
 
 def row_order(table: pa.Table, schema: EventSchema) -> np.ndarray:
@@ -151,6 +155,7 @@ def tell(name: str, judging: Judging) -> dict[str, Any]:
             raise DataError(f"a score of an {what} is not a finite number; the model or its data is damaged")
     judging.out.write_table(table.replace_schema_metadata(None), f"events/{name}.parquet")
     judging.out.write_table(agents, f"agents/{name}.parquet")
+    judging.out.write_table(incident_table(table, detector.schema), f"incidents/{name}.parquet")
     return {"events": table.num_rows, "agents": agents.num_rows, "alerts": int(np.sum(table["alert"].to_numpy()))}
 
 
@@ -160,8 +165,10 @@ def _tell_paper(detector: Detector, table: pa.Table, judging: Judging, name: str
     parts = parts_of_table(table, model.scored)
     judged = judging.judged(model, parts)
     p_values = np.power(10.0, judged.log10_p)
-    flags = Alerts(judging.verdict.flags(name, p_values), judging.verdict.threshold)
+    incidents = find_incidents(table, detector.schema, p_values, judged.score)
+    flags = Alerts(judging.verdict.flags(name, p_values, incidents.echo), judging.verdict.threshold)
     table = _set(table, {**_percentiles(model, table, parts, judged), "score": judged.score, "p_value": p_values})
+    table = _set(table, {"incident_id": pa.array(incidents.incident_id.tolist(), pa.string()), "echo": incidents.echo})
     table = _set(table, {"alert": flags.flagged})
     codes, ids = agent_codes(table[detector.schema.entity])
     worst = worst_events(judged, codes)
@@ -173,13 +180,14 @@ def _tell_paper(detector: Detector, table: pa.Table, judging: Judging, name: str
 def _tell_habits(detector: Detector, table: pa.Table, judging: Judging, name: str) -> pa.Table:
     """Flags, and reasons where they are shown."""
     plan = judging.plan
-    flagged = judging.verdict.flags(name, table["p_value"].to_numpy())
+    echo = table["echo"].to_numpy(zero_copy_only=False)
+    flagged = judging.verdict.flags(name, table["p_value"].to_numpy(), echo)
     reasons = table["reason"].to_pylist()
     if any(flag and reason is None for flag, reason in zip(flagged, reasons, strict=True)):
         reasons = _all_reasons(plan, int(name))
     codes, _ = agent_codes(table[detector.schema.entity])
     shown = flagged.copy()
-    order = np.lexsort((tied_ranks(-table["score_alone"].to_numpy()), codes))
+    order = np.lexsort((tied_ranks(-table["score"].to_numpy()), codes))
     shown[order[np.flatnonzero(np.diff(codes[order], prepend=-1))]] = True
     told = [reason if show else None for reason, show in zip(reasons, shown, strict=True)]
     return _set(table, {"alert": flagged, "reason": pa.array(told, pa.string())})

@@ -12,7 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from ustad.scoring.alerts import AlertRule, benjamini_hochberg, drift_words, flag, order_by_p, too_small
+from ustad.scoring.alerts import (
+    AlertRule,
+    benjamini_hochberg,
+    drift_words,
+    expect_by_chance,
+    flag,
+    mostly_chance,
+    order_by_p,
+    too_small,
+)
 from ustad.ties import tied_ranks
 
 #: Bins of the histogram of p-values.
@@ -29,55 +38,81 @@ class Verdict:
     threshold: float
     events: int
     warnings: tuple[str, ...] = ()
+    by_chance: float = 0.0
     named: dict[str, list[int]] | None = None  # task → rows of its part
 
-    def flags(self, task: str, p_values: np.ndarray) -> np.ndarray:
+    def flags(self, task: str, p_values: np.ndarray, echo: np.ndarray) -> np.ndarray:
         if self.named is None:
-            return flag(p_values, self.threshold)
+            return flag(p_values, self.threshold) & ~echo
         flagged = np.zeros(len(p_values), bool)
         flagged[self.named.get(task, [])] = True
         return flagged
 
 
 # -------------------------------------------------------------------------------------------------- alerts
-def survey(p_values: np.ndarray, scores: np.ndarray, order: np.ndarray, rule: AlertRule) -> dict[str, Any]:
+def survey(
+    p_values: np.ndarray, scores: np.ndarray, echo: np.ndarray, order: np.ndarray, rule: AlertRule, days: float
+) -> dict[str, Any]:
     """What one partition has to tell so that all of them can be judged together.
 
-    `order` [n] ranks the part's rows by entity and time, which decides between events that tie.
+    `echo` [n] are events whose incident another one leads; `order` [n] ranks the part's rows by entity and time, which
+    decides between events that tie.
     """
     counts = np.bincount(np.minimum((p_values * BINS).astype(np.int64), BINS - 1), minlength=BINS)
-    told: dict[str, Any] = {"events": len(p_values), "bins": _packed(counts)}
-    if rule.kind == "fdr":
-        told["small"] = np.sort(p_values[flag(p_values, rule.value)]).tolist()
-    if rule.kind == "top":
-        rows = order_by_p(p_values, scores, order)[: int(rule.value)]
-        told["top"] = [[float(p_values[r]), float(scores[r]), int(r)] for r in rows]
-    return told
+    report: dict[str, Any] = {"events": len(p_values), "bins": _packed(counts)}
+    most, led = rule.most(days), np.where(echo, 2.0, p_values)  # after all others
+    limit = rule.value
+    if most is None:
+        report["small"] = np.sort(led[flag(led, limit) & ~echo]).tolist()
+    else:
+        rows = order_by_p(led, scores, order)[: min(most, int((~echo).sum()))]
+        report["top"] = [[float(p_values[r]), float(scores[r]), int(r)] for r in rows]
+        limit = float(led[rows[-1]]) if len(rows) == most else 1.0  # no more of this part can be among the most unusual
+    report["unusual"] = np.sort(p_values[flag(p_values, limit)]).tolist()
+    return report
 
 
 def verdict(
     rule: AlertRule, parts: dict[str, dict[str, Any]], days: float, reference: int, rank: Any = None
 ) -> Verdict:
-    """The rule applied to all events. `rank` (task, row) → key of entity and time, for ties among the top n."""
+    """The rule applied to all events. `rank` (task, row) → key of entity and time, for ties among the most unusual."""
     events = sum(part["events"] for part in parts.values())
     gap = drift_of_bins(sum(_unpacked(part["bins"]) for part in parts.values()))
-    drifted = tuple(drift_words(gap)) if reference and events >= 100 else ()
-    if rule.kind == "top":
-        found = [(p, -score, task, row) for task, part in parts.items() for p, score, row in part["top"]]
-        p, falling = (np.array([e[i] for e in found]) for i in range(2))
-        keys = list(zip(tied_ranks(p, floor=0.0), tied_ranks(falling), strict=True))
-        order = sorted(range(len(found)), key=lambda i: (*keys[i], (rank or _as_told)(*found[i][2:])))
-        chosen = [found[i] for i in order[: int(rule.value)]]
-        named: dict[str, list[int]] = {}
-        for _, _, task, row in chosen:
-            named.setdefault(task, []).append(row)
-        return Verdict(rule, max(e[0] for e in chosen), events, drifted, named)
-    threshold = rule.value
-    if rule.kind == "alerts_per_day":
-        threshold = float(min(1.0, rule.value * max(days, 1.0) / events))
-    if rule.kind == "fdr":
-        threshold = _false_discoveries([part["small"] for part in parts.values()], rule.value, events)
-    return Verdict(rule, threshold, events, (*too_small(threshold, rule, reference), *drifted))
+    drifting = drift_words(gap) if reference and events >= 100 else []
+    most = rule.most(days)
+    if most is not None:
+        chosen = _most_unusual(parts, most, rank or _as_told)
+        named: dict[str, list[int]] | None = _by_task(chosen)
+        flagged, threshold = len(chosen), max((e[0] for e in chosen), default=0.0)
+        notes = [*(too_small(threshold, rule, reference) if rule.kind != "top" else ()), *drifting]
+    else:
+        small = [part["small"] for part in parts.values()]
+        threshold = _false_discoveries(small, rule.value, events) if rule.kind == "fdr" else rule.value
+        flagged, named = _count_up_to(small, threshold), None
+        notes = [*too_small(threshold, rule, reference), *drifting]
+    unusual = _count_up_to([part["unusual"] for part in parts.values()], threshold)
+    by_chance = expect_by_chance(unusual, flagged, events, threshold)
+    return Verdict(rule, threshold, events, (*notes, *mostly_chance(flagged, by_chance)), by_chance, named)
+
+
+def _most_unusual(parts: dict[str, dict[str, Any]], most: int, rank: Any) -> list[tuple[float, float, str, int]]:
+    """The most unusual leading events of all parts: p-value, falling score, task and row."""
+    events = [(p, -score, task, row) for task, part in parts.items() for p, score, row in part["top"]]
+    p, falling = (np.array([e[i] for e in events]) for i in range(2))
+    keys = list(zip(tied_ranks(p, floor=0.0), tied_ranks(falling), strict=True))
+    order = sorted(range(len(events)), key=lambda i: (*keys[i], rank(*events[i][2:])))
+    return [events[i] for i in order[:most]]
+
+
+def _by_task(chosen: list[tuple[float, float, str, int]]) -> dict[str, list[int]]:
+    rows: dict[str, list[int]] = {}
+    for _, _, task, row in chosen:
+        rows.setdefault(task, []).append(row)
+    return rows
+
+
+def _count_up_to(parts: Sequence[Sequence[float]], threshold: float) -> int:
+    return sum(int(flag(np.asarray(part, np.float64), threshold).sum()) for part in parts)
 
 
 def _as_told(task: str, row: int) -> tuple[str, int]:

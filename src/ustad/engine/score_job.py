@@ -170,7 +170,7 @@ def _measure_bucket(number: int, plan: Plan) -> dict[str, Any]:
     plan.measured.write_table(scored, f"events/{name}")
     plan.measured.write_table(agents, f"agents/{name}")
     batch = detector.habits is None and detector.config.scoring.percentiles == "batch"
-    return {"events": scored.num_rows} if batch else surveyed(scored, detector.schema, plan.rule)
+    return {"events": scored.num_rows} if batch else surveyed(scored, detector.schema, plan.rule, plan.days)
 
 
 def measure(
@@ -191,10 +191,9 @@ def measure(
 def _likely(plan: Plan) -> AlertRule:
     """A rule that flags at least what the real one will, as far as that can be known before all are measured."""
     rule = plan.rule
-    if rule.kind == "alerts_per_day":
-        return AlertRule("p_value", min(0.999, 1.001 * rule.value * max(plan.days, 1) / plan.events))
-    if rule.kind == "top":
-        return AlertRule("p_value", min(0.999, max(LIKELY_P, 20 * rule.value / plan.events)))
+    most = rule.most(plan.days)
+    if most is not None:
+        return AlertRule("p_value", min(0.999, max(LIKELY_P, 20 * most / plan.events)))
     return AlertRule("p_value", rule.value)
 
 
@@ -215,11 +214,11 @@ def _judge(job: Job, plan: Plan, measured: dict[str, dict[str, Any]], detector: 
         found = job.run("survey", tasks, _survey, judging, "ranking, partitions")
         reports = {task.name: one for task, one in zip(tasks, found, strict=True)}
     if detector.habits is not None:
-        reference = detector.habits.habits.final["none"].count
+        reference = detector.habits.habits.events.count
     else:
         assert detector.model is not None
         reference = len(detector.model.calibration.parts)
-    rank = _ranking(plan, detector) if plan.rule.kind == "top" else None
+    rank = _ranking(plan, detector) if plan.rule.most(plan.days) is not None else None
     final = verdict(plan.rule, reports, plan.days, reference, rank)
     for text in final.warnings:
         warn(text)
@@ -253,6 +252,7 @@ def _run_facts(detector: Detector, plan: Plan, final: Verdict, flagged: int) -> 
         "value": final.rule.value,
         "threshold": final.threshold,
         "alerts": flagged,
+        "by_chance": final.by_chance,
         "coverage": None,
         "warnings": list(final.warnings),
         **detector.run_facts(plan.first_day, plan.last_day),
@@ -267,7 +267,7 @@ def _publish(scores: Place, out: Place, run: dict[str, Any]) -> None:
     """Parts in the place of older tables; `run.json` comes last."""
     out.remove("run.json")
     source = scores.root.removeprefix(f"{out.root}/")
-    for name in ("events", "agents"):
+    for name in ("events", "agents", "incidents"):
         out.remove_table(name)
         for info in scores.files(name, ".parquet"):
             out.move(f"{source}/{name}/{info.base_name}", f"{name}/part-{info.base_name}")

@@ -129,7 +129,7 @@ class RayDetector(Detector):
         half = calibrating(lessons.validation, encoder.schema.entity)
         terms = DistributedTerms(self.job, memory, self._parts(lessons))
         habits = HabitModel.fit(
-            lessons.train, lessons.validation, encoder.schema, half, scoring.counting, scoring.spread, terms,
+            lessons.train, lessons.validation, encoder.schema, half, counting=scoring.counting, extra=terms,
             weighing=scoring.weights, seed=self.config.seed, absorb_after=scoring.absorb_after,
             silence=scoring.silence,
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Scores from each entity's own history: terms, looks, spread, entities..
+"""Scores from each entity's own history: terms, looks, entities.
 
 In go training events, the validation week and which entities calibrate; out comes a `HabitModel` that judges later
 events. A *term* asks one question and is calibrated to -log p on normal data. A *look* adds up terms that belong
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -33,7 +32,6 @@ from ustad.habits.weights import Weighing, Weights, choose_weights, look_sum, un
 from ustad.schema import EventSchema
 from ustad.tables import DataError
 
-Spread = Literal["none", "max3"]
 #: More terms from elsewhere (the memory network): (history, events, what came before) -> name → raw values by row.
 Extra = Callable[[Habits, pa.Table, pa.Table | None], Mapping[str, np.ndarray]]
 
@@ -44,8 +42,7 @@ class Judged:
 
     surprise: dict[str, np.ndarray]  # term → -log10 p, float64 [N]
     looks: dict[str, np.ndarray]  # look → -log10 p, float64 [N]
-    score: np.ndarray  # float64 [N] -log10 p, with the neighbours' evidence where asked for
-    alone: np.ndarray  # float64 [N] without it
+    score: np.ndarray  # float64 [N] -log10 p of the event by itself
     compared: Compared  # in the order of the table
     entity_ids: np.ndarray
     entity: np.ndarray  # int64 [N] index into entity_ids
@@ -55,7 +52,6 @@ class Judged:
     doubts: dict[str, np.ndarray] = field(default_factory=dict)  # both uncertainties of the memory network, [N]
     end: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))  # int64 [N], see `habit_stages`
     history: Iterable[Habits] = ()  # the histories that events were compared with, by `end`
-    final: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))  # bool [N], no event to come may raise it
 
     @property
     def agent_score(self) -> np.ndarray:
@@ -74,10 +70,9 @@ class HabitModel:
     habits: Habits
     tails: dict[str, Distribution]
     looks: dict[str, Distribution]
-    final: dict[Spread, Distribution]
+    events: Distribution  # of the highest look of normal events
     agents: AgentReference
     counting: Counting = "past"
-    spread: Spread = "max3"
     extra: Extra | None = field(default=None, repr=False)
     without: tuple[str, ...] = ()  # terms that are left out
     weights: Weights = field(default_factory=unit_weights)  # of each term, by look
@@ -91,8 +86,8 @@ class HabitModel:
         validation: pa.Table,
         schema: EventSchema,
         calibrating: np.ndarray | None = None,
+        *,
         counting: Counting = "past",
-        spread: Spread = "max3",
         extra: Extra | None = None,
         without: tuple[str, ...] = (),
         weighing: Weighing = "unit",
@@ -126,12 +121,9 @@ class HabitModel:
             weights = choose_weights(usual, surprise_of(tails, odd), done[visits.row], silence)
         fitted = Fitted.fit(raw, normal, weights)
         alone = Groups.of(week.entity, week.entity_key, normal).scores(raw, weights, fitted)
-        final: dict[Spread, Distribution] = {
-            "none": Distribution.fit(alone[normal]),
-            "max3": Distribution.fit(spread_max3(alone, week.entity)[normal]),
-        }
+        events = Distribution.fit(alone[normal])
         chosen = np.bincount(week.entity[normal], minlength=len(week.entity_ids)) > 0
-        agents = AgentReference.fit(minus_log10_p(final["none"], alone), habits, week, chosen)
+        agents = AgentReference.fit(minus_log10_p(events, alone), habits, week, chosen)
         return cls(
             schema,
             frame,
@@ -140,10 +132,9 @@ class HabitModel:
             Habits.fit(both),
             fitted.tails,
             fitted.looks,
-            final,
+            events,
             agents,
             counting,
-            spread,
             extra,
             without,
             weights,
@@ -175,22 +166,20 @@ class HabitModel:
         absorb = self.absorb_after if self.counting == "past" else 0
         history = MovingHistory.of(self.habits, visits, period[0], absorb)
         if history.moves:
-            compared, more = self._in_stages(history, table, earlier, period, _beside(scored, visits.entity))
+            compared, more = self._in_stages(history, table, earlier, period, scored)
         else:
             compared = compare(self.habits, self.population, self.recurrence, visits, period, self.counting)
             more = _more(self.extra, self.habits, visits, table, earlier)
         raw = {**compared.terms, **more}
         surprise, looks, alone = self.weigh(raw)
         shares, kind = self.driven(compared, raw, surprise, looks, unseen_parts(table, visits, self.schema))
-        single = self.calibrated("none", alone)
-        wide = single if self.spread == "none" else self.calibrated("max3", spread_max3(alone, visits.entity))
-        agents = self.agents.judge(single[scored], self.habits, visits.take(scored), tested)
+        score = self.calibrated(alone)
+        agents = self.agents.judge(score[scored], self.habits, visits.take(scored), tested)
         back = _order(visits.row, first)
         return Judged(
             {name: values[back] for name, values in surprise.items()},
             {name: values[back] for name, values in looks.items()},
-            wide[back],
-            single[back],
+            score[back],
             compared.take(back),
             visits.entity_ids,
             visits.entity[back],
@@ -200,15 +189,7 @@ class HabitModel:
             {name: raw[name][back] for name in (DOUBT, NOISE) if name in raw},
             history.end[back],
             history,
-            self._final(visits.entity)[back],
         )
-
-    def _final(self, entity: np.ndarray) -> np.ndarray:
-        """Whether scores stay as they are whatever comes: with the neighbours' evidence, those that another event of
-        the same entity follows. Events are sorted by entity and time; bool [N]."""
-        if self.spread == "none":
-            return np.ones(len(entity), bool)
-        return np.append(entity[1:] == entity[:-1], False)
 
     def _in_stages(
         self,
@@ -270,9 +251,9 @@ class HabitModel:
         doubt = self.tails[DOUBT].log10_tail(raw[DOUBT]) if DOUBT in self.tails and DOUBT in raw else None
         return shares, kinds(shares, compared.place, compared.before, compared.count, doubt, unseen)
 
-    def calibrated(self, spread: Spread, highest: np.ndarray) -> np.ndarray:
-        """-log10 p of events' highest looks, alone or with their neighbours' evidence."""
-        return minus_log10_p(self.final[spread], highest)
+    def calibrated(self, highest: np.ndarray) -> np.ndarray:
+        """-log10 p of events' highest looks."""
+        return minus_log10_p(self.events, highest)
 
     def _joined(
         self, events: pa.Table, context: pa.Table | None
@@ -295,17 +276,6 @@ class HabitModel:
         return replace(self, habits=self.habits.forget(entities), agents=self.agents.forget(entities))
 
 
-def spread_max3(score: np.ndarray, entity: np.ndarray) -> np.ndarray:
-    """The highest of each event, the one before and the one after of the same entity: an inserted visit takes its
-    time from its neighbours. Events are sorted by entity and time. What is borrowed counts a thousandth less, so
-    that the event itself stands before its neighbours."""
-    same = entity[1:] == entity[:-1]
-    wide = score.copy()
-    wide[1:] = np.where(same, np.maximum(wide[1:], score[:-1]), wide[1:])
-    wide[:-1] = np.where(same, np.maximum(wide[:-1], score[1:]), wide[:-1])
-    return wide - 0.001 * (wide - score)
-
-
 def _more(
     extra: Extra | None, habits: Habits, visits: Visits, table: pa.Table, before: pa.Table | None
 ) -> dict[str, np.ndarray]:
@@ -320,11 +290,3 @@ def _order(row: np.ndarray, first: int) -> np.ndarray:
     back = np.empty(len(row), np.int64)
     back[row] = np.arange(len(row))
     return back[first:]
-
-
-def _beside(rows: np.ndarray, entity: np.ndarray) -> np.ndarray:
-    """These rows (bool [N]) and their neighbours of the same entity, whose evidence they may take."""
-    same, wide = entity[1:] == entity[:-1], rows.copy()
-    wide[1:] |= rows[:-1] & same
-    wide[:-1] |= rows[1:] & same
-    return wide

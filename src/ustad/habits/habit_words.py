@@ -23,8 +23,6 @@ _ORDINALS = ("", "first", "second", "third", "fourth", "fifth", "sixth", "sevent
 SPEAKS = 0.2
 #: Nearer than this, two places are not said to be apart, km.
 NEAR_KM = 0.2
-#: An event whose neighbours raise its -log10 p by more than this owes its score to them.
-BORROWED = 0.5
 
 
 def sentences(model: HabitModel, judged: Judged, events: pa.Table, rows: np.ndarray) -> list[str]:
@@ -50,7 +48,7 @@ def _sentences(model: HabitModel, judged: Judged, events: pa.Table, rows: np.nda
     found = usual(model.habits, visits, judged.compared.place[rows][visits.row])
     kind = kind_feature(events, model.schema)
     words = chosen[kind.columns[0]].to_pylist() if kind is not None else [None] * len(rows)
-    return [_sentence(model, judged, int(row), visits, int(back[i]), words[i], found) for i, row in enumerate(rows)]
+    return [plain_words(model, judged, int(row), visits, int(back[i]), words[i], found) for i, row in enumerate(rows)]
 
 
 def drivers(model: HabitModel, judged: Judged, row: int) -> list[str]:
@@ -61,25 +59,6 @@ def drivers(model: HabitModel, judged: Judged, row: int) -> list[str]:
     total = sum(weights.values())
     ranked = sorted(weights, key=lambda n: -weights[n])
     return [n for n in ranked if total > 0 and weights[n] >= lowered(SPEAKS * total)]
-
-
-def _sentence(
-    model: HabitModel, judged: Judged, row: int, visits: Visits, at: int, kind: str | None, found: Usual
-) -> str:
-    text = plain_words(model, judged, row, visits, at, kind, found)
-    if is_borrowed(float(judged.score[row]), float(judged.alone[row])):
-        text = f"{text[:-1]}; {borrowed_words(model)}."
-    return text
-
-
-def is_borrowed(score: float, alone: float) -> bool:
-    """Whether an event owes its score to its neighbours."""
-    return score > raised(alone + BORROWED)
-
-
-def borrowed_words(model: HabitModel) -> str:
-    """What is said of an event that owes its score to its neighbours."""
-    return f"the {model.schema.event_word} before or after it is the more unusual one"
 
 
 def plain_words(

@@ -1,8 +1,8 @@
-"""Habits one event at a time: a provisional score at once, the final one when the next event has come.
+"""Habits one event at a time.
 
-In goes an event (a row as a mapping), out come its scores and, with the neighbours' evidence, the final scores of
-the event before it. The numbers are those of batch scoring with counts up to the event and the window `past`.
-State per entity is small and bounded, leaves as bytes and comes back from them, and can be forgotten.
+In goes an event (a row as a mapping), out come its scores. The numbers are those of batch scoring with counts up to the
+event and the window `past`. State per entity is small and bounded, leaves as bytes and comes back from them, and can be
+forgotten.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from ustad.config import ConfigError
 from ustad.events.observed import GAP_COLUMNS
 from ustad.events.visits import Visits, kind_feature, place_keys, read_visits, spot_names
 from ustad.files import as_table
-from ustad.habits.habit_model import HabitModel, Judged, spread_max3
-from ustad.habits.habit_words import borrowed_words, is_borrowed, plain_words
+from ustad.habits.habit_model import HabitModel, Judged
+from ustad.habits.habit_words import plain_words
 from ustad.habits.history import SAME_PLACE_KM
 from ustad.habits.kinds import unseen_parts
 from ustad.habits.questions import compare
@@ -46,14 +46,6 @@ MOST_ENTITIES = 4096
 _EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 
 
-@dataclass(frozen=True)
-class Update:
-    """The new event's provisional scores, and the final ones of the event before it (None for the first)."""
-
-    provisional: dict[str, Any]
-    final: dict[str, Any] | None
-
-
 @dataclass
 class _Known:
     """One entity at hand: its own part of the history, its state, and what the memory network has seen lately."""
@@ -68,16 +60,14 @@ class HabitLive:
 
     >>> live = HabitLive(detector.habits, since=19_751)      # doctest: +SKIP
     >>> live.warm(stays_before)                              # doctest: +SKIP
-    >>> update = live.update(stay)                           # doctest: +SKIP
-    >>> update.provisional["p_value"], update.provisional["reason"]  # doctest: +SKIP
-    >>> update.final                                         # doctest: +SKIP
+    >>> row = live.update(stay)                              # doctest: +SKIP
+    >>> row["p_value"], row["reason"]                        # doctest: +SKIP
 
     `update(event)` takes one finished event (a mapping with the schema's columns; times as aware datetimes) and
-    gives two rows. `provisional` is the event's own: score, p_value, alert, kind, reason (None unless asked for), final
-    (False until the next event has come; always True with `scoring.spread: none`), score_alone, visits_now,
-    km_from_own_places, new_place, surprise_TERM, share_TERM, what was expected by the entity's own history (expected_f,
-    observed_f, spread_f and error_f of every feature that habits look at), and the event's own entity, time and id.
-    `final` is the same row of the entity's event before, with what its neighbours say of it; None for the first.
+    gives its row: score, p_value, alert (whether the p-value is at most the one asked for; `scoring.incidents` joins
+    events that belong together), kind, reason (None unless asked for), visits_now, km_from_own_places, new_place,
+    surprise_TERM, share_TERM, what was expected by the entity's own history (expected_f, observed_f, spread_f and
+    error_f of every feature that habits look at), and the event's own entity, time and id.
 
     An entity's history moves on as in bulk: weeks enter it once they lie `scoring.absorb_after` days back.
 
@@ -128,7 +118,7 @@ class HabitLive:
             self._context[entity] = table.slice(start, stop - start)
             first = stop
 
-    def update(self, event: Mapping[str, Any]) -> Update:
+    def update(self, event: Mapping[str, Any]) -> dict[str, Any]:
         """Score one event and remember it. Events of one entity must come in the order of their times.
 
         Where it fails, nothing was counted: the same event can be sent again.
@@ -144,26 +134,27 @@ class HabitLive:
         tried = replace(known, state=known.state.copy())
         try:
             with self._alone():
-                update = self._score(tried, event)
+                scored = self._score(tried, event)
         except BaseException:
             known.window = None  # begun anew from the recent events, which do not hold this one
             raise
         known.model, known.state, known.window = tried.model, tried.state, tried.window
-        return update
+        return scored
 
-    def _score(self, known: _Known, event: Mapping[str, Any]) -> Update:
+    def _score(self, known: _Known, event: Mapping[str, Any]) -> dict[str, Any]:
         row = {c: event[c] for c in self._columns if c in event}
         newest = self._table([row])
         visits = read_visits(newest, self.model.schema, known.model.frame)
         known.state.follows = self._mark
         self._move_on(known, visits)
-        judged, raw = self._judged(known, newest, visits)
+        judged = self._judged(known, newest, visits)
         model = known.model
         found = usual(model.habits, visits, judged.compared.place)
         told = usual_columns(model.habits, model.frame, model.schema, newest, visits, found)
         facts = {**self._facts(judged), **{name: _plain(values[0]) for name, values in told.items()}}
         facts["reason"] = self._words(model, judged, newest, visits, found)
-        return self._answer(known.state, row, facts, raw)
+        known.state.move_on(row, self.memory.model.config.window.max_events if self.memory is not None else 1)
+        return self._row(row, facts, float(judged.score[0]))
 
     def to_bytes(self, entity: Any) -> bytes:
         """What is held of an entity since going live."""
@@ -172,7 +163,7 @@ class HabitLive:
     def from_bytes(self, entity: Any, content: bytes) -> None:
         """Take up an entity where `to_bytes` left it. Of another model (trained to another day, or with other kinds of
         places or another centre of the map) only the recent events are taken over, as context of the next ones: counts,
-        places and history begin anew, and the event before gets no final score."""
+        places and history begin anew."""
         state = HabitState.from_bytes(content).of(self._mark)
         own = unpack_habits(state.own, entity) if state.own is not None else None
         self._known.pop(entity, None)
@@ -242,8 +233,8 @@ class HabitLive:
         state.log = np.concatenate([state.log, logged(visits)])
 
     # ----------------------------------------------------------------------------------------- scoring
-    def _judged(self, known: _Known, newest: pa.Table, visits: Visits) -> tuple[Judged, float]:
-        """The event judged by itself, and its uncalibrated score."""
+    def _judged(self, known: _Known, newest: pa.Table, visits: Visits) -> Judged:
+        """The event judged."""
         model, state = known.model, known.state
         unseen = unseen_parts(newest, visits, model.schema)  # of the event as it came: a place that is found has a key
         visits = self._placed(known, visits)
@@ -255,11 +246,10 @@ class HabitLive:
         compared = compare(model.habits, model.population, model.recurrence, visits, period, "past", counts)
         extra = self._ask(known, newest, visits)
         raw = {**compared.terms, **extra}
-        surprise, looks, alone = model.weigh(raw)
+        surprise, looks, highest = model.weigh(raw)
         driven = model.driven(compared, raw, surprise, looks, unseen)
-        single = model.calibrated("none", alone)
-        judged = Judged(surprise, looks, single, single, compared, visits.entity_ids, visits.entity, {}, *driven)
-        return judged, float(alone[0])
+        score = model.calibrated(highest)
+        return Judged(surprise, looks, score, compared, visits.entity_ids, visits.entity, {}, *driven)
 
     def _placed(self, known: _Known, visits: Visits) -> Visits:
         """With the key of the unnamed place met since going live that the visit is at, if there is one.
@@ -290,24 +280,11 @@ class HabitLive:
             parts.append(self._table(state.recent))
         return pa.concat_tables(parts, promote_options="permissive") if parts else None
 
-    def _answer(self, state: HabitState, row: dict[str, Any], pending: dict[str, Any], raw: float) -> Update:
-        """Rows of the new event and of the one before it, by the evidence of both; the state moves on."""
-        line = np.array([*state.alone, raw])
-        wide = spread_max3(line, np.zeros(len(line), np.int64)) if self.model.spread == "max3" else line
-        score = self.model.calibrated(self.model.spread, wide)
-        final = None
-        if state.pending is not None and state.last is not None:
-            final = self._row(state.last, {**state.pending, "final": True}, float(score[-2]))
-        most = self.memory.model.config.window.max_events if self.memory is not None else 1
-        state.move_on(row, raw, pending, most)
-        return Update(self._row(row, pending, float(score[-1])), final)
-
     def _facts(self, judged: Judged) -> dict[str, Any]:
         """What is known of an event whatever comes after it."""
         distance = float(judged.compared.distance[0])
         return {
-            "score_alone": float(judged.alone[0]),
-            "final": self.model.spread == "none",
+            "final": True,
             "visits_now": int(judged.compared.count[0]),
             "km_from_own_places": distance if np.isfinite(distance) else None,
             "new_place": bool(judged.compared.place[0] < 0),
@@ -322,8 +299,6 @@ class HabitLive:
         p_value = float(p_values(np.array([score]))[0])
         flagged = p_value <= raised(self.p_value, floor=0.0)
         words = facts["reason"] if self.reasons == "all" or (self.reasons == "flagged" and flagged) else None
-        if words is not None and is_borrowed(score, facts["score_alone"]):
-            words = f"{words[:-1]}; {borrowed_words(self.model)}."
         return {**named, **facts, "score": score, "p_value": p_value, "alert": flagged, "reason": words}
 
     def _words(self, model: HabitModel, judged: Judged, newest: pa.Table, visits: Visits, found: Usual) -> str | None:

@@ -1,5 +1,5 @@
-"""What is held of one entity between its live events: counts, places met since, the last two scores, recent events,
-the visits that have not entered its history yet, and that history once it has moved on.
+"""What is held of one entity between its live events: counts, places met since, recent events, the visits that have not
+entered its history yet, and that history once it has moved on.
 
 Small and bounded; `to_bytes` writes an Arrow stream (the recent events) with the rest as JSON and packed arrays beside
 it, and reading that back executes nothing. A mark tells which model it follows. Bytes from before histories moved on
@@ -34,8 +34,6 @@ class HabitState:
 
     counts: dict[int, int] = field(default_factory=dict)  # key of a place → visits, the latest visited last
     spots: dict[int, tuple[float, float]] = field(default_factory=dict)  # unnamed places met since: km
-    alone: list[float] = field(default_factory=list)  # uncalibrated scores of the last two events
-    pending: dict[str, Any] | None = None  # the row of the last event, until the next one makes it final
     recent: list[dict[str, Any]] = field(default_factory=list)  # the latest events, oldest first
     log: np.ndarray = field(default_factory=empty_log)  # visits since the end of the history, oldest first
     own: bytes | None = None  # the history once it has moved on, see `visit_log`
@@ -80,10 +78,8 @@ class HabitState:
             self.spots[new] = (x, y)
         return chosen
 
-    def move_on(self, row: dict[str, Any], raw: float, pending: dict[str, Any], most: int) -> None:
-        """The new event becomes the last one."""
-        self.alone = [*self.alone[-1:], raw]
-        self.pending = pending
+    def move_on(self, row: dict[str, Any], most: int) -> None:
+        """The new event becomes the last one; `most` are kept."""
         self.recent = [*self.recent, row][-most:]
 
     # ---------------------------------------------------------------------------------------- storing
@@ -91,8 +87,6 @@ class HabitState:
         content = {
             "counts": [[str(key), number] for key, number in self.counts.items()],
             "spots": [[str(key), x, y] for key, (x, y) in self.spots.items()],
-            "alone": self.alone,
-            "pending": self.pending,
             "early": self.early,
             "follows": self.follows,
         }
@@ -121,8 +115,6 @@ class HabitState:
         return cls(
             {int(key): number for key, number in held["counts"]},
             {int(key): (x, y) for key, x, y in held["spots"]},
-            held["alone"],
-            held["pending"],
             table.to_pylist(),
             log,
             packed.get(_OWN),

@@ -22,7 +22,7 @@ from ustad.page.store import Row, chunks, now, recount, with_own_scores
 
 _NEW_EVENT, _NEW_DETAIL, _NEW_ALERT = insert(r.events), insert(r.details), insert(r.alerts)
 _HELD = select(r.events).where(r.events.c.key.in_(bindparam("keys", expanding=True)))
-_FINAL = ("score", "p_value", "alert", "reason", "term", "marked_by")
+_FINAL = ("score", "p_value", "alert", "echo", "reason", "term", "marked_by")
 _SETTLE = update(r.events).where(r.events.c.key == bindparam("at")).values(final=True)
 _RAISE = _SETTLE.values({name: bindparam(name) for name in _FINAL})
 
@@ -91,14 +91,17 @@ def _replacing(dialect: str) -> Any:
 
 
 def _differs(row: Row, final: Mapping[str, Any]) -> bool:
-    return row["score"] is not None and (row["score"] != final["score"] or bool(row["alert"]) != bool(final["alert"]))
+    if row["score"] is None:
+        return False
+    return any(final.get(name, row[name]) != row[name] for name in ("score", "alert", "echo"))
 
 
 def _raised(row: Row, final: Mapping[str, Any]) -> Row:
     """The stored row with its final score; `was` is what it was."""
     told = {name: final[name] for name in ("reason", "term") if final.get(name) is not None}
-    scores = {name: final[name] for name in ("score", "p_value")}
-    return {**row, **scores, **told, "alert": bool(final["alert"]) or bool(row["alert"]), "was": row}
+    scores = {name: final.get(name, row[name]) for name in ("score", "p_value")}
+    flags = {"alert": bool(final.get("alert")) or bool(row["alert"]), "echo": bool(final.get("echo", row["echo"]))}
+    return {**row, **scores, **told, **flags, "was": row}
 
 
 def _add_alerts(connection: Connection, keys: list[int]) -> None:

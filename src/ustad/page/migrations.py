@@ -24,6 +24,7 @@ from sqlalchemy import (
     String,
     Table,
     column,
+    false,
     func,
     insert,
     inspect,
@@ -105,11 +106,20 @@ def let_devices_send(store: Operations) -> None:
     )
 
 
+def tell_incidents(store: Operations) -> None:
+    """Version 8: which incident an event belongs to, and whether another event leads it."""
+    store.add_column("events", Column("incident", String(320)))
+    store.add_column("events", Column("echo", Boolean, nullable=False, server_default=false()))
+    store.drop_index("events_by_score", "events")
+    store.create_index("events_by_score", "events", ["score", "p_value", "echo"])
+    store.create_index("events_by_incident", "events", ["agent", "incident"])
+
+
 #: Step i leads from version i + 1 to i + 2. A step that was released is never changed: add another, and change
 #: `records` to what the tables are after it.
 STEPS: tuple[Step, ...] = (
     tell_final_from_provisional, never_use_a_number_twice, keep_the_order_of_arrival, let_keys_expire,
-    keep_what_was_observed, let_devices_send,
+    keep_what_was_observed, let_devices_send, tell_incidents,
 )  # fmt: skip
 
 version_table = Table("store_version", MetaData(), Column("version", Integer, nullable=False))

@@ -75,7 +75,7 @@ class Filter:
         if self.category is not None:
             found.append(E.category == self.category)
         if self.min_score is not None:
-            found.append(E.score >= lowered(self.min_score))
+            found += [E.score >= lowered(self.min_score), E.echo.is_(False)]
         if self.raised:
             found.append(E.alert.is_(True))
         return found + self._state()
@@ -106,6 +106,7 @@ def event_answer(row: Any) -> dict[str, Any]:
         "finished_at": iso(row.finished_at), "day": iso_day(row.day), "timezone": row.timezone,
         "lat": row.lat, "lon": row.lon, "category": row.category, "place_name": row.place_name, "score": row.score,
         "p_value": row.p_value, "alert": bool(row.alert), "final": bool(row.final),
+        "incident_id": row.incident, "echo": bool(row.echo),
         "kind": row.kind, "term": row.term, "reason": row.reason, "verdict": verdict,
         "marked_by": str(row.marked_by) if row.marked_by is not None else None,
     }  # fmt: skip
@@ -323,7 +324,12 @@ def _curve(connection: Connection, n_days: int, within: tuple[int, int] | None) 
     """`within`: only events of these days; all of them where none are odd, which an index holds."""
     if not n_days:
         return []
-    query = select(E.score, E.p_value).where(E.score.is_not(None)).order_by(E.score.desc()).limit(CURVE * n_days)
+    query = (
+        select(E.score, E.p_value)
+        .where(E.score.is_not(None), E.echo.is_(False))
+        .order_by(E.score.desc())
+        .limit(CURVE * n_days)
+    )
     if within is not None:
         query = query.where(E.day.between(*within))
     ranked = connection.execute(query).all()

@@ -18,6 +18,7 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    false,
     true,
 )
 
@@ -62,6 +63,8 @@ events = Table(
     Column("p_value", Float),
     Column("alert", Boolean, nullable=False),
     Column("final", Boolean, nullable=False, server_default=true()),  # false: the next event may still raise it
+    Column("incident", String(320)),  # the incident it belongs to, null where it is usual
+    Column("echo", Boolean, nullable=False, server_default=false()),  # another event leads that incident
     Column("kind", String(32)),
     Column("term", String(64)),  # the term that drives the score
     Column("reason", Text),
@@ -69,7 +72,8 @@ events = Table(
     Column("marked_by", BigInteger),  # the verdict on a like event that calls this one expected
     Column("arrived_at", BigInteger),  # counts up by the order of arrival; null in stores older than this column
     Index("events_by_agent", "agent", "started_at"),
-    Index("events_by_score", "score", "p_value"),  # everything that the slider reads
+    Index("events_by_score", "score", "p_value", "echo"),  # everything that the slider reads
+    Index("events_by_incident", "agent", "incident"),
     Index("events_by_time", "started_at"),
 )  # fmt: skip
 #: What alerts are narrowed by.

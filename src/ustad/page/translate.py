@@ -31,7 +31,7 @@ PARTS = ("expected", "observed", "loss", "error", "au", "eu", "pct", "spread")
 #: Columns of the score table that belong to the event as a whole.
 WHOLE = ("knn", "pct_knn", "history_days", "expected_lat", "expected_lon")
 #: Columns of a score by habits that belong to the event as a whole.
-HABITS = ("score_alone", "visits_now", "km_from_own_places", "new_place")
+HABITS = ("visits_now", "km_from_own_places", "new_place")
 _TEXTS = ("event_id", "poi_id", "place_name", "category")
 _SCORES = ("score", "p_value", "kind", "reason")
 _COLUMNS = tuple(c.name for c in records.events.columns)
@@ -185,6 +185,7 @@ def _scored(row: Row, score: Mapping[str, Any], parts: dict[str, list[str]], ter
     judged = {name: _finite(score.get(name)) for name in _SCORES}
     whole = {**row, **judged, "term": _driver(score, parts, terms), "alert": bool(score.get("alert")), **_UNJUDGED}
     whole["final"] = score.get("final") is not False  # scores from before this was said are final
+    whole["incident"], whole["echo"] = score.get("incident_id"), bool(score.get("echo"))
     return {name: whole.get(name) for name in _COLUMNS}
 
 

@@ -1,6 +1,8 @@
-"""Which events to show somebody: thresholds in the terms users ask for, and when not to trust them.
+"""Which incidents to show somebody: thresholds in the terms users ask for, and when not to trust them.
 
-In go p-values, scores and local dates of scored events; out come flags, the threshold and plain warnings.
+In go p-values and scores of events and their incidents; out come flags (of the events that lead their incidents), the
+threshold and plain warnings. `alerts_per_day` is what somebody can look at: so many of the most unusual incidents, a
+day on average. The other rules rest on p-values.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ NEARLY_ALL, FEWEST_EVENTS = 0.9, 50
 
 @dataclass(frozen=True)
 class AlertRule:
-    """`alerts_per_day` normal events a day, a false discovery rate, the top so many, or a plain p-value."""
+    """The `alerts_per_day` most unusual incidents, a false discovery rate, the top so many, or a plain p-value."""
 
     kind: Rule = "p_value"
     value: float = DEFAULT_P_VALUE
@@ -49,31 +51,68 @@ class AlertRule:
             raise ConfigError(f"choose one of --alerts-per-day, --fdr and --top, got {len(named)}")
         return cls(named[0][0], float(named[0][1])) if named else cls()  # type: ignore[arg-type]  # the keys are Rules
 
+    def most(self, days: float) -> int | None:
+        """How many alerts there may be at most over so many days; None where a p-value decides."""
+        if self.kind == "alerts_per_day":
+            return max(1, round(self.value * max(days, 1.0)))
+        return int(self.value) if self.kind == "top" else None
+
 
 @dataclass(frozen=True)
 class Alerts:
-    """Which events are flagged, from which p-value on, and what a user should know about it."""
+    """Which events raise an alert, from which p-value on, and what a user should know about it."""
 
-    flagged: np.ndarray  # bool [n]
+    flagged: np.ndarray  # bool [n], only of events that lead their incident
     threshold: float  # the largest p-value that is flagged
     warnings: tuple[str, ...] = ()
+    by_chance: float = 0.0  # how many of the alerts normal events alone would raise
 
 
 def alerts(
-    p_values: np.ndarray, scores: np.ndarray, rule: AlertRule | None = None, days: float = 1.0, reference: int = 0
+    p_values: np.ndarray,
+    scores: np.ndarray,
+    echo: np.ndarray,
+    rule: AlertRule | None = None,
+    days: float = 1.0,
+    reference: int = 0,
+    order: np.ndarray | None = None,
 ) -> Alerts:
-    """Flags by one rule. `days` is the scored span; `reference` how many normal events the p-values rest on."""
+    """Flags by one rule, none of them of an `echo` (bool [n], see `incidents`). `days` is the scored span; `reference`
+    how many normal events the p-values rest on; `order` decides between events that tie (as they stand)."""
     rule = rule or AlertRule()
     if not len(p_values):
         return Alerts(np.zeros(0, bool), 0.0)
-    if rule.kind == "top":
-        order = order_by_p(p_values, scores)[: int(rule.value)]
+    most, led = rule.most(days), np.where(echo, 2.0, p_values)  # after all others
+    drifting = drift_warning(p_values, reference)
+    if most is not None:
+        chosen = order_by_p(led, scores, order)[: min(most, int((~echo).sum()))]
         flagged = np.zeros(len(scores), bool)
-        flagged[order] = True
-        return Alerts(flagged, float(p_values[order].max()), tuple(drift_warning(p_values, reference)))
-    threshold = _threshold(p_values, rule, days)
-    notes = (*too_small(threshold, rule, reference), *drift_warning(p_values, reference))
-    return Alerts(flag(p_values, threshold), threshold, notes)
+        flagged[chosen] = True
+        threshold = float(led[chosen].max()) if len(chosen) else 0.0
+        notes = [*(too_small(threshold, rule, reference) if rule.kind != "top" else ()), *drifting]
+    else:
+        threshold = benjamini_hochberg(led, rule.value) if rule.kind == "fdr" else rule.value
+        flagged = flag(led, threshold) & ~echo
+        notes = [*too_small(threshold, rule, reference), *drifting]
+    by_chance = expect_by_chance(int(flag(p_values, threshold).sum()), int(flagged.sum()), len(p_values), threshold)
+    notes += mostly_chance(int(flagged.sum()), by_chance)
+    return Alerts(flagged, threshold, tuple(notes), by_chance)
+
+
+def expect_by_chance(events: int, flagged: int, scored: int, threshold: float) -> float:
+    """How many alerts normal events alone would raise: as many events as the p-value says, and of them as large a share
+    leads an incident as here. `events` have a p-value up to the threshold, `flagged` of them are alerts."""
+    return scored * threshold * (flagged / events if events else 1.0)
+
+
+def mostly_chance(flagged: int, by_chance: float) -> list[str]:
+    """A warning where chance alone would raise as many alerts."""
+    if not flagged or by_chance < raised(float(flagged)):
+        return []
+    return [
+        f"{flagged:,} alerts, and normal behaviour alone would raise about {by_chance:.0f}: on the whole nothing here "
+        "is more unusual than chance"
+    ]
 
 
 def flag(p_values: np.ndarray, threshold: float) -> np.ndarray:
@@ -85,12 +124,6 @@ def order_by_p(p_values: np.ndarray, scores: np.ndarray, order: np.ndarray | Non
     """Rows by rising p-value, then by falling score, then as they stand or by `order`: int64 [n]."""
     last = np.arange(len(scores)) if order is None else order
     return np.lexsort((last, tied_ranks(-scores), tied_ranks(p_values, floor=0.0)))
-
-
-def _threshold(p_values: np.ndarray, rule: AlertRule, days: float) -> float:
-    if rule.kind == "alerts_per_day":  # so many normal events a day are expected below it
-        return float(min(1.0, rule.value * max(days, 1.0) / len(p_values)))
-    return benjamini_hochberg(p_values, rule.value) if rule.kind == "fdr" else rule.value
 
 
 def benjamini_hochberg(p_values: np.ndarray, rate: float) -> float:
@@ -115,7 +148,7 @@ def refuse_everything(flagged: int, events: int, rule: AlertRule | None, days: f
 def too_small(threshold: float, rule: AlertRule, reference: int) -> list[str]:
     """A warning where a threshold is rarer than anything in the reference; a threshold of 0 flags nothing."""
     if reference and 0 < threshold < 1 / (reference + 1):
-        does = "ends at" if rule.kind == "fdr" else "asks for"
+        does = "asks for" if rule.kind == "p_value" else "ends at"
         return [
             f"{rule.kind} {rule.value:g} {does} p ≤ {threshold:.2g}, rarer than one in the {reference:,} "
             "reference events; the threshold rests on the fitted tail alone"

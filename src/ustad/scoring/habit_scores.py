@@ -24,7 +24,7 @@ from ustad.events.encoder import Encoder
 from ustad.events.visits import Frame, read_visits
 from ustad.files import read_table, write_table
 from ustad.habits.entity_tests import AgentReference, distribution_from, distribution_tensors, strongest
-from ustad.habits.habit_model import HabitModel, Judged, Spread
+from ustad.habits.habit_model import HabitModel, Judged
 from ustad.habits.habit_words import sentences
 from ustad.habits.history import Habits
 from ustad.habits.kinds import DOUBT, NOISE
@@ -35,6 +35,7 @@ from ustad.habits.weights import unit_weights
 from ustad.progress import warn
 from ustad.schema import plural
 from ustad.scoring.alerts import NOTES, AlertRule, alerts
+from ustad.scoring.incidents import find_incidents, leading_events
 from ustad.tables import agent_codes, identity_hash
 from ustad.ties import tied_ranks
 
@@ -78,9 +79,8 @@ def fit_default(
         validation,
         schema,
         half,
-        config.scoring.counting,
-        config.scoring.spread,
-        memory.terms if memory is not None else None,
+        counting=config.scoring.counting,
+        extra=memory.terms if memory is not None else None,
         weighing=config.scoring.weights,
         seed=config.seed,
         absorb_after=config.scoring.absorb_after,
@@ -126,14 +126,15 @@ def score_default(
 ) -> tuple[pa.Table, pa.Table]:
     """Event scores in the order of `events`, and agent scores.
 
-    What was expected comes from history. `context` is what came before the events. `final` is False where an event to
-    come may still raise a score: with `scoring.spread: max3` at each entity's last event. `period` and `tested`
-    are the days of `HabitModel.judge`.
+    What was expected comes from history. `context` is what came before the events. `period` and `tested` are the days
+    of `HabitModel.judge`.
     """
     judged = model.habits.judge(events, context, period, tested)
     p_value = p_values(judged.score)
     day = event_days(events, model.habits.schema)
-    flags = alerts(p_value, judged.score, rule, int(day.max() - day.min()) + 1, model.habits.final["none"].count)
+    incidents = find_incidents(events, model.habits.schema, p_value, judged.score)
+    days, reference = int(day.max() - day.min()) + 1, model.habits.events.count
+    flags = alerts(p_value, judged.score, incidents.echo, rule, days, reference, incidents.order)
     worst = worst_rows(judged)
     told: list[str | None] = [None] * events.num_rows
     rows = np.union1d(np.flatnonzero(flags.flagged), worst)
@@ -148,7 +149,9 @@ def score_default(
         "score": judged.score,
         "p_value": p_value,
         "alert": flags.flagged,
-        "final": judged.final,
+        "incident_id": pa.array(incidents.incident_id.tolist(), pa.string()),
+        "echo": incidents.echo,
+        "final": np.ones(events.num_rows, bool),
         "kind": pa.array(judged.kind.tolist(), pa.string()),
         "reason": pa.array(told, pa.string()),
     }
@@ -158,6 +161,7 @@ def score_default(
         "value": (rule or AlertRule()).value,
         "threshold": flags.threshold,
         "alerts": int(flags.flagged.sum()),
+        "by_chance": flags.by_chance,
         "coverage": None,
         "warnings": list(flags.warnings),
     }
@@ -191,7 +195,6 @@ def term_columns(judged: Judged) -> dict[str, np.ndarray]:
     columns |= {f"share_{name}": values for name, values in judged.shares.items()}
     return {
         **columns,
-        "score_alone": judged.alone,
         "visits_now": judged.compared.count,
         "km_from_own_places": judged.compared.distance,
         "new_place": judged.compared.place < 0,
@@ -199,8 +202,8 @@ def term_columns(judged: Judged) -> dict[str, np.ndarray]:
 
 
 def worst_rows(judged: Judged) -> np.ndarray:
-    """Row of each entity's most unusual event, by its own score: int64 [E]."""
-    order = np.lexsort((tied_ranks(-judged.alone), judged.entity))
+    """Row of each entity's most unusual event: int64 [E]."""
+    order = np.lexsort((tied_ranks(-judged.score), judged.entity))
     return order[np.searchsorted(judged.entity[order], np.arange(len(judged.entity_ids)))]
 
 
@@ -214,6 +217,8 @@ def agent_table(model: HabitModel, judged: Judged, scored: pa.Table, worst: np.n
             "score": score,
             "p_value": p_values(score),
             "n_events": np.bincount(judged.entity, minlength=len(score)),
+            "n_incidents": np.bincount(judged.entity[leading_events(scored)], minlength=len(score)),
+            "worst_incident_id": scored["incident_id"].take(pa.array(worst)),
             f"worst_{label}": scored[label].take(pa.array(worst)),
             "reason": _agent_reasons(model, judged, scored["reason"].take(pa.array(worst)).to_pylist()),
             **{f"surprise_{name}": values for name, values in judged.agents.items()},
@@ -253,10 +258,11 @@ def save_default(model: DefaultModel, place: Path) -> None:
     habits = model.habits
     write_table(habits.habits.to_table(habits.schema.entity), place / HABITS)
     tensors = {f"population.{n}": getattr(habits.population, n) for n in ("start", "duration", "longer")}
-    groups: dict[str, dict[Any, Any]] = {"term": habits.tails, "look": habits.looks, "final": dict(habits.final)}
+    groups: dict[str, dict[Any, Any]] = {"term": habits.tails, "look": habits.looks}
     for group, held in groups.items():
         for name, distribution in held.items():
             tensors.update(distribution_tensors(distribution, f"{group}.{name}"))
+    tensors.update(distribution_tensors(habits.events, "final.none"))
     tensors.update(habits.agents.to_tensors())
     save_numpy({name: np.ascontiguousarray(v) for name, v in tensors.items()}, place / TENSORS)
     facts = {
@@ -291,7 +297,6 @@ def load_default(
         network = new_network(encoder, frame, config)
         network.load_state_dict(load_file(place / NETWORK))
         memory = MemoryModel(network.to(device).eval(), encoder, frame, config, device)
-    spreads: tuple[Spread, ...] = ("none", "max3")
     weights = facts["weights"] if "weights" in facts else unit_weights()
     habits = HabitModel(
         encoder.schema,
@@ -301,10 +306,9 @@ def load_default(
         Habits.from_table(read_table(place / HABITS) if whole else pq.read_schema(place / HABITS).empty_table()),
         {name: distribution_from(tensors, f"term.{name}") for name in facts["terms"]},
         {name: distribution_from(tensors, f"look.{name}") for name in weights},
-        {name: distribution_from(tensors, f"final.{name}") for name in spreads},
+        distribution_from(tensors, "final.none"),
         AgentReference.from_tensors(tensors),
         config.scoring.counting,
-        config.scoring.spread,
         memory.terms if memory is not None else None,
         weights=weights,
         absorb_after=config.scoring.absorb_after,

@@ -21,6 +21,7 @@ from ustad.files import as_table
 from ustad.scoring.alerts import NOTES, AlertRule, Alerts, alerts
 from ustad.scoring.calibration import Parts, apply_tails, corrected_score, highest, log10_tails
 from ustad.scoring.explain import kinds, sentences
+from ustad.scoring.incidents import Incidents, find_incidents, leading_events
 from ustad.scoring.network_columns import Columns, interval_columns, term_columns, to_arrow
 from ustad.scoring.network_model import ScoringModel, measure
 from ustad.tables import DataError, event_keys
@@ -84,9 +85,11 @@ def score_events(
     judged = judge(model, parts, model.config.scoring.percentiles == "batch")
     day = arrays.day[queries.target]
     days = int(day.max() - day.min()) + 1
-    flags = alerts(np.power(10.0, judged.log10_p), judged.score, rule, days, len(model.calibration.parts))
     shown = table.take(pa.array(arrays.row[queries.target]))
-    columns = event_columns(model, shown, arrays, queries, samples, parts, judged, flags)
+    p_value = np.power(10.0, judged.log10_p)
+    incidents = find_incidents(shown, model.encoder.schema, p_value, judged.score)
+    flags = alerts(p_value, judged.score, incidents.echo, rule, days, len(model.calibration.parts), incidents.order)
+    columns = event_columns(model, shown, arrays, queries, samples, parts, judged, flags, incidents)
     if coverage is not None:
         columns.update(interval_columns(model.encoder, samples, radii(model, coverage)))
     scored = _with_columns(shown, columns)
@@ -108,6 +111,7 @@ def event_columns(
     parts: Parts,
     judged: Judged,
     flags: Alerts,
+    incidents: Incidents,
 ) -> Columns:
     """All columns of the event score table but the reason."""
     columns = term_columns(model.encoder, arrays, queries.target, samples)
@@ -123,6 +127,8 @@ def event_columns(
         "score": judged.score,
         "p_value": np.power(10.0, judged.log10_p),
         "alert": flags.flagged,
+        "incident_id": pa.array(incidents.incident_id.tolist(), pa.string()),
+        "echo": incidents.echo,
         "kind": kind,
         "history_days": history_days(model, arrays, queries),
     }
@@ -228,6 +234,8 @@ def agent_scores(
             "score": score,
             "p_value": np.power(10.0, log10_p),
             "n_events": counts,
+            "n_incidents": np.bincount(entity[leading_events(scored)], minlength=len(entity_ids))[codes],
+            "worst_incident_id": scored["incident_id"].take(pa.array(worst)),
             f"worst_{label}": scored[label].take(pa.array(worst)),
             "reason": scored["reason"].take(pa.array(worst)),
         }
@@ -241,6 +249,7 @@ def _noted(table: pa.Table, flags: Alerts, rule: AlertRule | None, coverage: flo
         "value": rule.value,
         "threshold": flags.threshold,
         "alerts": int(flags.flagged.sum()),
+        "by_chance": flags.by_chance,
         "coverage": coverage,
         "warnings": list(flags.warnings),
     }

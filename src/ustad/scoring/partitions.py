@@ -11,7 +11,7 @@ import tempfile
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -28,6 +28,7 @@ from ustad.scoring.alerts import AlertRule, Alerts, alerts, refuse_everything
 from ustad.scoring.calibration import Parts, apply_tails, highest
 from ustad.scoring.explain import kinds
 from ustad.scoring.habit_scores import DefaultModel, score_default
+from ustad.scoring.incidents import find_incidents
 from ustad.scoring.network_model import ScoringModel
 from ustad.scoring.network_scores import Judged, agent_scores, judge, reasons_of, score_events, worst_events
 from ustad.tables import DataError, agent_codes
@@ -74,6 +75,7 @@ class _Kept:
     agents: pa.Table
     p_value: np.ndarray
     score: np.ndarray
+    echo: np.ndarray  # bool
     columns: np.ndarray  # losses and distance [n, K + 1], where scores are ranks; else [n, 0]
 
 
@@ -100,8 +102,8 @@ class ScoredParts:
     def __iter__(self) -> Iterator[tuple[pa.Table, pa.Table]]:
         with tempfile.TemporaryDirectory(prefix="ustad-parts-") as place:
             kept = self._measure(Path(place))
-            judge_part, p_value, score = self._judgement(kept)
-            flags = self._flags(p_value, score)
+            judge_part, kept = self._judgement(kept)
+            flags = self._flags(kept)
             at = 0
             for one in kept:
                 n = len(one.p_value)
@@ -168,9 +170,8 @@ class ScoredParts:
     def _widest_rule(self) -> AlertRule:
         """A rule that flags, within any part, every event that the asked one may flag among all: those get a reason."""
         rule, days = self.request.rule, self.last_day - self.first_day + 1
-        if rule.kind == "alerts_per_day":
-            return AlertRule("p_value", min(rule.value * days / self.events.num_rows, 1 - 1e-9))
-        return AlertRule("p_value", rule.value) if rule.kind == "fdr" else rule
+        most = rule.most(days)
+        return AlertRule("top", most) if most is not None else AlertRule("p_value", rule.value)
 
     def _period(self) -> tuple[int, int]:
         """Local days in which visits are counted: those of all events, not only of a part's."""
@@ -188,7 +189,8 @@ class ScoredParts:
         if self.request.by_ranks:
             columns = parts_of(scored, self.request.network.scored).columns("loss_knn")[order]
         p_value, score = (scored[c].to_numpy()[order] for c in ("p_value", "score"))
-        return _Kept(file, agents, p_value, score, columns)
+        echo = scored["echo"].to_numpy(zero_copy_only=False)[order]
+        return _Kept(file, agents, p_value, score, echo, columns)
 
     def _order(self, table: pa.Table) -> np.ndarray:
         """Rows by entity and time, which decides between events that tie."""
@@ -196,11 +198,10 @@ class ScoredParts:
         return np.lexsort((table[self.request.schema.time].cast(pa.int64()).to_numpy(), codes))
 
     # -------------------------------------------------------------------------------------------- judging
-    def _judgement(self, kept: list[_Kept]) -> tuple[Any, np.ndarray, np.ndarray]:
-        """How a part is judged, and p-values and scores of all events."""
+    def _judgement(self, kept: list[_Kept]) -> tuple[Any, list[_Kept]]:
+        """How a part is judged, and what is kept of all parts once their p-values are known."""
         if not self.request.by_ranks:
-            p_value, score = (np.concatenate([getattr(k, c) for k in kept]) for c in ("p_value", "score"))
-            return (lambda parts: judge(self.request.network, parts, batch=False)), p_value, score
+            return (lambda parts: judge(self.request.network, parts, batch=False)), kept
         model = self.request.network
         columns = np.concatenate([k.columns for k in kept])
         ranks: list[Tail] = [Ranks.of(c) for c in columns.T]
@@ -212,21 +213,32 @@ class ScoredParts:
             score = highest(tails)
             return Judged(tails, score, tail.log10_tail(score), tail.log10_tail(normal))
 
-        score = highest(apply_tails(ranks, columns))
-        return judge_part, np.power(10.0, tail.log10_tail(score)), score
+        return judge_part, [self._ranked_part(one, ranks, tail) for one in kept]
 
-    def _flags(self, p_value: np.ndarray, score: np.ndarray) -> Alerts:
+    def _ranked_part(self, one: _Kept, ranks: list[Tail], tail: Distribution) -> _Kept:
+        """With scores by ranks among all events, and the incidents that follow from them."""
+        score = highest(apply_tails(ranks, one.columns))
+        p_value = np.power(10.0, tail.log10_tail(score))
+        schema = self.request.schema
+        table = _read(one.file)
+        order = self._order(table)
+        incidents = find_incidents(table.take(pa.array(order)), schema, p_value, score)
+        return replace(one, p_value=p_value, score=score, echo=incidents.echo)
+
+    def _flags(self, kept: list[_Kept]) -> Alerts:
         request = self.request
+        p_value, score, echo = (np.concatenate([getattr(k, c) for k in kept]) for c in ("p_value", "score", "echo"))
         habits = request.habits.habits if request.habits is not None else None
-        reference = habits.final["none"].count if habits is not None else len(request.network.calibration.parts)
+        reference = habits.events.count if habits is not None else len(request.network.calibration.parts)
         days = self.last_day - self.first_day + 1
-        flags = alerts(p_value, score, request.rule, days, reference)
+        flags = alerts(p_value, score, echo, request.rule, days, reference)
         refuse_everything(int(flags.flagged.sum()), len(p_value), request.rule, days)
         self.notes = {
             "rule": request.rule.kind,
             "value": request.rule.value,
             "threshold": flags.threshold,
             "alerts": int(flags.flagged.sum()),
+            "by_chance": flags.by_chance,
             "coverage": request.coverage,
             "warnings": list(flags.warnings),
         }
@@ -236,16 +248,14 @@ class ScoredParts:
 
     def _tell(self, kept: _Kept, judge_part: Any, ordered: Alerts) -> tuple[pa.Table, pa.Table]:
         """The final rows of a part, in the order of the events given."""
-        with pa.OSFile(str(kept.file)) as source:
-            table = pa.ipc.open_file(source).read_all()
-        request = self.request
+        table, request = _read(kept.file), self.request
         flagged = np.zeros(len(ordered.flagged), bool)
         flagged[self._order(table)] = ordered.flagged
         table = _set(table, "alert", pa.array(flagged))
         codes, names = agent_codes(table[request.schema.entity])
         if request.habits is not None:
             if request.reasons == "flagged":
-                shown = flagged | np.isin(np.arange(len(table)), _worst_alone(table, codes))
+                shown = flagged | np.isin(np.arange(len(table)), _worst(table, codes))
                 table = _set(
                     table, "reason", pc.if_else(pa.array(shown), table["reason"], pa.scalar(None, pa.string()))
                 )
@@ -282,14 +292,23 @@ def _ranked(model: ScoringModel, table: pa.Table, parts: Parts, judged: Judged) 
     doubts = apply_tails(model.calibration.uncertainty_tails, parts.au + parts.eu)
     kind = kinds(model.encoder, judged.tails, doubts, np.isnan(parts.loss), table)
     table = _set(table, "kind", pa.array(kind.tolist(), pa.string()))
+    p_value = np.power(10.0, judged.log10_p)
+    incidents = find_incidents(table, model.encoder.schema, p_value, judged.score)
+    table = _set(table, "incident_id", pa.array(incidents.incident_id.tolist(), pa.string()))
+    table = _set(table, "echo", pa.array(incidents.echo))
     table = _set(table, "score", pa.array(judged.score))
-    return _set(table, "p_value", pa.array(np.power(10.0, judged.log10_p)))
+    return _set(table, "p_value", pa.array(p_value))
 
 
-def _worst_alone(table: pa.Table, codes: np.ndarray) -> np.ndarray:
-    """Row of each entity's most unusual event, by its own score."""
-    order = np.lexsort((tied_ranks(-table["score_alone"].to_numpy()), codes))
+def _worst(table: pa.Table, codes: np.ndarray) -> np.ndarray:
+    """Row of each entity's most unusual event."""
+    order = np.lexsort((tied_ranks(-table["score"].to_numpy()), codes))
     return order[np.flatnonzero(np.diff(codes[order], prepend=-1))]
+
+
+def _read(file: Path) -> pa.Table:
+    with pa.OSFile(str(file)) as source:
+        return pa.ipc.open_file(source).read_all()
 
 
 def _set(table: pa.Table, name: str, values: Any) -> pa.Table:

@@ -23,7 +23,7 @@ MEASURES: tuple[Measure, ...] = ("sum", "standardised")
 #: What is said of an event whose prediction is withheld.
 WITHHELD = "What was expected is withheld as too uncertain"
 #: A column of tables that were scored by habits.
-BY_HABITS = "score_alone"
+BY_HABITS = "km_from_own_places"
 
 
 def uncertainty(parts: Parts, how: Measure = "sum", reference: Parts | None = None) -> np.ndarray:

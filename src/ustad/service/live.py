@@ -25,10 +25,12 @@ from ustad.detector import Detector
 from ustad.mobility.reading import Reading
 from ustad.mobility.timezones import with_timezone, zones_of
 from ustad.page.store import Row
-from ustad.page.translate import Layout, event_rows, event_table
+from ustad.page.translate import Layout, event_rows, event_table, identified, keys_for
 from ustad.schema import EventSchema
 from ustad.scoring.alerts import DEFAULT_P_VALUE
+from ustad.scoring.incidents import IncidentLog
 from ustad.service.live_backends import make_backend
+from ustad.service.live_incidents import join_incident
 from ustad.service.pipeline import Scored
 from ustad.service.place_names import PlaceNames
 from ustad.service.settings import Settings
@@ -53,6 +55,7 @@ class ModelScorer:
         self._places = PlaceNames(settings.pois, detector.habits)
         self._layout = Layout.of(self.schema)
         self._held: OrderedDict[str, None] = OrderedDict()  # agents, the one seen last at the end
+        self._incidents: dict[str, IncidentLog] = {}
 
     @classmethod
     def load(cls, settings: Settings) -> ModelScorer:
@@ -70,7 +73,7 @@ class ModelScorer:
                  "lat": 0.0, "lon": 0.0}
                 for i in range(n)
             ]  # fmt: skip
-            self.remember([""], event_table([], self._layout), {})
+            self.remember([""], event_table([], self._layout), {}, {})
             self.score(rows)
             self.forget([""])
 
@@ -87,16 +90,24 @@ class ModelScorer:
     def missing(self, agents: Sequence[str]) -> list[str]:
         return [agent for agent in agents if agent not in self._held or self._backend.missing(agent)]
 
-    def remember(self, agents: Sequence[str], context: pa.Table, states: Mapping[str, bytes]) -> None:
-        """Take over the recent events and the states of these agents, read from the store."""
+    def remember(
+        self,
+        agents: Sequence[str],
+        context: pa.Table,
+        states: Mapping[str, bytes],
+        incidents: Mapping[str, IncidentLog],
+    ) -> None:
+        """Take over the recent events, the states and the incidents of these agents, read from the store."""
         names = context[self.schema.entity]
         for agent in agents:
+            self._incidents[agent] = incidents.get(agent) or IncidentLog()
             self._backend.remember(agent, context.filter(pc.equal(names, agent)), states.get(agent))
             self._held[agent] = None
 
     def forget(self, agents: Sequence[str]) -> None:
         for agent in agents:
             self._held.pop(agent, None)
+            self._incidents.pop(agent, None)
             self._backend.let_go(agent)
 
     def erase(self, agents: Sequence[str]) -> None:
@@ -110,7 +121,9 @@ class ModelScorer:
             self._held[agent] = None
             self._held.move_to_end(agent)
         while len(self._held) > self._settings.max_live_agents:
-            self._backend.let_go(self._held.popitem(last=False)[0])
+            quiet = self._held.popitem(last=False)[0]
+            self._incidents.pop(quiet, None)
+            self._backend.let_go(quiet)
 
     # ----------------------------------------------------------------------------------------- scoring
     def score(self, events: Sequence[Row]) -> Scored:
@@ -119,7 +132,20 @@ class ModelScorer:
         rows = event_rows([{**row, "timezone": z} for row, z in zip(events, zones, strict=True)], self._layout)
         judged = self._backend.score(rows)
         self._hold([str(row[self.schema.entity]) for row in rows])
-        return Scored(zones, judged.rows, judged.finals, judged.states)
+        return Scored(zones, judged.rows, self._join_incidents(events, judged.rows), judged.states)
+
+    def _join_incidents(self, events: Sequence[Row], scores: Sequence[dict[str, Any]]) -> dict[int, dict[str, Any]]:
+        """Which incident each event belongs to, written into its score; returns the earlier events that led one until
+        now, by key."""
+        keys = keys_for(events, identified(self.schema))
+        echoes: dict[int, dict[str, Any]] = {}
+        for event, key, score in zip(events, keys, scores, strict=True):
+            log = self._incidents.setdefault(event["agent"], IncidentLog())
+            name = event.get("event_id")
+            joined = join_incident(log, event, key, str(key) if name is None else str(name), score)
+            if joined is not None and joined.led_before is not None:
+                echoes[joined.led_before] = {"echo": True}
+        return echoes
 
     # -------------------------------------------------------------------------------------- extraction
     def locate(self, stays: pa.Table, trips: pa.Table) -> pa.Table:

@@ -1,7 +1,7 @@
 """What scores live for the service: habits, or the paper's network, behind the same few calls.
 
-In: rows of events in order of agent and time. Out: the columns of their scores, final scores of earlier events by
-key, and each agent's state as bytes, which the store keeps in the same transaction as the events.
+In: rows of events in order of agent and time. Out: the columns of their scores, and each agent's state as bytes, which
+the store keeps in the same transaction as the events.
 """
 
 from __future__ import annotations
@@ -16,11 +16,9 @@ from ustad.dataset import event_days
 from ustad.detector import Detector
 from ustad.live.habit_live import HabitLive
 from ustad.live.habit_state import HabitState
-from ustad.page.queries import CONTEXT_EVENTS, microseconds
-from ustad.page.translate import identified, keys_for
+from ustad.page.queries import CONTEXT_EVENTS
 from ustad.scoring.habit_scores import DefaultModel
 from ustad.tables import DataError
-from ustad.ties import highest_of
 
 if TYPE_CHECKING:
     from ustad.live.network_live import LiveScorer
@@ -32,10 +30,9 @@ REPLAYED = 256
 
 @dataclass
 class LiveScores:
-    """Columns of each event, in order; final scores by key; states by agent."""
+    """Columns of each event, in order; states by agent."""
 
     rows: list[dict[str, Any]] = field(default_factory=list)
-    finals: dict[int, dict[str, Any]] = field(default_factory=dict)
     states: dict[str, bytes] = field(default_factory=dict)
 
 
@@ -124,11 +121,7 @@ class HabitBackend:
         """Scores of rows in order of agent and time."""
         made = LiveScores()
         for event in events:
-            update = self._live.update(event)
-            made.rows.append(self._columns(update.provisional))
-            if update.final is not None:
-                final = update.final
-                made.finals[self._key(final)] = {**self._columns(final), "term": _driver(final)}
+            made.rows.append(self._columns(self._live.update(event)))
         for agent in {str(event[self._schema.entity]) for event in events}:
             made.states[agent] = self._live.to_bytes(agent)
         return made
@@ -143,14 +136,3 @@ class HabitBackend:
     def _columns(self, row: Mapping[str, Any]) -> dict[str, Any]:
         own = {self._schema.entity, self._schema.time, self._schema.event_id}
         return {name: value for name, value in row.items() if name not in own}
-
-    def _key(self, row: Mapping[str, Any]) -> int:
-        agent, moment = str(row[self._schema.entity]), row[self._schema.time]
-        event_id = row.get(self._schema.event_id) if self._schema.event_id else None
-        known = {"agent": agent, "started_at": microseconds(moment), "event_id": event_id}
-        return keys_for([known], identified(self._schema))[0]
-
-
-def _driver(row: Mapping[str, Any]) -> str | None:
-    shares = {n.removeprefix("share_"): v for n, v in row.items() if n.startswith("share_") and v is not None}
-    return list(shares)[highest_of(list(shares.values()))] if shares else None

@@ -206,7 +206,8 @@ class GivenVerdict(BaseModel):
 
 class EventAnswer(BaseModel):
     """An event as lists show it. `score` is null for events that are known but not scored; with `final` false it is
-    provisional: the agent's next event may raise it, and make an alert of it."""
+    provisional: the agent's next event may raise it, and make an alert of it. Events of one `incident_id` belong
+    together; one of them leads, the others are its `echo`."""
 
     id: str
     event_id: str | None
@@ -223,6 +224,8 @@ class EventAnswer(BaseModel):
     p_value: float | None
     alert: bool
     final: bool
+    incident_id: str | None
+    echo: bool
     kind: str | None
     term: str | None
     reason: str | None

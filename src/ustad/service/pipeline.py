@@ -22,13 +22,16 @@ from ustad.page.movements import gap_rows, trip_rows
 from ustad.page.store import DISK_FULL, Row, Store, chunks, insert_new, is_disk_full
 from ustad.page.translate import Layout, event_table, fresh_rows, identified, keys_for, table_rows
 from ustad.schema import EventSchema
+from ustad.scoring.incidents import IncidentLog
 from ustad.service.arrivals import Arrival, Arrivals
 from ustad.service.devices import Sender, device_row, note_devices
 from ustad.service.errors import InvalidError, ServiceError, UnavailableError, where
+from ustad.service.live_incidents import known_incidents
 from ustad.service.stay_journal import Extraction
 from ustad.tables import DataError
 
 log = logging.getLogger("ustad.service")
+_FINAL = ("score", "p_value", "alert", "echo", "reason", "term")
 FIXES_PER_EVENT = 10  # of a slice: seldom do fewer make a stay
 
 
@@ -36,8 +39,8 @@ FIXES_PER_EVENT = 10  # of a slice: seldom do fewer make a stay
 class Scored:
     """The zone and the score of each event, in the order of the events.
 
-    A row with `final` false is provisional: the agent's next event may raise it. `finals` are the final scores of
-    earlier events, by key: score, p_value, alert and, where there is one, reason and term.
+    A row with `final` false is provisional: the agent's next event may raise it. `finals` are what earlier events are
+    from now on, by key: score, p_value, alert and, where there is one, echo, reason and term.
     """
 
     zones: Sequence[str]
@@ -56,8 +59,14 @@ class Scorer(Protocol):
     def missing(self, agents: Sequence[str]) -> list[str]:
         """Agents whose recent events it does not hold."""
 
-    def remember(self, agents: Sequence[str], context: pa.Table, states: Mapping[str, bytes]) -> None:
-        """Take over the recent events and the states of these agents, read from the store."""
+    def remember(
+        self,
+        agents: Sequence[str],
+        context: pa.Table,
+        states: Mapping[str, bytes],
+        incidents: Mapping[str, IncidentLog],
+    ) -> None:
+        """Take over the recent events, the states and the incidents of these agents, read from the store."""
 
     def score(self, events: Sequence[Row]) -> Scored:
         """Scores of rows of events in order of agent and time, each after everything it knows of the agent."""
@@ -267,7 +276,7 @@ class Pipeline:
                 for part in chunks(absent):
                     known += queries.recent_events(connection, part, self.scorer.context)
                     states |= queries.live_states(connection, part, self.scorer.fingerprint)
-            self.scorer.remember(absent, event_table(known, self.layout), states)
+            self.scorer.remember(absent, event_table(known, self.layout), states, known_incidents(known))
         scored = self.scorer.score([row for row, _ in new])
         rows, details = fresh_rows(new, scored.zones, scored.rows, self.layout)
         return _Judged(rows, details, _merged(rows, scored.finals), scored.states)
@@ -361,12 +370,10 @@ def _by_agents(jobs: Sequence[Job]) -> list[dict[int, Job]]:
 
 
 def _merged(rows: list[Row], finals: Mapping[int, Mapping[str, Any]]) -> dict[int, Mapping[str, Any]]:
-    """Put final scores into rows of the same batch; what is left belongs to events that are stored already."""
+    """Put what is final into rows of the same batch; what is left belongs to events that are stored already."""
     mine = {row["key"]: row for row in rows}
     for key, final in finals.items():
         if key in mine:
-            told = {name: final[name] for name in ("reason", "term") if final.get(name) is not None}
-            mine[key].update(
-                score=final["score"], p_value=final["p_value"], alert=bool(final["alert"]), final=True, **told
-            )
+            mine[key].update({name: value for name, value in final.items() if name in _FINAL and value is not None})
+            mine[key]["final"] = True
     return {key: final for key, final in finals.items() if key not in mine}

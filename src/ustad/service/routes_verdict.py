@@ -37,7 +37,8 @@ def put_verdict(
 ) -> Any:
     """Confirmed, expected (with a reason, until a date; 90 days when none is given) or open again.
 
-    After `expected`, like events of the agent are marked until then, not hidden.
+    It is of the whole incident that the event belongs to. After `expected`, like events of the agent are marked until
+    then, not hidden.
     """
     if verdict.verdict == "expected" and not verdict.reason.strip():
         raise InvalidError("the verdict 'expected' needs a reason")
@@ -49,7 +50,8 @@ def give_verdict(store: Store, key: int, verdict: Verdict, by: str) -> dict[str,
     """Write a verdict; the earlier ones on the same event stay in the store."""
     until = queries.microseconds(verdict.until) if verdict.until else now() + DEFAULT_DAYS * MICROSECONDS_PER_DAY
     with store.writing() as connection:
-        event = connection.execute(select(r.events.c.agent, r.events.c.score).where(r.events.c.key == key)).first()
+        wanted = (r.events.c.agent, r.events.c.score, r.events.c.incident)
+        event = connection.execute(select(*wanted).where(r.events.c.key == key)).first()
         if event is None or event.score is None:
             raise NotFoundError("there is no such alert")
         likeness.unmark(connection, key)
@@ -61,7 +63,10 @@ def give_verdict(store: Store, key: int, verdict: Verdict, by: str) -> dict[str,
         ).inserted_primary_key  # fmt: skip
         number = given[0] if given is not None else None
         current = None if verdict.verdict == "open" else number
-        connection.execute(update(r.events).where(r.events.c.key == key).values(verdict=current))
+        judged = r.events.c.key == key
+        if event.incident is not None:
+            judged |= (r.events.c.agent == event.agent) & (r.events.c.incident == event.incident)
+        connection.execute(update(r.events).where(judged).values(verdict=current))
         likeness.mark_open(connection, number)
         return queries.events_by_key(connection, [key])[0]
 

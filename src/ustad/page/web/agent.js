@@ -105,7 +105,7 @@ async function choose(parts, page, id, day) {
     const at = await position(page, id);
     if (!gone()) show(parts.case, drawer(detail, page.about, {
       close: () => go(address.agent(parts.id, page.filters)), give: (verdict) => give(parts, page, detail.event, verdict), open: (other) => go(address.agent(parts.id, page.filters, { event: other })),
-      position: at,
+      position: at, incident: parts.events.filter((e) => e.incident_id && e.incident_id === detail.event.incident_id).sort((a, b) => (a.started_at < b.started_at ? -1 : 1)),
     }));
   } catch (error) { if (!gone()) show(parts.case, h("section", { class: "panel" }, failure(error, () => choose(parts, page, id, day)))); }
 }

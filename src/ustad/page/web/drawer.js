@@ -13,7 +13,7 @@ export function drawer(detail, about, act) {
       act.close ? h("button", { type: "button", class: "round", "aria-label": "Close", on: { click: act.close } }, "×") : null),
     scored ? h("p", { class: "sentence" }, event.reason || "Nothing stands out enough for a sentence.") : h("p", { class: "sentence" }, "Known, not scored: this is what was learnt from."),
     scored ? h("p", { class: "facts" }, h("b", {}, `Score ${say.number(event.score)}`), ` ${say.rare(event.p_value)} usual events are as unusual. `, h("span", { class: `kind ${event.kind || ""}` }, kind), " ", meaning) : null,
-    scored && !event.final ? h("p", { class: "hint provisional" }, "Provisional: what comes next may raise this score, not lower it.") : null,
+    act.incident?.length > 1 ? incident(event, act, about) : null,
     detail.partial ? h("p", { class: "hint" }, "What is behind its score is in this file for the most unusual ones only.") : null,
     scored ? verdictForm(event, about, act.give) : null,
     detail.habits ? habits(detail.habits, about) : null,
@@ -23,6 +23,13 @@ export function drawer(detail, about, act) {
     neighbours(detail, about, act.open),
     history(detail.verdicts, event.timezone),
     event.lat !== null ? coordinates(event) : null);
+}
+
+// What belongs to the same incident: its events by time; a verdict is of them all.
+function incident(event, act, about) {
+  const name = (e) => `${say.span(e)}, ${say.what(e)}`;
+  return h("div", { class: "incident" }, h("h3", {}, `One incident of ${act.incident.length} ${say.plural(about.event_word)}`),
+    h("ul", { class: "usually" }, act.incident.map((e) => h("li", {}, e.id === event.id ? h("b", {}, name(e)) : h("a", { href: "#", on: { click: (click) => { click.preventDefault(); act.open(e.id); } } }, name(e)), e.echo ? "" : " · the most unusual"))));
 }
 
 // --------------------------------------------------------------------------------------------- habits

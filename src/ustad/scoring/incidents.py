@@ -1,0 +1,221 @@
+"""Incidents: events of one entity that share their evidence are told once, led by the most unusual of them.
+
+In go events in the order of their times with their own p-values; out comes the incident that each unusual one belongs
+to. An event with p ≤ 0.05 joins the incident of the event right before it, or an incident of the last seven days with
+an event at the same place and about the same hour; else it begins one. `IncidentLog` does that one event at a time, for
+live scoring and for bulk alike, so that both agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from ustad.schema import EventSchema
+from ustad.tables import agent_codes
+from ustad.ties import raised
+
+#: An event is part of an incident from this p-value down.
+UNUSUAL = 0.05
+#: A repeat joins an incident within this time of its latest event …
+_MICROSECONDS_PER_HOUR = 3_600_000_000
+REPEAT_WITHIN = 7 * 24 * _MICROSECONDS_PER_HOUR
+#: … at the same place, this near to the same hour of the day.
+SAME_HOUR = 2 * _MICROSECONDS_PER_HOUR
+_DAY = 24 * _MICROSECONDS_PER_HOUR
+#: Incidents of an entity that are remembered, the latest ones.
+MOST_INCIDENTS = 32
+
+
+@dataclass
+class Incident:
+    """One incident as it is remembered: who leads it, and where and when its events were."""
+
+    incident_id: str
+    leader: Any  # key of the event that leads it
+    score: float
+    latest: int  # start of its latest event, microseconds
+    visits: list[tuple[Any, int]] = field(default_factory=list)  # place and start of its latest events
+    alerted: bool = False  # whether somebody was told of it
+
+    def repeats(self, place: Any, start: int) -> bool:
+        """Whether an event there and then is one more of the same."""
+        if place is None or start - self.latest > REPEAT_WITHIN:
+            return False
+        return any(place == other and _hours_apart(start, moment) <= SAME_HOUR for other, moment in self.visits)
+
+
+@dataclass(frozen=True)
+class Joined:
+    """What became of an unusual event: its incident, whether it leads it, and the event that led it until now."""
+
+    incident_id: str
+    leads: bool
+    led_before: Any = None
+
+
+class IncidentLog:
+    """The latest incidents of one entity. `add` takes its events in the order of their times."""
+
+    def __init__(self, incidents: Iterable[Incident] = (), last: str | None = None) -> None:
+        self.incidents = list(incidents)
+        self.last = last  # the incident of the event before, None where that was usual
+
+    def add(self, key: Any, name: str, start: int, place: Any, p_value: float, score: float) -> Joined | None:
+        """The incident of an event, None where it is usual. `key` is what the event is called by, `name` what an
+        incident that begins with it is called."""
+        if p_value > raised(UNUSUAL):
+            self.last = None
+            return None
+        incident = self._find(place, start)
+        if incident is None:
+            incident = Incident(name, key, score, start)
+            self.incidents = [*self.incidents, incident][-MOST_INCIDENTS:]
+            joined = Joined(name, True)
+        elif score > raised(incident.score):
+            joined = Joined(incident.incident_id, True, incident.leader)
+            incident.leader, incident.score = key, score
+        else:
+            joined = Joined(incident.incident_id, False)
+        incident.latest = start
+        if place is not None:
+            incident.visits = [*incident.visits, (place, start)][-MOST_INCIDENTS:]
+        self.last = incident.incident_id
+        return joined
+
+    def raise_alert(self, incident_id: str) -> bool:
+        """Whether this is the first alert of an incident; from now on it has one."""
+        incident = next(one for one in self.incidents if one.incident_id == incident_id)
+        first, incident.alerted = not incident.alerted, True
+        return first
+
+    def _find(self, place: Any, start: int) -> Incident | None:
+        for incident in reversed(self.incidents):
+            if incident.incident_id == self.last:
+                return incident
+        return next((one for one in reversed(self.incidents) if one.repeats(place, start)), None)
+
+    # ---------------------------------------------------------------------------------------- storing
+    def to_json(self) -> dict[str, Any]:
+        held = [[i.incident_id, i.leader, i.score, i.latest, i.visits, i.alerted] for i in self.incidents]
+        return {"incidents": held, "last": self.last}
+
+    @classmethod
+    def from_json(cls, content: dict[str, Any]) -> IncidentLog:
+        made = [
+            Incident(name, leader, score, latest, [(place, start) for place, start in visits], alerted)
+            for name, leader, score, latest, visits, alerted in content["incidents"]
+        ]
+        return cls(made, content["last"])
+
+
+@dataclass(frozen=True)
+class Incidents:
+    """Which incident each of n events belongs to, and which are echoes: another event leads their incident."""
+
+    incident_id: np.ndarray  # object [n], None where the event is usual
+    echo: np.ndarray  # bool [n]
+    order: np.ndarray  # int64 [n], each event's place by entity and time
+
+
+def find_incidents(events: pa.Table, schema: EventSchema, p_values: np.ndarray, scores: np.ndarray) -> Incidents:
+    """The incidents of a table of events, in any order."""
+    codes, _ = agent_codes(events[schema.entity])
+    start = events[schema.time].cast(pa.int64()).to_numpy()
+    order = np.lexsort((start, codes))
+    step = np.empty(len(order), np.int64)
+    step[order] = np.arange(len(order))
+    unusual = np.flatnonzero(p_values <= raised(UNUSUAL))
+    unusual = unusual[np.argsort(step[unusual], kind="stable")]
+    names, places = event_names(events, schema, unusual), _places(events, schema, unusual)
+    ids = np.full(len(order), None, dtype=object)
+    echo = np.zeros(len(order), bool)
+    log, owner, before = IncidentLog(), -1, -2
+    for row, name, place in zip(unusual.tolist(), names, places, strict=True):
+        if codes[row] != owner:
+            log, owner = IncidentLog(), codes[row]
+        elif step[row] != before + 1:
+            log.last = None
+        joined = log.add(row, name, int(start[row]), place, float(p_values[row]), float(scores[row]))
+        if joined is not None:
+            ids[row], echo[row] = joined.incident_id, not joined.leads
+            if joined.led_before is not None:
+                echo[joined.led_before] = True
+        before = step[row]
+    return Incidents(ids, echo, step)
+
+
+def event_names(events: pa.Table, schema: EventSchema, rows: np.ndarray) -> list[str]:
+    """What incidents that begin with these events are called: the event's id, else its entity and time."""
+    chosen = pa.array(rows)
+    if schema.event_id and schema.event_id in events.column_names:
+        return [str(value) for value in events[schema.event_id].take(chosen).to_pylist()]
+    pairs = zip(
+        events[schema.entity].take(chosen).to_pylist(),
+        events[schema.time].take(chosen).cast(pa.int64()).to_pylist(),
+        strict=True,
+    )
+    return [name_event(entity, start) for entity, start in pairs]
+
+
+def name_event(entity: Any, start: int) -> str:
+    """What an event without an id is called."""
+    return f"{entity}@{start}"
+
+
+def _places(events: pa.Table, schema: EventSchema, rows: np.ndarray) -> list[Any]:
+    """The place of each of these events, None where it has no name."""
+    if schema.habitat is None or schema.habitat not in events.column_names:
+        return [None] * len(rows)
+    return events[schema.habitat].take(pa.array(rows)).to_pylist()
+
+
+def _hours_apart(one: int, other: int) -> int:
+    """How far apart two moments are by the hour of the day, whatever the day: microseconds."""
+    apart = abs(one - other) % _DAY
+    return min(apart, _DAY - apart)
+
+
+# ------------------------------------------------------------------------------------------------------- tables
+def leading_events(scored: pa.Table) -> np.ndarray:
+    """Which events of a score table lead an incident: bool [n]."""
+    return scored["incident_id"].is_valid().to_numpy() & ~scored["echo"].to_numpy(zero_copy_only=False)
+
+
+def incident_table(scored: pa.Table, schema: EventSchema) -> pa.Table:
+    """One row per incident of a table of event scores, the most unusual first."""
+    member = np.flatnonzero(scored["incident_id"].is_valid().to_numpy())
+    names, code = np.unique(scored["incident_id"].take(pa.array(member)).to_numpy().astype(str), return_inverse=True)
+    start = scored[schema.time].cast(pa.int64()).to_numpy()
+    end_column = schema.end if schema.end and schema.end in scored.column_names else schema.time
+    leads = ~scored["echo"].to_numpy(zero_copy_only=False).astype(bool)[member]
+    leading = np.zeros(len(names), np.int64)
+    leading[code[leads]] = member[leads]
+    order = np.lexsort((start[member], code))
+    edges = np.searchsorted(code[order], np.arange(len(names) + 1))
+    label = schema.event_id if schema.event_id in scored.column_names else schema.time
+    rows = [member[order[edges[i] : edges[i + 1]]] for i in range(len(names))]
+    first = np.array([r[0] for r in rows], np.int64)
+    last = np.array([r[-1] for r in rows], np.int64)
+    taken = scored.take(pa.array(leading))
+    table = pa.table(
+        {
+            "incident_id": pa.array(names.tolist(), pa.string()),
+            schema.entity: taken[schema.entity],
+            schema.time: scored[schema.time].take(pa.array(first)),
+            schema.end or "last_at": scored[end_column].take(pa.array(last)),
+            f"{label}s": pa.array([scored[label].take(pa.array(r)).to_pylist() for r in rows]),
+            f"leading_{label}": taken[label],
+            "n_events": np.diff(edges),
+            "score": taken["score"],
+            "p_value": taken["p_value"],
+            "alert": taken["alert"],
+            "kind": taken["kind"],
+            "reason": taken["reason"],
+        }
+    )
+    return table.sort_by([("score", "descending"), ("incident_id", "ascending")])

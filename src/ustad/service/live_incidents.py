@@ -1,0 +1,46 @@
+"""Incidents of agents as their events come: what bulk scoring finds in a whole table, one event at a time.
+
+What is known of an agent's incidents is read back from the store, so that a restart changes nothing. An incident raises
+one alert: that of its first event beyond the threshold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ustad.scoring.incidents import Incident, IncidentLog, Joined
+
+Row = Mapping[str, Any]
+
+
+def known_incidents(rows: Iterable[Row]) -> dict[str, IncidentLog]:
+    """The incidents of each agent from its events in the store (with key, incident, echo, alert and score), oldest
+    first."""
+    logs: dict[str, IncidentLog] = {}
+    for row in rows:
+        log = logs.setdefault(row["agent"], IncidentLog())
+        log.last = row["incident"]
+        if row["incident"] is None:
+            continue
+        incident = next((one for one in log.incidents if one.incident_id == row["incident"]), None)
+        if incident is None:
+            incident = Incident(row["incident"], row["key"], row["score"], row["started_at"])
+            log.incidents.append(incident)
+        if not row["echo"]:
+            incident.leader, incident.score = row["key"], row["score"]
+        incident.latest = row["started_at"]
+        incident.alerted |= bool(row["alert"])
+        if row["poi_id"] is not None:
+            incident.visits.append((row["poi_id"], row["started_at"]))
+    return logs
+
+
+def join_incident(log: IncidentLog, event: Row, key: int, name: str, score: dict[str, Any]) -> Joined | None:
+    """Put the incident of a new event into its score (`incident_id`, `echo`, `alert`)."""
+    joined = log.add(key, name, event["started_at"], event.get("poi_id"), score["p_value"], score["score"])
+    score["incident_id"] = joined.incident_id if joined is not None else None
+    score["echo"] = joined is not None and not joined.leads
+    if joined is not None and score["alert"]:
+        score["alert"] = log.raise_alert(joined.incident_id)
+    return joined
