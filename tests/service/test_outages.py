@@ -90,7 +90,7 @@ def test_retention_goes_on_after_an_error(
 ) -> None:
     calls, again = [], threading.Event()
 
-    def failing(store: Store, before: int) -> int:
+    def failing(store: Store, before: int, *more: Any) -> int:
         calls.append(before)
         if len(calls) > 2:
             again.set()
