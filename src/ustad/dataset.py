@@ -204,6 +204,8 @@ def load_directory(path: Path) -> Dataset:
         raise DataError(f"{path}: holds no stays.parquet; make one with `ustad extract` or `ustad simulate`")
     meta_file = path / "meta.json"
     meta = read_json(meta_file) if meta_file.exists() else {}
+    if not isinstance(meta, dict):
+        raise DataError(f"{meta_file}: expected a mapping; the file is damaged, make it again")
     files = {name: find_table(path, name) for name in COMPANIONS}
     tables = {name: read_table(where) for name, where in files.items() if where is not None}
     return Dataset(events=read_table(stays), meta=meta, path=path, **tables)

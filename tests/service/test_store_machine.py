@@ -178,7 +178,7 @@ class StoreMachine(RuleBasedStateMachine):
     def send_one(self, agent: str, steps: list[tuple[int, int]], twice: bool) -> None:
         """Of an event that comes twice in one request, the second time with another end, the first one counts."""
         new = self._new(agent, steps)
-        again = [new[0].row(new[0].hours + 1)] if twice and len(new) == 1 else []
+        again = [new[-1].row(new[-1].hours + 1)] if twice else []
         answer = self._send(*(event.row() for event in new), *again)
         assert (answer["accepted"], answer["duplicates"]) == (len(new), len(again))
         self._accept(new)

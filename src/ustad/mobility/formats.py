@@ -113,7 +113,7 @@ def pieces(path: Path, reading: Reading) -> Iterator[Piece]:
                 table = _with_agent(table, agent_of(path, how), reading)
             yield Piece(str(path) if first == 0 else f"{path} (rows counted from {first:,})", table)
             first += table.num_rows
-    except (pa.ArrowInvalid, pa.ArrowKeyError, pa.ArrowTypeError, OSError, UnicodeDecodeError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         line = (str(error).splitlines() or [type(error).__name__])[0]
         raise DataError(f"{path}: cannot be read after row {first:,} ({line})") from error
 

@@ -90,13 +90,13 @@ def _read_file(path: Path, reading: Reading, stays: bool = True) -> pa.Table:
 
         try:
             return pq.read_table(path)
-        except (pa.ArrowInvalid, OSError) as error:
+        except (pa.ArrowException, OSError) as error:
             raise DataError(f"{path}: cannot be read ({str(error).splitlines()[0]})") from error
     if kind == "ndjson":
         try:
             with pa.input_stream(str(path)) as stream:
                 return pa_json.read_json(stream, parse_options=json_options(path))
-        except (pa.ArrowInvalid, OSError) as error:
+        except (pa.ArrowException, OSError) as error:
             raise DataError(f"{path}: cannot be read ({str(error).splitlines()[0]})") from error
     if kind in ("plt", "gpx", "export"):
         raise DataError(f"{path}: holds fixes, not stays; run `ustad extract {path} --out DIR` first")
@@ -108,7 +108,7 @@ def _read_file(path: Path, reading: Reading, stays: bool = True) -> pa.Table:
 def _delimited_stays(path: Path, reading: Reading) -> pa.Table:
     try:
         return pa.concat_tables(read_delimited(path, reading, STAY_NAMES), promote_options="permissive")
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OSError) as error:
+    except (pa.ArrowException, OSError) as error:
         raise DataError(f"{path}: cannot be read ({str(error).splitlines()[0]})") from error
 
 

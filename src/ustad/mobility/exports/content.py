@@ -42,14 +42,16 @@ def read_head(path: Path) -> bytes:
 
 def read_whole(path: Path, limit: int = WHOLE_BYTES) -> bytes:
     """All bytes of a file; one that unpacks to more than the limit, or is cut off, is a DataError."""
+    content = bytearray()
     try:
         with open_bytes(path) as stream:
-            content = stream.read(limit + 1)
+            while len(content) <= limit and (block := stream.read(1 << 24)):  # to ask for all makes room for the limit
+                content += block
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{path}: cannot be read ({error})") from error
     if len(content) > limit:
         raise DataError(f"{path}: holds more than {limit / 2**30:.1f} GB; split it")
-    return content.removeprefix(b"\xef\xbb\xbf")
+    return bytes(content).removeprefix(b"\xef\xbb\xbf")
 
 
 def contains(path: Path, words: tuple[bytes, ...]) -> bool:

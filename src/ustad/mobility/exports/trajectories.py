@@ -145,7 +145,7 @@ def _moving_rows(path: Path, reading: Reading) -> Iterator[tuple[str, str]]:
                 where = next((i for i, cell in enumerate(cells) if "@" in cell), None)
                 if where is None:
                     continue
-                if where == column:  # the moving point is all there is, or its commas were not quoted
+                if where == column or column >= len(cells):  # it is all there is, or its commas were not quoted
                     yield name, separator.join(cells[where:])
                     continue
                 said = f"the agent is column {heading[column] if column < len(heading) else column + 1}"
