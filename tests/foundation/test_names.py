@@ -20,10 +20,19 @@ def test_no_two_files_have_one_name():
     assert [name for name, times in count.items() if times > 1] == []
 
 
+#: Files past the length at which a second job shows, and what they may have. None is added.
+LONG = {"detector.py": 420}
+
+
+def test_files_are_short_enough_to_have_one_job():
+    lines = {path.name: len(path.read_text().splitlines()) for path in modules()}
+    assert {name: n for name, n in lines.items() if n > LONG.get(name, 400)} == {}
+
+
 #: Of the names that a room binds, how many per cent may be bare participles. Lower it with every room that is tidied.
 MOST_PARTICIPLES = {
-    "cli": 0.7, "config": 1.2, "events": 1.2, "ground": 2.0, "lab": 3.5, "simulate": 0.8,
-    "mobility": 5.5, "service": 6.0, "network": 6.5, "habits": 9.0, "live": 9.0, "scoring": 9.0, "page": 10.5,
+    "cli": 0.7, "config": 1.2, "events": 1.2, "ground": 2.0, "lab": 3.0, "simulate": 0.8,
+    "mobility": 1.8, "service": 6.0, "network": 6.5, "habits": 9.0, "live": 9.0, "scoring": 9.0, "page": 10.5,
     "engine": 10.5,
 }  # fmt: skip
 

@@ -93,7 +93,7 @@ def read_settings(kind: type[T], content: dict[str, Any], where: str = "") -> T:
     values: dict[str, Any] = {}
     for key, value in content.items():
         if key not in known:
-            near = difflib.get_close_matches(key, known, 1)
+            near = difflib.get_close_matches(str(key), known, 1)
             hint = f"; did you mean '{where}{near[0]}'?" if near else f" (known: {', '.join(known)})"
             raise ConfigError(f"unknown setting '{where}{key}'{hint}")
         values[key] = _convert(hints[key], value, f"{where}{key}")

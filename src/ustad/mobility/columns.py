@@ -137,11 +137,11 @@ def _check_range(table: pa.Table, name: str, complaints: Complaints) -> pa.Table
 
 def _check_places(table: pa.Table, complaints: Complaints, reading: Reading) -> pa.Table:
     """Drop rows at (0, 0), whatever happens to bad rows; refuse a table whose coordinates are swapped."""
-    lost = Complaints(complaints.where, "skip", rows=complaints.rows)
-    table = lost.check(table, at_null_island(table), "lat", NULL_ISLAND)
-    reading.count(lost)
+    complaints_of_hours = Complaints(complaints.where, "skip", rows=complaints.rows)
+    table = complaints_of_hours.check(table, at_null_island(table), "lat", NULL_ISLAND)
+    reading.count(complaints_of_hours)
     if not table.num_rows:
-        raise DataError(f"{complaints.where}: no usable row is left ({lost.found[0]})")
+        raise DataError(f"{complaints.where}: no usable row is left ({complaints_of_hours.found[0]})")
     warning = check_swapped(table, complaints.where, _zone_of(table, reading), reading.area)
     if warning:
         reading.warn(warning)
@@ -166,12 +166,12 @@ def _times(
     ours = to_utc(theirs, complaints.where, name, reading, agents)
     table = table.set_column(table.column_names.index(name), name, ours)
     bad, what = no_times(theirs, ours)
-    lost = reading.skipped_hour - before
-    if lost:
-        others = f"{what}, or " if lost < np.count_nonzero(bad) else ""
+    skipped_rows = reading.skipped_hour - before
+    if skipped_rows:
+        others = f"{what}, or " if skipped_rows < np.count_nonzero(bad) else ""
         what = (
-            f"{others}lie in the hour that daylight saving skips in {reading.timezone} ({lost:,} rows: the clock that "
-            "wrote them does not follow that zone; --timezone Etc/GMT-1 is a clock always one hour ahead of UTC)"
+            f"{others}lie in the hour that daylight saving skips in {reading.timezone} ({skipped_rows:,} rows: the clock "
+            "that wrote them does not follow that zone; --timezone Etc/GMT-1 is a clock always one hour ahead of UTC)"
         )
     return complaints.check(table, bad, name, what)
 
@@ -196,11 +196,11 @@ def _hint_at_east(table: pa.Table, complaints: Complaints, reading: Reading) -> 
 # -------------------------------------------------------------------------------------------------- names
 def rename(table: pa.Table, names: dict[str, tuple[str, ...]], reading: Reading) -> pa.Table:
     """Give our names to the neighbours' columns; degrees that are scaled or inside a geometry are unpacked."""
-    found = match_columns(table.column_names, names, reading)
-    replaced = [ours for ours, theirs in found.items() if ours != theirs and ours in table.column_names]
-    table = table.drop_columns([name for name in replaced if name not in found.values()])
-    table = table.rename_columns({theirs: ours for ours, theirs in found.items() if ours != theirs})
-    for ours, theirs in found.items():
+    theirs_by_ours = match_columns(table.column_names, names, reading)
+    old_names = [ours for ours, theirs in theirs_by_ours.items() if ours != theirs and ours in table.column_names]
+    table = table.drop_columns([name for name in old_names if name not in theirs_by_ours.values()])
+    table = table.rename_columns({theirs: ours for ours, theirs in theirs_by_ours.items() if ours != theirs})
+    for ours, theirs in theirs_by_ours.items():
         if ours != theirs:
             reading.say(f"column '{theirs}' was taken for {ours}")
         scale = next((s for end, s in _SCALES.items() if theirs.lower().endswith(end)), None)
@@ -225,22 +225,22 @@ def match_names(columns: list[str], names: dict[str, tuple[str, ...]]) -> dict[s
     plain = {_plain(c): c for c in reversed(columns)}
     if not {"x", "y"} <= plain.keys() or plain.keys() & set(GEOMETRY_NAMES):
         plain = {name: c for name, c in plain.items() if name not in ("x", "y")}  # degrees only where nothing else is
-    found: dict[str, str] = {}
+    matches: dict[str, str] = {}
     for ours, aliases in names.items():
-        known = (plain.get(_plain(alias)) for alias in (ours, *aliases))
-        theirs = next((c for c in known if c is not None and c not in found.values()), None)
+        candidates = (plain.get(_plain(alias)) for alias in (ours, *aliases))
+        theirs = next((c for c in candidates if c is not None and c not in matches.values()), None)
         if ours in columns:
             theirs = ours
         if theirs is not None:
-            found[ours] = theirs
-    return found
+            matches[ours] = theirs
+    return matches
 
 
 def match_columns(columns: list[str], names: dict[str, tuple[str, ...]], reading: Reading) -> dict[str, str]:
     """Ours → theirs: as was said (`--columns`), else by name."""
-    said = {ours: theirs for ours, theirs in reading.layout.columns.items() if ours in names and theirs in columns}
-    taken = set(said.values())
-    return {**{o: t for o, t in match_names(columns, names).items() if t not in taken}, **said}
+    by_layout = {ours: theirs for ours, theirs in reading.layout.columns.items() if ours in names and theirs in columns}
+    in_use = set(by_layout.values())
+    return {**{o: t for o, t in match_names(columns, names).items() if t not in in_use}, **by_layout}
 
 
 def _plain(name: str) -> str:
@@ -252,9 +252,9 @@ def missing_columns(where: str, missing: list[str], columns: list[str]) -> DataE
     hint = f"say which is which with --columns {','.join(f'{name}=NAME' for name in missing)}"
     if missing == ["agent_id"]:
         hint = "say whose they are with --columns agent_id=NAME, --agent file or --agent folder"
-    found = ", ".join(columns) or "no columns"
+    listing = ", ".join(columns) or "no columns"
     return DataError(
-        f"{where}: missing column{'s' if len(missing) > 1 else ''} {', '.join(missing)}; found {found}; {hint}"
+        f"{where}: missing column{'s' if len(missing) > 1 else ''} {', '.join(missing)}; found {listing}; {hint}"
     )
 
 

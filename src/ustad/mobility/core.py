@@ -13,19 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from ustad.mobility.joining import CAUSE_NAMES
-from ustad.mobility.staypoints import (
-    GAP,
-    MICROSECONDS,
-    NEVER_SEEN,
-    STAY,
-    TRIP,
-    Limits,
-    Scan,
-    clean,
-    degrees,
-    scan,
-    sphere_points,
-)
+from ustad.mobility.sphere import degrees, sphere_points
+from ustad.mobility.staypoints import GAP, MICROSECONDS, NEVER_SEEN, STAY, TRIP, Limits, Scan, clean, scan
 from ustad.mobility.trips import trip_table
 from ustad.tables import TIMESTAMP, event_keys
 
@@ -93,18 +82,18 @@ class Step:
 def advance(fixes: Fixes, carry: Fixes, state: np.ndarray, limits: Limits, final: bool) -> Step:
     """Take fixes that are in order of agent and time; `state` is updated in place."""
     points = sphere_points(fixes.lat, fixes.lon)
-    cleaned = clean(bounds(fixes.agent, len(state)), fixes.time, points, state, limits, final)
-    kept, pending = fixes, no_fixes()
-    if not cleaned.keep.all():
-        kept, points = fixes.take(cleaned.keep), points[cleaned.keep]
-        pending = fixes.take(cleaned.pending)
-    resume = bounds(kept.agent, len(state))[:-1]
+    cleaning = clean(bounds(fixes.agent, len(state)), fixes.time, points, state, limits, final)
+    clean_fixes, pending = fixes, no_fixes()
+    if not cleaning.keep.all():
+        clean_fixes, points = fixes.take(cleaning.keep), points[cleaning.keep]
+        pending = fixes.take(cleaning.pending)
+    resume = bounds(clean_fixes.agent, len(state))[:-1]
     if len(carry):
-        kept, points, resume = _after_carry(carry, kept, len(state))
-    offsets = bounds(kept.agent, len(state))
-    found = scan(offsets, resume, kept.time, points, kept.accuracy, state, limits, final)
-    left = no_fixes() if final else kept.take(found.needed)
-    return Step(found, kept, points, cleaned.duplicates, cleaned.spikes, pending, left)
+        clean_fixes, points, resume = _after_carry(carry, clean_fixes, len(state))
+    offsets = bounds(clean_fixes.agent, len(state))
+    result = scan(offsets, resume, clean_fixes.time, points, clean_fixes.accuracy, state, limits, final)
+    left = no_fixes() if final else clean_fixes.take(result.needed)
+    return Step(result, clean_fixes, points, cleaning.duplicates, cleaning.spikes, pending, left)
 
 
 def bounds(agent: np.ndarray, agents: int) -> np.ndarray:
@@ -132,10 +121,10 @@ class Found:
 
 def to_tables(step: Step, agents: pa.Array) -> Found:
     """The step's findings as tables; `agents` are the identifiers that it numbers."""
-    kept, scan = step.kept, step.scan
+    clean_fixes, scan = step.kept, step.scan
     if not (len(scan.stays) or len(scan.trips) or len(scan.gaps)):
         return find_nothing(agents.type)
-    trips = trip_table(scan.trips, agents, kept.time, kept.lat, kept.lon, step.points)
+    trips = trip_table(scan.trips, agents, clean_fixes.time, clean_fixes.lat, clean_fixes.lon, step.points)
     return Found(stay_table(scan.stays, agents), trips, gap_table(scan.gaps, agents))
 
 
@@ -149,13 +138,13 @@ def find_nothing(identifier: pa.DataType) -> Found:
 
 def stay_table(stays: np.ndarray, agents: pa.Array) -> pa.Table:
     """Stays with the columns of the contract that fixes alone can tell."""
-    agent, started = agents.take(pa.array(stays["agent"])), pa.array(stays["start"], TIMESTAMP)
+    agent, starts = agents.take(pa.array(stays["agent"])), pa.array(stays["start"], TIMESTAMP)
     lat, lon = degrees(stays["x"], stays["y"], stays["z"])
     return pa.table(
         {
-            "stay_id": pa.array(event_keys(agent, started)),
+            "stay_id": pa.array(event_keys(agent, starts)),
             "agent_id": agent,
-            "started_at": started,
+            "started_at": starts,
             "finished_at": pa.array(stays["end"], TIMESTAMP),
             "lat": pa.array(lat),
             "lon": pa.array(lon),

@@ -89,12 +89,12 @@ def _is_data(cells: list[str]) -> bool:
 
 def _distinct(names: list[str]) -> list[str]:
     """Names with a number where one repeats or is empty."""
-    known: dict[str, int] = {}
+    indices: dict[str, int] = {}
     result = []
     for i, name in enumerate(names):
         name = name or f"column {i + 1}"
-        known[name] = known.get(name, 0) + 1
-        result.append(name if known[name] == 1 else f"{name} ({known[name]})")
+        indices[name] = indices.get(name, 0) + 1
+        result.append(name if indices[name] == 1 else f"{name} ({indices[name]})")
     return result
 
 
@@ -135,8 +135,8 @@ def read_delimited(path: Path, reading: Reading, names: Names, agent: str | None
 def _columns(path: Path, form: Form, reading: Reading, names: Names) -> dict[str, list[str]]:
     """Ours → the file's columns that make it: as was said, else by name; one, or a date and a clock."""
     columns = {ours: [theirs] for ours, theirs in match_names(form.names, dict(names)).items()}
-    said = {ours: theirs for ours, theirs in reading.layout.columns.items() if ours in names}
-    for ours, theirs in said.items():
+    by_layout = {ours: theirs for ours, theirs in reading.layout.columns.items() if ours in names}
+    for ours, theirs in by_layout.items():
         parts = [theirs] if theirs in form.names else [part.strip() for part in theirs.split("+")]
         missing = [part for part in parts if part not in form.names]
         if missing:
@@ -147,7 +147,13 @@ def _columns(path: Path, form: Form, reading: Reading, names: Names) -> dict[str
     date = next((n for n in form.names if n.lower() in ("date", "day", "utc date")), None)
     for ours in ("time",):
         clock = columns.get(ours, [])
-        if date and ours not in said and len(clock) == 1 and clock[0] != date and _CLOCK.match(form.sample(clock[0])):
+        if (
+            date
+            and ours not in by_layout
+            and len(clock) == 1
+            and clock[0] != date
+            and _CLOCK.match(form.sample(clock[0]))
+        ):
             columns[ours] = [date, clock[0]]
             reading.say(f"columns '{date}' and '{clock[0]}' were taken for {ours}")
     return columns
@@ -156,7 +162,7 @@ def _columns(path: Path, form: Form, reading: Reading, names: Names) -> dict[str
 def _finish(table: pa.Table, columns: dict[str, list[str]], form: Form, reading: Reading) -> pa.Table:
     """Columns that were said or put together get our name; degrees lose a decimal comma or a side of the world."""
     for ours, parts in columns.items():
-        joined = len(parts) > 1 or ours in reading.layout.columns
+        is_joined = len(parts) > 1 or ours in reading.layout.columns
         if len(parts) > 1:
             value = pc.binary_join_element_wise(*(pc.utf8_trim_whitespace(table[p]) for p in parts), " ")
             table = table.append_column("\0joined", value)
@@ -166,7 +172,7 @@ def _finish(table: pa.Table, columns: dict[str, list[str]], form: Form, reading:
         if ours in (*_DEGREES, "accuracy_m"):
             value = _plain_number(table[parts[0]], ours, form.separator, reading)
             table = table.set_column(table.column_names.index(parts[0]), parts[0], value)
-        if joined and parts[0] != ours:
+        if is_joined and parts[0] != ours:
             others = table.drop_columns([ours]) if ours in table.column_names else table
             table = others.rename_columns({parts[0]: ours})
     return table
@@ -185,8 +191,8 @@ def _plain_number(column: pa.ChunkedArray, ours: str, separator: str, reading: R
         parts = pc.extract_regex(column, _SUFFIX)
         negative = pc.is_in(pc.struct_field(parts, "side"), pa.array(["S", "W", "s", "w"]))
         number = pc.struct_field(parts, "number")
-        signed = pc.if_else(negative, pc.binary_join_element_wise(pa.scalar("-"), number, ""), number)
-        column = pc.coalesce(signed, column)
+        with_sign = pc.if_else(negative, pc.binary_join_element_wise(pa.scalar("-"), number, ""), number)
+        column = pc.coalesce(with_sign, column)
     return column
 
 

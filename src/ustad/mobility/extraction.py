@@ -103,11 +103,12 @@ def extract_tables(
     collect(table, store, agents, setting.config)
     setting = setting.before_test(agents.span, None)
     tables = [extract_partition(part, setting) for part in store.partitions(agents, table.num_rows + 1)]
-    found = {name: pa.concat_tables([t[name] for t in tables]) for name in TABLES}
+    merged_tables = {name: pa.concat_tables([t[name] for t in tables]) for name in TABLES}
     reading.warn_of_bad_rows()
     meta = {"name": "extracted", "timezone": timezone, "notes": reading.notes, "extraction": asdict(setting.config)}
     return Dataset(
-        events=found["stays"], trips=found["trips"], gaps=found["gaps"], quality=found["quality"],
+        events=merged_tables["stays"], trips=merged_tables["trips"], gaps=merged_tables["gaps"],
+        quality=merged_tables["quality"],
         pois=setting.pois.pois if setting.pois else None, meta=meta,
     )  # fmt: skip
 
@@ -121,14 +122,16 @@ def make_setting(
             check_zone(zone)
     if places and pois is not None:
         raise DataError("POIs name the places here; --places is for extractions without them, leave it out")
-    known = KnownPlaces.of(places) if places else None
-    if known is not None:
-        reading.say(f"{len(known.names):,} own places of {len(known.agents):,} agents are known from before")
+    known_places = KnownPlaces.of(places) if places else None
+    if known_places is not None:
+        reading.say(
+            f"{len(known_places.names):,} own places of {len(known_places.agents):,} agents are known from before"
+        )
     index = None
     if pois is not None:
         index = pois if isinstance(pois, PoiIndex) else PoiIndex(read_pois(pois, reading))
         reading.area = box_of(index.pois)
-    return Setting(config, index, timezone, reading, known)
+    return Setting(config, index, timezone, reading, known_places)
 
 
 def sample_pieces(files: list[Path], reading: Reading) -> Iterator[pa.Table]:
@@ -145,10 +148,10 @@ def sample_pieces(files: list[Path], reading: Reading) -> Iterator[pa.Table]:
 
 
 def fit_config(
-    tables: Iterable[pa.Table], wanted: ExtractionConfig | Wanted | None, reading: Reading
+    tables: Iterable[pa.Table], wish: ExtractionConfig | Wanted | None, reading: Reading
 ) -> ExtractionConfig:  # fmt: skip
     """The settings for these fixes; what was chosen is noted."""
-    config, line = choose_config(tables, wanted)
+    config, line = choose_config(tables, wish)
     if line:
         reading.say(line)
     return config
@@ -176,9 +179,9 @@ def extract_partition(part: Partition, setting: Setting) -> dict[str, pa.Table]:
 def _extract_block(part: Partition, config: ExtractionConfig) -> dict[str, pa.Table]:
     state = empty_state(len(part.agents))
     step = advance(part.fixes, no_fixes(), state, Limits.of(config), final=True)
-    found = to_tables(step, part.agents)
+    tables = to_tables(step, part.agents)
     quality = quality_table(step, part.agents, Dropped(part.unsorted, part.inaccurate), config)
-    return {"stays": found.stays, "trips": found.trips, "gaps": found.gaps, "quality": quality}
+    return {"stays": tables.stays, "trips": tables.trips, "gaps": tables.gaps, "quality": quality}
 
 
 def name_places(stays: pa.Table, setting: Setting) -> pa.Table:
@@ -212,22 +215,22 @@ def extract(
     take the place of all that a data directory holds beside fixes.
     """
     began, out = time.monotonic(), Path(out)
-    listed = [sources] if isinstance(sources, (str, Path)) else list(sources)
+    source_list = [sources] if isinstance(sources, (str, Path)) else list(sources)
     check_places(places, out)
-    known = source_meta(listed)
-    zone = known.get("timezone")
-    pois = pois if pois is not None else source_pois(listed)
+    meta = source_meta(source_list)
+    zone = meta.get("timezone")
+    pois = pois if pois is not None else source_pois(source_list)
     reading = Reading(timezone or zone, times, on_error, layout=layout or Layout())
-    with unpack_archives(listed, reading) as opened:
-        files, given = choose_files(check_target(opened, expand(opened), out), reading)
+    with unpack_archives(source_list, reading) as paths:
+        files, given = choose_files(check_target(paths, expand(paths), out), reading)
         choose_agents(files, agent, reading)
-        chosen = given_config(config) if given else fit_config(sample_pieces(files, reading), config, reading)
-        setting = make_setting(chosen, pois, zone, reading, places)
-        return _extract_into(out, files, setting, known, given=given, workers=workers, began=began)
+        fitted_config = given_config(config) if given else fit_config(sample_pieces(files, reading), config, reading)
+        setting = make_setting(fitted_config, pois, zone, reading, places)
+        return _extract_into(out, files, setting, meta, given=given, workers=workers, began=began)
 
 
 def _extract_into(
-    out: Path, files: list[Path], setting: Setting, known: dict[str, Any], *, given: bool, workers: int, began: float
+    out: Path, files: list[Path], setting: Setting, meta: dict[str, Any], *, given: bool, workers: int, began: float
 ) -> ExtractionSummary:  # fmt: skip
     """Extract some files and put the tables into `out` when everything is done."""
     reading = setting.reading
@@ -235,14 +238,14 @@ def _extract_into(
     work = Path(tempfile.mkdtemp(prefix=".extract-", dir=out))
     try:
         if given:
-            summary = _take_given(files, work, setting, known.get("split"))
+            summary = _take_given(files, work, setting, meta.get("split"))
         else:
-            summary = _run(files, work, setting, workers or min(os.cpu_count() or 1, 8), known.get("split"))
+            summary = _run(files, work, setting, workers or min(os.cpu_count() or 1, 8), meta.get("split"))
         summary.out = out
         if setting.pois is not None:
             write_table(setting.pois.pois, work / "pois.parquet")
         summary.notes, summary.seconds = reading.notes, time.monotonic() - began
-        publish(work, out, describe(summary, setting, known))
+        publish(work, out, describe(summary, setting, meta))
     finally:
         shutil.rmtree(work, ignore_errors=True)
     reading.warn_of_bad_rows()
@@ -265,9 +268,9 @@ def _run(
             summary.fixes += table.num_rows
             advance_bar(table.num_rows)
     if not summary.fixes:
-        lost = [note for note in setting.reading.notes if note.startswith(("dropped", "skipped"))]
+        losses = [note for note in setting.reading.notes if note.startswith(("dropped", "skipped"))]
         raise DataError(
-            f"{files[0]}: no usable fix in {len(files)} file(s); {lost[-1] if lost else 'they hold no row'}"
+            f"{files[0]}: no usable fix in {len(files)} file(s); {losses[-1] if losses else 'they hold no row'}"
         )
     summary.agents = len(agents)
     if agents.mixed:

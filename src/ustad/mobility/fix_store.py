@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from ustad.mobility.core import COLUMNS, Fixes, bounds, concatenate
-from ustad.mobility.staypoints import order_fixes
+from ustad.mobility.fix_order import order_fixes
 from ustad.tables import agent_codes
 
 DISK_ROWS = 1 << 18  # fixes that are written at once: their arrays are small enough to be used again
@@ -169,12 +169,12 @@ def _partition(identifiers: pa.Array, fixes: Fixes, inaccurate: np.ndarray) -> P
     """Order the agents by identifier and their fixes by time."""
     rank, values = agent_codes(identifiers)
     codes = rank[fixes.agent]
-    ordered, disorder = fixes.of(codes), np.zeros(len(rank), np.int64)
+    in_order, disorder = fixes.of(codes), np.zeros(len(rank), np.int64)
     if not _is_sorted(codes, fixes.time):
         order, _, disorder = order_fixes(codes, fixes.time, len(rank))
-        ordered = ordered.take(order)
+        in_order = in_order.take(order)
     back = np.argsort(rank)
-    return Partition(pa.array(values.tolist(), identifiers.type), ordered, disorder, inaccurate[back])
+    return Partition(pa.array(values.tolist(), identifiers.type), in_order, disorder, inaccurate[back])
 
 
 def _rank_agents(agents: AgentNumbers, parts: list[Fixes]) -> tuple[pa.Array, list[Fixes], np.ndarray]:
@@ -183,8 +183,8 @@ def _rank_agents(agents: AgentNumbers, parts: list[Fixes]) -> tuple[pa.Array, li
     rank, values = agent_codes(identifiers)
     if (np.diff(rank) > 0).all():  # seen in that order
         return identifiers, parts, agents.inaccurate
-    ranked = [part.of(rank[part.agent]) for part in parts]
-    return pa.array(values.tolist(), identifiers.type), ranked, agents.inaccurate[np.argsort(rank)]
+    by_rank = [part.of(rank[part.agent]) for part in parts]
+    return pa.array(values.tolist(), identifiers.type), by_rank, agents.inaccurate[np.argsort(rank)]
 
 
 def _cut(parts: list[Fixes], begin: int, end: int) -> Fixes:

@@ -66,10 +66,10 @@ def expand(sources: Sequence[Path | str]) -> list[Path]:
         elif path.exists():
             files.append(path)
         else:
-            found = sorted(Path(p) for p in glob.glob(str(source), recursive=True))
-            if not found:
+            paths = sorted(Path(p) for p in glob.glob(str(source), recursive=True))
+            if not paths:
                 raise DataError(f"{source}: no such file or directory")
-            files += expand(found)
+            files += expand(paths)
     unknown = next((f for f in files if format_of(f) is None and kind_of(f) is None), None)
     if unknown is not None:
         raise DataError(f"{unknown}: {UNKNOWN_KIND}")
@@ -131,32 +131,32 @@ def _reader_of(path: Path) -> Callable[[Path, Reading], Iterator[pa.Table]]:
 
 def _with_agent(table: pa.Table, agent: str, reading: Reading) -> pa.Table:
     """The table with one agent for all rows."""
-    named = match_names(table.column_names, {"agent_id": FIX_NAMES["agent_id"]}).values()
-    for name in named:
+    columns = match_names(table.column_names, {"agent_id": FIX_NAMES["agent_id"]}).values()
+    for name in columns:
         reading.say(f"column '{name}' was left out: the path says whose fixes they are (--agent)")
     column = pa.array([agent]).take(pa.array(np.zeros(table.num_rows, np.int32)))
-    return table.drop_columns(list(named)).append_column("agent_id", column)
+    return table.drop_columns(list(columns)).append_column("agent_id", column)
 
 
 def _named_columns(names: list[str], kind: str, reading: Reading) -> dict[str, str]:
     """Ours → theirs, with the column of agents that was said, if one was."""
-    found, said = match_columns(names, FIX_NAMES, reading), reading.agent_column(kind)
-    return {**found, "agent_id": said} if said in names else found
+    matches, agent_column = match_columns(names, FIX_NAMES, reading), reading.agent_column(kind)
+    return {**matches, "agent_id": agent_column} if agent_column in names else matches
 
 
 def _parquet(path: Path, reading: Reading) -> Iterator[pa.Table]:
     file = pq.ParquetFile(path)
     names = file.schema_arrow.names
-    found = _named_columns(names, "parquet", reading)
-    wanted = list(found.values())
-    if not {"lat", "lon"} <= set(found):
-        wanted += [name for name in names if name.lower() in GEOMETRY_NAMES]
-    there = {*found, *(("lat", "lon") if len(wanted) > len(found) else ())}
-    told = by_path(reading.agents.get("parquet", ""))
-    missing = [name for name in FIXES.required if name not in there and not (told and name == "agent_id")]
+    columns_by_name = _named_columns(names, "parquet", reading)
+    columns = list(columns_by_name.values())
+    if not {"lat", "lon"} <= set(columns_by_name):
+        columns += [name for name in names if name.lower() in GEOMETRY_NAMES]
+    there = {*columns_by_name, *(("lat", "lon") if len(columns) > len(columns_by_name) else ())}
+    path_rule = by_path(reading.agents.get("parquet", ""))
+    missing = [name for name in FIXES.required if name not in there and not (path_rule and name == "agent_id")]
     if missing:
         raise missing_columns(str(path), missing, names)
-    for batch in file.iter_batches(batch_size=reading.piece_rows or PIECE_ROWS, columns=wanted):
+    for batch in file.iter_batches(batch_size=reading.piece_rows or PIECE_ROWS, columns=columns):
         yield pa.Table.from_batches([batch])
 
 
@@ -215,10 +215,10 @@ def _gpx(path: Path, reading: Reading) -> Iterator[pa.Table]:
     except ImportError as error:
         raise DataError(f"{path}: reading GPX needs gpxpy; install it with pip install 'ustad[geo]'") from error
     try:
-        parsed = gpxpy.parse(path.read_text())
+        gpx = gpxpy.parse(path.read_text())
     except gpxpy.gpx.GPXException as error:
         raise DataError(f"{path}: not valid GPX ({error})") from error
-    points = [p for track in parsed.tracks for segment in track.segments for p in segment.points]
+    points = [p for track in gpx.tracks for segment in track.segments for p in segment.points]
     if not points:
         raise DataError(f"{path}: the GPX file holds no track points")
     times = [p.time for p in points]

@@ -38,11 +38,11 @@ def point_degrees(column: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
 def _from_wkb(array: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     lat, lon = np.full(len(array), np.nan), np.full(len(array), np.nan)
     valid = np.flatnonzero(pc.is_valid(array).to_numpy(zero_copy_only=False))
-    filled = array.take(pa.array(valid))
-    lengths = pc.binary_length(filled).to_numpy(zero_copy_only=False)
+    valid_rows = array.take(pa.array(valid))
+    lengths = pc.binary_length(valid_rows).to_numpy(zero_copy_only=False)
     if np.any(lengths != _POINT_BYTES):
         raise DataError("the geometry column holds other shapes than plain points; expected one point per row")
-    raw = b"".join(filled.to_pylist()) if len(filled) else b""
+    raw = b"".join(valid_rows.to_pylist()) if len(valid_rows) else b""
     points = np.frombuffer(raw, _POINT)
     if np.any(points["order"] != 1):
         raise DataError("the geometry column holds big-endian WKB; write it little-endian, as every common tool does")

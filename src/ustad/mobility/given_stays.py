@@ -25,7 +25,8 @@ from ustad.mobility.publish import write_part
 from ustad.mobility.quality import Dropped, quality_table
 from ustad.mobility.readers import check_stays
 from ustad.mobility.reading import Reading
-from ustad.mobility.staypoints import GAP, MICROSECONDS, STAY, TRIP, Scan, sphere_points
+from ustad.mobility.sphere import sphere_points
+from ustad.mobility.staypoints import GAP, MICROSECONDS, STAY, TRIP, Scan
 from ustad.mobility.trips import trip_table
 from ustad.tables import DataError, agent_codes
 
@@ -55,11 +56,11 @@ def write_given_stays(
     `name_places` is for exports that name no places, or to `rename` those they name.
     """
     table = read_given_stays(files, reading)
-    named = "poi_id" in table.column_names and not rename
+    has_ids = "poi_id" in table.column_names and not rename
     stays = check_stays(table, str(files[0]), reading)
     if not stays.num_rows:
         raise DataError(f"{files[0]}: no usable stay in {len(files)} file(s)")
-    if not named:
+    if not has_ids:
         reading.notes[:] = [note for note in reading.notes if not note.startswith("no column of categories")]
         stays = name_places(stays.drop_columns(["poi_id", "poi_category"]))
     tables = {"stays": stays, **describe_between(stays, config)}

@@ -148,20 +148,20 @@ def _leave(s, agent, k, near, weight, doubt, time, points, stays, trips, gaps, a
     unseen = silence > limits.duration
     left = unseen and not near and silence <= limits.bridge and way < limits.reach
     km = math.sqrt(way) * EARTH_RADIUS_KM
-    rested = not near and silence <= limits.bridge and has_rested(s, silence, way, km, limits)
-    left = left or rested
+    is_rest = not near and silence <= limits.bridge and has_rested(s, silence, way, km, limits)
+    left = left or is_rest
     is_gap = 0 < limits.gap < silence
     if is_gap:
         _gap(gaps, n, agent, s.last_time, t, LEFT if left else UNBRIDGED if near else MOVED)
     sure = s.last_time  # until when the agent was there at least, on foot
     if left or not unseen:
-        sure = max(s.last_time, t - np.int64(km / (DEPARTURE_KM_PER_US if rested else WALKING_KM_PER_US)))
+        sure = max(s.last_time, t - np.int64(km / (DEPARTURE_KM_PER_US if is_rest else WALKING_KM_PER_US)))
     stop = s.last_time
     if left:
         stop = max(s.last_time, t - np.int64(km / DEPARTURE_KM_PER_US))
     elif limits.first_outside and not unseen:
         stop = t
-    counted = 0 if is_gap else silence
+    counted_s = 0 if is_gap else silence
     if s.settled == 0 and left and _is_stray(s, t, x, y, z, limits):
         s.held_far = 0
     elif s.settled == 0 and sure - s.start >= limits.duration:
@@ -169,15 +169,15 @@ def _leave(s, agent, k, near, weight, doubt, time, points, stays, trips, gaps, a
             _weigh_last(s, silence, limits.duration)
         _settle(s, agent, not unseen, time, points, stays, trips, at, n, limits)
     end_gap = silence if unseen and not left else 0
-    end_seen = s.seen + min(counted, stop - s.last_time)
+    end_seen = s.seen + min(counted_s, stop - s.last_time)
     if s.settled == 1:
         _hold(s, at)
-        _end_held(s, at, k, stop, end_gap, end_seen, left and not rested, silence, way)
+        _end_held(s, at, k, stop, end_gap, end_seen, left and not is_rest, silence, way)
     elif s.held == 1 and _is_same(s, limits):
         _extend(s)
-        _end_held(s, at, k, stop, end_gap, end_seen, left and not rested, silence, way)
+        _end_held(s, at, k, stop, end_gap, end_seen, left and not is_rest, silence, way)
     s.gap_since |= 1 if is_gap and not left else 0
-    s.seen += counted
+    s.seen += counted_s
     _open(s, t, x, y, z, weight, doubt, silence if unseen else 0)
     s.on_way_out = 1 if is_way_out(silence, way, km) else 0
     at[ANCHOR] = k

@@ -89,11 +89,11 @@ def _is_naive(kind: pa.DataType) -> bool:
 def _place(table: pa.Table, pois: pa.Table, file: Path, reading: Reading) -> pa.Table:
     """Coordinates and category of each stay's POI."""
     rows = pc.index_in(table["poi_id"], pois["poi_id"].combine_chunks().cast(table["poi_id"].type))
-    lost = pc.is_null(rows).to_numpy(zero_copy_only=False)
+    is_lost = pc.is_null(rows).to_numpy(zero_copy_only=False)
     complaints = Complaints(str(file), reading.on_error)
-    table = complaints.check(table, lost, "poi_id", f"name a POI that {POIS} does not have")
+    table = complaints.check(table, is_lost, "poi_id", f"name a POI that {POIS} does not have")
     reading.count(complaints)
-    rows = rows.filter(pa.array(~lost))
+    rows = rows.filter(pa.array(~is_lost))
     return set_columns(
         table, lat=pois["lat"].take(rows), lon=pois["lon"].take(rows), poi_category=pois["category"].take(rows)
     )

@@ -48,9 +48,9 @@ def category_of(tags: Any, rules: Rules) -> str | None:
     for key, value in tags:
         if value == "no":
             continue
-        for found in (rules.get((key, value)), rules.get((key, "*"))):
-            if found is not None and (best is None or found < best):
-                best = found
+        for category in (rules.get((key, value)), rules.get((key, "*"))):
+            if category is not None and (best is None or category < best):
+                best = category
     return best[1] if best else None
 
 

@@ -23,7 +23,7 @@ from ustad.dataset import Dataset
 from ustad.files import find_table, read_table
 from ustad.geo import EARTH_RADIUS_KM
 from ustad.mobility.places import set_columns
-from ustad.mobility.staypoints import sphere_points
+from ustad.mobility.sphere import sphere_points
 from ustad.tables import TIMESTAMP, DataError, agent_codes, event_keys
 
 KINDS = OTHER, HOME, WORK = "other", "home", "work"
@@ -104,10 +104,10 @@ def _stays_at_own_places(source: Path | str | pa.Table) -> pa.Table:
 
 
 def _read_stays(path: Path) -> pa.Table:
-    found = find_table(path, "stays") if path.is_dir() else path
-    if found is None:
+    file = find_table(path, "stays") if path.is_dir() else path
+    if file is None:
         raise DataError(f"{path}: holds no table of stays")
-    return read_table(found)
+    return read_table(file)
 
 
 # --------------------------------------------------------------------------------------------------- naming
@@ -253,9 +253,9 @@ def _best_place(agent: np.ndarray, hours: np.ndarray, least: float) -> np.ndarra
     """Per agent the place with the most hours, where they are enough: bool [places]."""
     order = np.lexsort((np.arange(len(agent)), -hours, agent))
     first = np.r_[True, np.diff(agent[order]) > 0] if len(order) else np.zeros(0, bool)
-    chosen = np.zeros(len(agent), bool)
-    chosen[order[first]] = hours[order[first]] >= least
-    return chosen
+    is_home = np.zeros(len(agent), bool)
+    is_home[order[first]] = hours[order[first]] >= least
+    return is_home
 
 
 @numba.njit(cache=True, nogil=True)

@@ -14,7 +14,8 @@ import pyarrow as pa
 
 from ustad.config import ConfigError, ExtractionConfig
 from ustad.mobility.core import Fixes, fix_arrays
-from ustad.mobility.staypoints import order_fixes, sphere_points
+from ustad.mobility.fix_order import order_fixes
+from ustad.mobility.sphere import sphere_points
 from ustad.tables import agent_codes
 
 #: Settings of each kind of device, where they differ from the defaults.
@@ -68,22 +69,22 @@ class Look:
     building_m: float = WIDTHS_M[0]  # steps from the door to the room are shorter; only of use where there is no error
 
 
-def choose_config(tables: Iterable[pa.Table], wanted: ExtractionConfig | Wanted | None) -> tuple[ExtractionConfig, str]:
+def choose_config(tables: Iterable[pa.Table], wish: ExtractionConfig | Wanted | None) -> tuple[ExtractionConfig, str]:
     """The settings to extract with, and a line about them; a whole configuration is taken as it is, without a line.
 
     Of `tables` (valid fixes) as many are looked at as are needed; none, where a profile is named.
     """
-    if isinstance(wanted, ExtractionConfig):
-        return wanted, ""
-    wanted = wanted or Wanted()
-    profile, changes, seen = wanted.profile, PROFILES.get(wanted.profile, {}), "as asked for"
+    if isinstance(wish, ExtractionConfig):
+        return wish, ""
+    wish = wish or Wanted()
+    profile, changes, reason = wish.profile, PROFILES.get(wish.profile, {}), "as asked for"
     if profile == "auto":
         look = look_at(take_sample(tables))
         profile = recognise(look)
-        changes, seen = _settings(profile, look), _describe(look)
-    config = replace(ExtractionConfig(), **{**changes, **wanted.changes})
-    line = f"profile {profile} ({seen}): stays within {config.distance_m:g} m for {config.minutes:g} min"
-    own = [name for name in ("distance_m", "minutes") if name in wanted.changes]
+        changes, reason = _settings(profile, look), _describe(look)
+    config = replace(ExtractionConfig(), **{**changes, **wish.changes})
+    line = f"profile {profile} ({reason}): stays within {config.distance_m:g} m for {config.minutes:g} min"
+    own = [name for name in ("distance_m", "minutes") if name in wish.changes]
     return config, f"{line}, {' and '.join(own)} as given" if own else line
 
 

@@ -28,8 +28,8 @@ def read_pois(source: Any, reading: Reading | None = None) -> pa.Table:
     where = str(source) if isinstance(source, (str, Path)) else "pois"
     table = rename(as_table(source, where), POI_NAMES, reading)
     if "category" in table.column_names and pa.types.is_nested(table["category"].type):
-        chosen = one_category(table["category"])
-        table = table.set_column(table.column_names.index("category"), "category", chosen)
+        category = one_category(table["category"])
+        table = table.set_column(table.column_names.index("category"), "category", category)
         reading.say("POIs with several categories got the one that the fewest POIs have")
     table, complaints = validate(table, POIS, where, reading.on_error)
     reading.count(complaints)
@@ -49,8 +49,8 @@ def one_category(lists: pa.ChunkedArray) -> pa.Array:
     parents = pc.list_parent_indices(lists).to_numpy()
     best = np.full(len(lists), len(names), np.int64)
     np.minimum.at(best, parents, rank[codes])
-    ordered = [*names[np.argsort(rank)].tolist(), UNKNOWN]
-    return pa.array(ordered, pa.string()).take(pa.array(best))
+    in_order = [*names[np.argsort(rank)].tolist(), UNKNOWN]
+    return pa.array(in_order, pa.string()).take(pa.array(best))
 
 
 class PoiIndex:
@@ -73,9 +73,9 @@ def join_pois(stays: pa.Table, pois: pa.Table | PoiIndex, radius_m: float) -> pa
         raise DataError(f"the POI radius must be above 0 m, got {radius_m}")
     index = pois if isinstance(pois, PoiIndex) else PoiIndex(pois)
     rows = index.nearest(stays["lat"].to_numpy(), stays["lon"].to_numpy(), radius_m)
-    picked = pa.array(np.maximum(rows, 0), mask=rows < 0)
-    category = pc.fill_null(index.pois["category"].combine_chunks().take(picked), UNKNOWN)
-    return set_columns(stays, poi_id=index.pois["poi_id"].combine_chunks().take(picked), poi_category=category)
+    pick = pa.array(np.maximum(rows, 0), mask=rows < 0)
+    category = pc.fill_null(index.pois["category"].combine_chunks().take(pick), UNKNOWN)
+    return set_columns(stays, poi_id=index.pois["poi_id"].combine_chunks().take(pick), poi_category=category)
 
 
 def set_columns(table: pa.Table, **columns: pa.Array) -> pa.Table:

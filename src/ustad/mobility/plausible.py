@@ -49,11 +49,11 @@ def refuse_digits(numbers: np.ndarray, where: str, name: str) -> None:
     if form is None or not FIRST_YEAR <= int(str(middle)[:4]) <= datetime.now(UTC).year + 1:
         return
     try:
-        meant = datetime.strptime(str(middle), form)
+        moment = datetime.strptime(str(middle), form)
     except ValueError:
         return
     raise DataError(
-        f"{where}: column '{name}' holds dates written as digits (such as {middle} for {meant}); "
+        f"{where}: column '{name}' holds dates written as digits (such as {middle} for {moment}); "
         "write them as ISO 8601, such as 2024-01-31T08:15:00Z"
     )
 

@@ -58,12 +58,12 @@ class Preview:
     def lines(self) -> list[str]:
         """The same for a person."""
         every = f", one every {_duration(self.interval_s)} (median)" if self.interval_s is not None else ""
-        lost = f"{self.dropped:,} bad rows" + (f", {self.inaccurate:,} inaccurate fixes" if self.inaccurate else "")
+        losses = f"{self.dropped:,} bad rows" + (f", {self.inaccurate:,} inaccurate fixes" if self.inaccurate else "")
         return [
             f"{self.rows:,} {self.gives} of {_count(self.agents, 'agent')} in {_count(self.files, 'file')}{every}",
             f"from {self.first} to {self.last} (UTC)",
             f"time zone of the places: {', '.join(self.zones[:3])}{' …' if len(self.zones) > 3 else ''}",
-            f"would be dropped: {lost}",
+            f"would be dropped: {losses}",
         ]
 
 
@@ -71,11 +71,11 @@ def preview(
     sources: Sequence[str], config: ExtractionConfig | Wanted | None, reading: Reading, agent: str | None = None
 ) -> Preview:
     """Read everything as `extract` would, and say what there is. Bad rows are counted instead of stopping it."""
-    with unpack_archives(sources, reading) as opened:
-        seen = _look_at(choose_files(expand(opened), reading), config, reading, agent)
-    for source, folder in zip(sources, opened, strict=True):
-        seen.kinds = {name.replace(str(folder), str(source)): kind for name, kind in seen.kinds.items()}
-    return seen
+    with unpack_archives(sources, reading) as paths:
+        result = _look_at(choose_files(expand(paths), reading), config, reading, agent)
+    for source, folder in zip(sources, paths, strict=True):
+        result.kinds = {name.replace(str(folder), str(source)): kind for name, kind in result.kinds.items()}
+    return result
 
 
 def _look_at(
@@ -84,35 +84,37 @@ def _look_at(
     files, given = chosen_files
     choose_agents(files, agent, reading)
     reading.on_error = "skip"
-    chosen = given_config(config) if given else fit_config(sample_pieces(files, reading), config, reading)
-    seen = Preview(kinds={str(f): _kind(f) for f in files[:FILES_NAMED]}, files=len(files))
-    seen.gives = "stays" if given else "fixes"
+    fitted_config = given_config(config) if given else fit_config(sample_pieces(files, reading), config, reading)
+    result = Preview(kinds={str(f): _kind(f) for f in files[:FILES_NAMED]}, files=len(files))
+    result.gives = "stays" if given else "fixes"
     summary = ExtractionSummary(Path())
     tables = [read_given_stays(files, reading)] if given else valid_pieces(files, reading, summary)
     people: dict[Any, list[np.ndarray]] = {}
     spans: list[tuple[int, int]] = []
     for table in tables:
-        _add(table, seen, chosen, people, spans)
-    if not seen.rows:
-        lost = [note for note in reading.notes if note.startswith(("dropped", "skipped"))]
-        raise DataError(f"{files[0]}: no usable row; {lost[-1] if lost else 'the files are empty'}")
-    seen.agents, seen.dropped = len(people), reading.dropped
-    seen.first, seen.last = (_day_time(f(t)) for f, t in ((min, [s[0] for s in spans]), (max, [s[1] for s in spans])))
+        _add(table, result, fitted_config, people, spans)
+    if not result.rows:
+        losses = [note for note in reading.notes if note.startswith(("dropped", "skipped"))]
+        raise DataError(f"{files[0]}: no usable row; {losses[-1] if losses else 'the files are empty'}")
+    result.agents, result.dropped = len(people), reading.dropped
+    result.first, result.last = (
+        _day_time(f(t)) for f, t in ((min, [s[0] for s in spans]), (max, [s[1] for s in spans]))
+    )
     steps = [np.diff(np.sort(np.concatenate(parts))) for parts in people.values()]
     all_steps = np.concatenate(steps) if steps else np.zeros(0)
-    seen.interval_s = float(np.median(all_steps)) / 1e6 if len(all_steps) and not given else None
-    seen.zones = _zones(seen, reading)
-    return seen
+    result.interval_s = float(np.median(all_steps)) / 1e6 if len(all_steps) and not given else None
+    result.zones = _zones(result, reading)
+    return result
 
 
 def _add(
-    table: pa.Table, seen: Preview, config: ExtractionConfig, people: dict[Any, list[np.ndarray]],
+    table: pa.Table, result: Preview, config: ExtractionConfig, people: dict[Any, list[np.ndarray]],
     spans: list[tuple[int, int]],
 ) -> None:  # fmt: skip
     if not table.num_rows:
         return
-    start = "time" if seen.gives == "fixes" else "started_at"
-    end = "time" if seen.gives == "fixes" else "finished_at"
+    start = "time" if result.gives == "fixes" else "started_at"
+    end = "time" if result.gives == "fixes" else "finished_at"
     time, until = (table[name].cast(pa.int64()).to_numpy() for name in (start, end))
     spans.append((int(time.min()), int(until.max())))
     codes, names = agent_codes(table["agent_id"])
@@ -121,12 +123,12 @@ def _add(
     for i, name in enumerate(names):
         people.setdefault(name, []).append(time[order[edges[i] : edges[i + 1]]])
     if config.max_accuracy_m > 0 and "accuracy_m" in table.column_names:
-        seen.inaccurate += int(np.count_nonzero(table["accuracy_m"].to_numpy() > config.max_accuracy_m))
-    seen.rows += table.num_rows
-    if len(seen.lat) < MAP_POINTS:
+        result.inaccurate += int(np.count_nonzero(table["accuracy_m"].to_numpy() > config.max_accuracy_m))
+    result.rows += table.num_rows
+    if len(result.lat) < MAP_POINTS:
         step = max(1, table.num_rows // MAP_POINTS)
-        seen.lat = np.concatenate([seen.lat, table["lat"].to_numpy()[::step]])
-        seen.lon = np.concatenate([seen.lon, table["lon"].to_numpy()[::step]])
+        result.lat = np.concatenate([result.lat, table["lat"].to_numpy()[::step]])
+        result.lon = np.concatenate([result.lon, table["lon"].to_numpy()[::step]])
 
 
 def _kind(file: Path) -> str:
@@ -134,10 +136,10 @@ def _kind(file: Path) -> str:
     return f"{export.title} ({export.gives})" if export is not None else str(format_of(file))
 
 
-def _zones(seen: Preview, reading: Reading) -> list[str]:
-    step = max(1, len(seen.lat) // 5_000)
+def _zones(result: Preview, reading: Reading) -> list[str]:
+    step = max(1, len(result.lat) // 5_000)
     quiet = Reading(reading.timezone)
-    zones = zones_of(seen.lat[::step], seen.lon[::step], quiet).value_counts().to_pylist()
+    zones = zones_of(result.lat[::step], result.lon[::step], quiet).value_counts().to_pylist()
     return [entry["values"] for entry in sorted(zones, key=lambda e: -e["counts"])]
 
 

@@ -37,28 +37,28 @@ def publish(work: Path, out: Path, meta: dict[str, Any]) -> None:
     new = [item for item in sorted(work.iterdir()) if item.name != "buckets"]
     aside = work / "buckets" / "old"
     aside.mkdir(parents=True)
-    moved: list[tuple[Path, Path]] = []  # from, to
+    moves: list[tuple[Path, Path]] = []  # from, to
     try:
         for name in ("meta.json", *(n for table in TABLES for n in (f"{table}.parquet", table))):
             if (out / name).exists():
-                _move(out / name, aside / name, moved)
+                _move(out / name, aside / name, moves)
         for item in new:
             parts = sorted(item.glob("*.parquet")) if item.is_dir() else [item]
             name = item.name.removesuffix(".parquet")
             if len(parts) == 1:
-                _move(parts[0], out / f"{name}.parquet", moved)
+                _move(parts[0], out / f"{name}.parquet", moves)
             else:
-                _move(item, out / name, moved)
+                _move(item, out / name, moves)
         write_json(meta, out / "meta.json")
     except BaseException:
-        for source, target in reversed(moved):
+        for source, target in reversed(moves):
             if target.exists():
                 target.replace(source)
         raise
 
 
-def _move(source: Path, target: Path, moved: list[tuple[Path, Path]]) -> None:
-    moved.append((source, target))
+def _move(source: Path, target: Path, moves: list[tuple[Path, Path]]) -> None:
+    moves.append((source, target))
     source.replace(target)
 
 
@@ -75,8 +75,8 @@ def check_target(sources: Sequence[Path | str], files: Sequence[Path], out: Path
             raise DataError(
                 f"{out}: is where the fixes come from, and its tables would be replaced; choose another --out"
             )
-    named = {Path(source).resolve() for source in sources}
-    left = [f for f in files if not f.resolve().is_relative_to(target) or _is_named(f.resolve(), named, target)]
+    own_files = {Path(source).resolve() for source in sources}
+    left = [f for f in files if not f.resolve().is_relative_to(target) or _is_named(f.resolve(), own_files, target)]
     if not left:
         raise DataError(f"{sources[0]}: holds no file beside those in {out}, where the results go")
     return left
@@ -96,9 +96,9 @@ def _replaced(path: Path, target: Path) -> bool:
     return path == target or (path.parent == target and path.name.removesuffix(".parquet") in TABLES)
 
 
-def _is_named(file: Path, named: set[Path], target: Path) -> bool:
+def _is_named(file: Path, own_files: set[Path], target: Path) -> bool:
     """Whether a file in `target` was asked for: by itself, or by a folder within `target`."""
-    return any(file.is_relative_to(path) and path.is_relative_to(target) for path in named)
+    return any(file.is_relative_to(path) and path.is_relative_to(target) for path in own_files)
 
 
 def _extracted(directory: Path) -> bool:
@@ -118,7 +118,7 @@ def source_meta(sources: Sequence[Path | str]) -> dict[str, Any]:
 def source_pois(sources: Sequence[Path | str]) -> Path | None:
     """The POI table beside the fixes of the first source that has one."""
     for source in sources:
-        found = find_table(Path(source), "pois") if Path(source).is_dir() else None
-        if found is not None:
-            return found
+        pois = find_table(Path(source), "pois") if Path(source).is_dir() else None
+        if pois is not None:
+            return pois
     return None

@@ -51,20 +51,20 @@ class Dropped:
     inaccurate: np.ndarray  # int64 [agents]
 
 
-def quality_table(step: Step, agents: pa.Array, dropped: Dropped, config: ExtractionConfig) -> pa.Table:
+def quality_table(step: Step, agents: pa.Array, drops: Dropped, config: ExtractionConfig) -> pa.Table:
     """One row per agent; see `QUALITY_COLUMNS`."""
-    n, kept, found = len(agents), step.kept, step.scan
-    edges = bounds(kept.agent, n)
-    first, last, median = _spans(edges, kept.time)
-    length = (found.gaps["end"] - found.gaps["start"]) / 3.6e9
+    n, fixes, result = len(agents), step.kept, step.scan
+    edges = bounds(fixes.agent, n)
+    first, last, median = _spans(edges, fixes.time)
+    length = (result.gaps["end"] - result.gaps["start"]) / 3.6e9
     longest = np.zeros(n)
-    np.maximum.at(longest, found.gaps["agent"], length)
-    gap_hours = np.bincount(found.gaps["agent"], length, n)
+    np.maximum.at(longest, result.gaps["agent"], length)
+    gap_hours = np.bincount(result.gaps["agent"], length, n)
     span = np.maximum((last - first) / 3.6e9, 1e-9)
     few = np.diff(edges) < 2
     limit = 60.0 * (config.gap_minutes or SPARSE_MINUTES)
     last_stay = np.zeros(n, bool)
-    last_stay[found.stays["agent"][found.stays["unfinished"] == 1]] = True
+    last_stay[result.stays["agent"][result.stays["unfinished"] == 1]] = True
     nobody = np.diff(edges) == 0
     columns = {
         "agent_id": agents,
@@ -72,19 +72,19 @@ def quality_table(step: Step, agents: pa.Array, dropped: Dropped, config: Extrac
         "first_fix": pa.array(first, TIMESTAMP, mask=nobody),
         "last_fix": pa.array(last, TIMESTAMP, mask=nobody),
         "median_interval_s": pa.array(median / 1e6, mask=few),
-        "n_gaps": np.bincount(found.gaps["agent"], minlength=n),
+        "n_gaps": np.bincount(result.gaps["agent"], minlength=n),
         "gap_hours": gap_hours,
         "longest_gap_hours": longest,
         "coverage": np.where(few, 0.0, 1.0 - gap_hours / span),
-        "bridged_hours": np.bincount(found.gaps["agent"], np.where(found.gaps["cause"] <= LEFT, length, 0.0), n),
-        "n_stays": np.bincount(found.stays["agent"], minlength=n),
-        "n_trips": np.bincount(found.trips["agent"], minlength=n),
+        "bridged_hours": np.bincount(result.gaps["agent"], np.where(result.gaps["cause"] <= LEFT, length, 0.0), n),
+        "n_stays": np.bincount(result.stays["agent"], minlength=n),
+        "n_trips": np.bincount(result.trips["agent"], minlength=n),
         "unfinished_last": last_stay,
         "too_sparse": few | (median / 1e6 > limit),
-        "n_unsorted": dropped.unsorted,
+        "n_unsorted": drops.unsorted,
         "n_duplicates": step.duplicates,
         "n_spikes": step.spikes,
-        "n_inaccurate": dropped.inaccurate,
+        "n_inaccurate": drops.inaccurate,
     }
     return pa.table(columns)
 
@@ -133,8 +133,8 @@ def _select(values: Any, n: Any, rank: Any) -> Any:
 
 def coverage_by_day(quality: pa.Table, gaps: pa.Table) -> tuple[np.ndarray, np.ndarray]:
     """Days (UTC, since 1970-01-01) and the share of all agents' time in each that was observed."""
-    seen = quality.filter(quality["first_fix"].is_valid())
-    starts, ends = (seen[name].cast(pa.int64()).to_numpy() for name in ("first_fix", "last_fix"))
+    with_fixes = quality.filter(quality["first_fix"].is_valid())
+    starts, ends = (with_fixes[name].cast(pa.int64()).to_numpy() for name in ("first_fix", "last_fix"))
     if not len(starts):
         return np.zeros(0, np.int64), np.zeros(0)
     first, last = int(starts.min() // MICROSECONDS_PER_DAY), int(ends.max() // MICROSECONDS_PER_DAY)

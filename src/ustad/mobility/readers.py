@@ -152,10 +152,10 @@ def _identify(stays: pa.Table, reading: Reading) -> pa.Table:
 def _categorise(stays: pa.Table, reading: Reading) -> pa.Table:
     if "poi_category" not in stays.column_names:
         reading.say(f"no column of categories: poi_category is '{UNKNOWN}' for all")
-        filled: Any = pa.array([UNKNOWN]).take(pa.array([0] * stays.num_rows, pa.int32()))
+        categories: Any = pa.array([UNKNOWN]).take(pa.array([0] * stays.num_rows, pa.int32()))
     else:
-        filled = pc.fill_null(stays["poi_category"], UNKNOWN)
-    stays = set_columns(stays, poi_category=filled)
+        categories = pc.fill_null(stays["poi_category"], UNKNOWN)
+    stays = set_columns(stays, poi_category=categories)
     if "poi_id" not in stays.column_names:
         stays = stays.append_column("poi_id", pa.nulls(stays.num_rows, pa.string()))
     return stays

@@ -47,10 +47,10 @@ class Reading:
 
     def warn_of_bad_rows(self) -> None:
         """One warning of all rows that were dropped because they are bad, and of files that could not be read."""
-        lost = [note for note in self.notes if note.startswith(("dropped: ", "skipped: "))]
-        if lost:
-            others = f"; {len(lost) - 1} more in the notes" if len(lost) > 1 else ""
-            progress.warn(f"{self.dropped:,} bad rows were left out ({lost[0]}{others})")
+        losses = [note for note in self.notes if note.startswith(("dropped: ", "skipped: "))]
+        if losses:
+            others = f"; {len(losses) - 1} more in the notes" if len(losses) > 1 else ""
+            progress.warn(f"{self.dropped:,} bad rows were left out ({losses[0]}{others})")
 
     def count(self, complaints: Complaints) -> None:
         """Take over what validation dropped."""

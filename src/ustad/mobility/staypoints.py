@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numba
 import numpy as np
@@ -183,15 +183,15 @@ def scan(
     """
     room = _room(offsets, resume, len(state))
     stays, trips, gaps = np.empty(room, STAY), np.empty(room, TRIP), np.empty(room, GAP)
-    needed, n = np.zeros(len(time), np.bool_), np.zeros(3, np.int64)
+    is_needed, n = np.zeros(len(time), np.bool_), np.zeros(3, np.int64)
     if limits.join:
         positions = np.zeros(4, np.int64)
         scan_joined(
-            offsets, resume, time, points, accuracy, state, stays, trips, gaps, positions, n, needed, limits, final
+            offsets, resume, time, points, accuracy, state, stays, trips, gaps, positions, n, is_needed, limits, final
         )  # fmt: skip
     else:
-        _scan(offsets, resume, time, points, state, stays, trips, gaps, n, needed, limits, final)
-    return Scan(stays[: n[0]].copy(), trips[: n[1]].copy(), gaps[: n[2]].copy(), needed)
+        _scan(offsets, resume, time, points, state, stays, trips, gaps, n, is_needed, limits, final)
+    return Scan(stays[: n[0]].copy(), trips[: n[1]].copy(), gaps[: n[2]].copy(), is_needed)
 
 
 def _room(offsets: np.ndarray, resume: np.ndarray, agents: int) -> int:
@@ -378,50 +378,3 @@ def _squared(s, points, k):  # type: ignore[no-untyped-def]  # compiled
 def _squared_between(points, a, b):  # type: ignore[no-untyped-def]  # compiled
     x, y, z = points[a, 0] - points[b, 0], points[a, 1] - points[b, 1], points[a, 2] - points[b, 2]
     return x * x + y * y + z * z
-
-
-def order_fixes(codes: np.ndarray, time: np.ndarray, agents: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Fixes by agent and time, ties as they came.
-
-    Returns order [n], offsets [agents + 1] and how many fixes of each agent came before their turn [agents].
-    """
-    order, offsets, disorder = _group(codes, time, agents)
-    if disorder.any():
-        order = np.lexsort((time, codes))
-    return order, offsets, disorder
-
-
-@numba.njit(cache=True, nogil=True)
-def _group(codes: Any, time: Any, agents: Any) -> Any:
-    """A stable counting sort by agent, and how often time ran backwards within each."""
-    offsets, disorder = np.zeros(agents + 1, np.int64), np.zeros(agents, np.int64)
-    for code in codes:
-        offsets[code + 1] += 1
-    for i in range(agents):
-        offsets[i + 1] += offsets[i]
-    place, order = offsets[:-1].copy(), np.empty(len(codes), np.int64)
-    for k in range(len(codes)):
-        code = codes[k]
-        if place[code] > offsets[code] and time[k] < time[order[place[code] - 1]]:
-            disorder[code] += 1
-        order[place[code]] = k
-        place[code] += 1
-    return order, offsets, disorder
-
-
-@numba.njit(cache=True, nogil=True)
-def sphere_points(lat: Any, lon: Any) -> Any:
-    """Points on the unit sphere [n, 3] of degrees; a fix that repeats the one before costs nothing."""
-    points = np.empty((len(lat), 3))
-    x, y, z = 0.0, 0.0, 0.0
-    for k in range(len(lat)):
-        if k == 0 or lat[k] != lat[k - 1] or lon[k] != lon[k - 1]:
-            phi, lam = math.radians(lat[k]), math.radians(lon[k])
-            x, y, z = math.cos(phi) * math.cos(lam), math.cos(phi) * math.sin(lam), math.sin(phi)
-        points[k, 0], points[k, 1], points[k, 2] = x, y, z
-    return points
-
-
-def degrees(x: np.ndarray, y: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Latitude and longitude of points on the unit sphere."""
-    return np.degrees(np.arctan2(z, np.hypot(x, y))), np.degrees(np.arctan2(y, x))

@@ -55,10 +55,10 @@ def count_partition(part: Partition, tables: dict[str, pa.Table]) -> PartCount:
     counts = {name: tables[name].num_rows for name in ("stays", "trips", "gaps")}
     for name, column in (("unfinished", "unfinished_last"), ("too_sparse", "too_sparse")):
         counts[name] = int(np.count_nonzero(quality[column].to_numpy()))
-    dropped = {why: int(quality[f"n_{why}"].to_numpy().sum()) for why in ("duplicates", "spikes", "inaccurate")}
+    drops = {why: int(quality[f"n_{why}"].to_numpy().sum()) for why in ("duplicates", "spikes", "inaccurate")}
     times = part.fixes.time
     ends = (int(times.min()), int(times.max())) if len(times) else (None, None)
-    return PartCount(len(part.agents), counts, dropped, *ends)
+    return PartCount(len(part.agents), counts, drops, *ends)
 
 
 def add_count(summary: ExtractionSummary, part: PartCount) -> None:

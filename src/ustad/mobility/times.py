@@ -83,8 +83,8 @@ def _from_epoch(
         column = pc.if_else(pa.array(good), column.cast(pa.int64()), pa.scalar(None, pa.int64()))
         whole = pc.multiply(column, int(factor)) if factor >= 1 else pc.divide(column, 1000)
     else:
-        scaled = np.round(np.where(good, numbers, 0.0) * factor)
-        whole = pa.chunked_array([pa.array(scaled.astype(np.int64), pa.int64(), mask=~good)])
+        microseconds = np.round(np.where(good, numbers, 0.0) * factor)
+        whole = pa.chunked_array([pa.array(microseconds.astype(np.int64), pa.int64(), mask=~good)])
     if reading.times == "utc":
         return whole.cast(TIMESTAMP)
     if reading.timezone is None:
@@ -113,11 +113,11 @@ def _whole_numbers(column: pa.ChunkedArray) -> pa.ChunkedArray:
 def _from_text(column: pa.ChunkedArray, where: str, name: str, reading: Reading) -> pa.ChunkedArray:
     if reading.layout.time_format is not None:
         return _by_format(column, reading.layout.time_format, where)
-    trimmed = pc.utf8_trim_whitespace(column)
-    trimmed = pc.replace_substring_regex(trimmed, r"^(\d{4})/(\d\d)/(\d\d)", r"\1-\2-\3")
-    trimmed = pc.replace_substring_regex(trimmed, r" ?(?:UTC|GMT)$", "Z")
-    micro = pc.replace_substring_regex(trimmed, r"(\.\d{6})\d+", r"\1")  # nanoseconds are cut off
-    for text in (trimmed, micro):
+    texts = pc.utf8_trim_whitespace(column)
+    texts = pc.replace_substring_regex(texts, r"^(\d{4})/(\d\d)/(\d\d)", r"\1-\2-\3")
+    texts = pc.replace_substring_regex(texts, r" ?(?:UTC|GMT)$", "Z")
+    micro = pc.replace_substring_regex(texts, r"(\.\d{6})\d+", r"\1")  # nanoseconds are cut off
+    for text in (texts, micro):
         for kind in (TIMESTAMP, pa.timestamp("us")):
             try:
                 return text.cast(kind)
@@ -128,14 +128,14 @@ def _from_text(column: pa.ChunkedArray, where: str, name: str, reading: Reading)
 
 def _by_format(column: pa.ChunkedArray, form: str, where: str) -> pa.ChunkedArray:
     """Text by a pattern of strptime, with a zone where the pattern has one; null where it does not fit."""
-    encoded = pc.dictionary_encode(pc.utf8_trim_whitespace(column)).unify_dictionaries().combine_chunks()
-    zoned = "%z" in form
+    codes = pc.dictionary_encode(pc.utf8_trim_whitespace(column)).unify_dictionaries().combine_chunks()
+    has_zone = "%z" in form
     try:
-        moments = [_moment(text, form) for text in encoded.dictionary.to_pylist()]
-        values = pa.array(moments, TIMESTAMP if zoned else pa.timestamp("us"))
+        moments = [_moment(text, form) for text in codes.dictionary.to_pylist()]
+        values = pa.array(moments, TIMESTAMP if has_zone else pa.timestamp("us"))
     except (ValueError, TypeError, pa.ArrowInvalid) as error:
         raise DataError(f"{where}: --time-format '{form}' is not a pattern of times ({error})") from error
-    return pa.chunked_array([values.take(encoded.indices)])
+    return pa.chunked_array([values.take(codes.indices)])
 
 
 def _moment(text: str, form: str) -> datetime | None:
@@ -159,13 +159,13 @@ def _row_by_row(column: pa.ChunkedArray, where: str, name: str, reading: Reading
             "or say how it is written with --time-format, for example '%d.%m.%Y %H:%M:%S'"
         )
     has_zone = pc.not_equal(pc.fill_null(pc.struct_field(parts, "zone"), ""), "")
-    zoned = good & pc.fill_null(has_zone, False).to_numpy(zero_copy_only=False).astype(bool)
-    if zoned.any() and (good & ~zoned).any():
+    is_zoned = good & pc.fill_null(has_zone, False).to_numpy(zero_copy_only=False).astype(bool)
+    if is_zoned.any() and (good & ~is_zoned).any():
         if reading.on_error == "fail":
             raise DataError(f"{where}: column '{name}' mixes times with and without a time zone; use one of them")
-        good &= zoned if 2 * zoned.sum() >= good.sum() else ~zoned  # those of the rarer kind are bad rows
+        good &= is_zoned if 2 * is_zoned.sum() >= good.sum() else ~is_zoned  # those of the rarer kind are bad rows
     text = pc.if_else(pa.array(good), column.combine_chunks(), pa.scalar(None, pa.string()))
-    return pa.chunked_array([text.cast(TIMESTAMP if (good & zoned).any() else pa.timestamp("us"))])
+    return pa.chunked_array([text.cast(TIMESTAMP if (good & is_zoned).any() else pa.timestamp("us"))])
 
 
 def _exist(parts: pa.StructArray) -> np.ndarray:

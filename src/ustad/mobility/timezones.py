@@ -21,19 +21,19 @@ def with_timezone(stays: pa.Table, timezone: str | None, reading: Reading) -> pa
 
     Where the coordinates tell none (at sea, or without the library) it is the zone of naive times, else UTC.
     """
-    known = stays["timezone"] if "timezone" in stays.column_names else None
-    if known is not None and known.null_count == 0:
-        for name in pc.unique(known).to_pylist():
+    zone_names = stays["timezone"] if "timezone" in stays.column_names else None
+    if zone_names is not None and zone_names.null_count == 0:
+        for name in pc.unique(zone_names).to_pylist():
             check_zone(name)
         return stays
     if timezone is not None:
         zones: pa.Array = _same_for_all(check_zone(timezone), stays.num_rows)
     else:
         zones = zones_of(stays["lat"].to_numpy(), stays["lon"].to_numpy(), reading)
-    if known is None:
+    if zone_names is None:
         return stays.append_column("timezone", zones)
-    filled = pc.coalesce(known.combine_chunks(), zones)
-    return stays.set_column(stays.column_names.index("timezone"), "timezone", filled)
+    all_zones = pc.coalesce(zone_names.combine_chunks(), zones)
+    return stays.set_column(stays.column_names.index("timezone"), "timezone", all_zones)
 
 
 def zones_of(lat: np.ndarray, lon: np.ndarray, reading: Reading) -> pa.Array:

@@ -67,29 +67,29 @@ class StayTracker:
         Without `check_clock` times ahead of now are taken: for fixes that were checked when they came.
         """
         self.dropped = {}
-        arrived = self._arrivals(fixes, AHEAD_S if check_clock else np.inf)
-        if not len(arrived):
+        arrivals = self._arrivals(fixes, AHEAD_S if check_clock else np.inf)
+        if not len(arrivals):
             return self._found(np.zeros(0, np.int64), no_fixes(), final=False)
-        on_time = _on_time(arrived.agent, arrived.time, self._state, round(self.lateness_s * MICROSECONDS))
+        on_time = _on_time(arrivals.agent, arrivals.time, self._state, round(self.lateness_s * MICROSECONDS))
         for why, number in (("duplicates", 2), ("late", 0)):
-            self._drop(why, self._named(arrived.agent[on_time == number]))
-        return self._found(np.unique(arrived.agent), arrived.take(on_time == 1), final=False)
+            self._drop(why, self._named(arrivals.agent[on_time == number]))
+        return self._found(np.unique(arrivals.agent), arrivals.take(on_time == 1), final=False)
 
     def finish(self) -> Found:
         """Close every open stay, as at the end of the data, and forget all agents."""
-        found = self._found(np.arange(len(self._agents)), no_fixes(), final=True)
+        result = self._found(np.arange(len(self._agents)), no_fixes(), final=True)
         self._agents, self._number, self._state = [], {}, empty_state(0)
         self._held, self._carry = {}, {}
-        return found
+        return result
 
     def forget(self, agents: Iterable[Any]) -> None:
         """Drop everything that is remembered of these agents; what they had open is not closed."""
-        gone = {self._number[agent] for agent in agents if agent in self._number}
-        kept = [number for number in range(len(self._agents)) if number not in gone]
-        self._agents, self._state = [self._agents[number] for number in kept], self._state[kept].copy()
+        numbers_gone = {self._number[agent] for agent in agents if agent in self._number}
+        numbers_left = [number for number in range(len(self._agents)) if number not in numbers_gone]
+        self._agents, self._state = [self._agents[number] for number in numbers_left], self._state[numbers_left].copy()
         self._number = {agent: number for number, agent in enumerate(self._agents)}
         for fixes in (self._held, self._carry):
-            left = [(new, fixes[old]) for new, old in enumerate(kept) if old in fixes]
+            left = [(new, fixes[old]) for new, old in enumerate(numbers_left) if old in fixes]
             fixes.clear()
             fixes.update({n: own.of(np.full(len(own), n, np.int64)) for n, own in left})
 
@@ -130,9 +130,9 @@ class StayTracker:
             self._state = np.concatenate([self._state, empty_state(len(new))])
         return np.array([self._number[v] for v in values], np.int64)
 
-    def _found(self, active: np.ndarray, arrived: Fixes, final: bool) -> Found:
+    def _found(self, active: np.ndarray, arrivals: Fixes, final: bool) -> Found:
         """One step of the kernel over the agents that are concerned; the others are not touched."""
-        held = _gather(self._held, active).join(arrived)
+        held = _gather(self._held, active).join(arrivals)
         held = held.take(np.lexsort((held.time, held.agent)))
         ready = np.ones(len(held), bool) if final else self._ready(held)
         state, waiting = self._state[active], held.take(~ready)
@@ -156,9 +156,9 @@ class StayTracker:
     def _named(self, numbers: np.ndarray) -> list[Any]:
         return [self._agents[number] for number in numbers.tolist()]
 
-    def _ready(self, held: Fixes) -> np.ndarray:
-        newest = self._state["newest"][held.agent]
-        return held.time <= newest - round(self.lateness_s * MICROSECONDS)
+    def _ready(self, waiting: Fixes) -> np.ndarray:
+        newest = self._state["newest"][waiting.agent]
+        return waiting.time <= newest - round(self.lateness_s * MICROSECONDS)
 
     def _identifiers(self, numbers: np.ndarray) -> pa.Array:
         return pa.array(
@@ -173,8 +173,8 @@ class StayTracker:
             "counts": self.counts, "agents": self._agents,
         }  # fmt: skip
         arrays: dict[str, np.ndarray] = {"state": self._state}
-        for name, kept in (("held", self._held), ("carry", self._carry)):
-            fixes = _gather(kept, sorted(kept))
+        for name, by_agent in (("held", self._held), ("carry", self._carry)):
+            fixes = _gather(by_agent, sorted(by_agent))
             arrays |= {f"{name}_{part}": getattr(fixes, part) for part in COLUMNS}
         buffer = io.BytesIO()
         arrays["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
@@ -199,19 +199,19 @@ class StayTracker:
         tracker._agents, tracker._state = about["agents"], arrays["state"].copy()
         tracker._number = {agent: number for number, agent in enumerate(tracker._agents)}
         everyone = np.arange(len(tracker._agents))
-        for name, kept in (("held", tracker._held), ("carry", tracker._carry)):
+        for name, by_agent in (("held", tracker._held), ("carry", tracker._carry)):
             fixes = Fixes(*(arrays[f"{name}_{part}"] for part in COLUMNS))
-            _scatter(kept, no_fixes(), fixes, everyone)
+            _scatter(by_agent, no_fixes(), fixes, everyone)
         tracker._check()
         return tracker
 
     def _check(self) -> None:
         """Refuse positions that lie beyond the fixes they are of: the kernel would read what is not its own."""
-        carried = np.array([len(self._carry[i]) if i in self._carry else 0 for i in range(len(self._agents))], np.int64)
+        lengths = np.array([len(self._carry[i]) if i in self._carry else 0 for i in range(len(self._agents))], np.int64)
         if len(self._state) != len(self._agents):
             raise ValueError("states of other agents")
         for name in ("anchor_at", "origin_at", "held_anchor_at"):
-            if ((self._state[name] < 0) | (self._state[name] > carried)).any():
+            if ((self._state[name] < 0) | (self._state[name] > lengths)).any():
                 raise ValueError(f"{name} is no position")
 
     def save(self, path: Path | str) -> None:
@@ -226,21 +226,21 @@ class StayTracker:
         return cls.from_bytes(Path(path).read_bytes())
 
 
-def _gather(kept: dict[int, Fixes], agents: Iterable[int]) -> Fixes:
-    return concatenate([kept[int(agent)] for agent in agents if int(agent) in kept])
+def _gather(by_agent: dict[int, Fixes], agents: Iterable[int]) -> Fixes:
+    return concatenate([by_agent[int(agent)] for agent in agents if int(agent) in by_agent])
 
 
-def _scatter(kept: dict[int, Fixes], first: Fixes, second: Fixes, active: np.ndarray) -> None:
+def _scatter(by_agent: dict[int, Fixes], first: Fixes, second: Fixes, active: np.ndarray) -> None:
     """Replace what is kept of the active agents; the fixes number them by their place in `active`."""
     both = second.join(first)  # undecided fixes are older than those that still wait
     both = both.take(np.argsort(both.agent, kind="stable"))
     edges = bounds(both.agent, len(active))
     for place, agent in enumerate(active.tolist()):
         if edges[place] == edges[place + 1]:
-            kept.pop(agent, None)
+            by_agent.pop(agent, None)
             continue
         own = both.take(np.arange(edges[place], edges[place + 1]))
-        kept[agent] = own.of(np.full(len(own), agent, np.int64))
+        by_agent[agent] = own.of(np.full(len(own), agent, np.int64))
 
 
 def _renumber(fixes: Fixes, active: np.ndarray) -> Fixes:

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from ustad.files import as_table
 from ustad.geo import EARTH_RADIUS_KM
-from ustad.mobility.staypoints import sphere_points
+from ustad.mobility.sphere import sphere_points
 from ustad.tables import PATH_POINT, TIMESTAMP, TRIPS, DataError, event_keys
 
 
@@ -44,11 +44,11 @@ def trip_table(
     path_time = time[rows]
     km, minutes, straightness = _summaries(offsets, path_time, points[rows])
     agent = agents.take(pa.array(trips["agent"]))
-    started = pa.array(trips["start"], TIMESTAMP)
+    starts = pa.array(trips["start"], TIMESTAMP)
     columns = {
-        "trip_id": pa.array(event_keys(agent, started)),
+        "trip_id": pa.array(event_keys(agent, starts)),
         "agent_id": agent,
-        "started_at": started,
+        "started_at": starts,
         "finished_at": pa.array(trips["end"], TIMESTAMP),
         "origin_stay_id": pa.array(event_keys(agent, pa.array(trips["origin_start"], TIMESTAMP))),
         "destination_stay_id": pa.array(event_keys(agent, pa.array(trips["destination_start"], TIMESTAMP))),

@@ -24,9 +24,9 @@ def from_wall_clock(
     early = localise(column, zone)
     before = pc.assume_timezone(column, zone, ambiguous="earliest", nonexistent="earliest").cast(TIMESTAMP)
     exists = pc.fill_null(pc.equal(early, before), True)
-    lost = len(column) - pc.sum(exists.cast(pa.int64())).as_py() if len(column) else 0
-    if lost:
-        reading.skipped_hour += lost
+    n_lost = len(column) - pc.sum(exists.cast(pa.int64())).as_py() if len(column) else 0
+    if n_lost:
+        reading.skipped_hour += n_lost
         column = pc.if_else(exists, column, pa.scalar(None, column.type))
         early = pc.if_else(exists, early, pa.scalar(None, TIMESTAMP))
     late = pc.assume_timezone(column, zone, ambiguous="latest", nonexistent="latest").cast(TIMESTAMP)

@@ -24,29 +24,29 @@ _DATE = (
 )
 
 
-def choose_agents(files: Sequence[Path], asked: str | None, reading: Reading) -> None:
+def choose_agents(files: Sequence[Path], rule: str | None, reading: Reading) -> None:
     """Set in `reading` how the agents of these files are told, and say what was chosen."""
     formats = {file: _format(file) for file in files}
     tracks = [f for f in files if formats[f] in TRACKS]
-    if asked is not None:
-        reading.agents = dict.fromkeys(("table", "csv", "parquet", "ndjson", "export", *TRACKS), asked)
-        if tracks and not by_path(asked):
-            raise DataError(f"{tracks[0]}: has no column '{asked}' that says whose it is; use {OPTIONS}")
-        chosen = list(files) if by_path(asked) else []
+    if rule is not None:
+        reading.agents = dict.fromkeys(("table", "csv", "parquet", "ndjson", "export", *TRACKS), rule)
+        if tracks and not by_path(rule):
+            raise DataError(f"{tracks[0]}: has no column '{rule}' that says whose it is; use {OPTIONS}")
+        own_files = list(files) if by_path(rule) else []
     else:
         tables = [f for f in files if formats[f] == "csv"]
-        unnamed = tables if tables and all(_lacks_agents(f, reading) for f in tables) else []
+        without_agents = tables if tables and all(_lacks_agents(f, reading) for f in tables) else []
         reading.agents = {"plt": "folder"}
         for name, title, those in (
             ("gpx", "GPX", [f for f in files if formats[f] == "gpx"]),
             ("track", "tracks", [f for f in files if formats[f] == "track"]),
-            ("csv", "no column says whose the fixes are", unnamed),
+            ("csv", "no column says whose the fixes are", without_agents),
         ):
             if those:
                 reading.agents[name] = _default(those)
                 reading.say(f"{title}: the agent is the name of the {reading.agents[name]} (another: {OPTIONS})")
-        chosen = tracks + unnamed
-    _refuse_clash([(f, reading.agents[formats[f]]) for f in chosen])
+        own_files = tracks + without_agents
+    _refuse_clash([(f, reading.agents[formats[f]]) for f in own_files])
 
 
 def _format(file: Path) -> str:
@@ -65,10 +65,10 @@ def _lacks_agents(file: Path, reading: Reading) -> bool:
     if not file.exists() or "agent_id" in reading.layout.columns:
         return False
     try:
-        found = {**match_names(form_of(file, reading.layout).names, FIX_NAMES), **reading.layout.columns}
+        names = {**match_names(form_of(file, reading.layout).names, FIX_NAMES), **reading.layout.columns}
     except DataError:
         return False  # the reader says what is wrong
-    return {"time", "lat", "lon"} <= set(found) and "agent_id" not in found
+    return {"time", "lat", "lon"} <= set(names) and "agent_id" not in names
 
 
 def by_path(how: str) -> bool:
@@ -99,15 +99,17 @@ def _folder(path: Path) -> Path:
 
 def _default(gpx: list[Path]) -> str:
     """`folder` where the files of each folder are named by date and otherwise alike, else `file`."""
-    dated = [f for f in gpx if re.search(_DATE, f.stem)]
-    if len(gpx) < 2 or 2 * len(dated) < len(gpx):
+    with_date = [f for f in gpx if re.search(_DATE, f.stem)]
+    if len(gpx) < 2 or 2 * len(with_date) < len(gpx):
         return "file"
     rests: dict[Path, set[str]] = {}
     for file in gpx:
         rests.setdefault(_folder(file), set()).add(re.sub(r"[\d\W_]+", " ", re.sub(_DATE, "", file.stem)).strip())
-    mixed = next((folder for folder, names in rests.items() if len(names) > 1), None)
-    if mixed is not None:
-        raise DataError(f"{mixed}: files are named by date and by something else; say whose they are with {OPTIONS}")
+    mixed_folder = next((folder for folder, names in rests.items() if len(names) > 1), None)
+    if mixed_folder is not None:
+        raise DataError(
+            f"{mixed_folder}: files are named by date and by something else; say whose they are with {OPTIONS}"
+        )
     return "folder"
 
 
@@ -117,6 +119,6 @@ def _refuse_clash(files: list[tuple[Path, str]]) -> None:
     for file, how in files:
         if how not in ("file", "folder"):
             continue
-        known = first.setdefault(agent_of(file, how), file)
-        if _folder(known) != _folder(file):
-            raise DataError(f"{known} and {file}: one name by --agent {how}; say whose they are with {OPTIONS}")
+        first_file = first.setdefault(agent_of(file, how), file)
+        if _folder(first_file) != _folder(file):
+            raise DataError(f"{first_file} and {file}: one name by --agent {how}; say whose they are with {OPTIONS}")

@@ -83,8 +83,8 @@ def _line_text(table: pa.Table) -> pa.Array:
     offsets, flat = _flat_path(table)
     lon, lat = (pc.struct_field(flat, name).cast(pa.string()) for name in ("lon", "lat"))
     points = pc.binary_join_element_wise(lon, lat, " ")
-    joined = pc.binary_join(pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), points), ", ")
-    return pc.binary_join_element_wise("LINESTRING (", joined, ")", "")
+    texts = pc.binary_join(pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), points), ", ")
+    return pc.binary_join_element_wise("LINESTRING (", texts, ")", "")
 
 
 def _flat_path(table: pa.Table) -> tuple[np.ndarray, pa.StructArray]:
@@ -96,14 +96,14 @@ def _flat_path(table: pa.Table) -> tuple[np.ndarray, pa.StructArray]:
 
 def export(tables: dict[str, pa.Table | None], folder: Path, form: ExportFormat) -> list[Path]:
     """Write each table that is there as `folder/NAME.parquet` (GeoParquet) or `folder/NAME.csv`."""
-    written: list[Path] = []
+    paths: list[Path] = []
     for name, table in tables.items():
         if table is None:
             continue
-        located = {"lat", "path"} & set(table.column_names)
-        if form == "geoparquet" and not located:
+        has_place = {"lat", "path"} & set(table.column_names)
+        if form == "geoparquet" and not has_place:
             continue
         path = folder / (f"{name}.csv" if form == "csv" else f"{name}.parquet")
         (write_csv if form == "csv" else write_geoparquet)(table, path)
-        written.append(path)
-    return written
+        paths.append(path)
+    return paths

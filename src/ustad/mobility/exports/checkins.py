@@ -40,9 +40,9 @@ def is_gowalla(head: bytes, path: Path) -> bool:
 
 def read_foursquare(path: Path, reading: Reading) -> Iterator[pa.Table]:
     with open_bytes(path) as stream:
-        named = _has_foursquare_names(stream.readline())
+        has_names = _has_foursquare_names(stream.readline())
     reading.say("Foursquare check-ins: stays of no length, because a check-in has no end; the venue is the place")
-    for table in _rows(path, _FOURSQUARE, "," if named else "\t", skip=int(named)):
+    for table in _rows(path, _FOURSQUARE, "," if has_names else "\t", skip=int(has_names)):
         moment = pc.strptime(table["time"], format="%a %b %d %H:%M:%S +0000 %Y", unit="s", error_is_null=True)
         iso = pc.strftime(moment, format="%Y-%m-%dT%H:%M:%SZ")
         time = pc.if_else(pc.is_valid(moment), iso, table["time"])  # what is no time stays, to be named as a bad row

@@ -26,9 +26,9 @@ _GOOGLE_NAMES = ("takeout", "location history", "location history (timeline)", "
 def open_bytes(path: Path) -> IO[bytes]:
     """The file's bytes, unpacked where it is gzip by its first bytes, whatever its name."""
     stream = path.open("rb")
-    packed = stream.read(2) == b"\x1f\x8b"
+    is_packed = stream.read(2) == b"\x1f\x8b"
     stream.seek(0)
-    return gzip.GzipFile(fileobj=stream) if packed else stream  # type: ignore[return-value]  # reads the same
+    return gzip.GzipFile(fileobj=stream) if is_packed else stream  # type: ignore[return-value]  # reads the same
 
 
 def read_head(path: Path) -> bytes:

@@ -64,8 +64,8 @@ def _row(feature: Any, agent: str) -> Row | None:
         return None
     whose: Any = properties.get(names.get("agent_id", ""))
     accuracy: Any = properties.get(names.get("accuracy_m", ""))
-    claimed = float(accuracy) if _is_number(accuracy) and accuracy >= 0 else None
-    return str(whose) if whose not in (None, "") else agent, time, float(degrees[1]), float(degrees[0]), claimed
+    accuracy_m = float(accuracy) if _is_number(accuracy) and accuracy >= 0 else None
+    return str(whose) if whose not in (None, "") else agent, time, float(degrees[1]), float(degrees[0]), accuracy_m
 
 
 def _is_number(value: Any) -> bool:

@@ -35,28 +35,28 @@ def is_records(head: bytes, path: Path) -> bool:
 
 def read_records(path: Path, reading: Reading) -> Iterator[pa.Table]:
     """The positions, in order of the file. Entries without a position or a time are left out and counted."""
-    agent, lost, devices = person_of(path), 0, set[int]()
+    agent, n_bad, devices = person_of(path), 0, set[int]()
     reading.say(f"Google Takeout records: positions of one person, called after the folder '{agent}'")
     for values in _blocks(path, reading):
         time, lat, lon, accuracy, device = values
         good = (time != _MISSING) & (lat != _MISSING) & (lon != _MISSING)
-        lost += int(np.count_nonzero(~good))
+        n_bad += int(np.count_nonzero(~good))
         devices.update(np.unique(device[device != _MISSING]).tolist())
         lat = np.where(lat > 900_000_000, lat - _WRAP, lat)[good]
         lon = np.where(lon > 1_800_000_000, lon - _WRAP, lon)[good]
-        claimed = accuracy[good]
+        accuracy_m = accuracy[good]
         yield pa.table(
             {
                 "agent_id": repeat(agent, len(lat)),
                 "time": times(time[good]),
                 "lat": lat / 1e7,
                 "lon": lon / 1e7,
-                "accuracy_m": pa.array(claimed.astype(np.float64), mask=claimed == _MISSING),
+                "accuracy_m": pa.array(accuracy_m.astype(np.float64), mask=accuracy_m == _MISSING),
             }
         )
-    if lost:
-        reading.dropped += lost
-        reading.say(f"dropped: {path}: {lost:,} entries without a position or a time")
+    if n_bad:
+        reading.dropped += n_bad
+        reading.say(f"dropped: {path}: {n_bad:,} entries without a position or a time")
     if len(devices) > 1:
         reading.say(f"Google Takeout records: {len(devices)} devices recorded; all were taken as one person")
 
@@ -70,13 +70,13 @@ def _blocks(path: Path, reading: Reading) -> Iterator[tuple[np.ndarray, ...]]:
             raise DataError(f"{path}: is not a Records.json of Google Takeout")
         rest, count, state = rest.removeprefix(b"\xef\xbb\xbf")[begin.end() :], 0, _FULL
         while True:
-            *values, n, used, state = _scan(np.frombuffer(rest, np.uint8), len(rest) // 60 + 16)
+            *values, n, end, state = _scan(np.frombuffer(rest, np.uint8), len(rest) // 60 + 16)
             count += n
             if n:
                 yield tuple(v[:n] for v in values)
             if state in (_END, _BROKEN):
                 break
-            rest = rest[used:]
+            rest = rest[end:]
             if state == _FULL:
                 continue
             if len(rest) > LARGEST_ENTRY:
@@ -90,10 +90,10 @@ def _blocks(path: Path, reading: Reading) -> Iterator[tuple[np.ndarray, ...]]:
 
 
 def _say_cut_off(path: Path, count: int, reading: Reading) -> None:
-    said = f"{path}: ends or is damaged after {count:,} entries"
+    message = f"{path}: ends or is damaged after {count:,} entries"
     if reading.on_error == "fail":
-        raise DataError(f"{said}; export it again, or take what is there with --on-error skip")
-    reading.say(f"dropped: {said}; what comes before was taken")
+        raise DataError(f"{message}; export it again, or take what is there with --on-error skip")
+    reading.say(f"dropped: {message}; what comes before was taken")
 
 
 # ------------------------------------------------------------------------------------------------ the scanner
@@ -253,9 +253,9 @@ def _moment(data: Any, i: Any, stop: Any) -> Any:
         offset = (_two(data, i + 1) * 60 + _two(data, last)) * (1 if data[i] == 43 else -1)
     elif i >= stop or data[i] != 90:
         return np.int64(_MISSING)
-    shifted = year - 1 if month <= 2 else year  # days from civil, with years that begin in March
-    era = shifted // 400
-    of_era = shifted - era * 400
+    march_year = year - 1 if month <= 2 else year  # days from civil, with years that begin in March
+    era = march_year // 400
+    of_era = march_year - era * 400
     of_year = (153 * (month - 3 if month > 2 else month + 9) + 2) // 5 + day - 1
     days = era * 146_097 + of_era * 365 + of_era // 4 - of_era // 100 + of_year - 719_468
     seconds = days * 86_400 + hour * 3600 + (minute - offset) * 60 + second

@@ -33,21 +33,21 @@ def has_spans(head: bytes, path: Path) -> bool:
 
 
 def read_tracks(path: Path, reading: Reading) -> Iterator[pa.Table]:
-    found = _Marks(path)
-    if not found.times:
+    marks = _Marks(path)
+    if not marks.times:
         raise DataError(f"{path}: the KML file holds no point with a time; export tracks with times (gx:Track or GPX)")
-    found.report(reading, "tracks and points with a moment are fixes")
-    lon, lat = zip(*found.points, strict=True)
-    columns = {"time": pa.array(found.times), "lat": pa.array(lat), "lon": pa.array(lon)}
+    marks.report(reading, "tracks and points with a moment are fixes")
+    lon, lat = zip(*marks.points, strict=True)
+    columns = {"time": pa.array(marks.times), "lat": pa.array(lat), "lon": pa.array(lon)}
     yield pa.table({"agent_id": repeat(file_agent(path), len(lat)), **columns})
 
 
 def read_spans(path: Path, reading: Reading) -> Iterator[pa.Table]:
-    found = _Marks(path)
-    if not found.spans:
+    marks = _Marks(path)
+    if not marks.spans:
         raise DataError(f"{path}: the KML file holds no point with a time")
-    found.report(reading, "places with a span of time are stays")
-    begin, end, position = zip(*found.spans, strict=True)
+    marks.report(reading, "places with a span of time are stays")
+    begin, end, position = zip(*marks.spans, strict=True)
     lon, lat = zip(*position, strict=True)
     columns = {"started_at": pa.array(begin), "finished_at": pa.array(end), "lat": pa.array(lat), "lon": pa.array(lon)}
     yield pa.table({"agent_id": repeat(file_agent(path), len(lat)), **columns})

@@ -97,8 +97,8 @@ def read_tdrive(path: Path, reading: Reading) -> Iterator[pa.Table]:
             )
             for batch in reader:
                 table = pa.Table.from_batches([batch])
-                zoned = pc.binary_join_element_wise(table["time"], pa.scalar(_BEIJING), "")
-                table = table.set_column(1, "time", zoned)
+                with_zone = pc.binary_join_element_wise(table["time"], pa.scalar(_BEIJING), "")
+                table = table.set_column(1, "time", with_zone)
                 yield table.set_column(0, "agent_id", plain_identifiers(table["agent_id"]))
     except (pa.ArrowInvalid, OSError, EOFError) as error:
         raise DataError(f"{path}: cannot be read ({str(error).splitlines()[0]})") from error
@@ -140,7 +140,7 @@ def _moving_rows(path: Path, reading: Reading) -> Iterator[tuple[str, str]]:
             lines = csv.reader(text, delimiter=separator)
             heading = [] if _MOVING_POINT.search(first) else [cell.strip().lower() for cell in next(lines, [])]
             column = next((heading.index(n) for n in ("agent_id", *AGENT_NAMES) if n in heading), 0)
-            said = "the agent is the name of the file"
+            note = "the agent is the name of the file"
             for cells in lines:
                 where = next((i for i, cell in enumerate(cells) if "@" in cell), None)
                 if where is None:
@@ -148,11 +148,11 @@ def _moving_rows(path: Path, reading: Reading) -> Iterator[tuple[str, str]]:
                 if where == column or column >= len(cells):  # it is all there is, or its commas were not quoted
                     yield name, separator.join(cells[where:])
                     continue
-                said = f"the agent is column {heading[column] if column < len(heading) else column + 1}"
+                note = f"the agent is column {heading[column] if column < len(heading) else column + 1}"
                 yield cells[column].strip(), separator.join(cells[where:])
     except (csv.Error, OSError, EOFError) as error:
         raise DataError(f"{path}: cannot be read ({error})") from error
-    reading.say(f"MobilityDB: moving points; {said}")
+    reading.say(f"MobilityDB: moving points; {note}")
 
 
 def _iso(moment: str) -> str:
