@@ -387,9 +387,7 @@ def _settings(feature: Feature) -> dict[str, Any]:
     content: dict[str, Any] = {"name": feature.name, "kind": feature.kind}
     if feature.source != (feature.name,):
         content["source"] = list(feature.source)
-    for key in ("period", "size"):
-        if getattr(feature, key):
-            content[key] = getattr(feature, key)
+    content |= {key: getattr(feature, key) for key in ("period", "size") if getattr(feature, key)}
     for key in ("transform", "scored", "unit", "display"):
         if getattr(feature, key) != getattr(plain, key):
             content[key] = getattr(feature, key)

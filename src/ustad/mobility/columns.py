@@ -170,8 +170,9 @@ def _times(
     if skipped_rows:
         others = f"{what}, or " if skipped_rows < np.count_nonzero(bad) else ""
         what = (
-            f"{others}lie in the hour that daylight saving skips in {reading.timezone} ({skipped_rows:,} rows: the clock "
-            "that wrote them does not follow that zone; --timezone Etc/GMT-1 is a clock always one hour ahead of UTC)"
+            f"{others}lie in the hour that daylight saving skips in {reading.timezone} ({skipped_rows:,} rows: the "
+            "clock that wrote them does not follow that zone; --timezone Etc/GMT-1 is a clock always one hour ahead of "
+            "UTC)"
         )
     return complaints.check(table, bad, name, what)
 
