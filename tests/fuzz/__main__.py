@@ -1,7 +1,7 @@
 """`python -m tests.fuzz --cases 100000 --seed 1`: fuzz every reader, state, model, setting and request.
 
-`--guided` lets atheris choose the cases of one target by coverage, where it is installed. `--make-corpus` writes the
-corpus anew. A finding is written to `--out`, and `python -m tests.fuzz --again FILE` runs it again.
+`--make-corpus` writes the corpus anew. A finding is written to `--out`, and `python -m tests.fuzz --again FILE` runs it
+again.
 """
 
 from __future__ import annotations
@@ -31,8 +31,6 @@ def main() -> int:
         return _again(asked.again)
     names = asked.target or list(fuzz_targets.TARGETS)
     fuzz_engine.limit_memory()
-    if asked.guided:
-        return _guided(names[0], asked.cases, asked.seed)
     began = time.monotonic()
     figures = fuzz_engine.fuzz(names, asked.cases, asked.seed, asked.minutes * 60)
     asked.out.mkdir(parents=True, exist_ok=True)
@@ -52,7 +50,6 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=float("inf"), help="stop after so long")
     parser.add_argument("--target", action="append", choices=list(fuzz_targets.TARGETS))
     parser.add_argument("--out", type=Path, default=Path("runs/fuzz"), help="where findings go")
-    parser.add_argument("--guided", action="store_true", help="by coverage, with atheris")
     parser.add_argument("--again", type=Path, help="one case again, with its traceback")
     parser.add_argument("--make-corpus", action="store_true")
     return parser.parse_args()
@@ -68,31 +65,6 @@ def _again(case: Path) -> int:
             fuzz_targets.TARGETS[target].run(path)
         except fuzz_targets.REFUSED as error:
             print(f"refused: {error}")
-    return 0
-
-
-def _guided(name: str, cases: int, seed: int) -> int:
-    """Atheris instruments what is imported after it, so it is asked for first: `--guided` runs one target."""
-    import atheris
-
-    atheris.instrument_all()
-    target, files = fuzz_targets.TARGETS[name], fuzz_engine.corpus_of(name)
-    place = Path(tempfile.mkdtemp(prefix="ustad-fuzz-"))
-
-    def one(content: bytes) -> None:
-        """The first byte chooses which name the file has, the others are the file."""
-        path = place / files[content[0] % len(files) if content else 0].name
-        path.write_bytes(content[1:])
-        _, wrong = fuzz_engine.run_case(target, path)
-        if wrong is not None:
-            raise AssertionError(wrong)
-
-    seeds = place / "seeds"
-    seeds.mkdir()
-    for number, file in enumerate(files):
-        (seeds / file.name).write_bytes(bytes([number]) + file.read_bytes())
-    atheris.Setup([sys.argv[0], f"-runs={cases}", f"-seed={seed + 1}", "-max_len=20000", str(seeds)], one)
-    atheris.Fuzz()
     return 0
 
 
