@@ -48,6 +48,7 @@ def test_own_gps_leads_to_a_sentence(run, capsys):
 
 @pytest.mark.filterwarnings("ignore")
 def test_ustad_is_ahead_of_the_simpler_detectors(run):
+    pytest.importorskip("torch", reason="other methods need torch")
     table = run("comparing_detectors")["table"]
     assert table["ap"].idxmax() == "ustad quick"
     assert table.loc["ustad quick", "auroc"] > table.loc["random", "auroc"]

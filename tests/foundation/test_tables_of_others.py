@@ -180,19 +180,24 @@ def test_scores_join_the_frame_that_was_scored_by_its_index():
     joined = frame.join(scores.to_pandas()[["score"]], how="inner").set_index("stay_id")
     assert joined["score"].to_dict() == dict(zip(*(by_arrow[c].to_pylist() for c in ("stay_id", "score")), strict=True))
     assert (scores.to_pandas()["colour"] == frame.loc[scores.to_pandas().index, "colour"]).all()
-    points = scores.to_geopandas()
-    assert points.crs.to_epsg() == 4326
-    np.testing.assert_array_equal(points.geometry.x, points["lon"])
     polars = pytest.importorskip("polars")
     assert scores.to_polars().join(polars.from_arrow(stays), on="stay_id").height == len(joined)
+
+
+def test_scores_go_back_as_points_in_degrees():
+    pytest.importorskip("geopandas")
+    table = pa.table({"agent_id": ["a", "b"], "lat": [60.0, 61.0], "lon": [24.0, 25.0], "score": [1.0, 2.0]})
+    points = Scores(table).to_geopandas()
+    assert points.crs.to_epsg() == 4326
+    assert [(p.x, p.y) for p in points.geometry] == [(24.0, 60.0), (25.0, 61.0)]
+    with pytest.raises(DataError, match="lat and lon"):
+        to_geopandas(table.drop_columns(["lat"]))
 
 
 def test_a_library_that_is_absent_is_named(monkeypatch):
     import sys
 
     table = pa.table({"agent_id": ["a"], "score": [1.0]})
-    with pytest.raises(DataError, match="lat and lon"):
-        to_geopandas(table)
     for name, function in (("polars", to_polars), ("geopandas", to_geopandas)):
         monkeypatch.setitem(sys.modules, name, None)
         with pytest.raises(DataError, match=name):
