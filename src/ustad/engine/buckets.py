@@ -35,18 +35,18 @@ def divide(table: pa.Table, entity: str, buckets: int) -> Iterator[tuple[int, pa
     bucket = bucket_of(table[entity], buckets)
     order = np.argsort(bucket, kind="stable")
     edges = np.searchsorted(bucket[order], np.arange(buckets + 1))
-    ordered = table.take(pa.array(order))
+    in_order = table.take(pa.array(order))
     for number in np.flatnonzero(np.diff(edges)):
-        yield int(number), ordered.slice(edges[number], edges[number + 1] - edges[number])
+        yield int(number), in_order.slice(edges[number], edges[number + 1] - edges[number])
 
 
 def write(place: Place, table: pa.Table, piece: str, entity: str, buckets: int) -> list[int]:
     """One piece into its buckets; returns which."""
-    written = []
+    numbers = []
     for number, rows in divide(table, entity, buckets):
         place.write_table(rows, f"bucket-{number:05d}/{piece}.parquet")
-        written.append(number)
-    return written
+        numbers.append(number)
+    return numbers
 
 
 def read(place: Place, bucket: int, pieces: Sequence[str]) -> list[pa.Table]:
@@ -56,8 +56,8 @@ def read(place: Place, bucket: int, pieces: Sequence[str]) -> list[pa.Table]:
 
 def contents(written: Sequence[tuple[str, Sequence[int]]]) -> dict[int, list[str]]:
     """From what each piece wrote: the pieces of each bucket, in order."""
-    found: dict[int, list[str]] = {}
+    pieces: dict[int, list[str]] = {}
     for piece, numbers in written:
         for number in numbers:
-            found.setdefault(number, []).append(piece)
-    return dict(sorted(found.items()))
+            pieces.setdefault(number, []).append(piece)
+    return dict(sorted(pieces.items()))

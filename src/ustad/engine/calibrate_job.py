@@ -67,9 +67,9 @@ def calibrate(
     job.run(f"calibrate-{shared.identity[:16]}", held["week"], _calibrate, shared, "calibrating, partitions")
     _, identifiers = agent_codes(week[entity])
     days = _gather_days(place, held["week"]) - first_day + 1
-    made = {mode: _gather(place, mode, held["week"], encoder, identifiers, days) for mode in _modes(config)}
+    calibrations = {mode: _gather(place, mode, held["week"], encoder, identifiers, days) for mode in _modes(config)}
     history = History.fit(train, encoder.schema)
-    return ScoringModel(network, encoder, config, neighbours, made["own"], history, made.get("past"))
+    return ScoringModel(network, encoder, config, neighbours, calibrations["own"], history, calibrations.get("past"))
 
 
 def _modes(config: Config) -> dict[str, Config]:
@@ -101,10 +101,10 @@ def _load(place: Place, identity: str, device: str) -> tuple[DualTransformer, En
 def _embed(number: int, shared: _Shared) -> dict[str, Any]:
     network, encoder, config = _load(shared.place, shared.identity, shared.device)
     (table,) = buckets.read(shared.place / "train", number, ["all"])
-    made = embed_reference(network, encoder, config, table, torch.device(shared.device))
-    arrays = {"embeddings": np.ascontiguousarray(made.embeddings), "owner": made.owner}
+    reference = embed_reference(network, encoder, config, table, torch.device(shared.device))
+    arrays = {"embeddings": np.ascontiguousarray(reference.embeddings), "owner": reference.owner}
     shared.place.write_bytes(pack(arrays), f"reference/{number:05d}.safetensors")
-    return {"events": len(made)}
+    return {"events": len(reference)}
 
 
 def _calibrate(number: int, shared: _Shared) -> dict[str, Any]:
@@ -116,9 +116,9 @@ def _calibrate(number: int, shared: _Shared) -> dict[str, Any]:
         parts, entity = measure_period(
             network, encoder, setting, shared.reference, arrays, shared.first_day, shared.device,  # type: ignore[arg-type]  # it answers the same questions
         )  # fmt: skip
-        held = {name: np.ascontiguousarray(getattr(parts, name)) for name in _PARTS}
-        held |= {"entity": entity.astype(np.int32), "last_day": np.array([arrays.day.max()], np.int64)}
-        shared.place.write_bytes(pack(held), f"{mode}/{number:05d}.safetensors")
+        arrays_by_name = {name: np.ascontiguousarray(getattr(parts, name)) for name in _PARTS}
+        arrays_by_name |= {"entity": entity.astype(np.int32), "last_day": np.array([arrays.day.max()], np.int64)}
+        shared.place.write_bytes(pack(arrays_by_name), f"{mode}/{number:05d}.safetensors")
         count = len(parts)
     return {"events": count}
 
@@ -138,16 +138,16 @@ def _gather(
     place: Place, mode: str, tasks: list[Task], encoder: Encoder, identifiers: np.ndarray, days: int
 ) -> Calibration:  # fmt: skip
     """All buckets' events by entity, in the order of the identifiers, as one process would have them."""
-    held, codes = [], []
+    parts, codes = [], []
     for task in tasks:
         part = unpack(place.read_bytes(f"{mode}/{task.name}.safetensors"))
         (table,) = buckets.read(place / "week", int(task.name), ["all"])
         _, own = agent_codes(table[encoder.schema.entity])
         codes.append(np.searchsorted(identifiers, own)[part["entity"]])
-        held.append(part)
+        parts.append(part)
     entity = np.concatenate(codes).astype(np.int32)
     if not len(entity):
         raise DataError("calibration: no event of the calibration agents falls into the validation week")
     order = np.argsort(entity, kind="stable")
-    merged = (np.concatenate([part[name] for part in held])[order] for name in _PARTS)
-    return Calibration.fit(Parts(scored_terms(encoder), *merged), entity[order], days)
+    columns = (np.concatenate([part[name] for part in parts])[order] for name in _PARTS)
+    return Calibration.fit(Parts(scored_terms(encoder), *columns), entity[order], days)

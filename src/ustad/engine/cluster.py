@@ -119,11 +119,11 @@ def _reachable(address: str) -> None:
 
 def _checked(ray: Any, cluster: Cluster, seconds: float = FREE_SECONDS) -> Cluster:
     """Run one small task where the real ones will run: it needs what they need."""
-    for name, wanted in (("CPU", cluster.cpus), ("GPU", cluster.gpus)):
+    for name, amount in (("CPU", cluster.cpus), ("GPU", cluster.gpus)):
         most = max((node["Resources"].get(name, 0.0) for node in ray.nodes() if node["Alive"]), default=0.0)
-        if wanted > most:
+        if amount > most:
             raise ConfigError(
-                f"the cluster has no machine with {wanted:g} {name} (the largest has {most:g}); "
+                f"the cluster has no machine with {amount:g} {name} (the largest has {most:g}); "
                 "add a machine that has, or ask for less"
             )
     probe = ray.remote(num_cpus=cluster.cpus, num_gpus=cluster.gpus, max_retries=0)(_version)
@@ -163,13 +163,13 @@ def enough_for(cluster: Cluster, workers: int, seconds: float = 10.0) -> None:
     ray = import_ray()
     deadline = time.monotonic() + seconds
     for name, each in (("CPU", cluster.cpus), ("GPU", cluster.gpus)):
-        wanted, all_ = each * workers, ray.cluster_resources().get(name, 0.0)
-        while wanted <= all_ and ray.available_resources().get(name, 0.0) < wanted and time.monotonic() < deadline:
+        amount, all_ = each * workers, ray.cluster_resources().get(name, 0.0)
+        while amount <= all_ and ray.available_resources().get(name, 0.0) < amount and time.monotonic() < deadline:
             time.sleep(0.2)
         free = ray.available_resources().get(name, 0.0)
-        if free < wanted:
+        if free < amount:
             raise ConfigError(
-                f"{workers} workers need {wanted:g} {name}, the cluster has {all_:g}, of which {free:g} are free; "
+                f"{workers} workers need {amount:g} {name}, the cluster has {all_:g}, of which {free:g} are free; "
                 "use fewer --workers, wait for other jobs to end, or add machines"
             )
 

@@ -46,18 +46,20 @@ class DistributedTerms:
         place = self.job.place / f"memory-terms-{len(self.calls)}"
         self.calls.append(place)
         identity = self._store(place)
-        known = habits.to_table(entity)
-        place.write_table(known.slice(0, 0), "nobody.parquet")  # the span of days, for buckets without any history
-        numbered = events.append_column(_ROW, pa.array(np.arange(events.num_rows)))
-        tables = {"habits": known, "before": before, "events": numbered}
-        held = {
+        habit_table = habits.to_table(entity)
+        place.write_table(
+            habit_table.slice(0, 0), "nobody.parquet"
+        )  # the span of days, for buckets without any history
+        with_rows = events.append_column(_ROW, pa.array(np.arange(events.num_rows)))
+        tables = {"habits": habit_table, "before": before, "events": with_rows}
+        pieces = {
             name: set(buckets.write(place / name, table, "all", entity, self.partitions))
             for name, table in tables.items()
             if table is not None and table.num_rows
         }
         tasks = [
-            Task(f"{number:05d}", (number, [name for name in tables if number in held.get(name, ())]))
-            for number in sorted(held["events"])
+            Task(f"{number:05d}", (number, [name for name in tables if number in pieces.get(name, ())]))
+            for number in sorted(pieces["events"])
         ]
         shared = (place, identity, self.job.cluster.device)
         step = f"memory-{len(self.calls)}-{identity[:16]}"
@@ -84,8 +86,8 @@ def _terms(payload: tuple[int, list[str]], shared: tuple[Place, str, str]) -> di
     events = tables["events"]
     memory = _load(place, identity, device)
     habits = tables["habits"] if "habits" in tables else place.read_table("nobody.parquet")
-    found = memory.terms(Habits.from_table(habits), events.drop_columns([_ROW]), tables.get("before"))
-    arrays = {name: np.ascontiguousarray(values) for name, values in found.items()}
+    terms = memory.terms(Habits.from_table(habits), events.drop_columns([_ROW]), tables.get("before"))
+    arrays = {name: np.ascontiguousarray(values) for name, values in terms.items()}
     place.write_bytes(pack({**arrays, _ROW: events[_ROW].to_numpy()}), f"terms/{number:05d}.safetensors")
     return {"events": events.num_rows}
 

@@ -50,11 +50,11 @@ class Source:
     def stamp(self) -> list[Any]:
         """What tells whether the data are those of an earlier run."""
         infos = [f.filesystem.get_file_info(f.root) for f in (*self.events, *self.trips)]
-        seen: list[Any] = [[i.path, i.size, i.mtime_ns] for i in infos]
+        content: list[Any] = [[i.path, i.size, i.mtime_ns] for i in infos]
         if self.opened is not None:
             times = pc.sum(self.opened.events[self.schema.time].cast(pa.int64())).as_py()
-            seen.append([self.opened.events.num_rows, times])
-        return [seen, self.schema.to_dict(), self.meta, self.timezone, self.on_error]
+            content.append([self.opened.events.num_rows, times])
+        return [content, self.schema.to_dict(), self.meta, self.timezone, self.on_error]
 
 
 @dataclass(frozen=True)
@@ -86,8 +86,8 @@ class Buckets:
     def span(self, first: int | None = None, last: int | None = None) -> np.ndarray:
         """The rows of `days` that lie in [first, last]."""
         day = self.days[:, 0]
-        kept = np.ones(len(day), bool) if first is None else day >= first
-        return self.days[kept if last is None else kept & (day <= last)]
+        is_inside = np.ones(len(day), bool) if first is None else day >= first
+        return self.days[is_inside if last is None else is_inside & (day <= last)]
 
 
 @dataclass(frozen=True)
@@ -108,16 +108,16 @@ def find(
     place = Place.of(data)
     if not place.exists():
         raise DataError(f"{data}: no such file or directory")
-    described = schema or mobility_schema()
-    if place.is_folder() and described.name == "mobility" and _table(place, "stays"):
+    event_schema = schema or mobility_schema()
+    if place.is_folder() and event_schema.name == "mobility" and _table(place, "stays"):
         meta = place.read_json("meta.json") if place.exists("meta.json") else {}
         zone = timezone or meta.get("timezone")
         stays, trips = _table(place, "stays"), _table(place, "trips")
-        return Source(place.name, described, stays, trips, meta, zone, on_error, bool(trips))
+        return Source(place.name, event_schema, stays, trips, meta, zone, on_error, bool(trips))
     files = (place,) if not place.is_folder() else tuple(place / i.base_name for i in place.files("", ".parquet"))
     if files and all(f.name.endswith((".parquet", ".pq")) for f in files) and not _is_numosim(place):
         meta = {"name": place.name.removesuffix(".parquet"), "timezone": timezone}
-        return Source(place.name, described, files, (), meta, timezone, on_error)
+        return Source(place.name, event_schema, files, (), meta, timezone, on_error)
     if is_uri(str(data)) and not place.local:
         raise DataError(f"{data}: holds no Parquet; other formats are read from local paths only")
     return _opened(place.path if isinstance(data, Place) else data, schema, timezone, on_error)
@@ -135,10 +135,10 @@ def _is_numosim(place: Place) -> bool:
 
 def _opened(data: Any, schema: EventSchema | None, timezone: str | None, on_error: OnError) -> Source:
     say("this format is read by one process; a data directory or Parquet parts are read by all")
-    opened = data if isinstance(data, Dataset) else open_data(data, schema, timezone, on_error)
-    files = (Place.of(opened.path),) if opened.path is not None and opened.path.is_file() else ()
-    trips = opened.trips is not None
-    return Source(opened.name, opened.schema, files, (), opened.meta, timezone, on_error, trips, opened, True)
+    dataset = data if isinstance(data, Dataset) else open_data(data, schema, timezone, on_error)
+    files = (Place.of(dataset.path),) if dataset.path is not None and dataset.path.is_file() else ()
+    trips = dataset.trips is not None
+    return Source(dataset.name, dataset.schema, files, (), dataset.meta, timezone, on_error, trips, dataset, True)
 
 
 # ------------------------------------------------------------------------------------------------ dividing
@@ -149,15 +149,15 @@ def divide(job: Job, source: Source, partitions: int | None = None) -> Buckets:
     held = {kind: _divide(job, source, kind, number) for kind in ("events", "trips")}
     tasks = [Task(f"{b:05d}", (b, pieces, held["trips"].get(b, []))) for b, pieces in held["events"].items()]
     lean = replace(source, opened=None)
-    found = job.run("check", tasks, _check, (job.place / "exchange", place, lean), "checking events, partitions")
-    days = np.array([d for one in found for d in one["days"]], np.int64).reshape(-1, 4)
+    results = job.run("check", tasks, _check, (job.place / "exchange", place, lean), "checking events, partitions")
+    days = np.array([d for one in results for d in one["days"]], np.int64).reshape(-1, 4)
     if not len(days):
         raise DataError(f"{source.name}: no usable event")
-    notes = tuple(dict.fromkeys(note for one in found for note in one["notes"]))
+    notes = tuple(dict.fromkeys(note for one in results for note in one["notes"]))
     for note in notes:
         say(f"{source.name}: {note}")
     return Buckets(
-        place, number, tuple(held["events"]), _summed(days), lean, any(one["repeats"] for one in found), notes
+        place, number, tuple(held["events"]), _summed(days), lean, any(one["repeats"] for one in results), notes
     )
 
 
@@ -170,8 +170,8 @@ def _divide(job: Job, source: Source, kind: str, number: int) -> dict[int, list[
     files = source.events if kind == "events" else source.trips
     tasks = [Task(f"{i:06d}", (f"{i:06d}", file)) for i, file in enumerate(files)]
     shared = (exchange, kind, replace(source, opened=None), number)
-    found = job.run(f"divide-{kind}", tasks, _divide_file, shared, f"dividing {kind}, files")
-    return buckets.contents([(piece, numbers) for one in found for piece, numbers in one["pieces"]])
+    results = job.run(f"divide-{kind}", tasks, _divide_file, shared, f"dividing {kind}, files")
+    return buckets.contents([(piece, numbers) for one in results for piece, numbers in one["pieces"]])
 
 
 def _rows(source: Source) -> int:
@@ -200,16 +200,16 @@ def _divide_file(payload: tuple[str, Place], shared: tuple[Place, str, Source, i
     import pyarrow.parquet as pq
 
     (number, file), (exchange, kind, source, count) = payload, shared
-    written = []
+    numbers = []
     try:
         with pq.ParquetFile(file.root, filesystem=file.filesystem) as parquet:
             for i, batch in enumerate(parquet.iter_batches(1 << 19)):
                 table = pa.Table.from_batches([batch])
                 piece, entity = f"{number}-{i:04d}", _entity(table, kind, source, file)
-                written.append((piece, buckets.write(exchange, table, piece, entity, count)))
+                numbers.append((piece, buckets.write(exchange, table, piece, entity, count)))
     except (pa.ArrowInvalid, OSError) as error:
         raise DataError(f"{file}: cannot be read ({str(error).splitlines()[0]})") from error
-    return {"pieces": written}
+    return {"pieces": numbers}
 
 
 def _entity(table: pa.Table, kind: str, source: Source, file: Place) -> str:

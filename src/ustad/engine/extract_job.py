@@ -72,18 +72,18 @@ def extract(
     `workers` is the number of tasks at the same time (0: as many as fit), `partitions` that of the agents' parts.
     """
     began, place = time.monotonic(), Place.of(out)
-    listed = [sources] if isinstance(sources, (str, Path)) else list(sources)
-    if _is_for_one_machine(listed):
+    source_list = [sources] if isinstance(sources, (str, Path)) else list(sources)
+    if _is_for_one_machine(source_list):
         say("archives and exports that hold stays are read by this machine alone, without Ray")
         if not place.local:
             raise DataError(f"{out}: stays of exports and archives are written to a local folder; choose another --out")
         return extract_here(
-            listed, place.path, config, pois, timezone, on_error, workers, times, places, agent, layout
+            source_list, place.path, config, pois, timezone, on_error, workers, times, places, agent, layout
         )  # fmt: skip
-    files, rows, known, near = _files(listed, place)
+    files, rows, meta, near = _files(source_list, place)
     elsewhere = [Place.of(p) for p in places]
     check_places([p.root for p in elsewhere if p.filesystem.equals(place.filesystem)], Path(place.root))
-    zone = known.get("timezone")
+    zone = meta.get("timezone")
     pois = pois if pois is not None else near
     reading = Reading(timezone or zone, times, on_error, layout=layout or Layout())
     if all(file.local for file in files):
@@ -104,7 +104,7 @@ def extract(
             reading.agents,
             asdict(reading.layout),
             number,
-            known,
+            meta,
             _stamps(pois),
             [_stamps(p) for p in elsewhere],
         ]
@@ -112,22 +112,22 @@ def extract(
         job = Job.open(place, "extract", identity, cluster)
         shared = _Shared(setting, job.place / "exchange", job.place / "tables", number)
         summary = ExtractionSummary(Path(str(out)), files=len(files))
-        _extract(job, files, shared, summary, known.get("split"))
+        _extract(job, files, shared, summary, meta.get("split"))
         summary.notes, summary.seconds = setting.reading.notes, time.monotonic() - began
         if setting.pois is not None:
             shared.tables.write_table(setting.pois.pois, "pois.parquet")
         job.finish()
-        _publish(shared.tables, place, describe(summary, setting, known))
+        _publish(shared.tables, place, describe(summary, setting, meta))
         job.close()
     setting.reading.warn_of_bad_rows()
     return summary
 
 
-def _is_for_one_machine(listed: list[Path | str]) -> bool:
+def _is_for_one_machine(source_list: list[Path | str]) -> bool:
     """Whether local sources are archives, or files that all hold stays: there is nothing to divide among workers."""
-    if any(is_uri(source) for source in listed):
+    if any(is_uri(source) for source in source_list):
         return False
-    return any(is_archive(source) for source in listed) or all(gives_stays(path) for path in expand(listed))
+    return any(is_archive(source) for source in source_list) or all(gives_stays(path) for path in expand(source_list))
 
 
 def _sample(files: list[Place], reading: Reading) -> Iterator[pa.Table]:
@@ -142,29 +142,29 @@ def _extract(
     reading = shared.setting.reading
     tasks = [Task(f"{i:06d}", (f"{i:06d}", file)) for i, file in enumerate(files)]
     read = job.run("read", tasks, _read, shared, "reading fixes, files")
-    for found in read:
-        summary.fixes += found["fixes"]
-        for why, count in found["dropped"].items():
+    for result in read:
+        summary.fixes += result["fixes"]
+        for why, count in result["dropped"].items():
             add_dropped(summary, why, count)
-        for note in found["notes"]:
+        for note in result["notes"]:
             reading.say(note)
     if not summary.fixes:
-        lost = [note for note in reading.notes if note.startswith(("dropped", "skipped"))]
+        losses = [note for note in reading.notes if note.startswith(("dropped", "skipped"))]
         raise DataError(
-            f"{files[0]}: no usable fix in {len(files)} file(s); {lost[-1] if lost else 'they hold no row'}"
+            f"{files[0]}: no usable fix in {len(files)} file(s); {losses[-1] if losses else 'they hold no row'}"
         )
-    kinds = {kind for found in read for kind in found["kinds"]}
+    kinds = {kind for result in read for kind in result["kinds"]}
     if len(kinds) > 1:
         reading.say("agents are integers in some places and text in others: all were taken as text")
-    ends = [t for found in read for t in found["span"]]
+    ends = [t for result in read for t in result["span"]]
     setting = shared.setting.before_test((min(ends), max(ends)) if ends else None, split)
     shared = replace(shared, setting=setting, as_text=kinds != {"int64"})
-    held = buckets.contents([(piece, numbers) for found in read for piece, numbers in found["pieces"]])
-    parts = [Task(f"{number:05d}", (number, pieces)) for number, pieces in held.items()]
-    for found in job.run("stays", parts, _stays, shared, "finding stays, partitions"):
-        for note in found.pop("notes"):
+    pieces_of = buckets.contents([(piece, numbers) for result in read for piece, numbers in result["pieces"]])
+    parts = [Task(f"{number:05d}", (number, pieces)) for number, pieces in pieces_of.items()]
+    for result in job.run("stays", parts, _stays, shared, "finding stays, partitions"):
+        for note in result.pop("notes"):
             reading.say(note)
-        for part in found["parts"]:
+        for part in result["parts"]:
             summary.agents += part["agents"]
             add_count(summary, PartCount(**part))
 
@@ -175,14 +175,14 @@ def _read(payload: tuple[str, Place], shared: _Shared) -> dict[str, Any]:
     number, file = payload
     reading = replace(shared.setting.reading, notes=[], dropped=0)
     summary, agents = ExtractionSummary(Path(file.name)), AgentNumbers()
-    written: list[tuple[str, list[int]]] = []
+    pieces: list[tuple[str, list[int]]] = []
     kinds: set[str] = set()
     with _local_copy(file) as path:
         for i, table in enumerate(valid_pieces([path], reading, summary)):
             if not table.num_rows:
                 continue
             piece = f"{number}-{i:04d}"
-            written.append((piece, buckets.write(shared.exchange, table, piece, "agent_id", shared.buckets)))
+            pieces.append((piece, buckets.write(shared.exchange, table, piece, "agent_id", shared.buckets)))
             kinds.add(str(table["agent_id"].type))
             agents.see(table["time"].cast(pa.int64()).to_numpy())
             summary.fixes += table.num_rows
@@ -193,7 +193,7 @@ def _read(payload: tuple[str, Place], shared: _Shared) -> dict[str, Any]:
         "notes": reading.notes,
         "kinds": sorted(kinds),
         "span": list(agents.span or ()),
-        "pieces": written,
+        "pieces": pieces,
     }
 
 
@@ -240,24 +240,24 @@ def _local_copy(file: Place) -> Iterator[Path]:
 
 
 # ---------------------------------------------------------------------------------------- sources and results
-def _files(listed: list[Path | str], out: Place) -> tuple[list[Place], int, dict[str, Any], Any]:
+def _files(source_list: list[Path | str], out: Place) -> tuple[list[Place], int, dict[str, Any], Any]:
     """The files to read, about how many rows they have, what the source says of itself, and its POIs."""
-    if not any(is_uri(source) for source in listed):
-        paths = expand(listed)
-        paths = check_target(listed, paths, out.path) if out.local else paths
+    if not any(is_uri(source) for source in source_list):
+        paths = expand(source_list)
+        paths = check_target(source_list, paths, out.path) if out.local else paths
         rows = sum(estimate_rows(path) for path in paths)
-        return [Place.of(path) for path in paths], rows, source_meta(listed), source_pois(listed)
-    found: list[Place] = []
-    known: dict[str, Any] = {}
+        return [Place.of(path) for path in paths], rows, source_meta(source_list), source_pois(source_list)
+    all_files: list[Place] = []
+    meta: dict[str, Any] = {}
     pois: Place | None = None
-    for source in listed:
+    for source in source_list:
         place = Place.of(source)
-        files, said, near = _remote(place)
-        found, known, pois = found + files, known or said, pois if pois is not None else near
+        files, remote_meta, near = _remote(place)
+        all_files, meta, pois = all_files + files, meta or remote_meta, pois if pois is not None else near
         if str(place) == str(out):
             raise DataError(f"{out}: is where the fixes come from; choose another --out")
     # A compressed row of fixes takes about ten bytes.
-    return found, sum(f.filesystem.get_file_info(f.root).size for f in found) // 10, known, pois
+    return all_files, sum(f.filesystem.get_file_info(f.root).size for f in all_files) // 10, meta, pois
 
 
 def _remote(place: Place) -> tuple[list[Place], dict[str, Any], Place | None]:
@@ -266,15 +266,15 @@ def _remote(place: Place) -> tuple[list[Place], dict[str, Any], Place | None]:
         raise DataError(f"{place}: no such file or folder")
     if not place.is_folder():
         return [place], {}, None
-    known = place.read_json("meta.json") if place.exists("meta.json") else {}
+    meta = place.read_json("meta.json") if place.exists("meta.json") else {}
     pois = place / "pois.parquet" if place.exists("pois.parquet") else None
     if place.exists("fixes.parquet"):
-        return [place / "fixes.parquet"], known, pois
+        return [place / "fixes.parquet"], meta, pois
     folder = place / "fixes" if place.is_folder("fixes") else place
     files = [folder / i.base_name for i in folder.files() if format_of(Path(i.base_name))]
     if not files:
         raise DataError(f"{folder}: holds no file that can be read (.parquet, .csv, .ndjson, .plt, .gpx)")
-    return files, known, pois
+    return files, meta, pois
 
 
 def _stays_of(directory: Place) -> pa.Table:

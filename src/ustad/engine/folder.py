@@ -30,10 +30,10 @@ def is_uri(path: Path | str) -> bool:
 
 
 def _uri(path: Path | str) -> str:
-    found = _URI.match(str(path))
-    if found is None:
+    match = _URI.match(str(path))
+    if match is None:
         return str(path)
-    scheme, rest = found.groups()
+    scheme, rest = match.groups()
     return f"file:///{rest}" if scheme == "file" else f"{scheme}://{rest}"
 
 
@@ -89,9 +89,9 @@ class Place:
     def files(self, name: str = "", suffix: str = "") -> list[pa_fs.FileInfo]:
         """Files directly in a folder in the order of their names; none where there is no folder."""
         selector = pa_fs.FileSelector(self._at(name), allow_not_found=True)
-        found = [i for i in self.filesystem.get_file_info(selector) if i.type == pa_fs.FileType.File]
-        kept = [i for i in found if i.base_name.endswith(suffix) and not i.base_name.startswith(".")]
-        return sorted(kept, key=lambda i: i.base_name)
+        infos = [i for i in self.filesystem.get_file_info(selector) if i.type == pa_fs.FileType.File]
+        own_files = [i for i in infos if i.base_name.endswith(suffix) and not i.base_name.startswith(".")]
+        return sorted(own_files, key=lambda i: i.base_name)
 
     def names(self, name: str = "", suffix: str = "") -> set[str]:
         return {info.base_name for info in self.files(name, suffix)}

@@ -20,14 +20,14 @@ def noticed() -> Iterator[Callable[[], None]]:
 
     Does nothing beside the main thread, or where somebody else handles the signal.
     """
-    received: list[int] = []
+    signals: list[int] = []
 
     def remember(number: int, frame: FrameType | None) -> None:
-        received.append(number)
+        signals.append(number)
         signal.default_int_handler(number, frame)
 
     def check() -> None:
-        if received:
+        if signals:
             raise KeyboardInterrupt
 
     if not _ours():

@@ -60,17 +60,17 @@ class Job:
 
         `work` writes its files whole and may be called twice for the same task, so it must give the same again.
         """
-        done = self._finished(step, tasks)
-        self.reused[step] = len(done)
-        left = [task for task in tasks if task.name not in done]
+        results = self._finished(step, tasks)
+        self.reused[step] = len(results)
+        left = [task for task in tasks if task.name not in results]
         with progress.track(label or step, len(tasks)) as advance, noticed() as check:
-            if done:
-                advance(len(done))
+            if results:
+                advance(len(results))
             for name, result in self._run(step, left, work, shared):
-                done[name] = result
+                results[name] = result
                 advance(1)
                 check()
-        return [done[task.name] for task in tasks]
+        return [results[task.name] for task in tasks]
 
     def finish(self) -> None:
         """The results are about to be moved away: who is killed from here on starts anew."""

@@ -109,12 +109,12 @@ def merge_ranks(job: Job, judging: Judging, names: list[str], detector: Detector
     place = job.place / "ranks"
     tasks = [Task(f"{i:03d}-{name}", (name, names)) for i, name in enumerate(columns)]
     job.run("ranks", tasks, _merge_column, (judging.plan.measured, place), "ranking, columns")
-    merged = [_read_ranks(place, name) for name in columns]
+    rank_tables = [_read_ranks(place, name) for name in columns]
     reference = model.calibration.parts.columns("loss_knn")
-    scores = highest(np.stack([m.log10_tail(c) for m, c in zip(merged, reference.T, strict=True)], axis=1))
+    scores = highest(np.stack([m.log10_tail(c) for m, c in zip(rank_tables, reference.T, strict=True)], axis=1))
     tail = Distribution.fit(scores)
     ray = import_ray()
-    shared = tuple(ray.put(one) for one in merged)
+    shared = tuple(ray.put(one) for one in rank_tables)
     return replace(judging, ranks=shared, tail=tail, normal=tail.log10_tail(scores))
 
 
@@ -172,8 +172,8 @@ def _tell_paper(detector: Detector, table: pa.Table, judging: Judging, name: str
     table = _set(table, {"alert": flags.flagged})
     codes, ids = agent_codes(table[detector.schema.entity])
     worst = worst_events(judged, codes)
-    told = reasons_of(model, table, judged, flags, worst, "flagged")
-    table = _set(table, {"reason": pa.array(told, pa.string())})
+    reasons = reasons_of(model, table, judged, flags, worst, "flagged")
+    table = _set(table, {"reason": pa.array(reasons, pa.string())})
     return table, agent_scores(model, ids, table, judged, codes, worst, plan.last_day - plan.first_day + 1)
 
 
@@ -181,16 +181,16 @@ def _tell_habits(detector: Detector, table: pa.Table, judging: Judging, name: st
     """Flags, and reasons where they are shown."""
     plan = judging.plan
     echo = table["echo"].to_numpy(zero_copy_only=False)
-    flagged = judging.verdict.flags(name, table["p_value"].to_numpy(), echo)
+    is_alert = judging.verdict.flags(name, table["p_value"].to_numpy(), echo)
     reasons = table["reason"].to_pylist()
-    if any(flag and reason is None for flag, reason in zip(flagged, reasons, strict=True)):
+    if any(flag and reason is None for flag, reason in zip(is_alert, reasons, strict=True)):
         reasons = _all_reasons(plan, int(name))
     codes, _ = agent_codes(table[detector.schema.entity])
-    shown = flagged.copy()
+    has_sentence = is_alert.copy()
     order = np.lexsort((tied_ranks(-table["score"].to_numpy()), codes))
-    shown[order[np.flatnonzero(np.diff(codes[order], prepend=-1))]] = True
-    told = [reason if show else None for reason, show in zip(reasons, shown, strict=True)]
-    return _set(table, {"alert": flagged, "reason": pa.array(told, pa.string())})
+    has_sentence[order[np.flatnonzero(np.diff(codes[order], prepend=-1))]] = True
+    sentences = [reason if show else None for reason, show in zip(reasons, has_sentence, strict=True)]
+    return _set(table, {"alert": is_alert, "reason": pa.array(sentences, pa.string())})
 
 
 def _all_reasons(plan: Plan, number: int) -> list[str | None]:
@@ -201,9 +201,9 @@ def _all_reasons(plan: Plan, number: int) -> list[str | None]:
     data, split = plan.buckets.read(number), plan.split
     events = data.between(split.test_first, split.test_last) if split else data.events
     before = data.between(split.train_first, split.test_first - 1) if split else None
-    tested, every = (plan.first_day, plan.last_day), AlertRule("top", events.num_rows)
-    scored, _ = measure(detector, events, before, data.trips, plan.period, tested, every)
-    return scored["reason"].to_pylist()
+    span, every = (plan.first_day, plan.last_day), AlertRule("top", events.num_rows)
+    event_scores, _ = measure(detector, events, before, data.trips, plan.period, span, every)
+    return event_scores["reason"].to_pylist()
 
 
 def _percentiles(model: ScoringModel, table: pa.Table, parts: Parts, judged: Judged) -> dict[str, Any]:
@@ -212,13 +212,13 @@ def _percentiles(model: ScoringModel, table: pa.Table, parts: Parts, judged: Jud
     tails: list[Tail] = list(model.calibration.uncertainty_tails)
     doubts = apply_tails(tails, parts.au + parts.eu)
     kind = kinds(model.encoder, judged.tails, doubts, np.isnan(parts.loss), table)
-    named = {f"pct_{name}": shares[:, i] for i, name in enumerate(parts.names)}
-    return {**named, "pct_knn": shares[:, -1], "kind": pa.array(kind.tolist(), pa.string())}
+    columns = {f"pct_{name}": shares[:, i] for i, name in enumerate(parts.names)}
+    return {**columns, "pct_knn": shares[:, -1], "kind": pa.array(kind.tolist(), pa.string())}
 
 
 def _set(table: pa.Table, columns: dict[str, Any]) -> pa.Table:
     """The table with columns replaced where they are."""
     for name, values in columns.items():
-        made = values if isinstance(values, pa.Array) else pa.array(values, from_pandas=True)
-        table = table.set_column(table.column_names.index(name), name, made)
+        column = values if isinstance(values, pa.Array) else pa.array(values, from_pandas=True)
+        table = table.set_column(table.column_names.index(name), name, column)
     return table

@@ -44,9 +44,9 @@ class Verdict:
     def flags(self, task: str, p_values: np.ndarray, echo: np.ndarray) -> np.ndarray:
         if self.named is None:
             return flag(p_values, self.threshold) & ~echo
-        flagged = np.zeros(len(p_values), bool)
-        flagged[self.named.get(task, [])] = True
-        return flagged
+        is_alert = np.zeros(len(p_values), bool)
+        is_alert[self.named.get(task, [])] = True
+        return is_alert
 
 
 # -------------------------------------------------------------------------------------------------- alerts
@@ -81,18 +81,18 @@ def verdict(
     drifting = drift_words(gap) if reference and events >= 100 else []
     most = rule.most(days)
     if most is not None:
-        chosen = _most_unusual(parts, most, rank or _as_told)
-        named: dict[str, list[int]] | None = _by_task(chosen)
-        flagged, threshold = len(chosen), max((e[0] for e in chosen), default=0.0)
+        entries = _most_unusual(parts, most, rank or _as_told)
+        rows_by_task: dict[str, list[int]] | None = _by_task(entries)
+        count, threshold = len(entries), max((e[0] for e in entries), default=0.0)
         notes = [*(too_small(threshold, rule, reference) if rule.kind != "top" else ()), *drifting]
     else:
         small = [part["small"] for part in parts.values()]
         threshold = _false_discoveries(small, rule.value, events) if rule.kind == "fdr" else rule.value
-        flagged, named = _count_up_to(small, threshold), None
+        count, rows_by_task = _count_up_to(small, threshold), None
         notes = [*too_small(threshold, rule, reference), *drifting]
     unusual = _count_up_to([part["unusual"] for part in parts.values()], threshold)
-    by_chance = expect_by_chance(unusual, flagged, events, threshold)
-    return Verdict(rule, threshold, events, (*notes, *mostly_chance(flagged, by_chance)), by_chance, named)
+    by_chance = expect_by_chance(unusual, count, events, threshold)
+    return Verdict(rule, threshold, events, (*notes, *mostly_chance(count, by_chance)), by_chance, rows_by_task)
 
 
 def _most_unusual(parts: dict[str, dict[str, Any]], most: int, rank: Any) -> list[tuple[float, float, str, int]]:
@@ -104,9 +104,9 @@ def _most_unusual(parts: dict[str, dict[str, Any]], most: int, rank: Any) -> lis
     return [events[i] for i in order[:most]]
 
 
-def _by_task(chosen: list[tuple[float, float, str, int]]) -> dict[str, list[int]]:
+def _by_task(entries: list[tuple[float, float, str, int]]) -> dict[str, list[int]]:
     rows: dict[str, list[int]] = {}
-    for _, _, task, row in chosen:
+    for _, _, task, row in entries:
         rows.setdefault(task, []).append(row)
     return rows
 
@@ -121,8 +121,8 @@ def _as_told(task: str, row: int) -> tuple[str, int]:
 
 def _false_discoveries(small: Sequence[Sequence[float]], rate: float, events: int) -> float:
     """Benjamini and Hochberg's threshold: p-values above the rate can never pass, so only their number matters."""
-    kept = np.concatenate([np.asarray(part, np.float64) for part in small]) if small else np.zeros(0)
-    return benjamini_hochberg(np.concatenate([kept, np.ones(events - len(kept))]), rate)
+    p_values = np.concatenate([np.asarray(part, np.float64) for part in small]) if small else np.zeros(0)
+    return benjamini_hochberg(np.concatenate([p_values, np.ones(events - len(p_values))]), rate)
 
 
 def drift_of_bins(counts: Any) -> float:
@@ -132,13 +132,13 @@ def drift_of_bins(counts: Any) -> float:
 
 
 def _packed(counts: np.ndarray) -> list[list[int]]:
-    filled = np.flatnonzero(counts)
-    return [filled.tolist(), counts[filled].tolist()]
+    bins = np.flatnonzero(counts)
+    return [bins.tolist(), counts[bins].tolist()]
 
 
-def _unpacked(packed: list[list[int]]) -> np.ndarray:
+def _unpacked(pairs: list[list[int]]) -> np.ndarray:
     counts = np.zeros(BINS, np.int64)
-    counts[packed[0]] = packed[1]
+    counts[pairs[0]] = pairs[1]
     return counts
 
 

@@ -62,14 +62,14 @@ def score(
     The scores are those of `Detector.score`: the same numbers within 1e-5, the same alerts, whatever the number of
     partitions and workers.
     """
-    began, place, held = time.monotonic(), Place.of(out), ModelPlace.of(model)
+    began, place, model_place = time.monotonic(), Place.of(out), ModelPlace.of(model)
     rule = rule or AlertRule()
-    described = schema or EventSchema.from_dict(held.place.read_json("schema.json"))
-    source = engine_events.find(data, described, timezone, on_error)
+    event_schema = schema or EventSchema.from_dict(model_place.place.read_json("schema.json"))
+    source = engine_events.find(data, event_schema, timezone, on_error)
     with connected(address, workers, device) as cluster:
         identity = [
             source.stamp(),
-            held.identity,
+            model_place.identity,
             everything,
             partitions,
             [rule.kind, float(rule.value)],
@@ -78,23 +78,23 @@ def score(
         ]
         job = Job.open(place, "score", identity, cluster)
         parts = engine_events.divide(job, source, partitions)
-        detector = held.load("cpu").scoring_from(test_from)
+        detector = model_place.load("cpu").scoring_from(test_from)
         check_extraction(detector.config, detector.facts.get("extraction", []), parts.dataset())
         split = None if everything else detector.scored_days(parts.dataset())
-        plan = _plan(job, held.shared(), parts, detector, split, rule, cluster.device)
-        held.divide_habits(plan.habits, parts.number)
-        measured = _measure(job, plan)
-        judging = _judge(job, plan, measured, detector)
-        told = job.run("tell", _tasks(measured), tell, judging, "writing scores, partitions")
-        flagged = sum(t["alerts"] for t in told)
-        refuse_everything(flagged, sum(t["events"] for t in told), rule, plan.days)
-        run = _run_facts(detector, plan, judging.verdict, flagged)
-        run |= {"model": str(held.place), "data": _name(data), "engine": "ray"}
+        plan = _plan(job, model_place.shared(), parts, detector, split, rule, cluster.device)
+        model_place.divide_habits(plan.habits, parts.number)
+        results = _measure(job, plan)
+        judging = _judge(job, plan, results, detector)
+        summaries = job.run("tell", _tasks(results), tell, judging, "writing scores, partitions")
+        alerts = sum(t["alerts"] for t in summaries)
+        refuse_everything(alerts, sum(t["events"] for t in summaries), rule, plan.days)
+        run = _run_facts(detector, plan, judging.verdict, alerts)
+        run |= {"model": str(model_place.place), "data": _name(data), "engine": "ray"}
         job.finish()
         _publish(job.place / "scores", place, run)
         _export(place, detector)
         job.close()
-    events, agents = (sum(t[what] for t in told) for what in ("events", "agents"))
+    events, agents = (sum(t[what] for t in summaries) for what in ("events", "agents"))
     return ScoreSummary(str(out), events, agents, run, time.monotonic() - began, job.reused["measure"])
 
 
@@ -120,16 +120,16 @@ def _plan(
     job: Job, model: ModelPlace, parts: Buckets, detector: Detector, split: Split | None, rule: AlertRule, device: str
 ) -> Plan:  # fmt: skip
     """What local scoring would see in the whole of the events, from their calendar."""
-    scored = parts.span(split.test_first, split.test_last) if split else parts.span()
-    if not len(scored):
+    span = parts.span(split.test_first, split.test_last) if split else parts.span()
+    if not len(span):
         raise DataError(f"{parts.source.name}: no event to score on or after the first scored day; check the dates")
-    first, last, count = int(scored[0, 0]), int(scored[-1, 0]), int(scored[:, 1].sum())
+    first, last, count = int(span[0, 0]), int(span[-1, 0]), int(span[:, 1].sum())
     period, days = (first, last), last - first + 1
     if detector.habits is not None:
-        known = detector.habits.habits.habits.last_day
-        between = parts.span(max(split.train_first, known + 1), split.test_first - 1) if split else scored[:0]
+        last_day = detector.habits.habits.habits.last_day
+        between = parts.span(max(split.train_first, last_day + 1), split.test_first - 1) if split else span[:0]
         period = (int(min([first, *between[:, 0]])), int(max([last, *between[:, 0]])))
-        days = int(scored[:, 3].max() - scored[:, 2].min()) + 1
+        days = int(span[:, 3].max() - span[:, 2].min()) + 1
     if split is not None:
         say(f"{split.describe()}; what comes before the test part is context, not scored")
     return Plan(
@@ -152,8 +152,8 @@ def _plan(
 def _measure(job: Job, plan: Plan) -> dict[str, dict[str, Any]]:
     """Every partition that has something to score."""
     tasks = [Task(f"{number:05d}", number) for number in plan.buckets.numbers]
-    found = job.run("measure", tasks, _measure_bucket, plan, "scoring, partitions")
-    return {task.name: one for task, one in zip(tasks, found, strict=True) if one["events"]}
+    results = job.run("measure", tasks, _measure_bucket, plan, "scoring, partitions")
+    return {task.name: one for task, one in zip(tasks, results, strict=True) if one["events"]}
 
 
 def _measure_bucket(number: int, plan: Plan) -> dict[str, Any]:
@@ -164,13 +164,13 @@ def _measure_bucket(number: int, plan: Plan) -> dict[str, Any]:
     before = data.between(split.train_first, split.test_first - 1) if split else None
     if not events.num_rows:
         return {"events": 0}
-    tested = (plan.first_day, plan.last_day)
-    scored, agents = measure(detector, events, before, data.trips, plan.period, tested, _likely(plan))
+    span = (plan.first_day, plan.last_day)
+    event_scores, agents = measure(detector, events, before, data.trips, plan.period, span, _likely(plan))
     name = f"{number:05d}.parquet"
-    plan.measured.write_table(scored, f"events/{name}")
+    plan.measured.write_table(event_scores, f"events/{name}")
     plan.measured.write_table(agents, f"agents/{name}")
     batch = detector.habits is None and detector.config.scoring.percentiles == "batch"
-    return {"events": scored.num_rows} if batch else surveyed(scored, detector.schema, plan.rule, plan.days)
+    return {"events": event_scores.num_rows} if batch else surveyed(event_scores, detector.schema, plan.rule, plan.days)
 
 
 def measure(
@@ -178,14 +178,14 @@ def measure(
     tested: tuple[int, int], likely: AlertRule,
 ) -> tuple[pa.Table, pa.Table]:  # fmt: skip
     """As `Detector.score` does it, but for what depends on other entities."""
-    prepared = detector.trips.attach(events, trips)
+    with_trips = detector.trips.attach(events, trips)
     earlier = detector.trips.attach(before, trips) if before is not None and before.num_rows else None
     if detector.habits is not None:
-        scored, agents = score_default(detector.habits, prepared, earlier, likely, period, tested=tested)
+        event_scores, agents = score_default(detector.habits, with_trips, earlier, likely, period, tested=tested)
     else:
         assert detector.model is not None
-        scored, agents = score_events(detector.model, prepared, earlier, device=detector.device, reasons="none")
-    return scored.drop_columns([c for c in COLUMNS if c in scored.column_names]), agents
+        event_scores, agents = score_events(detector.model, with_trips, earlier, device=detector.device, reasons="none")
+    return event_scores.drop_columns([c for c in COLUMNS if c in event_scores.column_names]), agents
 
 
 def _likely(plan: Plan) -> AlertRule:
@@ -198,21 +198,21 @@ def _likely(plan: Plan) -> AlertRule:
 
 
 # -------------------------------------------------------------------------------------------------- judging
-def _tasks(measured: dict[str, Any]) -> list[Task]:
-    return [Task(name, name) for name in measured]
+def _tasks(results: dict[str, Any]) -> list[Task]:
+    return [Task(name, name) for name in results]
 
 
-def _judge(job: Job, plan: Plan, measured: dict[str, dict[str, Any]], detector: Detector) -> Judging:
+def _judge(job: Job, plan: Plan, results: dict[str, dict[str, Any]], detector: Detector) -> Judging:
     """One verdict on all events; with ranks within the batch, these are merged first."""
-    if not measured:
+    if not results:
         raise DataError(f"{plan.buckets.source.name}: no event to score on or after the first scored day")
     judging = Judging(plan, job.place / "scores")
-    reports = measured
+    reports = results
     if detector.habits is None and detector.config.scoring.percentiles == "batch":
-        judging = merge_ranks(job, judging, list(measured), detector)
-        tasks = _tasks(measured)
-        found = job.run("survey", tasks, _survey, judging, "ranking, partitions")
-        reports = {task.name: one for task, one in zip(tasks, found, strict=True)}
+        judging = merge_ranks(job, judging, list(results), detector)
+        tasks = _tasks(results)
+        surveys = job.run("survey", tasks, _survey, judging, "ranking, partitions")
+        reports = {task.name: one for task, one in zip(tasks, surveys, strict=True)}
     if detector.habits is not None:
         reference = detector.habits.habits.events.count
     else:
@@ -231,27 +231,27 @@ def _survey(name: str, judging: Judging) -> dict[str, Any]:
 
 def _ranking(plan: Plan, detector: Detector) -> Any:
     """(task, row) → entity and time: which of two equal events comes first in the local table."""
-    held: dict[str, list[tuple[Any, int]]] = {}
+    files_by_name: dict[str, list[tuple[Any, int]]] = {}
 
     def key(task: str, row: int) -> tuple[Any, int]:
-        if task not in held:
+        if task not in files_by_name:
             names = [detector.schema.entity, detector.schema.time]
             table = plan.measured.read_table(f"events/{task}.parquet", names)
             times = table[names[1]].cast(pa.int64()).to_pylist()
-            held[task] = list(zip(table[names[0]].to_pylist(), times, strict=True))
-        return held[task][row]
+            files_by_name[task] = list(zip(table[names[0]].to_pylist(), times, strict=True))
+        return files_by_name[task][row]
 
     return key
 
 
 # -------------------------------------------------------------------------------------------------- results
-def _run_facts(detector: Detector, plan: Plan, final: Verdict, flagged: int) -> dict[str, Any]:
+def _run_facts(detector: Detector, plan: Plan, final: Verdict, alerts: int) -> dict[str, Any]:
     """What `Detector.score` says of a run."""
     return {
         "rule": final.rule.kind,
         "value": final.rule.value,
         "threshold": final.threshold,
-        "alerts": flagged,
+        "alerts": alerts,
         "by_chance": final.by_chance,
         "coverage": None,
         "warnings": list(final.warnings),
@@ -281,7 +281,7 @@ def _export(out: Place, detector: Detector) -> None:
     import pyarrow.dataset as pa_dataset
 
     parts = [str(out.path / "events" / i.base_name) for i in out.files("events", ".parquet")]
-    flagged = pa_dataset.dataset(parts, format="parquet").to_table(filter=pa_dataset.field("alert"))
-    write_alerts_csv(flagged, out.path / "alerts.csv")
+    alert_rows = pa_dataset.dataset(parts, format="parquet").to_table(filter=pa_dataset.field("alert"))
+    write_alerts_csv(alert_rows, out.path / "alerts.csv")
     if any(f.kind == "place" for f in detector.schema.features):
-        write_alerts_geojson(flagged, detector.schema, out.path / "alerts.geojson")
+        write_alerts_geojson(alert_rows, detector.schema, out.path / "alerts.geojson")

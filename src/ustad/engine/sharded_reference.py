@@ -48,15 +48,15 @@ class ShardedReference:
 
     def _own(self, queries: np.ndarray, k: int, owner: np.ndarray) -> np.ndarray:
         """Only events of the same owner count: those of the owners asked about are gathered first."""
-        kept, owners = [], []
+        distances, owners = [], []
         for shard in self.shards:
             part = _fetch(shard)
             rows = np.isin(part.owner, owner)
-            kept.append(part.embeddings[rows])
+            distances.append(part.embeddings[rows])
             owners.append(part.owner[rows])
-        if not kept:
+        if not distances:
             return np.full(len(queries), np.nan, np.float32)
-        return Reference(np.concatenate(kept), np.concatenate(owners)).mean_distance(queries, k, "cpu", owner)
+        return Reference(np.concatenate(distances), np.concatenate(owners)).mean_distance(queries, k, "cpu", owner)
 
 
 def merge_nearest(left: np.ndarray, right: np.ndarray, k: int) -> np.ndarray:

@@ -75,16 +75,16 @@ def simulate(
     red_team: str = "first", red_team_kind: str = "all", red_team_size: float = 1.0,
 ) -> dict[str, Any]:  # fmt: skip
     """Simulate on a Ray cluster; `out` may be a URI. Otherwise as the local `simulate`, and with the same tables."""
-    wanted = _Wanted(
+    request = _Wanted(
         preset, agents, seed, days, variant, dirty, anomalous_share, osm, timezone, red_team, red_team_kind,
         red_team_size,
     )  # fmt: skip
-    simulation, place = wanted.simulation(), Place.of(out)
+    simulation, place = request.simulation(), Place.of(out)
     parts = range(0, simulation.agents, agents_a_part)
     recording = Recording.of(fixes, phone)
     with connected(address, workers) as cluster:
-        job = Job.open(place, "simulate", [vars(wanted), fixes, paths, agents_a_part, phone], cluster)
-        shared = _Shared(wanted, paths, recording, len(parts) == 1, job.place / "tables")
+        job = Job.open(place, "simulate", [vars(request), fixes, paths, agents_a_part, phone], cluster)
+        shared = _Shared(request, paths, recording, len(parts) == 1, job.place / "tables")
         last = [min(simulation.agents, first + agents_a_part) for first in parts]
         tasks = [Task(f"{first:08d}", (first, stop)) for first, stop in zip(parts, last, strict=True)]
         counts = job.run("parts", tasks, _part, shared, "simulating, parts of the agents")
@@ -106,8 +106,8 @@ def _part(payload: tuple[int, int], shared: _Shared) -> dict[str, Any]:
     """One part, made in a local folder and then brought to where it belongs."""
     first, last = payload
     with tempfile.TemporaryDirectory(prefix="ustad-") as folder:
-        made = shared.wanted.simulation()
-        events, small = write_part(made, first, last, shared.paths, shared.recording, Path(folder), shared.alone)
+        simulation = shared.wanted.simulation()
+        events, small = write_part(simulation, first, last, shared.paths, shared.recording, Path(folder), shared.alone)
         shared.tables.take_in(Path(folder))
     for name, table in small.items():
         shared.tables.write_table(table, f"small/{name}/{first:08d}.parquet")

@@ -65,9 +65,9 @@ def train(
     place = Place.of(out)
     with connected(address, workers, device) as cluster:
         enough_for(cluster, max(1, workers))
-        opened = _open(data, schema, timezone, on_error)
+        dataset = _open(data, schema, timezone, on_error)
         detector = RayDetector(config, cluster, place, resume, partitions)
-        detector.fit(opened, place.path if place.local else None, resume, start)
+        detector.fit(dataset, place.path if place.local else None, resume, start)
         detector.facts |= {"device": cluster.device, "engine": "ray", "workers": max(1, workers)}
         _save(detector, place)
         detector.job.close()
@@ -81,8 +81,8 @@ def _open(data: Any, schema: EventSchema | None, timezone: str | None, on_error:
     source = find(data, schema, timezone, on_error)
     events = pa.concat_tables([f.read_table("") for f in source.events], promote_options="permissive")
     trips = pa.concat_tables([f.read_table("") for f in source.trips]) if source.trips else None
-    opened = open_data(events, source.schema, source.timezone, on_error)
-    return replace(opened, trips=trips, meta={**source.meta, "notes": opened.meta["notes"]})
+    dataset = open_data(events, source.schema, source.timezone, on_error)
+    return replace(dataset, trips=trips, meta={**source.meta, "notes": dataset.meta["notes"]})
 
 
 def _save(detector: Detector, place: Place) -> None:
@@ -112,10 +112,10 @@ class RayDetector(Detector):
                 (directory / name).unlink(missing_ok=True)
         self.directory = directory
         plan = self._plan("network", lessons, directory, network.state_dict())
-        weights, told = _on_workers(self.job, plan)
+        weights, facts = _on_workers(self.job, plan)
         network.load_state_dict(weights)
         network.eval()
-        return FitResult(**{**told, "validation": Validation(**told["validation"])})
+        return FitResult(**{**facts, "validation": Validation(**facts["validation"])})
 
     def _learn_habits(self, lessons: Lessons) -> DefaultModel:
         if self.config.model.network != "memory":
@@ -209,12 +209,12 @@ def _told(directory: Path | None) -> Iterator[None]:
     over = threading.Event()
 
     def follow() -> None:
-        said = {entry["epoch"] for entry in _entries(log)}
+        epochs = {entry["epoch"] for entry in _entries(log)}
         while not over.wait(1.0):
             for entry in _entries(log):
-                if entry["epoch"] not in said:
+                if entry["epoch"] not in epochs:
                     say(f"epoch {entry['epoch'] + 1}: loss {entry['loss']:.3f}, validation {entry['validation']:.3f}")
-                    said.add(entry["epoch"])
+                    epochs.add(entry["epoch"])
 
     watcher = threading.Thread(target=follow, daemon=True)
     watcher.start()
@@ -232,8 +232,8 @@ def _entries(log: Path | None) -> list[dict[str, Any]]:
 
 
 def _reason(error: BaseException) -> str:
-    found = [line.strip() for line in str(error).splitlines() if "Error: " in line]
-    return found[-1] if found else (str(error).splitlines() or [type(error).__name__])[-1]
+    causes = [line.strip() for line in str(error).splitlines() if "Error: " in line]
+    return causes[-1] if causes else (str(error).splitlines() or [type(error).__name__])[-1]
 
 
 def _loop(settings: dict[str, Any]) -> None:
@@ -241,10 +241,10 @@ def _loop(settings: dict[str, Any]) -> None:
     plan: _Plan = settings["plan"]
     lessons, config = plan.lessons(), Config.from_dict(plan.place.read_json("config.json"))
     device = torch.device(plan.device)
-    weights, told = (_train_network if plan.what == "network" else _train_memory)(plan, lessons, config, device)
+    weights, facts = (_train_network if plan.what == "network" else _train_memory)(plan, lessons, config, device)
     if Team.current().rank == 0:
         plan.place.write_bytes(pack_weights({k: v.cpu().contiguous() for k, v in weights.items()}), "last.safetensors")
-        plan.place.write_json(told, "result.json")
+        plan.place.write_json(facts, "result.json")
 
 
 def _train_network(
@@ -262,11 +262,11 @@ def _train_network(
 def _train_memory(
     plan: _Plan, lessons: Lessons, config: Config, device: torch.device
 ) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:  # fmt: skip
-    kept, encoder = plan.directory, lessons.encoder
+    checkpoints, encoder = plan.directory, lessons.encoder
     frame = Frame.fit(lessons.train, encoder.schema)
     first = MemoryModel(new_network(encoder, frame, config), encoder, frame, config, device)
     first.network.load_state_dict(unpack_weights(plan.place.read_bytes("first.safetensors")))
     model = fit_memory_model(
-        lessons.train, lessons.validation, encoder, config, device, kept, kept is not None, first
+        lessons.train, lessons.validation, encoder, config, device, checkpoints, checkpoints is not None, first
     )  # fmt: skip
     return model.network.state_dict(), {}

@@ -118,10 +118,10 @@ class Service:
         """Take nothing more once another service has the store, which a broken connection can lead to."""
         while True:
             await asyncio.sleep(WATCH_S)
-            held = await asyncio.to_thread(self.claim.holds)
-            if held == self.usurped:
-                self.usurped = not held
-                log.error("the store is %s", "ours again" if held else "another service's, or does not answer")
+            is_held = await asyncio.to_thread(self.claim.holds)
+            if is_held == self.usurped:
+                self.usurped = not is_held
+                log.error("the store is %s", "ours again" if is_held else "another service's, or does not answer")
                 if self.intake is not None:
                     self.intake.paused = self.usurped
 

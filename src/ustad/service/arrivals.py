@@ -34,10 +34,10 @@ class Arrivals:
 
     def sift(self, arrivals: Sequence[Arrival]) -> None:
         """Set what is fresh, or refused, of each; what an earlier one brought is known to the later ones."""
-        known, ended = self._look_up(arrivals)
+        known_keys, last_end = self._look_up(arrivals)
         for arrival in arrivals:
-            fresh = [i for i, key in enumerate(arrival.keys) if key not in known]
-            late = _late(arrival.rows, fresh, ended)
+            fresh = [i for i, key in enumerate(arrival.keys) if key not in known_keys]
+            late = _late(arrival.rows, fresh, last_end)
             if late and not arrival.extracted:
                 problem = "begins before the event before it, of the same agent, has ended"
                 rows = sorted(row for row in (arrival.rows[i].get("row") for i in late) if row is not None)
@@ -50,12 +50,12 @@ class Arrivals:
             arrival.fresh = [i for i in fresh if i not in late]
             for i in arrival.fresh:
                 row = arrival.rows[i]
-                known.add(arrival.keys[i])
-                ended[row["agent"]] = max(row["finished_at"], ended.get(row["agent"], row["finished_at"]))
+                known_keys.add(arrival.keys[i])
+                last_end[row["agent"]] = max(row["finished_at"], last_end.get(row["agent"], row["finished_at"]))
             if late:
-                kept = [i for i in range(len(arrival.rows)) if i not in late]
-                arrival.fresh = [kept.index(i) for i in arrival.fresh]
-                arrival.rows, arrival.keys = [arrival.rows[i] for i in kept], [arrival.keys[i] for i in kept]
+                in_time = [i for i in range(len(arrival.rows)) if i not in late]
+                arrival.fresh = [in_time.index(i) for i in arrival.fresh]
+                arrival.rows, arrival.keys = [arrival.rows[i] for i in in_time], [arrival.keys[i] for i in in_time]
 
     def accepted(self, rows: Iterable[Row]) -> None:
         """These events are in the store now."""
@@ -71,29 +71,29 @@ class Arrivals:
 
     def _look_up(self, arrivals: Sequence[Arrival]) -> tuple[set[int], dict[str, int]]:
         """Keys among these that the store has, and when each agent's latest event ended."""
-        keys, agents, ended = [], set(), {}
+        keys, agents, last_end = [], set(), {}
         for arrival in arrivals:
             for row, key in zip(arrival.rows, arrival.keys, strict=True):
                 latest = self._latest.get(row["agent"])
                 if latest is None:
                     agents.add(row["agent"])
                 else:
-                    ended[row["agent"]] = latest[1]
+                    last_end[row["agent"]] = latest[1]
                 if latest is None or row["started_at"] <= latest[0]:
                     keys.append(key)
         if not keys:
-            return set(), ended
-        known, of_store = self._store.known(keys, list(agents))
-        return known, {**ended, **of_store}
+            return set(), last_end
+        known_keys, of_store = self._store.known(keys, list(agents))
+        return known_keys, {**last_end, **of_store}
 
 
-def _late(rows: list[Row], fresh: list[int], ended: dict[str, int]) -> set[int]:
+def _late(rows: list[Row], fresh: list[int], last_end: dict[str, int]) -> set[int]:
     """Which of the fresh rows begin before what came before them has ended."""
-    late, ended = set(), dict(ended)
+    late, last_end = set(), dict(last_end)
     for i in fresh:
         agent, start = rows[i]["agent"], rows[i]["started_at"]
-        if agent in ended and start < ended[agent]:
+        if agent in last_end and start < last_end[agent]:
             late.add(i)
         else:
-            ended[agent] = rows[i]["finished_at"]
+            last_end[agent] = rows[i]["finished_at"]
     return late

@@ -36,12 +36,12 @@ def text_answer(media: str, example: str, meaning: str) -> Described:
 
 def failure(*statuses: int) -> Described:
     """Errors in their one shape."""
-    made: Described = {}
+    answers: Described = {}
     for status in statuses:
         example = errors.content(status, *examples.ERRORS[status])
         content = _content("application/json", example)
-        made[status] = {"model": ErrorAnswer, "description": _MEANINGS[status], **content}
-    return made
+        answers[status] = {"model": ErrorAnswer, "description": _MEANINGS[status], **content}
+    return answers
 
 
 def _content(media: str, example: Any) -> dict[str, Any]:
@@ -59,12 +59,12 @@ SCHEMES = {
 }
 
 
-def _describe_keys(made: dict[str, Any]) -> None:
+def _describe_keys(document: dict[str, Any]) -> None:
     """Every route but those of health asks for a key, while the service has one."""
-    made["components"]["securitySchemes"] = SCHEMES
-    made["security"] = [{name: []} for name in SCHEMES]
+    document["components"]["securitySchemes"] = SCHEMES
+    document["security"] = [{name: []} for name in SCHEMES]
     for path in ("/healthz", "/readyz"):
-        for route in made["paths"][path].values():
+        for route in document["paths"][path].values():
             route["security"] = []
 
 
@@ -74,12 +74,12 @@ def complete(app: FastAPI) -> None:
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
-            made = make()
-            _describe_keys(made)
-            for told in (answer for methods in made["paths"].values() for route in methods.values()
+            document = make()
+            _describe_keys(document)
+            for answer_of in (answer for methods in document["paths"].values() for route in methods.values()
                          for answer in route["responses"].values()):  # fmt: skip
-                for content in told.get("content", {}).values():
-                    content["example"] = _with_nulls(content["example"], content["schema"], made["components"])
+                for content in answer_of.get("content", {}).values():
+                    content["example"] = _with_nulls(content["example"], content["schema"], document["components"])
         return app.openapi_schema or {}
 
     app.openapi = openapi  # type: ignore[method-assign]  # the documented way to change the description

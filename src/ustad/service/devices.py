@@ -65,24 +65,25 @@ def _adding(dialect: str) -> Any:
 
 def list_devices(connection: Connection, search: str | None, limit: int, offset: int) -> tuple[int, list[Row]]:
     """How many there are, and a page of them: devices with a key, and those that a server passed on for."""
-    known = union(select(K.agent, K.name).where(K.agent.is_not(None)), select(D.agent, D.name)).subquery()
-    wanted = select(known)
+    all_devices = union(select(K.agent, K.name).where(K.agent.is_not(None)), select(D.agent, D.name)).subquery()
+    query = select(all_devices)
     if search:
-        wanted = wanted.where(
-            known.c.agent.icontains(search, autoescape=True) | known.c.name.icontains(search, autoescape=True)
+        query = query.where(
+            all_devices.c.agent.icontains(search, autoescape=True)
+            | all_devices.c.name.icontains(search, autoescape=True)
         )
-    chosen = wanted.subquery()
-    total = int(connection.execute(select(func.count()).select_from(chosen)).scalar_one())
+    selection = query.subquery()
+    total = int(connection.execute(select(func.count()).select_from(selection)).scalar_one())
     rows = connection.execute(
         select(
-            chosen.c.agent, chosen.c.name, D.app, D.heard_at, D.fixed_at, D.battery, D.n_fixes, D.n_left_out,
+            selection.c.agent, selection.c.name, D.app, D.heard_at, D.fixed_at, D.battery, D.n_fixes, D.n_left_out,
             r.agents.c.n_events,
         )
         .select_from(
-            chosen.outerjoin(r.devices, (D.agent == chosen.c.agent) & (D.name == chosen.c.name))
-            .outerjoin(r.agents, r.agents.c.agent == chosen.c.agent)
+            selection.outerjoin(r.devices, (D.agent == selection.c.agent) & (D.name == selection.c.name))
+            .outerjoin(r.agents, r.agents.c.agent == selection.c.agent)
         )
-        .order_by(func.coalesce(D.heard_at, 0), chosen.c.name, chosen.c.agent).limit(limit).offset(offset)
+        .order_by(func.coalesce(D.heard_at, 0), selection.c.name, selection.c.agent).limit(limit).offset(offset)
     )  # fmt: skip
     return total, [_answer(row) for row in rows]
 

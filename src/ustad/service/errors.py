@@ -90,8 +90,8 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def of_validation(request: Request, error: RequestValidationError) -> JSONResponse:
-        found = [{"where": [str(part) for part in e["loc"]], "problem": e["msg"]} for e in error.errors()[:20]]
-        return response(422, "the request does not have the documented form", found)
+        problems = [{"where": [str(part) for part in e["loc"]], "problem": e["msg"]} for e in error.errors()[:20]]
+        return response(422, "the request does not have the documented form", problems)
 
     @app.exception_handler(HTTPException)
     async def of_http(request: Request, error: HTTPException) -> JSONResponse:

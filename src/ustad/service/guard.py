@@ -119,9 +119,9 @@ class Guard:
                 wait = [(b"retry-after", str(seconds).encode())]
                 await _refuse(send, 429, "this key sends too many requests a second; send again later", wait)
                 return
-        claimed = headers.get(b"content-length", b"0")
+        length = headers.get(b"content-length", b"0")
         too_large = f"the body is larger than {self._max_body:,} bytes; send smaller batches"
-        if not claimed.isdigit() or int(claimed) > self._max_body:
+        if not length.isdigit() or int(length) > self._max_body:
             await _refuse(send, 413, too_large)
             return
         try:
@@ -182,13 +182,13 @@ async def _read(receive: Receive, limit: int) -> bytes | None:
 
 def _replay(body: bytes, receive: Receive) -> Receive:
     """A receive that gives the body once, then what really comes (a disconnect)."""
-    given = False
+    is_given = False
 
     async def again() -> MutableMapping[str, Any]:
-        nonlocal given
-        if given:
+        nonlocal is_given
+        if is_given:
             return await receive()
-        given = True
+        is_given = True
         return {"type": "http.request", "body": body, "more_body": False}
 
     return again

@@ -251,8 +251,8 @@ def _refusal(one: _Waiting, error: Any) -> Exception:
         return type(error)(f"{error.message}; {rest}", error.details, **error.headers) if one.stored else error
     if isinstance(error, DataError):
         return DataError(f"{error}; {rest}") if one.stored else error
-    stored = rest if one.stored else "nothing of this request was stored"
-    return UnavailableError(f"scoring failed; {stored}", Retry_After="5")
+    note = rest if one.stored else "nothing of this request was stored"
+    return UnavailableError(f"scoring failed; {note}", Retry_After="5")
 
 
 def _settle(future: Future[Any], function: Callable[[], Any]) -> None:

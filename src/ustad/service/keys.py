@@ -71,12 +71,12 @@ class Keys:
 
     def caller(self, key: str | None) -> Caller:
         """Whose key this is; on loopback, without any key in the store, everybody is `local`."""
-        known = self.all()
-        if not known and self._open:
+        keys = self.all()
+        if not keys and self._open:
             return LOCAL
         if not key:
             raise UnauthorizedError("a key is needed: send 'Authorization: Bearer KEY'", WWW_Authenticate="Bearer")
-        caller = known.get(digest(key))  # what its time could tell is of the digest, from which no key follows
+        caller = keys.get(digest(key))  # what its time could tell is of the digest, from which no key follows
         if caller is None:
             raise UnauthorizedError("the key is not known", WWW_Authenticate=_INVALID)
         if caller.expires_at is not None and now() >= caller.expires_at:
@@ -198,6 +198,6 @@ def create_key(
 def remove_key(store: Store, name: str) -> None:
     with store.writing() as connection:
         connection.execute(delete(r.devices).where(r.devices.c.name == name))
-        found = connection.execute(delete(r.access_keys).where(r.access_keys.c.name == name)).rowcount
-    if not found:
+        count = connection.execute(delete(r.access_keys).where(r.access_keys.c.name == name)).rowcount
+    if not count:
         raise DataError(f"there is no key named '{name}'")

@@ -130,9 +130,9 @@ class ModelScorer:
         """Scores of rows of events in order of agent and time, each after everything it knows of the agent."""
         zones = event_zones(events, self._layout, self._zone)
         rows = event_rows([{**row, "timezone": z} for row, z in zip(events, zones, strict=True)], self._layout)
-        judged = self._backend.score(rows)
+        judgements = self._backend.score(rows)
         self._hold([str(row[self.schema.entity]) for row in rows])
-        return Scored(zones, judged.rows, self._join_incidents(events, judged.rows), judged.states)
+        return Scored(zones, judgements.rows, self._join_incidents(events, judgements.rows), judgements.states)
 
     def _join_incidents(self, events: Sequence[Row], scores: Sequence[dict[str, Any]]) -> dict[int, dict[str, Any]]:
         """Which incident each event belongs to, written into its score; returns the earlier events that led one until
@@ -142,9 +142,9 @@ class ModelScorer:
         for event, key, score in zip(events, keys, scores, strict=True):
             log = self._incidents.setdefault(event["agent"], IncidentLog())
             name = event.get("event_id")
-            joined = join_incident(log, event, key, str(key) if name is None else str(name), score)
-            if joined is not None and joined.led_before is not None:
-                echoes[joined.led_before] = {"echo": True}
+            incident = join_incident(log, event, key, str(key) if name is None else str(name), score)
+            if incident is not None and incident.led_before is not None:
+                echoes[incident.led_before] = {"echo": True}
         return echoes
 
     # -------------------------------------------------------------------------------------- extraction
@@ -159,19 +159,19 @@ class ModelScorer:
 
     def _with_columns(self, stays: pa.Table) -> pa.Table:
         """The columns that events sent by hand have too, in one order and of one type."""
-        wanted = event_table([], self._layout).schema
+        layout = event_table([], self._layout).schema
         arrays = []
-        for field in wanted:
-            known = field.name in stays.column_names
-            arrays.append(stays[field.name].cast(field.type) if known else pa.nulls(stays.num_rows, field.type))
-        return pa.table(arrays, schema=wanted)
+        for field in layout:
+            is_there = field.name in stays.column_names
+            arrays.append(stays[field.name].cast(field.type) if is_there else pa.nulls(stays.num_rows, field.type))
+        return pa.table(arrays, schema=layout)
 
 
 def model_fingerprint(path: Path | None) -> str:
     """What tells one model directory from another: a hash of its manifest, which has checksums of all its files."""
     manifest = path / "manifest.json" if path is not None else None
-    known = manifest is not None and manifest.is_file()
-    return hashlib.sha256(manifest.read_bytes()).hexdigest()[:32] if manifest is not None and known else ""
+    has_manifest = manifest is not None and manifest.is_file()
+    return hashlib.sha256(manifest.read_bytes()).hexdigest()[:32] if manifest is not None and has_manifest else ""
 
 
 def alert_share(facts: dict[str, Any], alerts_per_day: float) -> float:
@@ -192,11 +192,11 @@ def event_zones(events: Sequence[Row], layout: Layout, zone: str | None) -> list
     if layout.zone_column is None:
         return [layout.schema.timezone] * len(events)
     zones = [row["timezone"] for row in events]
-    placed = [i for i, row in enumerate(events) if not zones[i] and None not in (row.get("lat"), row.get("lon"))]
-    if placed:
-        lat, lon = (np.array([events[i][name] for i in placed], np.float64) for name in ("lat", "lon"))
-        for i, found in zip(placed, zones_of(lat, lon, Reading(zone)).to_pylist(), strict=True):
-            zones[i] = found
+    rows = [i for i, row in enumerate(events) if not zones[i] and None not in (row.get("lat"), row.get("lon"))]
+    if rows:
+        lat, lon = (np.array([events[i][name] for i in rows], np.float64) for name in ("lat", "lon"))
+        for i, zone_name in zip(rows, zones_of(lat, lon, Reading(zone)).to_pylist(), strict=True):
+            zones[i] = zone_name
     return [own or zone or "UTC" for own in zones]
 
 

@@ -119,12 +119,12 @@ class HabitBackend:
 
     def score(self, events: Sequence[Mapping[str, Any]]) -> LiveScores:
         """Scores of rows in order of agent and time."""
-        made = LiveScores()
+        scores = LiveScores()
         for event in events:
-            made.rows.append(self._columns(self._live.update(event)))
+            scores.rows.append(self._columns(self._live.update(event)))
         for agent in {str(event[self._schema.entity]) for event in events}:
-            made.states[agent] = self._live.to_bytes(agent)
-        return made
+            scores.states[agent] = self._live.to_bytes(agent)
+        return scores
 
     def let_go(self, agent: str) -> None:
         """Of the agents that are not at hand the live scorer keeps the order itself."""

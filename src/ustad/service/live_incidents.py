@@ -38,9 +38,9 @@ def known_incidents(rows: Iterable[Row]) -> dict[str, IncidentLog]:
 
 def join_incident(log: IncidentLog, event: Row, key: int, name: str, score: dict[str, Any]) -> Joined | None:
     """Put the incident of a new event into its score (`incident_id`, `echo`, `alert`)."""
-    joined = log.add(key, name, event["started_at"], event.get("poi_id"), score["p_value"], score["score"])
-    score["incident_id"] = joined.incident_id if joined is not None else None
-    score["echo"] = joined is not None and not joined.leads
-    if joined is not None and score["alert"]:
-        score["alert"] = log.raise_alert(joined.incident_id)
-    return joined
+    incident = log.add(key, name, event["started_at"], event.get("poi_id"), score["p_value"], score["score"])
+    score["incident_id"] = incident.incident_id if incident is not None else None
+    score["echo"] = incident is not None and not incident.leads
+    if incident is not None and score["alert"]:
+        score["alert"] = log.raise_alert(incident.incident_id)
+    return incident

@@ -28,8 +28,8 @@ STYLE = (
 
 def login_page(message: str = "This service asks for a key with the role read.") -> tuple[bytes, bytes]:
     """The page and the content policy that allows exactly its style."""
-    allowed = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
-    policy = f"default-src 'none'; style-src 'sha256-{allowed}'; form-action 'self'; base-uri 'none'"
+    style_hash = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
+    policy = f"default-src 'none'; style-src 'sha256-{style_hash}'; form-action 'self'; base-uri 'none'"
     page = (
         '<!doctype html><html lang="en"><meta charset="utf-8"><title>ustad: key</title>'
         f'<meta name="viewport" content="width=device-width"><style>{STYLE}</style>'

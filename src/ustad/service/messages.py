@@ -154,16 +154,16 @@ def _event_of(schema: EventSchema) -> type[BaseModel]:
 def _example_of(schema: EventSchema) -> dict[str, Any]:
     """An event of the schema, with a value of the right kind for each of its features."""
     values: dict[str, Any] = {"categorical": "a word", "vector": [0.5, 0.25]}
-    made: dict[str, Any] = {schema.entity: "a-17", schema.time: "2024-02-05T08:12:00Z"}
+    example: dict[str, Any] = {schema.entity: "a-17", schema.time: "2024-02-05T08:12:00Z"}
     if schema.end:
-        made[schema.end] = "2024-02-05T08:40:00Z"
+        example[schema.end] = "2024-02-05T08:40:00Z"
     if schema.event_id:
-        made[schema.event_id] = "e-20481"
+        example[schema.event_id] = "e-20481"
     for feature in schema.features:
         for number, column in enumerate(feature.columns):
             place = (60.1699, 24.9384)[min(number, 1)]
-            made.setdefault(column, place if feature.kind == "place" else values.get(feature.kind, 12.5))
-    return made
+            example.setdefault(column, place if feature.kind == "place" else values.get(feature.kind, 12.5))
+    return example
 
 
 class Verdict(Strict):

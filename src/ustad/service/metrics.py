@@ -45,10 +45,10 @@ class Metrics:
 
         def value() -> float:
             try:
-                found = read()
+                values = read()
             except Exception:  # a store that does not answer must not hide the other figures
                 return math.nan
-            return math.nan if found is None else float(found)
+            return math.nan if values is None else float(values)
 
         Gauge(name, about, registry=self.registry).set_function(value)
 

@@ -182,21 +182,21 @@ class Pipeline:
         return alerts
 
     def _run(self, jobs: Sequence[Job]) -> list[int]:
-        found = _Found()
+        findings = _Found()
         arrivals = {number: self._events(job) for number, job in enumerate(jobs) if job.fixes is None}
         for together in _by_agents(jobs):
-            arrivals |= self._extract(together, found)
+            arrivals |= self._extract(together, findings)
         arrivals = dict(sorted(arrivals.items()))
         self.arrivals.sift(list(arrivals.values()))
         for number, arrival in arrivals.items():
             if arrival.refused is not None:
                 jobs[number].outcome = arrival.refused
-        accepted = [a for a in arrivals.values() if a.refused is None]
-        new = [(a.rows[i], a.keys[i]) for a in accepted for i in a.fresh]
-        judged = self._score(new)
-        alerts = self._write(judged, found)
+        good = [a for a in arrivals.values() if a.refused is None]
+        new = [(a.rows[i], a.keys[i]) for a in good for i in a.fresh]
+        judgement = self._score(new)
+        alerts = self._write(judgement, findings)
         self.arrivals.accepted(row for row, _ in new)
-        fresh = {row["key"]: queries.fresh_answer(row) for row in judged.rows}
+        fresh = {row["key"]: queries.fresh_answer(row) for row in judgement.rows}
         self._answer(jobs, {n: a.keys for n, a in arrivals.items() if a.refused is None}, fresh)
         return alerts
 
@@ -226,24 +226,24 @@ class Pipeline:
             rows, keys = [rows[i] for i in sorted(first.values())], [keys[i] for i in sorted(first.values())]
         return Arrival(rows, keys)
 
-    def _extract(self, jobs: dict[int, Job], found: _Found) -> dict[int, Arrival]:
+    def _extract(self, jobs: dict[int, Job], findings: _Found) -> dict[int, Arrival]:
         """The stays that these jobs of fixes finish, by the number of the job. No two are of one agent."""
         if self.extraction is None:
             raise InvalidError("this model does not read GPS; send finished events to /v1/events")
         fixes = pa.concat_tables([j.fixes for j in jobs.values() if j.fixes is not None], promote_options="default")
         step, dropped = self.extraction.update(fixes)
         if fixes.num_rows:
-            found.fixes.append(fixes)
-            found.trips.append(step.trips)
-            found.gaps.append(step.gaps)
+            findings.fixes.append(fixes)
+            findings.trips.append(step.trips)
+            findings.gaps.append(step.gaps)
         stays: dict[str, list[Row]] = {}
         if step.stays.num_rows:
             for row in table_rows(self.scorer.locate(step.stays, step.trips), self.layout):
                 stays.setdefault(row["agent"], []).append(row)
-        return {number: self._extracted(job, stays, dropped, found) for number, job in jobs.items()}
+        return {number: self._extracted(job, stays, dropped, findings) for number, job in jobs.items()}
 
     def _extracted(
-        self, job: Job, stays: dict[str, list[Row]], dropped: Mapping[str, Mapping[Any, int]], found: _Found
+        self, job: Job, stays: dict[str, list[Row]], dropped: Mapping[str, Mapping[Any, int]], findings: _Found
     ) -> Arrival:
         """What of a step is a job's: the stays and the dropped fixes of its agents."""
         if job.fixes is None:
@@ -258,7 +258,7 @@ class Pipeline:
             "implausible": counts.get("implausible", 0),
         }
         if job.sender is not None:
-            found.devices.append(device_row(job.sender, job.fixes, job.outcome))
+            findings.devices.append(device_row(job.sender, job.fixes, job.outcome))
         rows = [row for agent in agents for row in stays.get(str(agent), [])]
         return Arrival(rows, keys_for(rows) if rows else [], extracted=True)
 
@@ -271,32 +271,32 @@ class Pipeline:
         absent = self.scorer.missing(agents)
         if absent:
             with self.store.reading() as connection:
-                known: list[Row] = []
+                context_rows: list[Row] = []
                 states: dict[str, bytes] = {}
                 for part in chunks(absent):
-                    known += queries.recent_events(connection, part, self.scorer.context)
+                    context_rows += queries.recent_events(connection, part, self.scorer.context)
                     states |= queries.live_states(connection, part, self.scorer.fingerprint)
-            self.scorer.remember(absent, event_table(known, self.layout), states, known_incidents(known))
-        scored = self.scorer.score([row for row, _ in new])
-        rows, details = fresh_rows(new, scored.zones, scored.rows, self.layout)
-        return _Judged(rows, details, _merged(rows, scored.finals), scored.states)
+            self.scorer.remember(absent, event_table(context_rows, self.layout), states, known_incidents(context_rows))
+        scores = self.scorer.score([row for row, _ in new])
+        rows, details = fresh_rows(new, scores.zones, scores.rows, self.layout)
+        return _Judged(rows, details, _merged(rows, scores.finals), scores.states)
 
-    def _write(self, judged: _Judged, found: _Found) -> list[int]:
-        rows = judged.rows
-        if not rows and not found.fixes and not found.devices:
+    def _write(self, judgement: _Judged, findings: _Found) -> list[int]:
+        rows = judgement.rows
+        if not rows and not findings.fixes and not findings.devices:
             return []
         with self.store.writing() as connection:
             likeness.mark(connection, rows)
-            raised = finalise(connection, judged.finals)
-            add_events(connection, rows, judged.details)
-            keep_states(connection, judged.states, self.scorer.fingerprint)
-            for table, parts, to_rows in ((r.trips, found.trips, trip_rows), (r.gaps, found.gaps, gap_rows)):
+            alerts = finalise(connection, judgement.finals)
+            add_events(connection, rows, judgement.details)
+            keep_states(connection, judgement.states, self.scorer.fingerprint)
+            for table, parts, to_rows in ((r.trips, findings.trips, trip_rows), (r.gaps, findings.gaps, gap_rows)):
                 new = [row for part in parts if part.num_rows for row in to_rows(part)]
                 insert_new(connection, table, new)
-            if found.fixes and self.extraction is not None:
-                self.extraction.record(connection, pa.concat_tables(found.fixes, promote_options="default"))
-            note_devices(connection, found.devices)
-        return raised + [row["key"] for row in rows if row["alert"]]
+            if findings.fixes and self.extraction is not None:
+                self.extraction.record(connection, pa.concat_tables(findings.fixes, promote_options="default"))
+            note_devices(connection, findings.devices)
+        return alerts + [row["key"] for row in rows if row["alert"]]
 
     def _answer(self, jobs: Sequence[Job], wanted: dict[int, list[int]], fresh: dict[int, dict[str, Any]]) -> None:
         """What is new is answered as it was written, what was there before as it is stored."""
@@ -308,11 +308,11 @@ class Pipeline:
         new = set(fresh)
         for number, keys in wanted.items():
             job = jobs[number]
-            accepted = sum(key in new for key in keys)
+            count = sum(key in new for key in keys)
             new -= set(keys)  # what two requests sent at once counts as new in the first
             counts = job.outcome if isinstance(job.outcome, dict) else {
-                "accepted": accepted, "duplicates": max(len(job.rows) - accepted, 0),
-                "kept": self._kept(job, events) if accepted < len(job.rows) else [],
+                "accepted": count, "duplicates": max(len(job.rows) - count, 0),
+                "kept": self._kept(job, events) if count < len(job.rows) else [],
             }  # fmt: skip
             job.outcome = {**counts, "events": [events[key] for key in keys if key in events]}
 
@@ -320,10 +320,10 @@ class Pipeline:
         """Rows that came again with another end, and the end that stays."""
         if self.scorer.schema.end is None:
             return []
-        known = [events.get(key) for key in keys_for(job.rows, identified(self.scorer.schema))]
+        stored_events = [events.get(key) for key in keys_for(job.rows, identified(self.scorer.schema))]
         return [
             {"row": row.get("row"), "id": event["id"], "finished_at": event["finished_at"]}
-            for row, event in zip(job.rows, known, strict=True)
+            for row, event in zip(job.rows, stored_events, strict=True)
             if event is not None and event["finished_at"] != queries.iso(row["finished_at"])
         ]
 
@@ -358,14 +358,14 @@ class Pipeline:
 def _by_agents(jobs: Sequence[Job]) -> list[dict[int, Job]]:
     """Jobs of fixes by their number, together as long as no two are of one agent: fixes are counted by agent."""
     groups: list[dict[int, Job]] = []
-    seen: set[str] = set()
+    agents: set[str] = set()
     for number, job in enumerate(jobs):
         if job.fixes is not None:
-            if not groups or not seen.isdisjoint(job.agents):
+            if not groups or not agents.isdisjoint(job.agents):
                 groups.append({})
-                seen = set()
+                agents = set()
             groups[-1][number] = job
-            seen |= job.agents
+            agents |= job.agents
     return groups
 
 

@@ -40,8 +40,8 @@ class PlaceNames:
         pois = self._pois.pois if self._pois is not None else None
         if pois is None or "name" not in pois.column_names:
             return pa.nulls(len(ids), pa.string())
-        found = pc.index_in(ids.combine_chunks(), value_set=pois["poi_id"].combine_chunks(), skip_nulls=True)
-        return pois["name"].combine_chunks().take(found).cast(pa.string())
+        index = pc.index_in(ids.combine_chunks(), value_set=pois["poi_id"].combine_chunks(), skip_nulls=True)
+        return pois["name"].combine_chunks().take(index).cast(pa.string())
 
     def _own(self, stays: pa.Table, radius_m: float) -> pa.Array:
         """The kind of the agent's nearest own place within the radius."""

@@ -135,12 +135,12 @@ PROTOCOLS = {
 # ------------------------------------------------------------------------------------------ their parts
 def _read_client(locations: Any) -> Report:
     """The JSON of the Traccar client: one location, or several in a list."""
-    listed = [_object(one) for one in (locations if isinstance(locations, list) else [locations])]
+    objects = [_object(one) for one in (locations if isinstance(locations, list) else [locations])]
     positions = []
-    for one in listed:
+    for one in objects:
         fields = {**_object(one.get("coords")), "timestamp": one.get("timestamp")}
         positions.append(_position(fields, time="timestamp", lat="latitude", lon="longitude", accuracy="accuracy"))
-    batteries = [one["battery"] for one in listed if isinstance(one.get("battery"), dict)]
+    batteries = [one["battery"] for one in objects if isinstance(one.get("battery"), dict)]
     return Report.of(positions, _battery([b.get("level") for b in batteries], full=1.0))
 
 
@@ -152,14 +152,14 @@ def _read_parameters(fields: Fields, needs_place: bool) -> Report:
         "time": ("timestamp", "time"), "lat": ("lat", "latitude"), "lon": ("lon", "lng", "long", "longitude"),
         "accuracy": ("accuracy", "acc"),
     }  # fmt: skip
-    said = {ours: next((n for n in theirs if n in fields), theirs[0]) for ours, theirs in names.items()}
+    columns = {ours: next((n for n in theirs if n in fields), theirs[0]) for ours, theirs in names.items()}
     battery = _battery([fields.get("batt", fields.get("battery"))])
-    if said["lat"] not in fields and said["lon"] not in fields:
+    if columns["lat"] not in fields and columns["lon"] not in fields:
         if needs_place:
             raise InvalidError("lat, lon and time are needed: …?lat=%LAT&lon=%LON&time=%TIME&acc=%ACC&batt=%BATT")
         return Report([], battery=battery)
     valid = str(fields.get("valid", "true")).lower() in ("true", "1")
-    return Report.of([_position(fields, **said) if valid else None], battery)
+    return Report.of([_position(fields, **columns) if valid else None], battery)
 
 
 def _position(fields: Fields, *, time: str, lat: str, lon: str, accuracy: str) -> Position | None:

@@ -23,6 +23,6 @@ class Rates:
         most, moment = max(1.0, SECONDS * self._per_second), self._clock()
         left, since = self._buckets.get(key, (most, moment))
         left = min(most, left + (moment - since) * self._per_second)
-        allowed = left >= 1
-        self._buckets[key] = (left - allowed, moment)
-        return 0 if allowed else max(1, math.ceil((1 - left) / self._per_second))
+        is_allowed = left >= 1
+        self._buckets[key] = (left - is_allowed, moment)
+        return 0 if is_allowed else max(1, math.ceil((1 - left) / self._per_second))

@@ -29,10 +29,10 @@ def expire(store: Store, before: int, let_go: Callable[[list[str]], object] = la
     count = 0
     for start in range(0, len(agents), AGENTS):
         with store.writing() as connection:
-            deleted, gone = _expire_agents(connection, agents[start : start + AGENTS], before)
-        count += deleted
-        if gone:
-            let_go(gone)
+            n_deleted, n_gone = _expire_agents(connection, agents[start : start + AGENTS], before)
+        count += n_deleted
+        if n_gone:
+            let_go(n_gone)
     with store.writing() as connection:
         for table in (r.trips, r.gaps):
             connection.execute(delete(table).where(table.c.finished_at < before))
@@ -53,36 +53,36 @@ def _expire_agents(connection: Connection, agents: Sequence[str], before: int) -
         .where(*old).group_by(E.agent)
     ).all()  # fmt: skip
     keys = select(E.key).where(*old)
-    given = select(r.verdicts.c.id).where(r.verdicts.c.key.in_(keys))
-    marked = (E.agent.in_(agents), E.marked_by.in_(given))  # a mark refers to the verdict that set it
-    connection.execute(update(r.events).where(*marked).values(marked_by=None))
+    verdict_ids = select(r.verdicts.c.id).where(r.verdicts.c.key.in_(keys))
+    conditions = (E.agent.in_(agents), E.marked_by.in_(verdict_ids))  # a mark refers to the verdict that set it
+    connection.execute(update(r.events).where(*conditions).values(marked_by=None))
     for table in (r.details, r.alerts, r.verdicts):
         connection.execute(delete(table).where(table.c.key.in_(keys)))
     connection.execute(delete(r.events).where(*old))
-    gone = [row.agent for row in going if not _reduce(connection, row, before, row.agent in own_scores)]
-    return sum(int(row.n_events) for row in going), gone
+    agents_gone = [row.agent for row in going if not _reduce(connection, row, before, row.agent in own_scores)]
+    return sum(int(row.n_events) for row in going), agents_gone
 
 
-def _reduce(connection: Connection, gone: Any, before: int, own_score: bool) -> bool:
+def _reduce(connection: Connection, agent_row: Any, before: int, own_score: bool) -> bool:
     """Take what is gone off the totals of its agent; whether anything is left of it."""
-    first = connection.execute(select(func.min(E.started_at)).where(E.agent == gone.agent)).scalar()
+    first = connection.execute(select(func.min(E.started_at)).where(E.agent == agent_row.agent)).scalar()
     if first is None:
         for table in (r.days, r.live_states, r.agents):
-            connection.execute(delete(table).where(table.c.agent == gone.agent))
+            connection.execute(delete(table).where(table.c.agent == agent_row.agent))
         return False
-    _recount_days(connection, gone.agent, int(gone.day), before)
+    _recount_days(connection, agent_row.agent, int(agent_row.day), before)
     days = connection.execute(
         select(E.key, E.score, E.p_value, E.reason).join(r.days, D.worst == E.key)
-        .where(D.agent == gone.agent).order_by(D.day)
+        .where(D.agent == agent_row.agent).order_by(D.day)
     ).all()  # fmt: skip
     highest = days[highest_of([day.score for day in days])] if days else None
     values: dict[str, Any] = {
         "first_at": first, "worst": highest.key if highest else None,
-        **{name: A[name] - int(getattr(gone, name)) for name in ("n_events", "n_scored", "n_alerts")},
+        **{name: A[name] - int(getattr(agent_row, name)) for name in ("n_events", "n_scored", "n_alerts")},
     }  # fmt: skip
     if own_score:
         values |= {name: getattr(highest, name, None) for name in ("score", "p_value", "reason")}
-    connection.execute(update(r.agents).where(A.agent == gone.agent).values(values))
+    connection.execute(update(r.agents).where(A.agent == agent_row.agent).values(values))
     return True
 
 

@@ -82,9 +82,9 @@ def make_job(report: Report, caller: Caller, app: str, ahead_days: float) -> Job
     if report.device is not None and report.device != agent:
         raise ForbiddenError("this key is that of another device; its agent must be the device's identifier in Traccar")
     latest = now() + ahead_days * MICROSECONDS_PER_DAY if ahead_days else LATEST
-    kept = [p for p in report.positions if FIRST <= p.time <= latest]
-    left_out = report.left_out + len(report.positions) - len(kept)
-    return Job(fixes=_table(agent, kept), sender=Sender(agent, caller.name, app, report.battery, left_out))
+    positions = [p for p in report.positions if FIRST <= p.time <= latest]
+    left_out = report.left_out + len(report.positions) - len(positions)
+    return Job(fixes=_table(agent, positions), sender=Sender(agent, caller.name, app, report.battery, left_out))
 
 
 def _table(agent: str, positions: list[Position]) -> pa.Table:

@@ -135,13 +135,13 @@ def _facts(service: Any) -> dict[str, Any]:
 def summary(request: Request, caller: Read) -> dict[str, Any]:
     """Totals, and the score and p-value at 1 … 200 alerts a day."""
     service = request.app.state.service
-    kept = getattr(service, "totals", None)
-    if kept is not None and time.monotonic() - kept[0] < TOTALS_S:
-        return kept[1]
+    cache = getattr(service, "totals", None)
+    if cache is not None and time.monotonic() - cache[0] < TOTALS_S:
+        return cache[1]
     with service.store.reading() as connection:
-        made = queries.totals(connection)
-    service.totals = (time.monotonic(), made)
-    return made
+        totals = queries.totals(connection)
+    service.totals = (time.monotonic(), totals)
+    return totals
 
 
 def lanes(
@@ -160,10 +160,10 @@ def lanes(
         begin = _day(first) if first else max(span[0], end - 27)
         if end - begin > 366:
             raise InvalidError("at most a year of days goes into one answer")
-        wanted = Filter(search=search, kind=kind, category=category, min_score=min_score, state=state, raised=raised)
-        total, found = queries.lanes(connection, wanted, begin, end, limit, offset)
+        filters = Filter(search=search, kind=kind, category=category, min_score=min_score, state=state, raised=raised)
+        total, rows = queries.lanes(connection, filters, begin, end, limit, offset)
     return {
-        "total": total, "offset": offset, "first": queries.iso_day(begin), "last": queries.iso_day(end), "lanes": found
+        "total": total, "offset": offset, "first": queries.iso_day(begin), "last": queries.iso_day(end), "lanes": rows
     }  # fmt: skip
 
 
@@ -174,17 +174,17 @@ def agents(
 ) -> dict[str, Any]:  # fmt: skip
     """Agents, the most unusual first."""
     with request.app.state.service.store.reading() as connection:
-        total, found = queries.agents(connection, search, min_score, limit, offset)
-    return {"total": total, "offset": offset, "agents": found}
+        total, rows = queries.agents(connection, search, min_score, limit, offset)
+    return {"total": total, "offset": offset, "agents": rows}
 
 
 def agent(request: Request, agent_id: AgentName, caller: Read) -> dict[str, Any]:
     """One agent's totals."""
     with request.app.state.service.store.reading() as connection:
-        found = queries.agent(connection, agent_id)
-    if found is None:
+        row = queries.agent(connection, agent_id)
+    if row is None:
         raise NotFoundError("there is no such agent")
-    return found
+    return row
 
 
 def agent_events(
@@ -195,8 +195,8 @@ def agent_events(
     """One agent's events, the latest first, scored and known."""
     agent(request, agent_id, caller)
     with request.app.state.service.store.reading() as connection:
-        total, found = queries.agent_events(connection, agent_id, _at(first), _at(last), limit, offset)
-    return {"total": total, "offset": offset, "events": found}
+        total, rows = queries.agent_events(connection, agent_id, _at(first), _at(last), limit, offset)
+    return {"total": total, "offset": offset, "events": rows}
 
 
 def places(request: Request, agent_id: AgentName, caller: Read) -> dict[str, Any]:
@@ -224,10 +224,10 @@ def event(request: Request, event_id: Annotated[str, Path(max_length=20)], calle
     """One event: expected beside observed for each feature, nearest known events, what usually happens then."""
     service = request.app.state.service
     with service.store.reading() as connection:
-        found = case.event_detail(connection, service.schema, event_key(event_id))
-    if found is None:
+        detail = case.event_detail(connection, service.schema, event_key(event_id))
+    if detail is None:
         raise NotFoundError("there is no such event")
-    return found
+    return detail
 
 
 # ------------------------------------------------------------------------------------------------- alerts
@@ -248,10 +248,10 @@ def alerts(
     `raised=true` beside it only those that were.
     """
     begin, end = (_day(value) if value is not None else None for value in (first_day, last_day))
-    wanted = Filter(agent, search, _at(first), _at(last), kind, category, min_score, state, begin, end, raised)
+    filters = Filter(agent, search, _at(first), _at(last), kind, category, min_score, state, begin, end, raised)
     with request.app.state.service.store.reading() as connection:
-        total, following, found = queries.alerts(connection, wanted, since, order, limit, offset)
-    return {"total": total, "offset": offset, "next_since": following, "alerts": found}
+        total, following, rows = queries.alerts(connection, filters, since, order, limit, offset)
+    return {"total": total, "offset": offset, "next_since": following, "alerts": rows}
 
 
 async def stream_alerts(request: Request, caller: Read, since: Annotated[int, Query(ge=-1, lt=2**62)] = -1) -> Any:

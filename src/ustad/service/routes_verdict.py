@@ -50,8 +50,8 @@ def give_verdict(store: Store, key: int, verdict: Verdict, by: str) -> dict[str,
     """Write a verdict; the earlier ones on the same event stay in the store."""
     until = queries.microseconds(verdict.until) if verdict.until else now() + DEFAULT_DAYS * MICROSECONDS_PER_DAY
     with store.writing() as connection:
-        wanted = (r.events.c.agent, r.events.c.score, r.events.c.incident)
-        event = connection.execute(select(*wanted).where(r.events.c.key == key)).first()
+        columns = (r.events.c.agent, r.events.c.score, r.events.c.incident)
+        event = connection.execute(select(*columns).where(r.events.c.key == key)).first()
         if event is None or event.score is None:
             raise NotFoundError("there is no such alert")
         likeness.unmark(connection, key)
@@ -63,10 +63,10 @@ def give_verdict(store: Store, key: int, verdict: Verdict, by: str) -> dict[str,
         ).inserted_primary_key  # fmt: skip
         number = given[0] if given is not None else None
         current = None if verdict.verdict == "open" else number
-        judged = r.events.c.key == key
+        is_same = r.events.c.key == key
         if event.incident is not None:
-            judged |= (r.events.c.agent == event.agent) & (r.events.c.incident == event.incident)
-        connection.execute(update(r.events).where(judged).values(verdict=current))
+            is_same |= (r.events.c.agent == event.agent) & (r.events.c.incident == event.incident)
+        connection.execute(update(r.events).where(is_same).values(verdict=current))
         likeness.mark_open(connection, number)
         return queries.events_by_key(connection, [key])[0]
 

@@ -53,8 +53,8 @@ class Limits:
 
     def admit(self, address: str) -> bool:
         """Whether one more connection may stay. Where there are too many, one without a request makes room."""
-        limited = self.per_address and address not in self.trusted
-        if limited and self.by_address[address] > self.per_address:
+        is_limited = self.per_address and address not in self.trusted
+        if is_limited and self.by_address[address] > self.per_address:
             return self._drop_one(address)
         return self.by_address.total() <= self.most or self._drop_one(None)
 

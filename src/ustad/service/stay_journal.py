@@ -43,8 +43,8 @@ class Extraction:
     def update(self, fixes: pa.Table) -> tuple[Found, dict[str, Counter[str]]]:
         """What these fixes finish, and how many were dropped, by why and agent."""
         self._in_step()
-        found = self._tracker.update(fixes, check_clock=False)  # checked on arrival, by the setting
-        return found, self._tracker.dropped
+        step = self._tracker.update(fixes, check_clock=False)  # checked on arrival, by the setting
+        return step, self._tracker.dropped
 
     def record(self, connection: Connection, fixes: pa.Table) -> None:
         """Write the fixes of a micro-batch, in the transaction that stores what they finished."""
@@ -90,10 +90,10 @@ class Extraction:
     def _restore(self) -> tuple[StayTracker, int]:
         """The last snapshot and, with the settings of that time, everything in the journal: it is emptied with each
         snapshot, and its numbers may begin anew then."""
-        noted = self._store.about(SETTINGS)
+        settings = self._store.about(SETTINGS)
         tracker = StayTracker(self._config, self._lateness_s)
-        if noted is not None:
-            tracker = StayTracker(ExtractionConfig(**noted["config"]), noted["lateness_s"])
+        if settings is not None:
+            tracker = StayTracker(ExtractionConfig(**settings["config"]), settings["lateness_s"])
         with self._store.reading() as connection:
             saved = connection.execute(select(r.snapshots.c.content)).scalar()
             if saved is not None:
@@ -102,7 +102,7 @@ class Extraction:
             parts = [_from_bytes(content) for content in contents]
         if parts:  # all at once: entry by entry, the single fixes of phones would take minutes
             tracker.update(pa.concat_tables(parts, promote_options="default"), check_clock=False)
-        self._noted = noted is not None
+        self._noted = settings is not None
         self._begun = self._noted or saved is not None or bool(parts)
         return tracker, sum(_weight(part) for part in parts)
 
@@ -136,8 +136,8 @@ def _weight(fixes: pa.Table) -> int:
 
 def _to_bytes(fixes: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
-    packed = pa.ipc.IpcWriteOptions(compression="zstd" if fixes.num_rows >= WORTH_PACKING else None)
-    with pa.ipc.new_stream(sink, fixes.schema, options=packed) as writer:
+    options = pa.ipc.IpcWriteOptions(compression="zstd" if fixes.num_rows >= WORTH_PACKING else None)
+    with pa.ipc.new_stream(sink, fixes.schema, options=options) as writer:
         writer.write_table(fixes)
     return sink.getvalue().to_pybytes()
 
