@@ -17,6 +17,7 @@ from ustad.lab.evaluation.detection_metrics import (
     average_precision,
     bootstrap_interval,
     evaluate,
+    incident_scores,
     precision_at,
 )
 from ustad.tables import DataError
@@ -154,3 +155,13 @@ def test_only_agent_labels_and_agent_scores_are_enough():
     result = evaluate(None, agents, agent_labels=pa.table({"agent_id": [1, 2], "anomaly": [True, False]}), bootstrap=20)
     assert set(result) == {"agents"}
     assert result["agents"]["positives"] == 1
+
+
+def test_an_event_by_its_incident_has_the_highest_score_beside_it() -> None:
+    moment = pa.array([0, 1, 2, 3, 9, 4], pa.int64()).cast(pa.timestamp("us", tz="UTC"))
+    table = pa.table({"agent_id": [1, 1, 1, 1, 1, 2], "started_at": moment, "score": [1.0, 5.0, 0.0, 2.0, 3.0, 7.0]})
+    assert incident_scores(table).tolist() == [5.0, 5.0, 5.0, 3.0, 3.0, 7.0]
+    named = table.append_column("incident_id", pa.array([None, "a", None, None, "a", "b"]))
+    assert incident_scores(named).tolist() == [5.0, 5.0, 5.0, 3.0, 5.0, 7.0]
+    shuffled = named.take([5, 2, 0, 4, 3, 1])
+    assert incident_scores(shuffled).tolist() == [7.0, 5.0, 5.0, 5.0, 3.0, 5.0]

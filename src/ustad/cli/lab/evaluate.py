@@ -61,7 +61,8 @@ def evaluate_scores(scores: Any, labels: Path | None, baselines: bool) -> dict[s
     event_id, entity = schema.event_id or EVENT_KEY, schema.entity
     tables = {name: (with_key(s.events, schema), s.agents) for name, s in methods.items()}
     return {
-        name: figures_of(*both, by_event, by_agent, event_id=event_id, entity=entity) for name, both in tables.items()
+        name: figures_of(*both, by_event, by_agent, event_id=event_id, entity=entity, time=schema.time)
+        for name, both in tables.items()
     }
 
 
@@ -106,12 +107,13 @@ def trivial_scores(data: Any, scores: Any) -> dict[str, Any]:
 
 
 def figures_table(figures: dict[str, Any], schema: dict[str, Any] | None = None) -> Table:
-    """AUROC and AP of events and agents, as the schema calls them, a row for each method."""
+    """AUROC and AP of events, of incidents and of agents, as the schema calls them, a row for each method."""
     words = [(schema or {}).get(f"{which}_word", word) for which, word in (("event", "event"), ("entity", "agent"))]
+    words.insert(1, "incident")
     table = Table("method", *(f"{w} {f}" for w in words for f in ("AUROC", "AP")), title="Against the labels")
     for name, both in figures.items():
         cells = []
-        for level in ("events", "agents"):
+        for level in ("events", "incidents", "agents"):
             for figure in ("auroc", "ap"):
                 value = (both.get(level) or {}).get(figure)
                 cells.append("–" if value is None or value != value else f"{value:.3f}")

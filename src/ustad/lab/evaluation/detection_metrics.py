@@ -120,13 +120,17 @@ def evaluate(
     *,
     event_id: str = "stay_id",
     entity: str = "agent_id",
+    time: str = "started_at",
     exclude_events: Sequence[Any] = (),
     exclude_agents: Sequence[Any] = (),
     bootstrap: int = 200,
     seed: int = 7,
 ) -> dict[str, Any]:
-    """Figures at both levels: `{"events": {...}, "agents": {...}}`, whichever the tables allow (`ap` is average
-    precision).
+    """Figures at each level: `{"events": {...}, "incidents": {...}, "agents": {...}}`, whichever the tables allow (`ap`
+    is average precision).
+
+    `events` are by their own scores; `incidents` are the same events by the highest score of themselves, the events
+    before and after, and their incident's (`incident_scores`), since what was changed often shows beside where it was.
 
     Tables are paths or anything with an Arrow C stream. Without agent labels, an agent is labelled when one of
     its stays is. Excluded agents (and their events) count neither as found nor as missed.
@@ -141,6 +145,12 @@ def evaluate(
     if events is not None and by_event is not None:
         level = _level(events, by_event, event_id, entity, {event_id: exclude_events, entity: exclude_agents})
         result["events"] = _measure(level, bootstrap, seed)
+        if time in events.column_names:
+            wide = events.set_column(
+                events.column_names.index("score"), "score", pa.array(incident_scores(events, entity, time))
+            )
+            level = _level(wide, by_event, event_id, entity, {event_id: exclude_events, entity: exclude_agents})
+            result["incidents"] = _measure(level, bootstrap, seed)
     if agents is not None:
         derived = None if by_event is None else derive_agent_labels(by_event, events, event_id, entity)
         truth = derived if by_agent is None else _with_groups(by_agent, derived, entity)
@@ -149,6 +159,27 @@ def evaluate(
         result["agents"]["labels"] = "derived from events" if by_agent is None else "by agent"
     if not result:
         raise DataError("labels and scores are of different levels: give event scores for labels by event")
+    return result
+
+
+def incident_scores(events: pa.Table, entity: str = "agent_id", time: str = "started_at") -> np.ndarray:
+    """The highest score of each event, the same entity's events before and after it, and, where the table names them,
+    the other events of its incident: float64 [n]."""
+    score = events["score"].to_numpy().astype(np.float64)
+    codes = agent_codes(events[entity])[0]
+    order = np.lexsort((events[time].cast(pa.int64()).to_numpy(), codes))
+    ranked, same = score[order], codes[order][1:] == codes[order][:-1]
+    wide = ranked.copy()
+    wide[1:] = np.where(same, np.maximum(wide[1:], ranked[:-1]), wide[1:])
+    wide[:-1] = np.where(same, np.maximum(wide[:-1], ranked[1:]), wide[:-1])
+    result = np.empty_like(score)
+    result[order] = wide
+    if "incident_id" in events.column_names:
+        incident = agent_codes(pc.fill_null(events["incident_id"].cast(pa.string()), ""))[0]
+        inside = events["incident_id"].is_valid().to_numpy()
+        highest = np.full(incident.max() + 1, -np.inf)
+        np.maximum.at(highest, incident, score)
+        result = np.where(inside, np.maximum(result, highest[incident]), result)
     return result
 
 

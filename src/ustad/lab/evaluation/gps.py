@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ustad.dataset import Dataset
-from ustad.lab.evaluation.detection_metrics import auroc, average_precision
+from ustad.lab.evaluation.detection_metrics import auroc, average_precision, incident_scores
 from ustad.lab.evaluation.recordings import TRUE_STAYS
 from ustad.lab.evaluation.workshop import FIRST_SEED, Workshop
 from ustad.scores import Scores
-from ustad.tables import DataError
+from ustad.tables import DataError, agent_codes
 
 PRESET_METHODS = {"ustad-quick": "quick", "ustad-best": "best", "ustad-paper": "paper"}
 GPS_METHODS = ("visit-rate", *PRESET_METHODS)
@@ -49,6 +49,9 @@ def compare_scores(data: Dataset, scores: Scores) -> dict[str, Any]:
         raise ValueError("both events and agents are compared; one of them has no scores")
     if data.labels is not None:
         result["events"] = _level(scores.events, data.labels, "stay_id", recording.get("missed", 0))
+        wide = pa.array(incident_scores(scores.events))
+        events = scores.events.set_column(scores.events.column_names.index("score"), "score", wide)
+        result["incidents"] = _level(events, data.labels, "stay_id", recording.get("missed", 0))
         result["true_of_most_unusual"] = count_true(scores.events, data.labels)
     if data.agent_labels is not None:
         agents = data.agent_labels["agent_id"].cast(scores.agents["agent_id"].type)
@@ -58,10 +61,17 @@ def compare_scores(data: Dataset, scores: Scores) -> dict[str, Any]:
 
 
 def count_true(events: pa.Table, labels: pa.Table) -> int:
-    """How many of the most unusual stays are labelled."""
-    order = np.argsort(-events["score"].to_numpy(), kind="stable")[:MOST_UNUSUAL]
-    top = events["stay_id"].take(pa.array(order))
-    return int(pc.is_in(top, labels["stay_id"].cast(top.type).combine_chunks()).to_numpy().sum())
+    """How many of the most unusual incidents hold a labelled stay (of the most unusual stays, where nobody says what
+    belongs together)."""
+    labelled = pc.is_in(events["stay_id"], labels["stay_id"].cast(events["stay_id"].type).combine_chunks()).to_numpy()
+    score = events["score"].to_numpy().astype(np.float64)
+    if "incident_id" in events.column_names:
+        alone = pc.binary_join_element_wise("", events["stay_id"].cast(pa.string()), "-")
+        names = pc.coalesce(events["incident_id"], alone)
+        codes = agent_codes(names)[0]
+        labelled = np.bincount(codes, labelled, minlength=codes.max() + 1)[codes] > 0
+        score = np.where(events["echo"].to_numpy(zero_copy_only=False), -np.inf, score)
+    return int(labelled[np.argsort(-score, kind="stable")[:MOST_UNUSUAL]].sum())
 
 
 def _level(scores: pa.Table, labels: pa.Table, name: str, n_missed: int) -> dict[str, Any]:
