@@ -23,7 +23,7 @@ from ustad.tables import TIMESTAMP, DataError
 
 SHORT = {"epochs": 1, "width": 8, "blocks": 1, "heads": 2, "trials": 5, "hidden": 16, "samples": 2, "neighbours": 3}
 FOLDER = Path(ustad.lab.baselines.__file__).parent
-MACHINERY = ("protocol", "base", "deep", "networks", "fitting", "search", "storage", "trajectories", "visit_rate")
+MACHINERY = ("protocol", "base", "deep", "networks", "fitting", "search", "storage", "trajectory_grid", "visit_rate")
 
 
 def quick(name: str, schema: EventSchema | None = None):
@@ -144,7 +144,7 @@ def test_an_unfitted_baseline_neither_scores_nor_saves(tmp_path):
 
 def test_the_documented_walk_through_gives_a_working_baseline(tmp_path, monkeypatch):
     """The page's own code as a module, and its one line in the registry: fitted, searched, kept and read back."""
-    text = (FOLDER.parents[2] / "docs" / "baselines.md").read_text()
+    text = (FOLDER.parents[3] / "docs" / "baselines.md").read_text()
     block = next(b for b in text.split("```python")[1:] if "class EventGru" in b).split("```")[0]
     (tmp_path / "walked_gru.py").write_text(block)
     monkeypatch.syspath_prepend(tmp_path)
