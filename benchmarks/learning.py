@@ -31,7 +31,7 @@ from ustad.lab.baselines.base import without
 from ustad.lab.baselines.deep import masked_predictions
 from ustad.network.training import loop
 from ustad.network.training.prediction import prediction_metrics
-from ustad.network.training.validation import Validation
+from ustad.network.training.task import Validation
 from ustad.simulate import simulate_tables
 
 OUT = Path(__file__).parent / "results" / "learning.json"

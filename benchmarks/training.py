@@ -30,8 +30,8 @@ from ustad.events.encoder import EventArrays
 from ustad.events.windows import EventTensors, Queries, Windows, make_queries, make_windows
 from ustad.network.dual_transformer import DualTransformer, build_network
 from ustad.network.losses import masked_loss
-from ustad.network.training.loop import fit
 from ustad.network.training.masked_step import draw_masks
+from ustad.network.training.masked_task import fit
 from ustad.network.training.validation import choose_queries, validate
 from ustad.schema import Field
 

@@ -128,11 +128,13 @@ class Detector:
         if self.config.by_habits:
             raise ConfigError("the search is of the paper's network; use the preset paper")
         from ustad.network.training.estimate import rough_seconds
+        from ustad.network.training.masked_task import MaskedTask
         from ustad.network.training.search_settings import data_digest, tune
 
         tensors, windows, validation = self._tensors(lessons)
         if progress.shown():
-            seconds = rough_seconds(self._new_network(lessons.encoder, None), tensors, windows, self.config)
+            task = MaskedTask(self._new_network(lessons.encoder, None), tensors, *validation, self.config)
+            seconds = rough_seconds(task, windows, self.config)
             progress.say(
                 f"{trials} trials on {len(windows):,} windows: {progress.roughly(trials * seconds)} in all, less as "
                 "trials stop early"
@@ -187,7 +189,7 @@ class Detector:
 
     def _train(self, network: DualTransformer, lessons: Lessons, directory: Path | None, resume: bool) -> FitResult:
         from ustad.network.training.estimate import rough_seconds
-        from ustad.network.training.loop import fit
+        from ustad.network.training.masked_task import MaskedTask, fit
 
         tensors, windows, validation = self._tensors(lessons)
         training = self.config.training
@@ -198,7 +200,7 @@ class Detector:
                 f"training.batch_size ({training.batch_size}) or raise training.epochs ({training.epochs})"
             )
         if progress.shown():
-            seconds = rough_seconds(network, tensors, windows, self.config)
+            seconds = rough_seconds(MaskedTask(network, tensors, *validation, self.config), windows, self.config)
             progress.say(f"training on {len(windows):,} windows: {progress.roughly(seconds)}, less if it stops early")
         return fit(network, tensors, windows, validation, self.config, self.device, directory, resume)
 

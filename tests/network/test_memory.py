@@ -24,9 +24,10 @@ from ustad.network.inference.memory_model import new_network
 from ustad.network.inference.memory_terms import sample_memory, uncertainties
 from ustad.network.place_counts import HOURS, MemoryTensors, OwnPlaces
 from ustad.network.place_memory import AREA_KM, FLOOR, KERNELS_KM, Memory, Outlook, Targets
-from ustad.network.training import estimate, memory_loop
-from ustad.network.training.memory_loop import CHECKPOINT, fit_memory
-from ustad.network.training.memory_step import Data, MemoryUpdate, _parts, ask, recall, span_masks, training_loss
+from ustad.network.training import estimate, memory_task
+from ustad.network.training.memory_step import Data, _parts, ask, recall, span_masks, training_loss
+from ustad.network.training.memory_task import CHECKPOINT, MemoryTask, fit_memory
+from ustad.network.training.update import Update
 from ustad.schema import mobility_schema
 
 SCHEMA = mobility_schema("none", 16, True)
@@ -326,9 +327,10 @@ def test_the_estimate_is_that_of_all_steps_and_validations_within_a_factor_of_tw
     _, held, questions = world.questions(world.table)
     windows = make_windows(arrays, world.config.window)
     config = world.config.replace({"training.batch_size": len(windows) - lacking})  # two steps, of which one is small
-    given = (world.network, data, windows, (held, questions.take(np.arange(5))), config)
+    questions = questions.take(np.arange(5))
+    task = MemoryTask(world.network, data, held, questions, config)
     weights, chance = copy.deepcopy(world.network.state_dict()), torch.get_rng_state()
-    assert estimate.rough_memory_seconds(*given) > 0
+    assert estimate.rough_seconds(task, windows, config) > 0
     assert all(torch.equal(weights[name], value) for name, value in world.network.state_dict().items())
     assert torch.equal(chance, torch.get_rng_state())
     now = 0
@@ -336,6 +338,7 @@ def test_the_estimate_is_that_of_all_steps_and_validations_within_a_factor_of_tw
     def step(self, start, stop, length):
         nonlocal now
         now += len(start) * length
+        return torch.zeros(1)
 
     def ask_all(network, data, queries):
         nonlocal now
@@ -343,12 +346,11 @@ def test_the_estimate_is_that_of_all_steps_and_validations_within_a_factor_of_tw
         return {"place": 1.0 / now}
 
     monkeypatch.setattr(estimate, "time", SimpleNamespace(perf_counter=lambda: now))
-    monkeypatch.setattr(MemoryUpdate, "__call__", step)
-    for module in (estimate, memory_loop):
-        monkeypatch.setattr(module, "validate", ask_all)
-    estimated = estimate.rough_memory_seconds(*given)
+    monkeypatch.setattr(Update, "__call__", step)
+    monkeypatch.setattr(memory_task, "validate", ask_all)
+    estimated = estimate.rough_seconds(task, windows, config)
     began = now
-    fit_memory(*given)
+    fit_memory(world.network, data, windows, (held, questions), config)
     assert 0.5 < estimated / (now - began) < 2
 
 
@@ -356,7 +358,7 @@ def test_a_killed_run_goes_on_to_the_same_network(tmp_path, monkeypatch):
     straight = trained(None)
     monkeypatch.setattr(TrainingConfig, "checkpoint_minutes", 0.0)
     steps = 0
-    step = MemoryUpdate.__call__
+    step = Update.__call__
 
     def counted(self, *arguments):
         nonlocal steps
@@ -366,7 +368,7 @@ def test_a_killed_run_goes_on_to_the_same_network(tmp_path, monkeypatch):
         return step(self, *arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(MemoryUpdate, "__call__", counted)
+        patch.setattr(Update, "__call__", counted)
         with pytest.raises(KeyboardInterrupt):
             trained(tmp_path)
     assert (tmp_path / CHECKPOINT).exists()

@@ -17,7 +17,7 @@ from ustad.config import Config, ScoringConfig
 from ustad.events.encoder import Encoder
 from ustad.habits.habit_words import ordinal
 from ustad.habits.weights import LOOKS
-from ustad.network.training.memory_loop import CHECKPOINT
+from ustad.network.training.memory_task import CHECKPOINT
 from ustad.schema import mobility_schema
 from ustad.scoring.alerts import AlertRule
 from ustad.scoring.habit_scores import _agent_reasons, fit_default, load_default, save_default, score_default

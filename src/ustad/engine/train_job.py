@@ -37,10 +37,11 @@ from ustad.habits.habit_model import HabitModel
 from ustad.mobility.readers import open_data
 from ustad.network.dual_transformer import DualTransformer
 from ustad.network.inference.memory_model import MemoryModel, first_network, new_network
-from ustad.network.training.loop import CHECKPOINT, FitResult, fit
-from ustad.network.training.memory_loop import CHECKPOINT as MEMORY_CHECKPOINT
+from ustad.network.training.loop import CHECKPOINT, FitResult
+from ustad.network.training.masked_task import fit
+from ustad.network.training.memory_task import CHECKPOINT as MEMORY_CHECKPOINT
+from ustad.network.training.task import Validation
 from ustad.network.training.team import Team
-from ustad.network.training.validation import Validation
 from ustad.periods import Lessons
 from ustad.progress import say
 from ustad.schema import EventSchema

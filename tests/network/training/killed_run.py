@@ -25,7 +25,8 @@ from ustad.config import Config, TrainingConfig
 from ustad.events.windows import EventTensors, make_queries, make_windows
 from ustad.network.dual_transformer import DualTransformer, build_network
 from ustad.network.training import loop
-from ustad.network.training.loop import CHECKPOINT, fit
+from ustad.network.training.loop import CHECKPOINT
+from ustad.network.training.masked_task import fit
 
 CONFIG = Config.preset("paper", **{**SMALL, "training.epochs": 8})
 TrainingConfig.checkpoint_minutes = 0.0

@@ -25,8 +25,8 @@ from ustad.network.dual_transformer import DualTransformer, build_network
 from ustad.network.losses import field_losses, weigh
 from ustad.network.training import loop
 from ustad.network.training.checkpoints import write_checkpoint
-from ustad.network.training.loop import fit
 from ustad.network.training.masked_step import Stepper, capacity, draw_masks
+from ustad.network.training.masked_task import fit
 from ustad.network.training.optimise import learning_rate
 from ustad.network.training.validation import choose_queries, validate
 from ustad.tables import DataError

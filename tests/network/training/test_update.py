@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,8 +19,8 @@ from ustad.events.windows import EventTensors, Queries, Windows
 from ustad.network.dual_transformer import DualTransformer, build_network
 from ustad.network.training import loop, update
 from ustad.network.training.compiling import CompiledBlocks
-from ustad.network.training.loop import fit
 from ustad.network.training.masked_step import Stepper, capacity, draw_masks
+from ustad.network.training.masked_task import fit
 from ustad.network.training.optimise import learning_rate, make_optimizer, set_rate, take_step
 
 World = tuple[EventTensors, Windows, Queries]
@@ -160,3 +163,16 @@ def test_replayed_graphs_draw_the_masks_of_plain_steps(
         network = build_network(FIELDS, config)
         losses.append(fit(network, tensors, windows, (tensors, queries), config, "cuda").validation.total)
     assert losses[0] == pytest.approx(losses[1], rel=1e-3)
+
+
+def test_training_does_without_the_compiler_whose_import_takes_seconds() -> None:
+    script = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from killed_run import CONFIG, run
+run(None, CONFIG.replace({"training.epochs": 1}))
+print("torch._dynamo" in sys.modules)
+"""
+    here = str(Path(__file__).parent)
+    done = subprocess.run([sys.executable, "-c", script, here], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

@@ -28,7 +28,7 @@ from ustad.lab.baselines.protocol import Abilities, event_table
 from ustad.network.heads import Predictions
 from ustad.network.inference.sampled_terms import Layout, Reduced, reduce_term
 from ustad.network.inference.sampling import Samples, TermSamples
-from ustad.network.training.loop import fit
+from ustad.network.training.masked_task import fit
 from ustad.progress import track
 from ustad.schema import EventSchema
 from ustad.scoring.network_columns import term_columns, to_arrow

@@ -25,8 +25,9 @@ from ustad.habits.kinds import DOUBT, NOISE
 from ustad.network.inference.memory_terms import MemorySamples, sample_memory
 from ustad.network.place_counts import MemoryTensors, OwnPlaces
 from ustad.network.place_memory import MemoryTransformer
-from ustad.network.training.memory_loop import MemoryFit, fit_memory
+from ustad.network.training.loop import FitResult
 from ustad.network.training.memory_step import Data
+from ustad.network.training.memory_task import fit_memory
 from ustad.progress import say
 
 #: Weights of the network with a row for each kind of place.
@@ -44,7 +45,7 @@ class MemoryModel:
     frame: Frame
     config: Config
     device: torch.device
-    result: MemoryFit | None = None
+    result: FitResult | None = None
     samples: MemorySamples | None = field(default=None, repr=False)  # of the latest question, by row
     _known: tuple[Habits, OwnPlaces] | None = field(default=None, repr=False)
 

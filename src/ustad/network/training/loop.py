@@ -1,8 +1,8 @@
 """The training loop: one linear pass over epochs and steps, exact on resume.
 
-In go a network (new, or one to carry on from), the training windows, the questions of the early-stopping agents
-and a configuration; the network comes out with its best weights, beside a `FitResult`. Every random choice follows
-from the seed, the epoch and the step alone.
+In go a `Task` (a network, new or one to carry on from, its loss and its validation), the training windows and a
+configuration; the network comes out with its best weights, beside a `FitResult`. Every random choice follows from the
+seed, the epoch and the step alone.
 """
 
 from __future__ import annotations
@@ -17,17 +17,23 @@ import torch
 from torch import Tensor
 
 from ustad.config import Config, ConfigError
-from ustad.events.windows import EventTensors, Queries, Windows
-from ustad.network.dual_transformer import DualTransformer
+from ustad.events.windows import Windows
 from ustad.network.training.batches import EpochPlan, bucket_lengths, cut_windows, plan_epoch
 from ustad.network.training.checkpoints import Progress, fingerprint, read_checkpoint, write_checkpoint
-from ustad.network.training.compiling import CompiledBlocks
-from ustad.network.training.masked_step import Stepper
-from ustad.network.training.optimise import learning_rate, make_optimizer, set_rate, step_seed, use_compile, use_graphs
+from ustad.network.training.optimise import (
+    keep_generators,
+    learning_rate,
+    make_optimizer,
+    seed_generators,
+    set_rate,
+    step_seed,
+    use_compile,
+    use_graphs,
+)
 from ustad.network.training.run_log import RunLog
+from ustad.network.training.task import Task, Validation
 from ustad.network.training.team import Team
 from ustad.network.training.update import GraphRecorder, Replayed, Update
-from ustad.network.training.validation import Validation, choose_queries, validate
 from ustad.progress import Advance, roughly, track
 from ustad.tables import DataError
 
@@ -51,14 +57,16 @@ class FitResult:
     stopped: Literal["patience", "epochs", "time"]
     validation: Validation
 
+    @property
+    def losses(self) -> list[float]:
+        """Of validation, by epoch."""
+        return [entry["validation"] for entry in self.history]
 
-def fit(
-    network: DualTransformer,
-    tensors: EventTensors,
+
+def train(
+    task: Task,
     windows: Windows,
-    validation: tuple[EventTensors, Queries],
     config: Config,
-    device: torch.device | str = "cpu",
     directory: Path | None = None,
     resume: bool = False,
     tensorboard: bool = False,
@@ -68,14 +76,12 @@ def fit(
     With a directory, checkpoints and `log.jsonl` are written there; `resume` goes on from the last checkpoint, if
     there is one, to the same weights as a run that was never stopped.
     """
-    device = torch.device(device)
-    run = _Run(network.to(device), tensors, windows, validation, config, device, directory)
+    run = _Run(task, windows, config, directory)
     if resume:
         run.restore()
     board = tensorboard or config.training.tensorboard
     log = RunLog(directory if run.team.rank == 0 else None, run.progress.history, board)
-    forked = [device.index or 0] if device.type == "cuda" else []
-    with torch.random.fork_rng(devices=forked), track("training", run.total_steps) as advance:
+    with keep_generators(run.device), track(task.label, run.total_steps) as advance:
         advance(run.progress.step)
         while run.stopped is None:
             run.epoch(advance)
@@ -87,14 +93,11 @@ def fit(
 
 @dataclass
 class _Run:
-    """The state of one run, and the pieces that `fit` strings together."""
+    """The state of one run, and the pieces that `train` strings together."""
 
-    network: DualTransformer
-    tensors: EventTensors
+    task: Task
     windows: Windows
-    validation: tuple[EventTensors, Queries]
     config: Config
-    device: torch.device
     directory: Path | None
     progress: Progress = field(default_factory=Progress)
     best: dict[str, Tensor] = field(default_factory=dict)
@@ -104,8 +107,9 @@ class _Run:
         training, seed = self.config.training, self.config.seed
         if not len(self.windows):
             raise DataError("training: there is no window to learn from; are there events on the training days?")
-        if not len(self.validation[1]):
+        if not self.task.questions:
             raise DataError("training: there is no event to validate on; are there events on the validation days?")
+        self.network, self.device = self.task.network, self.task.events.device
         self.compiled = use_compile(training, self.device, len(self.windows))
         self.team = Team.current()
         self.recorded = use_graphs(training, self.device) and self.team.size == 1
@@ -120,20 +124,13 @@ class _Run:
         self.batch_size = min(training.batch_size, len(self.windows))
         self.total_steps = training.epochs * -(-len(self.windows) // self.batch_size)
         self.update = self._make_update()
-        events, queries = self.validation
-        self.asked = choose_queries(queries, events.entity, training.validation_share, seed)
         self.started = self.saved = self.noted = time.monotonic()
         self.seconds_before, self.steps_before = 0.0, 0
 
     def _make_update(self) -> Update | Replayed:
-        training = self.config.training
-        stepper = Stepper(self.network, training, dense=self.full)
-        if self.compiled:
-            stepper.blocks = CompiledBlocks(self.network)
-        update = Update(self.network, self.tensors, self.optimizer, training, stepper)
-        if not self.recorded:
-            return update
-        return Replayed(update, self.batch_size, GraphRecorder(self.device))
+        self.task.prepare(self.full, self.compiled)
+        update = Update(self.task, self.optimizer, self.config.training)
+        return Replayed(update, self.batch_size, GraphRecorder(self.device)) if self.recorded else update
 
     # ------------------------------------------------------------------------------------------- epochs
     def epoch(self, advance: Advance) -> None:
@@ -151,11 +148,11 @@ class _Run:
         self._train(plan, advance)
         if self.stopped == "time":
             self.save()
-            self._judge(validate(self.network, self.validation[0], self.asked, config))
+            self._judge(self.task.validate())
             return
         seconds = time.monotonic() - began
         share = (len(plan) - first) / len(plan)
-        judged = validate(self.network, self.validation[0], self.asked, config)
+        judged = self.task.validate()
         self._record(plan, judged, seconds, share * len(self.windows) / max(seconds, 1e-9))
         self._judge(judged)
         progress.epoch, progress.done = progress.epoch + 1, 0
@@ -173,11 +170,10 @@ class _Run:
         progress = self.progress
         self.network.train()
         start, stop = (torch.from_numpy(a).to(self.device) for a in (plan.start, plan.stop))
-        n_fields = len(self.network.fields)
-        so_far = [progress.loss_sum, *(progress.field_sums or [0.0] * n_fields)]
+        so_far = [progress.loss_sum, *(progress.field_sums or [0.0] * len(self.task.parts))]
         sums = torch.tensor(so_far, dtype=torch.float64, device=self.device)
         for i in range(progress.done, len(plan)):
-            torch.manual_seed(self.team.seed(step_seed(self.config.seed, progress.step)))
+            seed_generators(self.device, self.team.seed(step_seed(self.config.seed, progress.step)))
             rows = slice(int(plan.first[i]), int(plan.last[i]))
             mine = (self.team.share(ends[rows]) for ends in (start, stop))
             set_rate(self.optimizer, learning_rate(self.config.training, progress.step, self.total_steps))
@@ -215,13 +211,12 @@ class _Run:
     def _record(self, plan: EpochPlan, judged: Validation, seconds: float, rate: float) -> None:
         progress, steps = self.progress, max(self.progress.done, 1)
         progress.seconds = self._elapsed()
-        names = [f.name for f in self.network.fields]
         progress.history.append(
             {
                 "epoch": progress.epoch,
                 "step": progress.step,
                 "loss": progress.loss_sum / steps,
-                "fields": {n: s / steps for n, s in zip(names, progress.field_sums, strict=True)},
+                "fields": {n: s / steps for n, s in zip(self.task.parts, progress.field_sums, strict=True)},
                 "validation": judged.total,
                 "validation_fields": judged.fields,
                 "learning_rate": learning_rate(self.config.training, progress.step - 1, self.total_steps),
@@ -263,7 +258,7 @@ class _Run:
         if self.directory is None:
             return
         self.progress.seconds = self._elapsed()
-        path = self.directory / CHECKPOINT
+        path = self.directory / self.task.checkpoint
         if self.team.rank == 0:
             write_checkpoint(path, self.network, self.optimizer, self.best, self.progress, self.identity())
         self.saved = time.monotonic()
@@ -272,7 +267,7 @@ class _Run:
         """Take up the last checkpoint, if there is one."""
         if self.directory is None:
             raise ConfigError("resume: a run can only be resumed from the directory it was written to")
-        path = self.directory / CHECKPOINT
+        path = self.directory / self.task.checkpoint
         if not path.exists():
             return
         self.best, self.progress = read_checkpoint(path, self.network, self.optimizer, self.device, self.identity())
@@ -287,9 +282,9 @@ class _Run:
         return fingerprint(
             {
                 "settings": {k: settings[k] for k in ("seed", "window", "model", "training")},
-                "fields": [(f.name, f.kind, f.size) for f in self.network.fields],
+                **self.task.describe_data(),
                 **({"team": self.team.size} if self.team.size > 1 else {}),
-                "windows": [len(windows), int(windows.start.sum()), int(windows.stop.sum()), len(self.tensors)],
+                "windows": [len(windows), int(windows.start.sum()), int(windows.stop.sum()), len(self.task.events)],
             }
         )
 
@@ -298,7 +293,6 @@ class _Run:
         self.network.eval()
         self.optimizer.zero_grad(set_to_none=True)  # gradients of recorded steps would keep the recordings' memory
         progress = self.progress
-        events, queries = self.validation
         rates = [entry["windows_per_s"] for entry in progress.history]
         return FitResult(
             history=progress.history,
@@ -309,5 +303,5 @@ class _Run:
             seconds=self._elapsed(),
             windows_per_s=sorted(rates)[len(rates) // 2] if rates else 0.0,
             stopped=self.stopped or "epochs",
-            validation=validate(self.network, events, queries, self.config),
+            validation=self.task.validate(every=True),
         )

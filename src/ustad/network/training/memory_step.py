@@ -6,19 +6,16 @@ In go the network and the events with their own places; out comes a loss, or wha
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ustad.config import TrainingConfig
 from ustad.events.windows import EventTensors, Queries
 from ustad.network.place_counts import MemoryTensors
 from ustad.network.place_memory import Memory, MemoryTransformer, Outlook, Targets
-from ustad.network.training.masked_step import capacity, places
-from ustad.network.training.optimise import use_bf16
-from ustad.network.training.team import Team
+from ustad.network.training.masked_step import places
 
 #: Share of the training windows in which an event is masked together with the events beside it.
 SPAN_SHARE = 0.5
@@ -33,36 +30,6 @@ class Data:
 
     events: EventTensors
     memory: MemoryTensors
-
-
-@dataclass
-class MemoryUpdate:
-    """One step of the optimiser on some windows. Never waits for the device where it is `dense`."""
-
-    network: MemoryTransformer
-    data: Data
-    optimizer: torch.optim.Optimizer
-    config: TrainingConfig
-    dense: bool
-    team: Team = field(default_factory=Team.current)
-
-    @property
-    def tensors(self) -> EventTensors:
-        return self.data.events
-
-    def __call__(self, start: Tensor, stop: Tensor, length: int) -> Tensor:
-        """Windows start … stop [B], padded to `length` -> their mean loss, float64 [1]."""
-        device, config = self.data.events.device, self.config
-        size = capacity(len(start), length, SPAN_RATIO * config.mask_ratio) if self.dense else None
-        with torch.autocast(device.type, torch.bfloat16, enabled=use_bf16(config, device)):
-            loss = training_loss(self.network, self.data, start, stop, length, config.mask_ratio, size)
-        self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        self.team.average(self.network, start, stop)
-        if config.clip_norm > 0:
-            torch.nn.utils.clip_grad_norm_(self.network.parameters(), config.clip_norm)
-        self.optimizer.step()
-        return loss.detach()[None].to(torch.float64)
 
 
 def training_loss(

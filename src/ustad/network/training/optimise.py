@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -15,13 +17,34 @@ from ustad.config import TrainingConfig
 COMPILE_FROM = 40_000_000
 
 
+def _plain(method: Any) -> Any:
+    """A method of torch's optimisers without what prepares it for torch.compile, whose import takes seconds."""
+    return getattr(method, "__wrapped__", method)
+
+
+class _Adam(torch.optim.Adam):
+    """torch's, for use under `no_grad`."""
+
+    add_param_group = _plain(torch.optim.Optimizer.add_param_group)
+    zero_grad = _plain(torch.optim.Optimizer.zero_grad)
+    step = _plain(torch.optim.Adam.step)
+
+
+class _AdamW(torch.optim.AdamW):
+    """torch's, for use under `no_grad`."""
+
+    add_param_group = _plain(torch.optim.Optimizer.add_param_group)
+    zero_grad = _plain(torch.optim.Optimizer.zero_grad)
+    step = _plain(torch.optim.AdamW.step)
+
+
 def make_optimizer(network: nn.Module, config: TrainingConfig, recorded: bool = False) -> torch.optim.Optimizer:
     """Adam with L2 in the gradient, as the paper's, or AdamW; all parameters of one gain updated in one kernel.
 
     A network with `gains` names the parameters that learn so many times as fast as the rest. Where steps are
     recorded, the learning rates lie on the device, so that a replayed step reads the current ones.
     """
-    kind = torch.optim.Adam if config.optimizer == "adam" else torch.optim.AdamW
+    kind = _Adam if config.optimizer == "adam" else _AdamW
     gains: dict[str, float] = network.gains() if hasattr(network, "gains") else {}  # type: ignore[operator]  # a method
     members: dict[float, list[nn.Parameter]] = {1.0: []}
     for name, parameter in network.named_parameters():
@@ -67,6 +90,25 @@ def learning_rate(config: TrainingConfig, step: int, total: int) -> float:
 def step_seed(seed: int, step: int) -> int:
     """The seed of one step's masks, dropout and noise, the same whether or not the run was interrupted before."""
     return int(np.random.SeedSequence([seed, step]).generate_state(1, np.uint64)[0] >> 1)
+
+
+def seed_generators(device: torch.device, seed: int) -> None:
+    """What `torch.manual_seed` does for the CPU and this device. That looks at every kind of device there may be, which
+    takes a millisecond, and steps are as short."""
+    torch.default_generator.manual_seed(seed)
+    if device.type == "cuda":
+        torch.cuda.default_generators[_index(device)].manual_seed(seed)
+
+
+@contextmanager
+def keep_generators(device: torch.device) -> Iterator[None]:
+    """Afterwards the generators of the CPU and this device are as they were."""
+    with torch.random.fork_rng(devices=[_index(device)] if device.type == "cuda" else []):
+        yield
+
+
+def _index(device: torch.device) -> int:
+    return torch.cuda.current_device() if device.index is None else device.index
 
 
 def use_bf16(config: TrainingConfig, device: torch.device) -> bool:

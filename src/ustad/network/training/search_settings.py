@@ -22,7 +22,7 @@ from ustad.config import Config, ConfigError
 from ustad.events.windows import EventTensors, Queries, Windows
 from ustad.files import write_json, write_table
 from ustad.network.dual_transformer import build_network
-from ustad.network.training.loop import fit
+from ustad.network.training.masked_task import fit
 from ustad.progress import say
 from ustad.schema import EventSchema
 

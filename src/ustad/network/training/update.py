@@ -14,10 +14,8 @@ import torch
 from torch import Tensor
 
 from ustad.config import TrainingConfig
-from ustad.events.windows import EventTensors
-from ustad.network.dual_transformer import DualTransformer
-from ustad.network.training.masked_step import Stepper, capacity
 from ustad.network.training.optimise import take_step, use_bf16
+from ustad.network.training.task import Task
 from ustad.network.training.team import Team
 from ustad.progress import say
 
@@ -27,28 +25,29 @@ Recorder = Callable[[Callable[[], Tensor]], Callable[[], Tensor]]
 
 @dataclass
 class Update:
-    """Gather, forward, backward, clip, step of the optimiser. Never waits for the device."""
+    """Forward, backward, clip, step of the optimiser. Never waits for the device where the task is dense."""
 
-    network: DualTransformer
-    tensors: EventTensors
+    task: Task
     optimizer: torch.optim.Optimizer
     config: TrainingConfig
-    step: Stepper
     team: Team = field(default_factory=Team.current)
 
+    @property
+    def device(self) -> torch.device:
+        return self.task.events.device
+
     def __call__(self, start: Tensor, stop: Tensor, length: int) -> Tensor:
-        """Windows start … stop [B], padded to `length` -> their loss and its fields' means, float64 [1 + F]."""
-        device = self.tensors.device
-        batch = self.tensors.batch(start, stop, length)
-        with torch.autocast(device.type, torch.bfloat16, enabled=use_bf16(self.config, device)):
-            loss = self.step(batch, capacity(len(start), length, self.config.mask_ratio))
+        """Windows start … stop [B], padded to `length` -> their loss and its parts' means, float64 [1 + P]."""
+        network = self.task.network
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=use_bf16(self.config, self.device)):
+            loss, parts = self.task.loss(start, stop, length)
         self.optimizer.zero_grad(set_to_none=True)
-        loss.total.backward()
-        self.team.average(self.network, start, stop)
+        loss.backward()
+        self.team.average(network, start, stop)
         if self.config.clip_norm > 0:  # departure from the paper: rare windows have huge errors
-            torch.nn.utils.clip_grad_norm_(self.network.parameters(), self.config.clip_norm)
-        take_step(self.optimizer, self.network)
-        return torch.cat([loss.total.detach()[None], loss.fields]).to(torch.float64)
+            torch.nn.utils.clip_grad_norm_(network.parameters(), self.config.clip_norm)
+        take_step(self.optimizer, network)
+        return torch.cat([loss.detach()[None], parts]).to(torch.float64)
 
 
 @dataclass
@@ -68,7 +67,7 @@ class Replayed:
     failed: bool = False
 
     def __post_init__(self) -> None:
-        places = torch.zeros(2, self.batch_size, dtype=torch.int64, device=self.update.tensors.device)
+        places = torch.zeros(2, self.batch_size, dtype=torch.int64, device=self.update.device)
         self.start, self.stop = places
 
     def __call__(self, start: Tensor, stop: Tensor, length: int) -> Tensor:

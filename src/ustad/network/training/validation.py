@@ -6,8 +6,6 @@ event's feature-level vector is the same in every window, so it is computed once
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -16,20 +14,12 @@ from ustad.config import Config
 from ustad.events.windows import EventTensors, Queries
 from ustad.network.dual_transformer import DualTransformer
 from ustad.network.losses import field_losses, weigh
+from ustad.network.training.task import Validation
 
 #: A tenth of a small data set says too little: at least this many questions are asked where there are so many.
 FEWEST_QUERIES = 2_000
 #: Numbers of noise on the logits of one field that are drawn at once (samples × questions × classes).
 DRAWN = 1 << 25
-
-
-@dataclass(frozen=True)
-class Validation:
-    """`total` is the mean over questions of an event's loss; `fields` are means over present targets."""
-
-    total: float
-    fields: dict[str, float]
-    queries: int
 
 
 def choose_queries(queries: Queries, entity: np.ndarray, share: float, seed: int) -> Queries:
