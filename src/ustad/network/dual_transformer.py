@@ -16,6 +16,7 @@ from ustad.config import Config, ModelConfig
 from ustad.events.windows import Batch, Features
 from ustad.network.blocks import HIDDEN, Block
 from ustad.network.heads import Heads, Predictions
+from ustad.network.lookup import look_up
 from ustad.network.tokenizer import FeatureTokenizer
 from ustad.schema import Field
 
@@ -155,7 +156,8 @@ class DualTransformer(nn.Module):
         """Events with masks and positions [B, L, D], and the bias that hides padded keys [B, 1, 1, L]."""
         x = torch.where(masked[..., None], self.masked_token.to(events.dtype), events)
         limit = self.position.num_embeddings - 1
-        x = x + self.position(position.clamp(max=limit)) + self.day_position(day_position.clamp(max=limit))
+        x = x + look_up(self.position.weight, position.clamp(max=limit))
+        x = x + look_up(self.day_position.weight, day_position.clamp(max=limit))
         return x, (padding.to(x.dtype) * HIDDEN)[:, None, None, :]
 
     # --------------------------------------------------------------------------------------- decoding

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from ustad.config import ModelConfig
 from ustad.events.windows import Features
 from ustad.network.blocks import HIDDEN, Block
+from ustad.network.lookup import look_up, look_up_each
 from ustad.network.place_counts import COUNTS, DURATION_BINS, HOURS, START_BINS
 from ustad.network.tokenizer import FeatureTokenizer
 from ustad.schema import Field
@@ -42,7 +43,7 @@ class Memory:
     durations: Tensor  # [B, K, 32] log of its share of durations
 
     def __getitem__(self, rows: Tensor) -> Memory:
-        return Memory(*(getattr(self, name)[rows] for name in self.__dataclass_fields__))
+        return Memory(*(look_up(getattr(self, name), rows) for name in self.__dataclass_fields__))
 
 
 @dataclass
@@ -136,7 +137,7 @@ class MemoryTransformer(nn.Module):
             ],
             dim=-1,
         )
-        tokens = self.describe(torch.cat([shares, numbers], dim=-1)) + self.category(category)
+        tokens = self.describe(torch.cat([shares, numbers], dim=-1)) + look_up(self.category.weight, category)
         starts = counts[..., 1 : 1 + 2 * HOURS].unflatten(-1, (2, HOURS))
         return Memory(
             tokens,
@@ -202,11 +203,12 @@ class MemoryTransformer(nn.Module):
         held = slot.clamp(max=K - 1)
         rows = torch.arange(len(masked), device=slot.device)[:, None]
         new = (slot >= K) | memory.absent[rows, held]
-        own = torch.where(new[..., None], self.new_token, memory.tokens[rows, held])  # [B, L, D]
+        own = torch.where(new[..., None], self.new_token, look_up_each(memory.tokens, held))  # [B, L, D]
         x = torch.where(masked[..., None], self.masked_token, events + self.own(own))
         limit = self.position.num_embeddings - 1
-        x = x + self.position(position.clamp(max=limit)) + self.day_position(day_position.clamp(max=limit))
-        return x + self.weekday(weekday)
+        x = x + look_up(self.position.weight, position.clamp(max=limit))
+        x = x + look_up(self.day_position.weight, day_position.clamp(max=limit))
+        return x + look_up(self.weekday.weight, weekday)
 
     def decode(self, hidden: Tensor, memory: Memory, targets: Targets) -> Outlook:
         """What was expected of M events: hidden [T, M, D], memory of each of the M -> leading dimensions [T, M]."""
@@ -244,22 +246,23 @@ class MemoryHeads(nn.Module):
         rows = torch.arange(M, device=hidden.device)
         held = targets.slot.clamp(max=K - 1)
         new = (targets.slot >= K) | memory.absent[rows, held]
-        place = torch.where(new, places[..., K], places[:, rows, held])
+        place = torch.where(new, places[..., K], _chosen(places, held))
         place = place + torch.where(new & targets.located, self._density(hidden, target, memory, targets, scale), 0.0)
-        kind = self.kind(hidden).log_softmax(dim=-1)[:, rows, targets.category]
-        where = torch.where(new[:, None], new_token + kinds[targets.category], memory.tokens[rows, held])  # [M, D]
+        kind = _chosen(self.kind(hidden).log_softmax(dim=-1), targets.category)
+        fresh = new_token + look_up(kinds, targets.category)
+        where = torch.where(new[:, None], fresh, look_up_each(memory.tokens, held[:, None])[:, 0])  # [M, D]
         where = where.expand_as(hidden)
         day = targets.weekend.long()
         known = torch.where(new[:, None], 0.0, memory.starts[rows, held, day])
         starts = (self.start(torch.cat([hidden, where], dim=-1)) + self.trust[1] * known).log_softmax(dim=-1)
-        when = self.start_bin(targets.start).expand_as(hidden)
+        when = look_up(self.start_bin.weight, targets.start).expand_as(hidden)
         known = torch.where(new[:, None], 0.0, memory.durations[rows, held])
         durations = self.duration(torch.cat([hidden, where, when], dim=-1)) + self.trust[2] * known
         durations = durations.log_softmax(dim=-1)
         return Outlook(
             place,
-            starts[:, rows, targets.start],
-            torch.where(targets.timed, durations[:, rows, targets.duration], 0.0),
+            _chosen(starts, targets.start),
+            torch.where(targets.timed, _chosen(durations, targets.duration), 0.0),
             torch.where(new & (targets.category > 0), kind, 0.0),
             places,
             starts,
@@ -278,6 +281,11 @@ class MemoryHeads(nn.Module):
         around = torch.where(memory.absent.all(dim=-1), HIDDEN, around)
         anywhere = torch.full_like(around, math.log(FLOOR) - 2 * math.log(2 * AREA_KM))
         return torch.logaddexp(around + math.log1p(-FLOOR), anywhere)
+
+
+def _chosen(values: Tensor, index: Tensor) -> Tensor:
+    """One of the last dimension: values [T, M, n], index [M] -> [T, M]."""
+    return values.gather(-1, index.expand(values.shape[:-1])[..., None])[..., 0]
 
 
 def _wrapped(hours: Tensor) -> Tensor:

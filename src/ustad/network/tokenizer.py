@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from ustad.events.windows import Features
+from ustad.network.lookup import look_up
 from ustad.schema import Field
 
 
@@ -45,7 +46,7 @@ class FeatureTokenizer(nn.Module):
     def forward(self, features: Features) -> Tensor:
         tokens = [features.numbers[..., None] * self.weight + self.bias]  # [..., Fn, D]
         if len(self.offsets):
-            tokens.append(nn.functional.embedding(features.categories + self.offsets, self.table))  # [..., Fc, D]
+            tokens.append(look_up(self.table, features.categories + self.offsets))  # [..., Fc, D]
         if self.vector_sizes:
             parts = torch.split(features.vectors, self.vector_sizes, dim=-1)
             tokens.append(torch.stack([m(v) for m, v in zip(self.vectors, parts, strict=True)], dim=-2))

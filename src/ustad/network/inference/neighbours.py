@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ustad.network.inference.half_search import GROUP, Halves, find_nearest, fits
 from ustad.network.inference.inverted_lists import InvertedLists
 from ustad.progress import say, track, warn
 
@@ -21,8 +22,8 @@ from ustad.progress import say, track, warn
 EXACT_LIMIT = {"cpu": 4_000_000, "cuda": 60_000_000}
 #: With more than this, lists are built in training, so that live scoring on a CPU finds them; their error is measured.
 APPROXIMATE_ABOVE = 20_000
-#: Columns of the distance matrix that are first compared as one group.
-_GROUP = 64
+#: Coordinates of the points that fill the last group: farther than anything.
+NOWHERE = 1e18
 
 
 @dataclass(frozen=True)
@@ -32,16 +33,19 @@ class Prepared:
     centre: np.ndarray
     points: Tensor  # [M', D]
     norms: Tensor  # [M'] squared
+    halves: Halves | None = None  # where candidates come from half precision
 
     @classmethod
-    def of(cls, reference: np.ndarray, device: torch.device) -> Prepared:
+    def of(cls, reference: np.ndarray, device: torch.device, halves: bool | None = None) -> Prepared:
+        """With `halves` (by default where the device has tensor cores) for the search in half precision."""
         centre = reference.mean(axis=0, dtype=np.float64).astype(np.float32)
         points = torch.from_numpy(reference - centre).to(device)
-        spare = -len(points) % _GROUP
-        padded = torch.cat([points, points.new_zeros(spare, points.shape[1])])
+        spare = -len(points) % GROUP
+        padded = torch.cat([points, points.new_full((spare, points.shape[1]), NOWHERE)])
         norms = padded.square().sum(1)
         norms[len(points) :] = torch.inf
-        return cls(centre, padded, norms)
+        wanted = fits(device, points.shape[1]) if halves is None else halves
+        return cls(centre, padded, norms, Halves.of(padded, spare) if wanted else None)
 
 
 @dataclass
@@ -147,24 +151,39 @@ def nearest_distances(prepared: Prepared, queries: np.ndarray, k: int) -> np.nda
     """
     device = prepared.points.device
     room = shared_room(device, 6 << 30) if device.type == "cuda" else (256 << 20)
-    columns = len(prepared.points) + 2 * k * _GROUP  # the matrix, and what is looked at again
+    # The matrix (of which half precision keeps the minima of groups, twice), and what is looked at again.
+    columns = len(prepared.points) // (1 if prepared.halves is None else GROUP // 2) + 3 * k * GROUP
     size = max(1, min(len(queries), room // (4 * columns)))
     found = []
     with torch.inference_mode(), track("neighbours", len(queries)) as advance:
         for begin in range(0, len(queries), size):
             block = torch.from_numpy(queries[begin : begin + size] - prepared.centre).to(device)
-            found.append(_nearest(block, prepared.points, prepared.norms, k).cpu().numpy())
+            found.append(_search(block, prepared, k).cpu().numpy())
             advance(len(block))
     return np.concatenate(found) if found else np.zeros((0, k), np.float32)
 
 
+def _search(block: Tensor, prepared: Prepared, k: int) -> Tensor:
+    """Distances of a block of queries to their k nearest, ascending; those that half precision leaves open in full."""
+    points, norms, halves = prepared.points, prepared.norms, prepared.halves
+    if halves is None:
+        return _nearest(block, points, norms, k)
+    found, proven = find_nearest(block, points, halves, k)
+    left = (~proven).nonzero()[:, 0]
+    if not len(left):
+        return found
+    for some in left.split(max(1, (1 << 28) // len(points))):  # blocks of a matrix of 1 GiB
+        found[some] = _nearest(block[some], points, norms, k)
+    return found
+
+
 def _nearest(block: Tensor, points: Tensor, norms: Tensor, k: int) -> Tensor:
     square = torch.addmm(norms, block, points.t(), alpha=-2.0)  # [B, M], less each query's own norm
-    groups = square.view(len(block), -1, _GROUP)
+    groups = square.view(len(block), -1, GROUP)
     best = groups.amin(-1).topk(min(k, groups.shape[1]), largest=False, sorted=False).indices  # [B, k]
-    near = groups.gather(1, best[..., None].expand(-1, -1, _GROUP)).flatten(1)  # [B, k · 64]
+    near = groups.gather(1, best[..., None].expand(-1, -1, GROUP)).flatten(1)  # [B, k · 64]
     pick = near.topk(k, largest=False, sorted=False).indices
-    chosen = best.gather(1, pick // _GROUP) * _GROUP + pick % _GROUP
+    chosen = best.gather(1, pick // GROUP) * GROUP + pick % GROUP
     step = max(1, (1 << 28) // (4 * k * block.shape[1]))
     exact = [
         (points[chosen[i : i + step]] - block[i : i + step, None]).square().sum(-1).sqrt()
