@@ -188,7 +188,7 @@ class Detector:
         return network.to(self.device)
 
     def _train(self, network: DualTransformer, lessons: Lessons, directory: Path | None, resume: bool) -> FitResult:
-        from ustad.network.training.estimate import rough_seconds
+        from ustad.network.training.estimate import announce
         from ustad.network.training.masked_task import MaskedTask, fit
 
         tensors, windows, validation = self._tensors(lessons)
@@ -199,9 +199,7 @@ class Detector:
                 f"{len(windows):,} windows are at most {steps:,} steps, too few to learn much in; lower "
                 f"training.batch_size ({training.batch_size}) or raise training.epochs ({training.epochs})"
             )
-        if progress.shown():
-            seconds = rough_seconds(MaskedTask(network, tensors, *validation, self.config), windows, self.config)
-            progress.say(f"training on {len(windows):,} windows: {progress.roughly(seconds)}, less if it stops early")
+        announce(MaskedTask(network, tensors, *validation, self.config), windows, self.config)
         return fit(network, tensors, windows, validation, self.config, self.device, directory, resume)
 
     def _learn_habits(self, lessons: Lessons) -> DefaultModel:

@@ -1,6 +1,7 @@
-"""Progress of long work: a live bar on a terminal, a line now and then elsewhere, nothing unless enabled.
+"""Progress of long work: a live bar on a terminal, a line every ten seconds elsewhere and from Python.
 
-Library code wraps its loops in `track`; the command line calls `enable`. Never shows data, only counts.
+Library code wraps its loops in `track`; the command line calls `enable`, which shows short work and plain statements
+(`say`) too. `disable` shows nothing. Never shows data, only counts.
 What a user has to know whether progress is shown or not goes through `warn`.
 """
 
@@ -27,19 +28,21 @@ from rich.progress import (
 _SECONDS_BETWEEN_LINES = 10.0
 _console: Console | None = None
 _silent = False
+_disabled = False
 
 Advance = Callable[..., None]  # advance(n=1, note="")
 
 
 def enable(console: Console | None = None) -> None:
     """Show progress on standard error from now on."""
-    global _console
-    _console = console or Console(stderr=True)
+    global _console, _disabled
+    _console, _disabled = console or Console(stderr=True), False
 
 
 def disable() -> None:
-    global _console
-    _console = None
+    """Show nothing from now on, however long the work."""
+    global _console, _disabled
+    _console, _disabled = None, True
 
 
 def say(text: str) -> None:
@@ -110,8 +113,11 @@ def roughly(seconds: float) -> str:
 @contextmanager
 def track(label: str, total: float | None = None) -> Iterator[Advance]:
     """Yields `advance(n, note)`; `note` is a short text beside the bar (a loss, a rate)."""
-    if _console is None:
+    if _console is None and (_disabled or _silent):
         yield lambda n=1, note="": None
+    elif _console is None:
+        with _lines(label, total, Console(stderr=True), brief=False) as advance:
+            yield advance
     elif _console.is_terminal:
         with _bar(label, total, _console) as advance:
             yield advance
@@ -142,9 +148,10 @@ def _bar(label: str, total: float | None, console: Console) -> Iterator[Advance]
 
 
 @contextmanager
-def _lines(label: str, total: float | None, console: Console) -> Iterator[Advance]:
-    state = {"done": 0.0, "note": "", "said": time.monotonic()}
+def _lines(label: str, total: float | None, console: Console, brief: bool = True) -> Iterator[Advance]:
+    """A line every ten seconds and at the end, where that is worth it: of `brief` work too, or only of what had one."""
     began = time.monotonic()
+    state = {"done": 0.0, "note": "", "said": began}
 
     def line() -> str:
         share = f" {state['done']:,.0f} of {total:,.0f}" if total else ""
@@ -158,6 +165,6 @@ def _lines(label: str, total: float | None, console: Console) -> Iterator[Advanc
             console.print(line(), highlight=False, soft_wrap=True)
 
     yield advance
-    if time.monotonic() - began > 2.0:
+    if time.monotonic() - began > 2.0 and (brief or state["said"] > began):  # type: ignore[operator]  # likewise
         console.print(line(), highlight=False, soft_wrap=True)
         sys.stderr.flush()

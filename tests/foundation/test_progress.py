@@ -34,6 +34,22 @@ def test_lines_are_said_where_there_is_no_terminal(shown, monkeypatch):
     assert "loss 1.5" in shown.getvalue()
 
 
+def test_long_work_says_a_line_from_python_too_and_short_work_none(capsys, monkeypatch):
+    monkeypatch.setattr(progress, "_disabled", False)
+    monkeypatch.setattr(progress, "_console", None)
+    with progress.track("short work", 3) as advance:
+        advance()
+    monkeypatch.setattr(progress, "_SECONDS_BETWEEN_LINES", -1.0)
+    with progress.track("long work", 3) as advance:
+        advance(2)
+    with progress.silence(), progress.track("hidden work", 3) as advance:
+        advance(2)
+    captured = capsys.readouterr()
+    assert captured.err.startswith("long work: 2 of 3")
+    assert "short" not in captured.err
+    assert "hidden" not in captured.err
+
+
 def test_silence_ends_with_its_block(shown):
     with progress.silence():
         progress.say("unheard")

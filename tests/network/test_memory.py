@@ -26,7 +26,7 @@ from ustad.network.place_counts import HOURS, MemoryTensors, OwnPlaces
 from ustad.network.place_memory import AREA_KM, FLOOR, KERNELS_KM, Memory, Outlook, Targets
 from ustad.network.training import estimate, memory_task
 from ustad.network.training.memory_step import Data, _parts, ask, recall, span_masks, training_loss
-from ustad.network.training.memory_task import CHECKPOINT, MemoryTask, fit_memory
+from ustad.network.training.memory_task import CHECKPOINT, MemoryTask, fit_memory, grow_batch
 from ustad.network.training.update import Update
 from ustad.schema import mobility_schema
 
@@ -384,3 +384,16 @@ def test_a_checkpoint_of_other_settings_is_refused(tmp_path):
     trained(tmp_path)
     with pytest.raises(ConfigError, match="other settings or other data"):
         trained(tmp_path, resume=True, **{"training.learning_rate": 0.5})
+
+
+def test_batches_grow_on_a_gpu_while_enough_steps_are_left():
+    config, cuda = Config.preset("best"), torch.device("cuda")
+    training = config.training
+    assert grow_batch(config, 10_000_000, torch.device("cpu")) == config
+    assert grow_batch(config, 93_000, cuda) == config
+    large = grow_batch(config, 400_000, cuda).training
+    assert (large.batch_size, large.learning_rate) == (4 * training.batch_size, 2 * training.learning_rate)
+    assert training.epochs * 400_000 / large.batch_size >= 7_000
+    huge = grow_batch(config, 100_000_000, cuda).training
+    assert huge.batch_size == 16 * training.batch_size
+    assert huge.learning_rate == 2 * training.learning_rate

@@ -7,12 +7,16 @@ In: a detector and data. Out: `events/`, `incidents/` and `agents/` of Parquet p
 from __future__ import annotations
 
 import shutil
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from ustad.cli.shared import write_alerts
 
 NAMES = ("events", "agents", "incidents")
+#: Parts that are written at the same time.
+WRITERS = 2
 
 
 def are_many(data: Any) -> bool:
@@ -33,12 +37,19 @@ def write_in_parts(detector: Any, data: Any, place: Path, facts: dict[str, Any],
 
     parts = detector.score_parts(data, **options)
     counts, alerts = dict.fromkeys(NAMES, 0), []
-    for i, tables in enumerate(parts):
-        together = (*tables, incident_table(tables[0], detector.schema))
-        for name, table in zip(NAMES, together, strict=True):
-            write_table(table.replace_schema_metadata(None), place / f".{name}" / f"part-{i:05d}.parquet")
-            counts[name] += table.num_rows
-        alerts.append(tables[0].filter(tables[0]["alert"]))
+    with ThreadPoolExecutor(WRITERS) as pool:
+        writing: deque[Future[None]] = deque()
+        for i, tables in enumerate(parts):
+            together = (*tables, incident_table(tables[0], detector.schema))
+            for name, table in zip(NAMES, together, strict=True):
+                file = place / f".{name}" / f"part-{i:05d}.parquet"
+                writing.append(pool.submit(write_table, table.replace_schema_metadata(None), file))
+                counts[name] += table.num_rows
+            alerts.append(tables[0].filter(tables[0]["alert"]))
+            while len(writing) > 2 * WRITERS:
+                writing.popleft().result()
+        for one in writing:
+            one.result()
     _put_in_place(place)
     alert_rows = pa.concat_tables(alerts, promote_options="permissive")
     write_alerts(alert_rows, detector.schema, place)

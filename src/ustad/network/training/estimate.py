@@ -14,6 +14,17 @@ from ustad.events.windows import Windows
 from ustad.network.training.optimise import keep_generators, make_optimizer
 from ustad.network.training.task import Task
 from ustad.network.training.update import Update
+from ustad.progress import roughly, say, shown
+
+
+def announce(task: Task, windows: Windows, config: Config) -> None:
+    """Say how long training will take at most; on a GPU the progress line does, seconds later and better."""
+    if not shown():
+        return
+    known = ""
+    if task.events.device.type == "cpu":
+        known = f": {roughly(rough_seconds(task, windows, config))}, less if it stops early"
+    say(f"training on {len(windows):,} windows{known}")
 
 
 def rough_seconds(task: Task, windows: Windows, config: Config) -> float:
