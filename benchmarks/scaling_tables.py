@@ -96,7 +96,52 @@ def _bytes(number: float) -> str:
     return f"{number / 1e6:,.0f} MB"
 
 
-BLOCKS = {"overhead": overhead, "sizes": sizes}
+def verbs() -> str:
+    """Whole verbs on one GPU, before and after, beside the paper's figures."""
+    found = read("whole_verbs_cuda")
+    rows = [
+        (
+            name,
+            f"{v['before_s']:.0f} s",
+            f"{v['seconds']:.0f} s (first use {v['first_use_s']:.0f} s)",
+            f"{v['goal_s']} s",
+        )
+        for name, v in found["verbs"].items()
+    ]
+    near = found["neighbours"]
+    for name in ("clustered", "normal"):
+        label = f"exact neighbours, {near['queries']:,} × {near['references']:,}, k = {near['k']}, {name} points"
+        rows.append((label, f"{near[name]['before_extrapolated']:.0f} s", f"{near[name]['seconds']:.1f} s", "5 s"))
+    for name, run in found["loop"].items():
+        rate = f"{run['windows_per_s']:,} windows/s ({run['seconds']} s in all)"
+        rows.append(
+            (f"training steps alone, {name}", f"the paper: {found['paper']['windows_per_s']:,} windows/s", rate, "")
+        )
+    for name, run in found["live"].items():
+        rows.append(
+            (f"one live event, {name}", f"the paper: {found['paper']['event_ms']} ms", f"{run['median_ms']:.0f} ms", "")
+        )
+    return table(("", "before", "now", "goal"), rows)
+
+
+def batches() -> str:
+    """What larger batches learn in as many passes."""
+    names = {"memory": "`best`", "dual": "`paper`"}
+    rows = [
+        (
+            names[r["kind"]],
+            f"{r['batch']:,}",
+            f"{r['lr']:g}",
+            f"{r['steps']:,}",
+            f"{r['seconds']:.0f} s",
+            f"{r['best']:.3f}",
+        )
+        for r in read("whole_verbs_cuda")["batches"]
+    ]
+    return table(("network", "windows a step", "rate", "steps", "time", "validation loss"), rows)
+
+
+BLOCKS = {"overhead": overhead, "verbs": verbs, "batches": batches, "sizes": sizes}
 
 
 if __name__ == "__main__":

@@ -225,3 +225,13 @@ def test_tails_keep_the_order_of_each_column() -> None:
     for j, column in enumerate(np.c_[parts.loss, parts.knn].T):
         order = np.argsort(column)
         assert (np.diff(tails[order, j]) <= 1e-12).all()
+
+
+def test_many_reference_values_are_kept_as_quantiles_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = np.random.default_rng(3).normal(size=210_001)  # searching for each quantile took minutes
+    kept = Distribution.fit(values)
+    assert (len(kept.values), kept.count) == (200_000, len(values))
+    assert (kept.values[0], kept.values[-1]) == (values.min(), values.max())
+    monkeypatch.setattr("ustad.distribution.MOST_VALUES", 50)
+    wanted = np.quantile(values, np.linspace(0, 1, 50))
+    np.testing.assert_allclose(Distribution.fit(values).values, wanted, rtol=1e-12, atol=1e-12)
