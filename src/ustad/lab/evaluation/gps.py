@@ -49,9 +49,10 @@ def compare_scores(data: Dataset, scores: Scores) -> dict[str, Any]:
         raise ValueError("both events and agents are compared; one of them has no scores")
     if data.labels is not None:
         result["events"] = _level(scores.events, data.labels, "stay_id", recording.get("missed", 0))
-        wide = pa.array(incident_scores(scores.events))
-        events = scores.events.set_column(scores.events.column_names.index("score"), "score", wide)
-        result["incidents"] = _level(events, data.labels, "stay_id", recording.get("missed", 0))
+        if "started_at" in scores.events.column_names:
+            wide = pa.array(incident_scores(scores.events))
+            events = scores.events.set_column(scores.events.column_names.index("score"), "score", wide)
+            result["incidents"] = _level(events, data.labels, "stay_id", recording.get("missed", 0))
         result["true_of_most_unusual"] = count_true(scores.events, data.labels)
     if data.agent_labels is not None:
         agents = data.agent_labels["agent_id"].cast(scores.agents["agent_id"].type)
