@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+DOCS_STAMP := $(VENV)/.installed-docs
 
-.PHONY: demo test test-more setup-tests lint types unit bench serve experiments-small constraints wheel clean help
+.PHONY: demo test test-more setup-tests lint types unit bench serve experiments-small docs constraints wheel clean help
 
 help:
 	@echo "make demo   set up, then raw GPS to a report on a small simulated town (minutes, two cores)"
@@ -14,6 +15,7 @@ help:
 	@echo "make serve  set up, then the analyst's page for the demo's run (after make demo)"
 	@echo "make bench  set up, then the benchmarks that run on a CPU"
 	@echo "make experiments-small   set up, then the paper's seven experiments at a small size"
+	@echo "make docs   set up, then the pages of docs/ with search, in site/"
 	@echo "make wheel  set up, then a wheel in dist/; make constraints pins what is installed"
 	@echo "make clean  remove the environment and everything that was made"
 
@@ -58,8 +60,16 @@ experiments-small: $(STAMP)
 bench: $(STAMP)
 	@for job in extraction simulation training scoring report history service engine; do $(BIN)/python benchmarks/$$job.py || exit 1; done
 
+$(DOCS_STAMP): $(STAMP)
+	$(BIN)/pip install --quiet -c constraints.txt -e '.[docs]'
+	@touch $(DOCS_STAMP)
+
+docs: $(DOCS_STAMP)
+	$(BIN)/mkdocs build --quiet
+	@echo "built: $(PYTHON) -m http.server -d site 8000, then http://localhost:8000 (pages open from the disk too, without the search)"
+
 # What is installed and passed the tests becomes what is pinned.
-constraints: $(STAMP)
+constraints: $(DOCS_STAMP)
 	@{ grep '^#' constraints.txt; $(BIN)/pip freeze --exclude-editable | sed 's/+.*//' | sort -f; } > constraints.new
 	@mv constraints.new constraints.txt
 
@@ -68,5 +78,5 @@ wheel: $(STAMP)
 	@ls dist/ustad-*.whl
 
 clean:
-	rm -rf $(VENV) runs build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) runs build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

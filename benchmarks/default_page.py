@@ -1,4 +1,4 @@
-"""The tables of docs/default.md, written from the result files of default.py, pol_atl.py, habit_p_values.py,
+"""The tables of docs/evidence/habits.md, written from the result files of default.py, pol_atl.py, habit_p_values.py,
 moving_history.py, default_speed.py and history.py.
 
 python benchmarks/default_page.py            writes them into the page, between their marks
@@ -14,7 +14,7 @@ import numpy as np
 
 from marked_pages import DOCS, RESULTS, read, table, write
 
-PAGE = DOCS / "default.md"
+PAGE = DOCS / "evidence" / "habits.md"
 GROUPS = {"all": "all", "recurring": "recurring", "one-off": "one-off"}
 SPEED_TARGETS = {"bulk": "target: memory network / the paper's, {}", "live": "target: live, {:.0f} by the clock"}
 VARIANTS = {

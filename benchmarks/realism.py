@@ -1,4 +1,4 @@
-"""Generate docs/realism.md: the distributions of the simulated data sets beside the published ones, with pictures.
+"""Generate docs/evidence/realism.md: distributions of the simulated data sets beside the published ones, with pictures.
 
     python benchmarks/realism.py                 2,000 agents per preset, seed 7
     python benchmarks/realism.py --agents 20000
@@ -96,7 +96,7 @@ def draw(found: dict[str, Realism], name: str, title: str, xlabel: str, curve: A
     axes.legend(frameon=False, fontsize=8)
     figure.savefig(DOCS / "figures" / f"realism-{name}.svg", metadata={"Date": None})
     plt.close(figure)
-    return f"![{title}](figures/realism-{name}.svg)"
+    return f"![{title}](../figures/realism-{name}.svg)"
 
 
 def histogram(values: np.ndarray, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -170,8 +170,8 @@ def main() -> None:
     for name in COLOURS:
         data = simulate_tables(name, 300 if name == "town" else options.agents, options.seed)
         found[name] = look_at(data, get_preset(name).weekend)
-    (DOCS / "realism.md").write_text(page(found, options.agents, options.seed))
-    print(f"wrote {DOCS / 'realism.md'}")
+    (DOCS / "evidence" / "realism.md").write_text(page(found, options.agents, options.seed))
+    print(f"wrote {DOCS / 'evidence' / 'realism.md'}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The tables of docs/scaling.md from the result files, so that no figure is typed.
+"""The tables of docs/evidence/scaling.md from the result files, so that no figure is typed.
 
 python benchmarks/scaling_tables.py     writes them between their marks in the page
 """
@@ -9,7 +9,7 @@ from typing import Any
 
 from marked_pages import DOCS, read, table, write
 
-PAGE = DOCS / "scaling.md"
+PAGE = DOCS / "evidence" / "scaling.md"
 #: What a data set is taken to be: NUMOSIM's weeks and stays, a fix a minute, 64 numbers per reference event.
 DAYS, STAYS_A_DAY, FIXES_A_DAY, WIDTH, EPOCHS = 56, 3.05, 1440, 64, 20
 TRAIN_DAYS, TEST_DAYS = 21, 28
