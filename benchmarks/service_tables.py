@@ -128,7 +128,7 @@ def devices() -> str:
     return f"{said}\n\n{table(head, rows)}"
 
 
-BLOCKS = {"devices": devices, "service": served, "scorer": scorer, "store": store}
+BLOCKS = {"service": served, "devices": devices, "scorer": scorer, "store": store}
 
 
 if __name__ == "__main__":
