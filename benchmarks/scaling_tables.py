@@ -121,6 +121,8 @@ def verbs() -> str:
         rows.append(
             (f"one live event, {name}", f"the paper: {found['paper']['event_ms']} ms", f"{run['median_ms']:.0f} ms", "")
         )
+    cpu = found["cpu"]
+    rows.append((cpu["what"], "", f"{cpu['seconds']:.0f} s ({cpu['processor_s']:.0f} s of CPU)", f"{cpu['goal_s']} s"))
     return table(("", "before", "now", "goal"), rows)
 
 

@@ -15,13 +15,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ustad.data_error import DataError as DataError  # most of the package asks for it here
+
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 PATH_POINT = pa.struct([("time", TIMESTAMP), ("lat", pa.float64()), ("lon", pa.float64())])
 OnError = Literal["fail", "skip"]
-
-
-class DataError(ValueError):
-    """Data that cannot be used as it is. The message is one line that a user can act on."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ustad.tables import DataError
+from ustad.data_error import DataError
 
 if TYPE_CHECKING:
     import torch

@@ -13,7 +13,7 @@ SOURCE = Path(ustad.__file__).parent
 #: Rooms from the ground up: a room may import from itself and from rows above it.
 TIERS = [
     {"tables", "files", "geo", "clock", "schema", "config", "progress", "dataset", "scores", "schema_infer", "ties"}
-    | {"distribution", "frames", "torch_device"},
+    | {"distribution", "frames", "torch_device", "data_error"},
     {"mobility", "simulate", "events"},
     {"habits"},
     {"network"},
@@ -150,3 +150,9 @@ def test_everything_but_page_service_engine_imports_on_a_bare_machine():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.strip() == "ok True"
+
+
+def test_help_starts_without_numpy_arrow_and_torch() -> None:
+    script = "import sys, ustad.cli; print(sorted({'numpy', 'pyarrow', 'torch', 'numba'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

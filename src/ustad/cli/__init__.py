@@ -15,7 +15,7 @@ from ustad import __version__, progress
 from ustad.cli import demo, extract, forget, infer, lab, report, score, serve, simulate, train
 from ustad.cli.shared import err, out
 from ustad.config import ConfigError
-from ustad.tables import DataError
+from ustad.data_error import DataError
 from ustad.torch_device import NO_TORCH
 
 # Threads that wait for each other sleep instead of spinning: on a busy machine that is ten times faster.

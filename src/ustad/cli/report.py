@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from ustad.cli.shared import OutOption, out
-from ustad.tables import DataError
+from ustad.data_error import DataError
 
 EXTRA = "a report needs more libraries; install them with: pip install 'ustad[service]'"
 

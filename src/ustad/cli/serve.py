@@ -10,7 +10,7 @@ import typer
 
 from ustad.cli.shared import err, out
 from ustad.config import ConfigError
-from ustad.tables import DataError
+from ustad.data_error import DataError
 
 #: What the names of variables begin with. Not USTAD_ alone: Kubernetes sets USTAD_PORT where a service is called ustad.
 ENVIRONMENT = "USTAD_SERVE_"

@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 
 from ustad.cli.shared import JsonOption, out, print_json
-from ustad.tables import DataError
+from ustad.data_error import DataError
 
 #: The column of event keys where the schema names no identifier.
 EVENT_KEY = "event_key"
