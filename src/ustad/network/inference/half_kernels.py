@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
-import triton
-import triton.language as tl
 from torch import Tensor
+
+try:
+    import triton
+    import triton.language as tl
+except ImportError:  # it comes with torch where there is CUDA; elsewhere nobody launches these
+    triton = tl = None
 
 _QUERIES, _GROUP, _GROUPS = 128, 64, 32
 
 
-@triton.jit
+def _kernel(function: Callable[..., None]) -> Any:
+    return function if triton is None else triton.jit(function)
+
+
+@_kernel
 def _minima(  # type: ignore[no-untyped-def]
     query_high, query_low, high, low, norms, out, queries, groups, D: tl.constexpr, Q: tl.constexpr, G: tl.constexpr,
     N: tl.constexpr,
@@ -34,7 +45,7 @@ def _minima(  # type: ignore[no-untyped-def]
         tl.store(out + tl.cast(group, tl.int64) * queries + row, tl.min(square, axis=1), mask=real)
 
 
-@triton.jit
+@_kernel
 def _squares(query, points, best, out, K, D: tl.constexpr, G: tl.constexpr):  # type: ignore[no-untyped-def]  # pragma: no cover - compiled
     """One query against all points of its K groups; out [queries, K · G]."""
     row = tl.program_id(0).to(tl.int64)
