@@ -3,7 +3,7 @@
     python benchmarks/baselines.py                                     a town of 500 agents, on the CPU
     python benchmarks/baselines.py --preset numosim-la --agents 2000 --device cuda
     python benchmarks/baselines.py --data DIRECTORY --methods ibat,ctle --epochs 20
-    python benchmarks/baselines.py --table                             the table of docs/baselines.md, from results
+    python benchmarks/baselines.py --table                     the table of docs/evidence/baselines.md, from results
 
 The same training, validation and test weeks for all; no method sees a label; every deep one has the same budget
 (epochs, patience). Prints a table, writes benchmarks/results/baselines-NAME-AGENTS-DEVICE.json; methods that
@@ -41,7 +41,7 @@ from ustad.lab.evaluation.workshop import SAME
 from ustad.simulate import simulate_tables
 
 EXPERIMENTS = Path(__file__).parents[1] / "results" / "full"
-PAGE = DOCS / "baselines.md"
+PAGE = DOCS / "evidence" / "baselines.md"
 LARGE, TOWN = "numosim-la (2,000 agents)", "baselines-town-500-cpu.json"
 LIMIT_EACH_H200 = 100.0  # seconds, 2,000 agents of numosim-la
 LIMIT_ALL_CPU = 900.0  # seconds, a town of 500 agents on two cores

@@ -1,4 +1,4 @@
-"""The table of docs/any-events.md, written from the result file of benchmarks/examples.py.
+"""The table of docs/evidence/examples.md, written from the result file of benchmarks/examples.py.
 
 python benchmarks/example_tables.py           writes it into the page, between its marks
 """
@@ -9,7 +9,7 @@ from typing import Any
 
 from marked_pages import DOCS, read, table, write
 
-PAGE = DOCS / "any-events.md"
+PAGE = DOCS / "evidence" / "examples.md"
 EXAMPLES = {"cards": "cards", "shop": "shop", "app_usage": "app usage"}
 METHODS = {
     "ustad": "USTAD (`quick`, all features, own neighbours)",

@@ -1,4 +1,4 @@
-"""The tables of docs/extraction.md, written from the result files of benchmarks/extraction.py and benchmarks/gps.py.
+"""Tables of docs/evidence/extraction.md from the result files of benchmarks/extraction.py and benchmarks/gps.py.
 
 python benchmarks/extraction_tables.py        writes it into the page, between its marks
 """
@@ -9,7 +9,7 @@ from marked_pages import DOCS, read, table, write
 from ustad.lab.evaluation.gps_tables import QUALITY, QUALITY_NOTE, gps_tables, quality_row
 from ustad.lab.evaluation.recordings import PLAIN, TRUE_STAYS
 
-PAGE = DOCS / "extraction.md"
+PAGE = DOCS / "evidence" / "extraction.md"
 
 
 def speed() -> str:

@@ -1,4 +1,4 @@
-"""The tables of docs/scoring.md, written from the result files of benchmarks/scoring.py and benchmarks/calibrated.py.
+"""Tables of docs/evidence/scoring.md from the result files of benchmarks/scoring.py and benchmarks/calibrated.py.
 
 python benchmarks/scoring_tables.py           writes them into the page, between their marks
 """
@@ -9,7 +9,7 @@ from typing import Any
 
 from marked_pages import DOCS, met, read, table, write
 
-PAGE = DOCS / "scoring.md"
+PAGE = DOCS / "evidence" / "scoring.md"
 #: What is asked of an H200: events/s in bulk, (queries, references, seconds) of exact kNN, ms of a live event.
 GPU_BULK, GPU_NEAR, GPU_LIVE = 60_000, (1_700_000, 1_300_000, 60), 3
 #: And of two CPU cores: events/s in bulk, times the sequential way, events/s live.

@@ -1,4 +1,4 @@
-"""The tables of docs/service.md, written from the result files of benchmarks/service.py and service_store.py.
+"""The tables of docs/evidence/service.md, written from the result files of benchmarks/service.py and service_store.py.
 
 python benchmarks/service_tables.py           writes them into the page, between their marks
 """
@@ -9,7 +9,7 @@ from typing import Any
 
 from marked_pages import DOCS, read, table, write
 
-PAGE = DOCS / "service.md"
+PAGE = DOCS / "evidence" / "service.md"
 #: What is asked of a figure: the limit, and whether it is the least (else the most) that will do.
 Goals = dict[tuple[str, str], tuple[float, bool]]
 #: Of the service over HTTP on two cores with a model of the paper's size.

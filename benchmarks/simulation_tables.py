@@ -1,4 +1,4 @@
-"""The tables of docs/simulation.md, written from the result file of benchmarks/simulation.py.
+"""The tables of docs/evidence/simulation.md, written from the result file of benchmarks/simulation.py.
 
 python benchmarks/simulation_tables.py        writes them into the page, between their marks
 """
@@ -9,7 +9,7 @@ from typing import Any
 
 from marked_pages import DOCS, read, table, write
 
-PAGE = DOCS / "simulation.md"
+PAGE = DOCS / "evidence" / "simulation.md"
 PUBLISHED = ("*published on NUMOSIM*", "*0.906*", "*0.646*")
 
 

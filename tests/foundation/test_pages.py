@@ -40,7 +40,7 @@ def test_the_tables_of_a_page_are_those_of_the_result_files(script: ModuleType, 
 
 
 def test_every_page_with_marks_is_written_by_a_script_and_its_files_are_there(marked_pages: ModuleType) -> None:
-    pages = {path.name: MARK.findall(path.read_text()) for path in marked_pages.DOCS.rglob("*.md")}
+    pages = {str(path): MARK.findall(path.read_text()) for path in marked_pages.DOCS.rglob("*.md")}
     assert tuple(SCRIPTS) == marked_pages.SCRIPTS
     assert sum(bool(marks) for marks in pages.values()) == len(SCRIPTS)
     for name, marks in pages.items():
