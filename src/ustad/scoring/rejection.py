@@ -151,7 +151,7 @@ def _guarded(events: pa.Table, keep: np.ndarray, labels: Mapping[str, str]) -> l
 
 def agents_after(agents: pa.Table, events: pa.Table, entity: str) -> pa.Table:
     """The agent table after `reject`: an agent whose most unusual event is withheld has that event's new reason."""
-    label = next((c for c in agents.column_names if c.startswith("worst_")), None)
+    label = next((c for c in agents.column_names if c.startswith("worst_") and c != "worst_incident_id"), None)
     if label is None or "reason" not in agents.column_names:
         return agents
     held = events.filter(events["withheld"])
