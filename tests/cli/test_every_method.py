@@ -70,7 +70,7 @@ def test_it_is_trained_scored_and_evaluated_by_verbs_as_in_python(capsys, small_
     code, out, err = run(capsys, "lab", "evaluate", tmp_path / "scores", "--no-baselines", "--json")
     assert code == 0, err
     figures = json.loads(out)[name]
-    assert set(figures) == ({"events", "agents"} if able.scores_events else {"agents"})
+    assert set(figures) == ({"events", "incidents", "agents"} if able.scores_events else {"agents"})
     assert all(0 <= level["auroc"] <= 1 and level["positives"] > 0 for level in figures.values())
 
 

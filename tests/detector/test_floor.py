@@ -21,7 +21,7 @@ def figures():
         config = Config.preset("quick", seed=seed)
         scores = Detector(config, device="cpu").fit(town).score(town)
         measured = evaluate(scores.events, scores.agents, town.labels, town.agent_labels, bootstrap=0)
-        found.append((measured["events"]["auroc"], measured["agents"]["auroc"]))
+        found.append((measured["incidents"]["auroc"], measured["agents"]["auroc"]))
     return np.array(found)
 
 

@@ -35,7 +35,7 @@ def paper_scores(town: Dataset, tiny_config) -> np.ndarray:
 
 def test_a_schema_written_out_by_hand_gives_the_scores_of_the_mobility_preset(town, tiny_config, paper_scores):
     """The same columns under another name take the generic path from end to end."""
-    schema = replace(mobility_schema("none", log_duration=True), name="people")
+    schema = replace(mobility_schema("none"), name="people")
     events = town.events
     data = Dataset(events, schema, meta=town.meta)
     config = tiny_config.replace({"model.network": "dual", "model.trips": "none"})

@@ -65,6 +65,11 @@ def test_the_same_place_at_the_same_hour_within_a_week_is_the_same_incident() ->
     assert told(unnamed)[0] == ["100", None, "102"]
 
 
+def test_unusual_events_more_than_a_day_apart_are_two_incidents() -> None:
+    assert told([(1, 8, "a", 0.01), (1, 32, "b", 0.01)])[0] == ["100", "100"]
+    assert told([(1, 8, "a", 0.01), (1, 32.1, "b", 0.01)])[0] == ["100", "101"]
+
+
 def test_the_limit_of_what_is_unusual_belongs_to_it() -> None:
     assert told([(1, 1, "a", UNUSUAL), (2, 1, "a", UNUSUAL * 1.001)])[0] == ["100", None]
 

@@ -41,7 +41,6 @@ class LiveMachine(RuleBasedStateMachine):
         self.coming = {agent: [row for row in rows if row["agent_id"] == agent] for agent in AGENTS}
         self.known, self.came = self.model, {agent: [] for agent in AGENTS}
         self.said: dict[int, list[dict[str, Any]]] = {agent: [] for agent in AGENTS}
-        self.finals: dict[int, list[dict[str, Any]]] = {agent: [] for agent in AGENTS}
         self.states: dict[int, bytes] = {}
         self._start()
 
@@ -57,10 +56,7 @@ class LiveMachine(RuleBasedStateMachine):
         update = self.live.update(row)
         self.states[agent] = self.live.to_bytes(agent)
         self.came[agent].append(row)
-        self.said[agent].append(update.provisional)
-        assert (update.final is None) == (len(self.came[agent]) == 1)
-        if update.final is not None:
-            self.finals[agent].append(update.final)
+        self.said[agent].append(update)
 
     def _feed(self, agent: int, count: int) -> None:
         for _ in range(min(count, len(self.coming[agent]))):
@@ -105,7 +101,7 @@ class LiveMachine(RuleBasedStateMachine):
         self.live.forget(agent)
         self.known = DefaultModel(self.known.habits.forget([agent]))
         self.states.pop(agent, None)
-        self.came[agent], self.said[agent], self.finals[agent] = [], [], []
+        self.came[agent], self.said[agent] = [], []
 
     # ------------------------------------------------------------------------------------------ what holds
     def teardown(self) -> None:
@@ -113,18 +109,16 @@ class LiveMachine(RuleBasedStateMachine):
             self._compare(agent)
 
     def _compare(self, agent: int) -> None:
-        """What was said of each event, at once and in the end, is what bulk says of the list."""
+        """What was said of each event is what bulk says of the list."""
         if not self.came[agent]:
             return
         table = pa.Table.from_pylist(self.came[agent])
         bulk, _ = score_default(self.known, table, period=(SINCE, SINCE + 90), reasons="all")
         rows = bulk.sort_by("started_at").to_pylist()
         for said, row in zip(self.said[agent], rows, strict=True):
-            assert said["score_alone"] == pytest.approx(row["score_alone"], abs=1e-6)
+            assert said["stay_id"] == row["stay_id"]
+            assert said["score"] == pytest.approx(row["score"], abs=1e-6)
             assert [said[name] for name in SAME] == [row[name] for name in SAME]
-        for final, row in zip(self.finals[agent], rows, strict=False):
-            assert final["stay_id"] == row["stay_id"]
-            assert final["score"] == pytest.approx(row["score"], abs=1e-6)
 
 
 def test_live_scores_are_those_of_bulk_whatever_happens_in_between(model: DefaultModel) -> None:

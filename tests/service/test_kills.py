@@ -96,8 +96,6 @@ def test_kills_lose_nothing_and_score_nothing_twice(tiny_run: Path, any_store_ur
     assert again.keys() == uninterrupted.keys()
     for event, score in uninterrupted.items():
         assert again[event] == pytest.approx(score, abs=1e-4), "kills must not change a score"
-    if kills == KILLS:  # fewer events may have none
-        assert any(again[event] > score + 1e-9 for event, score in acknowledged.items()), "some rise by the next one"
 
 
 def check_store(url: str, acknowledged: dict[str, float], kills: int) -> None:

@@ -1,8 +1,8 @@
 """Incidents: events of one entity that share their evidence are told once, led by the most unusual of them.
 
 In go events in the order of their times with their own p-values; out comes the incident that each unusual one belongs
-to. An event with p ≤ 0.05 joins the incident of the event right before it, or an incident of the last seven days with
-an event at the same place and about the same hour; else it begins one. `IncidentLog` does that one event at a time, for
+to. An event with p ≤ 0.05 joins the incident of the event right before it, if that began within a day, or an incident
+of the last seven days with an event at the same place and about the same hour; else it begins one. `IncidentLog` does that one event at a time, for
 live scoring and for bulk alike, so that both agree.
 """
 
@@ -95,7 +95,7 @@ class IncidentLog:
 
     def _find(self, place: Any, start: int) -> Incident | None:
         for incident in reversed(self.incidents):
-            if incident.incident_id == self.last:
+            if incident.incident_id == self.last and start - incident.latest <= _DAY:
                 return incident
         return next((one for one in reversed(self.incidents) if one.repeats(place, start)), None)
 

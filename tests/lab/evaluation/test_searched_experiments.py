@@ -14,7 +14,7 @@ from ustad.lab.evaluation.workshop import Budget
 
 TOWN = Source("town", agents=20, days=16, anomalous_share=0.2)
 SEARCHED = replace(BUDGETS["tiny"], search=2)
-RESULTS = Path(__file__).parents[2] / "results" / "full"
+RESULTS = Path(__file__).parents[3] / "results" / "full"
 
 
 @pytest.fixture(scope="module")
