@@ -2,8 +2,8 @@
 
 In go events in the order of their times with their own p-values; out comes the incident that each unusual one belongs
 to. An event with p ≤ 0.05 joins the incident of the event right before it, if that began within a day, or an incident
-of the last seven days with an event at the same place and about the same hour; else it begins one. `IncidentLog` does that one event at a time, for
-live scoring and for bulk alike, so that both agree.
+of the last seven days with an event at the same place and about the same hour; else it begins one. `IncidentLog` does
+that one event at a time, for live scoring and for bulk alike, so that both agree.
 """
 
 from __future__ import annotations
