@@ -180,8 +180,9 @@ def test_a_live_alert_of_the_open_agent_leaves_the_open_event_as_it_is(visit: Vi
 
 def test_a_live_alert_of_the_open_agent_leaves_what_was_zoomed_to(visit: Visit, newcomer: str) -> None:
     first = an_alert(visit.url, newcomer, 2000)
-    for hour in (2010, 2020):
-        an_alert(visit.url, newcomer, hour)
+    for hour in (2010, 2020):  # of the same incident
+        answer = httpx.post(visit.url + "/v1/events", json={"events": [a_stay(newcomer, hour, 5)]}, timeout=PATIENCE)
+        assert not answer.json()["events"][0]["alert"]
     page = visit.go()
     page.wait_for_selector("text=● live")
     page.evaluate(KEEP_CHARTS)
@@ -194,8 +195,8 @@ def test_a_live_alert_of_the_open_agent_leaves_what_was_zoomed_to(visit: Visit, 
     page.evaluate("window.maps.at(-1).jumpTo({ center: [24.9, 60.2], zoom: 9.5 })")
     page.focus(".scores")
     charts = page.evaluate("window.charts.length")
-    an_alert(visit.url, newcomer, 2030)
-    expect(page.locator(".timeline .alerted[tabindex='0']")).to_have_count(4)
+    an_alert(visit.url, newcomer, 2050)
+    expect(page.locator(".timeline .alerted[tabindex='0']")).to_have_count(2)
     assert page.evaluate("window.charts.length") > charts, "the chart was not drawn anew"
     assert page.evaluate("window.charts.at(-1).data[0].length") == 4
     assert x_range(page) == zoomed
