@@ -20,7 +20,7 @@ from ustad.page.uncertainty import calibration, scatter
 from ustad.schema import plural
 
 RULES = {
-    "alerts_per_day": "{:g} a day if nothing happens",
+    "alerts_per_day": "the {:g} most unusual a day",
     "fdr": "at most {:.0%} false alarms",
     "top": "the first {:g}",
 }

@@ -38,7 +38,7 @@ ABOUT: Example = {
     "notes": [], "categories": ["home", "work"],
 }  # fmt: skip
 RUN: Example = {
-    "rule": "5 a day if nothing happens, p ≤ 0.0025", "notes": [], "figures": [], "groups": [], "scatter": None,
+    "rule": "the 5 most unusual a day, p ≤ 0.0025", "notes": [], "figures": [], "groups": [], "scatter": None,
     "calibration": {"at": [0.01, 1.0], "share": [0.012, 1.0], "bins": [1.0], "n": 14_351},
     "categories": ["home", "work"],
     "quality": [{"what": "stays without a known category", "typical": "31 of 14,351", "range": "0.2%"}],

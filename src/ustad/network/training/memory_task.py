@@ -89,7 +89,7 @@ def grow_batch(config: Config, windows: int, device: torch.device) -> Config:
     """On a GPU, batches double as long as the run keeps STEPS steps, and rates grow with their root, to twice at most.
 
     A GPU does four times the windows in little more than twice the time. With fewer steps the same passes teach less
-    (docs/scaling.md), so small data keep the batches of the configuration.
+    (docs/evidence/scaling.md), so small data keep the batches of the configuration.
     """
     training = config.training
     steps = training.epochs * windows / training.batch_size
