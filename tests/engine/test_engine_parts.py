@@ -145,15 +145,17 @@ def test_parts_are_judged_as_the_whole_is(rule, shape):
     p = np.round(rng.random(2_000) ** shape, 3)
     p[p == 0] = 1e-6
     score = -np.log10(p)
-    expected = alerts(p, score, rule, days=7.0, reference=900)
+    echo = rng.random(2_000) < 0.1
+    expected = alerts(p, score, echo, rule, days=7.0, reference=900)
     edges = [0, 3, 700, 2_000]
     told = {}
     for a, b in itertools.pairwise(edges):
-        told[str(a)] = survey(p[a:b], score[a:b], np.arange(b - a), rule)
+        told[str(a)] = survey(p[a:b], score[a:b], echo[a:b], np.arange(b - a), rule, 7.0)
     found = verdict(rule, told, 7.0, 900, rank=lambda task, row: int(task) + row)
-    flags = np.concatenate([found.flags(str(a), p[a:b]) for a, b in itertools.pairwise(edges)])
+    flags = np.concatenate([found.flags(str(a), p[a:b], echo[a:b]) for a, b in itertools.pairwise(edges)])
     assert np.array_equal(flags, expected.flagged)
     assert found.threshold == expected.threshold
+    assert found.by_chance == pytest.approx(expected.by_chance)
     assert found.warnings == expected.warnings
     assert any("differ from the reference" in warning for warning in found.warnings) == (shape != 1.0)
 
@@ -161,9 +163,10 @@ def test_parts_are_judged_as_the_whole_is(rule, shape):
 def test_false_discoveries_beyond_the_reference_are_warned_about_over_parts():
     p = np.r_[1e-7, np.linspace(0.01, 0.99, 300)]
     rule = AlertRule("fdr", 0.05)
-    told = {str(a): survey(p[a::2], -np.log10(p[a::2]), np.arange(len(p[a::2])), rule) for a in (0, 1)}
+    none = np.zeros(len(p), bool)
+    told = {str(a): survey(p[a::2], -np.log10(p[a::2]), none[a::2], np.arange(len(p[a::2])), rule, 7.0) for a in (0, 1)}
     found = verdict(rule, told, 7.0, 300)
-    assert found.warnings == alerts(p, -np.log10(p), rule, reference=300).warnings
+    assert found.warnings == alerts(p, -np.log10(p), none, rule, reference=300).warnings
     assert "rarer than one in the 300 reference events" in found.warnings[0]
 
 
