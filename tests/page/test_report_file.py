@@ -283,7 +283,7 @@ def test_zero_alerts_say_why_and_what_to_do(tmp_path, run):
     told = {**facts, "warnings": ["the reference is small"]}
     parsed = write(tmp_path, quiet, agents, told)
     assert parsed.summary["alerts"] == 0
-    assert "No stay passed the alert rule (5 a day" in parsed.about["notes"][0]
+    assert "No stay passed the alert rule (the 5 most unusual a day" in parsed.about["notes"][0]
     assert "--alerts-per-day" in parsed.about["notes"][0]
     assert parsed.about["notes"][1:] == ["The reference is small"]
     assert len(parsed.agents) == 20
