@@ -45,7 +45,8 @@ def test_parts_equal_the_whole(model: ScoringModel, stays: pa.Table, percentiles
     _assert_equal(pa.concat_tables([e for e, _ in made]), wanted, "stay_id")
     _assert_equal(pa.concat_tables([a for _, a in made]), agents, "agent_id")
     said = notes(wanted)
-    assert parts.notes == {**said, "threshold": pytest.approx(said["threshold"])}
+    rounded = {name: pytest.approx(said[name]) for name in ("threshold", "by_chance")}
+    assert parts.notes == {**said, **rounded}
 
 
 def test_reasons_on_request_and_without_context(model: ScoringModel, stays: pa.Table) -> None:
