@@ -6,12 +6,16 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from service_example import PlainScorer
 
 from ustad.schema import mobility_schema
 from ustad.scoring.incidents import IncidentLog, find_incidents
+from ustad.service.live import ModelScorer
 from ustad.service.live_incidents import join_incident, known_incidents
+from ustad.service.pipeline import Scored
 
 HOUR = 3_600_000_000
 EVENTS = st.lists(
@@ -59,3 +63,62 @@ def test_what_the_store_knows_is_enough_to_go_on_as_bulk_does(events: list[tuple
         mine = [row for row in rows if row["incident"] == incident]
         crossed = [row["key"] for row in mine if row["p_value"] <= 0.01]
         assert [row["key"] for row in mine if row["alert"]] == crossed[:1], "one alert, of the first beyond the limit"
+
+
+# ------------------------------------------------------------------------------------------------- the service
+class JoiningScorer(PlainScorer):
+    """An hour scores 1, so that two hours are unusual; events that belong together are joined as a model's are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._incidents: dict[str, IncidentLog] = {}
+
+    def remember(self, agents: Any, context: Any, states: Any, incidents: Any = None) -> None:
+        super().remember(agents, context, states)
+        self._incidents |= {agent: incidents.get(agent) or IncidentLog() for agent in agents}
+
+    def score(self, rows: Any) -> Scored:
+        plain = super().score(rows)
+        echoes = ModelScorer._join_incidents(self, rows, plain.rows)  # type: ignore[arg-type]  # all that it asks for
+        return Scored(plain.zones, plain.rows, echoes)
+
+
+@pytest.fixture(params=[True, False], ids=["restarted", "in one go"])
+def joined(request: Any, open_client: Any, any_store_url: str, stay: Any) -> Any:
+    """A client after three unusual stays in a row, the second the longest, then a usual and another long one."""
+    client = open_client(JoiningScorer(), store=any_store_url)
+    for hour, hours in ((0, 4), (5, 6), (12, 3), (16, 0.1), (17, 5)):
+        if request.param:
+            client = open_client(JoiningScorer(), store=any_store_url)
+        assert client.post("/v1/events", json={"events": [stay("a", hour, hours)]}).status_code == 200
+    return client
+
+
+def events_of(client: Any) -> list[dict[str, Any]]:
+    return sorted(client.get("/v1/agents/a/events").json()["events"], key=lambda event: event["started_at"])
+
+
+def test_stays_in_a_row_are_one_incident_of_the_store_with_one_alert(joined: Any) -> None:
+    first, second, third, usual, other = events_of(joined)
+    assert first["incident_id"] == second["incident_id"] == third["incident_id"] != other["incident_id"]
+    assert usual["incident_id"] is None
+    assert [event["echo"] for event in (first, second, third, usual, other)] == [True, False, True, False, False]
+    assert [event["alert"] for event in (first, second, third, usual, other)] == [True, False, False, False, True]
+    assert joined.get("/v1/agents/a").json()["n_alerts"] == 2
+
+
+def test_the_slider_lists_and_counts_an_incident_once(joined: Any) -> None:
+    _, second, *_, other = events_of(joined)
+    listed = joined.get("/v1/alerts", params={"min_score": 2.5}).json()["alerts"]
+    assert [event["id"] for event in listed] == [second["id"], other["id"]]
+    curve = joined.get("/v1/summary").json()["curve"]
+    assert [point["score"] for point in curve[:2]] == pytest.approx([6.0, 5.0])
+
+
+def test_a_verdict_is_of_the_whole_incident_and_of_no_other(joined: Any) -> None:
+    first, *_, other = events_of(joined)
+    joined.put(f"/v1/alerts/{first['id']}/verdict", json={"verdict": "confirmed"}).raise_for_status()
+    assert [event["verdict"] is not None for event in events_of(joined)] == [True, True, True, False, False]
+    joined.put(f"/v1/alerts/{other['id']}/verdict", json={"verdict": "confirmed"}).raise_for_status()
+    joined.put(f"/v1/alerts/{first['id']}/verdict", json={"verdict": "open"}).raise_for_status()
+    assert [event["verdict"] is not None for event in events_of(joined)] == [False, False, False, False, True]
