@@ -14,7 +14,7 @@ def label_stays(town: Path, data: Path) -> None:
 
 
 def describe_loss(scores: Any, data: Path, town: Path, seed: int) -> str:
-    """What is lost between the people and their GPS: the most unusual stays by habits, from GPS and from true stays."""
+    """What is lost between people and their GPS: the most unusual incidents by habits, from GPS and from true stays."""
     from ustad.config import Config
     from ustad.dataset import load_directory
     from ustad.detector import Detector
@@ -27,7 +27,7 @@ def describe_loss(scores: Any, data: Path, town: Path, seed: int) -> str:
         from_truth = detector.score(truth)
     recording = stays.meta["recording"]
     return (
-        f"True among the {MOST_UNUSUAL} most unusual stays: {count_true(scores.events, stays.labels)} from GPS, "
+        f"True among the {MOST_UNUSUAL} most unusual incidents: {count_true(scores.events, stays.labels)} from GPS, "
         f"{count_true(from_truth.events, truth.labels)} from the stays as they were. Extraction finds "
         f"{recording['stays_found']:.0%} of them, in {recording['pieces']:.2f} pieces each."
     )

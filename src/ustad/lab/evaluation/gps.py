@@ -21,7 +21,7 @@ from ustad.tables import DataError, agent_codes
 
 PRESET_METHODS = {"ustad-quick": "quick", "ustad-best": "best", "ustad-paper": "paper"}
 GPS_METHODS = ("visit-rate", *PRESET_METHODS)
-#: What an analyst of the demo looks at: the most unusual stays of two weeks.
+#: What an analyst of the demo looks at: the most unusual incidents of two weeks.
 MOST_UNUSUAL = 14
 
 
@@ -42,7 +42,7 @@ def gps(shop: Workshop, phone: str, method: str, **_: Any) -> dict[str, Any]:
 
 def compare_scores(data: Dataset, scores: Scores) -> dict[str, Any]:
     """Detection with what a recording missed: labelled true stays and agents that have no score count as the least
-    unusual. Beside it how many of the most unusual stays are labelled, and what was measured of the recording."""
+    unusual. Beside it how many of the most unusual incidents are labelled, and what was measured of the recording."""
     recording = data.meta.get("recording", {})
     result: dict[str, Any] = {"recording": recording}
     if scores.events is None or scores.agents is None:
