@@ -18,6 +18,7 @@ from ustad.config import Config
 
 try:
     from hypothesis import HealthCheck, settings
+    from hypothesis.internal.conjecture import providers
 except ImportError:  # a bare machine with a GPU, where the tests without it run
     pass
 else:
@@ -25,6 +26,8 @@ else:
     settings.register_profile("search", deadline=None, suppress_health_check=[HealthCheck.too_slow])
     settings.register_profile("same", settings.get_profile("search"), derandomize=True, database=None)
     settings.load_profile("same")
+    # Without this Hypothesis also tries the constants of whatever modules are loaded, which the tests before decide.
+    providers._get_local_constants = providers.Constants
 
 TINY = {
     "model.width": 16,

@@ -57,7 +57,7 @@ def test_a_history_that_moved_on_is_one_that_was_fitted_on_everything(seed, most
     table = life(seed)
     first, later = weeks_of(table, 0, 14, 35)
     whole = Habits.fit(weeks_of(table, 0, 35)[0], most)
-    same(moved_on(Habits.fit(first, most), later, FIRST_DAY + 34, most), whole, OBSERVED)
+    same(moved_on(Habits.fit(first, most), later, whole.last_day, most), whole, OBSERVED)
 
 
 def test_ways_lead_across_the_seam():
