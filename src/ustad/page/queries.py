@@ -347,6 +347,12 @@ def _choices(connection: Connection, column: Any) -> list[str]:
     return [row[0] for row in rows]
 
 
+def frequent_categories(connection: Connection) -> list[str]:
+    """The categories of all events, the most frequent first."""
+    query = select(E.category).where(E.category.is_not(None)).group_by(E.category)
+    return list(connection.execute(query.order_by(func.count().desc(), E.category).limit(50)).scalars())
+
+
 # --------------------------------------------------------------------------------------------------- time
 def iso(microseconds: int) -> str:
     """ISO 8601 in UTC."""

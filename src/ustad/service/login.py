@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import html
 from urllib.parse import parse_qs
 
 from fastapi import Request, Response
@@ -26,8 +27,11 @@ STYLE = (
 )
 
 
-def login_page(message: str = "This service asks for a key with the role read.") -> tuple[bytes, bytes]:
-    """The page and the content policy that allows exactly its style."""
+ASKED = "This service asks for a key with the role read."
+
+
+def login_page(message: str = ASKED, wanted: str = "/") -> tuple[bytes, bytes]:
+    """The page, which leads on to the address that was wanted, and the content policy that allows exactly its style."""
     style_hash = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'sha256-{style_hash}'; form-action 'self'; base-uri 'none'"
     page = (
@@ -35,7 +39,7 @@ def login_page(message: str = "This service asks for a key with the role read.")
         f'<meta name="viewport" content="width=device-width"><style>{STYLE}</style>'
         f'<form method="post" action="/login"><h1>ustad</h1><p>{message}</p><label>Key'
         '<input type="password" name="key" autocomplete="current-password" autofocus required></label>'
-        "<button>Open</button></form></html>"
+        f'<input type="hidden" name="wanted" value="{html.escape(wanted)}"><button>Open</button></form></html>'
     )
     return page.encode(), policy.encode()
 
@@ -44,16 +48,23 @@ async def log_in(request: Request) -> Response:
     """Set the cookie and go to the page, or ask again."""
     fields = parse_qs((await request.body()).decode("utf-8", "replace"))
     key = fields.get("key", [""])[0].strip()
+    wanted = own_address(fields.get("wanted", ["/"])[0])
     try:
         request.app.state.service.keys.caller(key)
     except UnauthorizedError:
-        body, policy = login_page("That key is not known, or has expired. Please try again.")
+        body, policy = login_page("That key is not known, or has expired. Please try again.", wanted)
         headers = {"Content-Security-Policy": policy.decode()}
         return Response(body, status_code=401, media_type="text/html", headers=headers)
-    answer = RedirectResponse("/", status_code=303)
+    answer = RedirectResponse(wanted, status_code=303)
     secure = "https" in (request.url.scheme, request.headers.get("x-forwarded-proto"))  # a proxy may have the TLS
     answer.set_cookie(COOKIE, key, httponly=True, samesite="strict", secure=secure, path="/")
     return answer
+
+
+def own_address(text: str) -> str:
+    """The address if it is one of this service's pages, else the overview: a link must not lead elsewhere."""
+    is_own = text.startswith("/") and not text.startswith("//") and text.isascii() and text.isprintable()
+    return text if is_own and "\\" not in text else "/"
 
 
 async def log_out() -> Response:

@@ -25,7 +25,7 @@ class Ready(BaseModel):
 
 class About(BaseModel):
     """`run` is the name of the finished run on show; `tiles` the address of a map server, empty for none; `notes` say
-    what a reader should know before the numbers; `categories` are those of a run that have a colour of their own;
+    what a reader should know before the numbers; `categories` are those that have a colour of their own;
     `devices` says whether phones can send."""
 
     version: str

@@ -46,6 +46,7 @@ STREAMS = 100
 PING_S = 15.0
 LOOK_S = 2.0  # how often a stream asks whether its key still holds
 TOTALS_S = 1.0
+COLOURS, COLOURED, COLOURED_S = 10, "categories", 60.0  # colours, where they are kept, seconds between looks
 
 
 def read_routes() -> APIRouter:
@@ -119,8 +120,24 @@ def about(request: Request, caller: Read) -> dict[str, Any]:
         "run": (service.store.about("run") or {}).get("name"),
         "has_place": any(f.kind == "place" for f in schema.features),
         "alerts_per_day": service.settings.alerts_per_day, "notes": facts["notes"],
-        "categories": facts.get("categories", []),
+        "categories": facts.get("categories") or _coloured(service),
     }  # fmt: skip
+
+
+def _coloured(service: Any) -> list[str]:
+    """Categories with a colour of their own where events only come live: once one has it, it keeps it."""
+    kept: list[str] = service.store.about(COLOURED) or []
+    at = getattr(service, "coloured_at", None)
+    if len(kept) >= COLOURS or (at is not None and time.monotonic() - at < COLOURED_S):
+        return kept
+    with service.store.reading() as connection:
+        frequent = queries.frequent_categories(connection)
+    more = [name for name in frequent if name not in kept][: COLOURS - len(kept)]
+    if more:
+        with service.store.writing() as connection:
+            service.store.remember(connection, COLOURED, kept + more)
+    service.coloured_at = time.monotonic()
+    return kept + more
 
 
 def run_facts(request: Request, caller: Read) -> dict[str, Any]:

@@ -11,10 +11,11 @@ const shade = (score) => `${Math.round(100 * Math.max(0.04, Math.min(1, (score -
 export function laneTable(found, least, filters) {
   const first = say.dayNumber(found.first), last = say.dayNumber(found.last);
   const days = Array.from({ length: last - first + 1 }, (_, i) => first + i);
+  const short = say.shortNames(found.lanes.map((lane) => lane.agent_id));
   const labels = weeks(days).map(([d, length]) => h("th", { scope: "colgroup", colspan: length }, length > 2 || days.length < 10 ? say.shortDay(d) : null));
   return h("div", { class: "scroll" }, h("table", { class: "lanes" },
     h("thead", {}, h("tr", {}, h("th", { scope: "col" }, h("span", { class: "quiet" }, "Who")), labels)),
-    h("tbody", {}, found.lanes.map((lane) => row(lane, days, least, filters)))));
+    h("tbody", {}, found.lanes.map((lane, i) => row(lane, short[i], days, least, filters)))));
 }
 
 // First day and length of each week that the days touch.
@@ -24,10 +25,10 @@ function weeks(days) {
   return found;
 }
 
-function row(lane, days, least, filters) {
+function row(lane, short, days, least, filters) {
   const cells = new Map(lane.cells.map((c) => [say.dayNumber(c.day), c]));
   const top = Math.max(...lane.cells.map((c) => c.score));
-  const name = [h("span", { class: "who" }, lane.agent_id), h("small", {}, say.number(top))];
+  const name = [h("span", { class: "who", "data-tip": short === lane.agent_id ? null : lane.agent_id, "aria-label": short === lane.agent_id ? null : lane.agent_id }, short), h("small", {}, say.number(top))];
   return h("tr", {},
     h("th", { scope: "row" }, isKept(lane.agent_id) ? h("a", { href: address.agent(lane.agent_id, filters), "data-link": true }, name) : h("span", { class: "still", "data-tip": "This file holds no days of this one; a larger --cases does." }, name)),
     days.map((d) => h("td", { class: say.isWeekend(d) ? "weekend" : null }, cells.has(d) ? cell(lane.agent_id, cells.get(d), least, filters) : h("span", { class: "cell none" }))));

@@ -84,6 +84,7 @@ async function start() {
   try { page.about = await api.about(); }
   catch (error) { show(byId("main"), h("p", { role: "alert" }, error.message)); return; }
   byId("name").textContent = name();
+  if (page.about.caller && page.about.caller !== "local") { byId("caller").hidden = false; show(byId("caller").firstElementChild, page.about.caller); }
   byId("made").textContent = page.about.made || "";
   document.querySelector(".brand").setAttribute("href", address.overview());
   document.documentElement.classList.toggle("frozen", frozen);

@@ -10,6 +10,8 @@ import { address, go, here } from "./route.js";
 import * as say from "./words.js";
 
 const ROWS = 50, LINES = 50;
+// Where the slider stops: every step where it matters, wider ones beyond.
+const STOPS = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 15, 20, 25, 30, 40, 50, 75, 100, 150, 200];
 const LEAST = "Only alerts of at least this score, and only who has an event of at least this score.";
 
 export async function overview(page, parameters) {
@@ -79,7 +81,9 @@ function drawTiles(places, totals, page) {
   const most = totals.curve.length;
   const perDay = Number(page.filters.per_day) || null;
   const alarms = h("b"), alarmsText = h("span"), flagged = h("b"), flaggedText = h("span");
-  const slider = h("input", { type: "range", id: "per-day", min: 1, max: Math.max(1, most), value: perDay || Math.max(1, Math.min(most, Math.round(totals.alerts / Math.max(1, totals.days)))), disabled: most < 2, "aria-label": "Alerts a day" });
+  const stops = STOPS.filter((n) => n <= Math.max(1, most)), raised = Math.round(totals.alerts / Math.max(1, totals.days));
+  const stop = Math.max(1, stops.findLastIndex((n) => n <= (perDay || raised)) + 1), chosen = () => stops[Number(slider.value) - 1];
+  const slider = h("input", { type: "range", id: "per-day", min: 1, max: stops.length, value: stop, disabled: most < 2, "aria-label": "Alerts a day", "aria-valuetext": perDay || `${raised}, as raised` });
   const recount = (n) => {
     const days = Math.max(1, totals.days), shown = n === null ? totals.alerts : n * totals.days;
     const p = n === null ? totals.alert_p_value : totals.curve[Math.min(n, most) - 1]?.p_value;
@@ -91,8 +95,8 @@ function drawTiles(places, totals, page) {
     show(places.notes, notes(page.about.notes, n, usual, shown / days));
   };
   recount(perDay);
-  slider.addEventListener("input", () => recount(Number(slider.value)));
-  slider.addEventListener("change", () => go(address.overview({ ...page.filters, per_day: slider.value }), true));
+  slider.addEventListener("input", () => { recount(chosen()); slider.setAttribute("aria-valuetext", chosen()); byId("per-day-value").textContent = chosen(); });
+  slider.addEventListener("change", () => go(address.overview({ ...page.filters, per_day: chosen() }), true));
   const reset = perDay ? h("a", { href: address.overview({ ...page.filters, per_day: null }), "data-link": true }, "as raised") : null;
   show(places.tiles,
     tile(say.count(totals.events), `${say.plural(page.about.event_word)} scored${totals.first_day ? `, ${say.days(totals.first_day, totals.last_day)}` : ""}`),
@@ -100,7 +104,6 @@ function drawTiles(places, totals, page) {
     h("div", { class: "tile" }, flagged, flaggedText), h("div", { class: "tile" }, alarms, alarmsText),
     h("div", { class: "tile wide" }, h("label", { for: "per-day" }, "Alerts a day ", h("output", { for: "per-day", id: "per-day-value" }, perDay || "as raised"), " ", reset), slider));
   if (totals.odd_days.length) places.tiles.append(oddDays(totals.odd_days, page));
-  slider.addEventListener("input", () => { byId("per-day-value").textContent = slider.value; });
 }
 
 // Days far from all others: a clock was wrong. The figures leave them out; a click shows them.
@@ -139,7 +142,8 @@ function choices(page, totals) {
 
 function nothing(totals, filters) {
   if (!totals.events) return empty("Nothing was scored yet", "Send events to /v1/events or fixes to /v1/fixes, or show a finished run with `ustad serve runs/demo`.");
-  return empty("Nothing matches", "No alert fits these filters.", Object.keys(filters).length ? h("a", { href: address.overview(), "data-link": true }, "Clear the filters") : null);
+  if (Object.keys(filters).some((name) => name !== "order")) return empty("Nothing matches", "No alert fits these filters.", h("a", { href: address.overview(), "data-link": true }, "Clear the filters"));
+  return empty("No alerts", "Nothing that was scored reaches the threshold. The slider above draws the line lower.");
 }
 
 const pageAt = (name) => (offset) => address.overview(Object.fromEntries(here().parameters), { [name]: offset || null });

@@ -39,7 +39,21 @@ export function untilText(moment, zone) {
 // The zone, or UTC where the browser does not know it, as in everything said here.
 export const knownZone = (zone) => { try { return new Intl.DateTimeFormat("en-GB", { timeZone: zone }) && zone; } catch { return "UTC"; } };
 export const zoneName = (zone) => zone.split("/").pop().replaceAll("_", " ");
-export const span = (event) => `${date(event.started_at, event.timezone)}, ${time(event.started_at, event.timezone)}–${time(event.finished_at, event.timezone)}`;
+export const span = (event) => `${date(event.started_at, event.timezone)}, ${time(event.started_at, event.timezone)}–${time(event.finished_at, event.timezone)}${daysLater(event)}`;
+// " +1 d" where it ends on the next local day, as the minutes are shown.
+function daysLater(event) {
+  const later = local(nearest(event.finished_at), event.timezone).day - local(nearest(event.started_at), event.timezone).day;
+  return later > 0 ? ` +${later} d` : "";
+}
+// Long names in a narrow column: the beginning and the end of each, as much as tells them apart.
+export function shortNames(names, most = 16) {
+  const cut = (name, tail) => name.length <= most ? name : `${name.slice(0, Math.max(4, most - 1 - tail))}…${name.slice(-tail)}`;
+  for (let tail = 6; tail < Math.max(7, ...names.map((n) => n.length)); tail += 2) {
+    const short = names.map((name) => cut(name, tail));
+    if (new Set(short).size === new Set(names).size) return short;
+  }
+  return names;
+}
 export const what = (event) => event.place_name ? `${event.place_name}${event.category ? `, ${event.category}` : ""}` : event.category || "unknown";
 export const minutesOf = (event) => (new Date(event.finished_at) - new Date(event.started_at)) / 6e4;
 export const dayText = (day) => new Date(day + "T12:00:00Z").toLocaleDateString("en-GB", { timeZone: "UTC", weekday: "short", day: "numeric", month: "short", year: "numeric" });
