@@ -105,6 +105,23 @@ def test_an_event_that_failed_can_be_sent_again_and_counts_once(world, monkeypat
         assert found["score"] == pytest.approx(expected["score"], rel=1e-5, abs=1e-5)
 
 
+def test_the_network_is_asked_without_a_table_and_with_one_to_the_same_score(world, monkeypatch):
+    model, before, week, _ = world
+    if model.memory is None:
+        return
+    rows = week.filter(pa.array(week["agent_id"].to_numpy() == 2)).sort_by("started_at").to_pylist()
+    plain, by_table = (HabitLive(model, since=PERIOD[0]) for _ in range(2))
+    monkeypatch.setattr(by_table._rows, "encode", lambda *_: None)
+    for live in (plain, by_table):
+        live.warm(before)
+        live.update(rows[0])  # the window is begun from a table of earlier events
+    for row in rows[1:]:
+        expected = by_table.update(row)["score"]
+        with monkeypatch.context() as without:
+            without.setattr(Encoder, "encode", lambda *_: 1 / 0)
+            assert plain.update(row)["score"] == pytest.approx(expected, abs=1e-6)
+
+
 def test_each_agent_is_warmed_with_its_own_latest_events(world):
     live = HabitLive(world[0], since=PERIOD[0])
     live.warm(world[1])

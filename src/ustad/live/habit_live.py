@@ -92,12 +92,14 @@ class HabitLive:
         self.memory: MemoryLive | None = None
         self._alone: Callable[[], AbstractContextManager[None]] = nullcontext
         if model.memory is not None:
+            from ustad.live.encoded_row import RowEncoder
             from ustad.live.memory_live import MemoryLive
             from ustad.network.inference.crew import alone
 
             self._alone = alone
             past = model.memory.config.replace({"window.mode": "past"})
             self.memory = MemoryLive(replace(model.memory, config=past))
+            self._rows = RowEncoder(model.memory.encoder)
         self._gone: set[Any] = set()
         self._known: OrderedDict[Any, _Known] = OrderedDict()
         self._context: dict[Any, pa.Table] = {}
@@ -147,7 +149,7 @@ class HabitLive:
         visits = read_visits(newest, self.model.schema, known.model.frame)
         known.state.follows = self._mark
         self._move_on(known, visits)
-        judged = self._judged(known, newest, visits)
+        judged = self._judged(known, row, newest, visits)
         model = known.model
         found = usual(model.habits, visits, judged.compared.place)
         told = usual_columns(model.habits, model.frame, model.schema, newest, visits, found)
@@ -233,7 +235,7 @@ class HabitLive:
         state.log = np.concatenate([state.log, logged(visits)])
 
     # ----------------------------------------------------------------------------------------- scoring
-    def _judged(self, known: _Known, newest: pa.Table, visits: Visits) -> Judged:
+    def _judged(self, known: _Known, row: dict[str, Any], newest: pa.Table, visits: Visits) -> Judged:
         """The event judged."""
         model, state = known.model, known.state
         unseen = unseen_parts(newest, visits, model.schema)  # of the event as it came: a place that is found has a key
@@ -244,7 +246,7 @@ class HabitLive:
         since = max(self.since, model.habits.last_day + 1) if moved else self.since
         period = (since, int(visits.day[0]))
         compared = compare(model.habits, model.population, model.recurrence, visits, period, "past", counts)
-        extra = self._ask(known, newest, visits)
+        extra = self._ask(known, row, newest, visits)
         raw = {**compared.terms, **extra}
         surprise, looks, highest = model.weigh(raw)
         driven = model.driven(compared, raw, surprise, looks, unseen)
@@ -262,15 +264,19 @@ class HabitLive:
         key = known.state.nearest(new, float(visits.x[0]), float(visits.y[0]), SAME_PLACE_KM)
         return replace(visits, key=np.array([key], np.uint64))
 
-    def _ask(self, known: _Known, newest: pa.Table, visits: Visits) -> dict[str, np.ndarray]:
+    def _ask(self, known: _Known, row: dict[str, Any], newest: pa.Table, visits: Visits) -> dict[str, np.ndarray]:
         """The memory network's terms of the newest event, from a window that ends with it."""
         if self.memory is None:
             return {}
         if known.window is None:
             known.window = self.memory.start(known.model.habits, self._before(known.state, newest))
         last = known.state.last
-        pair = newest if last is None else pa.concat_tables([self._table([last]), newest], promote_options="permissive")
-        return {name: np.array([value]) for name, value in self.memory.ask(known.window, pair, visits).items()}
+        arrays = self._rows.encode(row, last)
+        if arrays is None:  # values that only a table knows how to convert
+            before = [] if last is None else [self._table([last])]
+            pair = pa.concat_tables([*before, newest], promote_options="permissive")
+            arrays = self.memory.model.encoder.encode(pair)
+        return {name: np.array([value]) for name, value in self.memory.ask(known.window, arrays, visits).items()}
 
     def _before(self, state: HabitState, newest: pa.Table) -> pa.Table | None:
         """Recent events, those before going live included: what the network's window is begun with."""

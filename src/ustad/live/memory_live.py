@@ -62,13 +62,8 @@ class MemoryLive:
         return window
 
     @torch.inference_mode()
-    def ask(self, window: MemoryWindow, newest: pa.Table, visits: Visits) -> dict[str, float]:
-        """Raw terms and doubt about the last row of `newest` (a row before it is for features that look back), which is
-        then remembered.
-
-        `visits` is that row alone.
-        """
-        arrays = self.model.encoder.encode(newest)
+    def ask(self, window: MemoryWindow, arrays: EventArrays, visits: Visits) -> dict[str, float]:
+        """Terms and doubt about the last event of `arrays`, which is then remembered; `visits` is that one alone."""
         data = MemoryTensors(window.places, window.habits, visits, self.model.device)
         day = max([int(arrays.day[-1]), *window.day[-1:]])
         self._trim(window, day)
