@@ -44,7 +44,9 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     thread.start()
     address = f"http://127.0.0.1:{port}"
     assert until(lambda: is_ready(address))
-    httpx.post(address + "/v1/events", json={"events": [a_stay(hours=4), a_stay("b", hours=7)]}, timeout=PATIENCE)
+    sent = {"events": [a_stay(hours=4), a_stay("b", hours=7)]}
+    events = httpx.post(address + "/v1/events", json=sent, timeout=PATIENCE).json()["events"]
+    assert httpx.post(address + "/v1/cases", json={"incidents": [events[0]["id"]]}, timeout=PATIENCE).json()["case"]
     yield address
     server.should_exit = True
     thread.join(PATIENCE)
@@ -85,7 +87,7 @@ def test_every_body_has_an_example_and_every_route_an_explanation() -> None:
     for path, methods in content["paths"].items():
         for method, route in methods.items():
             assert route.get("description"), (method, path)
-    for name in ("Fixes", "Events", "Verdict"):
+    for name in ("Fixes", "Events", "Verdict", "NewCase", "CaseChange", "Watch", "SavedView"):
         assert content["components"]["schemas"][name]["examples"], name
 
 
@@ -143,7 +145,7 @@ def test_the_example_of_an_error_is_of_its_status() -> None:
 def test_examples_have_the_fields_of_real_answers(url: str) -> None:
     """Everything that can be asked with what is in the store, beside its example, field by field."""
     alert = httpx.get(url + "/v1/alerts", timeout=PATIENCE).json()["alerts"][0]
-    names = {"agent_id": alert["agent_id"], "event_id": alert["id"]}
+    names = {"agent_id": alert["agent_id"], "event_id": alert["id"], "case_id": "1"}
     for method, path, status, media, content in described_answers():
         if (method, status, media) != ("get", "200", "application/json"):
             continue

@@ -23,6 +23,7 @@ from sqlalchemy import (
     MetaData,
     String,
     Table,
+    Text,
     column,
     false,
     func,
@@ -115,11 +116,60 @@ def tell_incidents(store: Operations) -> None:
     store.create_index("events_by_incident", "events", ["agent", "incident"])
 
 
+def keep_cases(store: Operations) -> None:
+    """Version 9: cases with their incidents and history, people who are watched, and views that were saved."""
+    counter = BigInteger().with_variant(Integer, "sqlite")
+    store.create_table(
+        "cases",
+        Column("id", counter, primary_key=True, autoincrement=True),
+        Column("title", String(256), nullable=False),
+        Column("state", String(16), nullable=False),
+        Column("assignee", String(128), nullable=False),
+        Column("opened_at", BigInteger, nullable=False),
+        Column("opened_by", String(128), nullable=False),
+        Column("changed_at", BigInteger, nullable=False),
+        sqlite_autoincrement=True,
+    )
+    store.create_table(
+        "case_incidents",
+        Column("case_id", BigInteger, primary_key=True, autoincrement=False),
+        Column("key", BigInteger, primary_key=True, autoincrement=False),
+        Column("agent", String(256), nullable=False, index=True),
+        Column("attached_at", BigInteger, nullable=False),
+    )
+    store.create_table(
+        "case_history",
+        Column("id", counter, primary_key=True, autoincrement=True),
+        Column("case_id", BigInteger, nullable=False, index=True),
+        Column("at", BigInteger, nullable=False),
+        Column("by", String(128), nullable=False),
+        Column("act", String(16), nullable=False),
+        Column("content", Text, nullable=False),
+        Column("agent", String(256), index=True),
+        Column("key", BigInteger),
+        sqlite_autoincrement=True,
+    )
+    store.create_table(
+        "watchlist",
+        Column("agent", String(256), primary_key=True),
+        Column("note", Text, nullable=False),
+        Column("added_by", String(128), nullable=False),
+        Column("added_at", BigInteger, nullable=False),
+    )
+    store.create_table(
+        "saved_views",
+        Column("name", String(128), primary_key=True),
+        Column("address", Text, nullable=False),
+        Column("saved_by", String(128), nullable=False),
+        Column("saved_at", BigInteger, nullable=False),
+    )
+
+
 #: Step i leads from version i + 1 to i + 2. A step that was released is never changed: add another, and change
 #: `records` to what the tables are after it.
 STEPS: tuple[Step, ...] = (
     tell_final_from_provisional, never_use_a_number_twice, keep_the_order_of_arrival, let_keys_expire,
-    keep_what_was_observed, let_devices_send, tell_incidents,
+    keep_what_was_observed, let_devices_send, tell_incidents, keep_cases,
 )  # fmt: skip
 
 version_table = Table("store_version", MetaData(), Column("version", Integer, nullable=False))

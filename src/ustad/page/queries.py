@@ -50,10 +50,11 @@ class Filter:
     kind: str | None = None
     category: str | None = None
     min_score: float | None = None
-    state: str | None = None  # open, confirmed, expected, marked
+    state: str | None = None  # open, confirmed, expected, wrong, marked
     first_day: int | None = None
     last_day: int | None = None  # itself included
     raised: bool = False  # only what was an alert when it came, also with min_score
+    watched: bool = False  # only people on the watchlist
 
     def conditions(self) -> list[ColumnElement[bool]]:
         """The same for the table of events."""
@@ -78,6 +79,8 @@ class Filter:
             found += [E.score >= lowered(self.min_score), E.echo.is_(False)]
         if self.raised:
             found.append(E.alert.is_(True))
+        if self.watched:
+            found.append(E.agent.in_(select(r.watchlist.c.agent)))
         return found + self._state()
 
     def _state(self) -> list[ColumnElement[bool]]:
@@ -243,13 +246,15 @@ def lanes(
         source = select(name, func.max(E.score).label("top")).where(
             *judged, E.day.between(first_day, last_day), *wanted.conditions()
         )
-        if wanted.state in ("confirmed", "expected"):
+        if wanted.state in ("confirmed", "expected", "wrong"):
             source = source.join_from(r.events, r.verdicts, V.id == E.verdict)
         ranked = source.group_by(name).subquery()
     else:
         conditions = [D.agent.contains(wanted.search, autoescape=True)] if wanted.search else []
         if wanted.min_score is not None:
             conditions.append(D.score >= lowered(wanted.min_score))
+        if wanted.watched:
+            conditions.append(D.agent.in_(select(r.watchlist.c.agent)))
         inside = (D.day + literal_column("0")).between(first_day, last_day)  # through the index that has scores too
         ranked = select(D.agent, func.max(D.score).label("top")).where(inside, *conditions).group_by(D.agent).subquery()
     page = select(ranked.c.agent, func.count().over().label("total"))

@@ -169,6 +169,50 @@ devices = Table(
     Column("n_fixes", BigInteger, nullable=False),
     Column("n_left_out", BigInteger, nullable=False),  # late, imprecise, of a wrong clock or without a position
 )  # fmt: skip
+cases = Table(
+    "cases", metadata,
+    Column("id", Counter, primary_key=True, autoincrement=True),
+    Column("title", String(256), nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("assignee", String(128), nullable=False),
+    Column("opened_at", BigInteger, nullable=False),
+    Column("opened_by", String(128), nullable=False),
+    Column("changed_at", BigInteger, nullable=False),
+    sqlite_autoincrement=True,
+)  # fmt: skip
+case_incidents = Table(
+    "case_incidents", metadata,
+    Column("case_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("key", BigInteger, primary_key=True, autoincrement=False),  # the event that leads the incident
+    Column("agent", String(256), nullable=False, index=True),
+    Column("attached_at", BigInteger, nullable=False),
+)  # fmt: skip
+case_history = Table(
+    "case_history", metadata,
+    Column("id", Counter, primary_key=True, autoincrement=True),
+    Column("case_id", BigInteger, nullable=False, index=True),
+    Column("at", BigInteger, nullable=False),
+    Column("by", String(128), nullable=False),
+    Column("act", String(16), nullable=False),  # opened, state, assigned, titled, note, attached, detached, …
+    Column("content", Text, nullable=False),
+    Column("agent", String(256), index=True),  # whom it is about, where it is about one
+    Column("key", BigInteger),
+    sqlite_autoincrement=True,
+)  # fmt: skip
+watchlist = Table(
+    "watchlist", metadata,
+    Column("agent", String(256), primary_key=True),
+    Column("note", Text, nullable=False),
+    Column("added_by", String(128), nullable=False),
+    Column("added_at", BigInteger, nullable=False),
+)  # fmt: skip
+saved_views = Table(
+    "saved_views", metadata,
+    Column("name", String(128), primary_key=True),
+    Column("address", Text, nullable=False),
+    Column("saved_by", String(128), nullable=False),
+    Column("saved_at", BigInteger, nullable=False),
+)  # fmt: skip
 about = Table(
     "about", metadata,
     Column("name", String(64), primary_key=True),
@@ -183,4 +227,6 @@ deletions = Table(
 )  # fmt: skip
 
 #: Tables with rows of agents, for deletion and retention.
-OF_AGENTS = (events, days, verdicts, trips, gaps, live_states, devices, agents)
+OF_AGENTS = (
+    events, days, verdicts, trips, gaps, live_states, devices, case_incidents, case_history, watchlist, agents
+)  # fmt: skip

@@ -25,6 +25,7 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 
 from ustad.page import records as r
+from ustad.page.case_erasure import forget_in_cases
 from ustad.page.migrations import migrate
 from ustad.tables import DataError
 from ustad.ties import highest_of
@@ -154,6 +155,7 @@ class Store:
             connection.execute(delete(r.details).where(r.details.c.key.in_(keys)))
             connection.execute(delete(r.alerts).where(r.alerts.c.key.in_(keys)))
             count = connection.execute(select(func.count()).select_from(keys.subquery())).scalar_one()
+            forget_in_cases(connection, agent)
             for table in (*r.OF_AGENTS, r.access_keys):  # a device that sends on would bring the agent back
                 connection.execute(delete(table).where(table.c.agent == agent))
             connection.execute(insert(r.deletions).values(deleted_at=now(), deleted_by=by, n_events=count))

@@ -30,6 +30,7 @@ from ustad.service.metrics import Metrics
 from ustad.service.pipeline import Pipeline, Scorer
 from ustad.service.rates import Rates
 from ustad.service.retention import expire
+from ustad.service.routes_cases import case_routes
 from ustad.service.routes_devices import device_list_routes, device_routes
 from ustad.service.routes_ingest import ingest_routes
 from ustad.service.routes_page import page_routes
@@ -203,6 +204,7 @@ def build(service: Service) -> FastAPI:
     app.include_router(read_routes())
     app.include_router(device_list_routes())
     app.include_router(verdict_routes())
+    app.include_router(case_routes())
     app.include_router(page_routes(service.settings))
     complete(app)
     app.mount("/static", StaticFiles(directory=WEB), name="static")

@@ -85,7 +85,7 @@ EVENT: Example = {
     }],
     "usually": {"weekday": "Monday", "minute": 1330.0, "days": 5,
                 "what": [{"category": "home", "days": 5, "share": 1.0}]},
-    "verdicts": [_VERDICT],
+    "verdicts": [_VERDICT], "cases": [],
 }  # fmt: skip
 INGEST: Example = {
     "accepted": 0, "duplicates": 1,

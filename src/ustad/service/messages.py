@@ -167,7 +167,8 @@ def _example_of(schema: EventSchema) -> dict[str, Any]:
 
 
 class Verdict(Strict):
-    """What a person decided about an alert. `expected` needs a reason, and says until when it holds."""
+    """What a person decided about an alert. `expected` needs a reason, and says until when it holds; `wrong` means that
+    the data is bad or the program mistaken."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -176,7 +177,7 @@ class Verdict(Strict):
             {"verdict": "expected", "reason": "new place of work", "until": "2024-06-30T00:00:00Z"},
         ]},
     )  # fmt: skip
-    verdict: Literal["confirmed", "expected", "open"]
+    verdict: Literal["confirmed", "expected", "wrong", "open"]
     reason: Annotated[str, Field(max_length=500), AfterValidator(_printable)] = ""
     note: Annotated[str, Field(max_length=4000), AfterValidator(_text)] = ""
     until: Moment | None = None

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from ustad.service.messages import EventAnswer, GivenVerdict
+from ustad.service.messages_cases import CaseLine
 
 
 class Health(BaseModel):
@@ -223,7 +224,7 @@ class Usually(BaseModel):
 
 
 class EventDetail(BaseModel):
-    """`habits` is null where the network scored."""
+    """`habits` is null where the network scored; `cases` are those that hold the incident."""
 
     event: EventAnswer
     features: list[FeatureAnswer]
@@ -233,3 +234,4 @@ class EventDetail(BaseModel):
     nearest: list[Known]
     usually: Usually
     verdicts: list[GivenVerdict]
+    cases: list[CaseLine]

@@ -12,6 +12,7 @@ from typing import Any
 from sqlalchemy import Connection, case, delete, func, select, update
 
 from ustad.page import records as r
+from ustad.page.case_erasure import detach_from_cases
 from ustad.page.store import Store, add_days, with_own_scores
 from ustad.ties import highest_of
 
@@ -56,6 +57,7 @@ def _expire_agents(connection: Connection, agents: Sequence[str], before: int) -
     verdict_ids = select(r.verdicts.c.id).where(r.verdicts.c.key.in_(keys))
     conditions = (E.agent.in_(agents), E.marked_by.in_(verdict_ids))  # a mark refers to the verdict that set it
     connection.execute(update(r.events).where(*conditions).values(marked_by=None))
+    detach_from_cases(connection, keys)
     for table in (r.details, r.alerts, r.verdicts):
         connection.execute(delete(table).where(table.c.key.in_(keys)))
     connection.execute(delete(r.events).where(*old))
@@ -67,7 +69,7 @@ def _reduce(connection: Connection, agent_row: Any, before: int, own_score: bool
     """Take what is gone off the totals of its agent; whether anything is left of it."""
     first = connection.execute(select(func.min(E.started_at)).where(E.agent == agent_row.agent)).scalar()
     if first is None:
-        for table in (r.days, r.live_states, r.agents):
+        for table in (r.days, r.live_states, r.watchlist, r.agents):
             connection.execute(delete(table).where(table.c.agent == agent_row.agent))
         return False
     _recount_days(connection, agent_row.agent, int(agent_row.day), before)

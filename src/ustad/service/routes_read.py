@@ -17,7 +17,7 @@ from pydantic import BaseModel, BeforeValidator
 
 from ustad import __version__
 from ustad.dataset import EPOCH
-from ustad.page import case, queries
+from ustad.page import case, cases, queries
 from ustad.page.facts import NO_FACTS
 from ustad.page.queries import Filter, microseconds
 from ustad.page.store import DISK_FULL
@@ -40,7 +40,7 @@ Offset = Annotated[int, Query(ge=0, le=100_000_000)]
 Limit = Annotated[int, Query(ge=1, le=1_000)]
 Score = Annotated[float | None, Query(allow_inf_nan=False)]
 AgentName = Annotated[Text, BeforeValidator(decode_id), Path(min_length=1)]
-State = Literal["open", "confirmed", "expected", "marked"]
+State = Literal["open", "confirmed", "expected", "wrong", "marked"]
 Since = Annotated[int, Query(ge=0, lt=2**62)]
 STREAMS = 100
 PING_S = 15.0
@@ -166,7 +166,7 @@ def lanes(
     first: Annotated[date | None, Query()] = None, last: Annotated[date | None, Query()] = None,
     search: Annotated[Text | None, Query()] = None, kind: Annotated[Text | None, Query()] = None,
     category: Annotated[Text | None, Query()] = None, min_score: Score = None, state: State | None = None,
-    raised: bool = False, limit: Annotated[int, Query(ge=1, le=200)] = 50, offset: Offset = 0,
+    raised: bool = False, watched: bool = False, limit: Annotated[int, Query(ge=1, le=200)] = 50, offset: Offset = 0,
 ) -> dict[str, Any]:  # fmt: skip
     """Agents by days: the highest score of each day. The last four weeks where no days are given."""
     with request.app.state.service.store.reading() as connection:
@@ -177,7 +177,10 @@ def lanes(
         begin = _day(first) if first else max(span[0], end - 27)
         if end - begin > 366:
             raise InvalidError("at most a year of days goes into one answer")
-        filters = Filter(search=search, kind=kind, category=category, min_score=min_score, state=state, raised=raised)
+        filters = Filter(
+            search=search, kind=kind, category=category, min_score=min_score, state=state, raised=raised,
+            watched=watched,
+        )  # fmt: skip
         total, rows = queries.lanes(connection, filters, begin, end, limit, offset)
     return {
         "total": total, "offset": offset, "first": queries.iso_day(begin), "last": queries.iso_day(end), "lanes": rows
@@ -242,9 +245,10 @@ def event(request: Request, event_id: Annotated[str, Path(max_length=20)], calle
     service = request.app.state.service
     with service.store.reading() as connection:
         detail = case.event_detail(connection, service.schema, event_key(event_id))
+        held_in = cases.cases_of(connection, event_key(event_id)) if detail is not None else []
     if detail is None:
         raise NotFoundError("there is no such event")
-    return detail
+    return {**detail, "cases": held_in}
 
 
 # ------------------------------------------------------------------------------------------------- alerts
@@ -255,17 +259,19 @@ def alerts(
     first_day: Annotated[date | None, Query()] = None, last_day: Annotated[date | None, Query()] = None,
     agent: Annotated[Text | None, Query()] = None, search: Annotated[Text | None, Query()] = None,
     kind: Annotated[Text | None, Query()] = None, category: Annotated[Text | None, Query()] = None,
-    min_score: Score = None, state: State | None = None, raised: bool = False,
+    min_score: Score = None, state: State | None = None, raised: bool = False, watched: bool = False,
     order: Literal["score", "time"] = "score", limit: Limit = 50, offset: Offset = 0,
 ) -> dict[str, Any]:  # fmt: skip
     """Alerts, the most unusual (or the latest) first. `since` takes only what came after an earlier answer.
 
     `from` and `to` are moments; `first_day` and `last_day` are days where the event began, as in `/v1/lanes`.
     With `min_score` every scored event from there on counts, whether or not it was an alert when it came; with
-    `raised=true` beside it only those that were.
+    `raised=true` beside it only those that were. `watched=true` leaves only people on the watchlist.
     """
     begin, end = (_day(value) if value is not None else None for value in (first_day, last_day))
-    filters = Filter(agent, search, _at(first), _at(last), kind, category, min_score, state, begin, end, raised)
+    filters = Filter(
+        agent, search, _at(first), _at(last), kind, category, min_score, state, begin, end, raised, watched
+    )
     with request.app.state.service.store.reading() as connection:
         total, following, rows = queries.alerts(connection, filters, since, order, limit, offset)
     return {"total": total, "offset": offset, "next_since": following, "alerts": rows}

@@ -6,9 +6,9 @@ import asyncio
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Request
-from sqlalchemy import insert, select, update
+from sqlalchemy import Connection, insert, select, update
 
-from ustad.page import likeness, queries
+from ustad.page import cases, likeness, queries
 from ustad.page import records as r
 from ustad.page.store import Store, now
 from ustad.service import examples
@@ -35,7 +35,8 @@ def put_verdict(
     verdict: Verdict,
     caller: Annotated[Caller, Depends(needs("verdict"))],
 ) -> Any:
-    """Confirmed, expected (with a reason, until a date; 90 days when none is given) or open again.
+    """Confirmed, expected (with a reason, until a date; 90 days when none is given), wrong (the data is bad, or the
+    program is mistaken) or open again.
 
     It is of the whole incident that the event belongs to. After `expected`, like events of the agent are marked until
     then, not hidden.
@@ -48,27 +49,33 @@ def put_verdict(
 
 def give_verdict(store: Store, key: int, verdict: Verdict, by: str) -> dict[str, Any]:
     """Write a verdict; the earlier ones on the same event stay in the store."""
-    until = queries.microseconds(verdict.until) if verdict.until else now() + DEFAULT_DAYS * MICROSECONDS_PER_DAY
     with store.writing() as connection:
-        columns = (r.events.c.agent, r.events.c.score, r.events.c.incident)
-        event = connection.execute(select(*columns).where(r.events.c.key == key)).first()
-        if event is None or event.score is None:
-            raise NotFoundError("there is no such alert")
-        likeness.unmark(connection, key)
-        given = connection.execute(
-            insert(r.verdicts).values(
-                key=key, agent=event.agent, verdict=verdict.verdict, reason=verdict.reason, note=verdict.note,
-                expires_at=until if verdict.verdict == "expected" else None, given_by=by, given_at=now(),
-            )
-        ).inserted_primary_key  # fmt: skip
-        number = given[0] if given is not None else None
-        current = None if verdict.verdict == "open" else number
-        is_same = r.events.c.key == key
-        if event.incident is not None:
-            is_same |= (r.events.c.agent == event.agent) & (r.events.c.incident == event.incident)
-        connection.execute(update(r.events).where(is_same).values(verdict=current))
-        likeness.mark_open(connection, number)
-        return queries.events_by_key(connection, [key])[0]
+        return write_verdict(connection, key, verdict, by)
+
+
+def write_verdict(connection: Connection, key: int, verdict: Verdict, by: str) -> dict[str, Any]:
+    """The same within a transaction. Cases that hold the incident have it in their history."""
+    until = queries.microseconds(verdict.until) if verdict.until else now() + DEFAULT_DAYS * MICROSECONDS_PER_DAY
+    columns = (r.events.c.agent, r.events.c.score, r.events.c.incident)
+    event = connection.execute(select(*columns).where(r.events.c.key == key)).first()
+    if event is None or event.score is None:
+        raise NotFoundError("there is no such alert")
+    likeness.unmark(connection, key)
+    given = connection.execute(
+        insert(r.verdicts).values(
+            key=key, agent=event.agent, verdict=verdict.verdict, reason=verdict.reason, note=verdict.note,
+            expires_at=until if verdict.verdict == "expected" else None, given_by=by, given_at=now(),
+        )
+    ).inserted_primary_key  # fmt: skip
+    number = given[0] if given is not None else None
+    current = None if verdict.verdict == "open" else number
+    is_same = r.events.c.key == key
+    if event.incident is not None:
+        is_same |= (r.events.c.agent == event.agent) & (r.events.c.incident == event.incident)
+    connection.execute(update(r.events).where(is_same).values(verdict=current))
+    likeness.mark_open(connection, number)
+    cases.note_verdict(connection, key, by, verdict.verdict, verdict.reason)
+    return queries.events_by_key(connection, [key])[0]
 
 
 async def delete_agent(

@@ -3,10 +3,11 @@ import * as api from "./api.js";
 import { colours } from "./colours.js";
 import { byId, empty, failure, h, show, skeleton, toast } from "./dom.js";
 import { drawer } from "./drawer.js";
-import { casesFor, judged, nextCase, openCase, slidScore } from "./cases.js";
+import { casesFor, judged, nextCase, nextOpen, openCase, slidScore } from "./cases.js";
 import { alertLine } from "./lines.js";
 import { address, go } from "./route.js";
 import { agentMap } from "./map.js";
+import { watchButton } from "./saved.js";
 import { scoreChart } from "./scores.js";
 import { timeline } from "./timeline.js";
 import * as say from "./words.js";
@@ -60,6 +61,7 @@ async function load(parts, page) {
   show(parts.head, h("h1", {}, parts.id), h("p", {}, `${say.count(agent.n_events)} known, ${say.count(agent.n_scored)} scored, ${alertsOf(parts)}. Times are local to ${say.zoneName(agent.timezone)} (${agent.timezone}).`,
     parts.total > MOST ? ` The latest ${say.count(MOST)} of ${say.count(parts.total)} are shown.` : ""));
   show(parts.key, parts.colour.list.map(([name, colour]) => h("span", {}, h("i", { vars: { background: colour } }), name)), h("span", {}, h("i", { class: "hatch" }), "not observed"), h("span", {}, h("i", { class: "outlined" }), "alert"));
+  watchButton(parts.id, page.about).then((button) => button && parts.head.append(button)).catch(() => null);
   if (parts.chart) { // what came live is added; what was zoomed to stays
     parts.chart.renew(parts.events, limits);
     parts.drawn?.renew();
@@ -134,12 +136,12 @@ async function give(parts, page, event, verdict) {
   const given = await api.giveVerdict(event.id, verdict);
   judged(given);
   const at = parts.events.findIndex((e) => e.id === event.id);
-  if (at >= 0) parts.events[at] = asSlid(given, parts.limits);
-  const left = parts !== held || parts.chosen !== event.id; // something else was opened while it was saved
-  if (verdict.verdict === "open") { if (!left) { leaveAgent(); go(address.agent(parts.id, page.filters)); } return; }
-  const following = nextCase(event.id, 1, true);
-  toast(`${verdict.verdict === "confirmed" ? "Confirmed" : "Expected"}: saved.${following ? "" : " That was the last open case of this list."}`);
-  if (left) return;
+  parts.events.forEach((e, i) => { if (i === at || (given.incident_id && e.incident_id === given.incident_id)) parts.events[i] = asSlid({ ...e, verdict: given.verdict, marked_by: null }, parts.limits); });
+  const isLeft = () => parts !== held || parts.chosen !== event.id; // something else was opened while it was saved
+  if (verdict.verdict === "open") { if (!isLeft()) { leaveAgent(); go(address.agent(parts.id, page.filters)); } return; }
+  const following = await nextOpen(given, page.filters);
+  toast(`${say.capital(say.VERDICTS[verdict.verdict])}: saved.${following ? "" : " No open alert is left in this list."}`);
+  if (isLeft()) return;
   if (following) openCase(following);
   else go(address.overview(page.filters));
 }
@@ -155,6 +157,8 @@ function bind(view, page) {
   };
   view.confirm = () => press("confirm");
   view.expect = () => press("expect");
+  view.wrong = () => press("wrong");
+  view.openCase = () => press("case");
   view.escape = () => go(view.chosen ? address.agent(view.id, page.filters) : address.overview(page.filters));
   view.arrived = async (alert) => {
     const parts = held;

@@ -36,6 +36,17 @@ export const movements = (id, wanted) => ask(agentPath(id) + "/movements" + quer
 export const event = (id) => ask(`/v1/events/${id}`);
 export const giveVerdict = (id, verdict) => ask(`/v1/alerts/${id}/verdict`, { method: "PUT", body: JSON.stringify(verdict) });
 
+const send = (method, content) => ({ method, body: JSON.stringify(content) });
+export const cases = (wanted) => ask("/v1/cases" + query(wanted));
+export const case_ = (id) => ask(`/v1/cases/${encodeURIComponent(id)}`);
+export const openCase = (content) => ask("/v1/cases", send("POST", content));
+export const changeCase = (id, content) => ask(`/v1/cases/${encodeURIComponent(id)}`, send("PATCH", content));
+export const watchlist = () => ask("/v1/watchlist");
+export const watch = (id, content) => ask(agentPath(id) + "/watch", send("PUT", content));
+export const views = () => ask("/v1/views");
+export const saveView = (content) => ask("/v1/views", send("PUT", content));
+export const deleteView = (name) => ask("/v1/views" + query({ name }), { method: "DELETE" });
+
 // Calls `found(alert)` for every new alert and `state(connected)` when the connection comes or goes.
 export function listen(found, state) {
   if (frozen) return null;

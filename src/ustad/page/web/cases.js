@@ -43,7 +43,7 @@ export const higher = (a, b) => a === null ? b : b === null ? a : Math.max(a, b)
 export function alertFilter(filters, curve) {
   const slid = slidScore(filters, curve), typed = typedScore(filters);
   return {
-    first_day: filters.first, last_day: filters.last, kind: filters.kind, category: filters.category, state: filters.state, search: filters.search, order: filters.order,
+    first_day: filters.first, last_day: filters.last, kind: filters.kind, category: filters.category, state: filters.state, search: filters.search, order: filters.order, watched: filters.watched,
     min_score: higher(slid, typed), raised: slid === null && typed !== null ? true : null,
   };
 }
@@ -56,7 +56,18 @@ export function nextCase(id, step = 1, onlyOpen = false) {
   return null;
 }
 
+// The next alert that nobody has judged: further down the list, else from its top, else beyond what was loaded.
+export async function nextOpen(item, filters) {
+  const at = page.cases.findIndex((c) => isOf(c, item)), order = [...page.cases.slice(at + 1), ...page.cases.slice(0, Math.max(0, at))];
+  const open = order.find((c) => !c.verdict && !c.marked_by && !isOf(c, item) && isKept(c.agent_id));
+  if (open || (filters.state && filters.state !== "open")) return open || null;
+  const curve = filters.per_day ? (await api.summary()).curve : [];
+  return (await api.alerts({ ...alertFilter(filters, curve), state: "open", limit: 1 })).alerts[0] || null;
+}
+
+const isOf = (c, item) => c.id === item.id || (item.incident_id !== null && c.incident_id === item.incident_id && c.agent_id === item.agent_id);
+
+// What was said of one event of an incident is said of the line that stands for it.
 export function judged(item) {
-  const at = page.cases.findIndex((c) => c.id === item.id);
-  if (at >= 0) page.cases[at] = item;
+  page.cases = page.cases.map((c) => c.id === item.id ? item : isOf(c, item) ? { ...c, verdict: item.verdict, marked_by: null } : c);
 }

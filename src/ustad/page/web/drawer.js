@@ -1,4 +1,5 @@
 // One event: what was expected beside what was observed, how sure the model is, what is near it, and the verdict.
+import { casesOf } from "./case_view.js";
 import { h, s } from "./dom.js";
 import { frozen } from "./frozen.js";
 import * as say from "./words.js";
@@ -16,6 +17,7 @@ export function drawer(detail, about, act) {
     act.incident?.length > 1 ? incident(event, act, about) : null,
     detail.partial ? h("p", { class: "hint" }, "What is behind its score is in this file for the most unusual ones only.") : null,
     scored ? verdictForm(event, about, act.give) : null,
+    scored && !frozen ? casesOf(event, detail.cases || [], about) : null,
     detail.habits ? habits(detail.habits, about) : null,
     detail.features.length ? features(detail, about) : null,
     scored ? sureness(detail) : null,
@@ -126,7 +128,7 @@ function nearest(items, open) {
 
 function history(verdicts, zone) {
   if (!verdicts.length) return null;
-  return h("div", {}, h("h3", {}, "Verdicts so far"), h("ul", { class: "nearest" }, verdicts.map((v) => h("li", {}, `${v.verdict}${v.reason ? `: ${v.reason}` : ""}${v.note ? ` (${v.note})` : ""}`, h("span", { class: "hint" }, `by ${v.by}, ${say.date(v.at, "UTC")} ${say.time(v.at, "UTC")} UTC${v.until ? `, until ${say.untilText(v.until, zone)}` : ""}`)))));
+  return h("div", {}, h("h3", {}, "Verdicts so far"), h("ul", { class: "nearest" }, verdicts.map((v) => h("li", {}, `${say.VERDICTS[v.verdict] || v.verdict}${v.reason ? `: ${v.reason}` : ""}${v.note ? ` (${v.note})` : ""}`, h("span", { class: "hint" }, `by ${v.by}, ${say.date(v.at, "UTC")} ${say.time(v.at, "UTC")} UTC${v.until ? `, until ${say.untilText(v.until, zone)}` : ""}`)))));
 }
 
 function coordinates(event) {
@@ -143,7 +145,7 @@ function verdictForm(event, about, give) {
   const note = h("textarea", { rows: 2, id: "note", placeholder: "Note (optional)" });
   const reason = h("input", { id: "reason", list: "reasons", required: true, maxlength: 500, placeholder: "because …" });
   const ends = h("input", { type: "date", id: "until", value: until });
-  const more = h("div", { class: "because", hidden: true }, h("label", { for: "reason" }, "Expected, because"), reason,
+  const more = h("div", { class: "because", hidden: true }, h("label", { for: "reason" }, "Explained, because"), reason,
     h("datalist", { id: "reasons" }, ["new place of work", "moved house", "travel", "holiday", "sickness", "a known appointment", "a fault in the data"].map((r) => h("option", { value: r }))),
     h("label", { for: "until", "data-tip": `To the end of this day in ${say.zoneName(event.timezone)}` }, "until"), ends, h("button", { type: "submit", class: "main" }, "Save"));
   const send = async (verdict) => {
@@ -155,6 +157,7 @@ function verdictForm(event, about, give) {
     judged ? h("p", { class: `state ${judged[1]}` }, judged[0], event.verdict?.reason ? `: ${event.verdict.reason}` : "", event.verdict ? h("button", { type: "button", class: "plain", on: { click: () => send({ verdict: "open" }) } }, "take back") : null) : null,
     h("div", { class: "buttons" },
       h("button", { type: "button", "data-act": "confirm", on: { click: () => send({ verdict: "confirmed" }) } }, "Confirmed ", h("kbd", {}, "c")),
-      h("button", { type: "button", "data-act": "expect", "aria-expanded": "false", on: { click: (e) => { more.hidden = false; e.currentTarget.setAttribute("aria-expanded", "true"); reason.focus(); } } }, "Expected … ", h("kbd", {}, "e"))),
+      h("button", { type: "button", "data-act": "expect", "aria-expanded": "false", on: { click: (e) => { more.hidden = false; e.currentTarget.setAttribute("aria-expanded", "true"); reason.focus(); } } }, "Explained … ", h("kbd", {}, "e")),
+      h("button", { type: "button", "data-act": "wrong", "data-tip": "The data is bad, or the program is mistaken", on: { click: () => send({ verdict: "wrong", reason: reason.value }) } }, "Wrong ", h("kbd", {}, "w"))),
     more, h("label", { class: "quiet", for: "note" }, "Note"), note, problem);
 }

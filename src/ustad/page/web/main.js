@@ -1,6 +1,7 @@
 // The page: which view an address means, the keyboard, printing, and live alerts.
 import * as api from "./api.js";
 import { agentView, leaveAgent } from "./agent.js";
+import { caseView, casesView } from "./case_view.js";
 import { forgetCases, openCase, page } from "./cases.js";
 import { devicesView } from "./devices.js";
 import { byId, h, show, toast, tooltips, visible } from "./dom.js";
@@ -10,6 +11,7 @@ import { overview } from "./overview.js";
 import { printing } from "./print.js";
 import { address, filtersOf, go, here, onArrival } from "./route.js";
 import { runView } from "./run.js";
+import { lastFilters, rememberFilters } from "./saved.js";
 
 // Each view puts itself in `page.view` before it loads: what an earlier one still waits for finds that it was left.
 async function route() {
@@ -18,22 +20,24 @@ async function route() {
   if (api.query(page.filters) !== before) forgetCases();
   byId("search").value = page.filters.search || "";
   byId("tip").hidden = true;
-  const match = path.match(/^\/agent\/(.+)$/);
-  const id = match ? decodeURIComponent(match[1]) : null, title = id ? visible(id) : TITLES[path] || TITLES["/"];
+  const [, kind, text] = path.match(/^\/(agent|case)\/(.+)$/) || [], one = kind ? decodeURIComponent(text) : null;
+  const id = kind === "agent" ? one : null, title = id ? visible(id) : one ? `Case ${visible(one)}` : TITLES[path] || TITLES["/"];
+  if (path === "/") rememberFilters(page.filters);
   trail(id, title);
   document.title = `${title} · ${name()}`;
   if (id) { await agentView(page, id, parameters); return; }
   leaveAgent();
-  await ({ "/run": runView, "/devices": devicesView }[path] || overview)(page, parameters);
+  if (one) { await caseView(page, one); return; }
+  await ({ "/run": runView, "/cases": casesView, "/devices": devicesView }[path] || overview)(page, parameters);
 }
 
-const TITLES = { "/": "Overview", "/run": "Data and model", "/devices": "Devices" };
+const TITLES = { "/": "Overview", "/cases": "Cases", "/run": "Data and model", "/devices": "Devices" };
 
 const name = () => page.about?.run ? `ustad · ${page.about.run}` : "ustad";
 
 function trail(id, title) {
   const link = (path, to) => h("a", TITLES[path] === title && !id ? { "aria-current": "page" } : { href: to, "data-link": true }, TITLES[path]);
-  show(byId("trail"), link("/", address.overview(page.filters)), id ? h("a", { "aria-current": "page" }, id) : null, page.about?.run ? link("/run", address.run(page.filters)) : null, page.about?.devices ? link("/devices", address.devices()) : null);
+  show(byId("trail"), link("/", address.overview(page.filters)), id ? h("a", { "aria-current": "page" }, id) : null, frozen ? null : link("/cases", address.cases()), title.startsWith("Case ") ? h("a", { "aria-current": "page" }, title) : null, page.about?.run ? link("/run", address.run(page.filters)) : null, page.about?.devices ? link("/devices", address.devices()) : null);
 }
 
 // ------------------------------------------------------------------------------------------- keyboard
@@ -45,7 +49,7 @@ function keyboard(e) {
   const run = {
     j: () => page.view?.next?.(1), k: () => page.view?.next?.(-1), ArrowDown: null,
     Enter: () => e.target.closest("a, button") ? false : page.view?.open?.(),
-    c: () => page.view?.confirm?.(), e: () => page.view?.expect?.(), o: () => go(address.overview(page.filters)),
+    c: () => page.view?.confirm?.(), e: () => page.view?.expect?.(), w: () => page.view?.wrong?.(), n: () => page.view?.openCase?.(), o: () => go(address.overview(page.filters)),
     "/": () => byId("search").focus(), "?": () => byId("help").showModal(),
   }[e.key];
   if (run && run() !== false) e.preventDefault();
@@ -89,6 +93,8 @@ async function start() {
   document.querySelector(".brand").setAttribute("href", address.overview());
   document.documentElement.classList.toggle("frozen", frozen);
   if (frozen && page.about.has_place) page.library = loadLibrary(); // waited for where a map is drawn
+  const { path, parameters } = here();
+  if (path === "/" && !parameters.size && Object.keys(lastFilters()).length) history.replaceState(null, "", address.overview(lastFilters()));
   await route();
   live();
   if (frozen) await printing();

@@ -7,6 +7,7 @@ import { alertFilter, higher, loadCases, openCase, slidScore, typedScore } from 
 import { alertLine } from "./lines.js";
 import { pager } from "./pager.js";
 import { address, go, here } from "./route.js";
+import { viewChooser } from "./saved.js";
 import * as say from "./words.js";
 
 const ROWS = 50, LINES = 50;
@@ -42,7 +43,7 @@ export async function overview(page, parameters) {
   async function loadLanes() {
     const narrowed = filters.kind || filters.category || filters.state;
     const slid = slidScore(filters, totals.curve), typed = typedScore(filters);
-    const wanted = { first: filters.first, last: filters.last, search: filters.search, kind: filters.kind, category: filters.category, state: filters.state, min_score: narrowed ? higher(slid, typed) : typed, raised: narrowed && slid === null && typed !== null ? true : null, limit: ROWS, offset: pages.lanes };
+    const wanted = { first: filters.first, last: filters.last, search: filters.search, watched: filters.watched, kind: filters.kind, category: filters.category, state: filters.state, min_score: narrowed ? higher(slid, typed) : typed, raised: narrowed && slid === null && typed !== null ? true : null, limit: ROWS, offset: pages.lanes };
     try {
       const found = await api.lanes(wanted);
       if (!found.lanes.length) { show(places.lanes, nothing(totals, filters)); return; }
@@ -127,10 +128,12 @@ function filterBar(page) {
   return h("form", { class: "filters", "aria-label": "Filters", on: { submit: (e) => e.preventDefault() } },
     day("first", "From"), day("last", "to"),
     select("kind", "Kind", Object.entries(say.KINDS).map(([v, [text]]) => [v, text])), select("category", "Category", filters.category ? [[filters.category, filters.category]] : []),
-    frozen ? null : select("state", "Verdict", [["open", "open"], ["confirmed", "confirmed"], ["expected", "expected"], ["marked", "like expected"]]),
+    frozen ? null : select("state", "Verdict", [["open", "open"], ["confirmed", "confirmed"], ["expected", "explained"], ["wrong", "wrong"], ["marked", "like explained"]]),
+    frozen ? null : select("watched", "Who", [["true", "watched"]]),
     h("label", {}, "Score from", least), h("span", { class: "quiet", id: "least-hint" }, LEAST),
     h("label", {}, "Order", h("select", { id: "filter-order", on: { change: set("order") } }, [["score", "most unusual"], ["time", "latest"]].map(([v, text]) => h("option", { value: v, selected: filters.order === v }, text)))),
     Object.keys(filters).length ? h("a", { href: address.overview(), "data-link": true, class: "clear" }, "Clear all") : null,
+    viewChooser(page),
     filters.search ? h("span", { class: "hint" }, `search: “${filters.search}”`) : null);
 }
 

@@ -2,8 +2,8 @@
 import { query } from "./api.js";
 import { frozen } from "./frozen.js";
 
-const FILTERS = ["per_day", "min_score", "first", "last", "kind", "category", "state", "search", "order"];
-const PAGING = ["lanes_from", "alerts_from", "devices_from", "event", "day"];
+const FILTERS = ["per_day", "min_score", "first", "last", "kind", "category", "state", "search", "order", "watched"];
+const PAGING = ["lanes_from", "alerts_from", "devices_from", "cases_from", "event", "day"];
 
 export function here() {
   const [path, words] = frozen ? (location.hash.slice(1) || "/").split("?") : [location.pathname, location.search.slice(1)];
@@ -19,6 +19,8 @@ export const address = {
   overview: (filters = {}, more = {}) => link("/", { ...filters, ...more }),
   agent: (id, filters, more = {}) => link(`/agent/${encodeURIComponent(id)}`, { ...filters, ...more }),
   run: (filters = {}) => link("/run", filters),
+  cases: (values = {}) => link("/cases", values),
+  case: (id) => link(`/case/${encodeURIComponent(id)}`),
   devices: (values = {}) => link("/devices", values),
 };
 

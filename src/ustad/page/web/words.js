@@ -90,9 +90,12 @@ export const KINDS = {
 };
 export const kind = (name) => KINDS[name] || [name || "", ""];
 
+export const VERDICTS = { confirmed: "confirmed", expected: "explained", wrong: "wrong", open: "open" };
+const SIGNS = { confirmed: "✓", expected: "○", wrong: "✗" };
+
 export function state(event) {
-  if (event.verdict) return event.verdict.verdict === "confirmed" ? ["✓ confirmed", "confirmed"] : ["○ expected", "expected"];
-  return event.marked_by ? ["◌ like one called expected", "marked"] : null;
+  if (event.verdict) return [`${SIGNS[event.verdict.verdict]} ${VERDICTS[event.verdict.verdict]}`, event.verdict.verdict];
+  return event.marked_by ? ["◌ like one that was explained", "marked"] : null;
 }
 
 export function featureText(feature, value) {

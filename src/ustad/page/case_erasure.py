@@ -1,0 +1,51 @@
+"""What becomes of cases when a person is forgotten or old events are deleted.
+
+A case that has no incident left goes with its whole history. In a case of several people a note or the title may speak
+of the one who is forgotten, and nobody can tell: they are blanked. Saved views that name the person go too.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote, quote_plus
+
+from sqlalchemy import Connection, delete, or_, select, update
+
+from ustad.page import records as r
+
+ERASED = "(erased: somebody of this case was forgotten)"
+FREE_TEXT = ("opened", "titled", "note", "verdict")  # acts whose text somebody wrote
+N, H = r.case_incidents.c, r.case_history.c
+
+
+def forget_in_cases(connection: Connection, agent: str) -> None:
+    """Take a person out of all cases; called before their rows of `records.OF_AGENTS` are deleted."""
+    named = select(N.case_id).where(N.agent == agent).union(select(H.case_id).where(H.agent == agent))
+    touched = list(connection.execute(named).scalars())
+    connection.execute(delete(r.case_incidents).where(N.agent == agent))
+    connection.execute(delete(r.case_history).where(H.agent == agent))
+    spoken = (H.case_id.in_(touched), H.act.in_(FREE_TEXT), H.content != "")
+    connection.execute(update(r.case_history).where(*spoken).values(content=ERASED))
+    connection.execute(update(r.cases).where(r.cases.c.id.in_(touched)).values(title=""))
+    _delete_empty(connection, touched)
+    address = r.saved_views.c.address
+    spellings = {agent, quote(agent, safe=""), quote(agent, safe="!'()*~"), quote_plus(agent)}
+    connection.execute(
+        delete(r.saved_views).where(or_(*(address.contains(text, autoescape=True) for text in spellings)))
+    )
+
+
+def detach_from_cases(connection: Connection, keys: Any) -> None:
+    """Take events that are about to be deleted out of cases; `keys` is a query of their keys."""
+    touched = list(connection.execute(select(N.case_id).where(N.key.in_(keys)).distinct()).scalars())
+    connection.execute(delete(r.case_incidents).where(N.key.in_(keys)))
+    connection.execute(delete(r.case_history).where(H.key.in_(keys)))
+    _delete_empty(connection, touched)
+
+
+def _delete_empty(connection: Connection, cases: list[int]) -> None:
+    """Of these cases those without an incident, with their history."""
+    left = set(connection.execute(select(N.case_id).where(N.case_id.in_(cases))).scalars())
+    gone = [case for case in cases if case not in left]
+    connection.execute(delete(r.case_history).where(H.case_id.in_(gone)))
+    connection.execute(delete(r.cases).where(r.cases.c.id.in_(gone)))
