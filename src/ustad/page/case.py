@@ -20,6 +20,7 @@ from sqlalchemy import Connection, select
 from ustad.clock import DAY_NAMES, local_time
 from ustad.geo import haversine_km
 from ustad.page import records as r
+from ustad.page.cases import cases_of
 from ustad.page.queries import E, events_by_key, iso
 from ustad.page.store import chunks
 from ustad.schema import EventSchema, Feature
@@ -99,6 +100,7 @@ def event_details(
             "nearest": _nearest(own, past),
             "usually": _usually(own, past),
             "verdicts": verdicts[key],
+            "cases": cases_of(connection, key),
         }
     return made
 

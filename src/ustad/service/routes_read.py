@@ -17,7 +17,7 @@ from pydantic import BaseModel, BeforeValidator
 
 from ustad import __version__
 from ustad.dataset import EPOCH
-from ustad.page import case, cases, queries
+from ustad.page import case, queries
 from ustad.page.facts import NO_FACTS
 from ustad.page.queries import Filter, microseconds
 from ustad.page.store import DISK_FULL
@@ -245,10 +245,9 @@ def event(request: Request, event_id: Annotated[str, Path(max_length=20)], calle
     service = request.app.state.service
     with service.store.reading() as connection:
         detail = case.event_detail(connection, service.schema, event_key(event_id))
-        held_in = cases.cases_of(connection, event_key(event_id)) if detail is not None else []
     if detail is None:
         raise NotFoundError("there is no such event")
-    return {**detail, "cases": held_in}
+    return detail
 
 
 # ------------------------------------------------------------------------------------------------- alerts
