@@ -14,7 +14,7 @@ from service_example import PlainScorer
 from ustad.schema import mobility_schema
 from ustad.scoring.incidents import IncidentLog, find_incidents
 from ustad.service.live import ModelScorer
-from ustad.service.live_incidents import join_incident, known_incidents
+from ustad.service.live_incidents import join_incident, known_incidents, pack_state, unpack_state
 from ustad.service.pipeline import Scored
 
 HOUR = 3_600_000_000
@@ -63,6 +63,28 @@ def test_what_the_store_knows_is_enough_to_go_on_as_bulk_does(events: list[tuple
         mine = [row for row in rows if row["incident"] == incident]
         crossed = [row["key"] for row in mine if row["p_value"] <= 0.01]
         assert [row["key"] for row in mine if row["alert"]] == crossed[:1], "one alert, of the first beyond the limit"
+
+
+@settings(max_examples=60, deadline=None)
+@given(EVENTS)
+def test_a_stored_state_is_enough_to_go_on_when_retention_has_deleted_every_event(events: list[Any]) -> None:
+    unbroken, restarted = IncidentLog(), IncidentLog()
+    for hour, place, p, is_restart in sorted(events):
+        event = {"started_at": hour * HOUR, "poi_id": place}
+        first, second = ({"p_value": p, "score": float(-np.log10(p)), "alert": p <= 0.01} for _ in range(2))
+        assert join_incident(unbroken, event, hour, str(hour), first) == join_incident(
+            restarted, event, hour, str(hour), second
+        )
+        assert first == second
+        if is_restart:
+            log, state = unpack_state(pack_state(restarted, hour * HOUR, b"counts\n"))
+            assert state == b"counts\n"
+            restarted = log
+
+
+def test_a_state_of_an_earlier_version_has_no_incidents() -> None:
+    assert unpack_state(b"PK\x03 a state") == (None, b"PK\x03 a state")
+    assert unpack_state(None) == (None, None)
 
 
 # ------------------------------------------------------------------------------------------------- the service

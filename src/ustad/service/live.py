@@ -30,7 +30,7 @@ from ustad.schema import EventSchema
 from ustad.scoring.alerts import DEFAULT_P_VALUE
 from ustad.scoring.incidents import IncidentLog
 from ustad.service.live_backends import make_backend
-from ustad.service.live_incidents import join_incident
+from ustad.service.live_incidents import join_incident, pack_state, unpack_state
 from ustad.service.pipeline import Scored
 from ustad.service.place_names import PlaceNames
 from ustad.service.settings import Settings
@@ -100,8 +100,9 @@ class ModelScorer:
         """Take over the recent events, the states and the incidents of these agents, read from the store."""
         names = context[self.schema.entity]
         for agent in agents:
-            self._incidents[agent] = incidents.get(agent) or IncidentLog()
-            self._backend.remember(agent, context.filter(pc.equal(names, agent)), states.get(agent))
+            log, state = unpack_state(states.get(agent))
+            self._incidents[agent] = log or incidents.get(agent) or IncidentLog()
+            self._backend.remember(agent, context.filter(pc.equal(names, agent)), state)
             self._held[agent] = None
 
     def forget(self, agents: Sequence[str]) -> None:
@@ -131,8 +132,14 @@ class ModelScorer:
         zones = event_zones(events, self._layout, self._zone)
         rows = event_rows([{**row, "timezone": z} for row, z in zip(events, zones, strict=True)], self._layout)
         judgements = self._backend.score(rows)
+        echoes = self._join_incidents(events, judgements.rows)
+        starts = {str(event["agent"]): event["started_at"] for event in events}  # the latest of each
+        states = {
+            agent: pack_state(self._incidents[agent], starts[agent], state)
+            for agent, state in judgements.states.items()
+        }
         self._hold([str(row[self.schema.entity]) for row in rows])
-        return Scored(zones, judgements.rows, self._join_incidents(events, judgements.rows), judgements.states)
+        return Scored(zones, judgements.rows, echoes, states)
 
     def _join_incidents(self, events: Sequence[Row], scores: Sequence[dict[str, Any]]) -> dict[int, dict[str, Any]]:
         """Which incident each event belongs to, written into its score; returns the earlier events that led one until

@@ -1,17 +1,38 @@
 """Incidents of agents as their events come: what bulk scoring finds in a whole table, one event at a time.
 
-What is known of an agent's incidents is read back from the store, so that a restart changes nothing. An incident raises
-one alert: that of its first event beyond the threshold.
+An incident raises one alert: that of its first event beyond the threshold. What is known of an agent's incidents is
+stored with its state, so that a restart changes nothing, also where retention has deleted the event that raised the
+alert. Without a state it is read back from the events.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ustad.scoring.incidents import Incident, IncidentLog, Joined
+from ustad.scoring.incidents import REPEAT_WITHIN, Incident, IncidentLog, Joined
+from ustad.tables import DataError
 
 Row = Mapping[str, Any]
+_MARK, _END = b"incidents 1 ", b"\n"
+
+
+def pack_state(log: IncidentLog, start: int, state: bytes) -> bytes:
+    """An agent's state with its incidents in front, those that an event after this start can still join."""
+    recent = IncidentLog([one for one in log.incidents if start - one.latest <= REPEAT_WITHIN], log.last)
+    return _MARK + json.dumps(recent.to_json(), separators=(",", ":")).encode() + _END + state
+
+
+def unpack_state(content: bytes | None) -> tuple[IncidentLog | None, bytes | None]:
+    """The incidents and the state; no incidents where an earlier version wrote the state."""
+    if content is None or not content.startswith(_MARK):
+        return None, content
+    text, _, state = content.removeprefix(_MARK).partition(_END)
+    try:
+        return IncidentLog.from_json(json.loads(text)), state
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataError(f"the stored incidents of an agent cannot be read ({error})") from error
 
 
 def known_incidents(rows: Iterable[Row]) -> dict[str, IncidentLog]:
