@@ -14,6 +14,7 @@ from service_example import PATIENCE, PlainScorer, a_stay
 from sqlalchemy.exc import OperationalError
 
 from ustad.config import ConfigError, ExtractionConfig
+from ustad.page import queries
 from ustad.page.store import Store
 from ustad.service import app as app_module
 from ustad.service import stay_journal
@@ -33,13 +34,13 @@ MORNING = [fixes(range(10), 60.0), fixes(range(10, 20), 60.0), fixes(range(20, 4
 LATER = fixes(range(45, 50), 61.0)  # long enough elsewhere: the stay before is final
 
 
+def dead() -> Any:
+    raise OperationalError("select", {}, OSError("connection refused"))
+
+
 @contextmanager
 def down(store: Store) -> Iterator[None]:
     """While inside, the store answers nothing."""
-
-    def dead() -> Any:
-        raise OperationalError("select", {}, OSError("connection refused"))
-
     store.writing = store.reading = dead  # type: ignore[method-assign]  # taken back below
     yield
     del store.writing, store.reading
@@ -83,6 +84,20 @@ def test_without_a_store_the_answer_is_503(open_client: Any) -> None:
         answer = client.get("/v1/agents")
     assert answer.status_code == 503
     assert answer.json()["error"]["code"] == "unavailable"
+
+
+def test_a_request_that_is_stored_is_not_called_lost_when_its_answer_cannot_be_read(
+    open_client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, known, new = open_client(PlainScorer()), a_stay("a", 0), a_stay("a", 5)
+    client.post("/v1/events", json={"events": [known]})
+    with monkeypatch.context() as patch:
+        patch.setattr(queries, "events_by_key", lambda *_: dead())
+        answer = client.post("/v1/events", json={"events": [known, new]})
+    assert answer.status_code == 503
+    assert "nothing" not in answer.json()["error"]["message"]
+    again = client.post("/v1/events", json={"events": [known, new]}).json()
+    assert (again["accepted"], again["duplicates"]) == (0, 2)
 
 
 def test_retention_goes_on_after_an_error(

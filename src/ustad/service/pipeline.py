@@ -33,6 +33,7 @@ from ustad.tables import DataError
 log = logging.getLogger("ustad.service")
 _FINAL = ("score", "p_value", "alert", "echo", "reason", "term")
 FIXES_PER_EVENT = 10  # of a slice: seldom do fewer make a stay
+UNREAD = "this is stored, but the store could not be read for the answer; sending it again is safe"
 
 
 @dataclass(frozen=True)
@@ -197,7 +198,13 @@ class Pipeline:
         alerts = self._write(judgement, findings)
         self.arrivals.accepted(row for row, _ in new)
         fresh = {row["key"]: queries.fresh_answer(row) for row in judgement.rows}
-        self._answer(jobs, {n: a.keys for n, a in arrivals.items() if a.refused is None}, fresh)
+        wanted = {n: a.keys for n, a in arrivals.items() if a.refused is None}
+        try:
+            self._answer(jobs, wanted, fresh)
+        except SQLAlchemyError as error:  # after the transaction: nothing is taken back
+            log.error("the store failed: %s at %s", type(error).__name__, where(error))
+            for number in wanted:
+                jobs[number].outcome = UnavailableError(UNREAD, Retry_After="5")
         return alerts
 
     def check(self, job: Job) -> None:
