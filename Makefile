@@ -5,12 +5,13 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DOCS_STAMP := $(VENV)/.installed-docs
 
-.PHONY: demo test test-more setup-tests lint types unit bench serve experiments-small docs constraints wheel clean help
+.PHONY: demo test test-more simulation setup-tests lint types unit bench serve experiments-small docs constraints wheel clean help
 
 help:
 	@echo "make demo   set up, then raw GPS to a report on a small simulated town (minutes, two cores)"
 	@echo "make test   set up, then lint, types and tests; without a browser or PostgreSQL their tests are skipped"
 	@echo "make test-more   state machines of the store and of live scores, and fuzzing, for much longer"
+	@echo "make simulation SEEDS=500   simulated services with kills, torn writes, lost messages and wrong clocks; for nights"
 	@echo "make setup-tests   install a browser and PostgreSQL for those tests (Debian, Ubuntu; as root)"
 	@echo "make serve  set up, then the analyst's page for the demo's run (after make demo)"
 	@echo "make bench  set up, then the benchmarks that run on a CPU"
@@ -44,6 +45,13 @@ unit: $(STAMP)
 test-more: $(STAMP)
 	OMP_NUM_THREADS=1 USTAD_MORE=50 $(BIN)/pytest -n 2 --hypothesis-profile search \
 	  tests/service/test_store_machine.py tests/scoring/test_live_machine.py tests/fuzz
+
+# Whole services from one seed each, for DAYS simulated days; a failing seed runs again bit for bit with FIRST=seed SEEDS=1.
+SEEDS ?= 500
+DAYS ?= 20
+FIRST ?= 1
+simulation: $(STAMP)
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.simulated_service --first $(FIRST) --seeds $(SEEDS) --days $(DAYS)
 
 # System packages: a browser and a PostgreSQL server. `make test` runs without them and skips the tests that need them.
 setup-tests:

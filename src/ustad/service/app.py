@@ -208,11 +208,16 @@ def build(service: Service) -> FastAPI:
     app.include_router(page_routes(service.settings))
     complete(app)
     app.mount("/static", StaticFiles(directory=WEB), name="static")
+    add_guard(app, service)
+    return app
+
+
+def add_guard(app: FastAPI, service: Service) -> None:
+    """The layer that every request passes first."""
     app.add_middleware(
         Guard, max_body=service.settings.max_body_bytes, policy=content_policy(service.settings.tiles),
         metrics=service.metrics, keys=service.keys, rates=service.rates, local_only=lambda: service.local_only,
     )  # fmt: skip
-    return app
 
 
 def serve(settings: Settings, started: Callable[[], Any] = lambda: None) -> None:

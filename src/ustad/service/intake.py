@@ -122,14 +122,21 @@ class Intake:
             with self._changed:
                 while not self._waiting and not self._stopping:
                     self._changed.wait()
-                if not self._waiting:
-                    return
-                call = self._next_call()
-                batch = [] if call is not None else self._take()
-            if call is not None and callable(call.work):
-                _settle(call.future, call.work)
-            else:
-                self._score(batch)
+            if not self.step():
+                return
+
+    def step(self) -> bool:
+        """Do the next thing that waits, a call or a micro-batch; whether there was one."""
+        with self._changed:
+            if not self._waiting:
+                return False
+            call = self._next_call()
+            batch = [] if call is not None else self._take()
+        if call is not None and callable(call.work):
+            _settle(call.future, call.work)
+        else:
+            self._score(batch)
+        return True
 
     def _next_call(self) -> _Waiting | None:
         """Something to do that no earlier request of its agents keeps back."""

@@ -1,0 +1,58 @@
+"""`python -m tests.simulated_service --seeds 100 --days 20`: many services, each from a seed of its own.
+
+`--first 17 --seeds 1` runs one seed again, and shows what happened before it failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+HERE = Path(__file__).parent
+for folder in (HERE, HERE.parent / "service"):
+    sys.path.insert(0, str(folder))
+
+from plain_list import ViolatedError  # noqa: E402  # after the folders that it is in
+
+from simulated_service import simulate, small_detector  # noqa: E402
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.simulated_service", description=__doc__)
+    parser.add_argument("--first", type=int, default=1, help="the first seed")
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--days", type=int, default=20, help="of each service")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="stop after so long")
+    parser.add_argument("--out", type=Path, help="a JSON file for the figures")
+    asked = parser.parse_args()
+    small_detector()
+    began, figures, failed = time.monotonic(), Counter[str](), []
+    for seed in range(asked.first, asked.first + asked.seeds):
+        try:
+            figures.update(simulate(seed, asked.days).figures)
+        except ViolatedError as error:
+            failed.append(seed)
+            print(error, flush=True)
+        if time.monotonic() - began > 60 * asked.minutes:
+            break
+    seconds = time.monotonic() - began
+    rate = figures["days"] / seconds * 60
+    print(f"{figures['days']:,} days of services, {rate:.0f} a minute, {len(failed)} seeds failed: {failed}")
+    print(", ".join(f"{name} {n:,}" for name, n in sorted(figures.items())))
+    if asked.out:
+        about = {
+            "days": figures["days"],
+            "days_a_minute": round(rate),
+            "failed_seeds": failed,
+            "figures": dict(figures),
+        }
+        asked.out.write_text(json.dumps(about, indent=1) + "\n")
+    return bool(failed)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
