@@ -38,6 +38,7 @@ from ustad.periods import (
 from ustad.schema import EventSchema, mobility_schema, plural
 from ustad.scores import Scores
 from ustad.scoring.alerts import AlertRule, notes, refuse_everything
+from ustad.scoring.drift_alarm import count_p_values, note_drift
 from ustad.scoring.habit_scores import (
     DefaultModel,
     fit_default,
@@ -243,7 +244,8 @@ class Detector:
         scored = scored.drop_columns([c for c in trip_features.COLUMNS if c in scored.column_names])
         days = event_days(events, self.schema)
         refuse_everything(notes(scored)["alerts"], events.num_rows, rule, float(np.ptp(days)) + 1)
-        run = {**notes(scored), **self.run_facts(int(days.min()), int(days.max()))}
+        run = note_drift(notes(scored), count_p_values(days, scored["p_value"].to_numpy()))
+        run |= self.run_facts(int(days.min()), int(days.max()))
         return Scores(scored, agents, run, incident_table(scored, self.schema))
 
     def score_parts(

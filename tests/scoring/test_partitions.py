@@ -7,7 +7,9 @@ import dataclasses
 import pyarrow as pa
 import pytest
 
+from ustad.dataset import event_days
 from ustad.scoring.alerts import AlertRule, notes
+from ustad.scoring.drift_alarm import count_p_values
 from ustad.scoring.network_model import ScoringModel
 from ustad.scoring.network_scores import score_events
 from ustad.scoring.partitions import Request, ScoredParts
@@ -47,6 +49,7 @@ def test_parts_equal_the_whole(model: ScoringModel, stays: pa.Table, percentiles
     said = notes(wanted)
     rounded = {name: pytest.approx(said[name]) for name in ("threshold", "by_chance")}
     assert parts.notes == {**said, **rounded}
+    assert parts.day_counts == count_p_values(event_days(wanted, model.encoder.schema), wanted["p_value"].to_numpy())
 
 
 def test_reasons_on_request_and_without_context(model: ScoringModel, stays: pa.Table) -> None:

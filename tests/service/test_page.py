@@ -354,6 +354,10 @@ def test_an_empty_store_says_why_and_what_to_do(browser: Any, run: Path, start_s
     page = visit.go()
     assert "Nothing was scored yet" in page.inner_text("main")
     assert "/v1/events" in page.inner_text("main")
+    page.click("text=Data and model")
+    page.wait_for_selector("#drift")
+    assert "No event was scored yet" in page.inner_text("#drift")
+    assert "Trained on" in page.inner_text("#card")
     visit.close()
 
 
@@ -363,6 +367,7 @@ def test_a_finished_run_shows_its_data_and_model(visit: Visit) -> None:
     page.wait_for_url("**/run")
     page.wait_for_selector("#calibration .curve")
     assert page.locator("#quality tbody tr").count() > 0
+    assert "alarm at 100" in page.inner_text("#drift")
     assert "Trained on" in page.inner_text("#card")
     page.keyboard.press("Escape")
     page.wait_for_selector(".lanes")

@@ -33,6 +33,7 @@ def write_in_parts(detector: Any, data: Any, place: Path, facts: dict[str, Any],
     import pyarrow as pa
 
     from ustad.files import write_json, write_table
+    from ustad.scoring.drift_alarm import note_drift
     from ustad.scoring.incidents import incident_table
 
     parts = detector.score_parts(data, **options)
@@ -53,7 +54,8 @@ def write_in_parts(detector: Any, data: Any, place: Path, facts: dict[str, Any],
     _put_in_place(place)
     alert_rows = pa.concat_tables(alerts, promote_options="permissive")
     write_alerts(alert_rows, detector.schema, place)
-    run = {**parts.notes, **detector.run_facts(parts.first_day, parts.last_day), **facts}
+    run = note_drift(parts.notes, parts.day_counts)
+    run |= {**detector.run_facts(parts.first_day, parts.last_day), **facts}
     write_json(run, place / "run.json")
     return {**run, **counts}
 

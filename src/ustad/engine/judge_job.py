@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from ustad.dataset import event_days
 from ustad.detector import Detector
 from ustad.distribution import Distribution, Tail
 from ustad.engine.cluster import import_ray
@@ -22,6 +23,7 @@ from ustad.engine.merging import MergedRanks, Verdict, survey
 from ustad.schema import EventSchema
 from ustad.scoring.alerts import AlertRule, Alerts
 from ustad.scoring.calibration import Parts, apply_tails, highest
+from ustad.scoring.drift_alarm import count_p_values
 from ustad.scoring.explain import kinds
 from ustad.scoring.incidents import find_incidents, incident_table
 from ustad.scoring.network_model import ScoringModel
@@ -156,7 +158,9 @@ def tell(name: str, judging: Judging) -> dict[str, Any]:
     judging.out.write_table(table.replace_schema_metadata(None), f"events/{name}.parquet")
     judging.out.write_table(agents, f"agents/{name}.parquet")
     judging.out.write_table(incident_table(table, detector.schema), f"incidents/{name}.parquet")
-    return {"events": table.num_rows, "agents": agents.num_rows, "alerts": int(np.sum(table["alert"].to_numpy()))}
+    counts = count_p_values(event_days(table, detector.schema), table["p_value"].to_numpy())
+    alerts = int(np.sum(table["alert"].to_numpy()))
+    return {"events": table.num_rows, "agents": agents.num_rows, "alerts": alerts, "p_values": counts}
 
 
 def _tell_paper(detector: Detector, table: pa.Table, judging: Judging, name: str) -> tuple[pa.Table, pa.Table]:

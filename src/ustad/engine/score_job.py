@@ -29,6 +29,7 @@ from ustad.periods import check_extraction
 from ustad.progress import say, warn
 from ustad.schema import EventSchema
 from ustad.scoring.alerts import AlertRule, refuse_everything
+from ustad.scoring.drift_alarm import join_counts, note_drift
 from ustad.scoring.export import write_alerts_csv, write_alerts_geojson
 from ustad.scoring.habit_scores import score_default
 from ustad.scoring.network_scores import score_events
@@ -89,6 +90,7 @@ def score(
         alerts = sum(t["alerts"] for t in summaries)
         refuse_everything(alerts, sum(t["events"] for t in summaries), rule, plan.days)
         run = _run_facts(detector, plan, judging.verdict, alerts)
+        run = note_drift(run, join_counts(t.get("p_values", {}) for t in summaries))
         run |= {"model": str(model_place.place), "data": _name(data), "engine": "ray"}
         job.finish()
         _publish(job.place / "scores", place, run)

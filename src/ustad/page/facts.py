@@ -41,6 +41,7 @@ def run_facts(run: RunTables, scored: Scored | None = None) -> dict[str, Any]:
         "scatter": scatter(scored),
         "calibration": calibration(scored),
         "categories": categories(run),
+        "drift": run.run.get("drift"),
         "quality": quality_rows(run),
         "card": card_blocks(run.card) if run.card else [],
         "facts": [[key, _text(run.run[key])] for key in SHOWN if run.run.get(key) not in (None, "", {}, [])],
@@ -50,8 +51,7 @@ def run_facts(run: RunTables, scored: Scored | None = None) -> dict[str, Any]:
 #: The same of a service that shows no finished run.
 NO_FACTS: dict[str, Any] = {
     "rule": "", "notes": [], "figures": [], "groups": [], "scatter": None, "calibration": None, "categories": [],
-    "quality": [],
-    "card": [], "facts": [],
+    "drift": None, "quality": [], "card": [], "facts": [],
 }  # fmt: skip
 
 

@@ -26,6 +26,7 @@ from ustad.progress import silence, track, warn
 from ustad.schema import EventSchema
 from ustad.scoring.alerts import AlertRule, Alerts, alerts, refuse_everything
 from ustad.scoring.calibration import Parts, apply_tails, highest
+from ustad.scoring.drift_alarm import DayCounts, count_p_values, join_counts
 from ustad.scoring.explain import kinds
 from ustad.scoring.habit_scores import DefaultModel, score_default
 from ustad.scoring.incidents import find_incidents
@@ -98,16 +99,20 @@ class ScoredParts:
         days = event_days(self.events, request.schema)
         self.first_day, self.last_day = int(days.min()), int(days.max())
         self.notes: dict[str, Any] = {}
+        self.day_counts: DayCounts = {}  # of the p-values so far, for the drift alarm
 
     def __iter__(self) -> Iterator[tuple[pa.Table, pa.Table]]:
         with tempfile.TemporaryDirectory(prefix="ustad-parts-") as place:
             kept = self._measure(Path(place))
             judge_part, kept = self._judgement(kept)
             flags = self._flags(kept)
-            at = 0
+            at, self.day_counts = 0, {}
             for one in kept:
                 n = len(one.p_value)
-                yield self._tell(one, judge_part, Alerts(flags.flagged[at : at + n], flags.threshold))
+                events, agents = self._tell(one, judge_part, Alerts(flags.flagged[at : at + n], flags.threshold))
+                days = event_days(events, self.request.schema)
+                self.day_counts = join_counts([self.day_counts, count_p_values(days, events["p_value"].to_numpy())])
+                yield events, agents
                 one.file.unlink()
                 at += n
 

@@ -67,6 +67,7 @@ class Service:
             config = getattr(scorer, "extraction", None)
             extraction = Extraction(store, config, settings.lateness_s) if config is not None else None
             self.pipeline = Pipeline(store, scorer, extraction)
+            self.metrics.watch_drift(self.pipeline.drift)
             self.intake = Intake(self.pipeline, settings.micro_batch, settings.max_queue, self._scored)
 
     @property

@@ -44,10 +44,24 @@ class About(BaseModel):
     categories: list[str]
 
 
+class Drift(BaseModel):
+    """The drift alarm over p-values. Evidence is its log10: at 0 it begins, at `log_limit` the alarm is raised, and
+    `raised_on` is that day. `share_05` and `share_01` are shares of p-values up to 0.05 and 0.01."""
+
+    log_evidence: float
+    log_peak: float
+    log_limit: float
+    raised_on: str | None
+    days: int
+    events: int
+    share_05: float
+    share_01: float
+
+
 class RunFacts(BaseModel):
     """A finished run as a whole; empty where the service shows none. `scatter` and `calibration` are drawn as they
     are: uncertainty against surprise, and the share of events at or below each p-value. `card` is the model's card in
-    blocks of text."""
+    blocks of text. `drift` is of live scores where a model scores."""
 
     rule: str
     notes: list[str]
@@ -56,6 +70,7 @@ class RunFacts(BaseModel):
     scatter: dict[str, Any] | None
     calibration: dict[str, Any] | None
     categories: list[str] = []
+    drift: Drift | None = None
     quality: list[dict[str, str]]
     card: list[dict[str, Any]]
     facts: list[list[str]]

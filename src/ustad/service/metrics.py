@@ -15,6 +15,7 @@ from sqlalchemy import func
 from ustad.page import queries
 from ustad.page import records as r
 from ustad.page.store import Store
+from ustad.service.live_drift import LiveDrift
 
 LATENCY = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
@@ -70,6 +71,13 @@ class Metrics:
         until = getattr(scorer, "trained_until", lambda: None)
         self.watch("ustad_model_trained_until_timestamp_seconds", "The last day of its training", until)
         self.watch("ustad_model_agents", "Agents whose window is in memory", lambda: getattr(scorer, "agents_held", 0))
+
+    def watch_drift(self, drift: LiveDrift) -> None:
+        """Whether live p-values still are what they say."""
+        self.watch("ustad_drift_log10_evidence", "Evidence that life differs from the weeks of calibration; alarm at 2",
+                   lambda: drift.alarm.log_evidence)  # fmt: skip
+        self.watch("ustad_drift_alarm", "1 once the drift alarm was raised, until another model is loaded",
+                   lambda: drift.alarm.raised_on is not None)  # fmt: skip
 
     def batch(self, size: int, seconds: float, alerts: int) -> None:
         """One micro-batch was scored and stored."""

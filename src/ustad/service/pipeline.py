@@ -26,6 +26,7 @@ from ustad.scoring.incidents import IncidentLog
 from ustad.service.arrivals import Arrival, Arrivals
 from ustad.service.devices import Sender, device_row, note_devices
 from ustad.service.errors import InvalidError, ServiceError, UnavailableError, where
+from ustad.service.live_drift import LiveDrift
 from ustad.service.live_incidents import known_incidents
 from ustad.service.stay_journal import Extraction
 from ustad.tables import DataError
@@ -151,6 +152,7 @@ class Pipeline:
         self.store, self.scorer, self.extraction = store, scorer, extraction
         self.layout = Layout.of(scorer.schema)
         self.arrivals = Arrivals(store)
+        self.drift = LiveDrift(store, scorer.fingerprint)
 
     def run(self, jobs: Sequence[Job]) -> list[int]:
         """Set the outcome of every job; returns the keys of new alerts. A bad job does not spoil the others."""
@@ -297,12 +299,14 @@ class Pipeline:
             alerts = finalise(connection, judgement.finals)
             add_events(connection, rows, judgement.details)
             keep_states(connection, judgement.states, self.scorer.fingerprint)
+            alarm = self.drift.record(connection, rows)
             for table, parts, to_rows in ((r.trips, findings.trips, trip_rows), (r.gaps, findings.gaps, gap_rows)):
                 new = [row for part in parts if part.num_rows for row in to_rows(part)]
                 insert_new(connection, table, new)
             if findings.fixes and self.extraction is not None:
                 self.extraction.record(connection, pa.concat_tables(findings.fixes, promote_options="default"))
             note_devices(connection, findings.devices)
+        self.drift.accept(alarm)
         return alerts + [row["key"] for row in rows if row["alert"]]
 
     def _answer(self, jobs: Sequence[Job], wanted: dict[int, list[int]], fresh: dict[int, dict[str, Any]]) -> None:

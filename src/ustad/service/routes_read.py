@@ -18,6 +18,7 @@ from pydantic import BaseModel, BeforeValidator
 from ustad import __version__
 from ustad.dataset import EPOCH
 from ustad.page import case, queries
+from ustad.page.card_blocks import card_blocks
 from ustad.page.facts import NO_FACTS
 from ustad.page.queries import Filter, microseconds
 from ustad.page.store import DISK_FULL
@@ -141,12 +142,23 @@ def _coloured(service: Any) -> list[str]:
 
 
 def run_facts(request: Request, caller: Read) -> dict[str, Any]:
-    """The finished run on show: figures, uncertainty, calibration, data quality, the model's card."""
-    return _facts(request.app.state.service)
+    """The finished run on show (figures, uncertainty, calibration, data quality, the model's card), and the drift alarm
+    over live scores."""
+    service = request.app.state.service
+    facts, model = _facts(service), service.settings.model
+    if not facts["card"] and model is not None and (model / "card.md").is_file():
+        return {**facts, "card": card_blocks((model / "card.md").read_text(encoding="utf-8"))}
+    return facts
 
 
 def _facts(service: Any) -> dict[str, Any]:
-    return service.store.about("facts") or NO_FACTS
+    facts = service.store.about("facts") or NO_FACTS
+    if service.pipeline is None:
+        return facts
+    drift = service.pipeline.drift
+    is_live = drift.alarm.days > 0 or not facts.get("drift")
+    notes = [*facts["notes"], *drift.notes()]
+    return {**facts, "notes": notes, "drift": drift.describe() if is_live else facts["drift"]}
 
 
 def summary(request: Request, caller: Read) -> dict[str, Any]:

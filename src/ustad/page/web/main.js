@@ -37,7 +37,7 @@ const name = () => page.about?.run ? `ustad · ${page.about.run}` : "ustad";
 
 function trail(id, title) {
   const link = (path, to) => h("a", TITLES[path] === title && !id ? { "aria-current": "page" } : { href: to, "data-link": true }, TITLES[path]);
-  show(byId("trail"), link("/", address.overview(page.filters)), id ? h("a", { "aria-current": "page" }, id) : null, frozen ? null : link("/cases", address.cases()), title.startsWith("Case ") ? h("a", { "aria-current": "page" }, title) : null, page.about?.run ? link("/run", address.run(page.filters)) : null, page.about?.devices ? link("/devices", address.devices()) : null);
+  show(byId("trail"), link("/", address.overview(page.filters)), id ? h("a", { "aria-current": "page" }, id) : null, frozen ? null : link("/cases", address.cases()), title.startsWith("Case ") ? h("a", { "aria-current": "page" }, title) : null, page.about?.run || page.about?.live ? link("/run", address.run(page.filters)) : null, page.about?.devices ? link("/devices", address.devices()) : null);
 }
 
 // ------------------------------------------------------------------------------------------- keyboard

@@ -1,4 +1,4 @@
-// The run as a whole: what the data was like, whether p-values are what they say, figures, and the model's card.
+// The run as a whole: what the data was like, whether p-values are what they say, figures, drift, and the model's card.
 import * as api from "./api.js";
 import { byId, empty, failure, h, s, show, skeleton } from "./dom.js";
 import { address, go } from "./route.js";
@@ -17,7 +17,7 @@ export async function runView(page) {
 }
 
 export function runPanels(facts, about) {
-  const panels = [figures(facts, about), scatter(facts, about), calibration(facts, about), quality(facts), card(facts)].filter((p) => p);
+  const panels = [figures(facts, about), drift(facts, about), scatter(facts, about), calibration(facts, about), quality(facts), card(facts)].filter((p) => p);
   if (!panels.length) return empty("Nothing is known of a run", "This service scores what comes in; a finished run brings its figures along.");
   return h("div", { class: "columns even" }, panels);
 }
@@ -89,6 +89,20 @@ function calibration({ calibration: data }, about) {
     s("polyline", { class: "curve", points: join(data.at.map((p, i) => [x(log(p)), y(log(data.share[i]))])) }), s("text", { x: (LEFT + WIDE - RIGHT) / 2, y: HIGH - 6, "text-anchor": "middle" }, "p-value"), s("text", { x: LEFT + 8, y: UPPER + 14, class: "strong" }, `share of ${say.plural(about.event_word)} at or below`));
   return panel("calibration", "Are the p-values what they say?", h("p", { class: "hint" }, "On the dashed line: as many rare scores as there should be. Above it: more, either because something unusual happened or because life has changed since training. The grey band is chance."), svg);
 }
+
+// --------------------------------------------------------------------------------------------- drift
+function drift({ drift: alarm }, about) {
+  if (!alarm) return null;
+  const limit = say.count(10 ** alarm.log_limit), percent = (share) => `${(100 * share).toFixed(1)} %`;
+  const words = alarm.raised_on ? `No: the drift alarm is on since ${say.dayText(alarm.raised_on)}. Small p-values come more often than chance allows. Train again; until then expect more false alarms.` : alarm.events ? "Nothing speaks against it." : "No event was scored yet.";
+  const rows = [["Evidence of a change", `${evidence(alarm.log_evidence)}; at most ${evidence(alarm.log_peak)}; alarm at ${limit}`], [`${say.capital(say.plural(about.event_word))} watched`, `${say.count(alarm.events)} on ${say.count(alarm.days)} days`]];
+  if (alarm.events) rows.push(["With p ≤ 0.05", `${percent(alarm.share_05)}, should be about 5 %`], ["With p ≤ 0.01", `${percent(alarm.share_01)}, should be about 1 %`]);
+  return panel("drift", "Does the model still fit?", h("p", { class: alarm.raised_on ? "note" : null }, words),
+    table(null, rows.map(([what, value]) => h("tr", {}, h("th", { scope: "row" }, what), h("td", {}, value)))),
+    h("p", { class: "hint" }, `The evidence begins at 1. While life is as in the weeks of calibration, it reaches ${limit} for one model in ${limit}, however long it is watched.`));
+}
+
+const evidence = (log) => log < -1 ? "below 0.1" : log < 4 ? String(Number((10 ** log).toPrecision(2))) : `10${raised(Math.floor(log))}`;
 
 // ----------------------------------------------------------------------------------- quality and card
 function quality({ quality: rows }) {
