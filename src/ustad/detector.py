@@ -54,6 +54,7 @@ from ustad.scoring.partitions import Request, ScoredParts
 from ustad.tables import DataError, identity_hash
 from ustad.torch_device import choose_device, torch_version
 from ustad.trip_features import TripFeatures
+from ustad.versions import find_model
 
 if TYPE_CHECKING:  # networks are loaded where one is trained or asked, so that the preset quick can do without torch
     from ustad.network.dual_transformer import DualTransformer
@@ -324,8 +325,7 @@ class Detector:
 
         Weights of the networks and distributions that calibrate stay: no entity can be told apart in them.
         """
-        wanted = identity_hash(entities)
-        absent = int((~np.isin(wanted, self._known_entities(wanted))).sum())
+        absent = int((~self.knows(entities)).sum())
         if absent or not entities:
             words = plural(self.schema.entity_word)
             raise DataError(f"{absent} of {len(entities)} {words} are not in this model; nothing was forgotten")
@@ -335,6 +335,11 @@ class Detector:
             self.model = self._network().forget(entities)
             self.facts = {**self.facts, "neighbours": self.model.index_neighbours()}
         return self
+
+    def knows(self, entities: Any) -> np.ndarray:
+        """Of which of these entities something is kept: bool [n]."""
+        wanted = identity_hash(entities)
+        return np.isin(wanted, self._known_entities(wanted))
 
     def _known_entities(self, wanted: np.ndarray) -> np.ndarray:
         """Hashes of the entities of which something is kept; all `wanted` where that cannot be told."""
@@ -360,12 +365,12 @@ class Detector:
 
     @classmethod
     def load(cls, path: Path | str, device: str = "auto", whole: bool = True) -> Detector:
-        """Read a model directory after checking it. Nothing in it is executed.
+        """Read a model directory (or the version in use of several) after checking it. Nothing in it is executed.
 
         Without the `whole` of it, what grows with the entities (reference events, habits) is left on disk, for a
         caller who brings it in parts.
         """
-        path = Path(path)
+        path = find_model(Path(path))
         files = artefact.check(path)
         if "config.yaml" not in files:
             raise DataError(

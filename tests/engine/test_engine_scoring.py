@@ -35,7 +35,8 @@ def assert_same_scores(model, data, found, rule):
     expected = Detector.load(model, "cpu").score(data, rule=rule)
     assert_same(expected.events, found.events, ["agent_id", "started_at"])
     assert_same(expected.agents, found.agents, ["agent_id"])
-    for name in ("rule", "value", "alerts", "warnings", "drift", "first_day", "last_day", "schema", "trained", "method"):
+    names = ("rule", "value", "alerts", "warnings", "drift", "first_day", "last_day", "schema", "trained", "method")
+    for name in names:
         assert expected.run[name] == found.run[name], name
     assert found.run["threshold"] == pytest.approx(expected.run["threshold"], rel=1e-5)
     tops = [

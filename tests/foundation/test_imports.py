@@ -18,7 +18,8 @@ TIERS = [
     {"habits"},
     {"network"},
     {"scoring"},
-    {"artefact", "card", "carrying_on", "periods", "trip_features", "model_files", "detector", "pyod_style"},
+    {"artefact", "card", "carrying_on", "periods", "trip_features", "model_files", "detector", "pyod_style"}
+    | {"versions", "renewal"},
     {"live", "engine"},
     {"page", "lab"},
     {"service"},
@@ -35,7 +36,12 @@ BESIDE = {
     ("model_files", "card"),
     ("model_files", "trip_features"),
     ("periods", "card"),
+    ("detector", "versions"),
     ("pyod_style", "detector"),
+    ("renewal", "detector"),
+    ("renewal", "periods"),
+    ("renewal", "versions"),
+    ("versions", "artefact"),
     ("simulate", "mobility"),
 }
 #: What may be imported at the top of a module anywhere but in page, service, engine and cli.

@@ -74,9 +74,12 @@ def test_manifests_keep_the_schema_of_kubernetes():
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
-def test_systemd_takes_the_unit(tmp_path):
-    text = (ROOT / "deploy/systemd/ustad.service").read_text()
-    unit = tmp_path / "ustad.service"
+@pytest.mark.parametrize("name", ["ustad.service", "ustad-watch.service", "ustad-watch.timer"])
+def test_systemd_takes_the_unit(tmp_path, name):
+    for other in (ROOT / "deploy/systemd").iterdir():
+        (tmp_path / other.name).write_text(other.read_text())
+    text = (ROOT / "deploy/systemd" / name).read_text()
+    unit = tmp_path / name
     unit.write_text(text.replace("/opt/ustad/bin/ustad", shutil.which("true") or "/bin/true"))
     done = subprocess.run(["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, timeout=60)
-    assert not [line for line in done.stderr.splitlines() if "ustad.service" in line], done.stderr
+    assert not [line for line in done.stderr.splitlines() if f"{name}:" in line], done.stderr

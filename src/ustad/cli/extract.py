@@ -296,7 +296,9 @@ def info(
     Example: `ustad info runs/demo/data`
     """
     from ustad.tables import DataError
+    from ustad.versions import find_model
 
+    path = find_model(path)
     card = path / "card.md"
     if card.exists():
         text = card.read_text()

@@ -20,10 +20,37 @@ def forget(
     Example: `ustad forget runs/demo/model 17`
     """
     from ustad.artefact import is_baseline
-    from ustad.detector import Detector
+    from ustad.versions import ModelVersions, find_model
 
     if is_baseline(model):
         raise ConfigError(f"{model}: a model of another method cannot forget; delete it, and train it without them")
-    detector = Detector.load(model, device="cpu").forget(*agents)
-    detector.save(model)
-    out.print(f"forgot {len(agents)} {detector.schema.entity_word}(s); the model was written anew", highlight=False)
+    if find_model(model) == model:
+        word = _forget_in([model], agents)
+        out.print(f"forgot {len(agents)} {word}(s); the model was written anew", highlight=False)
+        return
+    versions = ModelVersions(model)
+    with versions.alone():
+        word = _forget_in([versions[number] for number in versions.numbers()], agents)
+    out.print(f"forgot {len(agents)} {word}(s) in every version", highlight=False)
+
+
+def _forget_in(models: list[Path], agents: list[str]) -> str:
+    """Forget the agents in each model that knows them, one model in memory at a time; an agent whom none knows is an
+    error. Returns what an agent is called."""
+    from ustad.detector import Detector
+    from ustad.schema import plural
+    from ustad.tables import DataError
+
+    known, word = [], "agent"
+    for model in models:
+        detector = Detector.load(model, device="cpu")
+        known.append({agent for agent, is_known in zip(agents, detector.knows(agents), strict=True) if is_known})
+        word = detector.schema.entity_word
+    absent = set(agents).difference(*known)
+    if absent:
+        where = f"{len(absent)} of {len(agents)} {plural(word)} are not in this model"
+        raise DataError(f"{where}; nothing was forgotten")
+    for model, own in zip(models, known, strict=True):
+        if own:
+            Detector.load(model, device="cpu").forget(*sorted(own)).save(model)
+    return word

@@ -30,7 +30,7 @@ from ustad.config import ConfigError
 
 
 def score(
-    model: Annotated[Path, typer.Argument(help="A model directory that `ustad train` wrote.")],
+    model: Annotated[Path, typer.Argument(help="A model directory that `ustad train` or `ustad watch` wrote.")],
     data: Annotated[Path, typer.Argument(help="A data directory, or a file of stays or events.")],
     out_: OutOption = Path("runs/scores"),
     alerts_per_day: Annotated[
@@ -86,7 +86,9 @@ def score(
     from ustad.cli.parts import are_many, write_in_parts
     from ustad.mobility.readers import open_data
     from ustad.scoring.alerts import AlertRule
+    from ustad.versions import find_model
 
+    model = find_model(model)
     rule = AlertRule.choose(alerts_per_day, fdr, top)
     extras = _Wanted.of(reasons, coverage, reject, reject_by, curves)
     check_engine(engine, address, partitions, workers)

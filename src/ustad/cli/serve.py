@@ -104,9 +104,10 @@ def settings_for(target: Path, store: str | None, **more: object):  # type: igno
     come from the environment."""
     from ustad.page.runs import fingerprint, scores_directory
     from ustad.service.settings import Settings, limits_in
+    from ustad.versions import find_model
 
     more = {**limits_in(os.environ, ENVIRONMENT), **more}
-
+    target = find_model(target)
     if (target / "manifest.json").exists():
         return Settings(model=target, store=store or "sqlite:///ustad.db", **more)  # type: ignore[arg-type]  # options by name
     if scores_directory(target) is None:

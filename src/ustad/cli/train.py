@@ -121,7 +121,9 @@ def _load_base(base: Path, device: str) -> Any:
     """The model to carry on from."""
     from ustad.artefact import is_baseline
     from ustad.detector import Detector
+    from ustad.versions import find_model
 
+    base = find_model(base)
     if is_baseline(base):
         raise ConfigError(f"{base}: a model of another method; --from carries on models of the method ustad")
     return Detector.load(base, device=device)

@@ -130,7 +130,8 @@ class DriftAlarm:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> DriftAlarm:
-        return cls(**{name: tuple(v) if isinstance(v, list) else v for name, v in content.items()})
+        values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in content.items()}
+        return cls(**values)
 
 
 def alarm_words(raised_on: str | None) -> list[str]:
