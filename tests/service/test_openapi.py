@@ -87,7 +87,7 @@ def test_every_body_has_an_example_and_every_route_an_explanation() -> None:
     for path, methods in content["paths"].items():
         for method, route in methods.items():
             assert route.get("description"), (method, path)
-    for name in ("Fixes", "Events", "Verdict", "NewCase", "CaseChange", "Watch", "SavedView"):
+    for name in ("Fixes", "Events", "Verdict", "NewCase", "CaseChange", "Watch", "SavedView", "NewRule"):
         assert content["components"]["schemas"][name]["examples"], name
 
 

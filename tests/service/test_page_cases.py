@@ -88,3 +88,28 @@ def test_watched_people_saved_views_and_last_filters_are_there_again(visit: Visi
     expect(again.locator(".alerts .who")).to_have_count(5)
     again.select_option("#saved-views", label="my people")
     expect(again.locator(".alerts .who")).to_have_text(["agent 2"])
+
+
+def test_explained_can_hide_what_is_like_it_with_a_preview_and_an_undo(visit: Visit, server: ThreadServer) -> None:
+    more = [a_stay("agent 4", 24 * day + 4, 5) for day in (2, 3)] + [a_stay("agent 4", 24 * 4 + 16, 5)]
+    assert httpx.post(server.url + "/v1/events", json={"events": more}, timeout=PATIENCE).status_code == 200
+    page = visit.go("/?search=agent+4")
+    page.click(".alerts li a")
+    page.wait_for_selector("[data-act=expect]")
+    page.keyboard.press("e")
+    page.fill("#reason", "night shift")
+    page.check("#hide")
+    expect(page.locator(".hiding [role=status]")).to_contain_text("Would hide 3 of the 8 alerts")
+    page.uncheck("#hide-hours")
+    expect(page.locator(".hiding [role=status]")).to_contain_text("Would hide 4 of the 8 alerts")
+    page.check("#hide-hours")
+    page.click(".verdict .main")
+    expect(page.locator(".drawer h2")).to_contain_text("Tue 5 Mar, 18:00")
+    page.goto(server.url + "/?order=time")
+    expect(page.locator(".alerts li")).to_have_count(5)
+    assert "3 more hidden by rules" in page.inner_text(".tiles")
+    page.click("nav >> text=Rules")
+    expect(page.locator("#rules tbody tr")).to_contain_text("agent 4, within 500 m of a place, begun")
+    page.click("text=Undo")
+    expect(page.locator("#rules tbody tr")).to_contain_text("ended")
+    assert ask(server, "/v1/alerts")["total"] == 8

@@ -61,6 +61,10 @@ def score(
         int,
         typer.Option("--explain", min=0, help="Show what this many of the highest scores are made of (explained.csv)."),
     ] = 0,
+    rules: Annotated[
+        Path | None,
+        typer.Option("--rules", help="Hide alerts that these rules explain (YAML or CSV); their scores stay."),
+    ] = None,
     schema: SchemaOption = None,
     timezone: TimezoneOption = None,
     test_from: TestFromOption = None,
@@ -79,6 +83,7 @@ def score(
     - `ustad score runs/demo/model runs/demo/data --alerts-per-day 5 --out runs/demo/scores`
     - `ustad score model data --top 20 --explain 20 --out scores` (what each of the highest scores is made of)
     - `ustad score model data --coverage 0.9 --reject 0.05 --curves --out scores` (what to expect, and how surely)
+    - `ustad score model data --alerts-per-day 5 --rules rules.yaml --out scores` (without what is explained)
     - `ustad score model s3://bucket/data --engine ray --address head:6379 --out s3://bucket/scores` (on a cluster)
     """
     from ustad.artefact import is_baseline
@@ -90,6 +95,7 @@ def score(
 
     model = find_model(model)
     rule = AlertRule.choose(alerts_per_day, fdr, top)
+    hiding = _rules(rules, engine)
     extras = _Wanted.of(reasons, coverage, reject, reject_by, curves)
     check_engine(engine, address, partitions, workers)
     event_schema = _schema(model, schema)
@@ -121,7 +127,8 @@ def score(
             _load(model, device, test_from), dataset, out_, names,
             rule=rule, everything=everything, reasons=extras.reasons, coverage=extras.coverage,
         )  # fmt: skip
-        _show(run, out_, dataset.schema, json, explain)
+        counts = {"events": run["events"], "agents": run["agents"]}
+        _show({**_hidden(run, out_, hiding, dataset.schema), **counts}, out_, dataset.schema, json, explain)
         return
     else:
         scores = _detector_scores(_load(model, device, test_from), dataset, rule, everything, out_, extras)
@@ -130,7 +137,8 @@ def score(
         shutil.rmtree(out_ / name, ignore_errors=True)
     scores.save(out_)
     counts = {"events": _rows(scores.events), "agents": _rows(scores.agents)}
-    _show({**scores.run, **counts}, out_, dataset.schema, json, explain)
+    run = _hidden(scores.run, out_, hiding, dataset.schema)
+    _show({**run, **counts}, out_, dataset.schema, json, explain)
 
 
 def _show(run: dict[str, Any], out_: Path, words: Any, json: bool, explain: int) -> None:
@@ -138,7 +146,7 @@ def _show(run: dict[str, Any], out_: Path, words: Any, json: bool, explain: int)
     from ustad.schema import plural
 
     facts = {k: run.get(k) for k in ("alerts", "threshold", "warnings", "events", "agents")} | {"out": str(out_)}
-    facts |= {k: run[k] for k in ("coverage", "rejected") if run.get(k) is not None}
+    facts |= {k: run[k] for k in ("coverage", "rejected", "hidden") if run.get(k) is not None}
     if json:
         facts |= {"explained": show_shares(out_, words, explain, quiet=True)} if explain else {}
         print_json(facts)
@@ -146,11 +154,28 @@ def _show(run: dict[str, Any], out_: Path, words: Any, json: bool, explain: int)
     if explain:
         show_shares(out_, words, explain)
     counts = f", {facts['alerts']:,} alerts (alerts.csv)" if facts["alerts"] is not None else ""
+    if "hidden" in run:
+        counts += f", {sum(run['hidden'].values()):,} more hidden by rules"
     if "rejected" in run:
         counts += f", {run['rejected']['withheld']:,} predictions withheld"
     events, entities = plural(words.event_word), plural(words.entity_word)
     out.print(f"{facts['events']:,} {events}, {facts['agents']:,} {entities}{counts}: {out_}", highlight=False)
     out.print(f"next:  ustad report {out_} --out report.html", highlight=False, soft_wrap=True)
+
+
+def _rules(file: Path | None, engine: str) -> list[Any]:
+    from ustad.scoring.hiding import read_rules
+
+    if file is not None and engine != "local":
+        raise typer.BadParameter("needs --engine local", param_hint="--rules")
+    return read_rules(file) if file is not None else []
+
+
+def _hidden(run: dict[str, Any], out_: Path, rules: list[Any], schema: Any) -> dict[str, Any]:
+    """What the run says once rules have hidden what they explain."""
+    from ustad.cli.hide import hide_explained
+
+    return hide_explained(out_, rules, schema) if rules else run
 
 
 def _schema(model: Path, file: Path | None) -> Any:

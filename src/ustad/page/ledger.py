@@ -18,6 +18,7 @@ from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from ustad import ties
 from ustad.page import likeness
 from ustad.page import records as r
+from ustad.page.hidden import hide_new
 from ustad.page.store import Row, chunks, now, recount, with_own_scores
 
 _NEW_EVENT, _NEW_DETAIL, _NEW_ALERT = insert(r.events), insert(r.details), insert(r.alerts)
@@ -31,6 +32,7 @@ def add_events(connection: Connection, rows: list[Row], details: dict[int, str])
     """Insert events and keep totals. Rows without a score are known, not judged."""
     if not rows:
         return
+    hide_new(connection, rows)
     first = _arrivals(len(rows))
     connection.execute(_NEW_EVENT, [{**row, "arrived_at": first + i} for i, row in enumerate(rows)])
     if details:
@@ -154,7 +156,7 @@ def _of_day(row: Row) -> Row:
 def _counts(row: Row) -> Row:
     """An event counts once: what was there before (`was`) adds only the alert that it became."""
     was = row.get("was")
-    flagged = bool(row["alert"]) and not (was and was["alert"])
+    flagged = bool(row["alert"]) and row["hidden_by"] is None and not (was and was["alert"])
     return {"n_events": int(was is None), "n_alerts": int(flagged)}
 
 

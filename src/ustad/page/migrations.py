@@ -165,11 +165,40 @@ def keep_cases(store: Operations) -> None:
     )
 
 
+def let_rules_hide(store: Operations) -> None:
+    """Version 10: rules that hide explained alerts, and which rule hides an event."""
+    store.create_table(
+        "hiding_rules",
+        Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
+        Column("agent", String(256), index=True),
+        Column("lat", Float),
+        Column("lon", Float),
+        Column("radius_km", Float, nullable=False),
+        Column("category", String(256)),
+        Column("from_minute", Integer),
+        Column("to_minute", Integer),
+        Column("kind", String(32)),
+        Column("until", BigInteger, nullable=False),
+        Column("reason", Text, nullable=False),
+        Column("made_by", String(128), nullable=False),
+        Column("made_at", BigInteger, nullable=False),
+        Column("ended_at", BigInteger),
+        Column("ended_by", String(128)),
+        sqlite_autoincrement=True,
+    )
+    store.add_column("events", Column("hidden_by", BigInteger))
+    store.drop_index("alerts_by_score", "events")
+    flagged, hidden = column("alert", Boolean).is_(True), column("hidden_by", BigInteger).is_not(None)
+    narrowed = ["score", "agent", "day", "started_at", "kind", "category", "verdict", "marked_by", "alert", "hidden_by"]
+    store.create_index("alerts_by_score", "events", narrowed, sqlite_where=flagged, postgresql_where=flagged)
+    store.create_index("hidden_events", "events", ["hidden_by"], sqlite_where=hidden, postgresql_where=hidden)
+
+
 #: Step i leads from version i + 1 to i + 2. A step that was released is never changed: add another, and change
 #: `records` to what the tables are after it.
 STEPS: tuple[Step, ...] = (
     tell_final_from_provisional, never_use_a_number_twice, keep_the_order_of_arrival, let_keys_expire,
-    keep_what_was_observed, let_devices_send, tell_incidents, keep_cases,
+    keep_what_was_observed, let_devices_send, tell_incidents, keep_cases, let_rules_hide,
 )  # fmt: skip
 
 version_table = Table("store_version", MetaData(), Column("version", Integer, nullable=False))

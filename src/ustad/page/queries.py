@@ -36,6 +36,7 @@ _DAYS = text(
     "WHERE each_day.day IS NOT NULL) "
     "SELECT day FROM each_day WHERE day IS NOT NULL"
 )
+HIDDEN = E.hidden_by.is_not(None) & E.alert.is_(True)  # alerts that rules hide
 CURVE = 200  # alerts a day, the end of the slider
 
 
@@ -50,7 +51,7 @@ class Filter:
     kind: str | None = None
     category: str | None = None
     min_score: float | None = None
-    state: str | None = None  # open, confirmed, expected, wrong, marked
+    state: str | None = None  # open, confirmed, expected, wrong, marked, hidden; none: all but hidden
     first_day: int | None = None
     last_day: int | None = None  # itself included
     raised: bool = False  # only what was an alert when it came, also with min_score
@@ -84,11 +85,14 @@ class Filter:
         return found + self._state()
 
     def _state(self) -> list[ColumnElement[bool]]:
+        if self.state == "hidden":
+            return [E.hidden_by.is_not(None)]
+        shown = E.hidden_by.is_(None)
         if self.state == "open":
-            return [E.verdict.is_(None), E.marked_by.is_(None)]
+            return [shown, E.verdict.is_(None), E.marked_by.is_(None)]
         if self.state == "marked":
-            return [E.verdict.is_(None), E.marked_by.is_not(None)]
-        return [V.verdict == self.state] if self.state else []
+            return [shown, E.verdict.is_(None), E.marked_by.is_not(None)]
+        return [V.verdict == self.state] if self.state else [shown]
 
 
 # ------------------------------------------------------------------------------------------------- events
@@ -112,6 +116,7 @@ def event_answer(row: Any) -> dict[str, Any]:
         "incident_id": row.incident, "echo": bool(row.echo),
         "kind": row.kind, "term": row.term, "reason": row.reason, "verdict": verdict,
         "marked_by": str(row.marked_by) if row.marked_by is not None else None,
+        "hidden_by": str(row.hidden_by) if row.hidden_by is not None else None,
     }  # fmt: skip
 
 
@@ -188,7 +193,8 @@ def alerts(
 def alerts_after(connection: Connection, since: int, limit: int = 100) -> list[tuple[int, dict[str, Any]]]:
     """New alerts in the order they came, each with its sequence number."""
     query = _event_rows().add_columns(r.alerts.c.seq).join(r.alerts, r.alerts.c.key == E.key)
-    rows = connection.execute(query.where(r.alerts.c.seq > since).order_by(r.alerts.c.seq).limit(limit))
+    fresh = (r.alerts.c.seq > since, E.hidden_by.is_(None))
+    rows = connection.execute(query.where(*fresh).order_by(r.alerts.c.seq).limit(limit))
     return [(row.seq, event_answer(row)) for row in rows]
 
 
@@ -314,10 +320,11 @@ def totals(connection: Connection) -> dict[str, Any]:
     n_days = both[1] - both[0] + 1 if both else 0
     odd = odd_days(connection, both)
     lowest, likeliest = connection.execute(
-        select(func.min(E.score), func.max(E.p_value)).where(E.alert.is_(True))
+        select(func.min(E.score), func.max(E.p_value)).where(E.alert.is_(True), E.hidden_by.is_(None))
     ).one()
     return {
         "events": int(scored or 0), "agents": int(known), "alerts": int(flagged or 0), "days": n_days,
+        "hidden": int(connection.execute(select(func.count()).select_from(r.events).where(HIDDEN)).scalar_one()),
         "first_day": iso_day(both[0]) if both else None, "last_day": iso_day(both[1]) if both else None,
         "alert_score": lowest, "alert_p_value": likeliest,
         "curve": _curve(connection, n_days, both if odd else None), "odd_days": odd,

@@ -70,6 +70,7 @@ events = Table(
     Column("reason", Text),
     Column("verdict", BigInteger),  # the latest verdict on this event
     Column("marked_by", BigInteger),  # the verdict on a like event that calls this one expected
+    Column("hidden_by", BigInteger),  # the rule that hides it
     Column("arrived_at", BigInteger),  # counts up by the order of arrival; null in stores older than this column
     Index("events_by_agent", "agent", "started_at"),
     Index("events_by_score", "score", "p_value", "echo"),  # everything that the slider reads
@@ -77,11 +78,16 @@ events = Table(
     Index("events_by_time", "started_at"),
 )  # fmt: skip
 #: What alerts are narrowed by.
-ALERTS_BY = ("score", "agent", "day", "started_at", "kind", "category", "verdict", "marked_by", "alert")
+ALERTS_BY = ("score", "agent", "day", "started_at", "kind", "category", "verdict", "marked_by", "alert", "hidden_by")
 #: The alerts among the events: one in hundreds, so lists of alerts never look through the others.
 alerts_by_score = Index(
     "alerts_by_score", *(events.c[name] for name in ALERTS_BY),
     sqlite_where=events.c.alert.is_(True), postgresql_where=events.c.alert.is_(True),
+)  # fmt: skip
+#: What rules hide: few of all events.
+hidden_events = Index(
+    "hidden_events", events.c.hidden_by,
+    sqlite_where=events.c.hidden_by.is_not(None), postgresql_where=events.c.hidden_by.is_not(None),
 )  # fmt: skip
 details = Table(
     "details", metadata,
@@ -199,6 +205,25 @@ case_history = Table(
     Column("key", BigInteger),
     sqlite_autoincrement=True,
 )  # fmt: skip
+hiding_rules = Table(
+    "hiding_rules", metadata,
+    Column("id", Counter, primary_key=True, autoincrement=True),
+    Column("agent", String(256), index=True),  # null: everybody
+    Column("lat", Float),
+    Column("lon", Float),
+    Column("radius_km", Float, nullable=False),
+    Column("category", String(256)),
+    Column("from_minute", Integer),  # local, of the start
+    Column("to_minute", Integer),
+    Column("kind", String(32)),
+    Column("until", BigInteger, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("made_by", String(128), nullable=False),
+    Column("made_at", BigInteger, nullable=False),
+    Column("ended_at", BigInteger),
+    Column("ended_by", String(128)),
+    sqlite_autoincrement=True,
+)  # fmt: skip
 watchlist = Table(
     "watchlist", metadata,
     Column("agent", String(256), primary_key=True),
@@ -228,5 +253,6 @@ deletions = Table(
 
 #: Tables with rows of agents, for deletion and retention.
 OF_AGENTS = (
-    events, days, verdicts, trips, gaps, live_states, devices, case_incidents, case_history, watchlist, agents
+    events, days, verdicts, trips, gaps, live_states, devices, case_incidents, case_history, watchlist, hiding_rules,
+    agents
 )  # fmt: skip

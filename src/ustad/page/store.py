@@ -201,12 +201,16 @@ def add_days(connection: Connection, agent: str, scored: Iterable[Any]) -> None:
         ))  # fmt: skip
 
 
+#: Whether an event is an alert that no rule hides.
+SHOWN = r.events.c.alert.is_(True) & r.events.c.hidden_by.is_(None)
+
+
 def recount(connection: Connection, agent: str, own_score: bool) -> None:
     """Set an agent's totals and days from its events and, where it is `own_score`, its score from the highest."""
     e, d = r.events.c, r.days.c
     connection.execute(delete(r.days).where(d.agent == agent))
-    rows = connection.execute(select(e.key, e.day, e.score, e.alert, e.started_at, e.finished_at, e.p_value, e.reason)
-                              .where(e.agent == agent).order_by(e.started_at, e.key)).all()  # fmt: skip
+    columns = (e.key, e.day, e.score, SHOWN.label("alert"), e.started_at, e.finished_at, e.p_value, e.reason)
+    rows = connection.execute(select(*columns).where(e.agent == agent).order_by(e.started_at, e.key)).all()  # fmt: skip
     if not rows:
         for table in (r.live_states, r.agents):
             connection.execute(delete(table).where(table.c.agent == agent))

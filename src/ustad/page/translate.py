@@ -35,7 +35,7 @@ HABITS = ("visits_now", "km_from_own_places", "new_place")
 _TEXTS = ("event_id", "poi_id", "place_name", "category")
 _SCORES = ("score", "p_value", "kind", "reason")
 _COLUMNS = tuple(c.name for c in records.events.columns)
-_UNJUDGED = {"verdict": None, "marked_by": None}
+_UNJUDGED = {"verdict": None, "marked_by": None, "hidden_by": None}
 _START, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 Parts = tuple[dict[str, list[str]], list[str]]  # of each term what the score has of it; the terms of habits
 

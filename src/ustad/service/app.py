@@ -35,6 +35,7 @@ from ustad.service.routes_devices import device_list_routes, device_routes
 from ustad.service.routes_ingest import ingest_routes
 from ustad.service.routes_page import page_routes
 from ustad.service.routes_read import read_routes
+from ustad.service.routes_rules import rule_routes
 from ustad.service.routes_verdict import verdict_routes
 from ustad.service.settings import Settings
 from ustad.service.stay_journal import Extraction
@@ -206,6 +207,7 @@ def build(service: Service) -> FastAPI:
     app.include_router(device_list_routes())
     app.include_router(verdict_routes())
     app.include_router(case_routes())
+    app.include_router(rule_routes())
     app.include_router(page_routes(service.settings))
     complete(app)
     app.mount("/static", StaticFiles(directory=WEB), name="static")

@@ -13,7 +13,7 @@ _ALERT: Example = {
     "alert": True, "final": True, "incident_id": "a-17@1707183600000000", "echo": False,
     "kind": "novel", "term": "distance",
     "reason": "Not one of its own places: 4.1 km from the nearest; stayed 5 h 30 min", "verdict": None,
-    "marked_by": None,
+    "marked_by": None, "hidden_by": None,
 }  # fmt: skip
 _VERDICT: Example = {
     "verdict": "expected", "reason": "travel", "note": "", "until": "2024-06-30T21:00:00Z", "by": "morning shift",
@@ -48,7 +48,8 @@ RUN: Example = {
     "facts": [["method", "ustad"]],
 }  # fmt: skip
 SUMMARY: Example = {
-    "events": 14_351, "agents": 120, "alerts": 12, "days": 14, "first_day": "2024-01-29", "last_day": "2024-02-11",
+    "events": 14_351, "agents": 120, "alerts": 12, "hidden": 0, "days": 14,
+    "first_day": "2024-01-29", "last_day": "2024-02-11",
     "alert_score": 3.1, "alert_p_value": 0.0008,
     "curve": [{"per_day": 1, "score": 3.9, "p_value": 0.00013}, {"per_day": 2, "score": 3.4, "p_value": 0.0004}],
     "odd_days": [{"day": "1970-01-01", "events": 1}],

@@ -208,7 +208,7 @@ class GivenVerdict(BaseModel):
 class EventAnswer(BaseModel):
     """An event as lists show it. `score` is null for events that are known but not scored; with `final` false it is
     provisional: the agent's next event may raise it, and make an alert of it. Events of one `incident_id` belong
-    together; one of them leads, the others are its `echo`."""
+    together; one of them leads, the others are its `echo`. `hidden_by` is the rule that keeps it out of lists."""
 
     id: str
     event_id: str | None
@@ -232,6 +232,7 @@ class EventAnswer(BaseModel):
     reason: str | None
     verdict: GivenVerdict | None
     marked_by: str | None
+    hidden_by: str | None
 
 
 class Kept(BaseModel):

@@ -91,12 +91,14 @@ class OddDay(BaseModel):
 
 class Summary(BaseModel):
     """Days and curve are of the stretch of time with the most events; `odd_days` lie at least half a year from it, with
-    no score between. `alert_score` and `alert_p_value` are those of the mildest alert that was raised; `kinds` and
-    `categories` are those that alerts have, the most frequent first."""
+    no score between. `hidden` are alerts that rules hide, which `alerts` leaves out. `alert_score` and `alert_p_value`
+    are those of the mildest alert that is shown; `kinds` and `categories` are those that alerts have, the most frequent
+    first."""
 
     events: int
     agents: int
     alerts: int
+    hidden: int
     days: int
     first_day: str | None
     last_day: str | None

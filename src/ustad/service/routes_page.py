@@ -19,7 +19,7 @@ def page_routes(settings: Settings) -> APIRouter:
     async def page() -> FileResponse:
         return FileResponse(WEB / "index.html", media_type="text/html", headers={"Cache-Control": "no-cache"})
 
-    for path in ("/", "/run", "/devices", "/cases", "/case/{case_id}", "/agent/{agent_id:path}"):
+    for path in ("/", "/run", "/devices", "/cases", "/case/{case_id}", "/rules", "/agent/{agent_id:path}"):
         router.get(path, dependencies=may_read)(page)
     router.post("/login")(log_in)
     router.post("/logout")(log_out)

@@ -41,7 +41,7 @@ Offset = Annotated[int, Query(ge=0, le=100_000_000)]
 Limit = Annotated[int, Query(ge=1, le=1_000)]
 Score = Annotated[float | None, Query(allow_inf_nan=False)]
 AgentName = Annotated[Text, BeforeValidator(decode_id), Path(min_length=1)]
-State = Literal["open", "confirmed", "expected", "wrong", "marked"]
+State = Literal["open", "confirmed", "expected", "wrong", "marked", "hidden"]
 Since = Annotated[int, Query(ge=0, lt=2**62)]
 STREAMS = 100
 PING_S = 15.0

@@ -47,6 +47,11 @@ export const views = () => ask("/v1/views");
 export const saveView = (content) => ask("/v1/views", send("PUT", content));
 export const deleteView = (name) => ask("/v1/views" + query({ name }), { method: "DELETE" });
 
+export const rules = () => ask("/v1/rules");
+export const previewRule = (content) => ask("/v1/rules/preview", send("POST", content));
+export const addRule = (content) => ask("/v1/rules", send("POST", content));
+export const endRule = (id) => ask(`/v1/rules/${encodeURIComponent(id)}`, { method: "DELETE" });
+
 // Calls `found(alert)` for every new alert and `state(connected)` when the connection comes or goes.
 export function listen(found, state) {
   if (frozen) return null;

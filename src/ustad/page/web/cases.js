@@ -59,7 +59,7 @@ export function nextCase(id, step = 1, onlyOpen = false) {
 // The next alert that nobody has judged: further down the list, else from its top, else beyond what was loaded.
 export async function nextOpen(item, filters) {
   const at = page.cases.findIndex((c) => isOf(c, item)), order = [...page.cases.slice(at + 1), ...page.cases.slice(0, Math.max(0, at))];
-  const open = order.find((c) => !c.verdict && !c.marked_by && !isOf(c, item) && isKept(c.agent_id));
+  const open = order.find((c) => !c.verdict && !c.marked_by && !c.hidden_by && !isOf(c, item) && isKept(c.agent_id));
   if (open || (filters.state && filters.state !== "open")) return open || null;
   const curve = filters.per_day ? (await api.summary()).curve : [];
   return (await api.alerts({ ...alertFilter(filters, curve), state: "open", limit: 1 })).alerts[0] || null;

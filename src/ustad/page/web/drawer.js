@@ -1,6 +1,8 @@
 // One event: what was expected beside what was observed, how sure the model is, what is near it, and the verdict.
+import * as api from "./api.js";
 import { casesOf } from "./case_view.js";
 import { h, s } from "./dom.js";
+import { ruleChooser } from "./rules.js";
 import { frozen } from "./frozen.js";
 import * as say from "./words.js";
 
@@ -145,11 +147,17 @@ function verdictForm(event, about, give) {
   const note = h("textarea", { rows: 2, id: "note", placeholder: "Note (optional)" });
   const reason = h("input", { id: "reason", list: "reasons", required: true, maxlength: 500, placeholder: "because …" });
   const ends = h("input", { type: "date", id: "until", value: until });
+  const moment = () => ends.value ? say.endOfDay(ends.value, event.timezone) : say.endOfDay(until, event.timezone), rule = ruleChooser(event, moment);
+  ends.addEventListener("change", rule.preview);
   const more = h("div", { class: "because", hidden: true }, h("label", { for: "reason" }, "Explained, because"), reason,
     h("datalist", { id: "reasons" }, ["new place of work", "moved house", "travel", "holiday", "sickness", "a known appointment", "a fault in the data"].map((r) => h("option", { value: r }))),
-    h("label", { for: "until", "data-tip": `To the end of this day in ${say.zoneName(event.timezone)}` }, "until"), ends, h("button", { type: "submit", class: "main" }, "Save"));
+    h("label", { for: "until", "data-tip": `To the end of this day in ${say.zoneName(event.timezone)}` }, "until"), ends, rule.root, h("button", { type: "submit", class: "main" }, "Save"));
   const send = async (verdict) => {
-    try { await give({ note: note.value, ...verdict }); }
+    try {
+      const hidden = verdict.verdict === "expected" ? rule.content(reason.value, moment()) : null;
+      if (hidden) await api.addRule(hidden);
+      await give({ note: note.value, ...verdict });
+    }
     catch (error) { problem.hidden = false; problem.textContent = `${error.message} What you typed is still here.`; }
   };
   const judged = say.state(event);

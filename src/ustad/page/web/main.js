@@ -10,6 +10,7 @@ import { loadLibrary } from "./map.js";
 import { overview } from "./overview.js";
 import { printing } from "./print.js";
 import { address, filtersOf, go, here, onArrival } from "./route.js";
+import { rulesView } from "./rules.js";
 import { runView } from "./run.js";
 import { lastFilters, rememberFilters } from "./saved.js";
 
@@ -28,16 +29,16 @@ async function route() {
   if (id) { await agentView(page, id, parameters); return; }
   leaveAgent();
   if (one) { await caseView(page, one); return; }
-  await ({ "/run": runView, "/cases": casesView, "/devices": devicesView }[path] || overview)(page, parameters);
+  await ({ "/run": runView, "/cases": casesView, "/rules": rulesView, "/devices": devicesView }[path] || overview)(page, parameters);
 }
 
-const TITLES = { "/": "Overview", "/cases": "Cases", "/run": "Data and model", "/devices": "Devices" };
+const TITLES = { "/": "Overview", "/cases": "Cases", "/rules": "Rules", "/run": "Data and model", "/devices": "Devices" };
 
 const name = () => page.about?.run ? `ustad · ${page.about.run}` : "ustad";
 
 function trail(id, title) {
   const link = (path, to) => h("a", TITLES[path] === title && !id ? { "aria-current": "page" } : { href: to, "data-link": true }, TITLES[path]);
-  show(byId("trail"), link("/", address.overview(page.filters)), id ? h("a", { "aria-current": "page" }, id) : null, frozen ? null : link("/cases", address.cases()), title.startsWith("Case ") ? h("a", { "aria-current": "page" }, title) : null, page.about?.run || page.about?.live ? link("/run", address.run(page.filters)) : null, page.about?.devices ? link("/devices", address.devices()) : null);
+  show(byId("trail"), link("/", address.overview(page.filters)), id ? h("a", { "aria-current": "page" }, id) : null, frozen ? null : link("/cases", address.cases()), frozen ? null : link("/rules", address.rules()), title.startsWith("Case ") ? h("a", { "aria-current": "page" }, title) : null, page.about?.run || page.about?.live ? link("/run", address.run(page.filters)) : null, page.about?.devices ? link("/devices", address.devices()) : null);
 }
 
 // ------------------------------------------------------------------------------------------- keyboard

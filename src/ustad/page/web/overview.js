@@ -90,7 +90,7 @@ function drawTiles(places, totals, page) {
     const p = n === null ? totals.alert_p_value : totals.curve[Math.min(n, most) - 1]?.p_value;
     const usual = p === null || p === undefined ? null : p * totals.events / days;
     flagged.textContent = say.count(shown);
-    flaggedText.textContent = n === null ? "alerts, as they were raised" : `alerts: ${n} a day`;
+    flaggedText.textContent = `${n === null ? "alerts, as they were raised" : `alerts: ${n} a day`}${totals.hidden ? `; ${say.count(totals.hidden)} more hidden by rules` : ""}`;
     alarms.textContent = usual === null ? "–" : usual < 0.1 ? "< 0.1" : usual < 10 ? usual.toFixed(1) : say.count(usual);
     alarmsText.textContent = usual === null ? "false alarms a day: unknown" : "as unusual each day by chance alone";
     show(places.notes, notes(page.about.notes, n, usual, shown / days));
@@ -128,7 +128,7 @@ function filterBar(page) {
   return h("form", { class: "filters", "aria-label": "Filters", on: { submit: (e) => e.preventDefault() } },
     day("first", "From"), day("last", "to"),
     select("kind", "Kind", Object.entries(say.KINDS).map(([v, [text]]) => [v, text])), select("category", "Category", filters.category ? [[filters.category, filters.category]] : []),
-    frozen ? null : select("state", "Verdict", [["open", "open"], ["confirmed", "confirmed"], ["expected", "explained"], ["wrong", "wrong"], ["marked", "like explained"]]),
+    frozen ? null : select("state", "Verdict", [["open", "open"], ["confirmed", "confirmed"], ["expected", "explained"], ["wrong", "wrong"], ["marked", "like explained"], ["hidden", "hidden by rules"]]),
     frozen ? null : select("watched", "Who", [["true", "watched"]]),
     h("label", {}, "Score from", least), h("span", { class: "quiet", id: "least-hint" }, LEAST),
     h("label", {}, "Order", h("select", { id: "filter-order", on: { change: set("order") } }, [["score", "most unusual"], ["time", "latest"]].map(([v, text]) => h("option", { value: v, selected: filters.order === v }, text)))),

@@ -21,6 +21,7 @@ export const address = {
   run: (filters = {}) => link("/run", filters),
   cases: (values = {}) => link("/cases", values),
   case: (id) => link(`/case/${encodeURIComponent(id)}`),
+  rules: () => link("/rules"),
   devices: (values = {}) => link("/devices", values),
 };
 

@@ -95,6 +95,7 @@ const SIGNS = { confirmed: "✓", expected: "○", wrong: "✗" };
 
 export function state(event) {
   if (event.verdict) return [`${SIGNS[event.verdict.verdict]} ${VERDICTS[event.verdict.verdict]}`, event.verdict.verdict];
+  if (event.hidden_by) return ["◌ hidden by a rule", "marked"];
   return event.marked_by ? ["◌ like one that was explained", "marked"] : null;
 }
 

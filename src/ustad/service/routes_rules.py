@@ -1,0 +1,130 @@
+"""Rules that hide explained alerts: preview, make, list, undo. Reading needs the role `read`, the rest `verdict`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Request
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from ustad.page import hidden
+from ustad.page.queries import microseconds
+from ustad.scoring.hiding import NEAR_KM, HidingRule
+from ustad.service.described import ERRORS, answer, failure
+from ustad.service.errors import NotFoundError
+from ustad.service.examples import JUDGED, Example
+from ustad.service.messages import AgentId, EventAnswer, Latitude, Longitude, Moment, Strict, Text, _printable
+from ustad.service.routes_cases import Decide, _number
+from ustad.service.routes_read import Read
+
+Minute = Annotated[int, Field(ge=0, le=1440)]
+
+
+class NewRule(Strict):
+    """Which alerts to hide: of a person, or near a place, or both; narrowed by category, hours (local minutes in which
+    an event begins, past midnight where the first is the larger) and kind; until a moment, with a reason."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"examples": [
+            {"agent_id": "a-17", "from_minute": 1320, "to_minute": 360, "until": "2024-06-30T21:00:00Z",
+             "reason": "night shift"},
+        ]},
+    )  # fmt: skip
+    agent_id: AgentId | None = None
+    lat: Latitude | None = None
+    lon: Longitude | None = None
+    radius_km: Annotated[float, Field(gt=0, le=100, allow_inf_nan=False)] = NEAR_KM
+    category: Text | None = None
+    from_minute: Minute | None = None
+    to_minute: Minute | None = None
+    kind: Text | None = None
+    until: Moment
+    reason: Annotated[str, Field(min_length=1, max_length=500), AfterValidator(_printable)]
+
+    def rule(self) -> HidingRule:
+        hours = (self.from_minute, self.to_minute)
+        return HidingRule(
+            name="new", until=microseconds(self.until), reason=self.reason,
+            agent=str(self.agent_id) if self.agent_id is not None else None, lat=self.lat, lon=self.lon,
+            radius_km=self.radius_km, category=self.category, kind=self.kind,
+            hours=(hours[0], hours[1]) if hours[0] is not None and hours[1] is not None else None,
+        )  # fmt: skip
+
+
+class Preview(BaseModel):
+    """Of the `alerts` from `first_day` on so many would be `hidden`, and so many of those are `confirmed`."""
+
+    first_day: str | None
+    alerts: int
+    hidden: int
+    confirmed: int
+    examples: list[EventAnswer]
+
+
+class RuleAnswer(BaseModel):
+    """`hides` counts alerts; `state` is in force, expired or ended."""
+
+    id: str
+    agent_id: str | None
+    lat: float | None
+    lon: float | None
+    radius_km: float | None
+    category: str | None
+    from_minute: int | None
+    to_minute: int | None
+    kind: str | None
+    until: str
+    reason: str
+    by: str
+    at: str
+    hides: int
+    state: str
+
+
+class Rules(BaseModel):
+    rules: list[RuleAnswer]
+
+
+PREVIEW: Example = {"first_day": "2024-01-08", "alerts": 42, "hidden": 3, "confirmed": 0, "examples": [JUDGED]}
+RULES: Example = {"rules": [
+    {"id": "3", "agent_id": "a-17", "lat": None, "lon": None, "radius_km": None, "category": None, "from_minute": 1320,
+     "to_minute": 360, "kind": None, "until": "2024-06-30T21:00:00Z", "reason": "night shift", "by": "morning shift",
+     "at": "2024-02-06T07:30:00Z", "hides": 3, "state": "in force"},
+]}  # fmt: skip
+
+
+def rule_routes() -> APIRouter:
+    router = APIRouter(prefix="/v1", tags=["rules"], responses=ERRORS)
+    router.get("/rules", response_model=Rules, responses=answer(RULES))(get_rules)
+    router.post("/rules", response_model=Rules, responses=answer(RULES))(post_rule)
+    router.post("/rules/preview", response_model=Preview, responses=answer(PREVIEW))(post_preview)
+    router.delete("/rules/{rule_id}", response_model=Rules, responses=answer(RULES) | failure(404))(delete_rule)
+    return router
+
+
+def get_rules(request: Request, caller: Read) -> Any:
+    """All rules, the latest first, with how many alerts each hides."""
+    with request.app.state.service.store.reading() as connection:
+        return {"rules": hidden.list_rules(connection)}
+
+
+def post_preview(request: Request, new: NewRule, caller: Read) -> Any:
+    """What a rule would hide of the alerts of the last 30 days. Nothing is changed."""
+    with request.app.state.service.store.reading() as connection:
+        return hidden.preview(connection, new.rule())
+
+
+def post_rule(request: Request, new: NewRule, caller: Decide) -> Any:
+    """Hide what a rule covers, now and as events come, until its date; answers all rules. Scores stay as they are."""
+    with request.app.state.service.store.writing() as connection:
+        hidden.add_rule(connection, new.rule(), caller.name)
+        return {"rules": hidden.list_rules(connection)}
+
+
+def delete_rule(request: Request, rule_id: Annotated[str, Path(max_length=20)], caller: Decide) -> Any:
+    """Undo a rule: what it hides is shown again; answers all rules."""
+    with request.app.state.service.store.writing() as connection:
+        if not hidden.end_rule(connection, _number(rule_id), caller.name):
+            raise NotFoundError("there is no such rule in force")
+        return {"rules": hidden.list_rules(connection)}
