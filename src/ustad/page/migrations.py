@@ -194,11 +194,28 @@ def let_rules_hide(store: Operations) -> None:
     store.create_index("hidden_events", "events", ["hidden_by"], sqlite_where=hidden, postgresql_where=hidden)
 
 
+def keep_an_outbox(store: Operations) -> None:
+    """Version 11: notices of alerts that wait to be sent, or that could not be."""
+    store.create_table(
+        "notices",
+        Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
+        Column("channel", String(128), nullable=False),
+        Column("key", BigInteger, index=True),
+        Column("agent", String(256), index=True),
+        Column("made_at", BigInteger, nullable=False),
+        Column("due_at", BigInteger, nullable=False),
+        Column("tries", Integer, nullable=False),
+        Column("state", String(16), nullable=False),
+        Column("problem", String(128), nullable=False),
+        sqlite_autoincrement=True,
+    )
+
+
 #: Step i leads from version i + 1 to i + 2. A step that was released is never changed: add another, and change
 #: `records` to what the tables are after it.
 STEPS: tuple[Step, ...] = (
     tell_final_from_provisional, never_use_a_number_twice, keep_the_order_of_arrival, let_keys_expire,
-    keep_what_was_observed, let_devices_send, tell_incidents, keep_cases, let_rules_hide,
+    keep_what_was_observed, let_devices_send, tell_incidents, keep_cases, let_rules_hide, keep_an_outbox,
 )  # fmt: skip
 
 version_table = Table("store_version", MetaData(), Column("version", Integer, nullable=False))

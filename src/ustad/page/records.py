@@ -231,6 +231,19 @@ watchlist = Table(
     Column("added_by", String(128), nullable=False),
     Column("added_at", BigInteger, nullable=False),
 )  # fmt: skip
+notices = Table(
+    "notices", metadata,
+    Column("id", Counter, primary_key=True, autoincrement=True),
+    Column("channel", String(128), nullable=False),
+    Column("key", BigInteger, index=True),  # the alert; null: the digest of a day
+    Column("agent", String(256), index=True),
+    Column("made_at", BigInteger, nullable=False),
+    Column("due_at", BigInteger, nullable=False),
+    Column("tries", Integer, nullable=False),
+    Column("state", String(16), nullable=False),  # waiting, dead; what was sent is deleted
+    Column("problem", String(128), nullable=False),
+    sqlite_autoincrement=True,
+)  # fmt: skip
 saved_views = Table(
     "saved_views", metadata,
     Column("name", String(128), primary_key=True),
@@ -254,5 +267,6 @@ deletions = Table(
 #: Tables with rows of agents, for deletion and retention.
 OF_AGENTS = (
     events, days, verdicts, trips, gaps, live_states, devices, case_incidents, case_history, watchlist, hiding_rules,
+    notices,
     agents
 )  # fmt: skip

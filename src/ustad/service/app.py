@@ -21,18 +21,21 @@ from ustad.page.runs import import_run, run_schema
 from ustad.page.store import Store, now
 from ustad.schema import EventSchema
 from ustad.service import errors
+from ustad.service.channels import read_channels
 from ustad.service.claim import Claim
 from ustad.service.described import complete
 from ustad.service.guard import Guard, content_policy
 from ustad.service.intake import Intake
 from ustad.service.keys import Keys
 from ustad.service.metrics import Metrics
+from ustad.service.notices import Notifier
 from ustad.service.pipeline import Pipeline, Scorer
 from ustad.service.rates import Rates
 from ustad.service.retention import expire
 from ustad.service.routes_cases import case_routes
 from ustad.service.routes_devices import device_list_routes, device_routes
 from ustad.service.routes_ingest import ingest_routes
+from ustad.service.routes_notices import notice_routes
 from ustad.service.routes_page import page_routes
 from ustad.service.routes_read import read_routes
 from ustad.service.routes_rules import rule_routes
@@ -43,6 +46,7 @@ from ustad.service.stay_journal import Extraction
 log = logging.getLogger("ustad.service")
 RETENTION_S = 600.0
 WATCH_S = 5.0
+NOTIFY_S = 2.0
 MICROSECONDS_PER_DAY = 86_400_000_000
 
 
@@ -61,6 +65,7 @@ class Service:
         if scorer is not None:
             self.metrics.watch_model(scorer)
         self.rates = Rates(settings.rate_limit)
+        self.notifier = Notifier(store, read_channels(settings.notify)) if settings.notify is not None else None
         self.listeners: set[asyncio.Event] = set()
         self.stopping = self.usurped = False
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -108,6 +113,8 @@ class Service:
         tasks = [asyncio.create_task(self._watch())]
         if self.settings.keep_days:
             tasks.append(asyncio.create_task(self._retain()))
+        if self.notifier is not None:
+            tasks.append(asyncio.create_task(self._notify(self.notifier)))
         yield
         self.stop()
         for task in tasks:
@@ -127,6 +134,14 @@ class Service:
                 log.error("the store is %s", "ours again" if is_held else "another service's, or does not answer")
                 if self.intake is not None:
                     self.intake.paused = self.usurped
+
+    async def _notify(self, notifier: Notifier) -> None:
+        while True:
+            try:
+                await asyncio.to_thread(notifier.step)
+            except Exception as error:  # tried again next time; a message could hold ids
+                log.error("notices failed: %s at %s", type(error).__name__, errors.where(error))
+            await asyncio.sleep(NOTIFY_S)
 
     async def _retain(self) -> None:
         while True:
@@ -208,6 +223,7 @@ def build(service: Service) -> FastAPI:
     app.include_router(verdict_routes())
     app.include_router(case_routes())
     app.include_router(rule_routes())
+    app.include_router(notice_routes())
     app.include_router(page_routes(service.settings))
     complete(app)
     app.mount("/static", StaticFiles(directory=WEB), name="static")

@@ -58,7 +58,7 @@ def _expire_agents(connection: Connection, agents: Sequence[str], before: int) -
     conditions = (E.agent.in_(agents), E.marked_by.in_(verdict_ids))  # a mark refers to the verdict that set it
     connection.execute(update(r.events).where(*conditions).values(marked_by=None))
     detach_from_cases(connection, keys)
-    for table in (r.details, r.alerts, r.verdicts):
+    for table in (r.details, r.alerts, r.verdicts, r.notices):
         connection.execute(delete(table).where(table.c.key.in_(keys)))
     connection.execute(delete(r.events).where(*old))
     agents_gone = [row.agent for row in going if not _reduce(connection, row, before, row.agent in own_scores)]
