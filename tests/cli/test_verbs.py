@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
+import torch
 from one_call import run
 from typer.testing import CliRunner
 
@@ -204,3 +205,22 @@ def test_methods_lists_what_each_can_do(capsys):
     code, out, _ = run(capsys, "lab", "methods", "--json")
     assert code == 0
     assert {"random", "visit-rate"} <= {row["name"] for row in json.loads(out)}
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nmore"), "not enough memory"),
+        (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried"), "not enough memory"),
+        (RuntimeError("CUDA error: unspecified launch failure\nCUDA kernel errors might be"), "the GPU failed"),
+    ],
+)
+def test_a_full_memory_or_a_lost_gpu_is_said_in_one_line(capsys, monkeypatch, error, words):
+    def fail(**_):
+        raise error
+
+    monkeypatch.setattr("ustad.cli.app", fail)
+    code, _, err = run(capsys, "train", "data")
+    assert code == 1
+    assert words in err
+    assert len(err.strip().splitlines()) == 1

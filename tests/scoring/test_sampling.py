@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -270,3 +271,34 @@ def test_a_gpu_gives_the_same_samples(
 def test_nothing_to_sample_is_no_error(network: DualTransformer, arrays: EventArrays, encoder: Encoder) -> None:
     nothing = Queries(*(np.zeros(0, np.int64) for _ in range(3)))
     assert len(sample(network, EventTensors(arrays), nothing, encoder, T, SEED).terms["x"].loss) == 0
+
+
+@pytest.mark.parametrize("error", [torch.OutOfMemoryError("CUDA out of memory"), RuntimeError("can't allocate memory")])
+def test_samples_and_embeddings_are_the_same_in_less_memory(
+    network: DualTransformer, arrays: EventArrays, queries: Queries, encoder: Encoder, samples: Samples,
+    monkeypatch: pytest.MonkeyPatch, error: Exception,
+) -> None:  # fmt: skip
+    tensors, plain, lines = EventTensors(arrays), sampling.hidden_at, list[str]()
+    embeddings = embed_events(network, tensors, queries, visible=False)
+
+    def hidden_at(
+        network: DualTransformer, tensors: EventTensors, shared: torch.Tensor, slices: Any, *rest: Any
+    ) -> Any:
+        if len(shared) * len(slices.start) > 2 * T:
+            raise error
+        return plain(network, tensors, shared, slices, *rest)
+
+    monkeypatch.setattr(sampling, "hidden_at", hidden_at)
+    monkeypatch.setattr(sampling, "LEAST_TOKENS", 8)
+    monkeypatch.setattr(sampling, "say", lines.append)
+    _close(sample(network, tensors, queries, encoder, T, SEED), samples)
+    np.testing.assert_allclose(embed_events(network, tensors, queries, visible=False), embeddings, rtol=1e-4, atol=1e-5)
+    assert set(lines) == {"scoring: memory is full; once more with half as many events at a time"}
+
+
+def test_another_error_is_no_lack_of_memory() -> None:
+    def broken(budget: Budget) -> None:
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    with pytest.raises(RuntimeError, match="illegal"):
+        sampling.run_within(broken, Budget(1_000_000, 1 << 20), torch.device("cpu"))

@@ -175,25 +175,50 @@ def newcomer(server: Server) -> Iterator[str]:
     assert httpx.delete(server.url + "/v1/agents/newcomer", timeout=PATIENCE).status_code == 200
 
 
+class PostgresqlServer:
+    """A PostgreSQL server of our own, which can be killed and started again."""
+
+    def __init__(self, control: str, place: Path) -> None:
+        self._control, self._data, self._log, port = control, place / "data", place / "log", free_port()
+        self._as_user: list[str] = []
+        if os.geteuid() == 0:  # the server refuses to run as root
+            shutil.chown(place, "postgres")
+            self._as_user = ["runuser", "-u", "postgres", "--"]
+        self._options = f"-p {port} -k {place} -c listen_addresses=127.0.0.1 -c fsync=off"
+        self.url = f"postgresql://ustad@127.0.0.1:{port}/postgres"
+        make = str(Path(control).parent / "initdb")
+        self._run(make, "-D", str(self._data), "-U", "ustad", "-A", "trust", "-E", "UTF8")
+
+    def _run(self, *command: str) -> None:
+        subprocess.run([*self._as_user, *command], check=True, capture_output=True, timeout=PATIENCE)
+
+    def start(self) -> None:
+        more = ("-o", self._options, "-l", str(self._log), "start")
+        self._run(self._control, "-D", str(self._data), "-w", *more)
+
+    def kill(self) -> None:
+        """At once, as in a crash: what was committed is found again at the next start."""
+        self._run(self._control, "-D", str(self._data), "-w", "-m", "immediate", "stop")
+
+
 @pytest.fixture(scope="session")
-def postgresql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """URL of a PostgreSQL server of our own, started for these tests and stopped after them."""
+def postgresql_server() -> Iterator[PostgresqlServer]:
+    """Started for these tests and stopped after them."""
     control = find_program(("pg_ctl",), ("/usr/lib/postgresql/*/bin/pg_ctl",))
     if control is None:
         pytest.skip("no PostgreSQL is installed; `make setup-tests` (as root) installs one")
     place = Path(tempfile.mkdtemp(prefix="ustad-pg-"))
-    as_user: list[str] = []
-    if os.geteuid() == 0:  # the server refuses to run as root
-        shutil.chown(place, "postgres")
-        as_user = ["runuser", "-u", "postgres", "--"]
-    port, data = free_port(), place / "data"
-    options = f"-p {port} -k {place} -c listen_addresses=127.0.0.1 -c fsync=off"
-    run = lambda *command: subprocess.run([*as_user, *command], check=True, capture_output=True, timeout=PATIENCE)  # noqa: E731  # a name for one line
-    run(str(Path(control).parent / "initdb"), "-D", str(data), "-U", "ustad", "-A", "trust", "-E", "UTF8")
-    run(control, "-D", str(data), "-w", "-o", options, "-l", str(place / "log"), "start")
-    yield f"postgresql://ustad@127.0.0.1:{port}/postgres"
-    run(control, "-D", str(data), "-w", "-m", "immediate", "stop")
+    server = PostgresqlServer(control, place)
+    server.start()
+    yield server
+    server.kill()
     shutil.rmtree(place, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def postgresql(postgresql_server: PostgresqlServer) -> str:
+    """URL of that server."""
+    return postgresql_server.url
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

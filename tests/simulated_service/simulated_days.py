@@ -23,6 +23,7 @@ from simulated_machine import Clock, Disk, KilledError, state_of
 from simulated_phones import DAY, FIRST, HOUR, MINUTE, Network, Phone
 
 from ustad.detector import Detector
+from ustad.service.live import ModelScorer
 from ustad.service.settings import Settings
 
 KNOWN_DAYS = 24  # the model's
@@ -130,7 +131,7 @@ class Simulation:
             self.disk.revive()
         settings = Settings(**{**vars(self.settings), "store": f"sqlite:///{self.disk.path}"})
         try:
-            self.life = Life(self.disk, settings, self.detector)
+            self.life = Life(self.disk, settings, ModelScorer(self.detector, settings))
         except KilledError:
             self.note("killed while starting")
             self.after(5 * MINUTE, self._start)

@@ -16,10 +16,8 @@ from unittest import mock
 
 from simulated_machine import Disk, KilledError
 
-from ustad.detector import Detector
 from ustad.page import ledger
 from ustad.service import app as app_module
-from ustad.service.live import ModelScorer
 from ustad.service.settings import Settings
 
 
@@ -55,7 +53,7 @@ def without_threads() -> Iterator[None]:
         yield
 
 
-def open_service(settings: Settings, detector: Detector, apps: list[Any]) -> Any:
+def open_service(settings: Settings, scorer: Any, apps: list[Any]) -> Any:
     """A new service, in the application of the one before: to make all routes takes longer than a simulated day."""
 
     def build_once(service: Any) -> Any:
@@ -71,7 +69,7 @@ def open_service(settings: Settings, detector: Detector, apps: list[Any]) -> Any
     build = app_module.build
     ledger._latest[0] = 0  # a process counts from its own beginning
     with mock.patch.object(app_module, "build", build_once):
-        return app_module.create_app(settings, ModelScorer(detector, settings))
+        return app_module.create_app(settings, scorer)
 
 
 class Life:
@@ -79,11 +77,11 @@ class Life:
 
     apps: ClassVar[list[Any]] = []
 
-    def __init__(self, disk: Disk, settings: Settings, detector: Detector) -> None:
+    def __init__(self, disk: Disk, settings: Settings, scorer: Any) -> None:
         self.disk, self.pending, self.is_idle = disk, list[Exchange](), True
         self._loop = asyncio.new_event_loop()
         try:
-            self.app = open_service(settings, detector, self.apps)
+            self.app = open_service(settings, scorer, self.apps)
         except BaseException:
             self._loop.close()
             raise

@@ -88,7 +88,22 @@ def main(arguments: list[str] | None = None) -> None:
     except MemoryError as error:
         _stop("not enough memory; use fewer agents at a time", error)
     except Exception as error:
-        _stop(f"unexpected {type(error).__name__}: {error} (`ustad --debug VERB …` shows where)", error)
+        unexpected = f"unexpected {type(error).__name__}: {error} (`ustad --debug VERB …` shows where)"
+        _stop(_device_problem(error) or unexpected, error)
+
+
+def _device_problem(error: Exception) -> str | None:
+    """What to do when torch has no memory, or no GPU any more; none where it is something else. Torch is not imported
+    for this: by now it is, or the error is not its own."""
+    text = str(error)
+    if type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in text:
+        return "not enough memory, also in small pieces; use fewer agents at a time, a smaller model, or --device cpu"
+    if isinstance(error, RuntimeError) and "CUDA error" in text:
+        return (
+            f"the GPU failed ({text.splitlines()[0]}); what was written is complete: `ustad train` goes on with "
+            "--resume, and --device cpu does without a GPU"
+        )
+    return None
 
 
 def _stop(message: str, error: BaseException) -> None:

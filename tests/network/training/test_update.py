@@ -176,3 +176,48 @@ print("torch._dynamo" in sys.modules)
     here = str(Path(__file__).parent)
     done = subprocess.run([sys.executable, "-c", script, here], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+class CountedTask:
+    """A linear network that learns a number of each window; memory holds `most` windows at once."""
+
+    def __init__(self, most: int) -> None:
+        torch.manual_seed(0)
+        self.network, self.most, self.events = torch.nn.Linear(2, 1), most, torch.zeros(1)
+
+    def loss(self, start: Tensor, stop: Tensor, length: int) -> tuple[Tensor, Tensor]:
+        if len(start) > self.most:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+        real = (stop > start).float()
+        ends = torch.stack([start, stop], 1).float() / 10
+        values = (self.network(ends)[:, 0] - length) ** 2
+        mean = (values * real).sum() / real.sum().clamp(min=1)
+        return mean, mean.detach()[None]
+
+
+@pytest.mark.parametrize("most", [7, 4, 3, 1])
+def test_a_batch_that_memory_does_not_hold_is_learnt_from_in_pieces(
+    most: int, config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last two windows are empty ones that fill the batch; one piece may have no others."""
+    start = torch.tensor([0, 3, 5, 2, 9, 4, 0, 0])
+    stop = torch.tensor([2, 8, 9, 6, 12, 9, 0, 0])
+    lines: list[str] = []
+    monkeypatch.setattr(update, "say", lines.append)
+    results, weights = [], []
+    for limit in (100, most):
+        task = CountedTask(limit)
+        step = update.Update(task, torch.optim.SGD(task.network.parameters(), 0.1), config.training)
+        results.append([step(start, stop, 3), step(start, stop, 3)])
+        weights.append([p.detach().clone() for p in task.network.parameters()])
+    for whole, pieces in zip([*results[0], *weights[0]], [*results[1], *weights[1]], strict=True):
+        torch.testing.assert_close(pieces, whole, rtol=1e-5, atol=1e-6, check_dtype=False)
+    assert lines[-1].startswith("training: memory is full; every batch is now computed in")
+    assert len(lines) == len(set(lines)), "what is known is not tried again"
+
+
+def test_where_not_even_one_window_fits_the_error_stands(config: Config) -> None:
+    task = CountedTask(0)
+    step = update.Update(task, torch.optim.SGD(task.network.parameters(), 0.1), config.training)
+    with pytest.raises(torch.OutOfMemoryError):
+        step(torch.tensor([0, 1]), torch.tensor([2, 3]), 3)

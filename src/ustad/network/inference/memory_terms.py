@@ -19,7 +19,15 @@ from ustad.config import ModelConfig
 from ustad.events.windows import Queries
 from ustad.network.inference.crew import Crew
 from ustad.network.inference.memory_passes import MemoryPasses, Seen
-from ustad.network.inference.sampling import BYTES_PER_TOKEN, Budget, Slices, cut_queries, embed_samples, inference
+from ustad.network.inference.sampling import (
+    BYTES_PER_TOKEN,
+    Budget,
+    Slices,
+    cut_queries,
+    embed_samples,
+    inference,
+    run_within,
+)
 from ustad.network.place_counts import MemoryTensors
 from ustad.network.place_memory import MemoryTransformer, Outlook
 from ustad.network.training.memory_step import Data, targets_of
@@ -72,13 +80,16 @@ def sample_memory(
         _store(out, chosen, _ask(passes, data, shared, slices))
         return len(chosen)
 
-    crew = Crew(lambda: MemoryPasses(network, _kind(precision, device)), device)
-    with inference(network), track("asking the memory network", len(queries)) as advance, crew:
-        for part in cut_queries(queries, T * config.width * 4, budget.embedding_bytes):
-            shared = embed_samples(network, data.events, part.events, T, seed, budget.tokens, crew)
-            batches = part.batches(budget.tokens // T, device, _room(config) // T)
-            for done in crew.each(answer, ((shared, *batch) for batch in batches)):
-                advance(done)
+    def run(budget: Budget) -> None:
+        crew = Crew(lambda: MemoryPasses(network, _kind(precision, device)), device)
+        with inference(network), track("asking the memory network", len(queries)) as advance, crew:
+            for part in cut_queries(queries, T * config.width * 4, budget.embedding_bytes):
+                shared = embed_samples(network, data.events, part.events, T, seed, budget.tokens, crew)
+                batches = part.batches(budget.tokens // T, device, _room(config) // T)
+                for done in crew.each(answer, ((shared, *batch) for batch in batches)):
+                    advance(done)
+
+    budget = run_within(run, budget, device)
     if precision == "auto" and not np.isfinite(out.epistemic).all():
         # Half precision overflowed somewhere: the whole of it again, in full precision.
         return sample_memory(network, data, queries, samples, seed, "fp32", budget)

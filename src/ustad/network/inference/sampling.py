@@ -9,7 +9,7 @@ embeddings fit a stated budget, so memory does not grow with the data.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal
@@ -26,14 +26,16 @@ from ustad.network.inference.crew import Crew
 from ustad.network.inference.neighbours import shared_room
 from ustad.network.inference.passes import Passes
 from ustad.network.inference.sampled_terms import Layout, Reduced, reduce_term
+from ustad.network.out_of_memory import free_memory, is_out_of_memory
 from ustad.network.place_memory import MemoryTransformer
-from ustad.progress import track
+from ustad.progress import say, track
 
 Precision = Literal["auto", "fp32", "half"]
 #: Numbers of one field that are decoded at once (samples × events × classes).
 DECODED = 1 << 25
 #: What a token of width 1 takes on its way through a block, about.
 BYTES_PER_TOKEN = 60
+LEAST_TOKENS = 256  # of a budget: less does not hold a few windows
 SCALARS = ("expected", "error", "loss", "au", "eu")
 
 
@@ -105,13 +107,16 @@ def sample(
         store(out, chosen, layout, network, tensors, hidden, slices.target, seed)
         return len(chosen)
 
-    crew = Crew(lambda: passes_for(network, tensors.device, precision), tensors.device)
-    with inference(network), track("sampling", len(queries)) as advance, crew:
-        for part in cut_queries(queries, T * network.config.width * 4, budget.embedding_bytes):
-            shared = embed_samples(network, tensors, part.events, T, seed, budget.tokens, crew)
-            batches = part.batches(budget.tokens // T, tensors.device)
-            for done in crew.each(answer, ((shared, *batch) for batch in batches)):
-                advance(done)
+    def run(budget: Budget) -> None:
+        crew = Crew(lambda: passes_for(network, tensors.device, precision), tensors.device)
+        with inference(network), track("sampling", len(queries)) as advance, crew:
+            for part in cut_queries(queries, T * network.config.width * 4, budget.embedding_bytes):
+                shared = embed_samples(network, tensors, part.events, T, seed, budget.tokens, crew)
+                batches = part.batches(budget.tokens // T, tensors.device)
+                for done in crew.each(answer, ((shared, *batch) for batch in batches)):
+                    advance(done)
+
+    budget = run_within(run, budget, tensors.device)
     if precision == "auto" and not all(np.isfinite(t.eu).all() for t in out.terms.values()):
         # Half precision overflowed somewhere (EU is never missing): the whole of it again, in full precision.
         return sample(network, tensors, queries, encoder, samples, seed, "fp32", budget, keep_probabilities)
@@ -142,15 +147,33 @@ def embed_events(
         out[chosen] = hidden[0].float().cpu().numpy()
         return len(chosen)
 
-    crew = Crew(lambda: passes_for(network, tensors.device, precision), tensors.device)
-    with inference(network), track("embedding", len(queries)) as advance, crew:
-        for part in cut_queries(queries, network.config.width * 4, budget.embedding_bytes):
-            shared = embed_samples(network, tensors, part.events, 0, 0, budget.tokens, crew)
-            together = visible and part.shares_slices
-            batches = part.batches(budget.tokens, tensors.device)
-            for done in crew.each(answer, ((shared, together, *batch) for batch in batches)):
-                advance(done)
+    def run(budget: Budget) -> None:
+        crew = Crew(lambda: passes_for(network, tensors.device, precision), tensors.device)
+        with inference(network), track("embedding", len(queries)) as advance, crew:
+            for part in cut_queries(queries, network.config.width * 4, budget.embedding_bytes):
+                shared = embed_samples(network, tensors, part.events, 0, 0, budget.tokens, crew)
+                together = visible and part.shares_slices
+                batches = part.batches(budget.tokens, tensors.device)
+                for done in crew.each(answer, ((shared, together, *batch) for batch in batches)):
+                    advance(done)
+
+    run_within(run, budget, tensors.device)
     return out
+
+
+def run_within(work: Callable[[Budget], None], budget: Budget, device: torch.device) -> Budget:
+    """Do work that gives the same whatever its budget; where memory is full, again with half of it. Returns the budget
+    that was enough."""
+    while True:
+        try:
+            work(budget)
+            return budget
+        except Exception as error:
+            if not is_out_of_memory(error) or budget.tokens <= LEAST_TOKENS:
+                raise
+        budget = Budget(budget.tokens // 2, budget.embedding_bytes // 2)
+        free_memory(device)
+        say("scoring: memory is full; once more with half as many events at a time")
 
 
 # ------------------------------------------------------------------------------------------ two levels

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from ustad.config import TrainingConfig
+from ustad.network.out_of_memory import free_memory, is_out_of_memory
 from ustad.network.training.optimise import take_step, use_bf16
 from ustad.network.training.task import Task
 from ustad.network.training.team import Team
@@ -25,12 +26,17 @@ Recorder = Callable[[Callable[[], Tensor]], Callable[[], Tensor]]
 
 @dataclass
 class Update:
-    """Forward, backward, clip, step of the optimiser. Never waits for the device where the task is dense."""
+    """Forward, backward, clip, step of the optimiser. Never waits for the device where the task is dense.
+
+    Where memory does not hold a batch, it is computed in `pieces` whose gradients are added up: the same batch, with
+    other masks than in one piece.
+    """
 
     task: Task
     optimizer: torch.optim.Optimizer
     config: TrainingConfig
     team: Team = field(default_factory=Team.current)
+    pieces: int = 1
 
     @property
     def device(self) -> torch.device:
@@ -39,15 +45,43 @@ class Update:
     def __call__(self, start: Tensor, stop: Tensor, length: int) -> Tensor:
         """Windows start … stop [B], padded to `length` -> their loss and its parts' means, float64 [1 + P]."""
         network = self.task.network
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=use_bf16(self.config, self.device)):
-            loss, parts = self.task.loss(start, stop, length)
-        self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()
+        losses = self._losses(start, stop, length)
         self.team.average(network, start, stop)
         if self.config.clip_norm > 0:  # departure from the paper: rare windows have huge errors
             torch.nn.utils.clip_grad_norm_(network.parameters(), self.config.clip_norm)
         take_step(self.optimizer, network)
-        return torch.cat([loss.detach()[None], parts]).to(torch.float64)
+        return losses
+
+    def _losses(self, start: Tensor, stop: Tensor, length: int) -> Tensor:
+        """The losses, and their gradients in the network; in smaller pieces from the first time that memory is full."""
+        while True:
+            self.optimizer.zero_grad(set_to_none=True)
+            try:
+                if self.pieces == 1:
+                    return self._go_back(start, stop, length)
+                return self._in_pieces(start, stop, length)
+            except Exception as error:
+                if not is_out_of_memory(error) or self.pieces >= len(start):
+                    raise
+            self.pieces = min(2 * self.pieces, len(start))
+            self.optimizer.zero_grad(set_to_none=True)
+            free_memory(self.device)
+            say(f"training: memory is full; every batch is now computed in {self.pieces} pieces")
+
+    def _in_pieces(self, start: Tensor, stop: Tensor, length: int) -> Tensor:
+        """Each piece weighs as many windows as it has; empty ones, which fill a batch, weigh nothing."""
+        weights = (stop > start).to(torch.float64)
+        total = weights.sum().clamp(min=1)
+        pieces = zip(start.chunk(self.pieces), stop.chunk(self.pieces), weights.chunk(self.pieces), strict=True)
+        return sum((self._go_back(a, b, length, w.sum() / total) for a, b, w in pieces), torch.zeros(()))
+
+    def _go_back(self, start: Tensor, stop: Tensor, length: int, share: Tensor | None = None) -> Tensor:
+        """Forward and backward; the gradients are added to those that are there."""
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=use_bf16(self.config, self.device)):
+            loss, parts = self.task.loss(start, stop, length)
+        (loss if share is None else loss * share.to(loss.dtype)).backward()
+        losses = torch.cat([loss.detach()[None], parts]).to(torch.float64)
+        return losses if share is None else losses * share
 
 
 @dataclass
