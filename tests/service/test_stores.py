@@ -379,8 +379,21 @@ def test_a_store_of_the_fifth_version_gets_the_columns_of_a_new_one(any_store_ur
     store.close()
 
 
+def _drop_cases(connection: sa.Connection) -> None:
+    """As before version 9: without cases, rules and notices."""
+    for name in ("cases", "case_incidents", "case_history", "watchlist", "saved_views", "hiding_rules", "notices"):
+        connection.execute(sa.text(f"DROP TABLE {name}"))
+    had_index = "alerts_by_score" in {i["name"] for i in sa.inspect(connection).get_indexes("events")}
+    connection.execute(sa.text("DROP INDEX IF EXISTS alerts_by_score"))
+    connection.execute(sa.text("DROP INDEX hidden_events"))
+    connection.execute(sa.text("ALTER TABLE events DROP COLUMN hidden_by"))
+    if had_index:
+        connection.execute(sa.text("CREATE INDEX alerts_by_score ON events (score) WHERE alert"))
+
+
 def _drop_incidents(connection: sa.Connection) -> None:
     """As before version 8."""
+    _drop_cases(connection)
     for name in ("events_by_score", "events_by_incident"):
         connection.execute(sa.text(f"DROP INDEX {name}"))
     for name in ("incident", "echo"):

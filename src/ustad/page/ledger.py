@@ -156,7 +156,7 @@ def _of_day(row: Row) -> Row:
 def _counts(row: Row) -> Row:
     """An event counts once: what was there before (`was`) adds only the alert that it became."""
     was = row.get("was")
-    flagged = bool(row["alert"]) and row["hidden_by"] is None and not (was and was["alert"])
+    flagged = bool(row["alert"]) and row.get("hidden_by") is None and not (was and was["alert"])
     return {"n_events": int(was is None), "n_alerts": int(flagged)}
 
 
