@@ -79,6 +79,11 @@ class Dataset:
     def name(self) -> str:
         return str(self.meta.get("name") or (self.path.name if self.path else self.schema.name))
 
+    def _repr_html_(self) -> str:
+        from ustad.notebook import dataset_html
+
+        return dataset_html(self)
+
     def days(self) -> np.ndarray:
         """Local date of each event's start, as days since 1970-01-01: int32 [n]."""
         return event_days(self.events, self.schema)

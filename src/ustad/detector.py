@@ -89,6 +89,11 @@ class Detector:
     def schema(self) -> EventSchema:
         return self._fitted().schema
 
+    def _repr_html_(self) -> str:
+        from ustad.notebook import detector_html
+
+        return detector_html("a score by habits" if self.config.by_habits else "the paper's network", self.facts)
+
     # ---------------------------------------------------------------------------------------- fitting
     def fit(
         self,

@@ -42,6 +42,11 @@ class Scores:
                 (path / f"{name}.parquet").unlink(missing_ok=True)
         write_json(self.run, path / "run.json")
 
+    def _repr_html_(self) -> str:
+        from ustad.notebook import scores_html
+
+        return scores_html(self)
+
     def top(self, n: int = 10) -> pa.Table:
         """The n most unusual events, or agents where there are no scores of events: highest first, ties in order."""
         table = self._table()
