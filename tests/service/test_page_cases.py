@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -113,3 +117,32 @@ def test_explained_can_hide_what_is_like_it_with_a_preview_and_an_undo(visit: Vi
     page.click("text=Undo")
     expect(page.locator("#rules tbody tr")).to_contain_text("ended")
     assert ask(server, "/v1/alerts")["total"] == 8
+
+
+def test_lists_and_cases_are_saved_as_csv_and_geojson_and_a_case_is_printed(
+    visit: Visit, server: ThreadServer, tmp_path: Path
+) -> None:
+    ids = [a["id"] for a in ask(server, "/v1/alerts")["alerts"]]
+    verdict = {"verdict": "wrong", "reason": '=HYPERLINK("x"), "quoted"'}
+    httpx.put(f"{server.url}/v1/alerts/{ids[0]}/verdict", json=verdict, timeout=PATIENCE)
+    httpx.post(server.url + "/v1/cases", json={"incidents": ids[1:3]}, timeout=PATIENCE)
+    page = visit.go("/?order=time")
+
+    def saved(text: str) -> str:
+        with page.expect_download() as download:
+            page.click(f".export >> text={text}")
+        download.value.save_as(tmp_path / "saved")
+        return (tmp_path / "saved").read_text(encoding="utf-8")
+
+    rows = list(csv.DictReader(io.StringIO(saved("CSV"))))
+    assert [row["id"] for row in rows] == [a["id"] for a in ask(server, "/v1/alerts?order=time")["alerts"]]
+    judged = next(row for row in rows if row["verdict"])
+    assert judged["verdict_reason"] == "'" + verdict["reason"], "no spreadsheet takes it for a formula"
+    page.goto(server.url + "/case/1")
+    features = json.loads(saved("GeoJSON"))["features"]
+    assert {f["properties"]["id"] for f in features} == set(ids[1:3])
+    assert features[0]["geometry"] == {"type": "Point", "coordinates": [24.94, 60.17]}
+    page.evaluate("window.print = () => { document.title = 'printed'; }")
+    page.click("text=Print")
+    expect(page).to_have_title("printed")
+    assert page.locator("#print .case-page").count() == 2

@@ -1,8 +1,11 @@
 // Cases: the list of them, and one case with its incidents, notes and history.
 import * as api from "./api.js";
-import { byId, empty, failure, h, show, skeleton, toast } from "./dom.js";
+import { byId, empty, failure, h, show, skeleton } from "./dom.js";
+import { exportButtons } from "./export.js";
+import { caseName } from "./in_cases.js";
 import { alertLine } from "./lines.js";
 import { pager } from "./pager.js";
+import { printCases } from "./print.js";
 import { address, go } from "./route.js";
 import { table } from "./run.js";
 import * as say from "./words.js";
@@ -11,7 +14,6 @@ const ROWS = 50;
 export const STATES = { open: "open", watching: "watching", explained: "explained", confirmed: "confirmed", wrong: "wrong: bad data or our mistake" };
 const ACTS = { opened: "opened the case", state: "set the state to", assigned: "assigned it to", titled: "called it", note: "noted", attached: "attached an incident of", detached: "took out an incident of", verdict: "judged an incident of", looked: "looked" };
 
-export const caseName = (c) => c.title || `${c.agents.slice(0, 2).join(", ") || "nobody"}${c.agents.length > 2 ? ` and ${c.agents.length - 2} more` : ""}`;
 const moment = (at) => { const zone = Intl.DateTimeFormat().resolvedOptions().timeZone; return `${say.date(at, zone)} ${say.time(at, zone)}`; };
 
 // ----------------------------------------------------------------------------------------------- list
@@ -59,14 +61,14 @@ function draw(page, view, found) {
   };
   document.title = `${caseName(c)} · ${document.title.split(" · ").slice(1).join(" · ")}`;
   show(byId("main"),
-    h("div", { class: "head" }, h("h1", {}, caseName(c)), h("p", {}, `Case ${c.id}, opened ${moment(c.opened_at)} by ${c.opened_by}`), exports(c)),
+    h("div", { class: "head" }, h("h1", {}, caseName(c)), h("p", {}, `Case ${c.id}, opened ${moment(c.opened_at)} by ${c.opened_by}`), exports(c, incidents)),
     h("div", { class: "columns agent-columns" },
       h("div", { class: "main-side" }, h("section", { class: "panel", "aria-label": "Incidents" }, h("h2", {}, `${incidents.length} incident${incidents.length === 1 ? "" : "s"}`),
         incidents.length ? h("ol", { class: "alerts" }, incidents.map((i) => incidentLine(i, may ? () => change({ detach: [i.id] }) : null))) : empty("No incident is left", "Open an alert and attach it to this case."))),
       h("div", {}, may ? stateForm(c, change, problem) : h("section", { class: "panel" }, h("p", {}, `State: ${c.state}. Assigned to: ${c.assignee || "nobody"}.`)), h("section", { class: "panel", "aria-label": "History" }, h("h2", {}, "What was done"), may ? noteForm(change) : null, h("ol", { class: "history" }, history.toReversed().map(entry))))));
 }
 
-const exports = (c) => h("p", { class: "hint no-print" }, h("button", { type: "button", class: "plain", on: { click: () => print() } }, "Print"));
+const exports = (c, incidents) => h("p", { class: "hint no-print" }, h("button", { type: "button", class: "plain", on: { click: () => printCases(incidents) } }, "Print"), " ", exportButtons(async () => incidents, `case-${c.id}`));
 
 function incidentLine(item, detach) {
   const line = alertLine(item, false);
@@ -93,23 +95,4 @@ function noteForm(change) {
 function entry(e) {
   const what = `${ACTS[e.act] || e.act}${e.agent_id ? ` ${e.agent_id}` : ""}`;
   return h("li", { class: e.act === "note" ? "noted" : null }, h("span", { class: "hint" }, moment(e.at), " "), h("b", {}, e.by), ` ${what}`, e.text ? (e.act === "note" ? h("span", { class: "block" }, e.text) : `${["attached", "detached", "verdict"].includes(e.act) ? ":" : ""} ${e.text}`) : null);
-}
-
-// ------------------------------------------------------------------------- beside an event: its cases
-// The cases that hold an incident, and a way to open one or to add it to one that is open.
-export function casesOf(event, held, about) {
-  const links = held.map((c, i) => [i ? ", " : "", h("a", { href: address.case(c.id), "data-link": true }, caseName(c)), ` (${c.state})`]);
-  const problem = h("span", { class: "problem", role: "alert" });
-  const attempt = async (act) => { try { await act(); } catch (error) { problem.textContent = error.message; } };
-  const opened = async () => { const made = await api.openCase({ incidents: [event.id] }); go(address.case(made.case.id)); };
-  const choice = h("select", { "aria-label": "Add to a case", hidden: true });
-  const others = async () => {
-    const found = (await api.cases({ limit: 50 })).cases.filter((c) => ["open", "watching"].includes(c.state) && !held.some((k) => k.id === c.id));
-    choice.hidden = false;
-    show(choice, h("option", { value: "" }, found.length ? "which case?" : "no other case is open"), found.map((c) => h("option", { value: c.id }, caseName(c))));
-    choice.focus();
-  };
-  choice.addEventListener("change", () => choice.value && attempt(async () => { await api.changeCase(choice.value, { attach: [event.id] }); toast("Added to the case."); go(address.case(choice.value)); }));
-  const buttons = about.roles.includes("verdict") ? [h("button", { type: "button", class: "plain", "data-act": "case", on: { click: () => attempt(opened) } }, "Open a case"), " ", h("button", { type: "button", class: "plain", on: { click: () => attempt(others) } }, "Add to a case"), " ", choice, problem] : [];
-  return links.length || buttons.length ? h("p", { class: "in-cases hint" }, links.length ? ["In the case ", links, ". "] : null, buttons) : null;
 }

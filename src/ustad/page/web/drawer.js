@@ -1,7 +1,7 @@
 // One event: what was expected beside what was observed, how sure the model is, what is near it, and the verdict.
 import * as api from "./api.js";
-import { casesOf } from "./case_view.js";
 import { h, s } from "./dom.js";
+import { casesOf } from "./in_cases.js";
 import { ruleChooser } from "./rules.js";
 import { frozen } from "./frozen.js";
 import * as say from "./words.js";

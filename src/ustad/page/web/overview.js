@@ -1,6 +1,7 @@
 // The overview: totals and the slider, swim lanes of agents by days, and alerts in order.
 import * as api from "./api.js";
 import { byId, empty, failure, h, show, skeleton } from "./dom.js";
+import { exportButtons } from "./export.js";
 import { frozen } from "./frozen.js";
 import { laneTable } from "./lanes.js";
 import { alertFilter, higher, loadCases, openCase, slidScore, typedScore } from "./cases.js";
@@ -10,7 +11,7 @@ import { address, go, here } from "./route.js";
 import { viewChooser } from "./saved.js";
 import * as say from "./words.js";
 
-const ROWS = 50, LINES = 50;
+const ROWS = 50, LINES = 50, MOST_EXPORTED = 10000;
 // Where the slider stops: every step where it matters, wider ones beyond.
 const STOPS = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 15, 20, 25, 30, 40, 50, 75, 100, 150, 200];
 const LEAST = "Only alerts of at least this score, and only who has an event of at least this score.";
@@ -56,7 +57,7 @@ export async function overview(page, parameters) {
       const found = await loadCases({ ...alertFilter(page.filters, totals.curve), offset: pages.alerts });
       if (!found.alerts.length) { show(places.alerts, nothing(totals, filters)); return; }
       view.chosen = Math.min(view.chosen, found.alerts.length - 1);
-      show(places.alerts, h("ol", { class: "alerts" }, found.alerts.slice(0, LINES).map((item, i) => alertLine(item, i === view.chosen))), pager(pageAt("alerts_from"), { total: found.total, from: pages.alerts, size: LINES, shown: Math.min(LINES, found.alerts.length) }, "alert"));
+      show(places.alerts, h("ol", { class: "alerts" }, found.alerts.slice(0, LINES).map((item, i) => alertLine(item, i === view.chosen))), pager(pageAt("alerts_from"), { total: found.total, from: pages.alerts, size: LINES, shown: Math.min(LINES, found.alerts.length) }, "alert"), h("p", { class: "hint no-print" }, "Save this list: ", exportButtons(() => everyAlert(alertFilter(page.filters, totals.curve)), "alerts")));
     } catch (error) { show(places.alerts, failure(error, loadAlerts)); }
   }
 
@@ -74,6 +75,17 @@ export async function overview(page, parameters) {
   let due = 0;
   view.arrived = () => { clearTimeout(due); due = setTimeout(() => left() || load(), 400); };
   await load();
+}
+
+// All alerts of the list, not only those of this page.
+async function everyAlert(wanted) {
+  const all = [];
+  for (let more = true; more && all.length < MOST_EXPORTED;) {
+    const found = await api.alerts({ ...wanted, limit: 1000, offset: all.length });
+    all.push(...found.alerts);
+    more = found.alerts.length > 0 && all.length < found.total;
+  }
+  return all;
 }
 
 // --------------------------------------------------------------------------------------------- totals

@@ -22,9 +22,16 @@ export async function printing() {
   document.documentElement.dataset.printable = ready.length;
 }
 
+// One case on paper: each of its incidents on a page of its own, after what the page itself shows.
+export async function printCases(incidents) {
+  show(byId("print"), (await Promise.all(incidents.slice(0, MOST).map(caseOf))).map(casePage));
+  addEventListener("afterprint", () => show(byId("print")), { once: true });
+  print();
+}
+
 async function caseOf(line) {
   const id = line.agent_id;
-  const [agent, events, places, moves, detail] = await Promise.all([api.agent(id), api.agentEvents(id, {}), page.about.has_place ? api.places(id) : { places: [] }, api.movements(id, {}), api.event(line.id)]);
+  const [agent, events, places, moves, detail] = await Promise.all([api.agent(id), api.agentEvents(id, { limit: 1000 }), page.about.has_place ? api.places(id) : { places: [] }, api.movements(id, { limit: 1000 }), api.event(line.id)]);
   return { agent, events: events.events.toReversed(), places: places.places, moves, detail, colour: colours(events.events, page.about.categories) };
 }
 
