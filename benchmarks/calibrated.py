@@ -32,7 +32,6 @@ from ustad.distribution import Distribution, Ranks
 from ustad.lab.evaluation.detection_metrics import auroc, average_precision
 from ustad.scoring.alerts import drift
 from ustad.scoring.calibration import Parts, apply_tails, combine, corrected_score, entity_maxima, highest
-from ustad.scoring.network_model import ScoringModel
 from ustad.scoring.rejection import parts_of_table
 from ustad.simulate import simulate
 
@@ -47,9 +46,8 @@ def measure(seed: int, given: argparse.Namespace) -> dict[str, Any]:
         simulate("numosim-la", given.agents, seed, Path(place), days=given.days, anomalous_share=given.share)
         data = load_directory(Path(place))
     detector = Detector(_config(seed, given), given.device).fit(data)
-    events, model = detector.score(data).events, detector.model
+    events, model = detector.score(data).events, detector.paper().model
     assert events is not None
-    assert isinstance(model, ScoringModel)
     parts, truth = parts_of_table(events), _truth(events, data.labels)
     agent = pc.dictionary_encode(events["agent_id"]).combine_chunks()
     codes = agent.indices.to_numpy(zero_copy_only=False)

@@ -37,7 +37,7 @@ from ustad.lab.baselines import make
 from ustad.lab.evaluation.detection_metrics import auroc, average_precision
 from ustad.network.inference.memory_terms import RAW
 from ustad.schema import mobility_schema
-from ustad.scoring.habit_scores import calibrating
+from ustad.scoring.habit_judge import calibrating
 
 RESULTS = Path(__file__).parent / "results"
 TARGETS = {"events": (0.95, 0.25), "agents": (0.90, 0.35)}

@@ -36,7 +36,7 @@ from ustad.network.dual_transformer import DualTransformer, build_network
 from ustad.network.inference.memory_model import MemoryModel, new_network
 from ustad.network.inference.sampling import Samples, sample
 from ustad.schema import mobility_schema
-from ustad.scoring.habit_scores import DefaultModel, calibrating
+from ustad.scoring.habit_judge import HabitJudge, calibrating
 
 LIVE_TARGET, BULK_TARGET = 40.0, 0.5
 
@@ -127,7 +127,7 @@ def bulk(world: World, rounds: int) -> dict[str, Any]:
 def live(world: World, events: int) -> dict[str, Any]:
     """Events a second, one at a time, with and without the memory network."""
     rates: dict[str, float] = {}
-    models = {"live": DefaultModel(world.habits, world.memory), "live without the network": DefaultModel(world.plain)}
+    models = {"live": HabitJudge(world.habits, world.memory), "live without the network": HabitJudge(world.plain)}
     for name, model in models.items():
         clock, processor = live_rates(model, world.before, world.test.slice(0, events))
         rates |= {name: clock, f"{name}, by processor time": processor}
@@ -158,7 +158,7 @@ def paper_samples(world: World) -> Samples:
     return sample(world.paper, tensors, questions, world.encoder, config.scoring.samples, config.seed)
 
 
-def live_rates(model: DefaultModel, before: pa.Table, events: pa.Table) -> tuple[float, float]:
+def live_rates(model: HabitJudge, before: pa.Table, events: pa.Table) -> tuple[float, float]:
     """Events a second, one at a time: by the clock and by processor time."""
     scorer = HabitLive(model, since=FIRST_DAY + DAYS // 2)
     scorer.warm(before)

@@ -30,7 +30,7 @@ from ustad.habits.habit_model import HabitModel, Judged
 from ustad.habits.history import Habits
 from ustad.habits.reference import Groups
 from ustad.schema import mobility_schema
-from ustad.scoring.habit_scores import calibrating, p_values
+from ustad.scoring.habit_judge import calibrating, p_values
 from ustad.simulate import simulate_tables
 
 RESULTS = Path(__file__).parent / "results"

@@ -32,8 +32,10 @@ from ustad.dataset import Dataset, load_directory, save_directory
 from ustad.detector import Detector
 from ustad.live.habit_live import HabitLive
 from ustad.live.network_live import LiveScorer
-from ustad.scoring.habit_scores import DefaultModel, fit_default, score_default
-from ustad.scoring.network_scores import score_events
+from ustad.scoring.habit_judge import HabitJudge, fit_habit_judge
+from ustad.scoring.judge import Wanted
+from ustad.scoring.paper_judge import PaperJudge
+from ustad.scoring.scored_parts import score_whole
 
 RESULTS = Path(__file__).parent / "results"
 #: Events that are scored one by one.
@@ -55,22 +57,22 @@ def answer(model: Path, data: Path, device: str = "cpu") -> Answers:
         for first, last in ((split.train_first, split.test_first - 1), (split.test_first, split.test_last))
     )
     answers: Answers = {}
-    if detector.model is not None:
-        paper, _ = score_events(detector.model, events, before, None, detector.device, reasons="all")
+    if isinstance(detector.judge, PaperJudge):
+        paper, *_ = score_whole(detector.judge, events, before, Wanted(reasons="all"))
         answers |= {"network": _columns(paper), "network, live": _network_live(detector, before, events)}
-    if detector.habits is not None:
+    else:
         habits = _learn_habits(detector, dataset)
-        scored, agents = score_default(habits, events, before, reasons="all")
+        scored, agents = score_whole(habits, events, before, Wanted(reasons="all"))[:2]
         answers["habits"] = _columns(scored)
         answers["habits, agents"] = _columns(agents)
         answers["habits, live"] = _habits_live(habits, before, events)
     return answers
 
 
-def _learn_habits(detector: Detector, data: Dataset) -> DefaultModel:
+def _learn_habits(detector: Detector, data: Dataset) -> HabitJudge:
     """Habits of the training weeks, learnt and calibrated here, with the memory network that was trained."""
     assert detector.encoder is not None
-    assert detector.habits is not None
+    assert isinstance(detector.judge, HabitJudge)
     split = detector.scored_days(data)
     assert split is not None
     train, week = (
@@ -80,18 +82,17 @@ def _learn_habits(detector: Detector, data: Dataset) -> DefaultModel:
             (split.validation_first, split.test_first - 1),
         )
     )
-    return fit_default(train, week, detector.encoder, detector.config, detector.device, detector.habits.memory)
+    return fit_habit_judge(train, week, detector.encoder, detector.config, detector.device, detector.judge.memory)
 
 
-def _habits_live(model: DefaultModel, before: pa.Table, events: pa.Table) -> dict[str, list[Any]]:
+def _habits_live(model: HabitJudge, before: pa.Table, events: pa.Table) -> dict[str, list[Any]]:
     live = HabitLive(model, since=model.habits.habits.last_day + 1, reasons="all")
     live.warm(before)
     return _rows([live.update(row) for row in _first(events)])
 
 
 def _network_live(detector: Detector, before: pa.Table, events: pa.Table) -> dict[str, list[Any]]:
-    assert detector.model is not None
-    live = LiveScorer(detector.model.causal(), detector.device, reasons="all")
+    live = LiveScorer(detector.paper().model.causal(), detector.device, reasons="all")
     live.warm(before)
     return _rows([live.update(row) for row in _first(events)])
 

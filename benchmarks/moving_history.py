@@ -32,7 +32,7 @@ from ustad.habits.habit_model import HabitModel
 from ustad.lab.evaluation.detection_metrics import auroc, average_precision
 from ustad.live.habit_live import HabitLive
 from ustad.schema import mobility_schema
-from ustad.scoring.habit_scores import DefaultModel, calibrating, p_values
+from ustad.scoring.habit_judge import HabitJudge, calibrating, p_values
 from ustad.simulate.presets import get_preset
 from ustad.simulate.setting import prepare
 from ustad.simulate.simulation import in_memory
@@ -135,7 +135,7 @@ def live(town: Town, models: dict[str, HabitModel]) -> dict[str, dict[str, Any]]
     """Some agents through all weeks after the history by each model in turns, state written after every event."""
     agent, last_day = town.parts.test["agent_id"].to_numpy(), next(iter(models.values())).habits.last_day
     rows = town.parts.test.filter(pa.array(np.isin(agent, np.unique(agent)[:LIVE_AGENTS]))).sort_by("started_at")
-    scorers = {name: HabitLive(DefaultModel(model), last_day + 1, reasons="all") for name, model in models.items()}
+    scorers = {name: HabitLive(HabitJudge(model), last_day + 1, reasons="all") for name, model in models.items()}
     spent = {name: np.zeros(2) for name in models}
     size: dict[str, dict[int, dict[int, int]]] = {name: {weeks: {} for weeks in LIVE_WEEKS} for name in models}
     for row, day in zip(rows.to_pylist(), event_days(rows, SCHEMA) - last_day, strict=True):

@@ -39,7 +39,7 @@ from ustad.lab.evaluation.detection_metrics import auroc, average_precision
 from ustad.mobility.extraction import extract_tables
 from ustad.network.inference.memory_terms import RAW
 from ustad.schema import mobility_schema
-from ustad.scoring.habit_scores import calibrating
+from ustad.scoring.habit_judge import calibrating
 
 RESULTS = Path(__file__).parent / "results"
 TARGET = (0.86, 0.55)

@@ -34,7 +34,8 @@ from ustad.network.inference.neighbours import Reference
 from ustad.network.inference.sampling import embed_events, sample
 from ustad.schema import mobility_schema
 from ustad.scoring.network_model import ScoringModel, fit_reference
-from ustad.scoring.network_scores import score_events
+from ustad.scoring.paper_judge import PaperJudge
+from ustad.scoring.scored_parts import score_whole
 
 SAMPLES, PER_DAY, FIRST_DAY = 50, 3, 19723
 DAY_US = 86_400_000_000
@@ -203,7 +204,8 @@ def _difference(
 ) -> float:
     """Largest relative difference of a loss between live and batch scoring with the window `past`."""
     model = dataclasses.replace(model.causal(), neighbours=None)
-    batch, _ = score_events(model, table.filter(pa.array(day >= 9)), table.filter(pa.array(day < 9)), device=device)
+    late, early = (table.filter(pa.array(rows)) for rows in (day >= 9, day < 9))
+    batch, *_ = score_whole(PaperJudge(model, device), late, early)
     wanted = {row["stay_id"]: row for row in batch.to_pylist()}
     losses = [c for c in batch.column_names if c.startswith("loss_")]
     pairs = [(row[c], wanted[row["stay_id"]][c]) for row in made for c in losses if row[c] is not None]

@@ -262,21 +262,20 @@ def memory(server: Server, minutes: float) -> dict[str, float]:
 def scorer_alone(device: str, batch: int, seconds: float) -> dict[str, Any]:
     """The live model in micro-batches, without HTTP and store: for a bare GPU machine. Under a minute in all."""
     from ustad.live.network_live import LiveScorer
-    from ustad.scoring.network_scores import score_events
+    from ustad.scoring.paper_judge import PaperJudge
+    from ustad.scoring.scored_parts import score_whole
 
     began = time.perf_counter()
     quick = {"training.max_minutes": 0.2, "training.acceleration": "off"}
     detector = Detector(Config.preset("paper", **{**SIZE, **quick}), device=device).fit(make_stays(200, 28))
-    if detector.model is None:
-        raise RuntimeError("the detector has no model after fitting")
-    model = detector.model.causal()
+    model = detector.paper().model.causal()
     context = make_stays(batch, 4, "2024-02-01", seed=5)
     found: dict[str, Any] = {"seconds to fit": time.perf_counter() - began}
     for size in (1, 32, 128, batch):
         names = pa.array([f"a{i}" for i in range(size)])
         before = context.filter(pc.is_in(context["agent_id"], names))
         events = make_stays(size, 1, "2024-02-05", seed=6).take(pa.array(np.arange(size) * 3))
-        score = partial(score_events, model, events, before, device=detector.device)
+        score = partial(score_whole, PaperJudge(model, detector.device), events, before)
         found[f"micro-batch {size}"] = rate(score, size, seconds)
     live = LiveScorer(model, detector.device)
     live.warm(context)

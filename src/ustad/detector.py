@@ -9,17 +9,16 @@ from __future__ import annotations
 import math
 import platform
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 import ustad
 from ustad import artefact, model_files, progress, trip_features
 from ustad.carrying_on import check_same_events, check_shape
 from ustad.config import Config, ConfigError
-from ustad.dataset import Dataset, Split, event_days
+from ustad.dataset import Dataset, Split
 from ustad.events.encoder import Encoder
 from ustad.events.windows import EventTensors, Queries, Windows, make_windows
 from ustad.files import as_table
@@ -37,20 +36,14 @@ from ustad.periods import (
 )
 from ustad.schema import EventSchema, mobility_schema, plural
 from ustad.scores import Scores
-from ustad.scoring.alerts import AlertRule, notes, refuse_everything
-from ustad.scoring.drift_alarm import count_p_values, note_drift
-from ustad.scoring.habit_scores import (
-    DefaultModel,
-    fit_default,
-    fit_memory_model,
-    load_default,
-    save_default,
-    score_default,
-)
+from ustad.scoring import scored_parts
+from ustad.scoring.alerts import AlertRule
+from ustad.scoring.habit_judge import HabitJudge, fit_habit_judge, fit_memory_model, load_habit_judge
 from ustad.scoring.incidents import incident_table
+from ustad.scoring.judge import Judge, Reasons, Wanted
 from ustad.scoring.network_model import ScoringModel, fit_reference
-from ustad.scoring.network_scores import score_events
-from ustad.scoring.partitions import Request, ScoredParts
+from ustad.scoring.paper_judge import PaperJudge
+from ustad.scoring.scored_parts import ScoredParts
 from ustad.tables import DataError, identity_hash
 from ustad.torch_device import choose_device, torch_version
 from ustad.trip_features import TripFeatures
@@ -60,7 +53,6 @@ if TYPE_CHECKING:  # networks are loaded where one is trained or asked, so that 
     from ustad.network.dual_transformer import DualTransformer
     from ustad.network.inference.memory_model import MemoryModel
     from ustad.network.training.loop import FitResult
-    from ustad.network.training.search_settings import SearchResult
 
 #: Below this many steps of training the losses, which then are the score, have hardly begun to fall.
 FEW_STEPS = 200
@@ -77,8 +69,7 @@ class Detector:
         self.config = Config.preset(config) if isinstance(config, str) else config
         self.device = choose_device(device)
         self.encoder: Encoder | None = None
-        self.model: ScoringModel | None = None  # the paper's network and its reference, or
-        self.habits: DefaultModel | None = None  # what each entity usually does, with or without the memory network
+        self.judge: Judge | None = None  # ours or the paper's, with its sources of evidence
         self.trips = TripFeatures("none")
         self.facts: dict[str, Any] = {}
         self._checkpoints: tuple[Path | None, bool] = (None, False)  # where to, and whether to go on from there
@@ -111,45 +102,26 @@ class Detector:
         (`Detector(start.config)`): both networks begin at its weights. Habits, neighbours and calibration come from
         `data` alone.
         """
-        lessons = self._prepare(data, start, everything)
+        lessons = self.prepare(data, start, everything)
         self.encoder = lessons.encoder
         training: dict[str, Any] = {}
         if self.config.by_habits:
             self._checkpoints = (directory, resume)
-            self._first = start.habits.memory if start is not None and start.habits is not None else None
-            self.habits = self._learn_habits(lessons)
-            if self.habits.memory is not None:
-                training = _training_facts(self.habits.memory.result)
+            self._first = start.judge.memory if start is not None and isinstance(start.judge, HabitJudge) else None
+            judge = self.judge = self._learn_habits(lessons)
+            if judge.memory is not None:
+                training = _training_facts(judge.memory.result)
         else:
-            network = self._new_network(lessons.encoder, start)
+            network = self.new_network(lessons.encoder, start)
             result = self._train(network, lessons, directory, resume)
             progress.say("building the reference and calibrating")
-            self.model = self._calibrate(network, lessons)
-            training = {**_training_facts(result), "neighbours": self.model.index_neighbours()}
+            model = self._calibrate(network, lessons)
+            self.judge = PaperJudge(model, self.device)
+            training = {**_training_facts(result), "neighbours": model.index_neighbours()}
         self.facts = {**self._facts(lessons), **training}
         return self
 
-    def search(self, data: Any, directory: Path, trials: int) -> SearchResult:
-        """Try settings of the paper's space, judged by masked validation loss alone; carries on where it stopped."""
-        lessons = self._prepare(data, None)
-        if self.config.by_habits:
-            raise ConfigError("the search is of the paper's network; use the preset paper")
-        from ustad.network.training.estimate import rough_seconds
-        from ustad.network.training.masked_task import MaskedTask
-        from ustad.network.training.search_settings import data_digest, tune
-
-        tensors, windows, validation = self._tensors(lessons)
-        if progress.shown():
-            task = MaskedTask(self._new_network(lessons.encoder, None), tensors, *validation, self.config)
-            seconds = rough_seconds(task, windows, self.config)
-            progress.say(
-                f"{trials} trials on {len(windows):,} windows: {progress.roughly(trials * seconds)} in all, less as "
-                "trials stop early"
-            )
-        digest = data_digest((lessons.train, lessons.stopping), lessons.encoder.schema)
-        return tune(tensors, windows, validation, self.config, trials, directory, self.device, data=digest)
-
-    def _prepare(self, data: Any, start: Detector | None, everything: bool = False) -> Lessons:
+    def prepare(self, data: Any, start: Detector | None = None, everything: bool = False) -> Lessons:
         """Split, trips, encoder: everything before the network."""
         if start is not None:
             check_shape(self.config, start.config)
@@ -176,14 +148,14 @@ class Detector:
         encoder = start._fitted() if start else Encoder.fit(train, schema)
         return Lessons(encoder, train, *split_entities(validation, schema.entity))
 
-    def _tensors(self, lessons: Lessons) -> tuple[EventTensors, Windows, tuple[EventTensors, Queries]]:
+    def tensors(self, lessons: Lessons) -> tuple[EventTensors, Windows, tuple[EventTensors, Queries]]:
         """Training windows and, one at a time, the questions of the early-stopping entities."""
         arrays = lessons.encoder.encode(lessons.train)
         held, questions = query_period(lessons.encoder, lessons.train, lessons.stopping, self.config)
         windows = make_windows(arrays, self.config.window)
         return EventTensors(arrays, self.device), windows, (EventTensors(held, self.device), questions)
 
-    def _new_network(self, encoder: Encoder, start: Detector | None) -> DualTransformer:
+    def new_network(self, encoder: Encoder, start: Detector | None = None) -> DualTransformer:
         import torch
 
         from ustad.network.dual_transformer import DualTransformer
@@ -191,14 +163,14 @@ class Detector:
         torch.manual_seed(self.config.seed)
         network = DualTransformer(encoder.fields, self.config.model, self.config.window.max_events)
         if start is not None:
-            network.load_state_dict(start._network().network.state_dict())
+            network.load_state_dict(start.paper().model.network.state_dict())
         return network.to(self.device)
 
     def _train(self, network: DualTransformer, lessons: Lessons, directory: Path | None, resume: bool) -> FitResult:
         from ustad.network.training.estimate import announce
         from ustad.network.training.masked_task import MaskedTask, fit
 
-        tensors, windows, validation = self._tensors(lessons)
+        tensors, windows, validation = self.tensors(lessons)
         training = self.config.training
         steps = training.epochs * math.ceil(len(windows) / training.batch_size)
         if steps < FEW_STEPS:
@@ -209,12 +181,12 @@ class Detector:
         announce(MaskedTask(network, tensors, *validation, self.config), windows, self.config)
         return fit(network, tensors, windows, validation, self.config, self.device, directory, resume)
 
-    def _learn_habits(self, lessons: Lessons) -> DefaultModel:
+    def _learn_habits(self, lessons: Lessons) -> HabitJudge:
         learn = (lessons.train, lessons.validation, lessons.encoder, self.config, self.device)
         memory = None
         if self.config.model.network == "memory":
             memory = fit_memory_model(*learn, *self._checkpoints, self._first)
-        return fit_default(*learn, memory)
+        return fit_habit_judge(*learn, memory)
 
     def _calibrate(self, network: DualTransformer, lessons: Lessons) -> ScoringModel:
         """Neighbours from the training events, calibration from the other half of the validation entities."""
@@ -228,7 +200,7 @@ class Detector:
         context: Any = None,
         rule: AlertRule | None = None,
         everything: bool = False,
-        reasons: Literal["flagged", "all", "none"] = "flagged",
+        reasons: Reasons = "flagged",
         coverage: float | None = None,
     ) -> Scores:
         """Score events and entities.
@@ -238,20 +210,9 @@ class Detector:
         before), all of it is scored. Never uses labels. `coverage` adds prediction
         intervals `low_f`, `high_f` and sets `set_f` that hold so large a share of normal events (preset `paper`).
         """
-        self._check_coverage(coverage)
-        events, earlier = self._scored_part(data, context, everything)
-        if self.habits is not None:
-            scored, agents = score_default(self.habits, events, earlier, rule, reasons=reasons)
-        else:
-            model = self._network()
-            scored, agents = score_events(model, events, earlier, None, self.device, rule, reasons, coverage)
-            for text in notes(scored)["warnings"]:
-                progress.warn(text)
-        scored = scored.drop_columns([c for c in trip_features.COLUMNS if c in scored.column_names])
-        days = event_days(events, self.schema)
-        refuse_everything(notes(scored)["alerts"], events.num_rows, rule, float(np.ptp(days)) + 1)
-        run = note_drift(notes(scored), count_p_values(days, scored["p_value"].to_numpy()))
-        run |= self.run_facts(int(days.min()), int(days.max()))
+        parts = self._run(data, context, everything, Wanted(rule or AlertRule(), reasons, coverage), None)
+        ((scored, agents),) = parts
+        run = {**parts.notes, **self.run_facts(parts.span.first, parts.span.last)}
         return Scores(scored, agents, run, incident_table(scored, self.schema))
 
     def score_parts(
@@ -260,7 +221,7 @@ class Detector:
         context: Any = None,
         rule: AlertRule | None = None,
         everything: bool = False,
-        reasons: Literal["flagged", "all", "none"] = "flagged",
+        reasons: Reasons = "flagged",
         coverage: float | None = None,
         entities: int | None = None,
     ) -> ScoredParts:
@@ -269,17 +230,20 @@ class Detector:
         Iterate over it for (event scores, agent scores) of each part; afterwards its `notes` say rule, threshold
         and warnings.
         """
-        self._check_coverage(coverage)
-        events, earlier = self._scored_part(data, context, everything)
-        request = Request(
-            self.schema, self.model, self.habits, self.device, rule or AlertRule(), reasons, coverage,
-            trip_features.COLUMNS,
-        )  # fmt: skip
-        return ScoredParts(request, events, earlier, entities)
+        wanted = Wanted(rule or AlertRule(), reasons, coverage)
+        return self._run(data, context, everything, wanted, scored_parts.ENTITIES if entities is None else entities)
 
-    def _check_coverage(self, coverage: float | None) -> None:
-        if coverage is not None and self.habits is not None:
-            raise ConfigError("prediction intervals come from the paper's network; train with the preset paper")
+    def _run(self, data: Any, context: Any, everything: bool, wanted: Wanted, entities: int | None) -> ScoredParts:
+        events, earlier = self._scored_part(data, context, everything)
+        return ScoredParts(
+            self._judge(),
+            events,
+            earlier,
+            wanted,
+            entities=entities,
+            without=trip_features.COLUMNS,
+            at_once=2 if self.device.type == "cuda" else 1,
+        )
 
     def _scored_part(self, data: Any, context: Any, everything: bool) -> tuple[pa.Table, pa.Table | None]:
         """The events to score and, where there are any, those before them, both with what is known of trips."""
@@ -334,24 +298,15 @@ class Detector:
         if absent or not entities:
             words = plural(self.schema.entity_word)
             raise DataError(f"{absent} of {len(entities)} {words} are not in this model; nothing was forgotten")
-        if self.habits is not None:
-            self.habits = DefaultModel(self.habits.habits.forget(list(entities)), self.habits.memory)
-        else:
-            self.model = self._network().forget(entities)
-            self.facts = {**self.facts, "neighbours": self.model.index_neighbours()}
+        self.judge = self._judge().forget(entities)
+        if isinstance(self.judge, PaperJudge):
+            self.facts = {**self.facts, "neighbours": self.judge.model.index_neighbours()}
         return self
 
     def knows(self, entities: Any) -> np.ndarray:
         """Of which of these entities something is kept: bool [n]."""
         wanted = identity_hash(entities)
-        return np.isin(wanted, self._known_entities(wanted))
-
-    def _known_entities(self, wanted: np.ndarray) -> np.ndarray:
-        """Hashes of the entities of which something is kept; all `wanted` where that cannot be told."""
-        if self.habits is not None:
-            return np.r_[self.habits.habits.habits.entity_key, self.habits.habits.agents.entity_key]
-        history = self._network().history
-        return identity_hash(pc.unique(history.table["entity"]).to_pylist()) if history else wanted
+        return np.isin(wanted, self._judge().knows(wanted))
 
     # ---------------------------------------------------------------------------------------- storing
     def save(self, path: Path | str) -> None:
@@ -362,10 +317,7 @@ class Detector:
     def write(self, place: Path) -> None:
         """The files of the model into a directory that `artefact.writing` gave, where others may lie beside them."""
         model_files.write_encoder(place, self._fitted(), self.config, self.trips)
-        if self.habits is not None:
-            save_default(self.habits, place)
-        else:
-            model_files.write_network(place, self._network())
+        self._judge().save(place)
         model_files.write_facts(place, self.facts, self.config, self.schema)
 
     @classmethod
@@ -390,9 +342,9 @@ class Detector:
         detector.encoder, detector.trips = model_files.read_encoder(path, files, detector.config)
         given = (path, detector.encoder, detector.config, detector.device)
         if detector.config.by_habits:
-            detector.habits = load_default(*given, whole)
+            detector.judge = load_habit_judge(*given, whole)
         else:
-            detector.model = model_files.read_network(*given, whole=whole, files=files)
+            detector.judge = PaperJudge(model_files.read_network(*given, whole=whole, files=files), detector.device)
         detector.facts = model_files.read_facts(path)
         return detector
 
@@ -401,11 +353,16 @@ class Detector:
             raise DataError("this detector is not fitted; call fit first, or load a model directory")
         return self.encoder
 
-    def _network(self) -> ScoringModel:
-        """The paper's network, where that scores."""
-        if self.model is None:
-            raise DataError("this model holds no network of the paper; train one with the preset paper")
-        return self.model
+    def _judge(self) -> Judge:
+        if self.judge is None:
+            raise DataError("this detector is not fitted; call fit first, or load a model directory")
+        return self.judge
+
+    def paper(self) -> PaperJudge:
+        """The paper's judge, where that scores."""
+        if not isinstance(self.judge, PaperJudge):
+            raise ConfigError("this model holds no network of the paper; train one with the preset paper")
+        return self.judge
 
     def _facts(self, lessons: Lessons) -> dict[str, Any]:
         return {

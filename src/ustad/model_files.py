@@ -10,9 +10,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from safetensors.numpy import save_file as save_arrays
-
 from ustad import artefact
 from ustad.card import card
 from ustad.config import Config
@@ -45,17 +42,6 @@ def read_encoder(path: Path, files: Iterable[str], config: Config) -> tuple[Enco
     from safetensors.torch import load_file
 
     return encoder, TripFeatures.from_tensors(config.model.trips, load_file(path / "trips.safetensors"))
-
-
-def write_network(place: Path, model: ScoringModel) -> None:
-    """The paper's network, its reference and the history that its sentences tell of."""
-    from safetensors.torch import save_file
-
-    save_file({k: v.cpu().contiguous() for k, v in model.network.state_dict().items()}, place / "model.safetensors")
-    tensors = {k: np.ascontiguousarray(v) for k, v in model.to_tensors().items()}
-    save_arrays(tensors, place / "reference.safetensors")
-    if model.history is not None:
-        model.history.save(place / "history.parquet")
 
 
 def read_network(

@@ -12,10 +12,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ustad import frames
 from ustad.files import find_table, read_json, read_table, write_json, write_table
 from ustad.tables import DataError
+from ustad.ties import tied_ranks
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,32 @@ class Scores:
         """The n most unusual events, or agents where there are no scores of events: highest first, ties in order."""
         table = self._table()
         return table.take(pa.array(np.argsort(-table["score"].to_numpy(), kind="stable")[:n]))
+
+    def top_agents(self, n: int = 10) -> pa.Table:
+        """The n agents to look at first: those with an alert before those without, then by score."""
+        if self.agents is None:
+            raise DataError("there are no scores of agents here")
+        score = self.agents["score"].to_numpy()
+        has_alert = np.zeros(len(score), bool)
+        if "n_alerts" in self.agents.column_names:
+            has_alert = self.agents["n_alerts"].to_numpy() > 0
+        return self.agents.take(pa.array(np.lexsort((tied_ranks(-score), ~has_alert))[:n]))
+
+    def surprise(self, question: str) -> np.ndarray:
+        """How unusual each event is by one question of its evidence (−log10 p): float64 [n], NaN without an answer."""
+        table = self._table()
+        if "evidence" not in table.column_names:
+            raise DataError("these scores have no evidence; score again with this version")
+        lists = table["evidence"].combine_chunks()
+        entries = lists.flatten()
+        mine = pc.equal(entries.field("name"), question).to_numpy(zero_copy_only=False)
+        if not mine.any():
+            names = ", ".join(sorted(pc.unique(entries.field("name")).to_pylist()))
+            raise DataError(f"'{question}' was not asked; known: {names}")
+        rows = np.repeat(np.arange(len(lists)), pc.list_value_length(lists).to_numpy())
+        values = np.full(len(lists), np.nan)
+        values[rows[mine]] = entries.field("surprise").to_numpy(zero_copy_only=False)[mine]
+        return values
 
     def to_pandas(self) -> Any:
         """Scores of events (else of agents) as a pandas DataFrame, with the index of the one that was scored."""

@@ -47,7 +47,7 @@ said["best"] = run("train", data, "--preset", "best", "--out", place / "best")
 detector = Detector.load(place / "model")
 start, day = dt.datetime(2031, 1, 1, tzinfo=dt.UTC), 22_280
 event = dict(agent_id="new", lat=60.0, lon=25.0, timezone="UTC", poi_category="house", started_at=start)
-update = HabitLive(detector.habits, since=day).update({**event, "finished_at": start + dt.timedelta(hours=1)})
+update = HabitLive(detector.judge, since=day).update({**event, "finished_at": start + dt.timedelta(hours=1)})
 said["live"] = update["score"]
 for device in ("auto", "cuda"):
     try:

@@ -38,8 +38,22 @@ def assert_same(left: pa.Table, right: pa.Table, keys: list[str], tolerance: flo
                 a, b = (np.log10(np.maximum(c, 1e-300)) for c in (a, b))
             worst = np.max(np.abs(a - b) / np.maximum(1.0, np.abs(a)), initial=0.0)
             assert worst <= _tolerance(name, tolerance), f"{name}: {worst}"
+        elif name == "evidence":
+            _assert_same_evidence(mine.to_pylist(), theirs.to_pylist(), tolerance)
         else:
             assert mine.to_pylist() == theirs.to_pylist(), name
+
+
+def _assert_same_evidence(mine: list[Any], theirs: list[Any], tolerance: float) -> None:
+    """The same questions of every event, each with the same answer; two that tie may change places."""
+    for entries, others in zip(mine, theirs, strict=True):
+        by_name = {entry["name"]: entry for entry in others}
+        assert len(entries) == len(others)
+        for entry in entries:
+            for what, value in entry.items():
+                other = by_name[entry["name"]][what]
+                near = other if not isinstance(other, float) else pytest.approx(other, rel=1e-4, abs=tolerance)
+                assert value == near, (entry, what, other)
 
 
 def _tolerance(name: str, tolerance: float) -> float:

@@ -65,7 +65,7 @@ def _reference(embeddings, owner):
 
 
 def test_the_network_is_that_of_a_local_run(made):
-    mine, theirs = (detector.habits.memory.network.state_dict() for detector in made)
+    mine, theirs = (detector.judge.memory.network.state_dict() for detector in made)
     for name, value in mine.items():
         assert torch.allclose(theirs[name], value, atol=1e-6), name
 
@@ -77,7 +77,7 @@ def test_two_workers_of_a_cluster_train_the_network_and_their_scores_are_those_o
     local, _ = made
     train_job.train(town_directory, tmp_path / "model", local.config, workers=2)
     both = Detector.load(tmp_path / "model", "cpu")
-    mine, theirs = (detector.habits.memory.network.state_dict() for detector in (local, both))
+    mine, theirs = (detector.judge.memory.network.state_dict() for detector in (local, both))
     assert max(float((value - mine[name]).abs().max()) for name, value in theirs.items()) < 0.01
     scores = [d.score(town).events.sort_by("stay_id")["score"].to_numpy() for d in (local, both)]
     assert np.corrcoef(*scores)[0, 1] > 0.99
@@ -88,7 +88,7 @@ def test_workers_carry_on_from_the_network(made, town, tmp_path):
     """With steps too small to matter the weights stay where they began."""
     local, _ = made
     later = as_workers_do(local.config.replace({"training.learning_rate": 1e-9}), town, tmp_path, local)
-    new, old = (detector.habits.memory.network.state_dict() for detector in (later, local))
+    new, old = (detector.judge.memory.network.state_dict() for detector in (later, local))
     assert all(torch.allclose(value, old[name], atol=1e-6) for name, value in new.items())
 
 
@@ -100,7 +100,7 @@ def test_habits_calibrated_in_buckets_give_the_scores_of_a_local_run(made, town)
 
 def test_terms_of_entities_without_history_are_there_too(made, town, tmp_path):
     local, _ = made
-    memory, habits = local.habits.memory, local.habits.habits.habits.only([1, 2])
+    memory, habits = local.judge.memory, local.judge.habits.habits.only([1, 2])
     terms = DistributedTerms(Here(Place.of(tmp_path), Cluster()), memory, 4)
     few = town.only(list(range(6))).events
     for events in (few, few.slice(0, few.num_rows // 2)):  # a second question is not given the first one's answer

@@ -22,10 +22,10 @@ from ustad.config import ConfigError
 from ustad.distribution import Ranks
 from ustad.engine import buckets, cluster
 from ustad.engine.folder import Place, is_uri
-from ustad.engine.merging import BINS, MergedRanks, drift_of_bins, survey, verdict
+from ustad.engine.merged_ranks import MergedRanks
 from ustad.engine.sharded_reference import ShardedReference, merge_nearest
 from ustad.network.inference.neighbours import Reference
-from ustad.scoring.alerts import AlertRule, alerts, drift
+from ustad.scoring.alerts import BINS, AlertRule, drift, drift_of_bins, flag_events, raise_alerts, report_part
 from ustad.tables import DataError
 
 RULES = [AlertRule(), AlertRule("top", 17), AlertRule("fdr", 0.2), AlertRule("alerts_per_day", 3)]
@@ -137,7 +137,21 @@ def test_thinned_ranks_are_off_by_no_more_than_what_a_kept_value_stands_for():
     assert error.max() <= 1.5 / 500
 
 
-# ------------------------------------------------------------------------------------------------ verdicts
+# -------------------------------------------------------------------------------------------------- alerts
+def flagged_slowly(p, score, echo, rule, days):
+    """Every rule in plain words, one event at a time."""
+    leading = [i for i in range(len(p)) if not echo[i]]
+    by_p = sorted(leading, key=lambda i: (p[i], -score[i], i))
+    if rule.kind in ("top", "alerts_per_day"):
+        chosen = by_p[: int(rule.value if rule.kind == "top" else rule.value * days)]
+    elif rule.kind == "p_value":
+        chosen = [i for i in leading if p[i] <= rule.value]
+    else:
+        passed = [k for k, i in enumerate(by_p, 1) if p[i] <= rule.value * k / len(p)]
+        chosen = by_p[: max(passed, default=0)]
+    return np.isin(np.arange(len(p)), chosen)
+
+
 @pytest.mark.parametrize("rule", RULES, ids=lambda r: r.kind)
 @pytest.mark.parametrize("shape", [1.0, 0.4, 3.0])
 def test_parts_are_judged_as_the_whole_is(rule, shape):
@@ -146,14 +160,15 @@ def test_parts_are_judged_as_the_whole_is(rule, shape):
     p[p == 0] = 1e-6
     score = -np.log10(p)
     echo = rng.random(2_000) < 0.1
-    expected = alerts(p, score, echo, rule, days=7.0, reference=900)
+    flagged, expected = flag_events(p, score, echo, rule, days=7.0, reference=900)
+    assert np.array_equal(flagged, flagged_slowly(p, score, echo, rule, 7.0))
     edges = [0, 3, 700, 2_000]
     told = {}
     for a, b in itertools.pairwise(edges):
-        told[str(a)] = survey(p[a:b], score[a:b], echo[a:b], np.arange(b - a), rule, 7.0)
-    found = verdict(rule, told, 7.0, 900, rank=lambda task, row: int(task) + row)
+        told[str(a)] = report_part(p[a:b], score[a:b], echo[a:b], np.arange(b - a), rule, 7.0)
+    found = raise_alerts(rule, told, 7.0, 900, rank=lambda task, row: int(task) + row)
     flags = np.concatenate([found.flags(str(a), p[a:b], echo[a:b]) for a, b in itertools.pairwise(edges)])
-    assert np.array_equal(flags, expected.flagged)
+    assert np.array_equal(flags, flagged)
     assert found.threshold == expected.threshold
     assert found.by_chance == pytest.approx(expected.by_chance)
     assert found.warnings == expected.warnings
@@ -164,9 +179,11 @@ def test_false_discoveries_beyond_the_reference_are_warned_about_over_parts():
     p = np.r_[1e-7, np.linspace(0.01, 0.99, 300)]
     rule = AlertRule("fdr", 0.05)
     none = np.zeros(len(p), bool)
-    told = {str(a): survey(p[a::2], -np.log10(p[a::2]), none[a::2], np.arange(len(p[a::2])), rule, 7.0) for a in (0, 1)}
-    found = verdict(rule, told, 7.0, 300)
-    assert found.warnings == alerts(p, -np.log10(p), none, rule, reference=300).warnings
+    told = {
+        str(a): report_part(p[a::2], -np.log10(p[a::2]), none[a::2], np.arange(len(p[a::2])), rule, 7.0) for a in (0, 1)
+    }
+    found = raise_alerts(rule, told, 7.0, 300)
+    assert found.warnings == flag_events(p, -np.log10(p), none, rule, reference=300)[1].warnings
     assert "rarer than one in the 300 reference events" in found.warnings[0]
 
 

@@ -26,11 +26,12 @@ def told(scores: Scores) -> dict[str, Any]:
     assert scores.events is not None
     assert scores.agents is not None
     events, agents = scores.events.sort_by("stay_id"), scores.agents.sort_by("agent_id")
-    surprises = [n for n in events.column_names if n.startswith("surprise_")]
     every = events.take(pa.array(range(0, events.num_rows, EVERY)))
+    evidence = [{one["name"]: one["surprise"] for one in row} for row in every["evidence"].to_pylist()]
+    surprises = {f"surprise_{name}": [row.get(name) for row in evidence] for name in sorted(evidence[0])}
     return {
         "rows": events.num_rows,
-        "events": {n: every[n].to_pylist() for n in (*NAMES, *sorted(surprises))},
+        "events": {**{n: every[n].to_pylist() for n in NAMES}, **surprises},
         "agents": {n: agents[n].to_pylist() for n in NAMES},
     }
 

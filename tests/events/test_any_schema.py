@@ -102,7 +102,7 @@ def test_ten_thousand_words_stay_within_bounded_memory():
     before = peak_mb()
     config = Config.preset("quick", **TINY, **{"model.network": "dual"})
     detector = Detector(config, device="cpu").fit(data)
-    assert detector.model.encoder.fields[0].size == 10_001
+    assert detector.encoder.fields[0].size == 10_001
     assert np.isfinite(detector.score(data).events["score"].to_numpy()).all()
     assert peak_mb() - before < 1500
 

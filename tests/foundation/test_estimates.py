@@ -15,8 +15,8 @@ from rich.console import Console
 from ustad import progress
 from ustad.detector import Detector
 from ustad.files import find_table, read_table
+from ustad.lab.search_network import search
 from ustad.mobility import extraction
-from ustad.network.training import search_settings
 from ustad.simulate import simulation
 from ustad.tables import TIMESTAMP
 
@@ -96,7 +96,7 @@ def test_an_extraction_says_how_long_and_is_the_same(
 def test_a_search_says_how_long(
     said: io.StringIO, town, network_config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search_settings, "tune", lambda *given, data: given)
-    *_, trials, directory, _ = Detector(network_config, device="cpu").search(town, tmp_path, 40)
+    monkeypatch.setattr("ustad.lab.search_network.tune", lambda *given, data: given)
+    *_, trials, directory, _ = search(Detector(network_config, device="cpu"), town, tmp_path, 40)
     assert (trials, directory) == (40, tmp_path)
     assert re.search(rf"40 trials on \d+ windows: {LONG} in all", said.getvalue())

@@ -20,13 +20,9 @@ def test_no_two_files_have_one_name():
     assert [name for name, times in count.items() if times > 1] == []
 
 
-#: Files past the length at which a second job shows, and what they may have. None is added.
-LONG = {"detector.py": 420}
-
-
 def test_files_are_short_enough_to_have_one_job():
     lines = {path.name: len(path.read_text().splitlines()) for path in modules()}
-    assert {name: n for name, n in lines.items() if n > LONG.get(name, 400)} == {}
+    assert {name: n for name, n in lines.items() if n > 400} == {}
 
 
 #: Of the names that a room binds, how many per cent may be bare participles. Lower it with every room that is tidied.

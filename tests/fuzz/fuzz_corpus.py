@@ -22,6 +22,7 @@ from ustad.detector import Detector
 from ustad.mobility.tracker import StayTracker
 from ustad.schema import EventSchema, Feature, mobility_schema
 from ustad.scoring.alerts import AlertRule
+from ustad.scoring.habit_judge import HabitJudge
 from ustad.service.live_backends import HabitBackend
 
 GPX = """<?xml version="1.0"?><gpx version="1.1" creator="ustad"><trk><trkseg>
@@ -129,9 +130,9 @@ def _write_model(corpus: Path) -> None:
     for preset in ("best", "paper"):
         Detector(Config.preset(preset).replace(SMALL), device="cpu").fit(data).save(corpus / f"model-{preset}")
     detector.score(data, rule=AlertRule("top", 5)).save(corpus / "scores")
-    if detector.habits is None:
+    if not isinstance(detector.judge, HabitJudge):
         raise ValueError("the preset quick scores by habits")
-    live = HabitBackend(detector.habits, 0.01, 4)
+    live = HabitBackend(detector.judge, 0.01, 4)
     state = live.score(tiny_stays(agents=1, days=2, after=16).to_pylist()).states["agent 0"]
     (corpus / "live").mkdir()
     (corpus / "live" / "state").write_bytes(state)

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from ustad.dataset import Dataset
 from ustad.schema import EventSchema, Feature
+from ustad.scoring.evidence import evidence_column
 from ustad.tables import PATH_POINT, TIMESTAMP
 
 ZONE = "America/Los_Angeles"
@@ -222,10 +223,12 @@ def add_habits(events: pa.Table) -> pa.Table:
     g = np.random.default_rng(2)
     share = g.uniform(0, 1, events.num_rows)
     columns = {
-        "surprise_start": 3 * share, "surprise_recurrence": 3 * (1 - share), "share_start": share,
-        "share_recurrence": 1 - share, "visits_now": np.ones(len(share), np.int64),
+        "evidence": evidence_column(
+            {"start": 3 * share, "recurrence": 3 * (1 - share)}, {"start": share, "recurrence": 1 - share}
+        ),
+        "visits_now": np.ones(len(share), np.int64),
         "km_from_own_places": share, "new_place": share > 0.5,
     }  # fmt: skip
     for name, values in columns.items():
-        events = events.append_column(name, pa.array(values))
+        events = events.append_column(name, values if isinstance(values, pa.Array) else pa.array(values))
     return events

@@ -257,7 +257,7 @@ def test_shares_of_a_score_by_habits_are_its_own_and_nothing_else_speaks(tmp_pat
     for line in [line for line in parsed.lines if line["alert"]]:
         detail, row = parsed.detail(line), told[int(line["event_id"])]
         assert {t["name"]: t["share"] for t in detail["habits"]["terms"]} == {
-            name: pytest.approx(row[f"share_{name}"], rel=1e-6) for name in ("start", "recurrence")
+            one["name"]: pytest.approx(one["share"], rel=1e-6) for one in row["evidence"]
         }
         assert [f["share"] for f in detail["features"]] == [0.0] * len(detail["features"])
         assert [f["au"] for f in detail["features"]] == [None] * len(detail["features"])

@@ -13,7 +13,7 @@ from routine_stays import DAY_US, FIRST_DAY, MINUTE_US, between, days_of, insert
 from ustad.config import Config
 from ustad.events.encoder import Encoder
 from ustad.schema import mobility_schema
-from ustad.scoring.habit_scores import fit_default
+from ustad.scoring.habit_judge import fit_habit_judge
 from ustad.tables import TIMESTAMP
 
 SMALL = {
@@ -39,7 +39,7 @@ def make(network="dual", named=True, days=DAYS, agents=4, life=None, **changes):
     config = Config.preset("best").replace({**SMALL, "model.network": network, **changes})
     train, validation = between(life, 0, KNOWN - 7), between(life, KNOWN - 7, KNOWN)
     encoder = Encoder.fit(train, SCHEMA)
-    model = fit_default(train, validation, encoder, config, torch.device("cpu"))
+    model = fit_habit_judge(train, validation, encoder, config, torch.device("cpu"))
     return model, between(life, 0, KNOWN), between(life, KNOWN, days)
 
 

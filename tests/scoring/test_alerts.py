@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -12,8 +13,7 @@ import pytest
 
 from ustad.config import ConfigError
 from ustad.schema import EventSchema, Feature, mobility_schema
-from ustad.scoring.alerts import AlertRule, Alerts, drift, expect_by_chance
-from ustad.scoring.alerts import alerts as raise_alerts
+from ustad.scoring.alerts import AlertRule, drift, expect_by_chance, flag_events
 from ustad.scoring.calibration import Parts
 from ustad.scoring.export import write_alerts_csv, write_alerts_geojson
 from ustad.scoring.rejection import WITHHELD, kept, rejection_curve, uncertainty, withhold
@@ -22,9 +22,10 @@ from ustad.tables import DataError
 NORMAL = np.random.default_rng(0).uniform(size=20_000)
 
 
-def alerts(p: np.ndarray, scores: np.ndarray, rule: AlertRule | None = None, **known: float) -> Alerts:
-    """Alerts where every event stands for itself."""
-    return raise_alerts(p, scores, np.zeros(len(p), bool), rule, **known)
+def alerts(p: np.ndarray, scores: np.ndarray, rule: AlertRule | None = None, **known: float) -> SimpleNamespace:
+    """Alerts where every event stands for itself, and which events they are."""
+    flagged, found = flag_events(p, scores, np.zeros(len(p), bool), rule, **known)
+    return SimpleNamespace(flagged=flagged, **vars(found))
 
 
 @pytest.mark.parametrize("rate", [0.3, 5, 20])
@@ -39,7 +40,7 @@ def test_an_echo_raises_no_alert_and_makes_room_for_another() -> None:
     p = np.array([1e-6, 1e-5, 1e-4, 0.5])
     echo = np.array([False, True, False, False])
     for rule in (AlertRule("top", 2), AlertRule("alerts_per_day", 2), AlertRule(), AlertRule("fdr", 0.1)):
-        assert raise_alerts(p, -np.log10(p), echo, rule).flagged.tolist() == [True, False, True, False], rule
+        assert flag_events(p, -np.log10(p), echo, rule)[0].tolist() == [True, False, True, False], rule
 
 
 def test_alerts_that_chance_alone_would_raise_are_said() -> None:

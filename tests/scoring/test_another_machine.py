@@ -11,14 +11,13 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[1] / "events"))
 from moving_world import KNOWN, make
 from routine_stays import FIRST_DAY
+from whole_scores import score_by_habits, score_by_paper
 
 from another_machine import another_machine
 from ustad.config import ScoringConfig
 from ustad.live.habit_live import HabitLive
-from ustad.scoring.alerts import AlertRule, alerts
+from ustad.scoring.alerts import AlertRule, flag_events
 from ustad.scoring.calibration import Calibration, Parts, apply_tails
-from ustad.scoring.habit_scores import score_default
-from ustad.scoring.network_scores import score_events
 
 SEEDS = (1, 2, 3)
 FIRST_SCORED = 19732  # the room's stays begin nine days before
@@ -48,14 +47,14 @@ def here(request):
             return make(named=request.param, agents=3, days=KNOWN + 40)
 
     model, before, later = again()
-    return again, before, later, score_default(model, later, before, reasons="all")
+    return again, before, later, score_by_habits(model, later, before, reasons="all")
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_habits_learnt_and_scored_on_another_machine_say_the_same(here, seed):
     again, before, later, right = here
     with another_machine(seed):
-        found = score_default(again()[0], later, before, reasons="all")
+        found = score_by_habits(again()[0], later, before, reasons="all")
     for ours, theirs in zip(found, right, strict=True):
         assert_same(ours, theirs)
 
@@ -101,20 +100,21 @@ def test_calibrated_p_values_and_alerts_are_the_same_on_another_machine(seed):
 
     right, scores = judged()
     echo = np.arange(300) % 7 == 3
-    flags = [alerts(np.power(10.0, right[0]), scores, echo, rule, 7).flagged for rule in RULES]
+    flags = [flag_events(np.power(10.0, right[0]), scores, echo, rule, 7)[0] for rule in RULES]
     with another_machine(seed):
         found, noisy = judged()
         for ours, theirs in zip(found, right, strict=True):
             np.testing.assert_allclose(ours, theirs, rtol=SAME, atol=SAME)
         p_values = 10.0 ** (found[0] * (1 + 1e-15))
         for rule, flagged in zip(RULES, flags, strict=True):
-            np.testing.assert_array_equal(alerts(p_values, noisy, echo, rule, 7).flagged, flagged, err_msg=rule.kind)
+            found, _ = flag_events(p_values, noisy, echo, rule, 7)
+            np.testing.assert_array_equal(found, flagged, err_msg=rule.kind)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_papers_scores_and_reasons_are_the_same_on_another_machine(model, stays, seed):
-    right = score_events(model, stays, first_day=FIRST_SCORED, reasons="all")
+    right = score_by_paper(model, stays, first_day=FIRST_SCORED, reasons="all")
     with another_machine(seed):
-        found = score_events(model, stays, first_day=FIRST_SCORED, reasons="all")
+        found = score_by_paper(model, stays, first_day=FIRST_SCORED, reasons="all")
     for ours, theirs in zip(found, right, strict=True):
         assert_same(ours, theirs)

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
+from whole_scores import score_by_paper
 
 from ustad.config import Config
 from ustad.events.encoder import Encoder
@@ -13,7 +14,6 @@ from ustad.live.network_live import LiveScorer
 from ustad.network.dual_transformer import DualTransformer
 from ustad.schema import EventSchema, Feature
 from ustad.scoring.network_model import ScoringModel, fit_reference
-from ustad.scoring.network_scores import score_events
 
 FIRST_DAY = 19723
 SCHEMA = EventSchema(
@@ -64,7 +64,7 @@ def cards(request: pytest.FixtureRequest) -> tuple[ScoringModel, pa.Table, pa.Ta
 
 def test_any_events_are_scored_with_reasons_in_their_own_words(cards: tuple[ScoringModel, pa.Table, pa.Table]) -> None:
     model, early, late = cards
-    events, agents = score_events(model, late, early, reasons="all", coverage=0.9)
+    events, agents = score_by_paper(model, late, early, reasons="all", coverage=0.9)
     assert events.num_rows == late.num_rows
     assert np.isfinite(events["score"].to_numpy()).all()
     assert {"expected_merchant", "spread_amount", "expected_basket", "set_merchant"} <= set(events.column_names)
@@ -79,7 +79,7 @@ def test_any_events_are_scored_with_reasons_in_their_own_words(cards: tuple[Scor
 
 def test_live_agrees_with_batch_where_events_look_back(cards: tuple[ScoringModel, pa.Table, pa.Table]) -> None:
     model, early, late = cards
-    wanted, _ = score_events(model, late, early)
+    wanted, _ = score_by_paper(model, late, early)
     scorer = LiveScorer(model, neighbours="exact")
     scorer.warm(early)
     rows = wanted.sort_by("paid_at").to_pylist()

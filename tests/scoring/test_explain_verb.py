@@ -1,8 +1,8 @@
 """`ustad score --explain`: what the highest scores are made of."""
 
 import json
+import math
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -12,7 +12,6 @@ import pytest
 
 from ustad.cli import main
 from ustad.schema import mobility_schema
-from ustad.scoring.explain import breakdown
 from ustad.scoring.shares import most_unusual
 
 TINY = {"model.width": 16, "model.event_blocks": 1, "training.epochs": 1, "scoring.samples": 2, "scoring.neighbours": 5}
@@ -71,12 +70,13 @@ def test_without_habits_every_part_says_its_percentile() -> None:
     assert row["terms"] == {"start": {"surprise": pytest.approx(1.0), "share": pytest.approx(1.0)}}
 
 
-def test_shares_are_those_of_the_breakdown_also_at_the_end_of_what_percentiles_can_say() -> None:
+def test_shares_of_older_scores_come_from_their_percentiles_also_where_these_end() -> None:
     schema = mobility_schema()
     percentiles = {f"pct_{t.name}": 0.5 for t in schema.terms() if t.scored} | {"pct_start": 1 - 1e-12, "pct_knn": 1.0}
     table = pa.table({"agent_id": [1], "score": [0.9]} | {name: [value] for name, value in percentiles.items()})
-    encoder: Any = SimpleNamespace(schema=schema, terms=schema.terms())
     (row,) = most_unusual(table, schema, 1)
     shares = {name: term["share"] for name, term in row["terms"].items()}
-    assert shares == pytest.approx({e["name"]: e["share"] for e in breakdown(encoder, percentiles)})
+    surprise = {name.removeprefix("pct_"): -math.log10(max(1 - value, 1e-16)) for name, value in percentiles.items()}
+    total = sum(surprise.values())
+    assert shares == pytest.approx({name: value / total for name, value in surprise.items()})
     assert shares["knn"] > shares["start"] > 0.3

@@ -12,6 +12,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "events"))
 from routine_stays import between, insert_visit, make_routine, odd_week, with_gaps
+from whole_scores import score_by_habits
 
 from ustad.config import Config, ScoringConfig
 from ustad.events.encoder import Encoder
@@ -20,7 +21,7 @@ from ustad.habits.weights import LOOKS
 from ustad.network.training.memory_task import CHECKPOINT
 from ustad.schema import mobility_schema
 from ustad.scoring.alerts import AlertRule
-from ustad.scoring.habit_scores import _agent_reasons, fit_default, load_default, save_default, score_default
+from ustad.scoring.habit_judge import _agent_reasons, fit_habit_judge, load_habit_judge
 
 CPU = torch.device("cpu")
 SMALL = {
@@ -43,7 +44,7 @@ def fitted(life, network, **changes):
     config = Config.preset("best").replace({**SMALL, "model.network": network, **changes})
     train, validation = between(life, 0, 21), between(life, 21, 28)
     encoder = Encoder.fit(train, mobility_schema("none", 16, True))
-    return config, encoder, fit_default(train, validation, encoder, config, CPU)
+    return config, encoder, fit_habit_judge(train, validation, encoder, config, CPU)
 
 
 @pytest.fixture(scope="module", params=["none", "memory"])
@@ -52,7 +53,7 @@ def model(request, life):
 
 
 def test_the_inserted_visits_lead_with_a_reason_that_counts_them(model, life, week):
-    events, agents = score_default(model[2], week, between(life, 0, 28), AlertRule("top", 9))
+    events, agents = score_by_habits(model[2], week, between(life, 0, 28), AlertRule("top", 9))
     inserted = week["poi_id"].to_numpy() == 999
     alone = events["score"].to_numpy()
     assert alone[inserted].min() >= np.sort(alone[~inserted])[-3]
@@ -66,23 +67,23 @@ def test_the_inserted_visits_lead_with_a_reason_that_counts_them(model, life, we
 
 
 def test_every_column_is_finite_and_shares_add_up(model, life, week):
-    events, agents = score_default(model[2], week, between(life, 0, 28))
-    for name in events.column_names:
-        if name.startswith(("surprise_", "score", "p_value", "share_")):
-            assert np.isfinite(events[name].to_numpy()).all(), name
-    shares = np.sum([events[c].to_numpy() for c in events.column_names if c.startswith("share_")], axis=0)
+    events, agents = score_by_habits(model[2], week, between(life, 0, 28))
+    for name in ("score", "p_value"):
+        assert np.isfinite(events[name].to_numpy()).all(), name
+    evidence = [{one["name"]: one for one in row} for row in events["evidence"].to_pylist()]
+    shares = np.array([sum(one["share"] for one in row.values()) for row in evidence])
     assert ((shares < 1 + 1e-9) & ((shares > 1 - 1e-6) | (shares < 1e-6))).all()
     judged = model[2].habits.judge(week, between(life, 0, 28))
     first = np.array(list(judged.looks))[np.argmax(list(judged.looks.values()), axis=0)]
     for name in judged.surprise:
         outside = np.array([name not in LOOKS[look] for look in first])
-        assert (events[f"share_{name}"].to_numpy()[outside] == 0).all()
+        assert all(evidence[i][name]["share"] == 0 for i in np.flatnonzero(outside))
     assert ((agents["p_value"].to_numpy() > 0) & (agents["p_value"].to_numpy() <= 1)).all()
 
 
 def test_the_kind_agrees_with_the_reason(model, life, week):
     marked = week.append_column("kind", pa.array(["novel"] * week.num_rows))  # of an earlier score: written anew
-    events, _ = score_default(model[2], marked, between(life, 0, 28), reasons="all")
+    events, _ = score_by_habits(model[2], marked, between(life, 0, 28), reasons="all")
     for row in events.to_pylist():
         if "not seen in" in row["reason"]:
             assert row["kind"] == "novel"
@@ -95,10 +96,9 @@ def test_the_kind_agrees_with_the_reason(model, life, week):
 
 def test_a_start_that_nobody_saw_makes_an_odd_start_unobserved(model, life, week):
     gap = np.full(week.num_rows, 7200.0)
-    blind, _ = score_default(model[2], week.append_column("start_gap_s", pa.array(gap)), between(life, 0, 28))
-    names = [c for c in blind.column_names if c.startswith("share_")]
-    leads = np.array(names)[np.argmax([blind[c].to_numpy() for c in names], axis=0)]
-    seen = ["share_recurrence", "share_distance", "share_presence", "share_memory_place"]  # of the time that was seen
+    blind, _ = score_by_habits(model[2], week.append_column("start_gap_s", pa.array(gap)), between(life, 0, 28))
+    leads = np.array([row[0]["name"] for row in blind["evidence"].to_pylist()])
+    seen = ["recurrence", "distance", "presence", "memory_place"]  # of the time that was seen
     timed = ~np.isin(leads, seen)
     assert timed.any()
     assert (np.array(blind["kind"].to_pylist())[timed] == "unobserved").all()
@@ -117,14 +117,14 @@ def test_silence_makes_an_event_unusual_only_where_asked_for(life, tmp_path, mon
     for asked in (False, True):
         monkeypatch.setattr(ScoringConfig, "silence", asked)
         config, encoder, model = fitted(life, "none")
-        save_default(model, tmp_path)
-        model = load_default(tmp_path, encoder, config, CPU)
+        model.save(tmp_path)
+        model = load_habit_judge(tmp_path, encoder, config, CPU)
         assert ("silence" in model.habits.looks) is asked
-        scores[asked] = score_default(model, week, between(life, 0, 28), reasons="all")[0].to_pylist()
+        scores[asked] = score_by_habits(model, week, between(life, 0, 28), reasons="all")[0].to_pylist()
     off, on = scores[False][silent], scores[True][silent]
-    assert off["surprise_silence"] == on["surprise_silence"] > 2
-    assert off["share_silence"] == 0
-    assert on["share_silence"] == 1
+    quiet, asked_for = ({e["name"]: e for e in row["evidence"]}["silence"] for row in (off, on))
+    assert quiet["surprise"] == asked_for["surprise"] > 2
+    assert (quiet["share"], asked_for["share"]) == (0, 1)
     assert on["score"] > off["score"] + 0.5
     assert "no data at hours that usually have some" in on["reason"]
     assert "no data" not in off["reason"]
@@ -134,8 +134,8 @@ def test_what_comes_next_changes_no_score(model, life, week):
     week = week.take(pa.array(np.random.default_rng(2).permutation(week.num_rows)))
     time, before = week["started_at"].cast(pa.int64()).to_numpy(), between(life, 0, 28)
     known = time < time[week["poi_id"].to_numpy() == 999].max()
-    first, _ = score_default(model[2], week.filter(pa.array(known)), before)
-    whole, _ = score_default(model[2], week, before)
+    first, _ = score_by_habits(model[2], week.filter(pa.array(known)), before)
+    whole, _ = score_by_habits(model[2], week, before)
     later = dict(zip(whole["stay_id"].to_pylist(), whole["score"].to_pylist(), strict=True))
     np.testing.assert_allclose([later[s] for s in first["stay_id"].to_pylist()], first["score"].to_numpy(), atol=1e-6)
 
@@ -143,7 +143,7 @@ def test_what_comes_next_changes_no_score(model, life, week):
 def test_an_agent_of_the_context_alone_gets_no_row(model, life, week):
     late, early = between(week, 31, 35), between(week, 28, 31)
     present = late.filter(pa.array(late["agent_id"].to_numpy() % 3 == 0))
-    alone = score_default(model[2], present, pa.concat_tables([between(life, 0, 28), early]))
+    alone = score_by_habits(model[2], present, pa.concat_tables([between(life, 0, 28), early]))
     assert alone[1]["agent_id"].to_pylist() == sorted(set(present["agent_id"].to_pylist()))
     counts = dict(zip(*np.unique(present["agent_id"].to_numpy(), return_counts=True), strict=True))
     assert alone[1]["n_events"].to_pylist() == [counts[a] for a in alone[1]["agent_id"].to_pylist()]
@@ -155,7 +155,7 @@ def test_an_anomaly_in_the_context_does_not_make_its_agent_unusual_now(model, li
     late, early = between(life, 31, 35), between(life, 28, 31)
     odd = insert_visit(early, 4, 29, 1350, minutes=40)
     scores = [
-        score_default(model[2], late, pa.concat_tables([between(life, 0, 28), context]))[1]["surprise_top"].to_numpy()
+        score_by_habits(model[2], late, pa.concat_tables([between(life, 0, 28), context]))[1]["surprise_top"].to_numpy()
         for context in (early, odd)
     ]
     if model[2].memory is None:  # the network's window of the first day shows what came before
@@ -165,10 +165,10 @@ def test_an_anomaly_in_the_context_does_not_make_its_agent_unusual_now(model, li
 
 def test_a_stored_model_scores_as_it_did(model, life, week, tmp_path):
     config, encoder, made = model
-    save_default(made, tmp_path)
-    again = load_default(tmp_path, encoder, config, CPU)
-    before = score_default(made, week, between(life, 0, 28))
-    after = score_default(again, week, between(life, 0, 28))
+    made.save(tmp_path)
+    again = load_habit_judge(tmp_path, encoder, config, CPU)
+    before = score_by_habits(made, week, between(life, 0, 28))
+    after = score_by_habits(again, week, between(life, 0, 28))
     for first, second in zip(before, after, strict=True):
         np.testing.assert_allclose(first["score"].to_numpy(), second["score"].to_numpy(), rtol=1e-9)
     assert not [p for p in tmp_path.iterdir() if p.suffix in {".pkl", ".pt"}]
@@ -182,9 +182,9 @@ def test_the_memory_network_is_resumed_from_the_directory_of_the_model(life, wee
     config = Config.preset("best", **SMALL)
     train, validation = between(life, 0, 21), between(life, 21, 28)
     encoder = Encoder.fit(train, mobility_schema("none", 16, True))
-    first = fit_default(train, validation, encoder, config, CPU, directory=tmp_path)
+    first = fit_habit_judge(train, validation, encoder, config, CPU, directory=tmp_path)
     assert (tmp_path / CHECKPOINT).exists()
-    again = fit_default(train, validation, encoder, config, CPU, directory=tmp_path, resume=True)
+    again = fit_habit_judge(train, validation, encoder, config, CPU, directory=tmp_path, resume=True)
     assert again.memory.result.losses == first.memory.result.losses
     np.testing.assert_array_equal(again.habits.judge(week).score, first.habits.judge(week).score)
 

@@ -10,6 +10,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "events"))
 from routine_stays import between, make_routine, odd_week
+from whole_scores import score_by_habits
 
 from ustad.events.visits import Frame, read_visits
 from ustad.events.words import without_expected
@@ -20,9 +21,10 @@ from ustad.habits.usual_kernels import usual_start, visits_near, weighted_quanti
 from ustad.live.habit_live import HabitLive
 from ustad.schema import mobility_schema
 from ustad.scoring.alerts import AlertRule
-from ustad.scoring.habit_scores import DefaultModel, score_default
-from ustad.scoring.partitions import Request, ScoredParts
+from ustad.scoring.habit_judge import HabitJudge
+from ustad.scoring.judge import Wanted
 from ustad.scoring.rejection import withhold
+from ustad.scoring.scored_parts import ScoredParts
 
 SCHEMA = mobility_schema()
 FEATURES = ("start", "duration", "x", "y")
@@ -45,7 +47,7 @@ def odd(life):
 
 @pytest.fixture(scope="module")
 def scored(life, model, odd):
-    return score_default(DefaultModel(model), odd, between(life, 0, 28), AlertRule("top", 9), reasons="all")[0]
+    return score_by_habits(HabitJudge(model), odd, between(life, 0, 28), AlertRule("top", 9), reasons="all")[0]
 
 
 def _column(table, name):
@@ -107,8 +109,8 @@ def test_what_is_usual_of_a_row_does_not_hang_on_the_rows_around_it(model, odd, 
 )
 def test_parts_give_the_reasons_of_the_whole_to_exactly_what_is_flagged(life, model, odd, rule):
     before = between(life, 0, 28)
-    whole, agents = score_default(DefaultModel(model), odd, before, rule)
-    made = list(ScoredParts(Request(SCHEMA, habits=DefaultModel(model), rule=rule), odd, before, entities=5))
+    whole, agents = score_by_habits(HabitJudge(model), odd, before, rule)
+    made = list(ScoredParts(HabitJudge(model), odd, before, Wanted(rule), entities=5))
     events, people = (pa.concat_tables(tables) for tables in zip(*made, strict=True))
     wanted = whole.sort_by("stay_id")
     for name in ("alert", "reason", "kind"):
@@ -148,7 +150,7 @@ def test_columns_have_the_paper_presets_names_and_say_what_was(scored, odd):
 
 def test_somebody_without_history_has_no_expectations(life, model, odd):
     stranger = odd.set_column(1, "agent_id", pa.array(odd["agent_id"].to_numpy() + 1000))
-    events, _ = score_default(DefaultModel(model), stranger, reasons="all")
+    events, _ = score_by_habits(HabitJudge(model), stranger, reasons="all")
     for name in ("expected_start", "expected_duration", "expected_lat", "expected_poi"):
         assert events[name].null_count == events.num_rows, name
     assert not any("xpected" in text for text in events["reason"].to_pylist())
@@ -190,7 +192,7 @@ def test_days_before_are_those_since_the_entity_was_first_seen(life, odd):
     agent, day = life["agent_id"].to_numpy(), life["started_at"].cast(pa.int64()).to_numpy() // 86_400_000_000 - 19_723
     joined = life.filter(pa.array(day >= np.select([agent == 4, agent == 5, agent == 6], [8, 25, 28], 0)))
     model = HabitModel.fit(between(joined, 0, 21), between(joined, 21, 28), SCHEMA)
-    events, _ = score_default(DefaultModel(model), odd.filter(odd["agent_id"].to_numpy() > 2), reasons="all")
+    events, _ = score_by_habits(HabitJudge(model), odd.filter(odd["agent_id"].to_numpy() > 2), reasons="all")
     texts = {a: [r["reason"] for r in events.to_pylist() if r["agent_id"] == a] for a in (3, 4, 5, 6)}
     for who, words in ((3, "in 28 days before"), (4, "in 20 days before"), (5, "in 3 days before")):
         assert all(words in text for text in texts[who]), who
@@ -212,13 +214,13 @@ def test_a_new_kind_of_place_is_named(life, odd):
     ):
         learned = HabitModel.fit(between(history, 0, 21), between(history, 21, 28), SCHEMA)
         table = odd.set_column(at, "poi_category", pa.array([*kinds[:row], kind, *kinds[row + 1 :]]))
-        text = score_default(DefaultModel(learned), table, reasons="all")[0]["reason"][row].as_py()
+        text = score_by_habits(HabitJudge(learned), table, reasons="all")[0]["reason"][row].as_py()
         assert (words in text) if words else ("new kind" not in text)
 
 
 # ------------------------------------------------------------------------------------------------- live
 def test_live_rows_carry_the_same_expectations_as_the_table(life, model, odd, scored):
-    live = HabitLive(DefaultModel(model), since=int(read_visits(odd, SCHEMA, model.frame).day.min()), reasons="all")
+    live = HabitLive(HabitJudge(model), since=int(read_visits(odd, SCHEMA, model.frame).day.min()), reasons="all")
     wanted = {row["stay_id"]: row for row in scored.to_pylist()}
     names = [n for n in scored.column_names if n.startswith(("expected_", "observed_", "spread_", "error_"))]
     rows = odd.filter(pa.array(odd["agent_id"].to_numpy() == 4)).sort_by("started_at").to_pylist()

@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "events"))
 from routine_stays import FIRST_DAY, between, insert_visit, make_routine, with_gaps
+from whole_scores import score_by_habits
 
 from ustad.config import Config, ConfigError, ScoringConfig
 from ustad.events.encoder import Encoder
 from ustad.live.habit_live import HabitLive
 from ustad.live.habit_state import MOST_PLACES, HabitState
 from ustad.schema import mobility_schema
-from ustad.scoring.habit_scores import fit_default, score_default
+from ustad.scoring.habit_judge import fit_habit_judge
 from ustad.tables import DataError
 
 SMALL = {
@@ -38,7 +39,7 @@ def make(network, named=True, seen=True, **changes):
     for day in (29, 30, 31):
         week = insert_visit(week, 2, day, 1350, minutes=40)
     return (
-        fit_default(train, validation, encoder, config, torch.device("cpu")),
+        fit_habit_judge(train, validation, encoder, config, torch.device("cpu")),
         pa.concat_tables([train, validation]),
         week,
     )
@@ -54,7 +55,7 @@ def world(request):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ScoringConfig, "silence", silence)
         model, before, week = make(network, named, seen)
-    events, _ = score_default(model, week, before, period=PERIOD, reasons="all")
+    events, _ = score_by_habits(model, week, before, period=PERIOD, reasons="all")
     return model, before, week, {r["stay_id"]: r for r in events.to_pylist()}
 
 
@@ -85,8 +86,13 @@ def test_live_equals_batch_in_any_interleaving(world, seed):
         assert row["final"] is batch[stay]["final"] is True
         assert row["kind"] == batch[stay]["kind"]
         assert row["reason"] == batch[stay]["reason"]
-        for name in (n for n in row if n.startswith(("share_", "surprise_"))):
-            assert row[name] == pytest.approx(batch[stay][name], rel=1e-3, abs=1e-4), name
+        live, bulk = ({e["name"]: e for e in one["evidence"]} for one in (row, batch[stay]))
+        assert set(live) == set(bulk)
+        for name, entry in live.items():
+            known = [what for what, value in bulk[name].items() if value is not None and what != "name"]
+            assert known == [what for what, value in entry.items() if value is not None and what != "name"]
+            wanted = [bulk[name][what] for what in known]
+            assert [entry[what] for what in known] == pytest.approx(wanted, rel=1e-3, abs=1e-4), name
 
 
 def test_an_event_that_failed_can_be_sent_again_and_counts_once(world, monkeypatch):

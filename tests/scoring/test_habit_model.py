@@ -23,7 +23,7 @@ from ustad.habits.history import Habits
 from ustad.habits.questions import TERMS, compare
 from ustad.habits.recurrence import Recurrence
 from ustad.schema import EventSchema, Feature, mobility_schema
-from ustad.scoring.habit_scores import p_values
+from ustad.scoring.habit_judge import p_values
 from ustad.simulate import simulate_tables
 from ustad.tables import TIMESTAMP, DataError
 

@@ -19,7 +19,7 @@ from ustad.habits.questions import TERMS
 from ustad.habits.reference import Fitted, Groups
 from ustad.habits.weights import unit_weights
 from ustad.schema import mobility_schema
-from ustad.scoring.habit_scores import p_values
+from ustad.scoring.habit_judge import p_values
 
 SCHEMA = mobility_schema()
 PEOPLE, EVENTS, TOWNS = 12, 25, 60

@@ -17,7 +17,7 @@ from ustad.habits.habit_model import HabitModel
 from ustad.habits.injected import SHARE, injected_week
 from ustad.habits.weights import choose_weights, unit_weights
 from ustad.schema import EventSchema, Feature, mobility_schema
-from ustad.scoring.habit_scores import fit_default, load_default, save_default
+from ustad.scoring.habit_judge import fit_habit_judge, load_habit_judge
 from ustad.tables import TIMESTAMP
 
 SCHEMA = mobility_schema()
@@ -76,9 +76,9 @@ def test_chosen_weights_are_kept_with_the_model_and_still_find_an_inserted_visit
     config = Config.preset("best", **{"model.network": "none"})
     train, validation = between(life, 0, 21), between(life, 21, 28)
     encoder = Encoder.fit(train, mobility_schema("none", 16, True))
-    model = fit_default(train, validation, encoder, config, torch.device("cpu"))
-    save_default(model, tmp_path)
-    again = load_default(tmp_path, encoder, config, torch.device("cpu"))
+    model = fit_habit_judge(train, validation, encoder, config, torch.device("cpu"))
+    model.save(tmp_path)
+    again = load_habit_judge(tmp_path, encoder, config, torch.device("cpu"))
     assert again.habits.weights == model.habits.weights
     week = insert_visit(between(life, 28, 35), 4, 30, 1350, minutes=40)
     judged = model.habits.judge(week)

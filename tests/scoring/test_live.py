@@ -12,11 +12,11 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from whole_scores import score_by_paper
 
 from ustad.live.network_live import LiveScorer
 from ustad.network.inference.neighbours import Reference
 from ustad.scoring.network_model import ScoringModel
-from ustad.scoring.network_scores import score_events
 from ustad.tables import DataError
 
 FIRST_DAY = 19723
@@ -38,7 +38,7 @@ def causal(model: ScoringModel) -> ScoringModel:
 
 @pytest.fixture(scope="module")
 def batch(causal: ScoringModel, stays: pa.Table) -> dict[int, dict[str, Any]]:
-    events, _ = score_events(causal, _since(stays, FIRST_DAY + 12), _before(stays, FIRST_DAY + 12))
+    events, _ = score_by_paper(causal, _since(stays, FIRST_DAY + 12), _before(stays, FIRST_DAY + 12))
     return {row["stay_id"]: row for row in events.to_pylist()}
 
 
@@ -106,7 +106,7 @@ def test_where_one_of_several_is_refused_none_is_remembered(causal: ScoringModel
 
 def test_live_without_warming_equals_batch_without_context(causal: ScoringModel, stays: pa.Table) -> None:
     some = stays.filter(pa.array(stays["agent_id"].to_numpy() == 3)).slice(0, 14)
-    wanted, _ = score_events(causal, some)
+    wanted, _ = score_by_paper(causal, some)
     scorer = LiveScorer(causal, neighbours="exact")
     for row in wanted.to_pylist():
         live = scorer.update({k: row[k] for k in some.column_names})
@@ -166,7 +166,7 @@ def test_an_event_out_of_order_is_refused(causal: ScoringModel, stays: pa.Table)
 def test_long_days_are_cut_as_in_batch(causal: ScoringModel, stays: pa.Table) -> None:
     tight = dataclasses.replace(causal, config=causal.config.replace({"window.max_events": 3}))
     some = stays.filter(pa.array(stays["agent_id"].to_numpy() == 1)).slice(0, 12)
-    wanted, _ = score_events(tight, some)
+    wanted, _ = score_by_paper(tight, some)
     scorer = LiveScorer(tight, neighbours="exact")
     for row in wanted.to_pylist():
         live = scorer.update({k: row[k] for k in some.column_names})
@@ -195,7 +195,7 @@ def test_neighbours_are_searched_as_the_device_asks(causal: ScoringModel, monkey
 def test_live_equals_batch_on_a_gpu_too(causal: ScoringModel, stays: pa.Table) -> None:
     there = dataclasses.replace(causal, network=copy.deepcopy(causal.network).cuda())
     context, fresh = _before(stays, FIRST_DAY + 12), _since(stays, FIRST_DAY + 12)
-    wanted, _ = score_events(there, fresh, context, device="cuda")
+    wanted, _ = score_by_paper(there, fresh, context, device="cuda")
     scorer = LiveScorer(there, "cuda", neighbours="exact")
     scorer.warm(context)
     for row in wanted.sort_by("started_at").to_pylist():

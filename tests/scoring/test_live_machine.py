@@ -13,9 +13,10 @@ from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 from moving_world import FIRST_DAY, KNOWN, disorderly, make
+from whole_scores import score_by_habits
 
 from ustad.live.habit_live import HabitLive
-from ustad.scoring.habit_scores import DefaultModel, score_default
+from ustad.scoring.habit_judge import HabitJudge
 from ustad.tables import DataError
 
 MORE = int(os.environ.get("USTAD_MORE", "1"))
@@ -26,14 +27,14 @@ agents = st.sampled_from(AGENTS)
 
 
 @pytest.fixture(scope="module")
-def model() -> DefaultModel:
-    return DefaultModel(replace(make(agents=3)[0].habits, absorb_after=7))
+def model() -> HabitJudge:
+    return HabitJudge(replace(make(agents=3)[0].habits, absorb_after=7))
 
 
 class LiveMachine(RuleBasedStateMachine):
     """The list is what came of each agent since it was last forgotten; the bytes are what a store would hold."""
 
-    model: DefaultModel  # set by the test
+    model: HabitJudge  # set by the test
 
     @initialize(seed=st.integers(0, 3))
     def begin(self, seed: int) -> None:
@@ -99,7 +100,7 @@ class LiveMachine(RuleBasedStateMachine):
         """Live and in the model: who comes again is a stranger."""
         self._compare(agent)
         self.live.forget(agent)
-        self.known = DefaultModel(self.known.habits.forget([agent]))
+        self.known = HabitJudge(self.known.habits.forget([agent]))
         self.states.pop(agent, None)
         self.came[agent], self.said[agent] = [], []
 
@@ -113,7 +114,7 @@ class LiveMachine(RuleBasedStateMachine):
         if not self.came[agent]:
             return
         table = pa.Table.from_pylist(self.came[agent])
-        bulk, _ = score_default(self.known, table, period=(SINCE, SINCE + 90), reasons="all")
+        bulk, _ = score_by_habits(self.known, table, period=(SINCE, SINCE + 90), reasons="all")
         rows = bulk.sort_by("started_at").to_pylist()
         for said, row in zip(self.said[agent], rows, strict=True):
             assert said["stay_id"] == row["stay_id"]
@@ -121,7 +122,7 @@ class LiveMachine(RuleBasedStateMachine):
             assert [said[name] for name in SAME] == [row[name] for name in SAME]
 
 
-def test_live_scores_are_those_of_bulk_whatever_happens_in_between(model: DefaultModel) -> None:
+def test_live_scores_are_those_of_bulk_whatever_happens_in_between(model: HabitJudge) -> None:
     machine = type("Machine", (LiveMachine,), {"model": model})
     phases = (Phase.generate,) if MORE == 1 else (Phase.generate, Phase.shrink)  # to shrink takes minutes
     chosen = settings(max_examples=8 * MORE, stateful_step_count=8, phases=phases)

@@ -14,6 +14,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).parents[1] / "events"))
 from moving_world import DAYS, KNOWN, SCHEMA, SMALL, make, moved_job
 from routine_stays import FIRST_DAY, between, days_of, insert_visit, make_routine
+from whole_scores import score_by_habits
 
 from ustad.config import Config, ConfigError
 from ustad.detector import Detector
@@ -21,7 +22,7 @@ from ustad.events.encoder import Encoder
 from ustad.events.visits import read_visits
 from ustad.habits.history import Habits
 from ustad.habits.stages import MovingHistory, history_end
-from ustad.scoring.habit_scores import DefaultModel, load_default, save_default, score_default
+from ustad.scoring.habit_judge import HabitJudge, load_habit_judge
 
 
 @pytest.fixture(scope="module", params=[("dual", True), ("dual", False), ("memory", True)])
@@ -74,8 +75,8 @@ def test_each_week_is_judged_as_by_a_history_fitted_up_to_its_end(plain):
 def test_within_five_weeks_nothing_moves_and_nothing_changes(world):
     model, before, later = world
     later = between(later, KNOWN, KNOWN + 35)
-    still = DefaultModel(replace(model.habits, absorb_after=0), model.memory)
-    moving, fixed = (score_default(m, later, before, reasons="all") for m in (model, still))
+    still = HabitJudge(replace(model.habits, absorb_after=0), model.memory)
+    moving, fixed = (score_by_habits(m, later, before, reasons="all") for m in (model, still))
     for one, other in zip(moving, fixed, strict=True):
         assert one.equals(other)
 
@@ -93,7 +94,7 @@ def test_a_history_that_is_never_to_move_stays_as_trained(plain):
 def test_what_comes_later_changes_no_score(world):
     model, before, later = world
     day = KNOWN + 63
-    early, _ = score_default(model, between(later, KNOWN, day), before, reasons="all")
+    early, _ = score_by_habits(model, between(later, KNOWN, day), before, reasons="all")
     changed = between(later, day, DAYS)
     where = changed.schema.get_field_index("lat")
     changed = changed.set_column(where, "lat", pa.array(changed["lat"].to_numpy() + 1.0))
@@ -101,7 +102,7 @@ def test_what_comes_later_changes_no_score(world):
         changed = changed.set_column(
             changed.schema.get_field_index("poi_id"), "poi_id", pa.array(np.arange(changed.num_rows) + 10**6)
         )
-    late, _ = score_default(model, pa.concat_tables([between(later, KNOWN, day), changed]), before, reasons="all")
+    late, _ = score_by_habits(model, pa.concat_tables([between(later, KNOWN, day), changed]), before, reasons="all")
     by_stay = {row["stay_id"]: row for row in late.to_pylist()}
     for row in early.to_pylist():
         other = by_stay[row["stay_id"]]
@@ -131,12 +132,12 @@ def test_context_enters_the_history_and_is_asked_about_no_more_than_needed(plain
 def test_parts_of_the_entities_are_judged_as_the_whole(world):
     model, before, later = world
     period = (int(days_of(later).min()) + FIRST_DAY, int(days_of(later).max()) + FIRST_DAY)
-    events, agents = score_default(model, later, before, reasons="all")
+    events, agents = score_by_habits(model, later, before, reasons="all")
     by_stay = {row["stay_id"]: row for row in events.to_pylist()}
     by_agent = {row["agent_id"]: row for row in agents.to_pylist()}
     for own in ([0, 2], [1, 3]):
         part, context = (t.filter(pa.array(np.isin(t["agent_id"].to_numpy(), own))) for t in (later, before))
-        rows, people = score_default(model, part, context, period=period, reasons="all", tested=period)
+        rows, people = score_by_habits(model, part, context, period=period, reasons="all", tested=period)
         for row in rows.to_pylist():
             other = by_stay[row["stay_id"]]
             assert row["reason"] == other["reason"]
@@ -175,8 +176,8 @@ def test_a_detector_scores_months_in_parts_as_at_once():
             assert one["score"] == pytest.approx(other["score"], rel=1e-6, abs=1e-6)
             assert one["reason"] == other["reason"]
             assert one.get("incident_id") == other.get("incident_id")
-    still = replace(detector.habits, habits=replace(detector.habits.habits, absorb_after=0))
-    detector.habits = still
+    still = replace(detector.judge, habits=replace(detector.judge.habits, absorb_after=0))
+    detector.judge = still
     fixed = detector.score(later).events.sort_by("stay_id")
     changed = fixed["score"].to_numpy() != whole.events.sort_by("stay_id")["score"].to_numpy()
     late = days_of(fixed) >= KNOWN + 35
@@ -186,7 +187,7 @@ def test_a_detector_scores_months_in_parts_as_at_once():
 
 def test_somebody_first_seen_later_has_a_history_of_their_own_after_some_weeks(plain):
     model, before, later = plain
-    events, _ = score_default(model, later, before, reasons="all")
+    events, _ = score_by_habits(model, later, before, reasons="all")
     own = [row for row in events.to_pylist() if row["agent_id"] == 3]
     early, late = (
         [row for row in own if first <= (row["started_at"].timestamp() // 86400 - FIRST_DAY) < last]
@@ -204,7 +205,7 @@ def test_weeks_away_do_not_lower_how_often_somebody_is_said_to_be_at_work():
     there = (day >= 14) & ((day < 35) | (day >= 49))  # first seen in the middle of training, then two weeks away
     model, before, later = make(life=life.filter(pa.array((agent != 0) | there)))
     later = insert_visit(later, 0, DAYS - 4, 600, minutes=60)
-    events, _ = score_default(model, later, before, reasons="all")
+    events, _ = score_by_habits(model, later, before, reasons="all")
     odd = next(row for row in events.to_pylist() if row["stay_id"] >= 100_000)
     assert "Expected Work" in odd["reason"]
     assert "on 100 % of weekdays" in odd["reason"]
@@ -213,11 +214,11 @@ def test_weeks_away_do_not_lower_how_often_somebody_is_said_to_be_at_work():
 def test_who_changed_jobs_is_flagged_in_the_first_weeks_and_no_more_after_some(people):
     model, before, later = people
     later, there = moved_job(later)
-    still = DefaultModel(replace(model.habits, absorb_after=0))
+    still = HabitJudge(replace(model.habits, absorb_after=0))
     day = days_of(later)
     share = {}
     for name, one in (("moving", model), ("still", still)):
-        events, _ = score_default(one, later, before)
+        events, _ = score_by_habits(one, later, before)
         small = events["p_value"].to_numpy() <= 0.02
         share[name] = [
             small[there & (day >= a) & (day < b)].mean() for a, b in ((KNOWN, KNOWN + 28), (KNOWN + 56, DAYS))
@@ -233,7 +234,7 @@ def test_an_anomaly_that_recurs_for_four_weeks_stays_one(people):
     first = KNOWN + 35
     for day in range(first, first + 28, 2):
         later = insert_visit(later, 2, day, 170, minutes=60, poi=888)
-    events, _ = score_default(model, later, before)
+    events, _ = score_by_habits(model, later, before)
     own = pa.array(np.isin(events["poi_id"].to_numpy(), [888]))
     assert (events.filter(own)["p_value"].to_numpy() <= 0.02).all()
 
@@ -242,8 +243,8 @@ def test_the_setting_is_kept_with_a_model(tmp_path):
     model, _, _ = make(days=KNOWN + 7, **{"scoring.absorb_after": 14})
     assert model.habits.absorb_after == 14
     config = Config.preset("best").replace({**SMALL, "model.network": "dual", "scoring.absorb_after": 14})
-    save_default(model, tmp_path)
-    again = load_default(tmp_path, Encoder.fit(make_routine(days=21), SCHEMA), config, torch.device("cpu"))
+    model.save(tmp_path)
+    again = load_habit_judge(tmp_path, Encoder.fit(make_routine(days=21), SCHEMA), config, torch.device("cpu"))
     assert again.habits.absorb_after == 14
     with pytest.raises(ConfigError, match=r"absorb_after must be 0 or more"):
         Config.preset("best", **{"scoring.absorb_after": -1})

@@ -12,6 +12,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "events"))
 from moving_world import DAYS, KNOWN, SCHEMA, disorderly, make, moved_job
 from routine_stays import DAY_US, FIRST_DAY, MINUTE_US, between, days_of, make_routine
+from whole_scores import score_by_habits
 
 from ustad.events.visits import Frame, read_visits
 from ustad.geo import Projection
@@ -21,7 +22,7 @@ from ustad.live.absorbing import AT_ONCE, MOST_VISITS
 from ustad.live.habit_live import HabitLive
 from ustad.live.habit_state import MOST_PLACES, HabitState, model_mark
 from ustad.live.visit_log import as_visits, logged, pack_habits, unpack_habits
-from ustad.scoring.habit_scores import DefaultModel, score_default
+from ustad.scoring.habit_judge import HabitJudge
 from ustad.tables import TIMESTAMP, DataError
 
 SINCE = FIRST_DAY + KNOWN
@@ -34,7 +35,7 @@ def world(request):
     away = (agent == 0) & (day >= KNOWN + 24) & (day < KNOWN + 42)  # for more than two weeks
     fewer = (request.param[0] == "memory") & ((agent == 0) | (day % 2 == 1))  # the network takes its time
     later = later.filter(pa.array(~away & ~fewer))
-    events, _ = score_default(model, later, before, reasons="all")
+    events, _ = score_by_habits(model, later, before, reasons="all")
     return model, before, later, {row["stay_id"]: row for row in events.to_pylist()}
 
 
@@ -72,9 +73,9 @@ def test_live_scores_are_those_of_bulk_over_eleven_weeks(world):
 
 @pytest.mark.parametrize(("seed", "absorb_after"), [(0, 28), (1, 1)])
 def test_live_scores_are_those_of_bulk_for_disorderly_lives(plain, seed, absorb_after):
-    model = DefaultModel(replace(plain[0].habits, absorb_after=absorb_after))
+    model = HabitJudge(replace(plain[0].habits, absorb_after=absorb_after))
     table = disorderly(seed)
-    events, _ = score_default(model, table, period=(SINCE, SINCE + 90), reasons="all")
+    events, _ = score_by_habits(model, table, period=(SINCE, SINCE + 90), reasons="all")
     batch = {row["stay_id"]: row for row in events.to_pylist()}
     live = HabitLive(model, since=SINCE, reasons="all")
     for row in rows_of(table):
@@ -93,7 +94,7 @@ def test_live_scores_are_those_of_bulk_without_names_where_positions_are_missing
     for row, kind in zip(rows if all_lost else rows[10:40:5], ["Shop", "Home", "Work", None] * 10, strict=False):
         row.update(lat=None, lon=None, poi_category=kind)
     table = pa.Table.from_pylist(rows, schema=later.schema)
-    events, _ = score_default(model, table, period=(SINCE, SINCE + 90), reasons="all")
+    events, _ = score_by_habits(model, table, period=(SINCE, SINCE + 90), reasons="all")
     live = HabitLive(model, since=SINCE, reasons="all")
     for row, batch in zip(rows, events.to_pylist(), strict=True):
         check(live.update(row), batch)
@@ -102,7 +103,7 @@ def test_live_scores_are_those_of_bulk_without_names_where_positions_are_missing
 def test_an_event_without_place_and_length_is_unobserved_live_as_in_bulk(plain):
     model, _, later = plain
     lost = {**later.to_pylist()[0], "finished_at": None, "lat": None, "lon": None, "poi_id": None}
-    live, batch = HabitLive(model, since=SINCE), score_default(model, pa.Table.from_pylist([lost], later.schema))[0]
+    live, batch = HabitLive(model, since=SINCE), score_by_habits(model, pa.Table.from_pylist([lost], later.schema))[0]
     assert live.update(lost)["kind"] == batch["kind"].to_pylist()[0] == "unobserved"
 
 
@@ -132,9 +133,9 @@ def test_an_event_that_failed_while_the_history_moved_can_be_sent_again(world, m
 
 def test_with_absorb_after_zero_nothing_is_held_for_a_history(plain):
     model, _, later = plain
-    still = DefaultModel(replace(model.habits, absorb_after=0))
+    still = HabitJudge(replace(model.habits, absorb_after=0))
     live = HabitLive(still, since=SINCE, reasons="all")
-    events, _ = score_default(still, later, reasons="all")
+    events, _ = score_by_habits(still, later, reasons="all")
     batch = {row["stay_id"]: row for row in events.to_pylist()}
     for row in rows_of(later, 0):
         check(live.update(row), batch[row["stay_id"]])
@@ -259,18 +260,18 @@ def other_models(habits):
 def test_of_another_models_bytes_only_the_recent_events_are_taken_over(plain, which, absorb_after):
     habits, rows = replace(plain[0].habits, absorb_after=absorb_after), rows_of(plain[2], 1)
     other = list(other_models(habits))[which]
-    live = HabitLive(DefaultModel(habits), since=SINCE, reasons="all")
+    live = HabitLive(HabitJudge(habits), since=SINCE, reasons="all")
     for row in rows[:60]:
         live.update(row)
     since = other.habits.last_day + 1
-    taken, anew = (HabitLive(DefaultModel(other), since=since, reasons="all") for _ in range(2))
+    taken, anew = (HabitLive(HabitJudge(other), since=since, reasons="all") for _ in range(2))
     taken.from_bytes(1, live.to_bytes(1))
     with pytest.raises(DataError, match="arrived before"):
         taken.update(rows[10])
     for i, row in enumerate(rows[60:90]):
         found, right = taken.update(row), anew.update(row)
         assert found == right, i
-    own = HabitLive(DefaultModel(habits), since=SINCE, reasons="all")
+    own = HabitLive(HabitJudge(habits), since=SINCE, reasons="all")
     own.from_bytes(1, live.to_bytes(1))
     assert own.update(rows[60]) == live.update(rows[60])
 

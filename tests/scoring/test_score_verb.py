@@ -84,11 +84,11 @@ def test_many_people_are_scored_part_by_part_with_the_same_result(
     trained: Path, town_directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from ustad.scores import Scores
-    from ustad.scoring import partitions
+    from ustad.scoring import scored_parts
 
     assert run("score", trained, town_directory, "--out", tmp_path / "whole", "--top", 9) == 0
     assert run("score", trained, town_directory, "--out", tmp_path / "parts") == 0  # gives way to the parts
-    monkeypatch.setattr(partitions, "ENTITIES", 7)
+    monkeypatch.setattr(scored_parts, "ENTITIES", 7)
     assert run("score", trained, town_directory, "--out", tmp_path / "parts", "--top", 9) == 0
     assert len(list((tmp_path / "parts" / "events").glob("*.parquet"))) == 4
     whole, parts = (Scores.load(tmp_path / n) for n in ("whole", "parts"))

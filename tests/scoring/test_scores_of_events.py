@@ -7,17 +7,20 @@ import dataclasses
 import numpy as np
 import pyarrow as pa
 import pytest
+from whole_scores import score_by_paper
 
 from ustad.config import Config
 from ustad.events.encoder import Encoder
 from ustad.events.visit_counts import History
 from ustad.events.words import clock_words, distance_words, minutes_words
 from ustad.network.dual_transformer import DualTransformer
-from ustad.scoring.alerts import AlertRule, notes
-from ustad.scoring.explain import Explainer, breakdown, kinds, shares
+from ustad.scoring.alerts import AlertRule
+from ustad.scoring.explain import Explainer, kinds, shares
+from ustad.scoring.judge import Wanted
 from ustad.scoring.network_model import ScoringModel
-from ustad.scoring.network_scores import score_events
+from ustad.scoring.paper_judge import PaperJudge
 from ustad.scoring.rejection import kept, parts_of_table, rejection_curve, uncertainty, withhold
+from ustad.scoring.scored_parts import score_whole
 from ustad.tables import DataError
 
 FIRST_DAY = 19723
@@ -32,7 +35,7 @@ def _split(stays: pa.Table, day: int = FIRST_DAY + 10) -> tuple[pa.Table, pa.Tab
 @pytest.fixture(scope="module")
 def scored(model: ScoringModel, stays: pa.Table) -> tuple[pa.Table, pa.Table]:
     context, events = _split(stays)
-    return score_events(model, events, context)
+    return score_by_paper(model, events, context)
 
 
 def _same(a: pa.Table, b: pa.Table) -> None:
@@ -50,7 +53,17 @@ def test_the_tables_have_the_columns_of_the_design(scored: tuple[pa.Table, pa.Ta
         events.column_names
     )
     assert {"incident_id", "echo"} <= set(events.column_names)
-    wanted = ["agent_id", "score", "p_value", "n_events", "n_incidents", "worst_incident_id", "worst_stay_id", "reason"]
+    wanted = [
+        "agent_id",
+        "score",
+        "p_value",
+        "n_events",
+        "n_incidents",
+        "n_alerts",
+        "worst_incident_id",
+        "worst_stay_id",
+        "reason",
+    ]
     assert agents.column_names == wanted
     assert len(events) == len(_split(stays)[1])
     assert events["stay_id"].equals(_split(stays)[1]["stay_id"])
@@ -73,7 +86,7 @@ def test_scores_do_not_depend_on_the_order_of_rows(
 ) -> None:
     context, events = _split(stays)
     order = np.random.default_rng(0).permutation(len(events))
-    shuffled, _ = score_events(model, events.take(pa.array(order)), context)
+    shuffled, _ = score_by_paper(model, events.take(pa.array(order)), context)
     assert shuffled["stay_id"].to_pylist() == events["stay_id"].to_numpy()[order].tolist()
     _same(shuffled.take(pa.array(np.argsort(order))), scored[0])
 
@@ -83,21 +96,21 @@ def test_calibrated_scores_do_not_depend_on_who_else_is_scored(
 ) -> None:
     mine = stays.filter(pa.array(stays["agent_id"].to_numpy() == 2))
     context, events = _split(mine)
-    alone, _ = score_events(model, events, context)
+    alone, _ = score_by_paper(model, events, context)
     _same(alone, scored[0].filter(pa.array(scored[0]["agent_id"].to_numpy() == 2)))
 
 
 def test_context_can_be_a_first_day_instead(
     model: ScoringModel, stays: pa.Table, scored: tuple[pa.Table, pa.Table]
 ) -> None:
-    together, _ = score_events(model, stays, first_day=FIRST_DAY + 10)
+    together, _ = score_by_paper(model, stays, first_day=FIRST_DAY + 10)
     _same(together, scored[0])
-    overlapping, _ = score_events(model, _split(stays)[1], stays)
+    overlapping, _ = score_by_paper(model, _split(stays)[1], stays)
     _same(overlapping, scored[0])
 
 
 def test_an_event_with_a_short_history_says_so(model: ScoringModel, stays: pa.Table) -> None:
-    events, _ = score_events(model, _split(stays)[1])
+    events, _ = score_by_paper(model, _split(stays)[1])
     days = events["history_days"].to_numpy()
     first = events["started_at"].cast(pa.int64()).to_numpy() // 86_400_000_000 == FIRST_DAY + 10
     assert (days[first] == 0).all()
@@ -107,7 +120,7 @@ def test_an_event_with_a_short_history_says_so(model: ScoringModel, stays: pa.Ta
 def test_batch_percentiles_rank_within_the_scored_events(model: ScoringModel, stays: pa.Table) -> None:
     paper = dataclasses.replace(model, config=model.config.replace({"scoring.percentiles": "batch"}))
     context, events = _split(stays)
-    scored, _ = score_events(paper, events, context)
+    scored, _ = score_by_paper(paper, events, context)
     loss, share = (scored[c].to_numpy(zero_copy_only=False).astype(float) for c in ("loss_x", "pct_x"))
     ranks = (loss[:, None] > loss).mean(axis=1)
     np.testing.assert_allclose(share, ranks, atol=0.01)
@@ -117,11 +130,10 @@ def test_batch_percentiles_rank_within_the_scored_events(model: ScoringModel, st
 
 def test_alert_rules_flag_and_note(model: ScoringModel, stays: pa.Table) -> None:
     context, events = _split(stays)
-    scored, _ = score_events(model, events, context, rule=AlertRule("top", 5))
+    scored, _, said = score_whole(PaperJudge(model), events, context, Wanted(AlertRule("top", 5)))
     flagged = scored.filter(scored["alert"])
     assert len(flagged) == 5
     assert flagged["reason"].null_count == 0
-    said = notes(scored)
     assert (said["rule"], said["alerts"]) == ("top", 5)
     assert said["by_chance"] > 5  # the last of them has p > 0.05
     assert any("normal behaviour alone" in text for text in said["warnings"])
@@ -129,9 +141,8 @@ def test_alert_rules_flag_and_note(model: ScoringModel, stays: pa.Table) -> None
 
 def test_intervals_and_sets_cover_their_own_reference(model: ScoringModel, stays: pa.Table) -> None:
     week, _ = _split(stays, FIRST_DAY + 9)
-    scored, _ = score_events(model, week, first_day=FIRST_DAY + 5, coverage=0.8)
+    scored, _ = score_by_paper(model, week, first_day=FIRST_DAY + 5, coverage=0.8)
     rows = scored.to_pylist()
-    assert notes(scored)["coverage"] == 0.8
     for name in ("x", "duration"):
         inside = [r[f"low_{name}"] <= r[f"observed_{name}"] <= r[f"high_{name}"] for r in rows]
         assert np.mean(inside) == pytest.approx(0.8, abs=0.03)
@@ -144,7 +155,7 @@ def test_a_model_survives_storing(
 ) -> None:
     again = ScoringModel.from_tensors(model.network, model.encoder, model.config, model.to_tensors(), model.history)
     context, events = _split(stays)
-    _same(score_events(again, events, context)[0], scored[0])
+    _same(score_by_paper(again, events, context)[0], scored[0])
 
 
 @pytest.mark.parametrize(
@@ -160,7 +171,7 @@ def test_neighbours_can_be_off_or_own(
     context, events = _split(stays)
     changed = config.replace(changes)
     made = fit_reference(network, encoder, changed, context, context, FIRST_DAY + 8)
-    scored, _ = score_events(made, events, context)
+    scored, _ = score_by_paper(made, events, context)
     assert np.isfinite(scored["score"].to_numpy()).all()
     assert (scored["knn"].null_count == len(scored)) == (changes == {"scoring.neighbours": 0})
 
@@ -171,7 +182,7 @@ def test_missing_values_are_left_out_and_never_break_a_score(model: ScoringModel
     holes = events.set_column(events.column_names.index("poi_category"), "poi_category", words)
     lat = pa.array([None if i % 3 == 0 else v for i, v in enumerate(events["lat"].to_pylist())], pa.float64())
     holes = holes.set_column(holes.column_names.index("lat"), "lat", lat)
-    scored, agents = score_events(model, holes, context)
+    scored, agents = score_by_paper(model, holes, context)
     assert np.isfinite(scored["score"].to_numpy()).all()
     assert scored["loss_poi"].null_count == len(scored)
     assert scored["pct_poi"].null_count == len(scored)
@@ -180,8 +191,8 @@ def test_missing_values_are_left_out_and_never_break_a_score(model: ScoringModel
 
 
 def test_nothing_to_score_is_a_clear_error(model: ScoringModel, stays: pa.Table) -> None:
-    with pytest.raises(DataError, match="no event to score"):
-        score_events(model, stays, first_day=FIRST_DAY + 1000)
+    with pytest.raises(DataError, match="table of events is empty"):
+        score_by_paper(model, stays, first_day=FIRST_DAY + 1000)
 
 
 # ------------------------------------------------------------------------------------------------ reasons
@@ -223,13 +234,17 @@ def test_shares_of_the_score_sum_to_one() -> None:
     np.testing.assert_allclose(shares(tails), [[0.25, 0, 0.75], [0, 0, 0]])
 
 
-def test_a_row_breaks_down_into_shares(encoder: Encoder, scored: tuple[pa.Table, pa.Table]) -> None:
-    row = scored[0].to_pylist()[7]
-    entries = breakdown(encoder, row)
-    assert sum(e["share"] for e in entries) == pytest.approx(1)
-    assert entries[0]["percentile"] == pytest.approx(1 - 10 ** -row["score"])
-    duration = next(e for e in entries if e["name"] == "duration")
-    assert (duration["expected"], duration["spread"]) == (row["expected_duration"], row["spread_duration"])
+def test_evidence_leads_with_what_made_the_score(model: ScoringModel, scored: tuple[pa.Table, pa.Table]) -> None:
+    for row in scored[0].to_pylist():
+        entries = row["evidence"]
+        assert {e["name"] for e in entries} <= {*model.scored, "knn"}
+        assert sum(e["share"] for e in entries) == pytest.approx(1)
+        assert entries[0]["surprise"] == pytest.approx(row["score"])
+        assert [e["share"] for e in entries] == sorted((e["share"] for e in entries), reverse=True)
+        duration = next(e for e in entries if e["name"] == "duration")
+        told = (duration["expected"], duration["observed"], duration["spread"])
+        assert told == pytest.approx(tuple(row[f"{what}_duration"] for what in ("expected", "observed", "spread")))
+        assert (duration["noise"], duration["doubt"]) == pytest.approx((row["au_duration"], row["eu_duration"]))
 
 
 def test_rejection_works_on_a_score_table(model: ScoringModel, scored: tuple[pa.Table, pa.Table]) -> None:

@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from small_town import FIRST_DAY, before, since
+from whole_scores import score_by_paper
 
 from ustad.live.network_live import LiveScorer
 from ustad.network.inference.unseen_losses import nearest
-from ustad.scoring.network_scores import score_events
 
 TIMED = ("start", "duration")
 
@@ -24,12 +24,12 @@ def with_gaps(stays: pa.Table) -> pa.Table:
 def scored(model, stays):
     causal = model.causal()
     week, context = since(stays, FIRST_DAY + 12), before(stays, FIRST_DAY + 12)
-    return causal, with_gaps(week), context, score_events(causal, week, context)[0]
+    return causal, with_gaps(week), context, score_by_paper(causal, week, context)[0]
 
 
 def test_losses_of_unseen_times_only_fall_and_the_others_stay(scored):
     causal, week, context, whole = scored
-    part = score_events(causal, week, context)[0]
+    part = score_by_paper(causal, week, context)[0]
     gaps = [week[name].to_numpy() > 0 for name in ("start_gap_s", "end_gap_s")]
     for name in TIMED:
         plain, less = (np.array(t[f"loss_{name}"].to_pylist(), float) for t in (whole, part))
@@ -44,7 +44,7 @@ def test_losses_of_unseen_times_only_fall_and_the_others_stay(scored):
 
 def test_live_losses_of_unseen_times_are_those_of_bulk(scored):
     causal, week, context, _ = scored
-    wanted = {row["stay_id"]: row for row in score_events(causal, week, context)[0].to_pylist()}
+    wanted = {row["stay_id"]: row for row in score_by_paper(causal, week, context)[0].to_pylist()}
     live = LiveScorer(causal, neighbours="exact")
     live.warm(context)
     for row in week.to_pylist()[:12]:

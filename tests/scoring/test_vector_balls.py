@@ -12,13 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from one_verb import run
+from whole_scores import score_by_paper
 
 from ustad.config import Config
 from ustad.events.encoder import Encoder
 from ustad.network.dual_transformer import DualTransformer
 from ustad.schema import EventSchema, Feature
 from ustad.scoring.network_model import fit_reference
-from ustad.scoring.network_scores import score_events
 
 FIRST_DAY, DAYS, CARDS = 19723, 12, 120
 #: Of two samples of some 480 payments, one to calibrate and one to judge: two standard deviations.
@@ -67,7 +67,7 @@ def halves() -> tuple[Any, pa.Table]:
 @pytest.mark.parametrize("coverage", [0.5, 0.8, 0.95])
 def test_balls_hold_the_share_they_state_on_new_cards(halves: tuple[Any, pa.Table], coverage: float) -> None:
     model, new = halves
-    scored, _ = score_events(model, new, first_day=FIRST_DAY + 3, coverage=coverage)
+    scored, _ = score_by_paper(model, new, first_day=FIRST_DAY + 3, coverage=coverage)
     inside = scored["inside_basket"]
     assert pc.mean(inside.cast(pa.float64())).as_py() == pytest.approx(coverage, abs=TOLERANCE)
     distance, radius = (scored[f"{c}_basket"].to_numpy(zero_copy_only=False) for c in ("error", "radius"))
@@ -77,7 +77,7 @@ def test_balls_hold_the_share_they_state_on_new_cards(halves: tuple[Any, pa.Tabl
 
 def test_an_event_without_a_vector_is_neither_inside_nor_outside(halves: tuple[Any, pa.Table]) -> None:
     model, new = halves
-    scored, _ = score_events(model, new, first_day=FIRST_DAY + 3, coverage=0.8)
+    scored, _ = score_by_paper(model, new, first_day=FIRST_DAY + 3, coverage=0.8)
     missing = pc.is_null(scored["basket"])
     assert pc.any(missing).as_py()
     assert pc.is_null(scored["inside_basket"]).equals(missing)
@@ -87,7 +87,7 @@ def test_an_event_without_a_vector_is_neither_inside_nor_outside(halves: tuple[A
 
 def test_the_distance_is_that_from_the_expected_vector_in_spreads_of_training(halves: tuple[Any, pa.Table]) -> None:
     model, new = halves
-    scored, _ = score_events(model, new, first_day=FIRST_DAY + 3, coverage=0.8)
+    scored, _ = score_by_paper(model, new, first_day=FIRST_DAY + 3, coverage=0.8)
     row = next(r for r in scored.to_pylist() if r["basket"] is not None)
     scale = model.encoder.scales["basket"]
     apart = scale.apply(np.array([row["basket"]])) - scale.apply(np.array([row["expected_basket"]]))

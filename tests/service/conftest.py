@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -14,6 +15,8 @@ from typing import Any
 import pytest
 
 pytest.importorskip("fastapi", reason="the service's libraries are not installed: pip install 'ustad[service]'")
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "scoring"))
 
 import httpx
 from fastapi.testclient import TestClient

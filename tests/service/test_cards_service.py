@@ -12,13 +12,13 @@ import pyarrow as pa
 import pytest
 from page_visit import Visit
 from service_example import PATIENCE, TINY, Server, client_of
+from whole_scores import score_by_paper
 
 from ustad.config import Config
 from ustad.dataset import Dataset, event_days
 from ustad.detector import Detector
 from ustad.files import write_table
 from ustad.schema import EventSchema
-from ustad.scoring.network_scores import score_events
 from ustad.service.app import create_app
 from ustad.service.settings import Settings
 
@@ -72,8 +72,8 @@ def test_payments_get_the_scores_of_a_batch(model: Path, payments: Any, tmp_path
         top = max(live.values(), key=lambda e: e["score"])
         case = client.get(f"/v1/events/{top['id']}").json()
     detector = Detector.load(model, device="cpu")
-    assert detector.model is not None
-    batch, _ = score_events(detector.model.causal(), late)
+    assert detector.judge.model is not None
+    batch, _ = score_by_paper(detector.judge.model.causal(), late)
     for row in batch.to_pylist():
         assert live[str(row["payment_id"])]["score"] == pytest.approx(row["score"], abs=1e-4, rel=1e-4)
     amount = next(f for f in case["features"] if f["name"] == "amount")

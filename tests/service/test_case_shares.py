@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from service_example import PlainScorer, a_stay
 
 from ustad.schema import mobility_schema
-from ustad.scoring.explain import breakdown
 
 
 class NeighbourScorer(PlainScorer):
@@ -26,7 +25,15 @@ class NeighbourScorer(PlainScorer):
         return replace(made, rows=[{**row, **more, "knn": 0.7} for row, more in zip(made.rows, given, strict=True)])
 
 
-def test_the_shares_of_a_case_are_those_of_the_breakdown_and_count_the_distance_to_known_events(
+def shares_of(percentiles: dict[str, Any], schema: Any) -> dict[str, float]:
+    """Of the scored terms and the distance: each one's surprise over the sum of all."""
+    names = [*(t.name for t in schema.terms() if t.scored), "knn"]
+    tails = {name: max(1 - percentiles[name], 1e-16) for name in names if percentiles[name] is not None}
+    surprise = {name: -math.log10(tails[name]) if name in tails else 0.0 for name in names}
+    return {name: value / sum(surprise.values()) for name, value in surprise.items()}
+
+
+def test_the_shares_of_a_case_are_those_of_the_surprises_and_count_the_distance_to_known_events(
     open_client: Any,
 ) -> None:
     schema = mobility_schema()
@@ -39,8 +46,7 @@ def test_the_shares_of_a_case_are_those_of_the_breakdown_and_count_the_distance_
     for i, percentiles in enumerate(given):
         sent = client.post("/v1/events", json={"events": [a_stay(hour=9 * i, hours=4)]}).json()["events"][0]
         case = client.get(f"/v1/events/{sent['id']}").json()
-        encoder: Any = SimpleNamespace(schema=schema, terms=schema.terms())
-        parts = {e["name"]: e["share"] for e in breakdown(encoder, {f"pct_{n}": v for n, v in percentiles.items()})}
+        parts = shares_of(percentiles, schema)
         for f in case["features"]:
             own = sum(parts[t.name] for t in schema.feature(f["name"]).terms() if t.scored)
             assert f["share"] == pytest.approx(own, abs=1e-9)

@@ -15,6 +15,7 @@ import pytest
 from fastapi.testclient import TestClient
 from service_example import as_events, client_of, tiny_stays
 from sqlalchemy import select, update
+from whole_scores import score_by_habits, score_by_paper
 
 from ustad.cli.serve import settings_for
 from ustad.config import Config, ExtractionConfig
@@ -28,8 +29,6 @@ from ustad.page.store import Store
 from ustad.schema import mobility_schema
 from ustad.scores import Scores
 from ustad.scoring.alerts import AlertRule
-from ustad.scoring.habit_scores import score_default
-from ustad.scoring.network_scores import score_events
 from ustad.service.app import create_app
 from ustad.service.live import ModelScorer, alert_share
 from ustad.service.settings import Settings
@@ -88,10 +87,10 @@ def test_scores_by_habits_equal_batch_scores_however_requests_are_cut(
     table = strange_week()
     live = sent(served, table, sizes)
     detector = Detector.load(tiny_run / "model", device="cpu")
-    assert detector.habits is not None
-    period = (detector.habits.habits.habits.last_day + 1, int(event_days(table, detector.schema).max()))
+    assert detector.judge is not None
+    period = (detector.judge.known_until + 1, int(event_days(table, detector.schema).max()))
     rule = AlertRule("p_value", 0.001)
-    batch, _ = score_default(detector.habits, table, None, rule, period=period)
+    batch, _ = score_by_habits(detector.judge, table, None, rule, period=period)
     check_same(live, batch)
     first, second = sorted(live.values(), key=lambda e: -e["score"])[:2]
     assert [e["kind"] for e in (first, second)] == ["novel", "novel"], "the two far stays stand out"
@@ -110,11 +109,11 @@ def test_stays_with_silence_inside_score_live_as_in_bulk(served: TestClient, tin
     table = table.take(pa.array(kept)).set_column(table.column_names.index("finished_at"), "finished_at", until)
     lasted = pc.subtract(table["finished_at"], table["started_at"]).cast(pa.int64()).to_numpy() / 1e6
     silent = table.append_column("observed_s", pa.array(np.where(lasted > 4 * 3600, 0.1, 1.0) * lasted))
-    habits = Detector.load(tiny_run / "model", device="cpu").habits
+    habits = Detector.load(tiny_run / "model", device="cpu").judge
     assert habits is not None
-    period = (habits.habits.habits.last_day + 1, int(event_days(table, mobility_schema()).max()))
+    period = (habits.known_until + 1, int(event_days(table, mobility_schema()).max()))
     rule = AlertRule("p_value", 0.001)
-    batch, whole = (score_default(habits, t, None, rule, period=period)[0] for t in (silent, table))
+    batch, whole = (score_by_habits(habits, t, None, rule, period=period)[0] for t in (silent, table))
     assert (np.abs(batch["score"].to_numpy() - whole["score"].to_numpy()) > 0.05).any(), "silence says something"
     check_same(sent(served, silent, [3]), batch)
 
@@ -136,8 +135,8 @@ def test_scores_by_the_network_equal_batch_scores_however_requests_are_cut(
     table = strange_week()
     with client_of(create_app(settings, ModelScorer(detector, settings))) as client:
         live = sent(client, table, sizes)
-    assert detector.model is not None
-    batch, _ = score_events(detector.model.causal(), table)
+    assert detector.judge.model is not None
+    batch, _ = score_by_paper(detector.judge.model.causal(), table)
     check_same(live, batch)
     assert all(e["final"] for e in live.values())
 

@@ -11,8 +11,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "scoring"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "events"))
 from moving_world import DAYS, KNOWN, make, make_life
 from routine_stays import FIRST_DAY, between, days_of
+from whole_scores import score_by_habits
 
-from ustad.scoring.habit_scores import score_default
 from ustad.service.live_backends import HabitBackend
 
 
@@ -41,7 +41,7 @@ def weeks_later(world, agent):
 
 def test_an_agent_is_scored_over_weeks_as_in_bulk_whatever_restarts(world):
     model, before, later = world
-    events, _ = score_default(model, later, before, period=(scorer_of(model).since, FIRST_DAY + DAYS))
+    events, _ = score_by_habits(model, later, before, period=(scorer_of(model).since, FIRST_DAY + DAYS))
     batch = {row["stay_id"]: row for row in events.to_pylist()}
     state = None
     for week in weeks_later(world, "1"):

@@ -23,7 +23,7 @@ def are_many(data: Any) -> bool:
     """Whether there are more entities than one part holds."""
     import pyarrow.compute as pc
 
-    from ustad.scoring.partitions import ENTITIES
+    from ustad.scoring.scored_parts import ENTITIES
 
     return len(pc.unique(data.events[data.schema.entity])) > ENTITIES
 
@@ -33,7 +33,6 @@ def write_in_parts(detector: Any, data: Any, place: Path, facts: dict[str, Any],
     import pyarrow as pa
 
     from ustad.files import write_json, write_table
-    from ustad.scoring.drift_alarm import note_drift
     from ustad.scoring.incidents import incident_table
 
     parts = detector.score_parts(data, **options)
@@ -54,8 +53,7 @@ def write_in_parts(detector: Any, data: Any, place: Path, facts: dict[str, Any],
     _put_in_place(place)
     alert_rows = pa.concat_tables(alerts, promote_options="permissive")
     write_alerts(alert_rows, detector.schema, place)
-    run = note_drift(parts.notes, parts.day_counts)
-    run |= {**detector.run_facts(parts.first_day, parts.last_day), **facts}
+    run = {**parts.notes, **detector.run_facts(parts.span.first, parts.span.last), **facts}
     write_json(run, place / "run.json")
     return {**run, **counts}
 

@@ -26,7 +26,6 @@ from ustad.cli.shared import (
     write_alerts,
 )
 from ustad.cli.train import SchemaOption, TestFromOption, TimezoneOption
-from ustad.config import ConfigError
 
 
 def score(
@@ -237,14 +236,13 @@ def _with_rejection(detector: Any, scores: Any, place: Path, extras: _Wanted) ->
 
     if extras.reject is None and not extras.curves:
         return scores
-    if detector.model is None:
-        raise ConfigError("--reject and --curves ask the paper's network; train with --preset paper")
-    reference = detector.model.calibration.parts
+    model = detector.paper().model
+    reference = model.calibration.parts
     if extras.curves:
         write_csv(rejection_curves(scores.events, reference), place / "rejection.csv")
     if extras.reject is None:
         return scores
-    labels = term_labels(detector.model.encoder)
+    labels = term_labels(model.encoder)
     events, threshold = reject(scores.events, extras.reject, extras.reject_by, reference, labels)  # type: ignore[arg-type]  # checked above
     withheld = int(sum(events["withheld"].to_pylist()))
     note = {"share": extras.reject, "by": extras.reject_by, "threshold": threshold, "withheld": withheld}

@@ -9,7 +9,7 @@ import copy
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -23,8 +23,7 @@ from ustad.detector import Detector
 from ustad.engine import buckets
 from ustad.engine.folder import Place
 from ustad.engine.sharded_reference import SHARD_ROWS, ShardedReference, share_out
-from ustad.habits.history import Habits
-from ustad.scoring.habit_scores import HABITS
+from ustad.scoring.habit_judge import HABITS, HabitJudge
 from ustad.tables import DataError
 
 _REFERENCE = "reference.safetensors"
@@ -58,8 +57,8 @@ class ModelPlace:
     def load(self, device: str) -> Detector:
         """The detector, the same object for every task of a process; it knows the habits of nobody."""
         detector = _load(self.place, self.identity, device)
-        if self.reference is not None and detector.model is not None:
-            detector.model.neighbours = self.reference  # type: ignore[assignment]  # it answers the same questions
+        if self.reference is not None:
+            detector.paper().model.neighbours = self.reference  # type: ignore[assignment]  # it answers the same questions
         return detector
 
     def divide_habits(self, target: Place, number: int) -> None:
@@ -77,12 +76,10 @@ class ModelPlace:
         """The detector with the habits of one bucket's entities."""
         detector = self.load(device)
         pieces = sorted(name.removesuffix(".parquet") for name in habits.names(f"bucket-{bucket:05d}", ".parquet"))
-        if detector.habits is None or not pieces:
+        if not isinstance(detector.judge, HabitJudge) or not pieces:
             return detector
-        table = pa.concat_tables(buckets.read(habits, bucket, pieces))
-        known = replace(detector.habits.habits, habits=Habits.from_table(table))
         mine = copy.copy(detector)
-        mine.habits = replace(detector.habits, habits=known)
+        mine.judge = detector.judge.with_histories(pa.concat_tables(buckets.read(habits, bucket, pieces)))
         return mine
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,22 +22,18 @@ from ustad.engine.cluster import connected
 from ustad.engine.events import Buckets
 from ustad.engine.folder import Place
 from ustad.engine.jobs import Job, Task
-from ustad.engine.judge_job import Judging, merge_ranks, surveyed, tell
-from ustad.engine.merging import Verdict, verdict
+from ustad.engine.judge_job import Judging, judge_of, merge_ranks, survey, tell
 from ustad.engine.model import ModelPlace
 from ustad.periods import check_extraction
 from ustad.progress import say, warn
 from ustad.schema import EventSchema
-from ustad.scoring.alerts import AlertRule, refuse_everything
+from ustad.scoring.alerts import AlertRule, raise_alerts, refuse_everything
 from ustad.scoring.drift_alarm import join_counts, note_drift
 from ustad.scoring.export import write_alerts_csv, write_alerts_geojson
-from ustad.scoring.habit_scores import score_default
-from ustad.scoring.network_scores import score_events
+from ustad.scoring.judge import Span, Wanted
+from ustad.scoring.scored_parts import report_scores
 from ustad.tables import DataError, OnError
 from ustad.trip_features import COLUMNS
-
-#: Reasons are written for events with p up to this already while measuring, where a rule's threshold is not known.
-LIKELY_P = 0.01
 
 
 @dataclass(frozen=True)
@@ -82,15 +78,13 @@ def score(
         detector = model_place.load("cpu").scoring_from(test_from)
         check_extraction(detector.config, detector.facts.get("extraction", []), parts.dataset())
         split = None if everything else detector.scored_days(parts.dataset())
-        plan = _plan(job, model_place.shared(), parts, detector, split, rule, cluster.device)
+        plan = _plan(job, model_place.shared(), parts, detector, split, Wanted(rule), cluster.device)
         model_place.divide_habits(plan.habits, parts.number)
         results = _measure(job, plan)
-        judging = _judge(job, plan, results, detector)
+        judging, notes = _judge(job, plan, results, detector)
         summaries = job.run("tell", _tasks(results), tell, judging, "writing scores, partitions")
-        alerts = sum(t["alerts"] for t in summaries)
-        refuse_everything(alerts, sum(t["events"] for t in summaries), rule, plan.days)
-        run = _run_facts(detector, plan, judging.verdict, alerts)
-        run = note_drift(run, join_counts(t.get("p_values", {}) for t in summaries))
+        refuse_everything(judging.alerts.count, sum(t["events"] for t in summaries), rule, plan.span.days)
+        run = {**notes, **detector.run_facts(plan.span.first, plan.span.last)}
         run |= {"model": str(model_place.place), "data": _name(data), "engine": "ray"}
         job.finish()
         _publish(job.place / "scores", place, run)
@@ -107,47 +101,27 @@ class Plan:
     model: ModelPlace
     buckets: Buckets
     split: Split | None
-    rule: AlertRule
+    wanted: Wanted
     device: str
     measured: Place
     habits: Place  # of the entities, by bucket
-    period: tuple[int, int]  # local days that visits are counted in
-    first_day: int  # of the scored events
-    last_day: int
-    days: int  # of the scored span, as the alerts count them
-    events: int
+    span: Span
 
 
 def _plan(
-    job: Job, model: ModelPlace, parts: Buckets, detector: Detector, split: Split | None, rule: AlertRule, device: str
+    job: Job, model: ModelPlace, parts: Buckets, detector: Detector, split: Split | None, wanted: Wanted, device: str
 ) -> Plan:  # fmt: skip
     """What local scoring would see in the whole of the events, from their calendar."""
-    span = parts.span(split.test_first, split.test_last) if split else parts.span()
-    if not len(span):
+    days = parts.span(split.test_first, split.test_last) if split else parts.span()
+    if not len(days):
         raise DataError(f"{parts.source.name}: no event to score on or after the first scored day; check the dates")
-    first, last, count = int(span[0, 0]), int(span[-1, 0]), int(span[:, 1].sum())
-    period, days = (first, last), last - first + 1
-    if detector.habits is not None:
-        last_day = detector.habits.habits.habits.last_day
-        between = parts.span(max(split.train_first, last_day + 1), split.test_first - 1) if split else span[:0]
-        period = (int(min([first, *between[:, 0]])), int(max([last, *between[:, 0]])))
-        days = int(span[:, 3].max() - span[:, 2].min()) + 1
+    known_until, before = judge_of(detector).known_until, days[:0]
     if split is not None:
         say(f"{split.describe()}; what comes before the test part is context, not scored")
-    return Plan(
-        model,
-        parts,
-        split,
-        rule,
-        device,
-        job.place / "measured",
-        job.place / "habits",
-        period,
-        first,
-        last,
-        days,
-        count,
-    )
+        if known_until is not None:
+            before = parts.span(max(split.train_first, known_until + 1), split.test_first - 1)
+    span = Span.between(int(days[0, 0]), int(days[-1, 0]), before[:, 0])
+    return Plan(model, parts, split, wanted, device, job.place / "measured", job.place / "habits", span)
 
 
 # ------------------------------------------------------------------------------------------------ measuring
@@ -166,37 +140,18 @@ def _measure_bucket(number: int, plan: Plan) -> dict[str, Any]:
     before = data.between(split.train_first, split.test_first - 1) if split else None
     if not events.num_rows:
         return {"events": 0}
-    span = (plan.first_day, plan.last_day)
-    event_scores, agents = measure(detector, events, before, data.trips, plan.period, span, _likely(plan))
+    judge = judge_of(detector)
+    with_trips = detector.trips.attach(events, data.trips)
+    earlier = detector.trips.attach(before, data.trips) if before is not None and before.num_rows else None
+    measured, agents = judge.measure(with_trips, earlier, plan.span, plan.wanted)
+    measured = measured.drop_columns([c for c in COLUMNS if c in measured.column_names])
     name = f"{number:05d}.parquet"
-    plan.measured.write_table(event_scores, f"events/{name}")
-    plan.measured.write_table(agents, f"agents/{name}")
-    batch = detector.habits is None and detector.config.scoring.percentiles == "batch"
-    return {"events": event_scores.num_rows} if batch else surveyed(event_scores, detector.schema, plan.rule, plan.days)
-
-
-def measure(
-    detector: Detector, events: pa.Table, before: pa.Table | None, trips: pa.Table | None, period: tuple[int, int],
-    tested: tuple[int, int], likely: AlertRule,
-) -> tuple[pa.Table, pa.Table]:  # fmt: skip
-    """As `Detector.score` does it, but for what depends on other entities."""
-    with_trips = detector.trips.attach(events, trips)
-    earlier = detector.trips.attach(before, trips) if before is not None and before.num_rows else None
-    if detector.habits is not None:
-        event_scores, agents = score_default(detector.habits, with_trips, earlier, likely, period, tested=tested)
-    else:
-        assert detector.model is not None
-        event_scores, agents = score_events(detector.model, with_trips, earlier, device=detector.device, reasons="none")
-    return event_scores.drop_columns([c for c in COLUMNS if c in event_scores.column_names]), agents
-
-
-def _likely(plan: Plan) -> AlertRule:
-    """A rule that flags at least what the real one will, as far as that can be known before all are measured."""
-    rule = plan.rule
-    most = rule.most(plan.days)
-    if most is not None:
-        return AlertRule("p_value", min(0.999, max(LIKELY_P, 20 * most / plan.events)))
-    return AlertRule("p_value", rule.value)
+    plan.measured.write_table(measured, f"events/{name}")
+    if agents is not None:
+        plan.measured.write_table(agents, f"agents/{name}")
+    if judge.ranked:
+        return {"events": measured.num_rows}
+    return report_scores(judge.settle(measured, judge.stand(None)), judge.schema, plan.wanted.rule, plan.span.days)
 
 
 # -------------------------------------------------------------------------------------------------- judging
@@ -204,31 +159,26 @@ def _tasks(results: dict[str, Any]) -> list[Task]:
     return [Task(name, name) for name in results]
 
 
-def _judge(job: Job, plan: Plan, results: dict[str, dict[str, Any]], detector: Detector) -> Judging:
-    """One verdict on all events; with ranks within the batch, these are merged first."""
+def _judge(
+    job: Job, plan: Plan, results: dict[str, dict[str, Any]], detector: Detector
+) -> tuple[Judging, dict[str, Any]]:
+    """How all events are judged, and what the run says of it; with ranks within the batch, these are merged first."""
     if not results:
         raise DataError(f"{plan.buckets.source.name}: no event to score on or after the first scored day")
-    judging = Judging(plan, job.place / "scores")
-    reports = results
-    if detector.habits is None and detector.config.scoring.percentiles == "batch":
+    judge, tasks = judge_of(detector), _tasks(results)
+    judging, reports = Judging(plan, job.place / "scores"), results
+    if judge.ranked:
         judging = merge_ranks(job, judging, list(results), detector)
-        tasks = _tasks(results)
-        surveys = job.run("survey", tasks, _survey, judging, "ranking, partitions")
+        surveys = job.run("survey", tasks, survey, judging, "ranking, partitions")
         reports = {task.name: one for task, one in zip(tasks, surveys, strict=True)}
-    if detector.habits is not None:
-        reference = detector.habits.habits.events.count
     else:
-        assert detector.model is not None
-        reference = len(detector.model.calibration.parts)
-    rank = _ranking(plan, detector) if plan.rule.most(plan.days) is not None else None
-    final = verdict(plan.rule, reports, plan.days, reference, rank)
-    for text in final.warnings:
+        judging = replace(judging, standing=judge.stand(None))
+    rank = _ranking(plan, detector) if plan.wanted.rule.most(plan.span.days) is not None else None
+    found = raise_alerts(plan.wanted.rule, reports, plan.span.days, judge.reference, rank)
+    for text in found.warnings:
         warn(text)
-    return judging.with_verdict(final)
-
-
-def _survey(name: str, judging: Judging) -> dict[str, Any]:
-    return judging.survey(name)
+    notes = note_drift(found.notes(None), join_counts(report["p_values"] for report in reports.values()))
+    return replace(judging, alerts=found), notes
 
 
 def _ranking(plan: Plan, detector: Detector) -> Any:
@@ -247,20 +197,6 @@ def _ranking(plan: Plan, detector: Detector) -> Any:
 
 
 # -------------------------------------------------------------------------------------------------- results
-def _run_facts(detector: Detector, plan: Plan, final: Verdict, alerts: int) -> dict[str, Any]:
-    """What `Detector.score` says of a run."""
-    return {
-        "rule": final.rule.kind,
-        "value": final.rule.value,
-        "threshold": final.threshold,
-        "alerts": alerts,
-        "by_chance": final.by_chance,
-        "coverage": None,
-        "warnings": list(final.warnings),
-        **detector.run_facts(plan.first_day, plan.last_day),
-    }
-
-
 def _name(data: Any) -> str:
     return str(Place.of(data)) if isinstance(data, (str, Path, Place)) else "a table"
 

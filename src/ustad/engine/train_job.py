@@ -45,7 +45,7 @@ from ustad.network.training.team import Team
 from ustad.periods import Lessons
 from ustad.progress import say
 from ustad.schema import EventSchema
-from ustad.scoring.habit_scores import DefaultModel, calibrating, fit_memory_model
+from ustad.scoring.habit_judge import HabitJudge, calibrating, fit_memory_model
 from ustad.tables import OnError
 
 #: How often a group of workers is started again after one of them died.
@@ -118,7 +118,7 @@ class RayDetector(Detector):
         network.eval()
         return FitResult(**{**facts, "validation": Validation(**facts["validation"])})
 
-    def _learn_habits(self, lessons: Lessons) -> DefaultModel:
+    def _learn_habits(self, lessons: Lessons) -> HabitJudge:
         if self.config.model.network != "memory":
             return super()._learn_habits(lessons)
         encoder, scoring = lessons.encoder, self.config.scoring
@@ -134,7 +134,7 @@ class RayDetector(Detector):
             weighing=scoring.weights, seed=self.config.seed, absorb_after=scoring.absorb_after,
             silence=scoring.silence,
         )  # fmt: skip
-        return DefaultModel(replace(habits, extra=memory.terms), memory)
+        return HabitJudge(replace(habits, extra=memory.terms), memory)
 
     def _parts(self, lessons: Lessons) -> int:
         return self.partitions or buckets.how_many(lessons.train.num_rows, BUCKET_ROWS)
@@ -254,7 +254,7 @@ def _train_network(
     detector = Detector(config, device.type)
     network = DualTransformer(lessons.encoder.fields, config.model, config.window.max_events)
     network.load_state_dict(unpack_weights(plan.place.read_bytes("first.safetensors")))
-    tensors, windows, validation = detector._tensors(lessons)
+    tensors, windows, validation = detector.tensors(lessons)
     # The driver has removed the checkpoint of another run: what is there is this one's.
     result = fit(network, tensors, windows, validation, config, device, plan.directory, plan.directory is not None)
     return network.state_dict(), json.loads(json.dumps(asdict(result)))

@@ -34,7 +34,8 @@ from ustad.live.absorbing import MOST_VISITS, absorb, make_room
 from ustad.live.habit_state import HabitState, model_mark
 from ustad.live.visit_log import log_days, logged, unpack_habits
 from ustad.scoring.alerts import DEFAULT_P_VALUE
-from ustad.scoring.habit_scores import DefaultModel, p_values
+from ustad.scoring.evidence import evidence_of_one
+from ustad.scoring.habit_judge import HabitJudge, numbers_asked, p_values
 from ustad.tables import TIMESTAMP, DataError
 from ustad.ties import raised
 
@@ -58,7 +59,7 @@ class _Known:
 class HabitLive:
     """Scores by habits, event by event, for any interleaving of entities.
 
-    >>> live = HabitLive(detector.habits, since=19_751)      # doctest: +SKIP
+    >>> live = HabitLive(detector.judge, since=19_751)      # doctest: +SKIP
     >>> live.warm(stays_before)                              # doctest: +SKIP
     >>> row = live.update(stay)                              # doctest: +SKIP
     >>> row["p_value"], row["reason"]                        # doctest: +SKIP
@@ -66,7 +67,7 @@ class HabitLive:
     `update(event)` takes one finished event (a mapping with the schema's columns; times as aware datetimes) and
     gives its row: score, p_value, alert (whether the p-value is at most the one asked for; `scoring.incidents` joins
     events that belong together), kind, reason (None unless asked for), visits_now, km_from_own_places, new_place,
-    surprise_TERM, share_TERM, what was expected by the entity's own history (expected_f, observed_f, spread_f and
+    evidence, what was expected by the entity's own history (expected_f, observed_f, spread_f and
     error_f of every feature that habits look at), and the event's own entity, time and id.
 
     An entity's history moves on as in bulk: weeks enter it once they lie `scoring.absorb_after` days back.
@@ -79,7 +80,7 @@ class HabitLive:
 
     def __init__(
         self,
-        model: DefaultModel,
+        model: HabitJudge,
         since: int,
         p_value: float = DEFAULT_P_VALUE,
         reasons: Literal["flagged", "all", "none"] = "flagged",
@@ -154,6 +155,7 @@ class HabitLive:
         found = usual(model.habits, visits, judged.compared.place)
         told = usual_columns(model.habits, model.frame, model.schema, newest, visits, found)
         facts = {**self._facts(judged), **{name: _plain(values[0]) for name, values in told.items()}}
+        facts["evidence"] = self._evidence(judged, told)
         facts["reason"] = self._words(model, judged, newest, visits, found)
         known.state.move_on(row, self.memory.model.config.window.max_events if self.memory is not None else 1)
         return self._row(row, facts, float(judged.score[0]))
@@ -294,10 +296,14 @@ class HabitLive:
             "visits_now": int(judged.compared.count[0]),
             "km_from_own_places": distance if np.isfinite(distance) else None,
             "new_place": bool(judged.compared.place[0] < 0),
-            **{f"surprise_{name}": float(values[0]) for name, values in judged.surprise.items()},
-            **{f"share_{name}": float(values[0]) for name, values in judged.shares.items()},
             "kind": str(judged.kind[0]),
         }
+
+    def _evidence(self, judged: Judged, told: dict[str, Any]) -> list[dict[str, Any]]:
+        surprise, share = ({n: float(v[0]) for n, v in values.items()} for values in (judged.surprise, judged.shares))
+        numbers = numbers_asked(self.model.schema, told, judged)
+        first = {question: {what: v[0] for what, v in known.items()} for question, known in numbers.items()}
+        return evidence_of_one(surprise, share, first)
 
     def _row(self, event: dict[str, Any], facts: dict[str, Any], score: float) -> dict[str, Any]:
         schema = self.model.schema

@@ -218,6 +218,7 @@ class LiveScorer:
     def _row(self, state: _State, event: Mapping[str, Any], measured: tuple[Result, float]) -> dict[str, Any]:
         model, window = self.model, self.model.config.window
         row, tails = self._judge.row(event, state.arrays, *measured)
+        row["final"] = True
         row["alert"] = flagged = row["p_value"] <= raised(self.p_value, floor=0.0)
         days = int(state.arrays.day[-1]) - state.first_day
         known = {"days": days, "events": state.seen - 1, "sessions": state.sessions}[window.unit]

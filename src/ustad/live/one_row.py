@@ -19,6 +19,7 @@ from ustad.events.observed import DAY_MINUTES, gap_minutes, unseen_ends
 from ustad.live.network_step import Result
 from ustad.network.inference.unseen_losses import is_timed, nearest
 from ustad.schema import Term
+from ustad.scoring.evidence import evidence_of_one
 from ustad.scoring.network_model import ScoringModel
 from ustad.ties import highest_of, raised
 
@@ -55,8 +56,21 @@ class RowJudge:
         score = max([0.0, *(-t for t in tails if t == t)])
         p_value = 10.0 ** self.calibration.score_tail.log10_tail_of(score)
         row |= {"knn": knn, "pct_knn": 1 - 10.0 ** tails[-1], "score": score, "p_value": p_value}
+        row["evidence"] = self._evidence(row, tails)
         row["kind"] = self._kind(event, result, tails, missing)
         return {k: None if isinstance(v, float) and v != v else v for k, v in row.items()}, tails
+
+    def _evidence(self, row: Row, tails: Sequence[float]) -> list[dict[str, Any]]:
+        names = [*(self.terms[i].name for i in self._scored), "knn"]
+        total = sum(-t for t in tails if t == t)
+        surprise = {name: -tail for name, tail in zip(names, tails, strict=True)}
+        share = {name: value / total if total > 0 else 0.0 for name, value in surprise.items()}
+        numbers: dict[str, dict[str, Any]] = {"knn": {"observed": row["knn"]}}
+        for name in names[:-1]:
+            known = {what: row.get(f"{what}_{name}") for what in ("expected", "observed", "spread")}
+            numbers[name] = {what: value for what, value in known.items() if isinstance(value, float)}
+            numbers[name] |= {"noise": row[f"au_{name}"], "doubt": row[f"eu_{name}"]}
+        return evidence_of_one(surprise, share, numbers)
 
     def _lessen(self, event: Mapping[str, Any], numbers: list[float], result: Result) -> None:
         """Errors and losses of a start and a duration that nobody saw, as `lessen_losses` has them in bulk."""

@@ -24,8 +24,8 @@ from ustad.events.observed import GAP_COLUMNS
 from ustad.page import records
 from ustad.page.store import Row
 from ustad.schema import EventSchema
+from ustad.scoring.evidence import read_evidence
 from ustad.tables import TIMESTAMP, event_keys, identity_hash, mix
-from ustad.ties import highest_of
 
 PARTS = ("expected", "observed", "loss", "error", "au", "eu", "pct", "spread")
 #: Columns of the score table that belong to the event as a whole.
@@ -37,7 +37,7 @@ _SCORES = ("score", "p_value", "kind", "reason")
 _COLUMNS = tuple(c.name for c in records.events.columns)
 _UNJUDGED = {"verdict": None, "marked_by": None, "hidden_by": None}
 _START, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
-Parts = tuple[dict[str, list[str]], list[str]]  # of each term what the score has of it; the terms of habits
+Parts = dict[str, list[str]]  # of each term what the score has of it
 
 
 @dataclass(frozen=True)
@@ -139,14 +139,15 @@ def store_rows(events: pa.Table, layout: Layout) -> tuple[list[Row], dict[int, s
     """Rows for the store and, by key, details as JSON, of a table that holds events and scores alike."""
     schema = layout.schema
     values = events.drop_columns([n for n in (schema.time, schema.end) if n]).to_pylist()
-    parts, terms = layout.parts(events.column_names)
+    parts = layout.parts(events.column_names)
     rows, details = [], {}
     for value, fixed in zip(values, _fixed(events, schema), strict=True):
         own = {ours: _finite(value.get(theirs)) for ours, theirs in layout.columns.items()}
         row = {**own, **{n: None if own.get(n) is None else str(own[n]) for n in _TEXTS}, **fixed}
-        rows.append(_scored(row, value, parts, terms))
+        evidence = read_evidence(value)
+        rows.append(_scored(row, value, evidence))
         given = {n: _plain(value[n]) for n in layout.given if n in value}
-        details[row["key"]] = _detail(value, parts, terms, given)
+        details[row["key"]] = _detail(value, parts, evidence, given)
     return rows, details
 
 
@@ -154,12 +155,13 @@ def fresh_rows(
     new: Sequence[tuple[Row, int]], zones: Sequence[str], scores: Sequence[Mapping[str, Any]], layout: Layout
 ) -> tuple[list[Row], dict[int, str]]:
     """The same of rows that just came, with their keys and the zone of each."""
-    parts, terms = layout.parts(scores[0]) if scores else ({}, [])
+    parts = layout.parts(scores[0]) if scores else {}
     rows, details = [], {}
     for (row, key), zone, score in zip(new, zones, scores, strict=True):
         fixed = {**row, "key": key, "timezone": zone, "day": local_day(row["started_at"], zone)}
-        rows.append(_scored(fixed, score, parts, terms))
-        details[key] = _detail(score, parts, terms, {n: _plain(v) for n, v in (row.get("given") or {}).items()})
+        evidence = read_evidence(score)
+        rows.append(_scored(fixed, score, evidence))
+        details[key] = _detail(score, parts, evidence, {n: _plain(v) for n, v in (row.get("given") or {}).items()})
     return rows, details
 
 
@@ -180,10 +182,16 @@ def _zone(name: str) -> tzinfo | None:
     return ZoneInfo(name) if is_zone(name) else None
 
 
-def _scored(row: Row, score: Mapping[str, Any], parts: dict[str, list[str]], terms: list[str]) -> Row:
+def _scored(row: Row, score: Mapping[str, Any], evidence: Sequence[Mapping[str, Any]]) -> Row:
     """A whole row of the store: the event and what belongs to its score."""
     judged = {name: _finite(score.get(name)) for name in _SCORES}
-    whole = {**row, **judged, "term": _driver(score, parts, terms), "alert": bool(score.get("alert")), **_UNJUDGED}
+    whole = {
+        **row,
+        **judged,
+        "term": evidence[0]["name"] if evidence else None,
+        "alert": bool(score.get("alert")),
+        **_UNJUDGED,
+    }
     whole["final"] = score.get("final") is not False  # scores from before this was said are final
     whole["incident"], whole["echo"] = score.get("incident_id"), bool(score.get("echo"))
     return {name: whole.get(name) for name in _COLUMNS}
@@ -206,35 +214,24 @@ def _fixed(events: pa.Table, schema: EventSchema) -> Iterator[Row]:
 
 
 def _parts_of(names: set[str], schema: EventSchema) -> Parts:
-    """Which parts the score table has of each term (the expected value of a vector says nobody anything), and
-    the terms of a score by habits."""
+    """Which parts the score table has of each term (the expected value of a vector says nobody anything)."""
     parts = {t.name: [p for p in PARTS if f"{p}_{t.name}" in names] for t in schema.terms()}
     vectors = {t.name for t in schema.terms() if t.kind == "vector"}
-    found = {t: [p for p in of if p != "expected" or t not in vectors] for t, of in parts.items() if of}
-    return found, sorted(n.removeprefix("surprise_") for n in names if n.startswith("surprise_"))
+    return {t: [p for p in of if p != "expected" or t not in vectors] for t, of in parts.items() if of}
 
 
-def _driver(value: Mapping[str, Any], parts: dict[str, list[str]], terms: list[str]) -> str | None:
-    """The term that says most: of the habits where they score, else the one with the highest percentile, `knn` where
-    that is the distance to known events."""
-    if terms:
-        shares = [(value.get(f"share_{term}", value.get(f"surprise_{term}")), term) for term in terms]
-    else:
-        shares = [(value.get(f"pct_{term}"), term) for term in (*parts, "knn")]
-    known = [(share, term) for share, term in shares if share is not None and share == share]
-    return known[highest_of([share for share, _ in known])][1] if known else None
-
-
-def _detail(value: Mapping[str, Any], parts: dict[str, list[str]], terms: list[str], given: Mapping[str, Any]) -> str:
+def _detail(
+    value: Mapping[str, Any], parts: Parts, evidence: Sequence[Mapping[str, Any]], given: Mapping[str, Any]
+) -> str:
     content: dict[str, Any] = {
         "terms": {t: {p: _finite(value.get(f"{p}_{t}")) for p in found} for t, found in parts.items()},
         "given": given,
         **{n: _finite(value[n]) for n in WHOLE if n in value},
     }
-    if terms:
+    if any(name in value for name in HABITS):
         content["habits"] = {
-            "surprise": {t: _finite(value.get(f"surprise_{t}")) for t in terms},
-            "share": {t: _finite(value.get(f"share_{t}")) for t in terms},
+            "surprise": {one["name"]: one["surprise"] for one in evidence},
+            "share": {one["name"]: one["share"] for one in evidence},
             **{n: _finite(value[n]) for n in HABITS if n in value},
         }
     return json.dumps(content, separators=(",", ":"), ensure_ascii=False)

@@ -7,12 +7,11 @@ day on average. The other rules rest on p-values.
 
 from __future__ import annotations
 
-import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-import pyarrow as pa
 
 from ustad.config import ConfigError
 from ustad.tables import DataError
@@ -23,8 +22,12 @@ Rule = Literal["p_value", "alerts_per_day", "fdr", "top"]
 DEFAULT_P_VALUE = 0.001
 #: Largest gap between the p-values' distribution and the uniform one before it is called drift.
 DRIFT_LIMIT = 0.15
-#: Key of what is said about a score table (rule, threshold, warnings) in its metadata.
-NOTES = b"ustad"
+#: Fewer events than so many say nothing of drift.
+FEW_FOR_DRIFT = 100
+#: Bins of the histogram of p-values that drift is read from: it is off by at most 1 / `BINS`.
+BINS = 20_000
+#: From the name of a part and a row of it: the entity and time, or whatever decides between events that tie.
+Rank = Callable[[str, int], Any]
 #: From this share of all events on, alerts are refused; fewer events than so many say nothing of shares.
 NEARLY_ALL, FEWEST_EVENTS = 0.9, 50
 
@@ -57,18 +60,45 @@ class AlertRule:
             return max(1, round(self.value * max(days, 1.0)))
         return int(self.value) if self.kind == "top" else None
 
+    def widest(self, days: float) -> AlertRule:
+        """A rule that flags, within any part, every event that this one may flag among all."""
+        most = self.most(days)
+        return AlertRule("top", most) if most is not None else AlertRule("p_value", self.value)
+
 
 @dataclass(frozen=True)
 class Alerts:
     """Which events raise an alert, from which p-value on, and what a user should know about it."""
 
-    flagged: np.ndarray  # bool [n], only of events that lead their incident
+    rule: AlertRule
     threshold: float  # the largest p-value that is flagged
+    count: int = 0
     warnings: tuple[str, ...] = ()
     by_chance: float = 0.0  # how many of the alerts normal events alone would raise
+    rows: dict[str, list[int]] | None = None  # part → its rows, where so many alerts were asked for
+
+    def flags(self, part: str, p_values: np.ndarray, echo: np.ndarray) -> np.ndarray:
+        """Of the events of one part, which have these p-values, those that raise an alert: bool [n]."""
+        if self.rows is None:
+            return flag(p_values, self.threshold) & ~echo
+        is_alert = np.zeros(len(p_values), bool)
+        is_alert[self.rows.get(part, [])] = True
+        return is_alert
+
+    def notes(self, coverage: float | None) -> dict[str, Any]:
+        """What a run says of its alerts."""
+        return {
+            "rule": self.rule.kind,
+            "value": self.rule.value,
+            "threshold": self.threshold,
+            "alerts": self.count,
+            "by_chance": self.by_chance,
+            "coverage": coverage,
+            "warnings": list(self.warnings),
+        }
 
 
-def alerts(
+def flag_events(
     p_values: np.ndarray,
     scores: np.ndarray,
     echo: np.ndarray,
@@ -76,27 +106,94 @@ def alerts(
     days: float = 1.0,
     reference: int = 0,
     order: np.ndarray | None = None,
-) -> Alerts:
-    """Flags by one rule, none of them of an `echo` (bool [n], see `incidents`). `days` is the scored span; `reference`
-    how many normal events the p-values rest on; `order` decides between events that tie (as they stand)."""
+) -> tuple[np.ndarray, Alerts]:
+    """Flags (bool [n]) by one rule where there is one part alone: see `report_part` and `raise_alerts`."""
     rule = rule or AlertRule()
-    if not len(p_values):
-        return Alerts(np.zeros(0, bool), 0.0)
+    order = np.arange(len(scores)) if order is None else order
+    found = raise_alerts(rule, {"": report_part(p_values, scores, echo, order, rule, days)}, days, reference)
+    return found.flags("", p_values, echo), found
+
+
+def report_part(
+    p_values: np.ndarray, scores: np.ndarray, echo: np.ndarray, order: np.ndarray, rule: AlertRule, days: float
+) -> dict[str, Any]:
+    """What one part has to tell so that alerts can be raised among all of them; small, and as JSON has it.
+
+    `echo` [n] are events whose incident another one leads; `order` [n] ranks the part's rows by entity and time, which
+    decides between events that tie. `days` is the span of all scored events.
+    """
+    counts = np.bincount(np.minimum((p_values * BINS).astype(np.int64), BINS - 1), minlength=BINS)
+    report: dict[str, Any] = {"events": len(p_values), "bins": _packed(counts)}
     most, led = rule.most(days), np.where(echo, 2.0, p_values)  # after all others
-    drifting = drift_warning(p_values, reference)
+    limit = rule.value
+    if most is None:
+        report["small"] = np.sort(led[flag(led, limit) & ~echo]).tolist()
+    else:
+        rows = order_by_p(led, scores, order)[: min(most, int((~echo).sum()))]
+        report["top"] = [[float(p_values[r]), float(scores[r]), int(r), int(order[r])] for r in rows]
+        limit = float(led[rows[-1]]) if len(rows) == most else 1.0  # no more of this part can be among the most unusual
+    report["unusual"] = np.sort(p_values[flag(p_values, limit)]).tolist()
+    return report
+
+
+def raise_alerts(
+    rule: AlertRule, reports: dict[str, dict[str, Any]], days: float, reference: int, rank: Rank | None = None
+) -> Alerts:
+    """The rule applied to the events of all parts. `reference` is how many normal events the p-values rest on; `rank`
+    decides between events that tie, by default the order of the parts and within them."""
+    events = sum(report["events"] for report in reports.values())
+    if not events:
+        return Alerts(rule, 0.0)
+    gap = drift_of_bins(sum(_unpacked(report["bins"]) for report in reports.values()))
+    drifting = drift_words(gap) if reference and events >= FEW_FOR_DRIFT else []
+    most = rule.most(days)
     if most is not None:
-        chosen = order_by_p(led, scores, order)[: min(most, int((~echo).sum()))]
-        flagged = np.zeros(len(scores), bool)
-        flagged[chosen] = True
-        threshold = float(led[chosen].max()) if len(chosen) else 0.0
+        entries = _most_unusual(reports, most, rank)
+        rows: dict[str, list[int]] | None = {name: [e[3] for e in entries if e[2] == name] for name in reports}
+        count, threshold = len(entries), max((e[0] for e in entries), default=0.0)
         notes = [*(too_small(threshold, rule, reference) if rule.kind != "top" else ()), *drifting]
     else:
-        threshold = benjamini_hochberg(led, rule.value) if rule.kind == "fdr" else rule.value
-        flagged = flag(led, threshold) & ~echo
+        small = [report["small"] for report in reports.values()]
+        threshold = _false_discoveries(small, rule.value, events) if rule.kind == "fdr" else rule.value
+        count, rows = _count_up_to(small, threshold), None
         notes = [*too_small(threshold, rule, reference), *drifting]
-    by_chance = expect_by_chance(int(flag(p_values, threshold).sum()), int(flagged.sum()), len(p_values), threshold)
-    notes += mostly_chance(int(flagged.sum()), by_chance)
-    return Alerts(flagged, threshold, tuple(notes), by_chance)
+    unusual = _count_up_to([report["unusual"] for report in reports.values()], threshold)
+    by_chance = expect_by_chance(unusual, count, events, threshold)
+    return Alerts(rule, threshold, count, (*notes, *mostly_chance(count, by_chance)), by_chance, rows)
+
+
+def _most_unusual(
+    reports: dict[str, dict[str, Any]], most: int, rank: Rank | None
+) -> list[tuple[float, float, str, int]]:
+    """The most unusual leading events of all parts: p-value, falling score, part and row."""
+    events = [(p, -score, name, row) for name, report in reports.items() for p, score, row, _ in report["top"]]
+    places = [(i, order) for i, report in enumerate(reports.values()) for *_, order in report["top"]]
+    p, falling = (np.array([e[i] for e in events]) for i in range(2))
+    keys = list(zip(tied_ranks(p, floor=0.0), tied_ranks(falling), strict=True))
+    last = [rank(name, row) for *_, name, row in events] if rank is not None else places
+    order = sorted(range(len(events)), key=lambda i: (*keys[i], last[i]))
+    return [events[i] for i in order[:most]]
+
+
+def _count_up_to(parts: Sequence[Sequence[float]], threshold: float) -> int:
+    return sum(int(flag(np.asarray(part, np.float64), threshold).sum()) for part in parts)
+
+
+def _false_discoveries(small: Sequence[Sequence[float]], rate: float, events: int) -> float:
+    """Benjamini and Hochberg's threshold: p-values above the rate can never pass, so only their number matters."""
+    p_values = np.concatenate([np.asarray(part, np.float64) for part in small]) if small else np.zeros(0)
+    return benjamini_hochberg(np.concatenate([p_values, np.ones(events - len(p_values))]), rate)
+
+
+def _packed(counts: np.ndarray) -> list[list[int]]:
+    bins = np.flatnonzero(counts)
+    return [bins.tolist(), counts[bins].tolist()]
+
+
+def _unpacked(pairs: list[list[int]]) -> np.ndarray:
+    counts = np.zeros(BINS, np.int64)
+    counts[pairs[0]] = pairs[1]
+    return counts
 
 
 def expect_by_chance(events: int, flagged: int, scored: int, threshold: float) -> float:
@@ -156,18 +253,6 @@ def too_small(threshold: float, rule: AlertRule, reference: int) -> list[str]:
     return []
 
 
-def notes(events: pa.Table) -> dict[str, Any]:
-    """What was said about a score table when it was made: rule, threshold, warnings."""
-    return json.loads((events.schema.metadata or {}).get(NOTES, b"{}"))
-
-
-def drift_warning(p_values: np.ndarray, reference: int) -> list[str]:
-    """A warning where the bulk of the scored events is not like the reference: largest gap to uniform p-values."""
-    if reference == 0 or len(p_values) < 100:
-        return []
-    return drift_words(drift(p_values))
-
-
 def drift_words(gap: float) -> list[str]:
     """What to say of the largest gap between p-values and uniform ones: nothing where it is small."""
     if gap <= DRIFT_LIMIT:
@@ -183,3 +268,9 @@ def drift(p_values: np.ndarray) -> float:
     ordered = np.sort(p_values)
     n = len(ordered)
     return float(max(np.max(np.arange(1, n + 1) / n - ordered), np.max(ordered - np.arange(n) / n)))
+
+
+def drift_of_bins(counts: Any) -> float:
+    """The same from a histogram of p-values, at the edges of its bins."""
+    share = np.concatenate([[0.0], np.cumsum(counts) / max(int(np.sum(counts)), 1)])
+    return float(np.max(np.abs(share - np.linspace(0, 1, len(share)))))

@@ -7,7 +7,6 @@ events somebody will look at, a sentence. Words and units come from the schema; 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +20,7 @@ from ustad.events.visit_counts import Facts
 from ustad.events.words import unseen_words, value_words
 from ustad.geo import haversine_km
 from ustad.schema import Feature, Term
-from ustad.ties import descending, first_highest, raised
+from ustad.ties import first_highest, raised
 
 KINDS = ("predictable", "novel", "unsure", "unobserved")
 #: A percentile of 1 counts as this tail: the last that 1 - percentile can tell from nothing.
@@ -75,31 +74,6 @@ def term_labels(encoder: Encoder) -> dict[str, str]:
     """Words for the scored terms and, last, the neighbour distance."""
     labels = {t.name: encoder.schema.feature(t.feature).label for t in encoder.terms if t.scored}
     return labels | {"knn": f"unlike any {encoder.schema.event_word} seen in training"}
-
-
-def breakdown(encoder: Encoder, row: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """One row of a score table, feature by feature, the largest share of the score first.
-
-    Each entry: `name`, `label`, `expected`, `observed`, `spread` (in the feature's unit), `percentile`, `share`.
-    The neighbour distance is the entry `knn`.
-    """
-    said = term_labels(encoder)
-    names, labels = list(said), list(said.values())
-    percentiles = np.array([[np.nan if row[f"pct_{n}"] is None else row[f"pct_{n}"] for n in names]])
-    part = shares(log_tails(percentiles))[0]
-    entries = [
-        {
-            "name": name,
-            "label": label,
-            "expected": row.get(f"expected_{name}"),
-            "observed": row.get(f"observed_{name}") if name != "knn" else row.get("knn"),
-            "spread": row.get(f"spread_{name}"),
-            "percentile": row[f"pct_{name}"],
-            "share": float(part[i]),
-        }
-        for i, (name, label) in enumerate(zip(names, labels, strict=True))
-    ]
-    return [entries[i] for i in descending(part)]
 
 
 @dataclass(frozen=True)

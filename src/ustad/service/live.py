@@ -52,7 +52,7 @@ class ModelScorer:
         self.context = self._backend.context
         self.fingerprint = model_fingerprint(settings.model)
         self._zone = check_zone(settings.timezone) if settings.timezone else only_zone(detector.facts)
-        self._places = PlaceNames(settings.pois, detector.habits)
+        self._places = PlaceNames(settings.pois, detector.judge)
         self._layout = Layout.of(self.schema)
         self._held: OrderedDict[str, None] = OrderedDict()  # agents, the one seen last at the end
         self._incidents: dict[str, IncidentLog] = {}

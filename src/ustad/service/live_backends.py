@@ -17,8 +17,7 @@ from ustad.detector import Detector
 from ustad.live.habit_live import HabitLive
 from ustad.live.habit_state import HabitState
 from ustad.page.queries import CONTEXT_EVENTS
-from ustad.scoring.habit_scores import DefaultModel
-from ustad.tables import DataError
+from ustad.scoring.habit_judge import HabitJudge
 
 if TYPE_CHECKING:
     from ustad.live.network_live import LiveScorer
@@ -54,13 +53,12 @@ class Backend(Protocol):
 
 def make_backend(detector: Detector, p_value: float, most: int) -> Backend:
     """The scorer of a loaded model; `most` agents are at hand."""
-    if detector.habits is not None:
-        return HabitBackend(detector.habits, p_value, most + 1)
-    if detector.model is None:
-        raise DataError("the model is not fitted; make one with `ustad train`")
+    if isinstance(detector.judge, HabitJudge):
+        return HabitBackend(detector.judge, p_value, most + 1)
     from ustad.live.network_live import LiveScorer
 
-    return NetworkBackend(LiveScorer(detector.model.causal(), detector.device, p_value=p_value, reasons="flagged"))
+    model = detector.paper().model.causal()
+    return NetworkBackend(LiveScorer(model, detector.device, p_value=p_value, reasons="flagged"))
 
 
 class NetworkBackend:
@@ -96,8 +94,8 @@ class HabitBackend:
 
     context = REPLAYED
 
-    def __init__(self, model: DefaultModel, p_value: float, most: int) -> None:
-        causal = DefaultModel(replace(model.habits, counting="past"), model.memory)
+    def __init__(self, model: HabitJudge, p_value: float, most: int) -> None:
+        causal = HabitJudge(replace(model.habits, counting="past"), model.memory)
         self.since = model.habits.habits.last_day + 1
         self._schema = model.habits.schema
         self._live = HabitLive(causal, self.since, p_value, reasons="all", most=most)  # the slider shows any event

@@ -15,15 +15,16 @@ import pyarrow.compute as pc
 from ustad.events.visits import read_visits
 from ustad.habits.kernels import nearest_place
 from ustad.mobility.places import UNKNOWN, PoiIndex, join_pois, read_pois, set_columns
-from ustad.scoring.habit_scores import DefaultModel
+from ustad.scoring.habit_judge import HabitJudge
+from ustad.scoring.judge import Judge
 
 
 class PlaceNames:
     """Read once, asked for every micro-batch of extracted stays."""
 
-    def __init__(self, pois: Path | None, habits: DefaultModel | None) -> None:
+    def __init__(self, pois: Path | None, judge: Judge | None) -> None:
         self._pois = PoiIndex(read_pois(pois)) if pois is not None else None
-        self._habits = habits.habits if habits is not None else None
+        self._habits = judge.habits if isinstance(judge, HabitJudge) else None
 
     def name(self, stays: pa.Table, radius_m: float) -> pa.Table:
         """Stays with what is known of their places; `unknown` where nothing is."""

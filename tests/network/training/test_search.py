@@ -14,7 +14,7 @@ from ustad.config import Config, ConfigError
 from ustad.dataset import Dataset
 from ustad.detector import Detector
 from ustad.events.windows import EventTensors, Queries, Windows
-from ustad.network.training import search_settings
+from ustad.lab.search_network import search
 from ustad.network.training.search_settings import SPACE, data_digest, tune
 from ustad.schema import mobility_schema
 
@@ -67,10 +67,10 @@ def test_the_same_times_at_other_places_are_other_data(
     town: Dataset, network_config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given: list[dict[str, Any]] = []
-    monkeypatch.setattr(search_settings, "tune", lambda *_, **named: given.append(named))
+    monkeypatch.setattr("ustad.lab.search_network.tune", lambda *_, **named: given.append(named))
     other = dataclasses.replace(town, events=permuted_places(town.events))
     for data in (town, town, other):
-        Detector(network_config, device="cpu").search(data, tmp_path, 1)
+        search(Detector(network_config, device="cpu"), data, tmp_path, 1)
     first, again, elsewhere = (named["data"] for named in given)
     assert first == again != elsewhere
 

@@ -52,6 +52,7 @@ def tune(
     """
     from ustad.cli.lab.baseline import check_searched, given_options, method_settings, refuse_detector_options
     from ustad.detector import Detector
+    from ustad.lab.search_network import search as search_network
     from ustad.mobility.readers import open_data
     from ustad.schema import EventSchema
 
@@ -59,7 +60,7 @@ def tune(
     if method == "ustad":
         detector = Detector(resolve_config(preset, config, set_, seed), device=device)
         dataset = open_data(data, schema=event_schema, timezone=timezone, on_error=on_error)
-        best = detector.search(dataset, out_, trials)
+        best = search_network(detector, dataset, out_, trials)
         settings = {k: v for k, v in best.trials.slice(0, 1).to_pylist()[0].items() if k not in ("trial", "loss")}
         _show_best(data, schema, out_, method, best.loss, settings, json)
         return

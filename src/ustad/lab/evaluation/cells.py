@@ -43,7 +43,7 @@ def prediction(shop: Workshop, method: str, **_: Any) -> Options:
     if hasattr(fitted, "detector"):
         found = shop.measured(method)
         total = uncertainty(found.parts) if fitted.uncertainty != "none" else None
-        encoder = fitted.detector.model.encoder
+        encoder = fitted.detector.encoder
         told = {name: v for name, v in found.columns.items() if name.startswith(("expected_", "observed_"))}
     else:
         encoder, total = fitted.encoder, None

@@ -264,9 +264,7 @@ def detector_of(method: Baseline) -> Detector:
 
 def measured(detector: Detector, events: pa.Table, before: pa.Table, window: Window = "day") -> Measured:
     """Samples and neighbours of every event, with its window of days (`day`) or nothing later than it (`past`)."""
-    model = detector.model
-    if model is None:
-        raise ValueError("the detector is not fitted")
+    model = detector.paper().model
     questions = ask(model.encoder, events, before, dataclasses.replace(model.config.window, mode=window))
     samples, parts = measure(
         model.network,

@@ -7,12 +7,11 @@ import dataclasses
 import pyarrow as pa
 import pytest
 
-from ustad.dataset import event_days
-from ustad.scoring.alerts import AlertRule, notes
-from ustad.scoring.drift_alarm import count_p_values
+from ustad.scoring.alerts import AlertRule
+from ustad.scoring.judge import Wanted
 from ustad.scoring.network_model import ScoringModel
-from ustad.scoring.network_scores import score_events
-from ustad.scoring.partitions import Request, ScoredParts
+from ustad.scoring.paper_judge import PaperJudge
+from ustad.scoring.scored_parts import ScoredParts, score_whole
 from ustad.tables import DataError
 
 DAY = 19723 + 10
@@ -40,28 +39,27 @@ def _assert_equal(found: pa.Table, wanted: pa.Table, key: str) -> None:
 def test_parts_equal_the_whole(model: ScoringModel, stays: pa.Table, percentiles: str, rule: AlertRule) -> None:
     model = dataclasses.replace(model, config=model.config.replace({"scoring.percentiles": percentiles}))
     context, events = _split(stays)
-    wanted, agents = score_events(model, events, context, rule=rule, coverage=0.9)
-    parts = ScoredParts(Request(model.encoder.schema, model, rule=rule, coverage=0.9), events, context, entities=3)
+    asked = Wanted(rule, coverage=0.9)
+    wanted, agents, said = score_whole(PaperJudge(model), events, context, asked)
+    parts = ScoredParts(PaperJudge(model), events, context, asked, entities=3)
     made = list(parts)
     assert [len(a) for _, a in made] == [3, 3, 2]
     _assert_equal(pa.concat_tables([e for e, _ in made]), wanted, "stay_id")
     _assert_equal(pa.concat_tables([a for _, a in made]), agents, "agent_id")
-    said = notes(wanted)
     rounded = {name: pytest.approx(said[name]) for name in ("threshold", "by_chance")}
     assert parts.notes == {**said, **rounded}
-    assert parts.day_counts == count_p_values(event_days(wanted, model.encoder.schema), wanted["p_value"].to_numpy())
 
 
 def test_reasons_on_request_and_without_context(model: ScoringModel, stays: pa.Table) -> None:
     _, events = _split(stays)
-    every = list(ScoredParts(Request(model.encoder.schema, model, reasons="all"), events, entities=5))
+    every = list(ScoredParts(PaperJudge(model), events, None, Wanted(reasons="all"), entities=5))
     assert sum(e["reason"].null_count for e, _ in every) == 0
-    none = list(ScoredParts(Request(model.encoder.schema, model, reasons="none"), events, entities=5))
+    none = list(ScoredParts(PaperJudge(model), events, None, Wanted(reasons="none"), entities=5))
     assert sum(e["reason"].null_count for e, _ in none) == len(events)
 
 
 def test_nothing_to_score_is_said(model: ScoringModel, stays: pa.Table) -> None:
     with pytest.raises(DataError, match="empty"):
-        ScoredParts(Request(model.encoder.schema, model), stays.slice(0, 0))
+        ScoredParts(PaperJudge(model), stays.slice(0, 0))
     with pytest.raises(ValueError, match="at least 1"):
-        ScoredParts(Request(model.encoder.schema, model), stays, entities=0)
+        ScoredParts(PaperJudge(model), stays, entities=0)

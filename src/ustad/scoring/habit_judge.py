@@ -1,25 +1,27 @@
-"""Scores by habits in two calls: `fit_default` learns habits (and the memory network), `score_default` judges.
+"""Our judge: what speaks together against an event adds up, and its most unusual look is the score.
 
-In go event tables as the detector has them; out come the two score tables of the design, in which score, p-value,
-alert and reason come from history. `save_default` and `load_default` keep the model as Parquet, JSON and
-safetensors beside the rest of a model directory.
+The sources are each entity's own history (`habits`) and, where the configuration asks for it, the network that attends
+to the entity's places. `fit_habit_judge` learns both from event tables as the detector has them; a judge is kept as
+Parquet, JSON and safetensors beside the rest of a model directory.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import astuple, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from safetensors.numpy import load_file as load_numpy
 from safetensors.numpy import save_file as save_numpy
 
-from ustad.config import Config
-from ustad.dataset import event_days
+from ustad.config import Config, ConfigError
+from ustad.distribution import Tail
 from ustad.events.encoder import Encoder
 from ustad.events.visits import Frame, read_visits
 from ustad.files import read_table, write_table
@@ -32,12 +34,12 @@ from ustad.habits.population import Population
 from ustad.habits.recurrence import Recurrence
 from ustad.habits.usual import usual, usual_columns
 from ustad.habits.weights import unit_weights
-from ustad.progress import warn
-from ustad.schema import plural
-from ustad.scoring.alerts import NOTES, AlertRule, alerts
+from ustad.schema import EventSchema, plural
+from ustad.scoring.alerts import flag_events
+from ustad.scoring.evidence import evidence_column
 from ustad.scoring.incidents import find_incidents, leading_events
+from ustad.scoring.judge import Span, Wanted, set_columns, worst_rows
 from ustad.tables import agent_codes, identity_hash
-from ustad.ties import tied_ranks
 
 if TYPE_CHECKING:
     import torch
@@ -49,15 +51,122 @@ SMALLEST = 300.0
 HABITS, TENSORS, FACTS, NETWORK = "habits.parquet", "habits.safetensors", "habits.json", "memory.safetensors"
 
 
-@dataclass
-class DefaultModel:
+@dataclass(frozen=True)
+class HabitJudge:
     """Habits, and the memory network where the configuration asks for it."""
 
     habits: HabitModel
     memory: MemoryModel | None = None
 
+    @property
+    def schema(self) -> EventSchema:
+        return self.habits.schema
 
-def fit_default(
+    @property
+    def reference(self) -> int:
+        return self.habits.events.count
+
+    @property
+    def known_until(self) -> int | None:
+        return self.habits.habits.last_day
+
+    @property
+    def ranked(self) -> tuple[str, ...]:
+        return ()
+
+    # ------------------------------------------------------------------------------------ scoring
+    def measure(
+        self, events: pa.Table, context: pa.Table | None, span: Span, wanted: Wanted
+    ) -> tuple[pa.Table, pa.Table | None]:
+        """Everything but the alerts. Events that may become alerts have their reason already."""
+        if wanted.coverage is not None:
+            raise ConfigError("prediction intervals come from the paper's network; train with the preset paper")
+        judged = self.habits.judge(events, context, span.counted, (span.first, span.last))
+        p_value = p_values(judged.score)
+        incidents = find_incidents(events, self.schema, p_value, judged.score)
+        worst = worst_rows(judged.score, judged.entity)
+        rows = np.arange(events.num_rows if wanted.reasons == "all" else 0)
+        if wanted.reasons == "flagged":
+            rule = wanted.rule.widest(span.days)
+            likely, _ = flag_events(p_value, judged.score, incidents.echo, rule, span.days, order=incidents.order)
+            rows = np.union1d(np.flatnonzero(likely), worst)
+        texts: list[str | None] = [None] * events.num_rows
+        for row, text in zip(rows, sentences(self.habits, judged, events, rows), strict=True):
+            texts[row] = text
+        expected = _expected_columns(self.habits, judged, events)
+        columns = {
+            **expected,
+            **_fact_columns(judged),
+            **_memory_columns(judged),
+            "evidence": evidence_column(judged.surprise, judged.shares, numbers_asked(self.schema, expected, judged)),
+            "score": judged.score,
+            "p_value": p_value,
+            "incident_id": pa.array(incidents.incident_id.tolist(), pa.string()),
+            "echo": incidents.echo,
+            "final": np.ones(events.num_rows, bool),
+            "kind": pa.array(judged.kind.tolist(), pa.string()),
+            "reason": pa.array(texts, pa.string()),
+        }
+        table = set_columns(events.drop_columns([c for c in events.column_names if c in columns]), columns)
+        return table, agent_table(self.habits, judged, table, worst)
+
+    def stand(self, ranks: Sequence[Tail] | None) -> None:
+        """Scores rest on the reference alone."""
+
+    def settle(self, measured: pa.Table, standing: None) -> pa.Table:
+        return measured
+
+    def tell(
+        self, settled: pa.Table, agents: pa.Table | None, standing: None, span: Span, wanted: Wanted
+    ) -> tuple[pa.Table, pa.Table]:
+        assert agents is not None
+        if wanted.reasons != "flagged":
+            return settled, agents
+        codes, _ = agent_codes(settled[self.schema.entity])
+        shown = settled["alert"].to_numpy(zero_copy_only=False).astype(bool)
+        shown[worst_rows(settled["score"].to_numpy(), codes)] = True
+        reason = pc.if_else(pa.array(shown), settled["reason"], pa.scalar(None, pa.string()))
+        return set_columns(settled, {"reason": reason}), agents
+
+    # ------------------------------------------------------------------------------------ keeping
+    def knows(self, entities: np.ndarray) -> np.ndarray:
+        return np.r_[self.habits.habits.entity_key, self.habits.agents.entity_key]
+
+    def forget(self, entities: Sequence[Any]) -> HabitJudge:
+        return HabitJudge(self.habits.forget(list(entities)), self.memory)
+
+    def with_histories(self, table: pa.Table) -> HabitJudge:
+        """The same with the histories of these entities alone, as `habits.parquet` has them."""
+        return replace(self, habits=replace(self.habits, habits=Habits.from_table(table)))
+
+    def save(self, place: Path) -> None:
+        """Write the four files (three without the network) into a directory."""
+        habits = self.habits
+        write_table(habits.habits.to_table(habits.schema.entity), place / HABITS)
+        tensors = {f"population.{n}": getattr(habits.population, n) for n in ("start", "duration", "longer")}
+        groups: dict[str, dict[Any, Any]] = {"term": habits.tails, "look": habits.looks}
+        for group, distributions in groups.items():
+            for name, distribution in distributions.items():
+                tensors.update(distribution_tensors(distribution, f"{group}.{name}"))
+        tensors.update(distribution_tensors(habits.events, "final.none"))
+        tensors.update(habits.agents.to_tensors())
+        save_numpy({name: np.ascontiguousarray(v) for name, v in tensors.items()}, place / TENSORS)
+        facts = {
+            "frame": habits.frame.to_dict(),
+            "recurrence": list(astuple(habits.recurrence)),
+            "terms": list(habits.tails),
+            "weights": habits.weights,
+            "memory": self.memory is not None,
+        }
+        (place / FACTS).write_text(json.dumps(facts))
+        if self.memory is not None:
+            from safetensors.torch import save_file
+
+            state = self.memory.network.state_dict()
+            save_file({k: v.detach().cpu().contiguous() for k, v in state.items()}, place / NETWORK)
+
+
+def fit_habit_judge(
     train: pa.Table,
     validation: pa.Table,
     encoder: Encoder,
@@ -66,7 +175,7 @@ def fit_default(
     memory: MemoryModel | None = None,
     directory: Path | None = None,
     resume: bool = False,
-) -> DefaultModel:
+) -> HabitJudge:
     """Learn from the training weeks; the validation week's entities stop the network early (half of them) and
     calibrate (the other half). `memory` is a memory network that was trained already; where it has to be trained,
     its checkpoints go to `directory`, and `resume` goes on from the last one."""
@@ -86,7 +195,7 @@ def fit_default(
         absorb_after=config.scoring.absorb_after,
         silence=config.scoring.silence,
     )
-    return DefaultModel(habits, memory)
+    return HabitJudge(habits, memory)
 
 
 def fit_memory_model(
@@ -114,63 +223,7 @@ def calibrating(validation: pa.Table, entity: str) -> np.ndarray:
     return np.ones(len(half), bool) if half.all() or not half.any() else half
 
 
-# ------------------------------------------------------------------------------------------------ scoring
-def score_default(
-    model: DefaultModel,
-    events: pa.Table,
-    context: pa.Table | None = None,
-    rule: AlertRule | None = None,
-    period: tuple[int, int] | None = None,
-    reasons: Literal["flagged", "all", "none"] = "flagged",
-    tested: tuple[int, int] | None = None,
-) -> tuple[pa.Table, pa.Table]:
-    """Event scores in the order of `events`, and agent scores.
-
-    What was expected comes from history. `context` is what came before the events. `period` and `tested` are the days
-    of `HabitModel.judge`.
-    """
-    judged = model.habits.judge(events, context, period, tested)
-    p_value = p_values(judged.score)
-    day = event_days(events, model.habits.schema)
-    incidents = find_incidents(events, model.habits.schema, p_value, judged.score)
-    days, reference = int(day.max() - day.min()) + 1, model.habits.events.count
-    flags = alerts(p_value, judged.score, incidents.echo, rule, days, reference, incidents.order)
-    worst = worst_rows(judged)
-    told: list[str | None] = [None] * events.num_rows
-    rows = np.union1d(np.flatnonzero(flags.flagged), worst)
-    if reasons != "flagged":
-        rows = np.arange(events.num_rows if reasons == "all" else 0)
-    for row, text in zip(rows, sentences(model.habits, judged, events, rows), strict=True):
-        told[row] = text
-    columns = {
-        **_expected_columns(model.habits, judged, events),
-        **term_columns(judged),
-        **_memory_columns(judged),
-        "score": judged.score,
-        "p_value": p_value,
-        "alert": flags.flagged,
-        "incident_id": pa.array(incidents.incident_id.tolist(), pa.string()),
-        "echo": incidents.echo,
-        "final": np.ones(events.num_rows, bool),
-        "kind": pa.array(judged.kind.tolist(), pa.string()),
-        "reason": pa.array(told, pa.string()),
-    }
-    table = _replaced(events, columns)
-    notes = {
-        "rule": (rule or AlertRule()).kind,
-        "value": (rule or AlertRule()).value,
-        "threshold": flags.threshold,
-        "alerts": int(flags.flagged.sum()),
-        "by_chance": flags.by_chance,
-        "coverage": None,
-        "warnings": list(flags.warnings),
-    }
-    for text in flags.warnings:
-        warn(text)
-    table = table.replace_schema_metadata({**(table.schema.metadata or {}), NOTES: json.dumps(notes).encode()})
-    return table, agent_table(model.habits, judged, table, worst)
-
-
+# ------------------------------------------------------------------------------------------------ columns
 def _expected_columns(model: HabitModel, judged: Judged, events: pa.Table) -> dict[str, np.ndarray]:
     """What was expected by each entity's own history."""
     visits = read_visits(events, model.schema, model.frame)
@@ -189,22 +242,27 @@ def p_values(score: np.ndarray) -> np.ndarray:
     return np.power(10.0, -np.minimum(score, SMALLEST))
 
 
-def term_columns(judged: Judged) -> dict[str, np.ndarray]:
-    """What the score is made of: -log10 p and share of every term, and the plain facts behind them."""
-    columns = {f"surprise_{name}": values for name, values in judged.surprise.items()}
-    columns |= {f"share_{name}": values for name, values in judged.shares.items()}
+def numbers_asked(schema: EventSchema, expected: Mapping[str, Any], judged: Judged) -> dict[str, dict[str, Any]]:
+    """Of the questions about a number: what was expected and observed, and the spread where it is known."""
+    numbers: dict[str, dict[str, Any]] = {
+        "recurrence": {"expected": judged.compared.before, "observed": judged.compared.count},
+        "distance": {"observed": judged.compared.distance},
+    }
+    asked = {"@minute_of_day": ("start", "memory_start"), "@duration": ("duration", "leaving", "memory_duration")}
+    for feature in schema.features:
+        for question in asked.get(feature.source[0], ()) if len(feature.source) == 1 else ():
+            known = {what: expected.get(f"{what}_{feature.name}") for what in ("expected", "observed", "spread")}
+            numbers[question] = {what: values for what, values in known.items() if values is not None}
+    return numbers
+
+
+def _fact_columns(judged: Judged) -> dict[str, np.ndarray]:
+    """The plain facts behind the answers."""
     return {
-        **columns,
         "visits_now": judged.compared.count,
         "km_from_own_places": judged.compared.distance,
         "new_place": judged.compared.place < 0,
     }
-
-
-def worst_rows(judged: Judged) -> np.ndarray:
-    """Row of each entity's most unusual event: int64 [E]."""
-    order = np.lexsort((tied_ranks(-judged.score), judged.entity))
-    return order[np.searchsorted(judged.entity[order], np.arange(len(judged.entity_ids)))]
 
 
 def agent_table(model: HabitModel, judged: Judged, scored: pa.Table, worst: np.ndarray) -> pa.Table:
@@ -243,47 +301,11 @@ def _memory_columns(judged: Judged) -> dict[str, np.ndarray]:
     return {column: judged.doubts[name] for column, name in names.items() if name in judged.doubts}
 
 
-def _replaced(table: pa.Table, columns: dict[str, Any]) -> pa.Table:
-    table = table.drop_columns([c for c in table.column_names if c in columns])
-    for name, values in columns.items():
-        table = table.append_column(
-            name, values if isinstance(values, pa.Array) else pa.array(values, from_pandas=True)
-        )
-    return table
-
-
 # ------------------------------------------------------------------------------------------------ storing
-def save_default(model: DefaultModel, place: Path) -> None:
-    """Write the four files (three without the network) into a directory."""
-    habits = model.habits
-    write_table(habits.habits.to_table(habits.schema.entity), place / HABITS)
-    tensors = {f"population.{n}": getattr(habits.population, n) for n in ("start", "duration", "longer")}
-    groups: dict[str, dict[Any, Any]] = {"term": habits.tails, "look": habits.looks}
-    for group, held in groups.items():
-        for name, distribution in held.items():
-            tensors.update(distribution_tensors(distribution, f"{group}.{name}"))
-    tensors.update(distribution_tensors(habits.events, "final.none"))
-    tensors.update(habits.agents.to_tensors())
-    save_numpy({name: np.ascontiguousarray(v) for name, v in tensors.items()}, place / TENSORS)
-    facts = {
-        "frame": habits.frame.to_dict(),
-        "recurrence": list(astuple(habits.recurrence)),
-        "terms": list(habits.tails),
-        "weights": habits.weights,
-        "memory": model.memory is not None,
-    }
-    (place / FACTS).write_text(json.dumps(facts))
-    if model.memory is not None:
-        from safetensors.torch import save_file
-
-        state = model.memory.network.state_dict()
-        save_file({k: v.detach().cpu().contiguous() for k, v in state.items()}, place / NETWORK)
-
-
-def load_default(
+def load_habit_judge(
     place: Path, encoder: Encoder, config: Config, device: torch.device, whole: bool = True
-) -> DefaultModel:
-    """Read what `save_default` wrote, but for the habits of entities where not the `whole` is asked for. Nothing in
+) -> HabitJudge:
+    """Read what `HabitJudge.save` wrote, but for the habits of entities where not the `whole` is asked for. Nothing in
     it is executed."""
     facts = json.loads((place / FACTS).read_text())
     tensors = load_numpy(place / TENSORS)
@@ -313,4 +335,4 @@ def load_default(
         weights=weights,
         absorb_after=config.scoring.absorb_after,
     )
-    return DefaultModel(habits, memory)
+    return HabitJudge(habits, memory)

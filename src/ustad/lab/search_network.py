@@ -1,0 +1,31 @@
+"""The paper's search for settings of its network, judged by masked validation loss alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ustad import progress
+from ustad.config import ConfigError
+from ustad.detector import Detector
+from ustad.network.training.estimate import rough_seconds
+from ustad.network.training.masked_task import MaskedTask
+from ustad.network.training.search_settings import SearchResult, data_digest, tune
+
+
+def search(detector: Detector, data: Any, directory: Path, trials: int) -> SearchResult:
+    """Try settings of the paper's space with a detector that is not fitted; carries on where it stopped."""
+    lessons = detector.prepare(data)
+    config = detector.config
+    if config.by_habits:
+        raise ConfigError("the search is of the paper's network; use the preset paper")
+    tensors, windows, validation = detector.tensors(lessons)
+    if progress.shown():
+        task = MaskedTask(detector.new_network(lessons.encoder), tensors, *validation, config)
+        seconds = rough_seconds(task, windows, config)
+        progress.say(
+            f"{trials} trials on {len(windows):,} windows: {progress.roughly(trials * seconds)} in all, less as "
+            "trials stop early"
+        )
+    digest = data_digest((lessons.train, lessons.stopping), lessons.encoder.schema)
+    return tune(tensors, windows, validation, config, trials, directory, detector.device, data=digest)

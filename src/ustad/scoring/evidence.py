@@ -1,0 +1,96 @@
+"""Evidence: what a source answers to one question about an event, in the same form whoever was asked.
+
+A score table has a column `evidence`, a list by event, the largest share of the score first. Each entry says the
+question's `name`, its `surprise` (−log10 p on normal events), its `share` of the score (together 1, or 0 where nothing
+is unusual), and, where the answer is about a number, what was `expected` and `observed` and how wide the expectation
+was (`spread`), in the feature's unit; `noise` and `doubt` are its aleatoric and epistemic part where a network says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from ustad.scoring.explain import SMALLEST_TAIL
+from ustad.ties import rounded, tied_ranks
+
+NUMBERS = ("expected", "observed", "spread", "noise", "doubt")
+ENTRY = pa.struct(
+    [("name", pa.string()), ("surprise", pa.float64()), ("share", pa.float64())]
+    + [(name, pa.float32()) for name in NUMBERS]
+)
+EVIDENCE = pa.list_(ENTRY)
+
+Values = Mapping[str, np.ndarray]  # question → one number for each of n events, NaN where it has no answer
+
+
+def evidence_column(surprise: Values, share: Values, numbers: Mapping[str, Values] | None = None) -> pa.Array:
+    """The column of n events. `numbers` has, by question, those of `NUMBERS` that are known."""
+    names = list(surprise)
+    n = len(next(iter(surprise.values()))) if names else 0
+    surprises, shares = (np.stack([values[q] for q in names], axis=1) for values in (surprise, share))
+    row, question = np.nonzero(np.isfinite(surprises))
+    order = np.lexsort((*(tied_ranks(-values[row, question]) for values in (surprises, shares)), row))
+    row, question = row[order], question[order]
+    fields: list[pa.Array] = [
+        pa.DictionaryArray.from_arrays(pa.array(question.astype(np.int32)), pa.array(names)).cast(pa.string()),
+        pa.array(surprises[row, question]),
+        pa.array(shares[row, question]),
+    ]
+    for name in NUMBERS:
+        columns = np.full((n, len(names)), np.nan, np.float32)
+        for i, asked in enumerate(names):
+            values = (numbers or {}).get(asked, {}).get(name)
+            if values is not None:
+                columns[:, i] = values
+        fields.append(pa.array(columns[row, question], from_pandas=True))
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=n))]).astype(np.int32)
+    return pa.ListArray.from_arrays(offsets, pa.StructArray.from_arrays(fields, fields=list(ENTRY)))
+
+
+def evidence_of_one(
+    surprise: Mapping[str, float], share: Mapping[str, float], numbers: Mapping[str, Mapping[str, Any]] | None = None
+) -> list[dict[str, Any]]:
+    """The same list of one event, without a table."""
+    answered = [name for name, value in surprise.items() if np.isfinite(value)]
+    answered.sort(key=lambda name: (-rounded(share[name]), -rounded(surprise[name])))
+    known = numbers or {}
+    return [
+        {
+            "name": name,
+            "surprise": surprise[name],
+            "share": share[name],
+            **{what: _known(known.get(name, {}).get(what)) for what in NUMBERS},
+        }
+        for name in answered
+    ]
+
+
+def _known(value: Any) -> float | None:
+    return None if value is None or not np.isfinite(value) else float(value)
+
+
+def read_evidence(row: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The evidence of one row of a score table; of one from before this column, by its columns `surprise_…` and
+    `share_…`, or by its percentiles."""
+    if row.get("evidence") is not None:
+        return list(row["evidence"])
+    surprise = _numbers(row, "surprise_")
+    if surprise:
+        total = max(sum(surprise.values()), 1e-12)
+        given = _numbers(row, "share_")
+        return evidence_of_one(surprise, {name: given.get(name, value / total) for name, value in surprise.items()})
+    surprise = {name: -np.log10(max(1 - value, SMALLEST_TAIL)) for name, value in _numbers(row, "pct_").items()}
+    total = max(sum(surprise.values()), 1e-12)
+    return evidence_of_one(surprise, {name: value / total for name, value in surprise.items()})
+
+
+def _numbers(row: Mapping[str, Any], prefix: str) -> dict[str, float]:
+    return {
+        name.removeprefix(prefix): float(value)
+        for name, value in row.items()
+        if name.startswith(prefix) and isinstance(value, (int, float)) and np.isfinite(value)
+    }

@@ -1,0 +1,120 @@
+"""The judge: all that the rest of the house knows of how scores come about.
+
+A judge asks its sources of evidence (habits, a network) about events and turns the answers into scores, kinds, reasons
+and scores of entities. The pipeline runs any judge, in memory, in parts or on a cluster; nobody else asks which one it
+is. There are two: `habit_judge` adds surprises up, `paper_judge` takes the paper's highest percentile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from ustad.dataset import event_days
+from ustad.distribution import Tail
+from ustad.schema import EventSchema
+from ustad.scoring.alerts import AlertRule
+from ustad.ties import tied_ranks
+
+Reasons = Literal["flagged", "all", "none"]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What somebody asks of a run."""
+
+    rule: AlertRule = AlertRule()
+    reasons: Reasons = "flagged"
+    coverage: float | None = None  # prediction intervals that hold so large a share of normal events
+
+
+@dataclass(frozen=True)
+class Span:
+    """Local days (since 1970-01-01) that rest on all events, so that no part is judged otherwise than the whole."""
+
+    first: int  # of the scored events
+    last: int
+    counted: tuple[int, int]  # in which visits are counted: those of context that no history holds, too
+
+    @property
+    def days(self) -> int:
+        return self.last - self.first + 1
+
+    @classmethod
+    def of(cls, events: pa.Table, context: pa.Table | None, schema: EventSchema, known_until: int | None) -> Span:
+        days = event_days(events, schema)
+        before = event_days(context, schema) if context is not None and known_until is not None else days[:0]
+        return cls.between(int(days.min()), int(days.max()), before[before > (known_until or 0)])
+
+    @classmethod
+    def between(cls, first: int, last: int, context_days: Iterable[int]) -> Span:
+        """Of the first and last scored day and the days of counted context."""
+        every = [first, last, *(int(day) for day in context_days)]
+        return cls(first, last, (min(every), max(every)))
+
+
+class Judge(Protocol):
+    """Sources of evidence and a rule."""
+
+    @property
+    def schema(self) -> EventSchema: ...
+
+    @property
+    def reference(self) -> int:
+        """How many normal events the p-values rest on."""
+
+    @property
+    def known_until(self) -> int | None:
+        """The last day of the entities' histories, where it has any."""
+
+    @property
+    def ranked(self) -> tuple[str, ...]:
+        """Measured columns whose ranks among all scored events make the scores; none where a reference does."""
+
+    def measure(
+        self, events: pa.Table, context: pa.Table | None, span: Span, wanted: Wanted
+    ) -> tuple[pa.Table, pa.Table | None]:
+        """What does not depend on other entities: events with what was measured, and the entities' scores where these
+        are known already."""
+
+    def stand(self, ranks: Sequence[Tail] | None) -> Any:
+        """How measured columns become scores: by these ranks, or by the judge's own reference."""
+
+    def settle(self, measured: pa.Table, standing: Any) -> pa.Table:
+        """With score, p-value, kind and incident, where they were not known before."""
+
+    def tell(
+        self, settled: pa.Table, agents: pa.Table | None, standing: Any, span: Span, wanted: Wanted
+    ) -> tuple[pa.Table, pa.Table]:
+        """With reasons, once `alert` is known, and the scores of the entities."""
+
+    def knows(self, entities: np.ndarray) -> np.ndarray:
+        """Hashes of the entities of which something is kept; all of these where that cannot be told."""
+
+    def forget(self, entities: Sequence[Any]) -> Judge:
+        """Without what is kept of some entities."""
+
+    def save(self, place: Path) -> None:
+        """Its files into a model directory."""
+
+
+def worst_rows(scores: np.ndarray, entity: np.ndarray) -> np.ndarray:
+    """Row of each entity's most unusual event, in the order of the entities' codes: int64 [E]."""
+    order = np.lexsort((tied_ranks(-scores), entity))
+    return order[np.flatnonzero(np.diff(entity[order], prepend=-1))]
+
+
+def set_columns(table: pa.Table, columns: dict[str, Any]) -> pa.Table:
+    """The table with columns put in the place of those of the same name, or appended."""
+    for name, values in columns.items():
+        column = values if isinstance(values, (pa.Array, pa.ChunkedArray)) else pa.array(values, from_pandas=True)
+        if name in table.column_names:
+            table = table.set_column(table.column_names.index(name), name, column)
+        else:
+            table = table.append_column(name, column)
+    return table

@@ -1,0 +1,239 @@
+"""From events to score tables: measure, settle, raise alerts, tell. Any judge, in memory or in parts of whole entities.
+
+Nothing that is measured of one entity depends on another. So parts are measured one after the other and put aside, what
+rests on all events (ranks, thresholds, warnings) comes from what the parts report, and each part is then told. With one
+part, everything stays in memory; with many, memory is bounded by the part. A cluster takes the same steps
+(`engine/score_job.py`).
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ustad.dataset import event_days
+from ustad.distribution import Ranks
+from ustad.files import as_table
+from ustad.progress import silence, track, warn
+from ustad.schema import EventSchema
+from ustad.scoring.alerts import AlertRule, Alerts, raise_alerts, refuse_everything, report_part
+from ustad.scoring.drift_alarm import count_p_values, join_counts, note_drift
+from ustad.scoring.judge import Judge, Span, Wanted, set_columns
+from ustad.tables import DataError, agent_codes
+
+#: Entities of one part.
+ENTITIES = 2_000
+Measured = tuple[pa.Table, pa.Table | None]  # events, and agents where they are known already
+Scored = tuple[pa.Table, pa.Table]  # events, agents
+
+
+def score_whole(
+    judge: Judge, events: Any, context: Any = None, wanted: Wanted | None = None, span: Span | None = None
+) -> tuple[pa.Table, pa.Table, dict[str, Any]]:
+    """Event scores in the order of `events`, agent scores, and what the run says of its alerts.
+
+    `context` are events before the scored ones, which are counted and looked back at.
+    """
+    run = ScoredParts(judge, events, context, wanted, entities=None, span=span)
+    ((scored, agents),) = run
+    return scored, agents, run.notes
+
+
+class ScoredParts:
+    """Iterate over (event scores, agent scores) of each part; then `notes` says rule, threshold and warnings.
+
+    >>> for events, agents in ScoredParts(judge, stays, context):  # doctest: +SKIP
+    ...     writer.write_table(events)
+    """
+
+    def __init__(
+        self,
+        judge: Judge,
+        events: Any,
+        context: Any = None,
+        wanted: Wanted | None = None,
+        *,
+        entities: int | None = ENTITIES,
+        without: tuple[str, ...] = (),
+        span: Span | None = None,
+        at_once: int = 1,
+    ) -> None:
+        """Parts of so many `entities`; all at once where that is None. Columns `without` are not carried on. So many
+        parts are on their way `at_once`: beside a GPU, while it works on one, the CPU does the other."""
+        if entities is not None and entities < 1:
+            raise ValueError(f"entities must be at least 1, got {entities}")
+        self.judge, self.entities, self.wanted = judge, entities, wanted or Wanted()
+        self.events = as_table(events, "events")
+        self.context = as_table(context, "context") if context is not None else None
+        if not self.events.num_rows:
+            raise DataError(f"{judge.schema.name}: the table of events is empty")
+        self.span = span or Span.of(self.events, self.context, judge.schema, judge.known_until)
+        self.notes: dict[str, Any] = {}
+        self._without, self._at_once = without, at_once
+
+    def __iter__(self) -> Iterator[Scored]:
+        with tempfile.TemporaryDirectory(prefix="ustad-parts-") as folder:
+            shelf = _Shelf(Path(folder) if self.entities is not None else None)
+            standing = None if self.judge.ranked else self.judge.stand(None)
+            reports = {}
+            for name, (table, agents) in self._measured():
+                if self.judge.ranked:
+                    shelf.put(name, table, agents, self.judge.ranked)
+                else:
+                    settled = self.judge.settle(table, standing)
+                    shelf.put(name, settled, agents)
+                    reports[name] = self._report(settled)
+            if self.judge.ranked:
+                standing = self.judge.stand([Ranks.of(np.concatenate(c)) for c in zip(*shelf.columns, strict=True)])
+                for name in shelf.agents:
+                    shelf.tables[name] = self.judge.settle(shelf.tables[name], standing)
+                    reports[name] = self._report(shelf.tables[name])
+            found = self._raise(reports)
+            for name in reports:
+                yield tell_part(self.judge, name, shelf.tables.pop(name), shelf.agents[name], found, standing, self)
+
+    # ------------------------------------------------------------------------------------------ measuring
+    def _measured(self) -> Iterator[tuple[str, Measured]]:
+        """Parts by name, in their order."""
+        if self.entities is None:
+            yield "00000", self._measure_part(self.events, self.context)
+            return
+        with track("scoring, parts", self.events.num_rows) as advance, silence():
+            for name, part in self._measured_parts():
+                yield name, part
+                advance(part[0].num_rows)
+
+    def _measured_parts(self) -> Iterator[tuple[str, Measured]]:
+        with ThreadPoolExecutor(self._at_once) as pool:
+            waiting: deque[tuple[str, Future[Measured]]] = deque()
+            for i, part in enumerate(self._divided()):
+                waiting.append((f"{i:05d}", pool.submit(self._measure_part, *part)))
+                if len(waiting) > self._at_once:
+                    name, first = waiting.popleft()
+                    yield name, first.result()
+            for name, rest in waiting:
+                yield name, rest.result()
+
+    def _measure_part(self, events: pa.Table, context: pa.Table | None) -> Measured:
+        table, agents = self.judge.measure(events, context, self.span, self.wanted)
+        return table.drop_columns([c for c in self._without if c in table.column_names]), agents
+
+    def _divided(self) -> Iterator[tuple[pa.Table, pa.Table | None]]:
+        """Events and context of so many entities at a time, in the order of the entities."""
+        entity, size = self.judge.schema.entity, self.entities or ENTITIES
+        codes, names = agent_codes(self.events[entity])
+        order = np.argsort(codes, kind="stable")
+        before, known = np.zeros(0, np.int64), np.zeros(0, np.int64)
+        if self.context is not None:
+            index = pc.index_in(self.context[entity], pa.array(names.tolist(), self.context[entity].type))
+            known = pc.fill_null(index, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+            before = np.argsort(known, kind="stable")
+        for first in range(0, len(names), size):
+            bounds = (first, first + size)
+            low, high = np.searchsorted(codes[order], bounds)
+            part = self.events.take(pa.array(np.sort(order[low:high])))
+            context = None
+            if self.context is not None:
+                low, high = np.searchsorted(known[before], bounds)
+                context = self.context.take(pa.array(np.sort(before[low:high]))) if high > low else None
+            yield part, context
+
+    # -------------------------------------------------------------------------------------------- alerts
+    def _report(self, settled: pa.Table) -> dict[str, Any]:
+        return report_scores(settled, self.judge.schema, self.wanted.rule, self.span.days)
+
+    def _raise(self, reports: dict[str, dict[str, Any]]) -> Alerts:
+        rule, days = self.wanted.rule, self.span.days
+        found = raise_alerts(rule, reports, days, self.judge.reference)
+        refuse_everything(found.count, self.events.num_rows, rule, days)
+        counts = join_counts(report["p_values"] for report in reports.values())
+        self.notes = note_drift(found.notes(self.wanted.coverage), counts)
+        for text in found.warnings:
+            warn(text)
+        return found
+
+
+class _Shelf:
+    """Measured parts, in memory or as files in a folder, and of each the columns whose ranks are asked for."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self.tables: Any = {} if folder is None else _Files(folder)
+        self.agents: dict[str, pa.Table | None] = {}
+        self.columns: list[list[np.ndarray]] = []
+
+    def put(self, name: str, table: pa.Table, agents: pa.Table | None, ranked: tuple[str, ...] = ()) -> None:
+        self.tables[name], self.agents[name] = table, agents
+        if ranked:
+            self.columns.append([floats(table[column]) for column in ranked])
+
+
+class _Files:
+    """Tables by name, each in a file."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def __setitem__(self, name: str, table: pa.Table) -> None:
+        written = self._folder / f"{name}.new"
+        with pa.OSFile(str(written), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table)
+        written.replace(self._folder / name)
+
+    def __getitem__(self, name: str) -> pa.Table:
+        with pa.OSFile(str(self._folder / name)) as source:
+            return pa.ipc.open_file(source).read_all()
+
+    def pop(self, name: str) -> pa.Table:
+        table = self[name]
+        (self._folder / name).unlink()
+        return table
+
+
+# ----------------------------------------------------------------------------------------- steps of one part
+def report_scores(settled: pa.Table, schema: EventSchema, rule: AlertRule, days: float) -> dict[str, Any]:
+    """What a part whose scores are known has to tell."""
+    p_values, scores = settled["p_value"].to_numpy(), settled["score"].to_numpy()
+    echo = settled["echo"].to_numpy(zero_copy_only=False)
+    report = report_part(p_values, scores, echo, row_order(settled, schema), rule, days)
+    return {**report, "p_values": count_p_values(event_days(settled, schema), p_values)}
+
+
+def tell_part(
+    judge: Judge, name: str, settled: pa.Table, agents: pa.Table | None, found: Alerts, standing: Any, run: Any
+) -> Scored:
+    """The final rows of a part, in the order of its events. `run` has the `span` and what is `wanted`."""
+    echo = settled["echo"].to_numpy(zero_copy_only=False)
+    flagged = found.flags(name, settled["p_value"].to_numpy(), echo)
+    events, agents = judge.tell(set_columns(settled, {"alert": flagged}), agents, standing, run.span, run.wanted)
+    return events, _with_alerts(agents, events, judge.schema.entity)
+
+
+def _with_alerts(agents: pa.Table, events: pa.Table, entity: str) -> pa.Table:
+    """Agents with how many alerts each has: whoever has one comes before whoever has none, whatever the p-values."""
+    codes, names = agent_codes(events[entity])
+    counts = np.bincount(codes[events["alert"].to_numpy(zero_copy_only=False).astype(bool)], minlength=len(names))
+    index = pc.index_in(agents[entity], pa.array(names.tolist(), agents[entity].type)).to_numpy(zero_copy_only=False)
+    at = agents.column_names.index("n_incidents") + 1
+    return agents.add_column(at, "n_alerts", pa.array(counts[index.astype(np.int64)]))
+
+
+def row_order(table: pa.Table, schema: EventSchema) -> np.ndarray:
+    """Each row's place by entity and time, which decides between events that tie: int64 [n]."""
+    codes, _ = agent_codes(table[schema.entity])
+    order = np.lexsort((table[schema.time].cast(pa.int64()).to_numpy(), codes))
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    return place
+
+
+def floats(column: pa.ChunkedArray) -> np.ndarray:
+    """Float32 with NaN for null."""
+    return column.cast(pa.float32()).to_numpy(zero_copy_only=False).astype(np.float32)
