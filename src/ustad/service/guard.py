@@ -198,9 +198,9 @@ async def _unauthorized(send: Send, scope: Scope, error: UnauthorizedError) -> N
     """The one error shape; a browser that opens the page is asked for the key instead."""
     accepts = dict(scope["headers"]).get(b"accept", b"")
     if scope["method"] == "GET" and b"text/html" in accepts:
-        wanted = (scope.get("raw_path") or quote(scope["path"]).encode()).decode("ascii", "replace")
+        address = (scope.get("raw_path") or quote(scope["path"]).encode()).decode("ascii", "replace")
         query = scope.get("query_string", b"").decode("ascii", "replace")
-        body, policy = login_page(wanted=f"{wanted}?{query}" if query else wanted)
+        body, policy = login_page(address=f"{address}?{query}" if query else address)
         await _send(send, 401, body, [(b"content-type", b"text/html"), (b"content-security-policy", policy)])
         return
     challenge = error.headers["WWW_Authenticate"].encode()

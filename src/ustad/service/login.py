@@ -30,7 +30,7 @@ STYLE = (
 ASKED = "This service asks for a key with the role read."
 
 
-def login_page(message: str = ASKED, wanted: str = "/") -> tuple[bytes, bytes]:
+def login_page(message: str = ASKED, address: str = "/") -> tuple[bytes, bytes]:
     """The page, which leads on to the address that was wanted, and the content policy that allows exactly its style."""
     style_hash = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'sha256-{style_hash}'; form-action 'self'; base-uri 'none'"
@@ -39,7 +39,7 @@ def login_page(message: str = ASKED, wanted: str = "/") -> tuple[bytes, bytes]:
         f'<meta name="viewport" content="width=device-width"><style>{STYLE}</style>'
         f'<form method="post" action="/login"><h1>ustad</h1><p>{message}</p><label>Key'
         '<input type="password" name="key" autocomplete="current-password" autofocus required></label>'
-        f'<input type="hidden" name="wanted" value="{html.escape(wanted)}"><button>Open</button></form></html>'
+        f'<input type="hidden" name="wanted" value="{html.escape(address)}"><button>Open</button></form></html>'
     )
     return page.encode(), policy.encode()
 
@@ -48,14 +48,14 @@ async def log_in(request: Request) -> Response:
     """Set the cookie and go to the page, or ask again."""
     fields = parse_qs((await request.body()).decode("utf-8", "replace"))
     key = fields.get("key", [""])[0].strip()
-    wanted = own_address(fields.get("wanted", ["/"])[0])
+    address = own_address(fields.get("wanted", ["/"])[0])
     try:
         request.app.state.service.keys.caller(key)
     except UnauthorizedError:
-        body, policy = login_page("That key is not known, or has expired. Please try again.", wanted)
+        body, policy = login_page("That key is not known, or has expired. Please try again.", address)
         headers = {"Content-Security-Policy": policy.decode()}
         return Response(body, status_code=401, media_type="text/html", headers=headers)
-    answer = RedirectResponse(wanted, status_code=303)
+    answer = RedirectResponse(address, status_code=303)
     secure = "https" in (request.url.scheme, request.headers.get("x-forwarded-proto"))  # a proxy may have the TLS
     answer.set_cookie(COOKIE, key, httponly=True, samesite="strict", secure=secure, path="/")
     return answer

@@ -19,7 +19,7 @@ import torch
 
 from ustad.config import ConfigError
 from ustad.lab.evaluation import cells as compute
-from ustad.lab.evaluation.cases import cases
+from ustad.lab.evaluation.case_studies import cases
 from ustad.lab.evaluation.gps import GPS_METHODS, PRESET_METHODS, gps
 from ustad.lab.evaluation.recordings import TRUE_STAYS
 from ustad.lab.evaluation.result_files import Line, hardware, plain_json, read_lines, versions
