@@ -242,7 +242,7 @@ class Detector:
             wanted,
             entities=entities,
             without=trip_features.COLUMNS,
-            at_once=2 if self.device.type == "cuda" else 1,
+            at_once=2 if str(self.device).startswith("cuda") else 1,
         )
 
     def _scored_part(self, data: Any, context: Any, everything: bool) -> tuple[pa.Table, pa.Table | None]:

@@ -53,7 +53,15 @@ def _interleaved(events: pa.Table, seed: int) -> list[dict[str, Any]]:
 
 
 def _assert_same(live: dict[str, Any], wanted: dict[str, Any]) -> None:
+    entries = {entry["name"]: entry for entry in live["evidence"]}
+    assert set(entries) == {entry["name"] for entry in wanted["evidence"]}
+    for entry in wanted["evidence"]:
+        known = {what: value for what, value in entry.items() if isinstance(value, float)}
+        found = [entries[entry["name"]][what] for what in known]
+        assert found == pytest.approx(list(known.values()), rel=5e-3, abs=1e-2), entry["name"]  # as of the score
     for name, value in wanted.items():
+        if name == "evidence":
+            continue
         if isinstance(value, float) and name != "score":
             assert live[name] == pytest.approx(value, rel=TOLERANCE, abs=2e-4), name
         elif name == "score":

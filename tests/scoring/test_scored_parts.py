@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -22,9 +23,17 @@ def _split(stays: pa.Table) -> tuple[pa.Table, pa.Table]:
     return stays.filter(pa.array(~late)), stays.filter(pa.array(late))
 
 
+def _assert_near(found: dict[str, Any], wanted: dict[str, Any]) -> None:
+    for name, value in wanted.items():
+        is_number = isinstance(value, float)
+        assert found[name] == (pytest.approx(value, rel=1e-4, abs=1e-6) if is_number else value), name
+
+
 def _assert_equal(found: pa.Table, wanted: pa.Table, key: str) -> None:
     assert set(found.column_names) == set(wanted.column_names)
     for one, other in zip(found.sort_by(key).to_pylist(), wanted.sort_by(key).to_pylist(), strict=True):
+        for entry, wanted_entry in zip(one.pop("evidence", []), other.pop("evidence", []), strict=True):
+            _assert_near(entry, wanted_entry)
         for name, value in other.items():
             if isinstance(value, float):
                 assert one[name] == pytest.approx(value, rel=1e-4, abs=1e-6), name
