@@ -42,7 +42,7 @@ def uncertainty(parts: Parts, how: Measure = "sum", reference: Parts | None = No
 
 
 def parts_of_table(events: pa.Table) -> Parts:
-    """The parts of a score table (`score_events`), so that rejection works on what was saved."""
+    """The parts of a score table (`PaperJudge`), so that rejection works on what was saved."""
     names = tuple(c[len("pct_") :] for c in events.column_names if c.startswith("pct_") and c != "pct_knn")
 
     def matrix(what: str) -> np.ndarray:
