@@ -114,8 +114,8 @@ _opener = urllib.request.build_opener(_NoRedirects)
 
 def post(url: str, body: bytes, headers: Mapping[str, str]) -> None:
     """POST JSON; anything but a success raises."""
-    wanted = {"Content-Type": "application/json", "User-Agent": "ustad", **headers}
-    with _opener.open(urllib.request.Request(url, body, wanted, method="POST"), timeout=TIMEOUT_S):
+    whole = {"Content-Type": "application/json", "User-Agent": "ustad", **headers}
+    with _opener.open(urllib.request.Request(url, body, whole, method="POST"), timeout=TIMEOUT_S):
         pass
 
 
@@ -140,23 +140,23 @@ def read_channels(path: Path) -> Outlets:
     is_whole = isinstance(content, dict) and isinstance(content.get("channels"), list)
     if not is_whole or not _is_web(content.get("link")):
         raise ConfigError(f"--notify: {path} needs `link` (the address of this page) and a list of `channels`")
-    numbered = enumerate(content["channels"], 1)
-    made = tuple(_channel(one, f"{path.name}, channel {number}", path.parent) for number, one in numbered)
-    names = [channel.name for channel in made]
+    entries = enumerate(content["channels"], 1)
+    channels = tuple(_channel(one, f"{path.name}, channel {number}", path.parent) for number, one in entries)
+    names = [channel.name for channel in channels]
     if len(set(names)) < len(names):
         raise ConfigError(f"--notify: {path} has two channels of one name")
-    return Outlets(str(content["link"]).rstrip("/"), made)
+    return Outlets(str(content["link"]).rstrip("/"), channels)
 
 
 def _channel(one: Any, where: str, beside: Path) -> Channel:
     if not isinstance(one, dict) or one.get("kind") not in KINDS:
         raise ConfigError(f"--notify: {where}: kind must be one of {', '.join(KINDS)}")
     kind = one["kind"]
-    known = {"webhook": ("url", "secret_file"), "alertmanager": ("url",),
-             "mail": ("host", "port", "sender", "to", "tls", "user", "password_file")}[kind]  # fmt: skip
-    unknown = sorted(set(one) - {"kind", "name", "digest", *known})
+    fields = {"webhook": ("url", "secret_file"), "alertmanager": ("url",),
+              "mail": ("host", "port", "sender", "to", "tls", "user", "password_file")}[kind]  # fmt: skip
+    unknown = sorted(set(one) - {"kind", "name", "digest", *fields})
     if unknown:
-        raise ConfigError(f"--notify: {where}: '{unknown[0]}' is not known; a {kind} has {', '.join(known)}")
+        raise ConfigError(f"--notify: {where}: '{unknown[0]}' is not known; a {kind} has {', '.join(fields)}")
     name, digest = str(one.get("name", kind)), _minute(one.get("digest"), where)
     if kind == "mail":
         return _mail(one, where, beside, name, digest)
@@ -168,11 +168,11 @@ def _channel(one: Any, where: str, beside: Path) -> Channel:
 
 
 def _mail(one: dict[str, Any], where: str, beside: Path, name: str, digest: int | None) -> Mail:
-    given = one.get("to") or []
-    to: list[Any] = given if isinstance(given, list) else [given]
-    for needed, value in (("host", one.get("host")), ("sender", one.get("sender")), ("to", to)):
+    who = one.get("to") or []
+    to: list[Any] = who if isinstance(who, list) else [who]
+    for field, value in (("host", one.get("host")), ("sender", one.get("sender")), ("to", to)):
         if not value:
-            raise ConfigError(f"--notify: {where}: needs {needed}")
+            raise ConfigError(f"--notify: {where}: needs {field}")
     tls = str(one.get("tls", "starttls")).lower().replace("false", "none")
     if tls not in ("starttls", "tls", "none"):
         raise ConfigError(f"--notify: {where}: tls must be starttls, tls or none, got '{tls}'")
@@ -199,10 +199,10 @@ def _secret(file: Any, where: str, beside: Path) -> bytes:
 def _minute(text: Any, where: str) -> int | None:
     if text is None:
         return None
-    found = re.fullmatch(r"([01]?\d|2[0-3]):([0-5]\d)", str(text))
-    if found is None:
+    match = re.fullmatch(r"([01]?\d|2[0-3]):([0-5]\d)", str(text))
+    if match is None:
         raise ConfigError(f"--notify: {where}: digest must be a time in UTC such as \"07:00\", got '{text}'")
-    return 60 * int(found[1]) + int(found[2])
+    return 60 * int(match[1]) + int(match[2])
 
 
 def _is_web(url: Any) -> bool:

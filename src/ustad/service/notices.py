@@ -85,10 +85,10 @@ class Notifier:
         """What is told: ids and a link, as they are now."""
         if row.key is None:
             return self._digest(connection, row)
-        found = queries.events_by_key(connection, [row.key])
-        if not found:
+        events = queries.events_by_key(connection, [row.key])
+        if not events:
             return None
-        event = found[0]
+        event = events[0]
         url = self.outlets.page(event["agent_id"], event["id"])
         ids = {"event_id": event["id"], "agent_id": event["agent_id"], "incident_id": event["incident_id"]}
         lines = (f"A new alert of {event['agent_id']}.", url)

@@ -110,14 +110,14 @@ def _judge(connection: Connection, case: int, change: m.CaseChange, by: str) -> 
     )
     current = cases.case_detail(connection, case) or {"incidents": []}
     for incident in current["incidents"]:
-        said = incident["verdict"]["verdict"] if incident["verdict"] else "open"
-        if said != verdict.verdict:
+        current_verdict = incident["verdict"]["verdict"] if incident["verdict"] else "open"
+        if current_verdict != verdict.verdict:
             write_verdict(connection, int(incident["id"]), verdict, by)
 
 
 def _check_events(connection: Connection, keys: list[int]) -> None:
-    known = {key for key, _ in cases.leading_events(connection, keys)}
-    if keys and not known:
+    leading = {key for key, _ in cases.leading_events(connection, keys)}
+    if keys and not leading:
         raise NotFoundError("there is no such scored event")
 
 
