@@ -2,11 +2,11 @@
 
     python benchmarks/gps.py                                     ten towns by `quick`, and numosim-la with 1,000 agents
     python benchmarks/gps.py --seeds 101 102 --agents 100        a trial
-    python benchmarks/gps.py --presets quick best --workers 16
+    python benchmarks/gps.py --demo                              more lines: the demo in ten towns, by `best`
 
 A job is one town (or city) and one recording of it; jobs run in processes of their own. The demo is judged by the plain
-recording with a fix a minute (`--fixes 60s`): how many of the 14 most unusual stays are true, town by town. Prints a
-line per job, writes benchmarks/results/gps.json.
+recording with a fix a minute (`--fixes 60s`): how many of the 14 most unusual incidents are true, town by town. Prints
+a line per job, writes benchmarks/results/gps.json after each; a line says which version made it, and when.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
+
+from measured import describe_run
 
 RESULTS = Path(__file__).parent / "results" / "gps.json"
 #: The demo's town and recording.
@@ -109,32 +111,38 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--keep", action="store_true", help="keep earlier lines of other data, phones and presets")
+    parser.add_argument(
+        "--demo", action="store_true", help="only what `ustad demo` records, by every preset it tells of"
+    )
     arguments = parser.parse_args()
-    jobs, began = plan_jobs(arguments), time.perf_counter()
-    lines = json.loads(arguments.out.read_text())["lines"] if arguments.keep and arguments.out.exists() else []
+    if arguments.demo:
+        arguments.city_seeds, arguments.phones, arguments.presets, arguments.keep = [], [], ["best"], True
+    jobs, facts, began = plan_jobs(arguments), describe_run(), time.perf_counter()
+    lines = read_lines(arguments.out) if arguments.keep and arguments.out.exists() else []
+    made_by = {"ustad": facts["versions"]["ustad"], "date": facts["date"]}
     with tempfile.TemporaryDirectory() as folder:
         context = get_context("spawn")
         with ProcessPoolExecutor(arguments.workers, mp_context=context, max_tasks_per_child=8) as pool:
             for future in as_completed([pool.submit(run_job, job, Path(folder)) for job in jobs]):
                 for line in future.result():
-                    lines.append(line)
+                    lines.append({**line, **made_by})
                     show(line)
-    found = {(x["data"], x["phone"], x["method"], x["seed"]): x for x in lines}  # the latest of each
-    seconds = round(time.perf_counter() - began)
-    result = {
-        "lines": [found[key] for key in sorted(found)],
-        "seconds": seconds,
-        **machine(),
-    }
-    arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    arguments.out.write_text(json.dumps(result, indent=1, sort_keys=True) + "\n")
-    print(f"written to {arguments.out} after {seconds} s")
+                write_lines(arguments.out, lines, {**facts, "seconds": round(time.perf_counter() - began)})
+    print(f"written to {arguments.out} after {time.perf_counter() - began:.0f} s")
 
 
-def machine() -> dict[str, Any]:
-    from ustad.lab.evaluation.result_files import hardware, versions
+def read_lines(file: Path) -> list[dict[str, Any]]:
+    """The lines of a result file, each with the version that made it."""
+    content = json.loads(file.read_text())
+    return [{"ustad": content["versions"]["ustad"], **line} for line in content["lines"]]
 
-    return {"hardware": hardware(), "versions": versions()}
+
+def write_lines(out: Path, lines: list[dict[str, Any]], facts: dict[str, Any]) -> None:
+    """The latest line of each job and preset, in order."""
+    latest = {(x["data"], x["phone"], x["method"], x["seed"]): x for x in lines}
+    out.parent.mkdir(parents=True, exist_ok=True)
+    result = {"lines": [latest[key] for key in sorted(latest)], **facts}
+    out.write_text(json.dumps(result, indent=1, sort_keys=True) + "\n")
 
 
 def show(line: dict[str, Any]) -> None:
