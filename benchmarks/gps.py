@@ -91,7 +91,7 @@ def plan_jobs(arguments: argparse.Namespace) -> list[Job]:
     from ustad.lab.evaluation.recordings import PLAIN, TRUE_STAYS
 
     presets = tuple(arguments.presets)
-    phones = [TRUE_STAYS, PLAIN, *arguments.phones]
+    phones = arguments.phones or [TRUE_STAYS, PLAIN, "logger", "phone", "app", "sparse"]
     sizes = [("numosim-la", arguments.city_agents, None, seed) for seed in arguments.city_seeds]
     sizes += [("town", arguments.agents, arguments.days, seed) for seed in arguments.seeds]
     order = ["logger", PLAIN, "app", "phone", "sparse", TRUE_STAYS]
@@ -106,7 +106,7 @@ def main() -> None:
     parser.add_argument("--days", type=int, default=DEMO_DAYS, help="of a town")
     parser.add_argument("--city-seeds", type=int, nargs="*", default=[1], help="of numosim-la; none: leave it out")
     parser.add_argument("--city-agents", type=int, default=1_000)
-    parser.add_argument("--phones", nargs="*", default=["logger", "phone", "app", "sparse"])
+    parser.add_argument("--phones", nargs="*", help="some of them only; `true stays` and `fix a minute` are names too")
     parser.add_argument("--presets", nargs="*", default=["quick", "visit-rate"], help="visit-rate or a preset")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--out", type=Path, default=RESULTS)
@@ -116,7 +116,8 @@ def main() -> None:
     )
     arguments = parser.parse_args()
     if arguments.demo:
-        arguments.city_seeds, arguments.phones, arguments.presets, arguments.keep = [], [], ["best"], True
+        arguments.city_seeds, arguments.presets, arguments.keep = [], ["best"], True
+        arguments.phones = ["fix a minute", "true stays"]
     jobs, facts, began = plan_jobs(arguments), describe_run(), time.perf_counter()
     lines = read_lines(arguments.out) if arguments.keep and arguments.out.exists() else []
     made_by = {"ustad": facts["versions"]["ustad"], "date": facts["date"]}
@@ -138,7 +139,9 @@ def read_lines(file: Path) -> list[dict[str, Any]]:
 
 
 def write_lines(out: Path, lines: list[dict[str, Any]], facts: dict[str, Any]) -> None:
-    """The latest line of each job and preset, in order."""
+    """The latest line of each job and preset, in order. Lines of one data set are of one version, the latest."""
+    version = {x["data"]: x["ustad"] for x in lines}
+    lines = [x for x in lines if x["ustad"] == version[x["data"]]]
     latest = {(x["data"], x["phone"], x["method"], x["seed"]): x for x in lines}
     out.parent.mkdir(parents=True, exist_ok=True)
     result = {"lines": [latest[key] for key in sorted(latest)], **facts}
