@@ -89,6 +89,7 @@ class Detector:
     def fit(
         self,
         data: Any,
+        *,
         directory: Path | None = None,
         resume: bool = False,
         start: Detector | None = None,
@@ -198,6 +199,7 @@ class Detector:
         self,
         data: Any,
         context: Any = None,
+        *,
         rule: AlertRule | None = None,
         everything: bool = False,
         reasons: Reasons = "flagged",
@@ -219,6 +221,7 @@ class Detector:
         self,
         data: Any,
         context: Any = None,
+        *,
         rule: AlertRule | None = None,
         everything: bool = False,
         reasons: Reasons = "flagged",
