@@ -334,7 +334,7 @@ class Detector:
         files = artefact.check(path)
         if "config.yaml" not in files:
             raise DataError(
-                f"{path}: a model of another method than ustad; `ustad score` reads it, or baselines.storage.load"
+                f"{path}: a model of another method than ustad; `ustad score` reads it, or lab.baselines.storage.load"
             )
         with artefact.explaining(path):
             return cls._read(path, files, device, whole)
