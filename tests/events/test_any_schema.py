@@ -112,7 +112,7 @@ def test_many_classes_give_the_same_likelihood_in_parts(monkeypatch):
     logits, log_sigma = torch.randn(40, 30), torch.full((40, 30), -1.0)
     target = torch.randint(0, 30, (40,))
     whole = categorical_nll(logits, log_sigma, target, (4000, None))
-    monkeypatch.setattr(losses, "DRAWN", 4000 * 30 * 7)
+    monkeypatch.setattr(losses, "DRAWS", 4000 * 30 * 7)
     leaf = logits.clone().requires_grad_()
     parts = categorical_nll(leaf, log_sigma, target, (4000, None))
     parts.sum().backward()
@@ -125,7 +125,7 @@ def test_scores_do_not_depend_on_how_many_events_are_decoded_at_once(monkeypatch
     words = np.random.default_rng(7).choice(["a", "b", "c"], 300)
     table, features = events(300, 6, word=words), (Feature("word", "categorical"),)
     whole = scored(table, features)
-    monkeypatch.setattr(sampling, "DECODED", 2 * 4 * 3)
+    monkeypatch.setattr(sampling, "DECODE_AT_ONCE", 2 * 4 * 3)
     assert np.allclose(whole["score"].to_numpy(), scored(table, features)["score"].to_numpy(), atol=1e-6)
 
 

@@ -14,7 +14,7 @@ from scipy.stats import norm
 
 from ustad.config import TrainingConfig
 from ustad.events.windows import Features
-from ustad.network.heads import EXCLUDED, Heads, bounded
+from ustad.network.heads import IMPOSSIBLE, Heads, clamp_smoothly
 from ustad.network.losses import categorical_nll, field_losses, gaussian_nll, masked_loss, weigh
 
 
@@ -89,7 +89,7 @@ def test_categorical_loss_approaches_the_integral_over_the_noise() -> None:
 
 
 def test_categorical_loss_is_finite_where_probabilities_underflow() -> None:
-    logits = torch.tensor([[0.0, 5_000.0], [EXCLUDED, 0.0]], requires_grad=True)
+    logits = torch.tensor([[0.0, 5_000.0], [IMPOSSIBLE, 0.0]], requires_grad=True)
     loss = categorical_nll(logits, torch.zeros(2, 2), torch.tensor([0, 1]), torch.randn(4, 2, 2))
     loss.sum().backward()
     assert loss[0].item() == pytest.approx(5_000, rel=0.01)
@@ -108,15 +108,15 @@ def test_gradients_of_the_losses_are_right() -> None:
 
 def test_gradients_of_the_bounds_are_right_and_never_vanish_within_reach() -> None:
     raw = torch.tensor([-12.0, -9.0, 0.0, 4.0, 8.0], dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(lambda v: bounded(v, -9.0, 4.0), (raw,))
-    bounded(raw, -9.0, 4.0).sum().backward()
+    assert torch.autograd.gradcheck(lambda v: clamp_smoothly(v, -9.0, 4.0), (raw,))
+    clamp_smoothly(raw, -9.0, 4.0).sum().backward()
     assert raw.grad is not None
     assert (raw.grad > 0.01).all()
 
 
 @given(st.floats(-1e6, 1e6))
 def test_log_variances_stay_within_their_bounds(raw: float) -> None:
-    value = bounded(torch.tensor(raw, dtype=torch.float64), -9.0, 4.0).item()
+    value = clamp_smoothly(torch.tensor(raw, dtype=torch.float64), -9.0, 4.0).item()
     assert -9.001 <= value <= 4.001
 
 
@@ -145,7 +145,7 @@ def test_the_whole_loss_equals_the_paper_written_out() -> None:
         predictions = heads(hidden)
         means, spreads = heads.linear(hidden).split([16, 14], dim=-1)
         low = [-9.0] * 2 + [-4.5] * 11 + [-9.0]
-        spreads = torch.stack([bounded(spreads[:, i], low[i], low[i] / -9 * 4) for i in range(14)], dim=-1)
+        spreads = torch.stack([clamp_smoothly(spreads[:, i], low[i], low[i] / -9 * 4) for i in range(14)], dim=-1)
         generator = torch.Generator().manual_seed(3)
         noise = [torch.randn(7, 9, c, dtype=torch.float64, generator=generator).numpy() for c in (5, 8)]
         table = by_hand(features, means, spreads, noise)

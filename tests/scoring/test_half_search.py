@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ustad.network.inference.half_search import find_nearest
-from ustad.network.inference.neighbours import Prepared, nearest_distances
+from ustad.network.inference.neighbours import SearchPoints, nearest_distances
 
 
 def truth(points: torch.Tensor, queries: torch.Tensor, k: int) -> np.ndarray:
@@ -18,12 +18,12 @@ def truth(points: torch.Tensor, queries: torch.Tensor, k: int) -> np.ndarray:
 
 
 def search(points: torch.Tensor, queries: torch.Tensor, k: int) -> np.ndarray:
-    return nearest_distances(Prepared.of(points.numpy(), torch.device("cpu"), halves=True), queries.numpy(), k)
+    return nearest_distances(SearchPoints.of(points.numpy(), torch.device("cpu"), halves=True), queries.numpy(), k)
 
 
 def prove(points: torch.Tensor, queries: torch.Tensor, k: int) -> tuple[np.ndarray, np.ndarray]:
     """Distances by half precision alone, and which of them are proven."""
-    prepared = Prepared.of(points.numpy(), torch.device("cpu"), halves=True)
+    prepared = SearchPoints.of(points.numpy(), torch.device("cpu"), halves=True)
     assert prepared.halves is not None
     found, proven = find_nearest(queries - torch.from_numpy(prepared.centre), prepared.points, prepared.halves, k)
     return found.numpy(), proven.numpy()

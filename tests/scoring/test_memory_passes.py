@@ -21,7 +21,7 @@ from ustad.habits.history import Habits
 from ustad.network.inference import memory_terms
 from ustad.network.inference.counter import keep_masks
 from ustad.network.inference.memory_model import new_network
-from ustad.network.inference.memory_passes import MemoryPasses, Seen
+from ustad.network.inference.memory_passes import MemoryPasses, WindowRows
 from ustad.network.inference.memory_terms import chain_terms, sample_memory, uncertainties
 from ustad.network.inference.sampling import Budget
 from ustad.network.place_counts import MemoryTensors, OwnPlaces
@@ -156,7 +156,9 @@ def test_one_product_for_all_entities_equals_one_for_each(asked):
     assert len(entity) == 3
     assert known.counts == (2, 3, 1)
     index = first[:, None] + torch.arange(L)
-    seen = Seen(index, asked.data.events.day_position[index], memory.weekday[index], memory.slot[index], first * 0 + 2)
+    seen = WindowRows(
+        index, asked.data.events.day_position[index], memory.weekday[index], memory.slot[index], first * 0 + 2
+    )
     shared = torch.randn(T, len(memory), asked.config.model.width, generator=torch.Generator().manual_seed(0))
     ways = [passes.outlook(shared, seen, k, targets_of(memory, first + 2)) for k in (known, replace(known, counts=()))]
     for name, values in vars(ways[0]).items():

@@ -17,7 +17,7 @@ from ustad.events.windows import EventTensors, Features, Queries, make_queries, 
 from ustad.network.dual_transformer import DualTransformer
 from ustad.network.inference import sampling
 from ustad.network.inference.counter import keep_masks, normal_noise
-from ustad.network.inference.passes import normalised
+from ustad.network.inference.passes import normalise_rows
 from ustad.network.inference.sampling import Budget, Samples, embed_events, sample
 
 T = 5
@@ -243,7 +243,7 @@ def test_an_event_cannot_see_itself_when_masked(
 def test_rows_are_normalised_as_torch_does_it() -> None:
     x = torch.randn(200, 64) * 5 + 3
     for dtype, tolerance in ((torch.float32, 1e-5), (torch.float16, 2e-3)):
-        found = normalised(x, 1e-5, torch.empty(200, 64, dtype=dtype))
+        found = normalise_rows(x, 1e-5, torch.empty(200, 64, dtype=dtype))
         assert torch.allclose(found.float(), torch.nn.functional.layer_norm(x, (64,)), atol=tolerance)
 
 

@@ -21,7 +21,7 @@ from ustad.habits.history import Habits
 from ustad.habits.kinds import DOUBT
 from ustad.network.inference.counter import keep_masks
 from ustad.network.inference.memory_model import MemoryModel
-from ustad.network.inference.memory_passes import MemoryPasses, Seen
+from ustad.network.inference.memory_passes import MemoryPasses, WindowRows
 from ustad.network.inference.memory_terms import at_most_usual, chain_terms, uncertainties
 from ustad.network.place_counts import MemoryTensors, OwnPlaces
 from ustad.network.place_memory import Memory
@@ -78,11 +78,11 @@ class MemoryLive:
         doubt = uncertainties([outlook.places, outlook.starts, outlook.durations])[1]
         return {name: float(value[0]) for name, value in {**chain_terms(outlook), DOUBT: doubt}.items()}
 
-    def _seen(self, window: MemoryWindow) -> Seen:
+    def _seen(self, window: MemoryWindow) -> WindowRows:
         """The window, asked about its last event."""
         columns = (list(range(len(window.day))), window.order, window.weekday, window.slot)
         row, order, weekday, slot = torch.tensor(columns, device=self.model.device)[:, None]  # [1, L] each
-        return Seen(row, order, weekday, slot, row[:, -1])
+        return WindowRows(row, order, weekday, slot, row[:, -1])
 
     def _remember(self, window: MemoryWindow, made: Tensor, days: list[int], data: MemoryTensors) -> None:
         """Embeddings [T, n, D], days and own places of the newest events."""

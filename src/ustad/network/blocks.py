@@ -39,8 +39,8 @@ class Attention(nn.Module):
         B, L, D = x.shape
         weight_q, weight_kv = self.qkv.weight.split([D, 2 * D])
         bias_q, bias_kv = self.qkv.bias.split([D, 2 * D])
-        chosen = x[torch.arange(B, device=x.device), at]  # [B, D]
-        q = nn.functional.linear(chosen, weight_q, bias_q).view(B, self.heads, 1, D // self.heads)
+        queries = x[torch.arange(B, device=x.device), at]  # [B, D]
+        q = nn.functional.linear(queries, weight_q, bias_q).view(B, self.heads, 1, D // self.heads)
         kv = nn.functional.linear(x, weight_kv, bias_kv).view(B, L, 2, self.heads, D // self.heads)
         k, v = kv.permute(2, 0, 3, 1, 4)  # 2 × [B, H, L, d]
         return self._attend(q, k, v, bias).reshape(B, D)
@@ -73,14 +73,14 @@ class Block(nn.Module):
 
     def at(self, x: Tensor, bias: Tensor | None, at: Tensor) -> Tensor:
         """One token of each sequence, at [B]: [B, L, D] -> [B, D]."""
-        chosen = x[torch.arange(len(x), device=x.device), at]
-        return self._rest(chosen, self.attention.mix_at(self.norm_attention(x), bias, at))
+        tokens = x[torch.arange(len(x), device=x.device), at]
+        return self._rest(tokens, self.attention.mix_at(self.norm_attention(x), bias, at))
 
     def where(self, x: Tensor, bias: Tensor | None, flat: Tensor) -> Tensor:
         """Some tokens, by their place in the flattened batch, flat [M]: [B, L, D] -> [M, D]."""
         D = x.shape[-1]
-        mixed = self.attention.mix(self.norm_attention(x), bias)
-        return self._rest(x.reshape(-1, D).index_select(0, flat), mixed.reshape(-1, D).index_select(0, flat))
+        mixture = self.attention.mix(self.norm_attention(x), bias)
+        return self._rest(x.reshape(-1, D).index_select(0, flat), mixture.reshape(-1, D).index_select(0, flat))
 
     def total(self, x: Tensor) -> Tensor:
         """All tokens added up: [B, L, D] -> [B, D], equal to forward(x).sum(dim=1).
@@ -92,6 +92,6 @@ class Block(nn.Module):
         weight, bias = self.forward_out.weight, self.forward_out.bias
         return x.sum(dim=1) + nn.functional.linear(inner, weight) + x.shape[1] * bias
 
-    def _rest(self, x: Tensor, mixed: Tensor) -> Tensor:
-        x = x + self.attention.out(mixed)
+    def _rest(self, x: Tensor, mixture: Tensor) -> Tensor:
+        x = x + self.attention.out(mixture)
         return x + self.forward_out(nn.functional.gelu(self.forward_in(self.norm_forward(x))))

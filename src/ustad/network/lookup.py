@@ -41,5 +41,5 @@ class _Rows(torch.autograd.Function):
     def backward(context: Any, grad: Tensor) -> tuple[Tensor, None]:
         (index,) = context.saved_tensors
         rows = torch.arange(context.shape[1], device=grad.device)
-        chosen = (rows[:, None] == index[:, None]).to(grad.dtype)  # [B, n, m]
-        return (chosen @ grad.reshape(*index.shape, -1)).view(context.shape), None
+        one_hot = (rows[:, None] == index[:, None]).to(grad.dtype)  # [B, n, m]
+        return (one_hot @ grad.reshape(*index.shape, -1)).view(context.shape), None

@@ -20,7 +20,7 @@ from ustad.network.heads import Predictions
 from ustad.schema import Field
 
 #: Numbers of noise (samples × events × classes) that are drawn at once, on a CPU and on a GPU.
-DRAWN, DRAWN_CUDA = 1 << 25, 1 << 28
+DRAWS, DRAWS_CUDA = 1 << 25, 1 << 28
 
 
 @dataclass
@@ -47,7 +47,7 @@ def categorical_nll(
     if log_sigma is None:
         return -torch.take_along_dim(logits.log_softmax(dim=-1), target[..., None], dim=-1)[..., 0]
     if not isinstance(noise, Tensor):
-        most = DRAWN_CUDA if logits.is_cuda else DRAWN
+        most = DRAWS_CUDA if logits.is_cuda else DRAWS
         if noise[1] is None and noise[0] * logits.numel() > most and logits.dim() == 2:
             return _in_parts(logits, log_sigma, target, noise[0], most)
         noise = _draw(logits, *noise)
@@ -125,5 +125,5 @@ def masked_mean(values: Tensor, masked: Tensor) -> Tensor:
 
 def field_means(losses: Tensor, missing: Tensor, masked: Tensor) -> Tensor:
     """Means per field [F] over masked events whose target is present, without gradient."""
-    counted = (masked[..., None] & ~missing).flatten(0, -2)
-    return (losses.detach().flatten(0, -2) * counted).sum(dim=0) / counted.sum(dim=0).clamp(min=1)
+    counts = (masked[..., None] & ~missing).flatten(0, -2)
+    return (losses.detach().flatten(0, -2) * counts).sum(dim=0) / counts.sum(dim=0).clamp(min=1)

@@ -110,8 +110,8 @@ class PathEncoder:
         return cls(*parts)
 
     def _check(self, shape: np.ndarray, profile: np.ndarray) -> None:
-        wanted = (len(profile), self.points, 2), (len(shape), self.points)
-        if shape.shape != wanted[0] or profile.shape != wanted[1]:
+        shapes = (len(profile), self.points, 2), (len(shape), self.points)
+        if shape.shape != shapes[0] or profile.shape != shapes[1]:
             raise DataError(f"paths: expected {self.points} points each, got {shape.shape} and {profile.shape}")
 
 
@@ -127,10 +127,10 @@ def fit_paths(
     """Fit both auto-encoders on training paths (a seeded sample of at most `most`): [n, P, 2] and [n, P]."""
     if len(shape) == 0 or len(shape) != len(profile):
         raise DataError(f"paths: expected as many shapes as profiles, and some, got {len(shape)} and {len(profile)}")
-    chosen = np.sort(np.random.default_rng([seed, 3]).permutation(len(shape))[:most])
+    rows = np.sort(np.random.default_rng([seed, 3]).permutation(len(shape))[:most])
     return PathEncoder(
-        _fit(shape[chosen].reshape(len(chosen), -1), size, seed, device, epochs, "path shapes"),
-        _fit(profile[chosen], size, seed + 1, device, epochs, "path profiles"),
+        _fit(shape[rows].reshape(len(rows), -1), size, seed, device, epochs, "path shapes"),
+        _fit(profile[rows], size, seed + 1, device, epochs, "path profiles"),
     )
 
 

@@ -59,8 +59,8 @@ class OwnPlaces:
                 unseen | (habits.visit_late > UNOBSERVED_MINUTES), _BEYOND, _bins(habits.visit_duration, DURATIONS)
             ),
         )
-        absent, held = place < 0, np.maximum(place, 0)
-        x, y, category = (np.append(v, 0)[held] for v in (habits.place_x, habits.place_y, habits.place_category))
+        absent, row = place < 0, np.maximum(place, 0)
+        x, y, category = (np.append(v, 0)[row] for v in (habits.place_x, habits.place_y, habits.place_category))
         return cls(
             habits.entity_key,
             place,
@@ -95,18 +95,18 @@ def _most_visited(habits: Habits, most: int) -> np.ndarray:
     owner = np.repeat(np.arange(len(habits.entity_key)), np.diff(habits.place_offsets))
     order = np.lexsort((habits.place_key, -habits.place_count, owner))
     rank = np.arange(len(order)) - habits.place_offsets[:-1][owner[order]]
-    kept = rank < most
-    chosen = np.full((len(habits.entity_key), most), -1, np.int64)
-    chosen[owner[order][kept], rank[kept]] = order[kept]
-    return chosen
+    within = rank < most
+    places = np.full((len(habits.entity_key), most), -1, np.int64)
+    places[owner[order][within], rank[within]] = order[within]
+    return places
 
 
 def _slots(place: np.ndarray, places: int) -> np.ndarray:
     """The inverse: slot of each place of the habits, K where it is not among the most visited: int64 [P + 1]."""
     most = place.shape[1]
     slot = np.full(places + 1, most, np.int64)
-    held = place >= 0
-    slot[place[held]] = np.broadcast_to(np.arange(most), place.shape)[held]
+    present = place >= 0
+    slot[place[present]] = np.broadcast_to(np.arange(most), place.shape)[present]
     return slot
 
 
@@ -154,8 +154,8 @@ class MemoryTensors:
         self.owner = move(np.where(owner < 0, len(places.entity_key), owner))
         self.slot = move(places.slots(habits, visits))
         self.block = move(places.block_of(visits.day))
-        located = np.isfinite(visits.x) & np.isfinite(visits.y)
-        self.located = move(located)
+        has_position = np.isfinite(visits.x) & np.isfinite(visits.y)
+        self.located = move(has_position)
         self.event_x = move(np.nan_to_num(visits.x), torch.float32)
         self.event_y = move(np.nan_to_num(visits.y), torch.float32)
         self.event_category = move(visits.category)

@@ -92,8 +92,8 @@ class CrossAttention(nn.Module):
         key, value = self.pair(tokens).view(B, K, 2, H, D // H).permute(2, 0, 3, 1, 4)  # 2 × [B, H, K, d]
         query = self.query(self.norm(x)).view(T, B, L, H, D // H).transpose(2, 3)
         logits = query @ key.transpose(-1, -2) * (1 / math.sqrt(D // H)) + bias  # [T, B, H, L, K]
-        mixed = logits.softmax(dim=-1).to(value.dtype) @ value
-        return x + self.out(mixed.transpose(2, 3).reshape(T, B, L, D))
+        mixture = logits.softmax(dim=-1).to(value.dtype) @ value
+        return x + self.out(mixture.transpose(2, 3).reshape(T, B, L, D))
 
 
 class MemoryTransformer(nn.Module):
@@ -145,7 +145,7 @@ class MemoryTransformer(nn.Module):
             x,
             y,
             torch.log((visits + 0.1) / (total + 1)),
-            _log_shares(_wrapped(starts), START_BINS),
+            _log_shares(_smooth_hours(starts), START_BINS),
             _log_shares(counts[..., 1 + 2 * HOURS :], DURATION_BINS),
         )
 
@@ -200,10 +200,10 @@ class MemoryTransformer(nn.Module):
         memory: Memory,
     ) -> Tensor:
         K = memory.tokens.shape[1]
-        held = slot.clamp(max=K - 1)
+        own_slot = slot.clamp(max=K - 1)
         rows = torch.arange(len(masked), device=slot.device)[:, None]
-        new = (slot >= K) | memory.absent[rows, held]
-        own = torch.where(new[..., None], self.new_token, look_up_each(memory.tokens, held))  # [B, L, D]
+        new = (slot >= K) | memory.absent[rows, own_slot]
+        own = torch.where(new[..., None], self.new_token, look_up_each(memory.tokens, own_slot))  # [B, L, D]
         x = torch.where(masked[..., None], self.masked_token, events + self.own(own))
         limit = self.position.num_embeddings - 1
         x = x + look_up(self.position.weight, position.clamp(max=limit))
@@ -213,9 +213,9 @@ class MemoryTransformer(nn.Module):
     def decode(self, hidden: Tensor, memory: Memory, targets: Targets) -> Outlook:
         """What was expected of M events: hidden [T, M, D], memory of each of the M -> leading dimensions [T, M]."""
         with torch.autocast(hidden.device.type, enabled=False):
-            kept = self.heads.pointer.weight.dtype
-            memory = Memory(*(v if v.dtype == torch.bool else v.to(kept) for v in vars(memory).values()))
-            return self.heads(hidden.to(kept), memory, targets, self.category.weight, self.new_token)
+            dtype = self.heads.pointer.weight.dtype
+            memory = Memory(*(v if v.dtype == torch.bool else v.to(dtype) for v in vars(memory).values()))
+            return self.heads(hidden.to(dtype), memory, targets, self.category.weight, self.new_token)
 
 
 class MemoryHeads(nn.Module):
@@ -244,25 +244,25 @@ class MemoryHeads(nn.Module):
         logits = torch.cat([logits.masked_fill(memory.absent, HIDDEN), self.new(hidden)], dim=-1)
         places = logits.log_softmax(dim=-1)  # [T, M, K + 1]
         rows = torch.arange(M, device=hidden.device)
-        held = targets.slot.clamp(max=K - 1)
-        new = (targets.slot >= K) | memory.absent[rows, held]
-        place = torch.where(new, places[..., K], _chosen(places, held))
+        own_slot = targets.slot.clamp(max=K - 1)
+        new = (targets.slot >= K) | memory.absent[rows, own_slot]
+        place = torch.where(new, places[..., K], _take(places, own_slot))
         place = place + torch.where(new & targets.located, self._density(hidden, target, memory, targets, scale), 0.0)
-        kind = _chosen(self.kind(hidden).log_softmax(dim=-1), targets.category)
+        kind = _take(self.kind(hidden).log_softmax(dim=-1), targets.category)
         fresh = new_token + look_up(kinds, targets.category)
-        where = torch.where(new[:, None], fresh, look_up_each(memory.tokens, held[:, None])[:, 0])  # [M, D]
+        where = torch.where(new[:, None], fresh, look_up_each(memory.tokens, own_slot[:, None])[:, 0])  # [M, D]
         where = where.expand_as(hidden)
         day = targets.weekend.long()
-        known = torch.where(new[:, None], 0.0, memory.starts[rows, held, day])
-        starts = (self.start(torch.cat([hidden, where], dim=-1)) + self.trust[1] * known).log_softmax(dim=-1)
+        log_shares = torch.where(new[:, None], 0.0, memory.starts[rows, own_slot, day])
+        starts = (self.start(torch.cat([hidden, where], dim=-1)) + self.trust[1] * log_shares).log_softmax(dim=-1)
         when = look_up(self.start_bin.weight, targets.start).expand_as(hidden)
-        known = torch.where(new[:, None], 0.0, memory.durations[rows, held])
-        durations = self.duration(torch.cat([hidden, where, when], dim=-1)) + self.trust[2] * known
+        log_shares = torch.where(new[:, None], 0.0, memory.durations[rows, own_slot])
+        durations = self.duration(torch.cat([hidden, where, when], dim=-1)) + self.trust[2] * log_shares
         durations = durations.log_softmax(dim=-1)
         return Outlook(
             place,
-            _chosen(starts, targets.start),
-            torch.where(targets.timed, _chosen(durations, targets.duration), 0.0),
+            _take(starts, targets.start),
+            torch.where(targets.timed, _take(durations, targets.duration), 0.0),
             torch.where(new & (targets.category > 0), kind, 0.0),
             places,
             starts,
@@ -283,12 +283,12 @@ class MemoryHeads(nn.Module):
         return torch.logaddexp(around + math.log1p(-FLOOR), anywhere)
 
 
-def _chosen(values: Tensor, index: Tensor) -> Tensor:
+def _take(values: Tensor, index: Tensor) -> Tensor:
     """One of the last dimension: values [T, M, n], index [M] -> [T, M]."""
     return values.gather(-1, index.expand(values.shape[:-1])[..., None])[..., 0]
 
 
-def _wrapped(hours: Tensor) -> Tensor:
+def _smooth_hours(hours: Tensor) -> Tensor:
     """Counts by hour, a quarter of each lent to the hours beside it: what is near in time is alike."""
     return 0.5 * hours + 0.25 * (hours.roll(1, dims=-1) + hours.roll(-1, dims=-1))
 

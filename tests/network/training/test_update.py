@@ -110,7 +110,7 @@ def test_a_compiled_block_serves_every_window_length_and_changes_no_number(world
 
 def test_a_recorded_optimiser_reads_its_rate_where_it_lies(config: Config) -> None:
     network = build_network(FIELDS, config)
-    optimizer = make_optimizer(network, config.training, recorded=True)
+    optimizer = make_optimizer(network, config.training, for_recording=True)
     held = optimizer.param_groups[0]["lr"]
     rate = learning_rate(config.training, 5, 100) / 2
     set_rate(optimizer, rate)

@@ -26,7 +26,7 @@ from ustad.lab.baselines.fitting import build, pack, unpack
 from ustad.lab.baselines.networks import DeepSettings, SequenceNetwork
 from ustad.lab.baselines.protocol import Abilities, event_table
 from ustad.network.heads import Predictions
-from ustad.network.inference.sampled_terms import Layout, Reduced, reduce_term
+from ustad.network.inference.sampled_terms import Layout, TermResult, reduce_term
 from ustad.network.inference.sampling import Samples, TermSamples
 from ustad.network.training.masked_task import fit
 from ustad.progress import track
@@ -127,7 +127,7 @@ class MaskedPredictor(EncodedNetwork):
     def _reduce(self, questions: Questions) -> Samples:
         """Each term's expectation and error, one value per question."""
         layout = Layout.of(self.encoder.fields, self.encoder.terms, self.network.config.aleatoric)
-        reduced_terms: dict[str, list[Reduced]] = {t.name: [] for t in self.encoder.terms}
+        reduced_terms: dict[str, list[TermResult]] = {t.name: [] for t in self.encoder.terms}
         tensors = EventTensors(questions.arrays, self.device)
         for predictions, truth, key in masked_predictions(self.network, tensors, questions.queries):
             one = predictions.map(lambda value: value[None])  # T = 1
@@ -220,6 +220,6 @@ def in_rows(values: np.ndarray, row: np.ndarray) -> np.ndarray:
     return result
 
 
-def _joined(parts: list[Reduced]) -> TermSamples:
+def _joined(parts: list[TermResult]) -> TermSamples:
     names = ("expected", "error", "loss", "au", "eu")
     return TermSamples(**{name: torch.cat([getattr(p, name) for p in parts]).cpu().numpy() for name in names})

@@ -22,7 +22,7 @@ _LANES = 4  # dropout decisions per 64-bit draw, 16 bits each
 _LANE_RANGE = 1 << 16
 
 
-def _signed(value: int) -> int:
+def _to_signed(value: int) -> int:
     """A 64-bit pattern as the int64 that has it."""
     value &= (1 << 64) - 1
     return value - (1 << 64) if value >= 1 << 63 else value
@@ -30,8 +30,8 @@ def _signed(value: int) -> int:
 
 def mix(value: Tensor) -> Tensor:
     """The splitmix64 finaliser on int64 [...], bit for bit as on unsigned integers."""
-    value = (value ^ _shift(value, 30)) * _signed(_FIRST)
-    value = (value ^ _shift(value, 27)) * _signed(_SECOND)
+    value = (value ^ _shift(value, 30)) * _to_signed(_FIRST)
+    value = (value ^ _shift(value, 27)) * _to_signed(_SECOND)
     return value ^ _shift(value, 31)
 
 
@@ -41,7 +41,7 @@ def _shift(value: Tensor, bits: int) -> Tensor:
 
 
 def _salt(seed: int, stream: int) -> int:
-    return _signed(_signed(seed) * _GOLDEN + stream * _SECOND)
+    return _to_signed(_to_signed(seed) * _GOLDEN + stream * _SECOND)
 
 
 def _base(key: Tensor, seed: int, stream: int) -> Tensor:
@@ -62,7 +62,7 @@ def noise_starts(key: np.ndarray, seed: int) -> np.ndarray:
 
 def _draw(base: Tensor, counter: Tensor) -> Tensor:
     """int64 [N, counters]: independent 64-bit draws of each start."""
-    return mix(base[:, None] + counter * _signed(_GOLDEN))
+    return mix(base[:, None] + counter * _to_signed(_GOLDEN))
 
 
 def _counters(samples: int, fields: Tensor, width: int) -> Tensor:

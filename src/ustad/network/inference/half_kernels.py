@@ -50,11 +50,11 @@ def _squares(query, points, best, out, K, D: tl.constexpr, G: tl.constexpr):  # 
     """One query against all points of its K groups; out [queries, K · G]."""
     row = tl.program_id(0).to(tl.int64)
     width, member = tl.arange(0, D), tl.arange(0, G)
-    asked = tl.load(query + row * D + width)
+    centre = tl.load(query + row * D + width)
     for k in range(K):
         group = tl.load(best + row * K + k)
         point = tl.load(points + (group * G + member[:, None]) * D + width[None, :])  # [G, D]
-        apart = point - asked[None, :]
+        apart = point - centre[None, :]
         tl.store(out + (row * K + k) * G + member, tl.sum(apart * apart, axis=1))
 
 

@@ -42,12 +42,12 @@ class Halves:
         """Points [M', D], of which the last `padding` are none."""
         real = len(points) - padding
         scale = max(float(points[:real].abs().max()), 1e-30)
-        scaled = points / scale
-        scaled[real:] = 0.0
-        norms = scaled.square().sum(dim=1)
+        unit = points / scale
+        unit[real:] = 0.0
+        norms = unit.square().sum(dim=1)
         longest = float(norms.max().sqrt())
         norms[real:] = torch.inf
-        return cls(scale, *split_halves(scaled), norms, longest)
+        return cls(scale, *split_halves(unit), norms, longest)
 
 
 def split_halves(values: Tensor) -> tuple[Tensor, Tensor]:
@@ -64,17 +64,17 @@ def fits(device: torch.device, width: int) -> bool:
 def find_nearest(block: Tensor, points: Tensor, halves: Halves, k: int) -> tuple[Tensor, Tensor]:
     """Distances of queries [B, D] to the k nearest points, ascending [B, k], and which queries are proven [B]."""
     groups = len(points) // GROUP
-    wanted = min(groups, k + max(LEAST_SPARE, k // SPARE))
-    scaled = block / halves.scale
-    minima = group_minima(*split_halves(scaled), halves)  # [B, groups], less each query's own squared length
-    lowest = minima.topk(wanted, largest=False, sorted=False)
-    square = candidate_squares(block, points, lowest.indices)  # [B, wanted · 64]
+    n_candidates = min(groups, k + max(LEAST_SPARE, k // SPARE))
+    unit = block / halves.scale
+    minima = group_minima(*split_halves(unit), halves)  # [B, groups], less each query's own squared length
+    lowest = minima.topk(n_candidates, largest=False, sorted=False)
+    square = candidate_squares(block, points, lowest.indices)  # [B, n_candidates · 64]
     nearest = square.topk(k, largest=False).values  # ascending
-    lengths = scaled.square().sum(dim=1)
+    lengths = unit.square().sum(dim=1)
     margin = 2 * DOT_ERROR * lengths.sqrt() * halves.longest + NORM_ERROR * (halves.longest**2 + lengths)
     beyond = (lowest.values.amax(dim=1) + lengths - margin) * halves.scale**2 * (1 - 2.0**-20)
-    proven = (nearest[:, -1] <= beyond) | (wanted == groups)
-    return nearest.sqrt(), proven & (scaled.abs().amax(dim=1) < FAR)
+    proven = (nearest[:, -1] <= beyond) | (n_candidates == groups)
+    return nearest.sqrt(), proven & (unit.abs().amax(dim=1) < FAR)
 
 
 def group_minima(high: Tensor, low: Tensor, halves: Halves) -> Tensor:
@@ -94,5 +94,5 @@ def candidate_squares(block: Tensor, points: Tensor, best: Tensor) -> Tensor:
         from ustad.network.inference.half_kernels import launch_squares
 
         return launch_squares(block, points, best)
-    chosen = points.view(-1, GROUP, points.shape[1])[best]  # [B, K, 64, D]
-    return (chosen - block[:, None, None]).square().sum(dim=-1).flatten(1)
+    candidates = points.view(-1, GROUP, points.shape[1])[best]  # [B, K, 64, D]
+    return (candidates - block[:, None, None]).square().sum(dim=-1).flatten(1)

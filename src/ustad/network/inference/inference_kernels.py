@@ -17,12 +17,12 @@ _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _TURN = np.float32(2.0**-24 * 2.0 * math.pi)
 
 # A division that may raise is no vector: the numpy error model.
-_compiled = numba.njit(fastmath=True, cache=True, nogil=True, error_model="numpy")
+_compile = numba.njit(fastmath=True, cache=True, nogil=True, error_model="numpy")
 # The same for loops over elements: the last few, which fill no vector, are to come out as they would elsewhere.
 _elementwise = numba.njit(fastmath={"nnan", "ninf", "nsz", "contract"}, cache=True, nogil=True, error_model="numpy")
 
 
-@_compiled
+@_compile
 def normalise(x: np.ndarray, epsilon: float, out: np.ndarray) -> None:
     """out = (x − mean) / √(variance + ε) by row of x, float32 [n, D]."""
     width = x.shape[1]
@@ -100,7 +100,7 @@ def gelu(x: np.ndarray) -> None:
         x[i] = np.float32(0.5) * x[i] * (np.float32(1.0) + z * above / below)
 
 
-@_compiled
+@_compile
 def _mix(value: np.uint64) -> np.uint64:
     """The splitmix64 finaliser."""
     value = (value ^ (value >> np.uint64(30))) * _FIRST
@@ -108,7 +108,7 @@ def _mix(value: np.uint64) -> np.uint64:
     return value ^ (value >> np.uint64(31))
 
 
-@_compiled
+@_compile
 def starts(key: np.ndarray, salt: np.uint64) -> np.ndarray:
     """Where the counter of each event begins, uint64 [n] of uint64 [n]."""
     out = np.empty_like(key)
@@ -117,7 +117,7 @@ def starts(key: np.ndarray, salt: np.uint64) -> np.ndarray:
     return out
 
 
-@_compiled
+@_compile
 def normal_at(start: np.uint64, t: int, field: int, cell: int) -> np.float32:
     """The standard normal of one sample, field and class, by Box and Muller."""
     place = (np.uint64(t) << np.uint64(40)) + (np.uint64(field) << np.uint64(20)) + np.uint64(cell + 1)
@@ -127,11 +127,11 @@ def normal_at(start: np.uint64, t: int, field: int, cell: int) -> np.float32:
     return np.sqrt(np.float32(-2.0) * np.log(radius)) * np.cos(angle)
 
 
-@_compiled
-def draw_masks(start: np.ndarray, kept: float, threshold: int, out: np.ndarray) -> None:
-    """Dropout masks out [n, T, F, D]: 0 or `kept`, from each event's start of the counter, uint64 [n]."""
+@_compile
+def draw_masks(start: np.ndarray, kept_value: float, threshold: int, out: np.ndarray) -> None:
+    """Dropout masks out [n, T, F, D]: 0 or `kept_value`, from each event's start of the counter, uint64 [n]."""
     count, samples, fields, width = out.shape
-    keep = np.float32(kept)
+    keep = np.float32(kept_value)
     for n in range(count):
         for t in range(samples):
             for f in range(fields):
@@ -144,7 +144,7 @@ def draw_masks(start: np.ndarray, kept: float, threshold: int, out: np.ndarray) 
                         row[cell * _LANES + lane] = keep if bits >= threshold else np.float32(0)
 
 
-@_compiled
+@_compile
 def draw_normals(start: np.ndarray, field: int, out: np.ndarray) -> None:
     """Standard normals out [T, n, C] from each event's start of the counter, uint64 [n]."""
     samples, count, classes = out.shape

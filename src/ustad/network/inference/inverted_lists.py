@@ -66,15 +66,15 @@ class InvertedLists:
 
     def to_tensors(self) -> dict[str, np.ndarray]:
         """For storing; the points are stored once, beside them."""
-        measured = np.array([self.probes, self.recall, self.error], np.float64)
-        return {"centres": self.centres, "order": self.order, "offsets": self.offsets, "measured": measured}
+        quality = np.array([self.probes, self.recall, self.error], np.float64)
+        return {"centres": self.centres, "order": self.order, "offsets": self.offsets, "measured": quality}
 
     @classmethod
     def from_tensors(cls, tensors: dict[str, np.ndarray], points: np.ndarray) -> InvertedLists:
         order = tensors["order"]
         probes, recall, error = tensors["measured"].tolist()
-        ordered = np.ascontiguousarray(points[order], np.float32)
-        return cls(tensors["centres"], ordered, order, tensors["offsets"], int(probes), recall, error)
+        points_by_list = np.ascontiguousarray(points[order], np.float32)
+        return cls(tensors["centres"], points_by_list, order, tensors["offsets"], int(probes), recall, error)
 
     def _choose_probes(self, queries: np.ndarray, k: int, target_error: float) -> None:
         self.probes = len(self.centres)
@@ -82,9 +82,9 @@ class InvertedLists:
         probes = min(4, len(self.centres))
         while True:
             self.probes = probes
-            found = self.distances(queries, k)
-            self.recall = float((found <= exact[:, -1:] * (1 + 1e-6)).mean())
-            self.error = float(np.mean(found.mean(1) / np.maximum(exact.mean(1), 1e-12) - 1))
+            distances = self.distances(queries, k)
+            self.recall = float((distances <= exact[:, -1:] * (1 + 1e-6)).mean())
+            self.error = float(np.mean(distances.mean(1) / np.maximum(exact.mean(1), 1e-12) - 1))
             if self.error <= target_error or probes == len(self.centres):
                 return
             probes = min(2 * probes, len(self.centres))
@@ -96,9 +96,9 @@ def _k_means(points: np.ndarray, count: int, rng: np.random.Generator, rounds: i
         nearest = _assign(points, centres)
         order = np.argsort(nearest, kind="stable")
         sizes = np.bincount(nearest, minlength=count)
-        filled = np.flatnonzero(sizes)
+        nonempty = np.flatnonzero(sizes)
         totals = np.zeros_like(centres, dtype=np.float64)
-        totals[filled] = np.add.reduceat(points[order].astype(np.float64), (np.cumsum(sizes) - sizes)[filled])
+        totals[nonempty] = np.add.reduceat(points[order].astype(np.float64), (np.cumsum(sizes) - sizes)[nonempty])
         centres = np.where(sizes[:, None] > 0, totals / np.maximum(sizes, 1)[:, None], centres).astype(np.float32)
     return centres
 
@@ -135,13 +135,13 @@ def _gather(query: np.ndarray, order: np.ndarray, points: np.ndarray, offsets: n
     size = 0
     for i in range(len(order)):
         size += offsets[order[i] + 1] - offsets[order[i]]
-    found = np.empty(size, np.float32)
+    squares = np.empty(size, np.float32)
     at = 0
     for i in range(len(order)):
         begin, end = offsets[order[i]], offsets[order[i] + 1]
-        _squares(query, points, begin, end, found, at)
+        _squares(query, points, begin, end, squares, at)
         at += end - begin
-    return found
+    return squares
 
 
 @numba.njit(cache=True)
@@ -167,21 +167,21 @@ def _smallest(values: np.ndarray, k: int, heap: np.ndarray) -> None:
 
 @numba.njit(nogil=True, cache=True)
 def _search_many(
-    queries: np.ndarray, order: np.ndarray, used: np.ndarray, points: np.ndarray, offsets: np.ndarray, k: int
+    queries: np.ndarray, order: np.ndarray, n_lists: np.ndarray, points: np.ndarray, offsets: np.ndarray, k: int
 ) -> np.ndarray:
     result = np.empty((len(queries), k), np.float32)
     for q in range(len(queries)):
-        _smallest(_gather(queries[q], order[q, : used[q]], points, offsets), k, result[q])
+        _smallest(_gather(queries[q], order[q, : n_lists[q]], points, offsets), k, result[q])
     return result
 
 
 def _in_threads(
-    queries: np.ndarray, order: np.ndarray, used: np.ndarray, points: np.ndarray, offsets: np.ndarray, k: int
+    queries: np.ndarray, order: np.ndarray, n_lists: np.ndarray, points: np.ndarray, offsets: np.ndarray, k: int
 ) -> np.ndarray:
     """Plain threads, because numba's own would change how many threads torch uses."""
     pieces = np.array_split(np.arange(len(queries)), min(len(queries), torch.get_num_threads()))
     with ThreadPoolExecutor(len(pieces)) as pool:
-        jobs = [pool.submit(_search_many, queries[i], order[i], used[i], points, offsets, k) for i in pieces]
+        jobs = [pool.submit(_search_many, queries[i], order[i], n_lists[i], points, offsets, k) for i in pieces]
         return np.concatenate([job.result() for job in jobs])
 
 
@@ -191,9 +191,9 @@ def _search(
     """Lists in the order of their centres; more than `probes` where those hold fewer than k points."""
     apart = (centres * centres).sum(1) - 2 * queries @ centres.T  # [Q, C]
     order = np.argsort(apart, axis=1)
-    reached = np.cumsum(np.diff(offsets)[order], axis=1)
-    used = np.maximum(probes, (reached < k).sum(axis=1) + 1)
+    n_points = np.cumsum(np.diff(offsets)[order], axis=1)
+    n_lists = np.maximum(probes, (n_points < k).sum(axis=1) + 1)
     if len(queries) > 1:
-        return np.sqrt(np.sort(_in_threads(queries, order, used, points, offsets, k), axis=1))
-    found = _gather(queries[0], order[0, : used[0]], points, offsets)  # one event, live: no threads to wake
-    return np.sqrt(np.sort(np.partition(found, k - 1)[:k]))[None]
+        return np.sqrt(np.sort(_in_threads(queries, order, n_lists, points, offsets, k), axis=1))
+    squares = _gather(queries[0], order[0, : n_lists[0]], points, offsets)  # one event, live: no threads to wake
+    return np.sqrt(np.sort(np.partition(squares, k - 1)[:k]))[None]

@@ -61,44 +61,44 @@ class FastHeads:
     def __call__(self, hidden: Tensor, memory: Memory, pointers: Pointers, owner: Tensor, targets: Targets) -> Outlook:
         """hidden [B, T, D], memory and pointers of E entities, owner [B] among them -> leading dimensions [T, B]."""
         K = memory.absent.shape[1]
-        held = targets.slot.clamp(max=K - 1)
-        new = (targets.slot >= K) | memory.absent[owner, held]
+        own_slot = targets.slot.clamp(max=K - 1)
+        new = (targets.slot >= K) | memory.absent[owner, own_slot]
         places = torch.baddbmm(pointers.places_bias[owner], hidden, pointers.places[owner]).log_softmax(dim=-1)
-        at = torch.where(new, K, held)
-        place = _chosen(places, at)
+        at = torch.where(new, K, own_slot)
+        place = _take(places, at)
         category = torch.zeros_like(place)
         fresh = new.nonzero()[:, 0]
         if len(fresh):
             some = targets[fresh]
             density = self._density(hidden[fresh], memory, pointers, owner[fresh], some)
             place[fresh] += torch.where(some.located[:, None], density, 0.0)
-            kind = _chosen(self.heads.kind(hidden[fresh]).log_softmax(dim=-1), some.category)
+            kind = _take(self.heads.kind(hidden[fresh]).log_softmax(dim=-1), some.category)
             category[fresh] = torch.where(some.category[:, None] > 0, kind, 0.0)
-        starts, durations = self._times(hidden, memory, owner, held, new, targets)
-        duration = torch.where(targets.timed[:, None], _chosen(durations, targets.duration), 0.0)
-        found = (place, _chosen(starts, targets.start), duration, category, places, starts, durations)
-        return Outlook(*(values.transpose(0, 1) for values in found))
+        starts, durations = self._times(hidden, memory, owner, own_slot, new, targets)
+        duration = torch.where(targets.timed[:, None], _take(durations, targets.duration), 0.0)
+        outputs = (place, _take(starts, targets.start), duration, category, places, starts, durations)
+        return Outlook(*(values.transpose(0, 1) for values in outputs))
 
     def _times(
-        self, hidden: Tensor, memory: Memory, owner: Tensor, held: Tensor, new: Tensor, targets: Targets
+        self, hidden: Tensor, memory: Memory, owner: Tensor, own_slot: Tensor, new: Tensor, targets: Targets
     ) -> tuple[Tensor, Tensor]:
         """Log-chances of every start given the place, and of every duration given both: [B, T, 48], [B, T, 32]."""
         (B, T, D), network, heads = hidden.shape, self.network, self.heads
         fresh = network.new_token + network.category.weight[targets.category]
-        where = torch.where(new[:, None], fresh, memory.tokens[owner, held])  # [B, D]
-        given = torch.addmm(self.bias, where, self.where)  # [B, 4 D]
-        given[:, 2 * D :] += heads.start_bin(targets.start) @ self.when
-        inner = (hidden.reshape(B * T, D) @ self.hidden).view(B, T, 4 * D).add_(given[:, None])
+        where = torch.where(new[:, None], fresh, memory.tokens[owner, own_slot])  # [B, D]
+        condition = torch.addmm(self.bias, where, self.where)  # [B, 4 D]
+        condition[:, 2 * D :] += heads.start_bin(targets.start) @ self.when
+        inner = (hidden.reshape(B * T, D) @ self.hidden).view(B, T, 4 * D).add_(condition[:, None])
         inner = torch.ops.aten.gelu.out(inner, out=inner)
         day = targets.weekend.long()
-        found = []
-        for part, known, (_, _, out), trust in (
-            (inner[..., : 2 * D], memory.starts[owner, held, day], heads.start, heads.trust[1]),
-            (inner[..., 2 * D :], memory.durations[owner, held], heads.duration, heads.trust[2]),
+        chances = []
+        for part, log_shares, (_, _, out), trust in (
+            (inner[..., : 2 * D], memory.starts[owner, own_slot, day], heads.start, heads.trust[1]),
+            (inner[..., 2 * D :], memory.durations[owner, own_slot], heads.duration, heads.trust[2]),
         ):
             logits = out(part)  # [B, T, bins]
-            found.append(logits.add_(torch.where(new[:, None], 0.0, trust * known)[:, None]).log_softmax(dim=-1))
-        return found[0], found[1]
+            chances.append(logits.add_(torch.where(new[:, None], 0.0, trust * log_shares)[:, None]).log_softmax(dim=-1))
+        return chances[0], chances[1]
 
     def _density(self, hidden: Tensor, memory: Memory, pointers: Pointers, owner: Tensor, targets: Targets) -> Tensor:
         """Log-density of new places per km²: Cauchy kernels around own places, and anywhere: [M, T]."""
@@ -111,6 +111,6 @@ class FastHeads:
         return torch.log((1 - FLOOR) * around + FLOOR / (2 * AREA_KM) ** 2)
 
 
-def _chosen(values: Tensor, index: Tensor) -> Tensor:
+def _take(values: Tensor, index: Tensor) -> Tensor:
     """One of the last dimension: values [B, T, n], index [B] -> [B, T]."""
     return values[torch.arange(len(values), device=values.device), :, index]

@@ -47,7 +47,7 @@ class MemoryModel:
     device: torch.device
     result: FitResult | None = None
     samples: MemorySamples | None = field(default=None, repr=False)  # of the latest question, by row
-    _known: tuple[Habits, OwnPlaces] | None = field(default=None, repr=False)
+    _places_cache: tuple[Habits, OwnPlaces] | None = field(default=None, repr=False)
 
     @classmethod
     def fit(
@@ -71,9 +71,9 @@ class MemoryModel:
         model = cls(network.to(device), encoder, frame, config, device)
         habits = Habits.fit(read_visits(train, encoder.schema, frame))
         arrays, data = model._data(train, habits)
-        held, questions, _ = model._questions(stopping, train, habits)
+        stopping_data, questions, _ = model._questions(stopping, train, habits)
         windows = make_windows(arrays, config.window)
-        model.result = fit_memory(model.network, data, windows, (held, questions), config, directory, resume)
+        model.result = fit_memory(model.network, data, windows, (stopping_data, questions), config, directory, resume)
         return model
 
     def terms(self, habits: Habits, events: pa.Table, before: pa.Table | None) -> dict[str, np.ndarray]:
@@ -83,8 +83,8 @@ class MemoryModel:
         samples, seed, precision = config.scoring.samples, config.seed, config.training.precision
         with _ASKING:
             data, questions, row = self._questions(events, before, habits)
-            found = sample_memory(self.network, data, questions, samples, seed, precision)
-            self.samples = by_row = found.by_row(row, events.num_rows)
+            samples_in_order = sample_memory(self.network, data, questions, samples, seed, precision)
+            self.samples = by_row = samples_in_order.by_row(row, events.num_rows)
         return {**by_row.terms, DOUBT: by_row.epistemic, NOISE: by_row.aleatoric}
 
     # ------------------------------------------------------------------------------------------ steps
@@ -120,9 +120,9 @@ class MemoryModel:
 
     def _own_places(self, habits: Habits) -> OwnPlaces:
         """Kept for the habits of the latest question: live scoring asks again and again."""
-        if self._known is None or self._known[0] is not habits:
-            self._known = (habits, OwnPlaces.fit(habits, self.config.model.places))
-        return self._known[1]
+        if self._places_cache is None or self._places_cache[0] is not habits:
+            self._places_cache = (habits, OwnPlaces.fit(habits, self.config.model.places))
+        return self._places_cache[1]
 
 
 def new_network(encoder: Encoder, frame: Frame, config: Config) -> MemoryTransformer:
@@ -137,20 +137,20 @@ def first_network(encoder: Encoder, frame: Frame, config: Config, start: MemoryM
     network = new_network(encoder, frame, config)
     if start is None:
         return network
-    own, held = network.state_dict(), start.network.state_dict()
-    known = {name: code for code, name in enumerate(start.frame.categories, 1)}
-    shared = [(code, known[name]) for code, name in enumerate(frame.categories, 1) if name in known]
-    to, source = zip((0, 0), *shared, strict=True)
+    own, weights = network.state_dict(), start.network.state_dict()
+    old_codes = {name: code for code, name in enumerate(start.frame.categories, 1)}
+    code_pairs = [(code, old_codes[name]) for code, name in enumerate(frame.categories, 1) if name in old_codes]
+    to, source = zip((0, 0), *code_pairs, strict=True)
     for name in BY_KIND:
         rows = own[name].clone()
-        if rows.shape[1:] == held[name].shape[1:]:
-            rows[list(to)] = held[name].to(rows.device)[list(source)]
-            held[name] = rows
-    if {n: w.shape for n, w in held.items()} != {n: w.shape for n, w in own.items()}:
+        if rows.shape[1:] == weights[name].shape[1:]:
+            rows[list(to)] = weights[name].to(rows.device)[list(source)]
+            weights[name] = rows
+    if {n: w.shape for n, w in weights.items()} != {n: w.shape for n, w in own.items()}:
         say("the memory network has another shape than that of the model carried on from: it starts anew")
         return network
-    if len(shared) < len(frame.categories):
-        new = len(frame.categories) - len(shared)
+    if len(code_pairs) < len(frame.categories):
+        new = len(frame.categories) - len(code_pairs)
         say(f"{new} kind(s) of places are new to the memory network: what it knows of them starts anew")
-    network.load_state_dict(held)
+    network.load_state_dict(weights)
     return network

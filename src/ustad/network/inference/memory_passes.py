@@ -22,7 +22,7 @@ from ustad.network.place_memory import CrossAttention, Memory, MemoryTransformer
 
 
 @dataclass(frozen=True)
-class Attended:
+class OwnPlaceMaps:
     """Own places of E entities as a block attends to them, heads side by side: softmax(x · keys + bias) · values."""
 
     keys: Tensor  # [E, D, H·K]
@@ -31,19 +31,19 @@ class Attended:
 
 
 @dataclass(frozen=True)
-class Known:
+class EntityMaps:
     """All that the passes need of E entities, and whose each of B questions is."""
 
     memory: Memory
     own: Tensor  # [E, K + 1, D] what an event at each own place, or somewhere new, is given
-    attended: tuple[Attended, ...]  # by block
+    place_maps: tuple[OwnPlaceMaps, ...]  # by block
     pointers: Pointers
     owner: Tensor  # int64 [B], ascending
     counts: tuple[int, ...]  # questions of each entity; not asked for on a GPU, which would have to wait for it
 
 
 @dataclass(frozen=True)
-class Seen:
+class WindowRows:
     """B windows of L events without padding: int64 [B, L], but for at [B], the event that is asked about."""
 
     row: Tensor  # among the shared embeddings
@@ -66,7 +66,7 @@ class FastCross:
         self.out = cross.out.weight.detach().t().reshape(H, D // H, D)
         self.out_bias = cross.out.bias.detach() / H  # the weights of each head sum to 1
 
-    def attended(self, memory: Memory) -> Attended:
+    def map_places(self, memory: Memory) -> OwnPlaceMaps:
         """What this block needs of the own places of E entities."""
         (E, K, D), H, dtype = memory.tokens.shape, self.heads, self.block.dtype
         key, value = self.pair(memory.tokens).view(E, K, 2, H, D // H).permute(2, 0, 3, 1, 4)  # 2 × [E, H, K, d]
@@ -74,33 +74,35 @@ class FastCross:
         bias = (key @ self.query_bias[..., None])[..., 0]  # [E, H, K]
         bias = bias.masked_fill(memory.absent[:, None], max(HIDDEN, torch.finfo(dtype).min / 2)).view(E, 1, H * K)
         values = (value @ self.out + self.out_bias).view(E, H * K, D)
-        return Attended(keys.to(dtype), bias.to(dtype), values.to(dtype))
+        return OwnPlaceMaps(keys.to(dtype), bias.to(dtype), values.to(dtype))
 
-    def __call__(self, x: Tensor, attended: Attended, known: Known) -> Tensor:
+    def __call__(self, x: Tensor, maps: OwnPlaceMaps, entities: EntityMaps) -> Tensor:
         """States of B questions, as many of each, x [B·n, D]; x is changed and returned."""
-        normed = self.block.normed(x)
-        logits = self.block.buffer("attended", len(x), attended.keys.shape[-1])
-        way = self._one_by_one if known.counts else self._together
-        return way(x, normed, logits, attended, known)
+        normal = self.block.normalise(x)
+        logits = self.block.buffer("attention", len(x), maps.keys.shape[-1])
+        way = self._one_by_one if entities.counts else self._together
+        return way(x, normal, logits, maps, entities)
 
-    def _together(self, x: Tensor, normed: Tensor, logits: Tensor, attended: Attended, known: Known) -> Tensor:
+    def _together(self, x: Tensor, normal: Tensor, logits: Tensor, maps: OwnPlaceMaps, entities: EntityMaps) -> Tensor:
         """In one product for all: every question has a copy of its entity's maps."""
-        B = len(known.owner)
-        states, wide = (v.view(B, -1, v.shape[-1]) for v in (normed, logits))
-        torch.baddbmm(attended.bias[known.owner], states, attended.keys[known.owner], out=wide)
-        return x.add_(torch.bmm(self._softmax(wide), attended.values[known.owner], out=states).view_as(x))
+        B = len(entities.owner)
+        states, wide = (v.view(B, -1, v.shape[-1]) for v in (normal, logits))
+        torch.baddbmm(maps.bias[entities.owner], states, maps.keys[entities.owner], out=wide)
+        return x.add_(torch.bmm(self._softmax(wide), maps.values[entities.owner], out=states).view_as(x))
 
-    def _one_by_one(self, x: Tensor, normed: Tensor, logits: Tensor, attended: Attended, known: Known) -> Tensor:
+    def _one_by_one(
+        self, x: Tensor, normal: Tensor, logits: Tensor, maps: OwnPlaceMaps, entities: EntityMaps
+    ) -> Tensor:
         """Entity by entity, without copies."""
-        size = [count * (len(x) // len(known.owner)) for count in known.counts]
-        for maps, states, wide in zip(_each(attended), normed.split(size), logits.split(size), strict=True):
-            torch.addmm(maps.bias, states, maps.keys, out=wide)
+        size = [count * (len(x) // len(entities.owner)) for count in entities.counts]
+        for own, states, wide in zip(_each(maps), normal.split(size), logits.split(size), strict=True):
+            torch.addmm(own.bias, states, own.keys, out=wide)
         weights = self._softmax(logits)
-        for maps, states, wide in zip(_each(attended), x.split(size), weights.split(size), strict=True):
+        for own, states, wide in zip(_each(maps), x.split(size), weights.split(size), strict=True):
             if x.dtype == self.block.dtype:
-                states.addmm_(wide, maps.values)
+                states.addmm_(wide, own.values)
             else:
-                states.add_(wide @ maps.values)
+                states.add_(wide @ own.values)
         return x
 
     def _softmax(self, logits: Tensor) -> Tensor:
@@ -108,10 +110,10 @@ class FastCross:
         return logits.view(-1, logits.shape[-1] // self.heads).softmax(dim=-1).view_as(logits)
 
 
-def _each(attended: Attended) -> Iterator[Attended]:
+def _each(maps: OwnPlaceMaps) -> Iterator[OwnPlaceMaps]:
     """Entity by entity."""
-    for maps in zip(attended.keys, attended.bias, attended.values, strict=True):
-        yield Attended(*maps)
+    for own in zip(maps.keys, maps.bias, maps.values, strict=True):
+        yield OwnPlaceMaps(*own)
 
 
 class MemoryPasses(Passes):
@@ -126,51 +128,53 @@ class MemoryPasses(Passes):
             self.crosses = [FastCross(c, block) for c, block in pairs if isinstance(c, CrossAttention)]
             self.heads = FastHeads(network)
 
-    def know(self, memory: Memory, counts: Tensor) -> Known:
+    def know(self, memory: Memory, counts: Tensor) -> EntityMaps:
         """What the passes need of E entities, once for all their questions, which stand together: counts [E]."""
         network = self.network
         new = network.new_token.expand(len(memory.tokens), 1, -1)
         own = network.own(torch.cat([memory.tokens, new], dim=1))
-        return Known(
+        return EntityMaps(
             memory,
             own,
-            tuple(cross.attended(memory) for cross in self.crosses),
+            tuple(cross.map_places(memory) for cross in self.crosses),
             self.heads.pointers(memory),
             torch.arange(len(counts), device=counts.device).repeat_interleave(counts),
             tuple(counts.tolist()) if counts.device.type == "cpu" else (),
         )
 
-    def outlook(self, shared: Tensor, seen: Seen, known: Known, targets: Targets) -> Outlook:
+    def outlook(self, embeddings: Tensor, window: WindowRows, entities: EntityMaps, targets: Targets) -> Outlook:
         """What was expected of B events, they and the events beside them masked: leading dimensions [T, B].
 
-        shared [T, n, D] are embeddings.
+        embeddings [T, n, D] are shared by all windows.
         """
-        (B, L), (T, _, D) = seen.row.shape, shared.shape
-        x = self._enter(shared, seen, known)
-        flat = (torch.arange(B * T, device=x.device) * L).view(B, T) + seen.at[:, None]
+        (B, L), (T, _, D) = window.row.shape, embeddings.shape
+        x = self._enter(embeddings, window, entities)
+        flat = (torch.arange(B * T, device=x.device) * L).view(B, T) + window.at[:, None]
         *blocks, last = self.event_blocks
-        *crosses, final = zip(self.crosses, known.attended, strict=True)
-        for (cross, attended), block in zip(crosses, blocks, strict=True):
-            x = block(cross(x, attended, known), L)
-        x = last.at(final[0](x, final[1], known), L, flat.flatten())
-        return self.heads(self.network.norm(x).view(B, T, D), known.memory, known.pointers, known.owner, targets)
+        *crosses, final = zip(self.crosses, entities.place_maps, strict=True)
+        for (cross, maps), block in zip(crosses, blocks, strict=True):
+            x = block(cross(x, maps, entities), L)
+        x = last.at(final[0](x, final[1], entities), L, flat.flatten())
+        return self.heads(
+            self.network.norm(x).view(B, T, D), entities.memory, entities.pointers, entities.owner, targets
+        )
 
-    def _enter(self, shared: Tensor, seen: Seen, known: Known) -> Tensor:
+    def _enter(self, embeddings: Tensor, window: WindowRows, entities: EntityMaps) -> Tensor:
         """Events with masks, own places, positions and days: [B·T·L, D]."""
-        (B, L), (T, n, D), network = seen.row.shape, shared.shape, self.network
-        offset, sample = (torch.arange(size, device=shared.device) for size in (L, T))
-        rows = (sample[:, None] * n + seen.row[:, None]).flatten()  # [B, T, L]
-        x = self.work.get("x", shared.dtype, B * T * L, D)
-        torch.index_select(shared.view(T * n, D), 0, rows, out=x)
+        (B, L), (T, n, D), network = window.row.shape, embeddings.shape, self.network
+        offset, sample = (torch.arange(size, device=embeddings.device) for size in (L, T))
+        rows = (sample[:, None] * n + window.row[:, None]).flatten()  # [B, T, L]
+        x = self.work.get("x", embeddings.dtype, B * T * L, D)
+        torch.index_select(embeddings.view(T * n, D), 0, rows, out=x)
         x = x.view(B, T, L, D)
-        masked = (offset - seen.at[:, None]).abs() <= 1  # [B, L]
-        K = known.own.shape[1] - 1
-        owner, held = known.owner[:, None], seen.slot.clamp(max=K - 1)
-        slot = torch.where(known.memory.absent[owner, held] | (seen.slot >= K), K, held)
-        given = known.own[owner, slot]  # [B, L, D]
+        masked = (offset - window.at[:, None]).abs() <= 1  # [B, L]
+        K = entities.own.shape[1] - 1
+        owner, own_slot = entities.owner[:, None], window.slot.clamp(max=K - 1)
+        slot = torch.where(entities.memory.absent[owner, own_slot] | (window.slot >= K), K, own_slot)
+        addition = entities.own[owner, slot]  # [B, L, D]
         hidden = masked[:, None, :, None]
         torch.where(hidden, network.masked_token.to(x.dtype), x, out=x)
         limit = network.position.num_embeddings - 1
-        given = torch.where(masked[..., None], 0.0, given) + network.position(offset.clamp(max=limit))
-        given += network.day_position(seen.day_position.clamp(max=limit)) + network.weekday(seen.weekday)
-        return x.add_(given[:, None]).view(B * T * L, D)
+        addition = torch.where(masked[..., None], 0.0, addition) + network.position(offset.clamp(max=limit))
+        addition += network.day_position(window.day_position.clamp(max=limit)) + network.weekday(window.weekday)
+        return x.add_(addition[:, None]).view(B * T * L, D)

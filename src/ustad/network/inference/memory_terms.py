@@ -18,7 +18,7 @@ from torch import Tensor
 from ustad.config import ModelConfig
 from ustad.events.windows import Queries
 from ustad.network.inference.crew import Crew
-from ustad.network.inference.memory_passes import MemoryPasses, Seen
+from ustad.network.inference.memory_passes import MemoryPasses, WindowRows
 from ustad.network.inference.sampling import (
     BYTES_PER_TOKEN,
     Budget,
@@ -51,14 +51,14 @@ class MemorySamples:
     def by_row(self, row: np.ndarray, rows: int) -> MemorySamples:
         """The same in the order of a table with `rows` rows; what was not asked is NaN, or -1."""
 
-        def placed(values: np.ndarray) -> np.ndarray:
+        def to_rows(values: np.ndarray) -> np.ndarray:
             result = np.full(rows, np.nan if values.dtype.kind == "f" else -1, values.dtype)
             result[row] = values
             return result
 
-        terms = {name: placed(values) for name, values in self.terms.items()}
+        terms = {name: to_rows(values) for name, values in self.terms.items()}
         rest = (self.aleatoric, self.epistemic, self.expected_slot, self.expected_start, self.expected_duration)
-        return MemorySamples(terms, *(placed(values) for values in rest))
+        return MemorySamples(terms, *(to_rows(values) for values in rest))
 
 
 def sample_memory(
@@ -76,18 +76,18 @@ def sample_memory(
     out = _empty(len(queries))
     T = samples if config.epistemic else 1
 
-    def answer(passes: MemoryPasses, shared: Tensor, chosen: np.ndarray, slices: Slices) -> int:
-        _store(out, chosen, _ask(passes, data, shared, slices))
-        return len(chosen)
+    def answer(passes: MemoryPasses, embeddings: Tensor, index: np.ndarray, slices: Slices) -> int:
+        _store(out, index, _ask(passes, data, embeddings, slices))
+        return len(index)
 
     def run(budget: Budget) -> None:
         crew = Crew(lambda: MemoryPasses(network, _kind(precision, device)), device)
         with inference(network), track("asking the memory network", len(queries)) as advance, crew:
             for part in cut_queries(queries, T * config.width * 4, budget.embedding_bytes):
-                shared = embed_samples(network, data.events, part.events, T, seed, budget.tokens, crew)
+                embeddings = embed_samples(network, data.events, part.events, T, seed, budget.tokens, crew)
                 batches = part.batches(budget.tokens // T, device, _room(config) // T)
-                for done in crew.each(answer, ((shared, *batch) for batch in batches)):
-                    advance(done)
+                for count in crew.each(answer, ((embeddings, *batch) for batch in batches)):
+                    advance(count)
 
     budget = run_within(run, budget, device)
     if precision == "auto" and not np.isfinite(out.epistemic).all():
@@ -96,11 +96,11 @@ def sample_memory(
     return out
 
 
-def _ask(passes: MemoryPasses, data: Data, shared: Tensor, slices: Slices) -> Outlook:
+def _ask(passes: MemoryPasses, data: Data, embeddings: Tensor, slices: Slices) -> Outlook:
     """The outlook of questions of one length; what is known of an entity is shared by all that ask about it."""
-    memory, offset = data.memory, torch.arange(slices.length, device=shared.device)
+    memory, offset = data.memory, torch.arange(slices.length, device=embeddings.device)
     index = slices.start[:, None] + offset  # [B, L]
-    seen = Seen(
+    window = WindowRows(
         slices.where[:, None] + offset,
         data.events.day_position[index],
         memory.weekday[index],
@@ -109,8 +109,8 @@ def _ask(passes: MemoryPasses, data: Data, shared: Tensor, slices: Slices) -> Ou
     )
     entity, counts = torch.unique_consecutive(memory.owner[slices.target], return_counts=True)
     places = memory.remembered(entity), memory.x[entity], memory.y[entity], memory.category[entity]
-    known = passes.know(passes.network.remember(*places), counts)
-    outlook = passes.outlook(shared, seen, known, targets_of(memory, slices.target))
+    entities = passes.know(passes.network.remember(*places), counts)
+    outlook = passes.outlook(embeddings, window, entities, targets_of(memory, slices.target))
     return at_most_usual(outlook, memory, slices.target)
 
 
@@ -124,8 +124,8 @@ def _kind(precision: Precision, device: torch.device) -> torch.dtype | None:
 def _budget(device: torch.device, config: ModelConfig) -> Budget:
     """As the paper's network has it, less what attending to own places takes; on a CPU half the room for embeddings."""
     budget = Budget.of(device, config.width)
-    usual, attended = BYTES_PER_TOKEN * config.width, 8 * config.heads * config.places
-    tokens = budget.tokens * usual // (usual + attended)
+    usual, attention = BYTES_PER_TOKEN * config.width, 8 * config.heads * config.places
+    tokens = budget.tokens * usual // (usual + attention)
     return Budget(tokens, budget.embedding_bytes if device.type == "cuda" else budget.embedding_bytes // 2)
 
 
@@ -139,7 +139,7 @@ def at_most_usual(outlook: Outlook, data: MemoryTensors, rows: Tensor) -> Outloo
     """With starts and durations that nobody saw at the likeliest of what they may have been: outlook [T, B, …]."""
     if not data.has_intervals:
         return outlook
-    wide, timed = data.wide[rows], data.timed[rows]
+    wide, has_duration = data.wide[rows], data.timed[rows]
     bins = torch.arange(outlook.starts.shape[-1], device=rows.device)
     starts = (data.start[rows][:, None] - bins) % len(bins) <= data.earlier_bins[rows][:, None]
     lengths = torch.arange(outlook.durations.shape[-1], device=rows.device)
@@ -147,13 +147,13 @@ def at_most_usual(outlook: Outlook, data: MemoryTensors, rows: Tensor) -> Outloo
     return replace(
         outlook,
         start=torch.where(wide, _likeliest(outlook.starts, starts), outlook.start),
-        duration=torch.where(wide & timed, _likeliest(outlook.durations, durations), outlook.duration),
+        duration=torch.where(wide & has_duration, _likeliest(outlook.durations, durations), outlook.duration),
     )
 
 
-def _likeliest(values: Tensor, allowed: Tensor) -> Tensor:
-    """Log-chances of the bin that is likeliest over samples: values [T, B, n], allowed bool [B, n] -> [T, B]."""
-    best = values.float().exp().mean(dim=0).masked_fill(~allowed, -1.0).argmax(dim=-1)
+def _likeliest(values: Tensor, possible: Tensor) -> Tensor:
+    """Log-chances of the bin that is likeliest over samples: values [T, B, n], possible bool [B, n] -> [T, B]."""
+    best = values.float().exp().mean(dim=0).masked_fill(~possible, -1.0).argmax(dim=-1)
     return values.gather(2, best.view(1, -1, 1).expand(len(values), -1, 1))[..., 0]
 
 
@@ -170,11 +170,11 @@ def _store(out: MemorySamples, rows: np.ndarray, outlook: Outlook) -> None:
     aleatoric, epistemic = uncertainties([outlook.places, outlook.starts, outlook.durations])
     slot, start = (values.exp().mean(dim=0).argmax(dim=-1) for values in (outlook.places, outlook.starts))
     median = (outlook.durations.exp().mean(dim=0).cumsum(dim=-1) < 0.5).sum(dim=-1)
-    found = [*terms.values(), aleatoric, epistemic, slot, start, median]
-    lines = torch.stack([values.to(torch.float32) for values in found]).cpu().numpy()  # one transfer for all
+    results = [*terms.values(), aleatoric, epistemic, slot, start, median]
+    lines = torch.stack([values.to(torch.float32) for values in results]).cpu().numpy()  # one transfer for all
     rest = (out.aleatoric, out.epistemic, out.expected_slot, out.expected_start, out.expected_duration)
-    for held, line in zip((*(out.terms[name] for name in terms), *rest), lines, strict=True):
-        held[rows] = line
+    for column, line in zip((*(out.terms[name] for name in terms), *rest), lines, strict=True):
+        column[rows] = line
 
 
 def uncertainties(distributions: list[Tensor]) -> tuple[Tensor, Tensor]:

@@ -27,7 +27,7 @@ NOWHERE = 1e18
 
 
 @dataclass(frozen=True)
-class Prepared:
+class SearchPoints:
     """Reference points on a device, moved to their centre and padded to whole groups; padding has infinite norm."""
 
     centre: np.ndarray
@@ -36,16 +36,16 @@ class Prepared:
     halves: Halves | None = None  # where candidates come from half precision
 
     @classmethod
-    def of(cls, reference: np.ndarray, device: torch.device, halves: bool | None = None) -> Prepared:
+    def of(cls, reference: np.ndarray, device: torch.device, halves: bool | None = None) -> SearchPoints:
         """With `halves` (by default where the device has tensor cores) for the search in half precision."""
         centre = reference.mean(axis=0, dtype=np.float64).astype(np.float32)
         points = torch.from_numpy(reference - centre).to(device)
         spare = -len(points) % GROUP
-        padded = torch.cat([points, points.new_full((spare, points.shape[1]), NOWHERE)])
-        norms = padded.square().sum(1)
+        whole = torch.cat([points, points.new_full((spare, points.shape[1]), NOWHERE)])
+        norms = whole.square().sum(1)
         norms[len(points) :] = torch.inf
-        wanted = fits(device, points.shape[1]) if halves is None else halves
-        return cls(centre, padded, norms, Halves.of(padded, spare) if wanted else None)
+        use_halves = fits(device, points.shape[1]) if halves is None else halves
+        return cls(centre, whole, norms, Halves.of(whole, spare) if use_halves else None)
 
 
 @dataclass
@@ -55,7 +55,7 @@ class Reference:
     embeddings: np.ndarray  # float32 [M, D]
     owner: np.ndarray  # int64 [M]
     lists: InvertedLists | None = field(default=None, repr=False)
-    _prepared: dict[str, Prepared] = field(default_factory=dict, repr=False)
+    _by_device: dict[str, SearchPoints] = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
         return len(self.embeddings)
@@ -74,7 +74,7 @@ class Reference:
         device = torch.device(device)
         if owner is not None:
             return self._own(queries, k, owner)
-        k = _clipped(k, len(self))
+        k = _clip(k, len(self))
         if len(self) > EXACT_LIMIT[device.type]:
             return self.approximate().distances(queries, k).mean(axis=1)
         return self.nearest(queries, k, device).mean(axis=1)
@@ -83,9 +83,9 @@ class Reference:
         """Exact distances to the k nearest, ascending: float32 [Q, k]."""
         if device.type == "cpu" and importlib.util.find_spec("faiss") is not None:
             return _faiss_distances(self.embeddings, queries, k)
-        if str(device) not in self._prepared:  # kept on the device: live scoring asks again and again
-            self._prepared[str(device)] = Prepared.of(self.embeddings, device)
-        return nearest_distances(self._prepared[str(device)], queries, k)
+        if str(device) not in self._by_device:  # kept on the device: live scoring asks again and again
+            self._by_device[str(device)] = SearchPoints.of(self.embeddings, device)
+        return nearest_distances(self._by_device[str(device)], queries, k)
 
     def approximate(self, k: int = 150) -> InvertedLists:
         """The inverted lists, built on first use for about k neighbours; says the recall it measured."""
@@ -95,16 +95,16 @@ class Reference:
         return self.lists
 
     def _own(self, queries: np.ndarray, k: int, owner: np.ndarray) -> np.ndarray:
-        order, asked = np.argsort(self.owner, kind="stable"), np.argsort(owner, kind="stable")
-        names, first = np.unique(owner[asked], return_index=True)
+        order, by_owner = np.argsort(self.owner, kind="stable"), np.argsort(owner, kind="stable")
+        names, first = np.unique(owner[by_owner], return_index=True)
         lows, highs = (np.searchsorted(self.owner[order], names, side=side) for side in ("left", "right"))
         result = np.full(len(queries), np.nan, np.float32)
-        for rows, low, high in zip(np.split(asked, first[1:]), lows, highs, strict=True):  # entities, not events
+        for rows, low, high in zip(np.split(by_owner, first[1:]), lows, highs, strict=True):  # entities, not events
             if low == high:
                 continue
             mine = self.embeddings[order[low:high]]
-            found = exact_distances(mine, queries[rows], min(k, high - low), torch.device("cpu"))
-            result[rows] = found.mean(axis=1)
+            distances = exact_distances(mine, queries[rows], min(k, high - low), torch.device("cpu"))
+            result[rows] = distances.mean(axis=1)
         return result
 
     def facts(self) -> dict[str, float]:
@@ -112,16 +112,16 @@ class Reference:
         return {"reference": len(self), **(self.lists.facts() if self.lists is not None else {})}
 
     def to_tensors(self) -> dict[str, np.ndarray]:
-        held = {"neighbours.embeddings": self.embeddings, "neighbours.owner": self.owner}
+        tensors = {"neighbours.embeddings": self.embeddings, "neighbours.owner": self.owner}
         lists = self.lists.to_tensors() if self.lists is not None else {}
-        return held | {f"neighbours.lists.{name}": values for name, values in lists.items()}
+        return tensors | {f"neighbours.lists.{name}": values for name, values in lists.items()}
 
     @classmethod
     def from_tensors(cls, tensors: dict[str, np.ndarray]) -> Reference:
         start = "neighbours.lists."
-        stored = {name[len(start) :]: values for name, values in tensors.items() if name.startswith(start)}
+        list_tensors = {name[len(start) :]: values for name, values in tensors.items() if name.startswith(start)}
         embeddings = tensors["neighbours.embeddings"]
-        lists = InvertedLists.from_tensors(stored, embeddings) if stored else None
+        lists = InvertedLists.from_tensors(list_tensors, embeddings) if list_tensors else None
         return cls(embeddings, tensors["neighbours.owner"], lists)
 
 
@@ -139,42 +139,42 @@ def shared_room(device: torch.device, most: int) -> int:
 
 def exact_distances(reference: np.ndarray, queries: np.ndarray, k: int, device: torch.device) -> np.ndarray:
     """Distances to the k nearest of M reference points, ascending: float32 [Q, k]."""
-    return nearest_distances(Prepared.of(reference, device), queries, k)
+    return nearest_distances(SearchPoints.of(reference, device), queries, k)
 
 
-def nearest_distances(prepared: Prepared, queries: np.ndarray, k: int) -> np.ndarray:
+def nearest_distances(reference: SearchPoints, queries: np.ndarray, k: int) -> np.ndarray:
     """The same against points that are already on their device.
 
     The matrix of squared distances is made in blocks. Its columns are compared in groups of 64 first: the k
     nearest points lie in the k groups with the smallest minima, so only those are searched. The distances of the
     chosen are then computed again from the differences, free of cancellation.
     """
-    device = prepared.points.device
+    device = reference.points.device
     room = shared_room(device, 6 << 30) if device.type == "cuda" else (256 << 20)
     # The matrix (of which half precision keeps the minima of groups, twice), and what is looked at again.
-    columns = len(prepared.points) // (1 if prepared.halves is None else GROUP // 2) + 3 * k * GROUP
+    columns = len(reference.points) // (1 if reference.halves is None else GROUP // 2) + 3 * k * GROUP
     size = max(1, min(len(queries), room // (4 * columns)))
-    found = []
+    blocks = []
     with torch.inference_mode(), track("neighbours", len(queries)) as advance:
         for begin in range(0, len(queries), size):
-            block = torch.from_numpy(queries[begin : begin + size] - prepared.centre).to(device)
-            found.append(_search(block, prepared, k).cpu().numpy())
+            block = torch.from_numpy(queries[begin : begin + size] - reference.centre).to(device)
+            blocks.append(_search(block, reference, k).cpu().numpy())
             advance(len(block))
-    return np.concatenate(found) if found else np.zeros((0, k), np.float32)
+    return np.concatenate(blocks) if blocks else np.zeros((0, k), np.float32)
 
 
-def _search(block: Tensor, prepared: Prepared, k: int) -> Tensor:
+def _search(block: Tensor, reference: SearchPoints, k: int) -> Tensor:
     """Distances of a block of queries to their k nearest, ascending; those that half precision leaves open in full."""
-    points, norms, halves = prepared.points, prepared.norms, prepared.halves
+    points, norms, halves = reference.points, reference.norms, reference.halves
     if halves is None:
         return _nearest(block, points, norms, k)
-    found, proven = find_nearest(block, points, halves, k)
+    distances, proven = find_nearest(block, points, halves, k)
     left = (~proven).nonzero()[:, 0]
     if not len(left):
-        return found
+        return distances
     for some in left.split(max(1, (1 << 28) // len(points))):  # blocks of a matrix of 1 GiB
-        found[some] = _nearest(block[some], points, norms, k)
-    return found
+        distances[some] = _nearest(block[some], points, norms, k)
+    return distances
 
 
 def _nearest(block: Tensor, points: Tensor, norms: Tensor, k: int) -> Tensor:
@@ -183,10 +183,10 @@ def _nearest(block: Tensor, points: Tensor, norms: Tensor, k: int) -> Tensor:
     best = groups.amin(-1).topk(min(k, groups.shape[1]), largest=False, sorted=False).indices  # [B, k]
     near = groups.gather(1, best[..., None].expand(-1, -1, GROUP)).flatten(1)  # [B, k · 64]
     pick = near.topk(k, largest=False, sorted=False).indices
-    chosen = best.gather(1, pick // GROUP) * GROUP + pick % GROUP
+    candidate = best.gather(1, pick // GROUP) * GROUP + pick % GROUP
     step = max(1, (1 << 28) // (4 * k * block.shape[1]))
     exact = [
-        (points[chosen[i : i + step]] - block[i : i + step, None]).square().sum(-1).sqrt()
+        (points[candidate[i : i + step]] - block[i : i + step, None]).square().sum(-1).sqrt()
         for i in range(0, len(block), step)
     ]
     return torch.cat(exact).sort(dim=1).values
@@ -203,7 +203,7 @@ def _faiss_distances(reference: np.ndarray, queries: np.ndarray, k: int) -> np.n
     return np.sqrt(np.maximum(square, 0.0))
 
 
-def _clipped(k: int, available: int) -> int:
+def _clip(k: int, available: int) -> int:
     if available == 0:
         raise ValueError("there are no reference events to measure distances to")
     if k > available:

@@ -32,13 +32,13 @@ class Workspace:
     def get(self, name: str, dtype: torch.dtype, *shape: int) -> Tensor:
         """An uninitialised tensor of this shape; it is overwritten by the next one of the same name."""
         size = math.prod(shape)
-        held = self._buffers.get(name)
-        if held is None or len(held) < size:
-            held = self._buffers[name] = torch.empty(size, dtype=dtype, device=self._device)
-        return held[:size].view(shape)
+        buffer = self._buffers.get(name)
+        if buffer is None or len(buffer) < size:
+            buffer = self._buffers[name] = torch.empty(size, dtype=dtype, device=self._device)
+        return buffer[:size].view(shape)
 
 
-def normalised(x: Tensor, epsilon: float, out: Tensor) -> Tensor:
+def normalise_rows(x: Tensor, epsilon: float, out: Tensor) -> Tensor:
     """Layer normalisation of rows [n, D] without weights, as two sums and one map.
 
     The kernel of torch gives every row a block of its own, which for rows this short took half of all the time.
@@ -81,12 +81,12 @@ class FastBlock:
 
     def __call__(self, x: Tensor, length: int) -> Tensor:
         """All tokens; x is changed and returned."""
-        x = self._attended(x, length)
+        x = self._attend(x, length)
         return self._add(x, self.down, self._hidden(x))
 
-    def summed(self, x: Tensor, length: int) -> Tensor:
+    def sum_tokens(self, x: Tensor, length: int) -> Tensor:
         """All tokens, then the sum over each sequence: [N·L, D] -> [N, D]."""
-        x = self._attended(x, length)
+        x = self._attend(x, length)
         hidden = self._hidden(x)
         total = hidden.view(-1, length, hidden.shape[-1]).sum(1)
         linear = torch.addmm(self.down.bias * length, total, self.down.weight)
@@ -95,44 +95,44 @@ class FastBlock:
     def at(self, x: Tensor, length: int, flat: Tensor) -> Tensor:
         """The tokens at rows `flat` [N], one of each sequence: [N·L, D] -> [N, D]."""
         N, D = len(flat), x.shape[-1]
-        normed = self.normed(x)
-        query = self.query(normed[flat], self.buffer("query", N, D))
-        pair = self.key_value(normed, self.buffer("qkv", len(x), 2 * D))
+        normal = self.normalise(x)
+        query = self.query(normal[flat], self.buffer("query", N, D))
+        pair = self.key_value(normal, self.buffer("qkv", len(x), 2 * D))
         width = D // self.heads
         split = self.buffer("split", 2 * self.heads, N, length, width)
         split.copy_(pair.view(N, length, 2 * self.heads, width).permute(2, 0, 1, 3))
         key, value = split.view(2, self.heads * N, length, width)
         query = query.view(N, self.heads, width).transpose(0, 1).reshape(self.heads * N, 1, width)
-        weights = self.softmaxed(torch.bmm(query, key.transpose(1, 2)))
-        mixed = torch.bmm(weights, value).view(self.heads, N, width).transpose(0, 1).reshape(N, D)
-        chosen = x[flat].add_(torch.addmm(self.out.bias, mixed, self.out.weight))
-        hidden = nn.functional.gelu(torch.addmm(self.up.bias, self.normed(chosen), self.up.weight))
-        return chosen.add_(torch.addmm(self.down.bias, hidden, self.down.weight))
+        weights = self.softmax_rows(torch.bmm(query, key.transpose(1, 2)))
+        mixture = torch.bmm(weights, value).view(self.heads, N, width).transpose(0, 1).reshape(N, D)
+        tokens = x[flat].add_(torch.addmm(self.out.bias, mixture, self.out.weight))
+        hidden = nn.functional.gelu(torch.addmm(self.up.bias, self.normalise(tokens), self.up.weight))
+        return tokens.add_(torch.addmm(self.down.bias, hidden, self.down.weight))
 
-    def normed(self, x: Tensor) -> Tensor:
+    def normalise(self, x: Tensor) -> Tensor:
         """Normalised rows [n, D], without the weights that the linear maps hold; in a buffer."""
         if x.device.type == "cuda":
-            return normalised(x, self.epsilon, self.buffer("normed", *x.shape))
+            return normalise_rows(x, self.epsilon, self.buffer("normal", *x.shape))
         if x.dtype == self.dtype == torch.float32:
-            normed = self.buffer("normed", *x.shape)
-            kernels.normalise(x.numpy(), self.epsilon, normed.numpy())
-            return normed
+            normal = self.buffer("normal", *x.shape)
+            kernels.normalise(x.numpy(), self.epsilon, normal.numpy())
+            return normal
         return nn.functional.layer_norm(x, x.shape[-1:], eps=self.epsilon).to(self.dtype)
 
-    def _attended(self, x: Tensor, length: int) -> Tensor:
+    def _attend(self, x: Tensor, length: int) -> Tensor:
         tokens, D = x.shape
         N, H, width = tokens // length, self.heads, D // self.heads
-        qkv = self.qkv(self.normed(x), self.buffer("qkv", tokens, 3 * D))
+        qkv = self.qkv(self.normalise(x), self.buffer("qkv", tokens, 3 * D))
         split = self.buffer("split", 3 * H, N, length, width)
         split.copy_(qkv.view(N, length, 3 * H, width).permute(2, 0, 1, 3))
         query, key, value = split.view(3, H * N, length, width)
         logits = torch.bmm(query, key.transpose(1, 2), out=self.buffer("logits", H * N, length, length))
-        mixed = torch.bmm(self.softmaxed(logits), value, out=self.buffer("mixed", H * N, length, width))
-        merged = self.buffer("merged", N, length, H, width)
-        merged.copy_(mixed.view(H, N, length, width).permute(1, 2, 0, 3))
-        return self._add(x, self.out, merged.view(tokens, D))
+        mixture = torch.bmm(self.softmax_rows(logits), value, out=self.buffer("mixture", H * N, length, width))
+        side_by_side = self.buffer("side_by_side", N, length, H, width)
+        side_by_side.copy_(mixture.view(H, N, length, width).permute(1, 2, 0, 3))
+        return self._add(x, self.out, side_by_side.view(tokens, D))
 
-    def softmaxed(self, logits: Tensor) -> Tensor:
+    def softmax_rows(self, logits: Tensor) -> Tensor:
         """Softmax over the last dimension; `logits` may be overwritten."""
         if logits.dtype != torch.float32 or logits.device.type != "cpu":
             return torch.softmax(logits, -1)
@@ -150,7 +150,7 @@ class FastBlock:
         return self.work.get(name, self.dtype, *shape)
 
     def _hidden(self, x: Tensor) -> Tensor:
-        wide = self.up(self.normed(x), self.buffer("wide", len(x), 4 * x.shape[-1]))
+        wide = self.up(self.normalise(x), self.buffer("wide", len(x), 4 * x.shape[-1]))
         if wide.dtype == torch.float32 and wide.device.type == "cpu":
             kernels.gelu(wide.view(-1).numpy())
             return wide
@@ -177,18 +177,18 @@ class Passes:
         *blocks, last = self.feature_blocks
         for block in blocks:
             x = block(x, F)
-        return last.summed(x, F).view(*leading, D)
+        return last.sum_tokens(x, F).view(*leading, D)
 
-    def at(self, shared: Tensor, row: Tensor, hide: int, day_position: Tensor, at: Tensor) -> Tensor:
+    def at(self, embeddings: Tensor, row: Tensor, hide: int, day_position: Tensor, at: Tensor) -> Tensor:
         """As `network.contextualise_at` for T samples at once, without padding: [T, B, D].
 
-        shared [T, n, D]; row, day_position [B, L] index `shared` and the order within the day; at [B]. The target
-        is hidden in the first `hide` samples.
+        embeddings [T, n, D]; row [B, L] indexes them, day_position [B, L] is the order within the day; at [B]. The
+        target is hidden in the first `hide` samples.
         """
-        (T, D), (B, L) = (len(shared), shared.shape[-1]), row.shape
-        network, device = self.network, shared.device
-        x = self.work.get("x", shared.dtype, T, B * L, D)
-        torch.index_select(shared, 1, row.flatten(), out=x)
+        (T, D), (B, L) = (len(embeddings), embeddings.shape[-1]), row.shape
+        network, device = self.network, embeddings.device
+        x = self.work.get("x", embeddings.dtype, T, B * L, D)
+        torch.index_select(embeddings, 1, row.flatten(), out=x)
         x = x.view(T, B, L, D)
         x[:hide, torch.arange(B, device=device), at] = network.masked_token
         limit = network.position.num_embeddings - 1

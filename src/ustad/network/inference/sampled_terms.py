@@ -28,7 +28,7 @@ from ustad.schema import Field, Term
 
 
 @dataclass
-class Reduced:
+class TermResult:
     """One term of B events. `expected` is a number, radians or a category code; NaN for a vector."""
 
     expected: Tensor
@@ -53,29 +53,29 @@ class Layout:
 
     @classmethod
     def of(cls, fields: tuple[Field, ...], terms: tuple[Term, ...], aleatoric: bool) -> Layout:
-        named = {k: [f for f in fields if f.kind == k] for k in ("number", "category", "vector")}
+        by_kind = {k: [f for f in fields if f.kind == k] for k in ("number", "category", "vector")}
         ends, stop = {}, 0
-        for i, field in enumerate(named["vector"]):
+        for i, field in enumerate(by_kind["vector"]):
             ends[field.name] = (i, slice(stop, stop + field.size))
             stop += field.size
         return cls(
             terms,
-            {f.name: i for i, f in enumerate(named["number"])},
-            {f.name: i for i, f in enumerate(named["category"])},
+            {f.name: i for i, f in enumerate(by_kind["number"])},
+            {f.name: i for i, f in enumerate(by_kind["category"])},
             ends,
             {f.name: i for i, f in enumerate(fields)},
             aleatoric,
         )
 
 
-def wrapped(angle: Tensor) -> Tensor:
+def wrap_angle(angle: Tensor) -> Tensor:
     """The same angle in [−π, π)."""
     return torch.remainder(angle + math.pi, 2 * math.pi) - math.pi
 
 
 def reduce_term(
     term: Term, layout: Layout, predictions: Predictions, truth: Features, key: Tensor, seed: int
-) -> Reduced:
+) -> TermResult:
     """One term of predictions [T, B, …] against the true features [B, …]."""
     if term.kind == "category":
         result = _category(term.fields[0], layout, predictions, truth, key, seed)
@@ -91,25 +91,25 @@ def reduce_term(
     return result
 
 
-def _number(name: str, layout: Layout, predictions: Predictions, truth: Features) -> Reduced:
+def _number(name: str, layout: Layout, predictions: Predictions, truth: Features) -> TermResult:
     column = layout.numbers[name]
     samples = predictions.mean[..., column]  # [T, B]
     expected, au, beta = samples.mean(0), *_variance(predictions.log_variance[..., column], layout)
     error = truth.numbers[:, column] - expected
-    return Reduced(expected, error.abs(), error.square() / (2 * beta), au, samples.var(0, correction=0))
+    return TermResult(expected, error.abs(), error.square() / (2 * beta), au, samples.var(0, correction=0))
 
 
-def _angle(names: tuple[str, ...], layout: Layout, predictions: Predictions, truth: Features) -> Reduced:
+def _angle(names: tuple[str, ...], layout: Layout, predictions: Predictions, truth: Features) -> TermResult:
     x, y = (layout.numbers[name] for name in names)
     angles = torch.atan2(predictions.mean[..., y], predictions.mean[..., x])  # [T, B]
     expected = torch.atan2(angles.sin().mean(0), angles.cos().mean(0))
     au, beta = _variance(torch.cat([predictions.log_variance[..., x], predictions.log_variance[..., y]]), layout)
-    delta = wrapped(torch.atan2(truth.numbers[:, y], truth.numbers[:, x]) - expected)
-    spread = wrapped(angles - expected).square().mean(0)
-    return Reduced(expected, delta.abs(), delta.square() / (2 * beta), au, spread)
+    delta = wrap_angle(torch.atan2(truth.numbers[:, y], truth.numbers[:, x]) - expected)
+    spread = wrap_angle(angles - expected).square().mean(0)
+    return TermResult(expected, delta.abs(), delta.square() / (2 * beta), au, spread)
 
 
-def _vector(name: str, layout: Layout, predictions: Predictions, truth: Features) -> Reduced:
+def _vector(name: str, layout: Layout, predictions: Predictions, truth: Features) -> TermResult:
     position, columns = layout.vectors[name]
     samples = predictions.vectors[position]  # [T, B, size]
     log_variance = predictions.vector_log_variance[position][..., 0] if layout.aleatoric else samples[..., 0]
@@ -117,10 +117,12 @@ def _vector(name: str, layout: Layout, predictions: Predictions, truth: Features
     square = (truth.vectors[:, columns] - expected).square().mean(-1)
     nothing = torch.full_like(square, torch.nan)
     spread = samples.var(0, correction=0).mean(-1)
-    return Reduced(nothing, square.sqrt(), square / (2 * beta), au, spread, vector=expected)
+    return TermResult(nothing, square.sqrt(), square / (2 * beta), au, spread, vector=expected)
 
 
-def _category(name: str, layout: Layout, predictions: Predictions, truth: Features, key: Tensor, seed: int) -> Reduced:
+def _category(
+    name: str, layout: Layout, predictions: Predictions, truth: Features, key: Tensor, seed: int
+) -> TermResult:
     column = layout.categories[name]
     logits = predictions.logits[column]  # [T, B, C]
     T, B, C = logits.shape
@@ -136,9 +138,9 @@ def _category(name: str, layout: Layout, predictions: Predictions, truth: Featur
         au = sigma.square().gather(2, at)[..., 0].mean(0)
     else:
         au = torch.zeros_like(likelihood)
-    chosen = torch.log_softmax(logits, -1).gather(2, at)[..., 0]  # [T, B]
-    loss = math.log(T) - torch.logsumexp(chosen, 0)
-    return Reduced(plain.argmax(-1).to(plain.dtype), 1 - likelihood, loss, au, entropy, probabilities=plain)
+    log_chance = torch.log_softmax(logits, -1).gather(2, at)[..., 0]  # [T, B]
+    loss = math.log(T) - torch.logsumexp(log_chance, 0)
+    return TermResult(plain.argmax(-1).to(plain.dtype), 1 - likelihood, loss, au, entropy, probabilities=plain)
 
 
 def _variance(log_variance: Tensor, layout: Layout) -> tuple[Tensor, Tensor]:

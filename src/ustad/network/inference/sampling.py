@@ -25,14 +25,14 @@ from ustad.network.inference.counter import keep_masks
 from ustad.network.inference.crew import Crew
 from ustad.network.inference.neighbours import shared_room
 from ustad.network.inference.passes import Passes
-from ustad.network.inference.sampled_terms import Layout, Reduced, reduce_term
+from ustad.network.inference.sampled_terms import Layout, TermResult, reduce_term
 from ustad.network.out_of_memory import free_memory, is_out_of_memory
 from ustad.network.place_memory import MemoryTransformer
 from ustad.progress import say, track
 
 Precision = Literal["auto", "fp32", "half"]
 #: Numbers of one field that are decoded at once (samples × events × classes).
-DECODED = 1 << 25
+DECODE_AT_ONCE = 1 << 25
 #: What a token of width 1 takes on its way through a block, about.
 BYTES_PER_TOKEN = 60
 LEAST_TOKENS = 256  # of a budget: less does not hold a few windows
@@ -102,19 +102,19 @@ def sample(
     layout = Layout.of(network.fields, encoder.terms, network.config.aleatoric)
     out = empty_samples(layout, len(queries), network, keep_probabilities)
 
-    def answer(passes: Passes, shared: Tensor, chosen: np.ndarray, slices: Slices) -> int:
-        hidden = hidden_at(network, tensors, shared, slices, T, passes)  # [T, B, D]
-        store(out, chosen, layout, network, tensors, hidden, slices.target, seed)
-        return len(chosen)
+    def answer(passes: Passes, embeddings: Tensor, index: np.ndarray, slices: Slices) -> int:
+        hidden = hidden_at(network, tensors, embeddings, slices, T, passes)  # [T, B, D]
+        store(out, index, layout, network, tensors, hidden, slices.target, seed)
+        return len(index)
 
     def run(budget: Budget) -> None:
         crew = Crew(lambda: passes_for(network, tensors.device, precision), tensors.device)
         with inference(network), track("sampling", len(queries)) as advance, crew:
             for part in cut_queries(queries, T * network.config.width * 4, budget.embedding_bytes):
-                shared = embed_samples(network, tensors, part.events, T, seed, budget.tokens, crew)
+                embeddings = embed_samples(network, tensors, part.events, T, seed, budget.tokens, crew)
                 batches = part.batches(budget.tokens // T, tensors.device)
-                for done in crew.each(answer, ((shared, *batch) for batch in batches)):
-                    advance(done)
+                for count in crew.each(answer, ((embeddings, *batch) for batch in batches)):
+                    advance(count)
 
     budget = run_within(run, budget, tensors.device)
     if precision == "auto" and not all(np.isfinite(t.eu).all() for t in out.terms.values()):
@@ -139,23 +139,23 @@ def embed_events(
     budget = budget or Budget.of(tensors.device, network.config.width)
     out = np.zeros((len(queries), network.config.width), np.float32)
 
-    def answer(passes: Passes, shared: Tensor, together: bool, chosen: np.ndarray, slices: Slices) -> int:
+    def answer(passes: Passes, embeddings: Tensor, together: bool, index: np.ndarray, slices: Slices) -> int:
         if together:
-            hidden = _hidden_shared(network, tensors, shared, slices)
+            hidden = _hidden_shared(network, tensors, embeddings, slices)
         else:
-            hidden = hidden_at(network, tensors, shared, slices, int(not visible), passes)
-        out[chosen] = hidden[0].float().cpu().numpy()
-        return len(chosen)
+            hidden = hidden_at(network, tensors, embeddings, slices, int(not visible), passes)
+        out[index] = hidden[0].float().cpu().numpy()
+        return len(index)
 
     def run(budget: Budget) -> None:
         crew = Crew(lambda: passes_for(network, tensors.device, precision), tensors.device)
         with inference(network), track("embedding", len(queries)) as advance, crew:
             for part in cut_queries(queries, network.config.width * 4, budget.embedding_bytes):
-                shared = embed_samples(network, tensors, part.events, 0, 0, budget.tokens, crew)
+                embeddings = embed_samples(network, tensors, part.events, 0, 0, budget.tokens, crew)
                 together = visible and part.shares_slices
                 batches = part.batches(budget.tokens, tensors.device)
-                for done in crew.each(answer, ((shared, together, *batch) for batch in batches)):
-                    advance(done)
+                for count in crew.each(answer, ((embeddings, together, *batch) for batch in batches)):
+                    advance(count)
 
     run_within(run, budget, tensors.device)
     return out
@@ -202,29 +202,29 @@ def embed_samples(
 ) -> Tensor:
     """Feature level: embeddings [T, n, D] of some events; samples 0 means one pass without dropout."""
     config, F = network.config, len(network.fields)
-    dropped = samples > 0 and config.epistemic
+    has_dropout = samples > 0 and config.epistemic
     T = max(1, samples)
     size = max(1, tokens // (T * F))
-    shared = network.masked_token.new_empty(T, len(events), config.width)
+    embeddings = network.masked_token.new_empty(T, len(events), config.width)
 
     def embed(passes: Passes | None, begin: int) -> None:
         index = torch.from_numpy(events[begin : begin + size]).to(tensors.device)
         keep = None
-        if dropped:
+        if has_dropout:
             keep = keep_masks(tensors.key[index], seed, T, F, config.width, config.dropout)
             keep = keep.to(network.masked_token.dtype)
         way = network.embed if passes is None else passes.embed
-        shared[:, begin : begin + size] = way(tensors.features[index[:, None]], keep).transpose(0, 1)  # [T, n, D]
+        embeddings[:, begin : begin + size] = way(tensors.features[index[:, None]], keep).transpose(0, 1)  # [T, n, D]
 
     for _ in crew.each(embed, ((begin,) for begin in range(0, len(events), size))):
         pass
-    return shared
+    return embeddings
 
 
 def hidden_at(
     network: DualTransformer,
     tensors: EventTensors,
-    shared: Tensor,
+    embeddings: Tensor,
     slices: Slices,
     masked: int,
     passes: Passes | None = None,
@@ -233,17 +233,17 @@ def hidden_at(
 
     In the first `masked` samples the target is hidden behind the learned token, in the others it is seen.
     """
-    T, B, L = len(shared), len(slices.start), slices.length
-    offset = torch.arange(L, device=shared.device)
+    T, B, L = len(embeddings), len(slices.start), slices.length
+    offset = torch.arange(L, device=embeddings.device)
     row = slices.where[:, None] + offset  # [B, L]
     day_position = tensors.day_position[slices.start[:, None] + offset]
     at = slices.target - slices.start
     if passes is not None:
-        return passes.at(shared, row, masked, day_position, at)
+        return passes.at(embeddings, row, masked, day_position, at)
     hide = (offset == at[:, None]).repeat(T, 1)
     hide[masked * B :] = False
     hidden = network.contextualise_at(
-        shared[:, row.flatten()].view(T * B, L, -1),
+        embeddings[:, row.flatten()].view(T * B, L, -1),
         hide,
         torch.zeros_like(hide),
         offset.expand(T * B, L),
@@ -253,15 +253,15 @@ def hidden_at(
     return hidden.view(T, B, -1)
 
 
-def _hidden_shared(network: DualTransformer, tensors: EventTensors, shared: Tensor, slices: Slices) -> Tensor:
-    """The same with nothing masked, one pass per distinct slice: [1, B, D] for shared [1, n, D]."""
+def _hidden_shared(network: DualTransformer, tensors: EventTensors, embeddings: Tensor, slices: Slices) -> Tensor:
+    """The same with nothing masked, one pass per distinct slice: [1, B, D] for embeddings [1, n, D]."""
     pairs, owner = torch.unique(torch.stack([slices.where, slices.start], 1), dim=0, return_inverse=True)
     where, start = pairs.unbind(1)
-    S, L, D = len(pairs), slices.length, shared.shape[-1]
-    offset = torch.arange(L, device=shared.device)
-    nothing = torch.zeros(S, L, dtype=torch.bool, device=shared.device)
+    S, L, D = len(pairs), slices.length, embeddings.shape[-1]
+    offset = torch.arange(L, device=embeddings.device)
+    nothing = torch.zeros(S, L, dtype=torch.bool, device=embeddings.device)
     hidden = network.contextualise(
-        shared[0, (where[:, None] + offset).flatten()].view(S, L, D),
+        embeddings[0, (where[:, None] + offset).flatten()].view(S, L, D),
         nothing,
         nothing,
         offset.expand(S, L),
@@ -290,7 +290,7 @@ def passes_for(network: DualTransformer, device: torch.device, precision: Precis
 class _Partition:
     """Some queries and the events they show; `where` is where each slice begins among those events."""
 
-    chosen: np.ndarray  # index into all queries
+    index: np.ndarray  # index into all queries
     queries: Queries
     events: np.ndarray
     where: np.ndarray
@@ -315,7 +315,7 @@ class _Partition:
                 pick = group[begin : begin + size]
                 q = self.queries.take(pick)
                 columns = (self.where[pick], q.start, q.stop, q.target)
-                yield self.chosen[pick], Slices(*(torch.from_numpy(c).to(device) for c in columns))
+                yield self.index[pick], Slices(*(torch.from_numpy(c).to(device) for c in columns))
 
 
 def cut_queries(queries: Queries, bytes_per_event: int, budget: int) -> Iterator[_Partition]:
@@ -324,15 +324,15 @@ def cut_queries(queries: Queries, bytes_per_event: int, budget: int) -> Iterator
         return
     limit = max(1, budget // bytes_per_event)
     order = np.argsort(queries.start, kind="stable")
-    shown, compact = _shown_events(queries)
+    visible, compact = _shown_events(queries)
     begin_at = compact[queries.start[order]]
     reach = np.maximum.accumulate(begin_at + queries.length[order])
     first = 0
     while first < len(order):
         last = max(first + 1, int(np.searchsorted(reach, begin_at[first] + limit, side="right")))
-        chosen = order[first:last]
+        index = order[first:last]
         low, high = begin_at[first], reach[last - 1]
-        yield _Partition(chosen, queries.take(chosen), shown[low:high], begin_at[first:last] - low)
+        yield _Partition(index, queries.take(index), visible[low:high], begin_at[first:last] - low)
         first = last
 
 
@@ -340,8 +340,8 @@ def _shown_events(queries: Queries) -> tuple[np.ndarray, np.ndarray]:
     """The events that some slice shows, and the place of each event among them."""
     size = int(queries.stop.max()) + 1
     change = np.bincount(queries.start, minlength=size) - np.bincount(queries.stop, minlength=size)
-    covered = np.cumsum(change) > 0
-    return np.flatnonzero(covered), np.cumsum(covered) - covered
+    is_shown = np.cumsum(change) > 0
+    return np.flatnonzero(is_shown), np.cumsum(is_shown) - is_shown
 
 
 # -------------------------------------------------------------------------------------------- gathering
@@ -350,18 +350,18 @@ def empty_samples(layout: Layout, count: int, network: DualTransformer, keep_pro
     result = Samples()
     for term in layout.terms:
         columns = [np.full(count, np.nan, np.float32) for _ in range(5)]
-        made = TermSamples(*columns)
+        samples = TermSamples(*columns)
         if term.kind == "category" and keep_probabilities:
-            made.probabilities = np.zeros((count, sizes[term.fields[0]]), np.float32)
+            samples.probabilities = np.zeros((count, sizes[term.fields[0]]), np.float32)
         if term.kind == "vector":
-            made.vector = np.zeros((count, sizes[term.fields[0]]), np.float32)
-        result.terms[term.name] = made
+            samples.vector = np.zeros((count, sizes[term.fields[0]]), np.float32)
+        result.terms[term.name] = samples
     return result
 
 
 def store(
     out: Samples,
-    chosen: np.ndarray,
+    index: np.ndarray,
     layout: Layout,
     network: DualTransformer,
     tensors: EventTensors,
@@ -373,24 +373,24 @@ def store(
 
     Many classes are decoded for a few events at a time, so that memory does not grow with them.
     """
-    step = max(1, DECODED // (len(hidden) * max(f.size for f in network.fields)))
-    for first in range(0, len(chosen), step):
+    step = max(1, DECODE_AT_ONCE // (len(hidden) * max(f.size for f in network.fields)))
+    for first in range(0, len(index), step):
         part = slice(first, first + step)
         predictions, events = network.decode(hidden[:, part]), target[part]
         truth: Features = tensors.features[events]
-        reduced = [reduce_term(t, layout, predictions, truth, tensors.key[events], seed) for t in layout.terms]
-        _put(out, chosen[part], layout, reduced)
+        results = [reduce_term(t, layout, predictions, truth, tensors.key[events], seed) for t in layout.terms]
+        _put(out, index[part], layout, results)
 
 
-def _put(out: Samples, chosen: np.ndarray, layout: Layout, reduced: list[Reduced]) -> None:
+def _put(out: Samples, index: np.ndarray, layout: Layout, results: list[TermResult]) -> None:
     """Each term's results into the rows of their queries."""
-    scalars = torch.stack([getattr(r, name) for r in reduced for name in SCALARS])  # one transfer for all
+    scalars = torch.stack([getattr(r, name) for r in results for name in SCALARS])  # one transfer for all
     lines = iter(scalars.float().cpu().numpy())
-    for term, result in zip(layout.terms, reduced, strict=True):
-        made = out.terms[term.name]
+    for term, term_result in zip(layout.terms, results, strict=True):
+        samples = out.terms[term.name]
         for name in SCALARS:
-            getattr(made, name)[chosen] = next(lines)
-        if made.probabilities is not None and result.probabilities is not None:
-            made.probabilities[chosen] = result.probabilities.float().cpu().numpy()
-        if made.vector is not None and result.vector is not None:
-            made.vector[chosen] = result.vector.float().cpu().numpy()
+            getattr(samples, name)[index] = next(lines)
+        if samples.probabilities is not None and term_result.probabilities is not None:
+            samples.probabilities[index] = term_result.probabilities.float().cpu().numpy()
+        if samples.vector is not None and term_result.vector is not None:
+            samples.vector[index] = term_result.vector.float().cpu().numpy()

@@ -23,13 +23,13 @@ def lessen_losses(samples: Samples, encoder: Encoder, arrays: EventArrays, rows:
     early, late = (np.minimum(values[rows], DAY_MINUTES).astype(np.float64) for values in (arrays.early, arrays.late))
     for term in encoder.terms:
         if term.name in samples.terms and is_timed(encoder, term):
-            held = samples.terms[term.name]
+            result = samples.terms[term.name]
             wide = np.flatnonzero((early > 0) | ((late > 0) & (term.kind == "number")))
             numbers = arrays.numbers[rows[wide]].astype(np.float64)
-            expected, au = (values[wide].astype(np.float64) for values in (held.expected, held.au))
+            expected, au = (values[wide].astype(np.float64) for values in (result.expected, result.au))
             error, loss = nearest(encoder, term, expected, au, numbers, early[wide], late[wide])
-            held.error[wide] = np.fmin(held.error[wide], np.where(np.isnan(held.error[wide]), np.nan, error))
-            held.loss[wide] = np.fmin(held.loss[wide], np.where(np.isnan(held.loss[wide]), np.nan, loss))
+            result.error[wide] = np.fmin(result.error[wide], np.where(np.isnan(result.error[wide]), np.nan, error))
+            result.loss[wide] = np.fmin(result.loss[wide], np.where(np.isnan(result.loss[wide]), np.nan, loss))
 
 
 def is_timed(encoder: Encoder, term: Term) -> bool:

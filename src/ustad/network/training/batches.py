@@ -69,9 +69,9 @@ def cut_windows(windows: Windows, share: float, seed: int, epoch: int) -> np.nda
     Departure from the paper (and not in its preset): what is scored live has nothing later in its window.
     """
     random = np.random.default_rng([seed, epoch, 1])
-    chosen = random.random(len(windows)) < share
+    is_cut = random.random(len(windows)) < share
     ends = random.integers(windows.target + 1, np.maximum(windows.stop, windows.target + 1) + 1)
-    return np.where(chosen, np.minimum(ends, windows.stop), windows.stop)
+    return np.where(is_cut, np.minimum(ends, windows.stop), windows.stop)
 
 
 def plan_epoch(
@@ -85,15 +85,15 @@ def plan_epoch(
     stop = cut_windows(windows, past_share, seed, epoch)
     order = random.permutation(len(windows))
     bucket = np.searchsorted(lengths, (stop - windows.start)[order])
-    ranked = np.argsort(bucket, kind="stable")
-    order, bucket = order[ranked], bucket[ranked]
+    by_bucket = np.argsort(bucket, kind="stable")
+    order, bucket = order[by_bucket], bucket[by_bucket]
     first = np.arange(0, len(windows), batch_size)
     last = np.minimum(first + batch_size, len(windows))
-    shuffled = random.permutation(len(first))
+    batch_order = random.permutation(len(first))
     return EpochPlan(
         start=windows.start[order],
         stop=stop[order],
-        first=first[shuffled],
-        last=last[shuffled],
-        length=np.asarray(lengths)[bucket[last - 1]][shuffled],
+        first=first[batch_order],
+        last=last[batch_order],
+        length=np.asarray(lengths)[bucket[last - 1]][batch_order],
     )

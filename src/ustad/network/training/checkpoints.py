@@ -107,6 +107,6 @@ def _restore_optimizer(network: nn.Module, optimizer: torch.optim.Optimizer, ten
     optimizer.state.clear()
     for name, value in tensors.items():
         parameter, _, key = name.partition("|")
-        fused = optimizer.defaults.get("fused") or optimizer.defaults.get("capturable")
-        home = parameters[parameter].device if key != "step" or fused else torch.device("cpu")
+        on_device = optimizer.defaults.get("fused") or optimizer.defaults.get("capturable")
+        home = parameters[parameter].device if key != "step" or on_device else torch.device("cpu")
         optimizer.state[parameters[parameter]][key] = value.to(home)

@@ -21,10 +21,10 @@ def announce(task: Task, windows: Windows, config: Config) -> None:
     """Say how long training will take at most; on a GPU the progress line does, seconds later and better."""
     if not shown():
         return
-    known = ""
+    duration = ""
     if task.events.device.type == "cpu":
-        known = f": {roughly(rough_seconds(task, windows, config))}, less if it stops early"
-    say(f"training on {len(windows):,} windows{known}")
+        duration = f": {roughly(rough_seconds(task, windows, config))}, less if it stops early"
+    say(f"training on {len(windows):,} windows{duration}")
 
 
 def rough_seconds(task: Task, windows: Windows, config: Config) -> float:
@@ -36,15 +36,15 @@ def rough_seconds(task: Task, windows: Windows, config: Config) -> float:
     device, size = task.events.device, min(config.training.batch_size, len(windows))
     twin = task.copy()
     twin.network.train()
-    twin.prepare(dense=device.type == "cuda", compiled=False)
+    twin.prepare(dense=device.type == "cuda", compile_blocks=False)
     update = Update(twin, make_optimizer(twin.network, config.training), config.training)
     order = np.argsort(windows.length, kind="stable")
     batches = [windows.take(order[round(at * (len(order) - size)) :][:size]) for at in (1.0, 0.0, 0.5, 1.0)]
     with keep_generators(device):
         seconds = [_time(lambda part=part: _step(update, part)) for part in batches]  # type: ignore[misc]  # bound now
-        asked = _time(twin.validate)
+        validation = _time(twin.validate)
     steps = -(-len(windows) // size) if device.type == "cuda" else len(windows) / size  # on a GPU the last is filled up
-    return config.training.epochs * (steps * float(np.mean(seconds[1:])) + asked)
+    return config.training.epochs * (steps * float(np.mean(seconds[1:])) + validation)
 
 
 def _step(update: Update, windows: Windows) -> None:

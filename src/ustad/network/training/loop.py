@@ -33,7 +33,7 @@ from ustad.network.training.optimise import (
 from ustad.network.training.run_log import RunLog
 from ustad.network.training.task import Task, Validation
 from ustad.network.training.team import Team
-from ustad.network.training.update import GraphRecorder, Replayed, Update
+from ustad.network.training.update import GraphRecorder, ReplayedUpdate, Update
 from ustad.progress import Advance, roughly, track
 from ustad.tables import DataError
 
@@ -127,10 +127,10 @@ class _Run:
         self.started = self.saved = self.noted = time.monotonic()
         self.seconds_before, self.steps_before = 0.0, 0
 
-    def _make_update(self) -> Update | Replayed:
+    def _make_update(self) -> Update | ReplayedUpdate:
         self.task.prepare(self.full, self.compiled)
         update = Update(self.task, self.optimizer, self.config.training)
-        return Replayed(update, self.batch_size, GraphRecorder(self.device)) if self.recorded else update
+        return ReplayedUpdate(update, self.batch_size, GraphRecorder(self.device)) if self.recorded else update
 
     # ------------------------------------------------------------------------------------------- epochs
     def epoch(self, advance: Advance) -> None:
@@ -152,9 +152,9 @@ class _Run:
             return
         seconds = time.monotonic() - began
         share = (len(plan) - first) / len(plan)
-        judged = self.task.validate()
-        self._record(plan, judged, seconds, share * len(self.windows) / max(seconds, 1e-9))
-        self._judge(judged)
+        validation = self.task.validate()
+        self._record(plan, validation, seconds, share * len(self.windows) / max(seconds, 1e-9))
+        self._judge(validation)
         progress.epoch, progress.done = progress.epoch + 1, 0
         progress.loss_sum, progress.field_sums = 0.0, []
         if progress.epoch - 1 - progress.best_epoch >= config.training.patience:
@@ -177,7 +177,7 @@ class _Run:
             rows = slice(int(plan.first[i]), int(plan.last[i]))
             mine = (self.team.share(ends[rows]) for ends in (start, stop))
             set_rate(self.optimizer, learning_rate(self.config.training, progress.step, self.total_steps))
-            sums += self.update(*self._filled(*mine), int(plan.length[i]))
+            sums += self.update(*self._fill_up(*mine), int(plan.length[i]))
             progress.done, progress.step = i + 1, progress.step + 1
             self._note(advance, sums)
             late, due = self._out_of_time(), self._due() and progress.done < len(plan)
@@ -190,7 +190,7 @@ class _Run:
                 self.save()
         progress.loss_sum, *progress.field_sums = sums.tolist()
 
-    def _filled(self, start: Tensor, stop: Tensor) -> tuple[Tensor, Tensor]:
+    def _fill_up(self, start: Tensor, stop: Tensor) -> tuple[Tensor, Tensor]:
         """The ends of the windows [B]; where batches must be full, empty windows make up the last one."""
         lacking = self.team.largest_share(self.batch_size) - len(start)
         if not self.full or not lacking:
@@ -198,27 +198,27 @@ class _Run:
         return torch.nn.functional.pad(start, (0, lacking)), torch.nn.functional.pad(stop, (0, lacking))
 
     # ---------------------------------------------------------------------------------------- judgement
-    def _judge(self, judged: Validation) -> None:
-        if not math.isfinite(judged.total):
+    def _judge(self, validation: Validation) -> None:
+        if not math.isfinite(validation.total):
             raise ConfigError(
-                f"training diverged in epoch {self.progress.epoch + 1}: the validation loss is {judged.total}; "
+                f"training diverged in epoch {self.progress.epoch + 1}: the validation loss is {validation.total}; "
                 "lower training.learning_rate"
             )
-        if judged.total < self.progress.best_loss:
-            self.progress.best_loss, self.progress.best_epoch = judged.total, self.progress.epoch
+        if validation.total < self.progress.best_loss:
+            self.progress.best_loss, self.progress.best_epoch = validation.total, self.progress.epoch
             self.best = {k: v.detach().clone() for k, v in self.network.state_dict().items()}
 
-    def _record(self, plan: EpochPlan, judged: Validation, seconds: float, rate: float) -> None:
+    def _record(self, plan: EpochPlan, validation: Validation, seconds: float, rate: float) -> None:
         progress, steps = self.progress, max(self.progress.done, 1)
-        progress.seconds = self._elapsed()
+        progress.seconds = self._total_seconds()
         progress.history.append(
             {
                 "epoch": progress.epoch,
                 "step": progress.step,
                 "loss": progress.loss_sum / steps,
                 "fields": {n: s / steps for n, s in zip(self.task.parts, progress.field_sums, strict=True)},
-                "validation": judged.total,
-                "validation_fields": judged.fields,
+                "validation": validation.total,
+                "validation_fields": validation.fields,
                 "learning_rate": learning_rate(self.config.training, progress.step - 1, self.total_steps),
                 "padding": round(plan.padding, 4),
                 "windows_per_s": round(rate, 1),
@@ -242,7 +242,7 @@ class _Run:
         advance(1, f"epoch {progress.epoch + 1}, loss {loss:.3f}{last}, {rate:,.0f} windows/s, at most {left} left")
 
     # ----------------------------------------------------------------------------------- time and disk
-    def _elapsed(self) -> float:
+    def _total_seconds(self) -> float:
         return self.seconds_before + time.monotonic() - self.started
 
     def _out_of_time(self) -> bool:
@@ -257,7 +257,7 @@ class _Run:
     def save(self) -> None:
         if self.directory is None:
             return
-        self.progress.seconds = self._elapsed()
+        self.progress.seconds = self._total_seconds()
         path = self.directory / self.task.checkpoint
         if self.team.rank == 0:
             write_checkpoint(path, self.network, self.optimizer, self.best, self.progress, self.identity())
@@ -300,7 +300,7 @@ class _Run:
             best_epoch=progress.best_epoch,
             epochs=progress.epoch,
             steps=progress.step,
-            seconds=self._elapsed(),
+            seconds=self._total_seconds(),
             windows_per_s=sorted(rates)[len(rates) // 2] if rates else 0.0,
             stopped=self.stopped or "epochs",
             validation=self.task.validate(every=True),

@@ -70,8 +70,8 @@ class Stepper:
     def packed_loss(self, batch: Batch, masked: Tensor) -> Loss:
         flat = masked.flatten().nonzero()[:, 0]
         visible = (~batch.padding & ~masked).flatten().nonzero()[:, 0]
-        seen = self.network.embed(_flatten(batch.features)[visible])  # [visible, D]
-        events = seen.new_zeros(masked.numel(), seen.shape[-1]).index_copy(0, visible, seen)
+        embeddings = self.network.embed(_flatten(batch.features)[visible])  # [visible, D]
+        events = embeddings.new_zeros(masked.numel(), embeddings.shape[-1]).index_copy(0, visible, embeddings)
         events = events.view(*masked.shape, -1)  # [B, L, D]
         return self._finish(batch, masked, events, flat, torch.ones_like(flat, dtype=torch.bool))
 
@@ -83,13 +83,13 @@ class Stepper:
         )  # [M, D]
         targets = _flatten(batch.features)[flat]
         losses = field_losses(network.decode(hidden), targets, network.fields, self.config)  # [M, F]
-        weighted = losses if batch.weight is None else losses * batch.weight.flatten(0, 1)[flat]
-        values = weigh(weighted, network.fields, self.config)
-        kept = real
+        weighed_losses = losses if batch.weight is None else losses * batch.weight.flatten(0, 1)[flat]
+        values = weigh(weighed_losses, network.fields, self.config)
+        mask = real
         if self.config.robust > 0:
             window = torch.div(flat, masked.shape[1], rounding_mode="floor")
-            kept = real & best_fitting(values.detach(), real, window, len(masked), self.config.robust)[window]
-        return Loss(masked_mean(values, kept), field_means(losses, targets.missing, real))
+            mask = real & best_fitting(values.detach(), real, window, len(masked), self.config.robust)[window]
+        return Loss(masked_mean(values, mask), field_means(losses, targets.missing, real))
 
 
 def best_fitting(values: Tensor, real: Tensor, window: Tensor, n_windows: int, share: float) -> Tensor:

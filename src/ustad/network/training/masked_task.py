@@ -21,11 +21,11 @@ from ustad.network.training.validation import choose_queries, validate
 
 @dataclass
 class MaskedTask:
-    """A `Task`; `queries` are about the events of the early-stopping agents, `held`."""
+    """A `Task`; `queries` are about the events of the early-stopping agents, `stopping_events`."""
 
     network: DualTransformer
     events: EventTensors
-    held: EventTensors
+    stopping_events: EventTensors
     queries: Queries
     config: Config
     label: str = "training"
@@ -39,21 +39,21 @@ class MaskedTask:
     def copy(self) -> MaskedTask:
         return replace(self, network=deepcopy(self.network))
 
-    def prepare(self, dense: bool, compiled: bool) -> None:
+    def prepare(self, dense: bool, compile_blocks: bool) -> None:
         self.step = Stepper(self.network, self.config.training, dense)
-        if compiled:
+        if compile_blocks:
             self.step.blocks = CompiledBlocks(self.network)
 
     def loss(self, start: Tensor, stop: Tensor, length: int) -> tuple[Tensor, Tensor]:
         batch = self.events.batch(start, stop, length)
-        found = self.step(batch, capacity(len(start), length, self.config.training.mask_ratio))
-        return found.total, found.fields
+        loss = self.step(batch, capacity(len(start), length, self.config.training.mask_ratio))
+        return loss.total, loss.fields
 
     def validate(self, every: bool = False) -> Validation:
         if self.asked is None:
             share, seed = self.config.training.validation_share, self.config.seed
-            self.asked = choose_queries(self.queries, self.held.entity, share, seed)
-        return validate(self.network, self.held, self.queries if every else self.asked, self.config)
+            self.asked = choose_queries(self.queries, self.stopping_events.entity, share, seed)
+        return validate(self.network, self.stopping_events, self.queries if every else self.asked, self.config)
 
     def describe_data(self) -> dict[str, object]:
         return {"fields": [(f.name, f.kind, f.size) for f in self.network.fields]}

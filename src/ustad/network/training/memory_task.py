@@ -30,11 +30,11 @@ STEPS, MOST_DOUBLINGS = 7_000, 4
 
 @dataclass
 class MemoryTask:
-    """A `Task`; `queries` are about the events of the early-stopping agents, `held`."""
+    """A `Task`; `queries` are about the events of the early-stopping agents, `stopping_data`."""
 
     network: MemoryTransformer
     data: Data
-    held: Data
+    stopping_data: Data
     queries: Queries
     config: Config
     label: str = "training the memory network"
@@ -52,7 +52,7 @@ class MemoryTask:
     def copy(self) -> MemoryTask:
         return replace(self, network=deepcopy(self.network))
 
-    def prepare(self, dense: bool, compiled: bool) -> None:
+    def prepare(self, dense: bool, compile_blocks: bool) -> None:
         self.dense = dense
 
     def loss(self, start: Tensor, stop: Tensor, length: int) -> tuple[Tensor, Tensor]:
@@ -62,7 +62,7 @@ class MemoryTask:
         return loss, loss.new_zeros(0)
 
     def validate(self, every: bool = False) -> Validation:
-        fields = validate(self.network, self.held, self.queries)
+        fields = validate(self.network, self.stopping_data, self.queries)
         return Validation(sum(fields.values()), fields, self.questions)
 
     def describe_data(self) -> dict[str, object]:

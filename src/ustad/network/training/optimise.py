@@ -38,7 +38,7 @@ class _AdamW(torch.optim.AdamW):
     step = _plain(torch.optim.AdamW.step)
 
 
-def make_optimizer(network: nn.Module, config: TrainingConfig, recorded: bool = False) -> torch.optim.Optimizer:
+def make_optimizer(network: nn.Module, config: TrainingConfig, for_recording: bool = False) -> torch.optim.Optimizer:
     """Adam with L2 in the gradient, as the paper's, or AdamW; all parameters of one gain updated in one kernel.
 
     A network with `gains` names the parameters that learn so many times as fast as the rest. Where steps are
@@ -49,12 +49,12 @@ def make_optimizer(network: nn.Module, config: TrainingConfig, recorded: bool = 
     members: dict[float, list[nn.Parameter]] = {1.0: []}
     for name, parameter in network.named_parameters():
         members.setdefault(gains.get(name, 1.0), []).append(parameter)
-    options: dict[str, Any] = {"weight_decay": config.weight_decay, "fused": True, "capturable": recorded}
+    options: dict[str, Any] = {"weight_decay": config.weight_decay, "fused": True, "capturable": for_recording}
     groups = [{"params": parameters, "gain": gain} for gain, parameters in members.items()]
     optimizer = kind(groups, lr=config.learning_rate, **options)
     for group in optimizer.param_groups:
         rate = config.learning_rate * group["gain"]
-        group["lr"] = torch.tensor(rate, device=group["params"][0].device) if recorded else rate
+        group["lr"] = torch.tensor(rate, device=group["params"][0].device) if for_recording else rate
     return optimizer
 
 

@@ -52,17 +52,17 @@ def prediction_metrics(
     n = len(expected[terms[0].name])
     rows = [_row(encoder, t, expected[t.name], observed[t.name], np.ones(n, bool), 0.0) for t in terms]
     if uncertainty is not None:
-        kept = most_certain(uncertainty, reject)
-        rows += [_row(encoder, t, expected[t.name], observed[t.name], kept, reject) for t in terms]
+        certain = most_certain(uncertainty, reject)
+        rows += [_row(encoder, t, expected[t.name], observed[t.name], certain, reject) for t in terms]
     return pa.Table.from_pylist(rows, schema=SCHEMA)
 
 
 def most_certain(uncertainty: np.ndarray, reject: float) -> np.ndarray:
     """bool [n]: false for the given share of events with the highest uncertainty (ties: the later ones)."""
-    kept = np.ones(len(uncertainty), bool)
+    certain = np.ones(len(uncertainty), bool)
     order = np.argsort(np.nan_to_num(uncertainty, nan=np.inf), kind="stable")
-    kept[order[len(order) - int(reject * len(order)) :]] = False
-    return kept
+    certain[order[len(order) - int(reject * len(order)) :]] = False
+    return certain
 
 
 def angular_difference(one: np.ndarray, other: np.ndarray, period: float) -> np.ndarray:
@@ -72,22 +72,22 @@ def angular_difference(one: np.ndarray, other: np.ndarray, period: float) -> np.
 
 
 def _row(
-    encoder: Encoder, term: Term, expected: np.ndarray, observed: np.ndarray, kept: np.ndarray, rejected: float
+    encoder: Encoder, term: Term, expected: np.ndarray, observed: np.ndarray, certain: np.ndarray, share: float
 ) -> dict[str, Any]:
     expected, observed = np.asarray(expected), np.asarray(observed)
     feature = encoder.schema.feature(term.feature)
-    seen = kept & _present(observed, term)
-    row = {"term": term.name, "unit": feature.unit, "rejected": rejected, "n_events": int(seen.sum())}
-    expected, observed = expected[seen], observed[seen]
+    present = certain & _present(observed, term)
+    row = {"term": term.name, "unit": feature.unit, "rejected": share, "n_events": int(present.sum())}
+    expected, observed = expected[present], observed[present]
     if term.kind == "category":
         return {**row, "accuracy": _mean(100.0 * (expected == observed))}
     if term.kind == "angle":
         error = angular_difference(expected.astype(float), observed.astype(float), feature.period)
     else:
         error = np.abs(expected.astype(float) - observed.astype(float))
-    counted = observed.astype(float) != 0
-    shares = 100.0 * error[counted] / np.abs(observed[counted].astype(float))
-    return {**row, "mae": _mean(error), "mape": _mean(shares), "n_zero_targets": int((~counted).sum())}
+    nonzero = observed.astype(float) != 0
+    shares = 100.0 * error[nonzero] / np.abs(observed[nonzero].astype(float))
+    return {**row, "mae": _mean(error), "mape": _mean(shares), "n_zero_targets": int((~nonzero).sum())}
 
 
 def _present(observed: np.ndarray, term: Term) -> np.ndarray:

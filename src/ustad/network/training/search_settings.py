@@ -64,13 +64,14 @@ def tune(
     about = {"settings": config.to_dict(), "windows": len(windows), "questions": len(validation[1])}
     about |= {} if data is None else {"data": data}
     study = _open_study(directory, config.seed, about)
-    while _done(study) < trials:
+    while _count_trials(study) < trials:
         trial = study.ask()
-        changed = config.replace({name: _suggest(trial, name, options) for name, options in space.items()})
-        network = build_network(tensors.fields, changed)
-        result = fit(network, tensors, windows, validation, changed, device)
-        study.tell(trial, result.validation.total)
-        say(f"trial {_done(study)} of {trials}: validation loss {result.validation.total:.4f} with {trial.params}")
+        trial_config = config.replace({name: _suggest(trial, name, options) for name, options in space.items()})
+        network = build_network(tensors.fields, trial_config)
+        result = fit(network, tensors, windows, validation, trial_config, device)
+        loss = result.validation.total
+        study.tell(trial, loss)
+        say(f"trial {_count_trials(study)} of {trials}: validation loss {loss:.4f} with {trial.params}")
     return _finish(study, config, directory)
 
 
@@ -80,10 +81,10 @@ def check_own(directory: Path, others: str) -> None:
         raise ConfigError(f"{directory}: holds a search of another method ({others}); give another --out")
 
 
-def same_search(held: Mapping[str, Any], about: Mapping[str, Any], directory: Path) -> bool:
+def same_search(earlier: Mapping[str, Any], about: Mapping[str, Any], directory: Path) -> bool:
     """Whether a directory's search is the one asked for. An older one did not write down what its data were."""
-    if "data" in held or {**held, "data": about.get("data")} != about:
-        return held == about
+    if "data" in earlier or {**earlier, "data": about.get("data")} != about:
+        return earlier == about
     say(f"{directory}: this search does not say what its data were; going on as if they were these")
     return True
 
@@ -91,11 +92,13 @@ def same_search(held: Mapping[str, Any], about: Mapping[str, Any], directory: Pa
 def data_digest(tables: Iterable[pa.Table], schema: EventSchema) -> str:
     """A short name of what the events say, in all columns that are read. A trip's vectors are left out: they are made
     here, and learned ones may differ in their last digit."""
-    made = {c for f in schema.features if f.kind == "vector" for c in f.columns} if schema.name == "mobility" else set()
+    vector_columns = (
+        {c for f in schema.features if f.kind == "vector" for c in f.columns} if schema.name == "mobility" else set()
+    )
     digest = hashlib.sha256()
     for table in tables:
         for name in (*schema.columns, schema.habitat):
-            if name in table.column_names and name not in made:
+            if name in table.column_names and name not in vector_columns:
                 digest.update(f"{name} {table.num_rows}".encode())
                 digest.update(_content(table[name]))
     return digest.hexdigest()[:16]
@@ -140,16 +143,16 @@ def _suggest(trial: Any, name: str, options: tuple[float, float] | list[Any]) ->
     return trial.suggest_categorical(name, options)
 
 
-def _done(study: Any) -> int:
+def _count_trials(study: Any) -> int:
     return sum(trial.value is not None for trial in study.trials)
 
 
 def _finish(study: Any, config: Config, directory: Path) -> SearchResult:
-    finished = sorted((t for t in study.trials if t.value is not None), key=lambda t: t.value)
-    rows = [{"trial": t.number, "loss": float(t.value), **t.params} for t in finished]
-    best = config.replace(finished[0].params)
+    trials = sorted((t for t in study.trials if t.value is not None), key=lambda t: t.value)
+    rows = [{"trial": t.number, "loss": float(t.value), **t.params} for t in trials]
+    best = config.replace(trials[0].params)
     best.to_yaml(directory / "best.yaml")
     write_json(rows, directory / "trials.json")
     table = pa.Table.from_pylist(rows)
     write_table(table, directory / "trials.parquet")
-    return SearchResult(best, float(finished[0].value), table)
+    return SearchResult(best, float(trials[0].value), table)

@@ -37,7 +37,7 @@ class Task(Protocol):
     def copy(self) -> Task:
         """The same task with a network of its own."""
 
-    def prepare(self, dense: bool, compiled: bool) -> None:
+    def prepare(self, dense: bool, compile_blocks: bool) -> None:
         """Before the first step. Dense: shapes of a step depend on the windows' length alone."""
 
     def loss(self, start: Tensor, stop: Tensor, length: int) -> tuple[Tensor, Tensor]:

@@ -57,6 +57,6 @@ class Team:
         """Whether any member says so: a run must not stop for one of them alone."""
         if self.size == 1:
             return flag
-        said = torch.tensor(float(flag), device=device)
-        dist.all_reduce(said, dist.ReduceOp.MAX)
-        return bool(said.item())
+        vote = torch.tensor(float(flag), device=device)
+        dist.all_reduce(vote, dist.ReduceOp.MAX)
+        return bool(vote.item())

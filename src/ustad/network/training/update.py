@@ -1,7 +1,7 @@
 """One update of the weights: cut a batch out of the events, mask, predict, go down the gradient.
 
 In go the ends of some windows; the weights change and the losses come out. On a GPU a small step is mostly the
-launching of hundreds of kernels: `Replayed` records them once for each window length and launches them together.
+launching of hundreds of kernels: `ReplayedUpdate` records them once for each window length and launches them together.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Update:
 
 
 @dataclass
-class Replayed:
+class ReplayedUpdate:
     """The same update from recordings, one per window length; every batch must have `batch_size` windows.
 
     A length that is met for the first time runs as it is (kernels are chosen, moments are made), the second time it
@@ -114,11 +114,11 @@ class Replayed:
                 return self.update(start, stop, length)
         self.start.copy_(start)
         self.stop.copy_(stop)
-        if length not in self.recordings and not self._recorded(length):
+        if length not in self.recordings and not self._try_recording(length):
             return self.update(start, stop, length)
         return self.recordings[length]()
 
-    def _recorded(self, length: int) -> bool:
+    def _try_recording(self, length: int) -> bool:
         self.update.optimizer.zero_grad(set_to_none=True)  # gradients belong to the recording
         try:
             self.recordings[length] = self.record(lambda: self.update(self.start, self.stop, length))

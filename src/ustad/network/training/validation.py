@@ -19,7 +19,7 @@ from ustad.network.training.task import Validation
 #: A tenth of a small data set says too little: at least this many questions are asked where there are so many.
 FEWEST_QUERIES = 2_000
 #: Numbers of noise on the logits of one field that are drawn at once (samples × questions × classes).
-DRAWN = 1 << 25
+DRAWS = 1 << 25
 
 
 def choose_queries(queries: Queries, entity: np.ndarray, share: float, seed: int) -> Queries:
@@ -31,8 +31,8 @@ def choose_queries(queries: Queries, entity: np.ndarray, share: float, seed: int
     entities, counts = np.unique(owner, return_counts=True)
     order = np.random.default_rng([seed, 2]).permutation(len(entities))
     enough = np.searchsorted(np.cumsum(counts[order]), min(FEWEST_QUERIES, len(queries))) + 1
-    chosen = entities[order[: max(enough, round(share * len(entities)))]]
-    return queries.take(np.flatnonzero(np.isin(owner, chosen)))
+    asked_entities = entities[order[: max(enough, round(share * len(entities)))]]
+    return queries.take(np.flatnonzero(np.isin(owner, asked_entities)))
 
 
 @torch.no_grad()
@@ -47,16 +47,16 @@ def validate(network: DualTransformer, tensors: EventTensors, queries: Queries, 
     counts = torch.zeros(len(names), dtype=torch.float64, device=tensors.device)
     order = np.argsort(queries.length, kind="stable")
     size = 8192 if tensors.device.type == "cuda" else 1024
-    size = min(size, max(1, DRAWN // (config.training.noise_samples * max(f.size for f in network.fields))))
+    size = min(size, max(1, DRAWS // (config.training.noise_samples * max(f.size for f in network.fields))))
     for i, first in enumerate(range(0, len(order), size)):
         part = queries.take(order[first : first + size])
         losses, missing = _losses(network, tensors, part, embeddings, row, config, i)
-        weighted = (
+        weighed_losses = (
             losses
             if tensors.weight is None
             else losses * tensors.weight[torch.from_numpy(part.target).to(tensors.device)]
         )
-        total += weigh(weighted, network.fields, config.training).sum(dtype=torch.float64)
+        total += weigh(weighed_losses, network.fields, config.training).sum(dtype=torch.float64)
         sums += losses.sum(dim=0, dtype=torch.float64)
         counts += (~missing).sum(dim=0)
     network.train(was_training)
@@ -73,11 +73,11 @@ def _embed_events(network: DualTransformer, tensors: EventTensors, queries: Quer
     edges = np.zeros(len(tensors) + 1, np.int64)
     np.add.at(edges, queries.start, 1)
     np.add.at(edges, queries.stop, -1)
-    shown = torch.from_numpy(np.flatnonzero(np.cumsum(edges)[:-1] > 0)).to(tensors.device)
+    visible = torch.from_numpy(np.flatnonzero(np.cumsum(edges)[:-1] > 0)).to(tensors.device)
     row = torch.zeros(len(tensors), dtype=torch.int64, device=tensors.device)
-    row[shown] = torch.arange(len(shown), device=tensors.device)
+    row[visible] = torch.arange(len(visible), device=tensors.device)
     size = 65_536 if tensors.device.type == "cuda" else 4_096
-    parts = [network.embed(tensors.features[chunk]) for chunk in shown.split(size)]
+    parts = [network.embed(tensors.features[chunk]) for chunk in visible.split(size)]
     return torch.cat(parts) if parts else torch.zeros(0, network.config.width, device=tensors.device), row
 
 
