@@ -61,7 +61,7 @@ function draw(page, view, found) {
   };
   document.title = `${caseName(c)} · ${document.title.split(" · ").slice(1).join(" · ")}`;
   show(byId("main"),
-    h("div", { class: "head" }, h("h1", {}, caseName(c)), h("p", {}, `Case ${c.id}, opened ${moment(c.opened_at)} by ${c.opened_by}`), exports(c, incidents)),
+    h("div", { class: "head" }, h("h1", {}, caseName(c)), h("p", {}, `Case ${c.id}: ${c.state}, assigned to ${c.assignee || "nobody"}; opened ${moment(c.opened_at)} by ${c.opened_by}`), exports(c, incidents)),
     h("div", { class: "columns agent-columns" },
       h("div", { class: "main-side" }, h("section", { class: "panel", "aria-label": "Incidents" }, h("h2", {}, `${incidents.length} incident${incidents.length === 1 ? "" : "s"}`),
         incidents.length ? h("ol", { class: "alerts" }, incidents.map((i) => incidentLine(i, may ? () => change({ detach: [i.id] }) : null))) : empty("No incident is left", "Open an alert and attach it to this case."))),
@@ -72,7 +72,7 @@ const exports = (c, incidents) => h("p", { class: "hint no-print" }, h("button",
 
 function incidentLine(item, detach) {
   const line = alertLine(item, false);
-  if (detach) line.append(h("button", { type: "button", class: "plain hint detach", on: { click: detach } }, "take out of this case"));
+  if (detach) line.append(h("button", { type: "button", class: "plain hint detach no-print", on: { click: detach } }, "take out of this case"));
   return line;
 }
 
@@ -82,7 +82,7 @@ function stateForm(c, change, problem) {
   const reason = h("input", { id: "reason", maxlength: 500, placeholder: "because …" }), because = h("div", { class: "because", hidden: true }, h("label", { for: "reason" }, "Because"), reason);
   state.addEventListener("change", () => { because.hidden = !["explained", "wrong"].includes(state.value); reason.required = state.value === "explained"; });
   const save = () => change({ title: title.value, assignee: assignee.value, ...(state.value === c.state ? {} : { state: state.value, reason: reason.value }) });
-  return h("section", { class: "panel", "aria-label": "State" }, h("form", { class: "verdict", on: { submit: (e) => { e.preventDefault(); save(); } } },
+  return h("section", { class: "panel no-print", "aria-label": "State" }, h("form", { class: "verdict", on: { submit: (e) => { e.preventDefault(); save(); } } },
     h("div", { class: "because" }, h("label", { for: "title" }, "Title"), title, h("label", { for: "state" }, "State"), state, h("label", { for: "assignee" }, "Assigned to"), assignee), because,
     h("p", { class: "hint" }, "Explained, confirmed and wrong are verdicts on every incident of this case."), h("button", { type: "submit", class: "main" }, "Save"), problem));
 }

@@ -100,13 +100,13 @@ function wrapped(from, to) {
   return a <= b ? [[a, b]] : [[a, 1440], [0, b]];
 }
 
-// Epistemic and aleatoric apart, in words, for the feature that drives the score.
+// How sure the model is of the feature that drives the score: few examples, days that differ, or neither.
 function sureness(detail) {
   const main = detail.features.filter((f) => f.scored && f.au !== null && f.eu !== null).sort((a, b) => b.share - a.share)[0];
   const few = detail.history_days !== null && detail.history_days !== undefined && detail.history_days < 3 ? " Little is known of the days before, so the expectation is vague." : "";
   if (!main) return few ? h("p", { class: "sure" }, few) : null;
-  const sentence = main.eu > main.au ? `For the ${main.label} the model has seen few cases like this: most of the doubt is its own.` : main.eu > 0.3 * main.au ? `The ${main.label} varies from day to day, and the model has not seen many cases like this.` : `The model has seen many cases like this; what doubt there is comes from days that differ.`;
-  return h("div", {}, h("h3", {}, "How sure the model is"), h("p", { class: "sure" }, sentence + few, h("span", { class: "hint block" }, `days that differ (aleatoric) ${say.number(main.au)} · few examples (epistemic) ${say.number(main.eu)}`)));
+  const sentence = main.eu > main.au ? `Unsure: few cases like this ${main.label} are known.` : main.eu > 0.3 * main.au ? `Rather unsure: the ${main.label} varies from day to day, and not many cases like this are known.` : "Sure: many cases like this are known; what doubt there is comes from days that differ.";
+  return h("div", {}, h("h3", {}, "How sure the model is"), h("p", { class: "sure" }, sentence + few));
 }
 
 function usually(usual, about) {
