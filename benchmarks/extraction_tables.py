@@ -1,4 +1,4 @@
-"""Tables of docs/evidence/extraction.md from the result files of benchmarks/extraction.py and benchmarks/gps.py.
+"""Tables of docs/evidence/extraction.md from the result files of benchmarks/extraction.py, gps.py and takeout.py.
 
 python benchmarks/extraction_tables.py        writes it into the page, between its marks
 """
@@ -103,7 +103,21 @@ def describe_versions(lines: list[dict[str, Any]]) -> str:
     return ", ".join(f"ustad {name} ({n} lines)" if several else f"ustad {name}" for name, n in sorted(counts.items()))
 
 
-BLOCKS = {"atlanta": atlanta, "profiles": profiles, "gps": gps, "demo": demo, "speed": speed}
+def takeout() -> str:
+    """Seconds of each verb from a person's Takeout to a report."""
+    found = read("takeout")
+    verbs = {**found["verbs"], "together": found["total"]}
+    rows = [(name, f"{verb['wall']:.1f} s", f"{verb['processor']:.1f} s") for name, verb in verbs.items()]
+    load = f"{found['load_before']:.1f} to {found['load_after']:.1f}"
+    said = (
+        f"{found['fixes'] / 1e6:g} M fixes of {found['years']:g} years in {found['megabytes'] / 1000:.1f} GB, preset "
+        f"`quick`, {found['cores']} cores with a load average of {load} (wall time waits for the other work on "
+        f"the machine, processor time does not); at most {found['peak_gb']:.1f} GB of memory."
+    )
+    return f"{table(('verb', 'wall', 'processor'), rows)}\n\n{said}"
+
+
+BLOCKS = {"atlanta": atlanta, "profiles": profiles, "gps": gps, "demo": demo, "speed": speed, "takeout": takeout}
 
 
 if __name__ == "__main__":
