@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import logging
+import mmap
 import os
 import shutil
+import sqlite3
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,7 +23,7 @@ from sqlalchemy import Connection, Engine, Table, bindparam, create_engine, dele
 from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, OperationalError, SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 
 from ustad.page import records as r
@@ -178,6 +180,29 @@ class Store:
         if busy:
             log.warning("the store's log still holds what was deleted, because somebody reads; it is emptied later")
         return not busy
+
+    def scrub(self, agent: str) -> None:
+        """Leave no byte of a deleted agent. `secure_delete` overwrites deleted rows, not the copies that SQLite leaves
+        in the gaps of pages when it moves rows between them: where the id is still found, the file is written anew."""
+        if not self.clear_log() or self.file is None or not _contains(self.file, agent.encode()):
+            return
+        connection = self.engine.raw_connection()
+        try:
+            with self._writing:
+                connection.execute("PRAGMA temp_store=FILE")  # a store may be larger than memory
+                connection.execute("VACUUM")
+        except sqlite3.Error as error:
+            log.error("bytes of what was deleted are left: the store cannot be written anew; delete again")
+            raise OperationalError("VACUUM", {}, error) from error
+        finally:
+            connection.execute("PRAGMA temp_store=MEMORY")
+            connection.close()
+        self.clear_log()
+
+
+def _contains(file: Path, text: bytes) -> bool:
+    with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        return content.find(text) >= 0
 
 
 def with_own_scores(connection: Connection, agents: Sequence[str]) -> set[str]:

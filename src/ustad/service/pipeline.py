@@ -362,7 +362,7 @@ class Pipeline:
         self.arrivals.forget([agent])
         if self.extraction is not None:
             self.extraction.forget(agent)
-            self.store.clear_log()
+        self.store.scrub(agent)
         return count
 
 

@@ -91,5 +91,6 @@ async def delete_agent(
         count = await asyncio.wrap_future(work)
     else:
         count = await asyncio.to_thread(service.store.delete_agent, agent_id, caller.name)
+        await asyncio.to_thread(service.store.scrub, agent_id)
     service.keys.read_again()
     return {"deleted_events": count}
