@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from ustad.habits import kernels
+from ustad.habits.elsewhere import expected_elsewhere
 
 NOBODY = 0.0  # what the population says, where a test asks for the entity's own history alone
 minutes_of_day = st.floats(0.0, 1439.9)
@@ -143,20 +144,21 @@ def test_days_by_weekday_are_those_of_the_calendar(first, length):
     """From 1887 on: also before 1970."""
     days = [date(1970, 1, 1) + timedelta(first + k) for k in range(length + 1)]
     counted = Counter(day.weekday() for day in days)
-    assert kernels._days_by_weekday(first, first + length).tolist() == [counted[k] for k in range(7)]
+    assert kernels.days_by_weekday(first, first + length).tolist() == [counted[k] for k in range(7)]
 
 
 def weekday_of(day: int) -> int:
     return (date(1970, 1, 1) + timedelta(day)).weekday()
 
 
+def half_hours(day, minute, length):
+    """On one line from 1970 on, of at most two days."""
+    begin = (day * 1440 + minute) / 30
+    return range(math.floor(begin), max(math.floor(begin + min(length, 2880) / 30), math.floor(begin) + 1))
+
+
 def naive_presence(visits, since, last, asked, hidden):
-    """Half hours on one line from 1970 on; `visits` and `asked`: day, minute, minutes there."""
-
-    def half_hours(day, minute, length):
-        begin = (day * 1440 + minute) / 30
-        return range(math.floor(begin), max(math.floor(begin + min(length, 2880) / 30), math.floor(begin) + 1))
-
+    """`visits` and `asked`: day, minute, minutes there."""
     seen: Counter = Counter()
     for visit in visits:
         for moment in half_hours(*visit):
@@ -195,3 +197,59 @@ def test_presence_is_that_of_half_hours_counted_on_the_calendar(visits, asked, f
     )  # fmt: skip
     assert got[0] == pytest.approx(naive_presence(visits, first + since, first + 20, asked, hidden))
     assert np.isnan(got[1])
+
+
+# --------------------------------------------------------------------------------------------------- elsewhere
+def naive_elsewhere(places, since, last, asked, at, hidden):
+    """`places`: visits (day, minute, minutes there) by own place; `at`: the own place asked for, -1 a new one."""
+
+    def chance(visits, weekday, slot):
+        alike = {d: 1.0 if d == weekday else 0.4 for d in range(7) if (d >= 5) == (weekday >= 5)}
+        moments = [moment for visit in visits for moment in half_hours(*visit) if moment % 48 == slot]
+        seen = Counter(weekday_of(moment // 48) for moment in moments)
+        days = Counter(weekday_of(day) for day in range(since, last + 1))
+        there, possible = (sum(weight * n[d] for d, weight in alike.items()) for n in (seen & days, days))
+        shrink = min(1.0, 3.0 / possible) if possible else 1.0  # three such days are as sure as any number of them
+        return (shrink * there + 0.5) / (shrink * possible + 1.0)
+
+    once = [visit for visits in places if len(visits) == 1 for visit in visits]
+    surer = []
+    for moment in half_hours(*asked):
+        then = (weekday_of(moment // 48), moment % 48)
+        here = chance(places[at] if at >= 0 else once, *then)
+        surer.append(math.log(max([here, *(chance(visits, *then) for visits in places)]) / here))
+    return sum(sorted(surer)[: max(0, len(surer) - math.ceil(hidden / 30))]) / 8
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    places=st.lists(st.lists(a_visit, min_size=1, max_size=4), min_size=1, max_size=4), asked=a_visit,
+    at=st.integers(-1, 3), first=st.integers(-9000, 20_000), hidden=st.sampled_from([0.0, 20.0, 95.0, 5000.0]),
+)  # fmt: skip
+def test_elsewhere_is_the_likeliest_place_against_this_one_half_hour_by_half_hour(places, asked, at, first, hidden):
+    places = [[(first + day, minute, length) for day, minute, length in visits] for visits in places]
+    asked, at = (first + 21 + asked[0], *asked[1:]), min(at, len(places) - 1)
+    visits = [visit for own in places for visit in own]
+    day, minute, length = (np.array(column) for column in zip(*visits, strict=True))
+    number, since = np.array([len(own) for own in places]), np.full(len(places), first)
+    got = expected_elsewhere(
+        first + 20, np.array([0, -1]), np.array([at, -1]), np.array([asked[1], 0.0]), np.array([asked[2], 60.0]),
+        np.array([weekday_of(asked[0]), 0]), np.array([hidden, 0.0]), np.array([0, len(places)]), number, since, since,
+        np.r_[0, np.cumsum(number)], minute.astype(float), length.astype(float),
+        np.array([weekday_of(int(d)) for d in day]),
+    )  # fmt: skip
+    assert got[0] == pytest.approx(naive_elsewhere(places, first, first + 20, asked, at, hidden))
+    assert np.isnan(got[1]), "of a stranger history says nothing"
+
+
+def test_more_days_of_the_same_life_do_not_make_another_place_surer():
+    """Home on every day, asked for somewhere new at noon: three weeks and a year say the same."""
+    said = []
+    for days in (21, 364):
+        weekday = np.array([weekday_of(day) for day in range(4, 4 + days)])
+        asked = (np.array([0]), np.array([-1]), np.array([720.0]), np.array([240.0]), np.array([2]), np.zeros(1))
+        places = (np.array([0, 1]), np.array([days]), np.array([4]), np.array([4]))
+        visits = (np.array([0, days]), np.zeros(days), np.full(days, 1439.0), weekday)
+        said.append(expected_elsewhere(3 + days, *asked, *places, *visits)[0])
+    assert said[0] == pytest.approx(said[1])
+    assert said[0] == pytest.approx(math.log(3.5 / 0.5))

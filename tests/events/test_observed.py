@@ -134,7 +134,7 @@ def test_what_was_not_observed_never_raises_a_term(world, start, end, early, lat
     start, end = np.minimum(start, start * share), np.minimum(end, end * share)
     seen = replace(moved(visits, start, -end), early=start + early, late=end + late)
     whole, part = terms_of(world, visits), terms_of(world, seen)
-    for name in (*TIMES, "presence"):
+    for name in (*TIMES, "elsewhere"):
         known = np.isfinite(whole[name])
         raised = (part[name] - whole[name])[known]
         assert np.quantile(raised, 0.9) < 0.25, name
@@ -146,12 +146,12 @@ def test_silence_in_a_stay_may_hide_what_is_odd_about_it_unless_it_is_usual(worl
     long = moved(visits, 0.0, 1200.0)
     silent = replace(long, silent=np.full(len(visits), 1100.0))
     whole, hidden = terms_of(world, long), terms_of(world, silent)
-    for name in ("duration", "leaving", "presence"):
+    for name in ("duration", "leaving", "elsewhere"):
         assert (hidden[name] <= whole[name] + 1e-9).all()
         assert (hidden[name] < whole[name] - 1).mean() > 0.5, name
     always = replace(habits, visit_silent=habits.visit_duration.astype(np.float32))
     usual = terms_of((always, *others, visits), silent)
-    for name in ("duration", "leaving", "presence"):
+    for name in ("duration", "leaving", "elsewhere"):
         np.testing.assert_array_equal(usual[name], whole[name])
 
 

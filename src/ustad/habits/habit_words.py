@@ -81,7 +81,7 @@ def plain_words(
         parts.append(f"this {model.schema.entity_word} has no history yet" if found.days[at] < 0 else "")
     else:
         parts.append(_known_place(int(model.habits.place_count[place]), int(found.days[at]), count, named))
-        parts.append("there at hours usually spent elsewhere" if "presence" in named else "")
+        parts.append("there at hours usually spent elsewhere" if "elsewhere" in named else "")
     parts.append("no data at hours that usually have some" if "silence" in named else "")
     text = "; ".join(part for part in parts if part)
     return text[:1].upper() + text[1:] + "."

@@ -211,13 +211,13 @@ def presence(
         if place[i] < 0 or np.isnan(duration[i]):
             continue
         there[:] = 0.0
-        days = _days_by_weekday(place_since[place[i]], last_day)
+        days = days_by_weekday(place_since[place[i]], last_day)
         for v in range(visit_offsets[place[i]], visit_offsets[place[i] + 1]):
             if not np.isnan(visit_duration[v]):
-                first, last = _slots(visit_minute[v], visit_duration[v])
+                first, last = slots_of(visit_minute[v], visit_duration[v])
                 for slot in range(first, last):
                     there[(visit_weekday[v] + slot // SLOTS) % 7, slot % SLOTS] += 1.0
-        first, last = _slots(minute[i], duration[i])
+        first, last = slots_of(minute[i], duration[i])
         unlikely = np.empty(last - first)
         for slot in range(first, last):
             unlikely[slot - first] = -np.log(_share(there, days, (weekday[i] + slot // SLOTS) % 7, slot % SLOTS))
@@ -231,7 +231,7 @@ def presence(
 
 
 @njit(nogil=True, cache=True)
-def _days_by_weekday(first: int, last: int) -> np.ndarray:  # pragma: no cover - compiled
+def days_by_weekday(first: int, last: int) -> np.ndarray:  # pragma: no cover - compiled
     """How many of the days from first to last (since 1970-01-01) fall on each weekday, Monday first: float64 [7]."""
     days = np.full(7, float((last - first + 1) // 7))
     for day in range(last - (last - first + 1) % 7 + 1, last + 1):
@@ -240,7 +240,7 @@ def _days_by_weekday(first: int, last: int) -> np.ndarray:  # pragma: no cover -
 
 
 @njit(nogil=True, cache=True)
-def _slots(minute: float, duration: float) -> tuple[int, int]:  # pragma: no cover - compiled
+def slots_of(minute: float, duration: float) -> tuple[int, int]:  # pragma: no cover - compiled
     """Half hours from start to end, at most two days of them."""
     first = int(minute * SLOTS / DAY_MINUTES)
     last = int((minute + min(max(duration, 0.0), 2 * DAY_MINUTES)) * SLOTS / DAY_MINUTES)

@@ -17,9 +17,10 @@ from typing import Literal
 import numpy as np
 
 from ustad.events.visits import Visits
+from ustad.habits.elsewhere import expected_elsewhere
 from ustad.habits.history import Habits
 from ustad.habits.intervals import least_over_intervals, silence
-from ustad.habits.kernels import DAY_MINUTES, SLOTS, count_so_far, nearest_place, presence, times_at_place
+from ustad.habits.kernels import DAY_MINUTES, SLOTS, count_so_far, nearest_place, times_at_place
 from ustad.habits.population import Population
 from ustad.habits.recurrence import Recurrence
 
@@ -31,8 +32,8 @@ TERMS = {
     "start": "the start, given the place",
     "duration": "the duration, given place and start",
     "leaving": "staying so long, given place and start",
-    "presence": "being at this own place all through the visit",
-    "silence": "no data at hours that usually have some, before or in the visit; shown, not scored",
+    "elsewhere": "being here at hours when history expects another place",
+    "silence": "no data at hours that usually have some, before or in the visit; in the score only if asked for",
 }
 #: Fewer rows than this are not worth another thread.
 LEAST_ROWS = 5_000
@@ -102,21 +103,7 @@ def compare(
         "distance": np.log1p(distance / NEAR_KM),
         **_times(habits, population, visits, place, hidden),
     }
-    held = (habits.visit_offsets, habits.visit_minute, habits.visit_duration, habits.visit_weekday)
-    known = (habits.place_since, habits.last_day)
-
-    def there(rows: slice) -> np.ndarray:
-        own = (place[rows], visits.minute[rows], visits.duration[rows], visits.weekday[rows], hidden[rows])
-        return presence(*own, *known, *held)
-
-    def there_at(some: Visits, at: np.ndarray) -> np.ndarray:
-        return presence(at, some.minute, some.duration, some.weekday, np.zeros(len(at)), *known, *held)[:, None]
-
-    # What was seen is the least of what it may have been, but for less than one half hour.
-    brief = visits.duration < HALF_HOUR
-    terms["presence"] = least_over_intervals(
-        in_parts(there, len(visits))[:, None], visits, place, np.zeros(len(visits)), there_at, brief
-    )[:, 0]
+    terms["elsewhere"] = _elsewhere(habits, visits, owner, place, hidden)
     terms["silence"] = silence(habits, visits, owner, hidden)
     terms["recurrence"][owner < 0] = np.nan
     return Compared({name: terms[name] for name in TERMS}, place, key, counts, before, distance)
@@ -127,6 +114,23 @@ def _counts(visits: Visits, key: np.ndarray, counting: Counting) -> np.ndarray:
         return count_so_far(visits.entity, key)
     _, place, number = np.unique(key, return_inverse=True, return_counts=True)
     return number[place]
+
+
+def _elsewhere(habits: Habits, visits: Visits, owner: np.ndarray, place: np.ndarray, hidden: np.ndarray) -> np.ndarray:
+    """What was seen is the least of what it may have been, but for less than one half hour: float64 [N]."""
+    places = (habits.place_offsets, habits.place_count, habits.place_since, habits.known_since)
+    held = (habits.visit_offsets, habits.visit_minute, habits.visit_duration, habits.visit_weekday)
+
+    def measure(rows: slice) -> np.ndarray:
+        own = (owner[rows], place[rows], visits.minute[rows], visits.duration[rows], visits.weekday[rows], hidden[rows])
+        return expected_elsewhere(habits.last_day, *own, *places, *held)
+
+    def spread(some: Visits, at: np.ndarray) -> np.ndarray:
+        own = (habits.owners(some), at, some.minute, some.duration, some.weekday, np.zeros(len(at)))
+        return expected_elsewhere(habits.last_day, *own, *places, *held)[:, None]
+
+    brief, values = visits.duration < HALF_HOUR, in_parts(measure, len(visits))[:, None]
+    return least_over_intervals(values, visits, place, np.zeros(len(visits)), spread, brief)[:, 0]
 
 
 def _times(

@@ -77,8 +77,8 @@ def fit_tails(raw: Terms, rows: np.ndarray) -> dict[str, Distribution]:
 
 
 def surprise_of(tails: Mapping[str, Distribution], raw: Terms) -> dict[str, np.ndarray]:
-    """-log10 p of every term; 0 where it has nothing to say. Doubt is no term."""
-    return {name: minus_log10_p(tails[name], raw[name]) for name in tails if name != DOUBT}
+    """-log10 p of every term; 0 where it has nothing to say. Doubt is no term, nor is what only older models ask."""
+    return {name: minus_log10_p(tails[name], raw[name]) for name in tails if name != DOUBT and name in raw}
 
 
 def minus_log10_p(distribution: Distribution, values: np.ndarray) -> np.ndarray:

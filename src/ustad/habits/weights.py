@@ -17,9 +17,19 @@ from ustad.ties import descending, raised
 
 #: Terms that are added up, by look. `memory_…` are there only with the memory network.
 LOOKS: dict[str, tuple[str, ...]] = {
-    "visit": ("recurrence", "distance", "start", "duration", "memory_place", "memory_start", "memory_duration"),
-    "stay": ("duration", "leaving", "presence"),
+    "visit": (
+        "recurrence",
+        "distance",
+        "start",
+        "duration",
+        "elsewhere",
+        "memory_place",
+        "memory_start",
+        "memory_duration",
+    ),
+    "stay": ("duration", "leaving"),
     "start": ("start",),
+    "elsewhere": ("elsewhere",),
 }
 #: The look that `scoring.silence` adds.
 SILENCE = {"silence": ("silence",)}

@@ -177,17 +177,17 @@ def fit_habit_judge(
     resume: bool = False,
 ) -> HabitJudge:
     """Learn from the training weeks; the validation week's entities stop the network early (half of them) and
-    calibrate (the other half). `memory` is a memory network that was trained already; where it has to be trained,
-    its checkpoints go to `directory`, and `resume` goes on from the last one."""
+    calibrate (the other half; all of them where no network has to be stopped). `memory` is a memory network that was
+    trained already; where it has to be trained, its checkpoints go to `directory`, and `resume` goes on from the last
+    one."""
     schema = encoder.schema
-    half = calibrating(validation, schema.entity)
     if config.model.network == "memory" and memory is None:
         memory = fit_memory_model(train, validation, encoder, config, device, directory, resume)
     habits = HabitModel.fit(
         train,
         validation,
         schema,
-        half,
+        calibrating(validation, schema.entity) if memory is not None else None,
         counting=config.scoring.counting,
         extra=memory.terms if memory is not None else None,
         weighing=config.scoring.weights,

@@ -1,0 +1,226 @@
+"""What each question of habits is worth: development towns scored with all questions, and leaving one out at a time.
+
+    OMP_NUM_THREADS=1 python benchmarks/questions.py --cache DIRECTORY               all, and every question left out
+    OMP_NUM_THREADS=1 python benchmarks/questions.py --cache DIRECTORY --leave none  all of them, nothing left out
+    OMP_NUM_THREADS=1 python benchmarks/questions.py --sets town-101 simla-101
+
+Seeds from 100 on: no figure that is reported elsewhere comes from them. One person in ten misbehaves, by the first red
+team. Habits alone judge (as `quick`), one process. A line for each set and configuration: AUROC / AP of events by their
+own score, of events by their incident's, of agents; how many of the first 14 incidents are true, and of the first five
+a day per 1,000 people; shares of normal people's events with p ≤ .001, .01 and .05, each as a multiple of the level;
+agents' AUROC by kind. Simulated data are kept in the cache. Writes benchmarks/results/questions.json and
+docs/evidence/questions.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ustad import progress
+from ustad.config import SplitConfig
+from ustad.dataset import Dataset, load_directory
+from ustad.habits.habit_model import HabitModel
+from ustad.habits.questions import TERMS
+from ustad.lab.evaluation.detection_metrics import auroc, average_precision, incident_scores
+from ustad.lab.evaluation.gps import count_true
+from ustad.lab.evaluation.recordings import TRUE_STAYS, open_recording
+from ustad.schema import mobility_schema
+from ustad.scoring.habit_judge import calibrating, p_values
+from ustad.scoring.incidents import find_incidents
+from ustad.simulate import presets
+
+RESULTS = Path(__file__).parent / "results" / "questions.json"
+PAGE = Path(__file__).parents[1] / "docs" / "evidence" / "questions.md"
+SCHEMA = mobility_schema()
+LEVELS = (0.001, 0.01, 0.05)
+ALERTS_A_DAY = 5  # per 1,000 people
+ANOMALOUS = 0.1
+#: Nothing left out, but half of the people calibrate, as where a network is trained.
+BY_HALF = "half"
+
+
+@dataclasses.dataclass(frozen=True)
+class Town:
+    """People of one seed, their red team, and how they are recorded."""
+
+    preset: str
+    agents: int
+    seed: int
+    variant: str = "standard"
+    phone: str = TRUE_STAYS
+
+    @property
+    def name(self) -> str:
+        return f"{self.preset}-{self.seed}"
+
+    def open(self, cache: Path) -> Dataset:
+        place = cache / self.name
+        if (place / "meta.json").exists():
+            return load_directory(place)
+        options = {"variant": self.variant, "anomalous_share": ANOMALOUS}
+        return open_recording(self.preset, place, self.phone, self.agents, self.seed, **options)
+
+
+TOWNS = (
+    Town("town", 300, 101),
+    Town("town", 300, 102),
+    Town("town", 300, 103),
+    Town("town", 300, 104, "skipped"),
+    Town("town", 300, 105, "long-stays"),
+    Town("town", 300, 106, phone="phone"),
+    Town("town", 300, 107, phone="logger"),
+    Town("town", 300, 108, phone="phone"),
+    Town("town", 300, 109, phone="phone"),
+    Town("simla", 500, 101),
+    Town("simla", 500, 102),
+    Town("simla", 1000, 103),
+    Town("simjordan", 500, 101),
+    Town("simjordan", 500, 102),
+    Town("numosim-la", 500, 101),
+    Town("numosim-la", 500, 102, "near-5km"),
+)
+
+
+def measure(data: Dataset, without: tuple[str, ...], by_half: bool = False) -> dict[str, Any]:
+    """Figures of one town, judged without some questions; calibrated by everybody or by half of the people."""
+    split = data.split(SplitConfig())
+    train = data.between(split.train_first, split.validation_first - 1)
+    week = data.between(split.validation_first, split.test_first - 1)
+    test = data.between(split.test_first, split.test_last)
+    half = calibrating(week, SCHEMA.entity) if by_half else None
+    model = HabitModel.fit(train, week, SCHEMA, half, without=without)
+    judged = model.judge(test, pa.concat_tables([train, week]))
+    assert data.labels is not None
+    assert data.agent_labels is not None
+    p_value = p_values(judged.score)
+    incidents = find_incidents(test, SCHEMA, p_value, judged.score)
+    scored = test.append_column("score", pa.array(judged.score)).append_column("echo", pa.array(incidents.echo))
+    scored = scored.append_column("incident_id", pa.array(incidents.incident_id.tolist(), pa.string()))
+    true = pc.is_in(test["stay_id"], data.labels["stay_id"].cast(test["stay_id"].type).combine_chunks()).to_numpy()
+    kinds = dict(zip(*(data.agent_labels[c].to_pylist() for c in ("agent_id", "kind")), strict=True))
+    kind = np.array([kinds.get(agent, "") for agent in judged.entity_ids.tolist()])
+    normal = kind[judged.entity] == ""
+    days = split.test_last - split.test_first + 1
+    return {
+        "events": _both(true, judged.score),
+        "incidents": _both(true, incident_scores(scored)),
+        "agents": _both(kind != "", judged.agent_score),
+        "true_of_14": count_true(scored, data.labels),
+        "precision": _precision(scored, true, max(1, round(ALERTS_A_DAY * days * len(kind) / 1000))),
+        "small_p": [float((p_value[normal] <= level).mean()) / level for level in LEVELS],
+        "kinds": {
+            one: auroc(kind[chosen] == one, judged.agent_score[chosen])
+            for one in sorted(set(kind) - {""})
+            for chosen in [(kind == one) | (kind == "")]
+        },
+    }
+
+
+def _both(truth: np.ndarray, score: np.ndarray) -> list[float]:
+    return [auroc(truth, score), average_precision(truth, score)]
+
+
+def _precision(scored: pa.Table, true: np.ndarray, number: int) -> float:
+    """Share of the first so many incidents that hold a labelled stay."""
+    names = scored["incident_id"].to_pylist()
+    right = {name for name, hit in zip(names, true, strict=True) if hit}
+    leads = [i for i in np.argsort(-scored["score"].to_numpy(), kind="stable") if names[i] is not None]
+    first = list(dict.fromkeys(names[i] for i in leads))[:number]
+    return sum(name in right for name in first) / max(1, len(first))
+
+
+def show(town: str, left_out: str, found: dict[str, Any]) -> None:
+    three = " ".join("{:.3f}/{:.3f}".format(*found[level]) for level in ("events", "incidents", "agents"))
+    small = " ".join(f"{value:.2f}" for value in found["small_p"])
+    kinds = ", ".join(f"{kind} {value:.2f}" for kind, value in found["kinds"].items())
+    print(
+        f"{town:<15}{left_out:<13}{three}  {found['true_of_14']:>2}/14 {found['precision']:.2f}  p×{small}  {kinds}",
+        flush=True,
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cache", type=Path, help="where simulated data are kept; a directory of their own if absent")
+    parser.add_argument("--sets", nargs="*", default=[town.name for town in TOWNS])
+    parser.add_argument("--leave", nargs="*", default=["none", BY_HALF, *(t for t in TERMS if t != "silence")])
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    options = parser.parse_args()
+    progress.disable()
+    labelled = dataclasses.replace(presets.PRESETS["simjordan"], event_labels=True)  # single stays are needed here
+    presets.PRESETS["simjordan"] = labelled
+    cache = options.cache or Path(tempfile.mkdtemp(prefix="questions-"))
+    lines = []
+    for town in (town for town in TOWNS if town.name in options.sets):
+        data = town.open(cache)
+        for left_out in options.leave:
+            whole = left_out in ("none", BY_HALF)
+            found = measure(data, () if whole else (left_out,), by_half=left_out == BY_HALF)
+            lines.append({"set": town.name, "without": left_out, **found})
+            show(town.name, left_out, found)
+    means = summarise(lines)
+    for left_out, figures in means.items():
+        print(f"mean without {left_out:<13}" + "  ".join(f"{name} {value:.3f}" for name, value in figures.items()))
+    options.out.write_text(json.dumps({"lines": lines, "means": means}, indent=1) + "\n")
+    if options.out == RESULTS:
+        PAGE.write_text(write_page(lines, means))
+
+
+def write_page(lines: list[dict[str, Any]], means: dict[str, dict[str, float]]) -> str:
+    """The page of evidence: means by configuration, then every set with all questions."""
+    figures = ("events_auroc", "events_ap", "incidents_ap", "agents_auroc", "agents_ap", "true_of_14", "precision")
+    text = [
+        "# What each question of habits is worth",
+        "",
+        f"Written by `benchmarks/questions.py`: {len({line['set'] for line in lines})} development towns and cities of "
+        f"seeds from 100 on, {ANOMALOUS:.0%} of the people anomalous, judged by habits alone. Means over the sets. "
+        "`half`: half of the people calibrate instead of all.",
+        "",
+        "| left out | events AUROC | AP | incidents AP | agents AUROC | AP | true of first 14 | precision |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for left_out, found in means.items():
+        text.append(f"| {left_out} | " + " | ".join(f"{found[name]:.3f}" for name in figures) + " |")
+    text += [
+        "",
+        "Precision is of the first five incidents a day per 1,000 people. Each set with all questions; the last column "
+        "is how often events of normal people have p ≤ 0.001, 0.01 and 0.05, as multiples of these levels:",
+        "",
+        "| set | events | incidents | agents | true of first 14 | precision | small p |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for line in (line for line in lines if line["without"] == "none"):
+        three = " | ".join("{:.3f} / {:.3f}".format(*line[level]) for level in ("events", "incidents", "agents"))
+        small = ", ".join(f"{value:.2f}" for value in line["small_p"])
+        text.append(f"| {line['set']} | {three} | {line['true_of_14']} | {line['precision']:.2f} | {small} |")
+    return "\n".join(text) + "\n"
+
+
+def summarise(lines: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
+    """Means over the sets, by what was left out."""
+    result = {}
+    for left_out in dict.fromkeys(line["without"] for line in lines):
+        mine = [line for line in lines if line["without"] == left_out]
+        result[left_out] = {
+            "events_auroc": float(np.mean([line["events"][0] for line in mine])),
+            "events_ap": float(np.mean([line["events"][1] for line in mine])),
+            "incidents_ap": float(np.mean([line["incidents"][1] for line in mine])),
+            "agents_auroc": float(np.mean([line["agents"][0] for line in mine])),
+            "agents_ap": float(np.mean([line["agents"][1] for line in mine])),
+            "true_of_14": float(np.mean([line["true_of_14"] for line in mine])),
+            "precision": float(np.mean([line["precision"] for line in mine])),
+        }
+    return result
+
+
+if __name__ == "__main__":
+    main()

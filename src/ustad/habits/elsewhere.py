@@ -1,0 +1,96 @@
+"""How sure history was that an entity is somewhere else than it is, compiled: half hour by half hour of a visit.
+
+Plain arrays in, plain arrays out, laid out as in `habits.kernels`: places of entity e are `place_offsets[e] …
+place_offsets[e + 1]`, visits to place p are `visit_offsets[p] … visit_offsets[p + 1]`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from ustad.habits.kernels import DAY_MINUTES, OTHER_WEEKDAY, SLOTS, SLOTS_OF_EVIDENCE, days_by_weekday, slots_of
+
+#: More days like this one than that make no surer: lives change, and a longer history must not look like another one.
+MOST_DAYS = 3.0
+
+
+@njit(nogil=True, cache=True)
+def expected_elsewhere(
+    last_day: int,
+    owner: np.ndarray,
+    place: np.ndarray,
+    minute: np.ndarray,
+    duration: np.ndarray,
+    weekday: np.ndarray,
+    hidden: np.ndarray,
+    place_offsets: np.ndarray,
+    place_count: np.ndarray,
+    place_since: np.ndarray,
+    known_since: np.ndarray,
+    visit_offsets: np.ndarray,
+    visit_minute: np.ndarray,
+    visit_duration: np.ndarray,
+    visit_weekday: np.ndarray,
+) -> np.ndarray:  # pragma: no cover - compiled
+    """log of how much likelier the likeliest place was than this one, added up over the visit: float64 [N].
+
+    For each half hour the chance of a place is the smoothed share of days on which the entity was there at that time
+    (the same weekday counts 1, other days of its kind OTHER_WEEKDAY), of the days from `place_since` [P] to `last_day`;
+    that of a new place is the share of days since `known_since` [P] at places seen only once. Four hours are one piece
+    of evidence. The half hours that say most are left out for as many minutes as the entity may have been elsewhere
+    unseen (`hidden` [N]). NaN without history or without a duration.
+    """
+    result = np.full(len(place), np.nan)
+    latest = -1
+    there, new, days = np.zeros((0, 7, SLOTS)), np.zeros((7, SLOTS)), np.zeros((0, 7))
+    for i in range(len(place)):
+        if owner[i] < 0 or np.isnan(duration[i]) or place_offsets[owner[i]] == place_offsets[owner[i] + 1]:
+            continue
+        first, last = place_offsets[owner[i]], place_offsets[owner[i] + 1]
+        if owner[i] != latest:  # rows of one entity stand together and share the work
+            latest = owner[i]
+            there, new, days = np.zeros((last - first, 7, SLOTS)), np.zeros((7, SLOTS)), np.zeros((last - first + 1, 7))
+            days[last - first] = days_by_weekday(known_since[first], last_day)
+            for p in range(first, last):
+                days[p - first] = days_by_weekday(max(place_since[p], known_since[p]), last_day)
+                for v in range(visit_offsets[p], visit_offsets[p + 1]):
+                    if np.isnan(visit_duration[v]):
+                        continue
+                    begin, end = slots_of(visit_minute[v], visit_duration[v])
+                    for slot in range(begin, end):
+                        there[p - first, (visit_weekday[v] + slot // SLOTS) % 7, slot % SLOTS] += 1.0
+                        if place_count[p] == 1:
+                            new[(visit_weekday[v] + slot // SLOTS) % 7, slot % SLOTS] += 1.0
+        begin, end = slots_of(minute[i], duration[i])
+        surer = np.empty(end - begin)
+        for slot in range(begin, end):
+            day, hour = (weekday[i] + slot // SLOTS) % 7, slot % SLOTS
+            if place[i] >= 0:
+                here = _chance(there[place[i] - first], days[place[i] - first], day, hour)
+            else:
+                here = _chance(new, days[last - first], day, hour)
+            best = here
+            for p in range(last - first):
+                best = max(best, _chance(there[p], days[p], day, hour))
+            surer[slot - begin] = np.log(best / here)
+        if hidden[i] > 0.0:
+            surer = np.sort(surer)[: max(0, end - begin - int(np.ceil(hidden[i] * SLOTS / DAY_MINUTES)))]
+        total = 0.0
+        for value in surer:
+            total += value
+        result[i] = total / SLOTS_OF_EVIDENCE
+    return result
+
+
+@njit(nogil=True, cache=True)
+def _chance(there: np.ndarray, days: np.ndarray, weekday: int, slot: int) -> float:  # pragma: no cover - compiled
+    """Smoothed share of days with a visit in this half hour, as of at most MOST_DAYS days."""
+    seen = possible = 0.0
+    for other in range(7):
+        if (other >= 5) == (weekday >= 5):
+            weight = 1.0 if other == weekday else OTHER_WEEKDAY
+            seen += weight * min(there[other, slot], days[other])
+            possible += weight * days[other]
+    kept = MOST_DAYS / possible if possible > MOST_DAYS else 1.0
+    return (kept * seen + 0.5) / (kept * possible + 1.0)
