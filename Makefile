@@ -66,7 +66,7 @@ experiments-small: $(STAMP)
 	@echo "the page: runs/experiments-small/results.md"
 
 bench: $(STAMP)
-	@for job in extraction simulation training scoring report history service engine; do $(BIN)/python benchmarks/$$job.py || exit 1; done
+	@for job in extraction simulation training scoring report history service engine whole_verbs; do $(BIN)/python benchmarks/$$job.py || exit 1; done
 
 $(DOCS_STAMP): $(STAMP)
 	$(BIN)/pip install --quiet -c constraints.txt -e '.[docs]'

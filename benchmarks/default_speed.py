@@ -38,7 +38,7 @@ from ustad.network.inference.sampling import Samples, sample
 from ustad.schema import mobility_schema
 from ustad.scoring.habit_judge import HabitJudge, calibrating
 
-LIVE_TARGET, BULK_TARGET = 40.0, 0.5
+LIVE_TARGET, BULK_TARGET = 80.0, 0.5
 
 
 @dataclass(frozen=True)

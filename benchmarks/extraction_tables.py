@@ -5,7 +5,11 @@ python benchmarks/extraction_tables.py        writes it into the page, between i
 
 from __future__ import annotations
 
-from marked_pages import DOCS, read, table, write
+from collections import Counter
+from typing import Any
+
+from gps import read_lines
+from marked_pages import DOCS, RESULTS, read, table, write
 from ustad.lab.evaluation.gps_tables import QUALITY, QUALITY_NOTE, gps_tables, quality_row
 from ustad.lab.evaluation.recordings import PLAIN, TRUE_STAYS
 
@@ -62,25 +66,41 @@ def atlanta() -> str:
 
 def gps() -> str:
     """Detection from each recording beside the true stays."""
-    lines = read("gps")["lines"]
+    lines = read_lines(RESULTS / "gps.json")
     if not lines:
         return "Not measured yet: `python benchmarks/gps.py`."
-    tables = [t for t in gps_tables(lines) if not t.name.startswith("gps-stays")]
-    return "\n\n".join(f"{t.title}:\n\n{table(t.heads, list(t.rows))}\n\n{t.note}" for t in tables)
+    parts = []
+    for data in dict.fromkeys(line["data"] for line in lines):
+        of_data = [line for line in lines if line["data"] == data]
+        tables = [t for t in gps_tables(of_data) if not t.name.startswith("gps-stays")]
+        parts += [f"{t.title}:\n\n{table(t.heads, list(t.rows))}\n\n{t.note}" for t in tables]
+        parts.append(f"Made by {describe_versions(of_data)}.")
+    return "\n\n".join(parts)
 
 
 def demo() -> str:
-    """True stays among the 14 most unusual, as the demo records its town and as its people lived, town by town."""
-    lines = [x for x in read("gps")["lines"] if x["data"].startswith("town") and x["method"] == "quick"]
-    counts = {(x["phone"], x["seed"]): x["result"]["true_of_most_unusual"] for x in lines}
+    """True ones among the 14 most unusual, as the demo records its town and as its people lived, town by town."""
+    lines = [line for line in read_lines(RESULTS / "gps.json") if line["data"].startswith("town")]
     rows = []
-    for phone in (PLAIN, TRUE_STAYS):
-        values = [count for (name, _), count in sorted(counts.items()) if name == phone]
-        if values:
-            rows.append((phone, ", ".join(map(str, values)), f"{sum(values) / len(values):.1f}", str(min(values))))
+    for method in dict.fromkeys(line["method"] for line in lines):
+        for phone in (PLAIN, TRUE_STAYS):
+            own = [line for line in lines if (line["method"], line["phone"]) == (method, phone)]
+            counts = {line["seed"]: line["result"]["true_of_most_unusual"] for line in own}
+            if counts:
+                by_seed = ", ".join(f"{seed}: {counts[seed]}" for seed in sorted(counts))
+                mean, least = sum(counts.values()) / len(counts), min(counts.values())
+                rows.append((method, phone, by_seed, f"{mean:.1f}", str(least), describe_versions(own)))
     if not rows:
         return "Not measured yet: `python benchmarks/gps.py`."
-    return table(("from", "true of the 14 most unusual, by seed", "mean", "least"), rows)
+    head = ("method", "from", "true of the 14 most unusual, seed by seed", "mean", "least", "made by")
+    return table(head, rows)
+
+
+def describe_versions(lines: list[dict[str, Any]]) -> str:
+    """Which versions made these lines."""
+    counts = Counter(line["ustad"] for line in lines)
+    several = len(counts) > 1
+    return ", ".join(f"ustad {name} ({n} lines)" if several else f"ustad {name}" for name, n in sorted(counts.items()))
 
 
 def takeout() -> str:

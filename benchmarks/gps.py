@@ -2,11 +2,11 @@
 
     python benchmarks/gps.py                                     ten towns by `quick`, and numosim-la with 1,000 agents
     python benchmarks/gps.py --seeds 101 102 --agents 100        a trial
-    python benchmarks/gps.py --presets quick best --workers 16
+    python benchmarks/gps.py --demo                              more lines: the demo in ten towns, by `best`
 
 A job is one town (or city) and one recording of it; jobs run in processes of their own. The demo is judged by the plain
-recording with a fix a minute (`--fixes 60s`): how many of the 14 most unusual stays are true, town by town. Prints a
-line per job, writes benchmarks/results/gps.json.
+recording with a fix a minute (`--fixes 60s`): how many of the 14 most unusual incidents are true, town by town. Prints
+a line per job, writes benchmarks/results/gps.json after each; a line says which version made it, and when.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
+
+from measured import describe_run
 
 RESULTS = Path(__file__).parent / "results" / "gps.json"
 #: The demo's town and recording.
@@ -89,7 +91,7 @@ def plan_jobs(arguments: argparse.Namespace) -> list[Job]:
     from ustad.lab.evaluation.recordings import PLAIN, TRUE_STAYS
 
     presets = tuple(arguments.presets)
-    phones = [TRUE_STAYS, PLAIN, *arguments.phones]
+    phones = arguments.phones or [TRUE_STAYS, PLAIN, "logger", "phone", "app", "sparse"]
     sizes = [("numosim-la", arguments.city_agents, None, seed) for seed in arguments.city_seeds]
     sizes += [("town", arguments.agents, arguments.days, seed) for seed in arguments.seeds]
     order = ["logger", PLAIN, "app", "phone", "sparse", TRUE_STAYS]
@@ -104,37 +106,46 @@ def main() -> None:
     parser.add_argument("--days", type=int, default=DEMO_DAYS, help="of a town")
     parser.add_argument("--city-seeds", type=int, nargs="*", default=[1], help="of numosim-la; none: leave it out")
     parser.add_argument("--city-agents", type=int, default=1_000)
-    parser.add_argument("--phones", nargs="*", default=["logger", "phone", "app", "sparse"])
+    parser.add_argument("--phones", nargs="*", help="some of them only; `true stays` and `fix a minute` are names too")
     parser.add_argument("--presets", nargs="*", default=["quick", "visit-rate"], help="visit-rate or a preset")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--keep", action="store_true", help="keep earlier lines of other data, phones and presets")
+    parser.add_argument(
+        "--demo", action="store_true", help="only what `ustad demo` records, by every preset it tells of"
+    )
     arguments = parser.parse_args()
-    jobs, began = plan_jobs(arguments), time.perf_counter()
-    lines = json.loads(arguments.out.read_text())["lines"] if arguments.keep and arguments.out.exists() else []
+    if arguments.demo:
+        arguments.city_seeds, arguments.presets, arguments.keep = [], ["best"], True
+        arguments.phones = ["fix a minute", "true stays"]
+    jobs, facts, began = plan_jobs(arguments), describe_run(), time.perf_counter()
+    lines = read_lines(arguments.out) if arguments.keep and arguments.out.exists() else []
+    made_by = {"ustad": facts["versions"]["ustad"], "date": facts["date"]}
     with tempfile.TemporaryDirectory() as folder:
         context = get_context("spawn")
         with ProcessPoolExecutor(arguments.workers, mp_context=context, max_tasks_per_child=8) as pool:
             for future in as_completed([pool.submit(run_job, job, Path(folder)) for job in jobs]):
                 for line in future.result():
-                    lines.append(line)
+                    lines.append({**line, **made_by})
                     show(line)
-    found = {(x["data"], x["phone"], x["method"], x["seed"]): x for x in lines}  # the latest of each
-    seconds = round(time.perf_counter() - began)
-    result = {
-        "lines": [found[key] for key in sorted(found)],
-        "seconds": seconds,
-        **machine(),
-    }
-    arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    arguments.out.write_text(json.dumps(result, indent=1, sort_keys=True) + "\n")
-    print(f"written to {arguments.out} after {seconds} s")
+                write_lines(arguments.out, lines, {**facts, "seconds": round(time.perf_counter() - began)})
+    print(f"written to {arguments.out} after {time.perf_counter() - began:.0f} s")
 
 
-def machine() -> dict[str, Any]:
-    from ustad.lab.evaluation.result_files import hardware, versions
+def read_lines(file: Path) -> list[dict[str, Any]]:
+    """The lines of a result file, each with the version that made it."""
+    content = json.loads(file.read_text())
+    return [{"ustad": content["versions"]["ustad"], **line} for line in content["lines"]]
 
-    return {"hardware": hardware(), "versions": versions()}
+
+def write_lines(out: Path, lines: list[dict[str, Any]], facts: dict[str, Any]) -> None:
+    """The latest line of each job and preset, in order. Lines of one data set are of one version, the latest."""
+    version = {x["data"]: x["ustad"] for x in lines}
+    lines = [x for x in lines if x["ustad"] == version[x["data"]]]
+    latest = {(x["data"], x["phone"], x["method"], x["seed"]): x for x in lines}
+    out.parent.mkdir(parents=True, exist_ok=True)
+    result = {"lines": [latest[key] for key in sorted(latest)], **facts}
+    out.write_text(json.dumps(result, indent=1, sort_keys=True) + "\n")
 
 
 def show(line: dict[str, Any]) -> None:

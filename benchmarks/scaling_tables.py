@@ -7,12 +7,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from marked_pages import DOCS, read, table, write
+from marked_pages import DOCS, RESULTS, read, table, write
 
 PAGE = DOCS / "evidence" / "scaling.md"
 #: What a data set is taken to be: NUMOSIM's weeks and stays, a fix a minute, 64 numbers per reference event.
 DAYS, STAYS_A_DAY, FIXES_A_DAY, WIDTH, EPOCHS = 56, 3.05, 1440, 64, 20
 TRAIN_DAYS, TEST_DAYS = 21, 28
+#: Seconds that whole verbs may take, by device, preset and agents (56 days).
+VERB_GOALS: dict[tuple[str, str, int], dict[str, int]] = {
+    ("cpu", "quick", 740): {"both": 30},
+    ("cpu", "best", 740): {"both": 600},
+    ("cuda", "best", 5_000): {"train": 40, "score": 20},
+    ("cuda", "best", 20_000): {"train": 120, "score": 60},
+    ("cuda", "paper", 20_000): {"train": 300},
+}
 
 
 def overhead() -> str:
@@ -97,8 +105,65 @@ def _bytes(number: float) -> str:
 
 
 def verbs() -> str:
-    """Whole verbs on one GPU, before and after, beside the paper's figures."""
-    found = read("whole_verbs_cuda")
+    """Whole verbs by the clock, on every kind of machine that they were measured on."""
+    head = ("on", "preset", "agents", "train", "score", "scored", "peak memory", "goal", "said before training")
+    parts = [
+        read(f"whole_verbs_{device}") for device in ("cpu", "cuda") if (RESULTS / f"whole_verbs_{device}.json").exists()
+    ]
+    rows = [verb_row(content, run) for content in parts for run in content["runs"]]
+    notes = [
+        f"{_machine(content)}: ustad {content['versions']['ustad']}, {content['date']}, `{content['command']}`."
+        for content in parts
+    ]
+    return "\n\n".join([table(head, rows), *notes])
+
+
+def verb_row(content: dict[str, Any], run: dict[str, Any]) -> tuple[str, ...]:
+    """Train and score of one preset on so many agents."""
+    train, score = run["train"], run["score"]
+    return (
+        _machine(content),
+        f"`{run['preset']}`",
+        f"{run['agents']:,}",
+        _cost(train),
+        _cost(score),
+        f"{score['events']:,} events, {score['events_per_s']:,} a second",
+        f"{max(train['peak_gb'], score['peak_gb']):.1f} GB",
+        _judge_run(content["device"], run),
+        _describe_estimate(train.get("estimate")),
+    )
+
+
+def _machine(content: dict[str, Any]) -> str:
+    hardware = content["hardware"]
+    return str(hardware["gpu"]) if content["device"] == "cuda" else f"{hardware['cores']} cores of {hardware['cpu']}"
+
+
+def _cost(verb: dict[str, Any]) -> str:
+    return f"{verb['seconds']:.0f} s ({verb['cpu_seconds']:.0f} of CPU, load {verb['load_at_start']:.0f})"
+
+
+def _judge_run(device: str, run: dict[str, Any]) -> str:
+    """The goals of a run, each met or missed."""
+    seconds = {verb: run[verb]["seconds"] for verb in ("train", "score")}
+    seconds["both"] = sum(seconds.values())
+    goals = VERB_GOALS.get((device, run["preset"], run["agents"]), {})
+    words = {"both": "train and score"}
+    return ", ".join(
+        f"{words.get(verb, verb)} ≤ {limit} s: {'met' if seconds[verb] <= limit else 'missed'}"
+        for verb, limit in goals.items()
+    )
+
+
+def _describe_estimate(estimate: dict[str, Any] | None) -> str:
+    if estimate is None:
+        return ""
+    return f"{estimate['said_s']:.0f} s; all steps at their pace {estimate['all_steps_s']:.0f} s"
+
+
+def single_runs() -> str:
+    """Figures of one GPU that no script has made again yet."""
+    content = read("single_runs_cuda")
     rows = [
         (
             name,
@@ -106,24 +171,21 @@ def verbs() -> str:
             f"{v['seconds']:.0f} s (first use {v['first_use_s']:.0f} s)",
             f"{v['goal_s']} s",
         )
-        for name, v in found["verbs"].items()
+        for name, v in content["verbs"].items()
     ]
-    near = found["neighbours"]
+    near = content["neighbours"]
     for name in ("clustered", "normal"):
         label = f"exact neighbours, {near['queries']:,} × {near['references']:,}, k = {near['k']}, {name} points"
         rows.append((label, f"{near[name]['before_extrapolated']:.0f} s", f"{near[name]['seconds']:.1f} s", "5 s"))
-    for name, run in found["loop"].items():
+    for name, run in content["loop"].items():
         rate = f"{run['windows_per_s']:,} windows/s ({run['seconds']} s in all)"
         rows.append(
-            (f"training steps alone, {name}", f"the paper: {found['paper']['windows_per_s']:,} windows/s", rate, "")
+            (f"training steps alone, {name}", f"the paper: {content['paper']['windows_per_s']:,} windows/s", rate, "")
         )
-    for name, run in found["live"].items():
-        rows.append(
-            (f"one live event, {name}", f"the paper: {found['paper']['event_ms']} ms", f"{run['median_ms']:.0f} ms", "")
-        )
-    cpu = found["cpu"]
-    rows.append((cpu["what"], "", f"{cpu['seconds']:.0f} s ({cpu['processor_s']:.0f} s of CPU)", f"{cpu['goal_s']} s"))
-    return table(("", "before", "now", "goal"), rows)
+    for name, run in content["live"].items():
+        paper = f"the paper: {content['paper']['event_ms']} ms"
+        rows.append((f"one live event, {name}", paper, f"{run['median_ms']:.0f} ms", ""))
+    return table(("", "before", "then", "goal"), rows)
 
 
 def batches() -> str:
@@ -138,12 +200,12 @@ def batches() -> str:
             f"{r['seconds']:.0f} s",
             f"{r['best']:.3f}",
         )
-        for r in read("whole_verbs_cuda")["batches"]
+        for r in read("single_runs_cuda")["batches"]
     ]
     return table(("network", "windows a step", "rate", "steps", "time", "validation loss"), rows)
 
 
-BLOCKS = {"overhead": overhead, "verbs": verbs, "batches": batches, "sizes": sizes}
+BLOCKS = {"overhead": overhead, "verbs": verbs, "single runs": single_runs, "batches": batches, "sizes": sizes}
 
 
 if __name__ == "__main__":

@@ -89,6 +89,7 @@ class Detector:
     def fit(
         self,
         data: Any,
+        *,
         directory: Path | None = None,
         resume: bool = False,
         start: Detector | None = None,
@@ -198,6 +199,7 @@ class Detector:
         self,
         data: Any,
         context: Any = None,
+        *,
         rule: AlertRule | None = None,
         everything: bool = False,
         reasons: Reasons = "flagged",
@@ -219,6 +221,7 @@ class Detector:
         self,
         data: Any,
         context: Any = None,
+        *,
         rule: AlertRule | None = None,
         everything: bool = False,
         reasons: Reasons = "flagged",
@@ -331,7 +334,7 @@ class Detector:
         files = artefact.check(path)
         if "config.yaml" not in files:
             raise DataError(
-                f"{path}: a model of another method than ustad; `ustad score` reads it, or baselines.storage.load"
+                f"{path}: a model of another method than ustad; `ustad score` reads it, or lab.baselines.storage.load"
             )
         with artefact.explaining(path):
             return cls._read(path, files, device, whole)

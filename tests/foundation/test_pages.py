@@ -131,14 +131,19 @@ def test_a_method_ahead_of_ustad_is_named_and_the_best_is_bold(script: ModuleTyp
 
 
 @pytest.mark.parametrize("script", ["extraction_tables"], indirect=True)
-def test_the_demos_row_counts_true_stays_town_by_town(script: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    def line(phone: str, seed: int, count: int, method: str = "quick") -> dict[str, object]:
+def test_the_demos_rows_count_true_incidents_town_by_town_and_say_who_counted(
+    script: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def line(seed: int, count: int, method: str, version: str) -> dict[str, object]:
         figures = {"true_of_most_unusual": count, "recording": {}}
-        return {"data": "town (300 agents)", "phone": phone, "seed": seed, "method": method, "result": figures}
+        town = {"data": "town (300 agents)", "phone": "fix a minute"}
+        return {**town, "seed": seed, "method": method, "ustad": version, "result": figures}
 
-    lines = [line("fix a minute", 2, 6), line("fix a minute", 1, 11), line("fix a minute", 1, 0, "visit-rate")]
-    monkeypatch.setattr(script, "read", lambda name: {"lines": lines})
-    assert "| fix a minute | 11, 6 | 8.5 | 6 |" in script.demo()
-    monkeypatch.setattr(script, "read", lambda name: {"lines": []})
+    lines = [line(2, 6, "quick", "0.3.0"), line(1, 11, "quick", "0.2.0"), line(1, 0, "visit-rate", "0.3.0")]
+    monkeypatch.setattr(script, "read_lines", lambda file: lines)
+    said = script.demo().splitlines()
+    assert "| quick | fix a minute | 1: 11, 2: 6 | 8.5 | 6 | ustad 0.2.0 (1 lines), ustad 0.3.0 (1 lines) |" in said
+    assert "| visit-rate | fix a minute | 1: 0 | 0.0 | 0 | ustad 0.3.0 |" in said
+    monkeypatch.setattr(script, "read_lines", lambda file: [])
     assert "Not measured" in script.demo()
     assert "Not measured" in script.gps()

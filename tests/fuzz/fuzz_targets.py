@@ -135,10 +135,11 @@ class LiveTarget:
     def __call__(self, path: Path) -> None:
         if self.live is None:
             from ustad.detector import Detector
+            from ustad.scoring.habit_judge import HabitJudge
             from ustad.service.live_backends import HabitBackend
 
-            model = Detector.load(CORPUS / "model", device="cpu").habits
-            if model is None:
+            model = Detector.load(CORPUS / "model", device="cpu").judge
+            if not isinstance(model, HabitJudge):
                 raise ValueError("the corpus' model is one of habits")
             self.live = HabitBackend(model, 0.01, 4)._live
         self.live.from_bytes("agent 0", path.read_bytes())

@@ -18,6 +18,7 @@ from ustad.config import ScoringConfig
 from ustad.live.habit_live import HabitLive
 from ustad.scoring.alerts import AlertRule, flag_events
 from ustad.scoring.calibration import Calibration, Parts, apply_tails
+from ustad.scoring.evidence import NUMBERS
 
 SEEDS = (1, 2, 3)
 FIRST_SCORED = 19732  # the room's stays begin nine days before
@@ -33,6 +34,12 @@ def assert_same(found: pa.Table, right: pa.Table) -> None:
         if pa.types.is_floating(right[name].type):
             ours, theirs = (t[name].to_numpy(zero_copy_only=False) for t in (found, right))
             np.testing.assert_allclose(ours, theirs, rtol=SAME, atol=SAME, err_msg=name)
+        elif name == "evidence":
+            ours, theirs = (t[name].combine_chunks().flatten() for t in (found, right))
+            assert ours.field("name").equals(theirs.field("name"))  # in the same order, too
+            for what in ("surprise", "share", *NUMBERS):
+                pair = (c.field(what).to_numpy(zero_copy_only=False) for c in (ours, theirs))
+                np.testing.assert_allclose(*pair, rtol=SAME, atol=SAME, err_msg=what)
         else:
             assert found[name].to_pylist() == right[name].to_pylist(), name
 

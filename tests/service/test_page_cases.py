@@ -142,7 +142,7 @@ def test_lists_and_cases_are_saved_as_csv_and_geojson_and_a_case_is_printed(
     features = json.loads(saved("GeoJSON"))["features"]
     assert {f["properties"]["id"] for f in features} == set(ids[1:3])
     assert features[0]["geometry"] == {"type": "Point", "coordinates": [24.94, 60.17]}
-    page.evaluate("window.print = () => { document.title = 'printed'; }")
+    page.evaluate("() => { window.print = () => { document.title = 'printed'; }; }")
     page.click("text=Print")
     expect(page).to_have_title("printed")
-    assert page.locator("#print .case-page").count() == 2
+    expect(page.locator("#print .case-page")).to_have_count(2)

@@ -68,7 +68,7 @@ def train(
         enough_for(cluster, max(1, workers))
         dataset = _open(data, schema, timezone, on_error)
         detector = RayDetector(config, cluster, place, resume, partitions)
-        detector.fit(dataset, place.path if place.local else None, resume, start)
+        detector.fit(dataset, directory=place.path if place.local else None, resume=resume, start=start)
         detector.facts |= {"device": cluster.device, "engine": "ray", "workers": max(1, workers)}
         _save(detector, place)
         detector.job.close()

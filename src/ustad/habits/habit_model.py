@@ -48,9 +48,9 @@ class Judged:
     entity: np.ndarray  # int64 [N] index into entity_ids
     agents: dict[str, np.ndarray]  # test → -log10 p, float64 [E]
     shares: dict[str, np.ndarray]  # term → its share of the look that decides, float64 [N]
-    kind: np.ndarray  # object [N], see `habit_kinds`
+    kind: np.ndarray  # object [N], see `habits/kinds.py`
     doubts: dict[str, np.ndarray] = field(default_factory=dict)  # both uncertainties of the memory network, [N]
-    end: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))  # int64 [N], see `habit_stages`
+    end: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))  # int64 [N], see `habits/stages.py`
     history: Iterable[Habits] = ()  # the histories that events were compared with, by `end`
 
     @property

@@ -33,7 +33,7 @@ TERMS = {
     "duration": "the duration, given place and start",
     "leaving": "staying so long, given place and start",
     "elsewhere": "being here at hours when history expects another place",
-    "silence": "no data at hours that usually have some, before or in the visit; in the score only if asked for",
+    "silence": "no data at hours that usually have some, before or in the visit; shown, not scored",
 }
 #: Fewer rows than this are not worth another thread.
 LEAST_ROWS = 5_000

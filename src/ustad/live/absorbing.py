@@ -1,4 +1,4 @@
-"""An entity's own history moves on live: what `habit_stages` does in bulk, one entity at a time.
+"""An entity's own history moves on live: what `habits/stages.py` does in bulk, one entity at a time.
 
 In go its history and its state; out comes the history up to a later day, and the state without what went into it.
 """

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ustad.events.windows import Features
-from ustad.live.quick_terms import QuickTerms
+from ustad.live.compiled_terms import CompiledTerms
 from ustad.network.dual_transformer import DualTransformer
 from ustad.network.inference.counter import keep_masks
 from ustad.network.inference.passes import Passes
@@ -57,7 +57,7 @@ class LiveStep:
         self._sizes = {f.name: f.size for f in network.fields}
         self._passes = passes_for(network, device)
         here = device.type == "cpu" and network.masked_token.dtype == torch.float32
-        self._terms = QuickTerms(network, layout, seed) if here else None
+        self._terms = CompiledTerms(network, layout, seed) if here else None
         self._graphs: dict[int, _Captured] = {}
         self._capturing = device.type == "cuda"
 
@@ -112,7 +112,7 @@ class LiveStep:
         new, hidden = self._hidden(passes, old, *given)
         return new[:, 0], self._reduced(hidden, Features(*given[:4]), given[4])[0]
 
-    def _told(self, terms: QuickTerms, embedding: Tensor, hidden: Tensor, fields: Sequence[np.ndarray]) -> Result:
+    def _told(self, terms: CompiledTerms, embedding: Tensor, hidden: Tensor, fields: Sequence[np.ndarray]) -> Result:
         """What the samples say about one event: embedding and hidden [T + 1, D]."""
         lines, vectors = terms(hidden[: self.samples], fields)
         return Result(lines.tolist(), vectors, hidden[self.samples :].numpy(), embedding)

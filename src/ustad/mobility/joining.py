@@ -46,7 +46,7 @@ WEIGHT = 10.0
 #: A fix that claims to be less precise than this, in metres, weighs less; and none says that the agent left unless it
 #: lies further off than so many times its claim (in units of the sphere for metres).
 PRECISE_M = 20.0
-DOUBT = 4.0 / (1000.0 * EARTH_RADIUS_KM)
+ACCURACY_SLACK = 4.0 / (1000.0 * EARTH_RADIUS_KM)
 #: A fix elsewhere was on the way from the place, at the usual speed of a departure; by a slow walker's it is sure.
 WALKING_KM_PER_US = 3.6 / 3.6e9
 #: Beyond this many distances, silence before a stay elsewhere was not spent at the place.
@@ -70,7 +70,7 @@ def scan_joined(  # type: ignore[no-untyped-def]  # compiled; types are numpy ar
         for k in range(resume[agent], end):
             t, x, y, z = time[k], points[k, 0], points[k, 1], points[k, 2]
             weight = 1.0 if accuracy[k] <= PRECISE_M else (PRECISE_M / accuracy[k]) ** 2
-            doubt = min((DOUBT * accuracy[k]) ** 2, NEXT_DOOR * chord)
+            doubt = min((ACCURACY_SLACK * accuracy[k]) ** 2, NEXT_DOOR * chord)
             if s.started == 0:
                 s.started = 1
                 _open(s, t, x, y, z, weight, doubt, NEVER_SEEN)

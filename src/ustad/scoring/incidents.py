@@ -1,4 +1,4 @@
-"""Incidents: events of one entity that share their evidence are told once, led by the most unusual of them.
+"""Incidents: unusual events of one entity that belong together are told once, led by the most unusual of them.
 
 In go events in the order of their times with their own p-values; out comes the incident that each unusual one belongs
 to. An event with p ≤ 0.05 joins the incident of the event right before it, if that began within a day, or an incident

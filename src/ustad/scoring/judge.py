@@ -1,8 +1,9 @@
 """The judge: all that the rest of the house knows of how scores come about.
 
 A judge asks its sources of evidence (habits, a network) about events and turns the answers into scores, kinds, reasons
-and scores of entities. The pipeline runs any judge, in memory, in parts or on a cluster; nobody else asks which one it
-is. There are two: `habit_judge` adds surprises up, `paper_judge` takes the paper's highest percentile.
+and scores of entities. Scoring runs any judge, in memory, in parts or on a cluster, and never asks which one it is;
+only fitting, loading and live scoring choose. There are two: `habit_judge` adds surprises up, `paper_judge` takes the
+paper's highest percentile.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ import torch
 from ustad.config import Config
 from ustad.events.encoder import Encoder
 from ustad.events.windows import Features
-from ustad.live.quick_terms import QuickTerms
+from ustad.live.compiled_terms import CompiledTerms
 from ustad.network.dual_transformer import DualTransformer
 from ustad.network.inference import inference_kernels as kernels
 from ustad.network.inference.sampled_terms import Layout, reduce_term
@@ -56,7 +56,7 @@ def test_the_terms_of_one_event_are_those_of_the_batch(with_trips: Encoder, conf
     hidden = 3 * torch.randn(SAMPLES, EVENTS, settings.width)
     fields = _events(with_trips)
     *held, key = (torch.from_numpy(f) for f in fields)
-    quick = QuickTerms(network, layout, SEED)
+    quick = CompiledTerms(network, layout, SEED)
     with torch.inference_mode():
         predictions = network.decode(hidden)
         wanted = [reduce_term(t, layout, predictions, Features(*held), key, SEED) for t in layout.terms]
@@ -71,7 +71,7 @@ def test_the_terms_of_one_event_are_those_of_the_batch(with_trips: Encoder, conf
 
 def test_a_category_that_cannot_be_has_a_finite_loss(encoder: Encoder, network: DualTransformer) -> None:
     layout = Layout.of(encoder.fields, encoder.terms, True)
-    quick = QuickTerms(network, layout, SEED)
+    quick = CompiledTerms(network, layout, SEED)
     fields = [f[:1] for f in _events(encoder)]
     fields[3][:] = False
     fields[1][:] = 1

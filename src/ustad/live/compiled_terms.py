@@ -1,4 +1,4 @@
-"""What `terms.reduce_term` makes of T samples, for one event on a CPU: compiled loops, not two hundred small steps.
+"""What `sampled_terms.reduce_term` makes of T samples, for one event on a CPU: compiled loops, not many small steps.
 
 In go the raw outputs of the heads for T samples of one event, float32 [T, outputs], and its true values; out comes one
 line per term: expected, error, loss L′, AU and EU (the table of `terms` says what they are), equal to float rounding
@@ -28,7 +28,7 @@ _LOW, _HIGH = LOG_VARIANCE
 _compiled = numba.njit(cache=True, nogil=True, error_model="numpy")
 
 
-class QuickTerms:
+class CompiledTerms:
     """The terms of one network's events, one event at a time."""
 
     def __init__(self, network: DualTransformer, layout: Layout, seed: int) -> None:
