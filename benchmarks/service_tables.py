@@ -1,4 +1,4 @@
-"""The tables of docs/evidence/service.md, written from the result files of benchmarks/service.py and service_store.py.
+"""The tables of docs/evidence/service.md, written from the result files of service.py, service_store.py, kills.py.
 
 python benchmarks/service_tables.py           writes them into the page, between their marks
 """
@@ -128,7 +128,33 @@ def devices() -> str:
     return f"{said}\n\n{table(head, rows)}"
 
 
-BLOCKS = {"service": served, "devices": devices, "scorer": scorer, "store": store}
+def kills() -> str:
+    """What was lost when the service was killed and stopped again and again."""
+    x = read("kills")
+    return (
+        f"{x['kills']} kills and {x['orderly_stops']} orderly stops in {x['minutes']:.0f} minutes, {x['starts']} "
+        f"starts, {x['requests']:,} requests, {x['stored']:,} events stored: {x['lost']} lost, {x['twice']} stored "
+        f"twice, {x['other_scores']} with another score than without kills. A start that has nothing to import took "
+        f"{x['start_s_median']:.1f} s at the median; {_machine(x)}."
+    )
+
+
+def soak() -> str:
+    """Steady load with retention and a new model in the middle."""
+    x = read("soak")
+    refused = ", ".join(f"{n:,} answered {status}" for status, n in x["errors"].items()) or "none"
+    first, middle, last = x["memory_mb"]
+    load = (
+        f"{x['minutes']:.0f} minutes, {x['agents']:,} agents, {x['events_per_s']:.0f} of {x['asked_events_per_s']:.0f}"
+    )
+    delays = f"{x['p50_ms']:.0f} ms at the median, {x['p99_ms']:.0f} ms at the 99th percentile"
+    memory = f"memory {first}, {middle} and {last} MB at the beginning, before the new model and at the end"
+    growth = f"{max(x['growth_mb_per_10_min']):.0f} MB more in ten minutes"
+    stored = f"{x['acknowledged']:,} stored and {x['events_left']:,.0f} left by retention"
+    return f"{load} events/s, {stored}: {delays}; errors: {refused}; {memory}, {growth}; {_machine(x)}."
+
+
+BLOCKS = {"service": served, "devices": devices, "scorer": scorer, "store": store, "kills": kills, "soak": soak}
 
 
 if __name__ == "__main__":

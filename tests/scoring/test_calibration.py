@@ -235,3 +235,32 @@ def test_many_reference_values_are_kept_as_quantiles_at_once(monkeypatch: pytest
     monkeypatch.setattr("ustad.distribution.MOST_VALUES", 50)
     wanted = np.quantile(values, np.linspace(0, 1, 50))
     np.testing.assert_allclose(Distribution.fit(values).values, wanted, rtol=1e-12, atol=1e-12)
+
+
+# ------------------------------------------------------------------------------------- by hand, on few numbers
+def test_the_columns_of_an_ablation_are_the_sums_it_names() -> None:
+    parts = make_parts(20, seed=1)
+    np.testing.assert_allclose(parts.columns("pe_au_eu"), parts.error + parts.au + parts.eu)
+    np.testing.assert_allclose(parts.columns("eu"), parts.eu)
+
+
+def test_a_spread_is_the_root_of_both_uncertainties_and_one_without_them() -> None:
+    au, eu = np.array([3.0, 0.0, 0.25]), np.array([1.0, 0.0, 0.0])
+    np.testing.assert_allclose(spread_of(au, eu), [2.0, 1.0, 0.5])
+
+
+def test_total_uncertainty_is_ranked_among_the_sums_of_the_reference() -> None:
+    calibration = Calibration.fit(make_parts(200, seed=2), np.arange(200) % 7, days=10)
+    total, x = calibration.parts.au + calibration.parts.eu, np.linspace(0.5, 2.5, 9)
+    for column, tail in enumerate(calibration.uncertainty_tails):
+        np.testing.assert_allclose(tail.log10_tail(x), Distribution.fit(total[:, column]).log10_tail(x))
+
+
+@pytest.mark.parametrize(("coverage", "rank"), [(0.1, 1), (0.5, 5), (0.8, 8), (0.9, 9), (0.95, None)])
+def test_the_radius_is_the_conformal_quantile_of_nine_errors(coverage: float, rank: int | None) -> None:
+    """In spreads for a number (here 2), as it is for a category; of ten places the last is beyond all errors."""
+    errors = np.array([7.0, 1, 9, 3, 5, 2, 8, 6, 4])
+    both = np.stack([errors, errors], axis=1)
+    parts = Parts(("number", "category"), both, both, np.full_like(both, 3.0), np.ones_like(both), errors)
+    found = Calibration.fit(parts, np.arange(9), days=1).radius(coverage, (False, True))
+    np.testing.assert_allclose(found, [np.inf, np.inf] if rank is None else [rank / 2, rank])
