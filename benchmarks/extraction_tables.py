@@ -80,20 +80,19 @@ def gps() -> str:
 
 def demo() -> str:
     """True ones among the 14 most unusual, as the demo records its town and as its people lived, town by town."""
-    lines = [line for line in read_lines(RESULTS / "gps.json") if line["data"].startswith("town")]
+    lines = [*read_lines(RESULTS / "demo.json"), *read_lines(RESULTS / "gps.json")]
+    groups: dict[tuple[str, str, str], dict[int, int]] = {}
+    for line in lines:
+        if line["data"].startswith("town") and line["phone"] in (PLAIN, TRUE_STAYS):
+            counts = groups.setdefault((f"ustad {line['ustad']}", line["method"], line["phone"]), {})
+            counts[line["seed"]] = line["result"]["true_of_most_unusual"]
     rows = []
-    for method in dict.fromkeys(line["method"] for line in lines):
-        for phone in (PLAIN, TRUE_STAYS):
-            own = [line for line in lines if (line["method"], line["phone"]) == (method, phone)]
-            counts = {line["seed"]: line["result"]["true_of_most_unusual"] for line in own}
-            if counts:
-                by_seed = ", ".join(f"{seed}: {counts[seed]}" for seed in sorted(counts))
-                mean, least = sum(counts.values()) / len(counts), min(counts.values())
-                rows.append((method, phone, by_seed, f"{mean:.1f}", str(least), describe_versions(own)))
+    for group, counts in groups.items():
+        by_seed = ", ".join(f"{seed}: {counts[seed]}" for seed in sorted(counts))
+        rows.append((*group, by_seed, f"{sum(counts.values()) / len(counts):.1f}", str(min(counts.values()))))
     if not rows:
         return "Not measured yet: `python benchmarks/gps.py`."
-    head = ("method", "from", "true of the 14 most unusual, seed by seed", "mean", "least", "made by")
-    return table(head, rows)
+    return table(("made by", "method", "from", "true of the 14 most unusual, seed by seed", "mean", "least"), rows)
 
 
 def describe_versions(lines: list[dict[str, Any]]) -> str:

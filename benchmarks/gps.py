@@ -2,11 +2,11 @@
 
     python benchmarks/gps.py                                     ten towns by `quick`, and numosim-la with 1,000 agents
     python benchmarks/gps.py --seeds 101 102 --agents 100        a trial
-    python benchmarks/gps.py --demo                              more lines: the demo in ten towns, by `best`
+    python benchmarks/gps.py --demo                              the demo in ten towns, by `best`, `quick`, visit rate
 
 A job is one town (or city) and one recording of it; jobs run in processes of their own. The demo is judged by the plain
 recording with a fix a minute (`--fixes 60s`): how many of the 14 most unusual incidents are true, town by town. Prints
-a line per job, writes benchmarks/results/gps.json after each; a line says which version made it, and when.
+a line per job, writes benchmarks/results/gps.json (demo.json) after each; a line says which version made it, and when.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any
 
 from measured import describe_run
 
-RESULTS = Path(__file__).parent / "results" / "gps.json"
+RESULTS = Path(__file__).parent / "results"
 #: The demo's town and recording.
 DEMO_AGENTS, DEMO_DAYS = 300, 28
 
@@ -109,21 +109,22 @@ def main() -> None:
     parser.add_argument("--phones", nargs="*", help="some of them only; `true stays` and `fix a minute` are names too")
     parser.add_argument("--presets", nargs="*", default=["quick", "visit-rate"], help="visit-rate or a preset")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--out", type=Path)
     parser.add_argument("--keep", action="store_true", help="keep earlier lines of other data, phones and presets")
     parser.add_argument(
         "--demo", action="store_true", help="only what `ustad demo` records, by every preset it tells of"
     )
     arguments = parser.parse_args()
     if arguments.demo:
-        arguments.city_seeds, arguments.presets, arguments.keep = [], ["best"], True
+        arguments.city_seeds, arguments.presets, arguments.keep = [], ["best", "quick", "visit-rate"], True
         arguments.phones = ["fix a minute", "true stays"]
+    arguments.out = arguments.out or RESULTS / ("demo.json" if arguments.demo else "gps.json")
     jobs, facts, began = plan_jobs(arguments), describe_run(), time.perf_counter()
     lines = read_lines(arguments.out) if arguments.keep and arguments.out.exists() else []
     made_by = {"ustad": facts["versions"]["ustad"], "date": facts["date"]}
     with tempfile.TemporaryDirectory() as folder:
         context = get_context("spawn")
-        with ProcessPoolExecutor(arguments.workers, mp_context=context, max_tasks_per_child=8) as pool:
+        with ProcessPoolExecutor(arguments.workers, mp_context=context) as pool:
             for future in as_completed([pool.submit(run_job, job, Path(folder)) for job in jobs]):
                 for line in future.result():
                     lines.append({**line, **made_by})

@@ -140,10 +140,12 @@ def test_the_demos_rows_count_true_incidents_town_by_town_and_say_who_counted(
         return {**town, "seed": seed, "method": method, "ustad": version, "result": figures}
 
     lines = [line(2, 6, "quick", "0.3.0"), line(1, 11, "quick", "0.2.0"), line(1, 0, "visit-rate", "0.3.0")]
-    monkeypatch.setattr(script, "read_lines", lambda file: lines)
+    lines.append(line(1, 10, "quick", "0.3.0"))
+    monkeypatch.setattr(script, "read_lines", lambda file: lines if file.name == "gps.json" else [])
     said = script.demo().splitlines()
-    assert "| quick | fix a minute | 1: 11, 2: 6 | 8.5 | 6 | ustad 0.2.0 (1 lines), ustad 0.3.0 (1 lines) |" in said
-    assert "| visit-rate | fix a minute | 1: 0 | 0.0 | 0 | ustad 0.3.0 |" in said
+    assert "| ustad 0.3.0 | quick | fix a minute | 1: 10, 2: 6 | 8.0 | 6 |" in said
+    assert "| ustad 0.2.0 | quick | fix a minute | 1: 11 | 11.0 | 11 |" in said
+    assert "| ustad 0.3.0 | visit-rate | fix a minute | 1: 0 | 0.0 | 0 |" in said
     monkeypatch.setattr(script, "read_lines", lambda file: [])
     assert "Not measured" in script.demo()
     assert "Not measured" in script.gps()
