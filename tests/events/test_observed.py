@@ -19,7 +19,7 @@ from ustad.habits.population import Population
 from ustad.habits.questions import compare
 from ustad.habits.recurrence import Recurrence
 from ustad.habits.weights import LOOKS
-from ustad.live.visit_log import as_visits, logged, pack_habits, pack_log, unpack_habits, unpack_log
+from ustad.live.visit_log import as_visits, log_rows, pack_habits, pack_log, unpack_habits, unpack_log
 from ustad.network.inference.memory_terms import at_most_usual
 from ustad.network.place_counts import MemoryTensors, OwnPlaces, _bins
 from ustad.network.place_memory import Outlook
@@ -191,7 +191,7 @@ def test_what_was_observed_comes_back_from_tables_and_bytes():
     table = with_gaps(make_routine(seed=4, agents=1, days=10))
     visits = read_visits(table, SCHEMA, Frame.fit(table, SCHEMA))
     habits = Habits.fit(visits)
-    log = unpack_log(pack_log(logged(visits)))
+    log = unpack_log(pack_log(log_rows(visits)))
     for back in (Habits.from_table(habits.to_table()), unpack_habits(pack_habits(habits), 0)):
         for name in ("visit_early", "visit_late", "visit_silent"):
             np.testing.assert_array_equal(getattr(back, name), getattr(habits, name))
@@ -203,10 +203,10 @@ def test_what_was_observed_comes_back_from_tables_and_bytes():
 
 def test_logs_written_before_gaps_were_known_are_read():
     table = make_routine(seed=4, agents=1, days=5)
-    log = logged(read_visits(table, SCHEMA, Frame.fit(table, SCHEMA)))
+    log = log_rows(read_visits(table, SCHEMA, Frame.fit(table, SCHEMA)))
     names = [name for name in log.dtype.names if name not in NO_GAPS]
     old = zlib.compress(b"".join(np.ascontiguousarray(log[name]).tobytes() for name in names))
-    np.testing.assert_array_equal(unpack_log(old, counted=False), log)
+    np.testing.assert_array_equal(unpack_log(old, with_length=False), log)
 
 
 def test_the_memory_network_takes_unseen_times_at_their_likeliest(world):

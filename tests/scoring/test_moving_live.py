@@ -21,7 +21,7 @@ from ustad.habits.moving import PLACES_AN_ENTITY
 from ustad.live.absorbing import AT_ONCE, MOST_VISITS
 from ustad.live.habit_live import HabitLive
 from ustad.live.habit_state import MOST_PLACES, HabitState, model_mark
-from ustad.live.visit_log import as_visits, logged, pack_habits, unpack_habits
+from ustad.live.visit_log import as_visits, log_rows, pack_habits, unpack_habits
 from ustad.scoring.habit_judge import HabitJudge
 from ustad.tables import TIMESTAMP, DataError
 
@@ -67,7 +67,7 @@ def test_live_scores_are_those_of_bulk_over_eleven_weeks(world):
     live = live_of(world)
     for row in sorted(rows_of(later), key=lambda row: row["started_at"]):
         check(live.update(row), batch[row["stay_id"]])
-    ends = [known.model.habits.last_day for known in live._known.values()]
+    ends = [known.model.habits.last_day for known in live._entries.values()]
     assert min(ends) > model.habits.habits.last_day + 28  # all of them have moved
 
 
@@ -228,7 +228,7 @@ def test_bytes_of_the_version_before_are_read_and_their_weeks_say_nothing(plain)
     for row in rest:
         live.update(row)
         again.update(row)
-    whole, part = (one._known[1].model.habits for one in (live, again))
+    whole, part = (one._entries[1].model.habits for one in (live, again))
     assert part.last_day == whole.last_day
     assert part.entity_unseen.tolist() == [28]  # the weeks before the change were not held one by one
     assert whole.entity_unseen.tolist() == [0]
@@ -283,7 +283,7 @@ def test_bytes_that_know_their_models_day_alone_are_told_apart_by_it(plain):
         live.update(row)
     last = model.habits.habits.last_day
     by_day = HabitState.from_bytes(as_before(live.to_bytes(1), trained=last))
-    assert by_day.counts == live._known[1].state.counts
+    assert by_day.counts == live._entries[1].state.counts
     assert by_day.of(live._mark) is by_day
     other = by_day.of(model_mark(last + 7, model.habits.frame))
     assert (other.counts, other.recent) == ({}, by_day.recent)
@@ -311,10 +311,10 @@ def test_forgetting_leaves_nothing_of_what_was_learnt_live(plain):
         live.update(row)
     assert not live.update({**rows[-1], "stay_id": 10**8})["new_place"]
     live.forget(1)
-    assert 1 not in live._known
+    assert 1 not in live._entries
     stranger = live.update({**rows[-1], "stay_id": 10**8 + 1})
     assert stranger["new_place"]
-    assert len(live._known[1].model.habits.place_key) == 0
+    assert len(live._entries[1].model.habits.place_key) == 0
 
 
 @pytest.mark.parametrize("zone", ["UTC", "Pacific/Kiritimati", "America/St_Johns"])
@@ -322,7 +322,7 @@ def test_a_log_and_a_history_come_back_from_bytes_as_they_were(zone):
     table = make_routine(seed=3, agents=1, days=9)
     table = table.set_column(table.schema.get_field_index("timezone"), "timezone", pa.array([zone] * table.num_rows))
     visits = read_visits(table, SCHEMA, Frame.fit(table, SCHEMA))
-    again = as_visits(logged(visits), 0)
+    again = as_visits(log_rows(visits), 0)
     for f in fields(visits):
         if f.name != "row":
             np.testing.assert_array_equal(getattr(again, f.name), getattr(visits, f.name), err_msg=f.name)

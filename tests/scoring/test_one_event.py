@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from ustad.distribution import Distribution
 from ustad.events.encoder import Encoder
 from ustad.live.encoded_row import RowEncoder
-from ustad.live.network_step import _padded, _views
+from ustad.live.network_step import _padded_size, _views
 from ustad.schema import EventSchema, Feature
 
 FEATURES = (
@@ -134,7 +134,7 @@ def test_the_tail_of_one_value_equals_that_of_many(reference: list[float], x: fl
 
 def test_arrays_packed_into_bytes_come_back() -> None:
     given = [np.ones((1, 3), np.float32) / 3, np.array([[5, 6]]), np.zeros((1, 0), np.float32), np.array([[True]])]
-    host = torch.zeros(sum(map(_padded, given)), dtype=torch.uint8)
+    host = torch.zeros(sum(map(_padded_size, given)), dtype=torch.uint8)
     for view, fresh in zip(_views(host, given), given, strict=True):
         view.copy_(torch.from_numpy(fresh))
     for view, fresh in zip(_views(host, given), given, strict=True):

@@ -53,7 +53,7 @@ def _settle(habits: Habits, state: HabitState, entity: Any) -> None:
     visits = as_visits(state.log, entity)
     keys = own_keys(visits, habits).tolist()
     new = (visits.key == 0) & (habits.locate(visits)[0] < 0)
-    for key, unnamed, x, y in zip(keys, new.tolist(), visits.x.tolist(), visits.y.tolist(), strict=True):
-        if unnamed:
+    for key, is_unnamed, x, y in zip(keys, new.tolist(), visits.x.tolist(), visits.y.tolist(), strict=True):
+        if is_unnamed:
             state.spots.setdefault(key, (x, y))
         state.count(key)

@@ -70,7 +70,7 @@ class RowEncoder:
         ]
         ids = np.empty(1, dtype=object if isinstance(entity, str) else np.int64)
         ids[0] = entity
-        joined = np.concatenate(vectors) if vectors else np.zeros(0)
+        vector_row = np.concatenate(vectors) if vectors else np.zeros(0)
         return EventArrays(
             fields=self.encoder.fields,
             entity_ids=ids,
@@ -80,16 +80,16 @@ class RowEncoder:
             key=np.array([event_key(entity, time)]),
             numbers=np.array([[0.0 if math.isnan(v) else v for v in numbers]], np.float32).reshape(1, -1),
             categories=np.array([codes], np.int32).reshape(1, -1),
-            vectors=np.nan_to_num(joined[None], nan=0.0).astype(np.float32),
+            vectors=np.nan_to_num(vector_row[None], nan=0.0).astype(np.float32),
             missing=np.array([missing]),
             row=np.zeros(1, np.int64),
         )
 
     def _zone(self, event: Mapping[str, Any]) -> tzinfo:
-        named = self.schema.timezone
-        if named in event:
-            named = event[named] or "UTC"
-        return _zone(named if is_zone(named) or "/" in named or self.schema.timezone in event else "UTC")
+        name = self.schema.timezone
+        if name in event:
+            name = event[name] or "UTC"
+        return _zone(name if is_zone(name) or "/" in name or self.schema.timezone in event else "UTC")
 
     def _feature(
         self,
@@ -110,7 +110,7 @@ class RowEncoder:
         elif feature.kind == "place":
             lat, lon = (_number(event[c]) for c in feature.source)
             for name, flat in zip(names, self.encoder.projections[feature.name].forward(lat, lon), strict=True):  # type: ignore[arg-type]  # floats do as well
-                values[name] = self._scaled(name, float(flat))
+                values[name] = self._scale(name, float(flat))
         else:
             value = self._value(feature, event, previous, day, within)
             if feature.transform == "log":
@@ -119,7 +119,7 @@ class RowEncoder:
                 angle = value / feature.period * 2 * math.pi
                 values[names[0]], values[names[1]] = math.cos(angle), math.sin(angle)
             else:
-                values[names[0]] = self._scaled(names[0], value)
+                values[names[0]] = self._scale(names[0], value)
 
     def _word(self, feature: Feature, event: Mapping[str, Any], day: int) -> str | None:
         source = feature.source[0]
@@ -158,17 +158,17 @@ class RowEncoder:
             return (start - _microseconds(previous[schema.end or schema.time])) / 60e6
         return _number(event[source])
 
-    def _vector(self, feature: Feature, given: Any) -> np.ndarray:
-        if given is None:
+    def _vector(self, feature: Feature, value: Any) -> np.ndarray:
+        if value is None:
             return np.full(feature.size, np.nan)
-        if not isinstance(given, (list, np.ndarray)) or len(given) != feature.size:
+        if not isinstance(value, (list, np.ndarray)) or len(value) != feature.size:
             raise _UnusualError
-        plain = np.asarray(given, np.float64)
+        plain = np.asarray(value, np.float64)
         if np.isnan(plain).any():
             raise _UnusualError
         return self.encoder.scales[feature.name].apply(plain)
 
-    def _scaled(self, name: str, value: float) -> float:
+    def _scale(self, name: str, value: float) -> float:
         if value != value:
             return value
         centre, scale = self._scales[name]

@@ -32,7 +32,7 @@ from ustad.habits.stages import history_end
 from ustad.habits.usual import Usual, usual, usual_columns
 from ustad.live.absorbing import MOST_VISITS, absorb, make_room
 from ustad.live.habit_state import HabitState, model_mark
-from ustad.live.visit_log import log_days, logged, unpack_habits
+from ustad.live.visit_log import log_days, log_rows, unpack_habits
 from ustad.scoring.alerts import DEFAULT_P_VALUE
 from ustad.scoring.evidence import evidence_of_one
 from ustad.scoring.habit_judge import HabitJudge, numbers_asked, p_values
@@ -48,7 +48,7 @@ _EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=
 
 
 @dataclass
-class _Known:
+class _Entry:
     """One entity at hand: its own part of the history, its state, and what the memory network has seen lately."""
 
     model: HabitModel
@@ -102,7 +102,7 @@ class HabitLive:
             self.memory = MemoryLive(replace(model.memory, config=past))
             self._rows = RowEncoder(model.memory.encoder)
         self._gone: set[Any] = set()
-        self._known: OrderedDict[Any, _Known] = OrderedDict()
+        self._entries: OrderedDict[Any, _Entry] = OrderedDict()
         self._context: dict[Any, pa.Table] = {}
 
     # ------------------------------------------------------------------------------------------ public
@@ -130,35 +130,35 @@ class HabitLive:
         entity = event.get(schema.entity)
         if entity is None or event.get(schema.time) is None:
             raise DataError(f"an event needs '{schema.entity}' and '{schema.time}'")
-        known = self._at_hand(entity)
-        last = known.state.last
+        entry = self._at_hand(entity)
+        last = entry.state.last
         if last is not None and event[schema.time] < last[schema.time]:
             raise DataError(f"an event arrived before its {schema.entity_word}'s previous one; send them in order")
-        tried = replace(known, state=known.state.copy())
+        trial = replace(entry, state=entry.state.copy())
         try:
             with self._alone():
-                scored = self._score(tried, event)
+                row = self._score(trial, event)
         except BaseException:
-            known.window = None  # begun anew from the recent events, which do not hold this one
+            entry.window = None  # begun anew from the recent events, which do not hold this one
             raise
-        known.model, known.state, known.window = tried.model, tried.state, tried.window
-        return scored
+        entry.model, entry.state, entry.window = trial.model, trial.state, trial.window
+        return row
 
-    def _score(self, known: _Known, event: Mapping[str, Any]) -> dict[str, Any]:
+    def _score(self, entry: _Entry, event: Mapping[str, Any]) -> dict[str, Any]:
         row = {c: event[c] for c in self._columns if c in event}
         newest = self._table([row])
-        visits = read_visits(newest, self.model.schema, known.model.frame)
-        known.state.follows = self._mark
-        self._move_on(known, visits)
-        judged = self._judged(known, row, newest, visits)
-        model = known.model
-        found = usual(model.habits, visits, judged.compared.place)
-        told = usual_columns(model.habits, model.frame, model.schema, newest, visits, found)
-        facts = {**self._facts(judged), **{name: _plain(values[0]) for name, values in told.items()}}
-        facts["evidence"] = self._evidence(judged, told)
-        facts["reason"] = self._words(model, judged, newest, visits, found)
-        known.state.move_on(row, self.memory.model.config.window.max_events if self.memory is not None else 1)
-        return self._row(row, facts, float(judged.score[0]))
+        visits = read_visits(newest, self.model.schema, entry.model.frame)
+        entry.state.follows = self._mark
+        self._move_on(entry, visits)
+        judgement = self._judge(entry, row, newest, visits)
+        model = entry.model
+        usual_visits = usual(model.habits, visits, judgement.compared.place)
+        usual_facts = usual_columns(model.habits, model.frame, model.schema, newest, visits, usual_visits)
+        facts = {**self._facts(judgement), **{name: _plain(values[0]) for name, values in usual_facts.items()}}
+        facts["evidence"] = self._evidence(judgement, usual_facts)
+        facts["reason"] = self._words(model, judgement, newest, visits, usual_visits)
+        entry.state.move_on(row, self.memory.model.config.window.max_events if self.memory is not None else 1)
+        return self._row(row, facts, float(judgement.score[0]))
 
     def to_bytes(self, entity: Any) -> bytes:
         """What is held of an entity since going live."""
@@ -170,12 +170,12 @@ class HabitLive:
         places and history begin anew."""
         state = HabitState.from_bytes(content).of(self._mark)
         own = unpack_habits(state.own, entity) if state.own is not None else None
-        self._known.pop(entity, None)
+        self._entries.pop(entity, None)
         self._gone.discard(entity)
-        known = self._at_hand(entity)
-        known.state = state
+        entry = self._at_hand(entity)
+        entry.state = state
         if own is not None:
-            known.model = replace(self.model, habits=own)
+            entry.model = replace(self.model, habits=own)
 
     def missing(self, entity: Any) -> bool:
         """Whether an entity was let go and has to come back with `from_bytes` before its next event."""
@@ -183,102 +183,102 @@ class HabitLive:
 
     def forget(self, entity: Any) -> None:
         """Drop everything held about one entity, its history included."""
-        self._known.pop(entity, None)
+        self._entries.pop(entity, None)
         self._gone.discard(entity)
         self._context.pop(entity, None)
         self.model = self.model.forget([entity])
 
     def __len__(self) -> int:
         """Entities at hand."""
-        return len(self._known)
+        return len(self._entries)
 
     # ------------------------------------------------------------------------------------------- state
     @cached_property
     def _columns(self) -> tuple[str, ...]:
         """The columns of an event that are looked at."""
         schema = self.model.schema
-        named = (schema.event_id, schema.timezone, schema.habitat, *schema.extra, *GAP_COLUMNS)
-        return tuple(dict.fromkeys((*schema.columns, *(c for c in named if c))))
+        optional = (schema.event_id, schema.timezone, schema.habitat, *schema.extra, *GAP_COLUMNS)
+        return tuple(dict.fromkeys((*schema.columns, *(c for c in optional if c))))
 
     @cached_property
     def _mark(self) -> str:
         return model_mark(self.model.habits.last_day, self.model.frame)
 
-    def _at_hand(self, entity: Any) -> _Known:
+    def _at_hand(self, entity: Any) -> _Entry:
         if entity in self._gone:
             raise DataError(f"this {self.model.schema.entity_word} was let go; bring it back with from_bytes first")
-        if entity not in self._known:
+        if entity not in self._entries:
             own = replace(self.model, habits=self.model.habits.only([entity]))
-            self._known[entity] = _Known(own, HabitState())
-            if len(self._known) > self.most:
-                self._gone.add(self._known.popitem(last=False)[0])
-        self._known.move_to_end(entity)
-        return self._known[entity]
+            self._entries[entity] = _Entry(own, HabitState())
+            if len(self._entries) > self.most:
+                self._gone.add(self._entries.popitem(last=False)[0])
+        self._entries.move_to_end(entity)
+        return self._entries[entity]
 
     def _table(self, rows: list[dict[str, Any]]) -> pa.Table:
         times = {self.model.schema.time, self.model.schema.end}
         names = list(dict.fromkeys(name for row in rows for name in row))
         return pa.table({name: _column([row.get(name) for row in rows], name in times) for name in names})
 
-    def _move_on(self, known: _Known, visits: Visits) -> None:
+    def _move_on(self, entry: _Entry, visits: Visits) -> None:
         """The history up to where it ends for the event, whose visit is held until it enters the history itself."""
-        model, state, entity = known.model, known.state, visits.entity_ids[0]
-        trained = self.model.habits.last_day
+        model, state, entity = entry.model, entry.state, visits.entity_ids[0]
+        training_end = self.model.habits.last_day
         day = max([int(visits.day[0]), *log_days(state.log)[-1:].tolist()])
-        if not model.absorb_after or day <= trained:
+        if not model.absorb_after or day <= training_end:
             return
-        end, habits = history_end(trained, day, model.absorb_after), model.habits
+        end, habits = history_end(training_end, day, model.absorb_after), model.habits
         if max(self.since, habits.last_day + 1) <= end:
             habits = absorb(habits, state, entity, end)
         if len(state.log) >= MOST_VISITS:
             habits = make_room(habits, state, entity)
         if habits is not model.habits:
-            known.model, known.window = replace(model, habits=habits), None
-        state.log = np.concatenate([state.log, logged(visits)])
+            entry.model, entry.window = replace(model, habits=habits), None
+        state.log = np.concatenate([state.log, log_rows(visits)])
 
     # ----------------------------------------------------------------------------------------- scoring
-    def _judged(self, known: _Known, row: dict[str, Any], newest: pa.Table, visits: Visits) -> Judged:
+    def _judge(self, entry: _Entry, row: dict[str, Any], newest: pa.Table, visits: Visits) -> Judged:
         """The event judged."""
-        model, state = known.model, known.state
+        model, state = entry.model, entry.state
         unseen = unseen_parts(newest, visits, model.schema)  # of the event as it came: a place that is found has a key
-        visits = self._placed(known, visits)
+        visits = self._find_place(entry, visits)
         key = model.habits.locate(visits)[1]
         counts = np.array([state.count(int(key[0]))])
-        moved = model.habits.last_day > self.model.habits.last_day
-        since = max(self.since, model.habits.last_day + 1) if moved else self.since
+        has_moved = model.habits.last_day > self.model.habits.last_day
+        since = max(self.since, model.habits.last_day + 1) if has_moved else self.since
         period = (since, int(visits.day[0]))
-        compared = compare(model.habits, model.population, model.recurrence, visits, period, "past", counts)
-        extra = self._ask(known, row, newest, visits)
-        raw = {**compared.terms, **extra}
+        comparison = compare(model.habits, model.population, model.recurrence, visits, period, "past", counts)
+        extra = self._ask(entry, row, newest, visits)
+        raw = {**comparison.terms, **extra}
         surprise, looks, highest = model.weigh(raw)
-        driven = model.driven(compared, raw, surprise, looks, unseen)
+        drivers = model.driven(comparison, raw, surprise, looks, unseen)
         score = model.calibrated(highest)
-        return Judged(surprise, looks, score, compared, visits.entity_ids, visits.entity, {}, *driven)
+        return Judged(surprise, looks, score, comparison, visits.entity_ids, visits.entity, {}, *drivers)
 
-    def _placed(self, known: _Known, visits: Visits) -> Visits:
+    def _find_place(self, entry: _Entry, visits: Visits) -> Visits:
         """With the key of the unnamed place met since going live that the visit is at, if there is one.
 
         As in a batch: an own place nearby comes first, then the nearest place met since, else it is a new one.
         """
-        if visits.key[0] != 0 or known.model.habits.locate(visits)[0][0] >= 0:
+        if visits.key[0] != 0 or entry.model.habits.locate(visits)[0][0] >= 0:
             return visits
         new = int(place_keys(visits.entity_key, spot_names(visits.x, visits.y))[0])
-        key = known.state.nearest(new, float(visits.x[0]), float(visits.y[0]), SAME_PLACE_KM)
+        key = entry.state.nearest(new, float(visits.x[0]), float(visits.y[0]), SAME_PLACE_KM)
         return replace(visits, key=np.array([key], np.uint64))
 
-    def _ask(self, known: _Known, row: dict[str, Any], newest: pa.Table, visits: Visits) -> dict[str, np.ndarray]:
+    def _ask(self, entry: _Entry, row: dict[str, Any], newest: pa.Table, visits: Visits) -> dict[str, np.ndarray]:
         """The memory network's terms of the newest event, from a window that ends with it."""
         if self.memory is None:
             return {}
-        if known.window is None:
-            known.window = self.memory.start(known.model.habits, self._before(known.state, newest))
-        last = known.state.last
+        if entry.window is None:
+            entry.window = self.memory.start(entry.model.habits, self._before(entry.state, newest))
+        last = entry.state.last
         arrays = self._rows.encode(row, last)
         if arrays is None:  # values that only a table knows how to convert
             before = [] if last is None else [self._table([last])]
             pair = pa.concat_tables([*before, newest], promote_options="permissive")
             arrays = self.memory.model.encoder.encode(pair)
-        return {name: np.array([value]) for name, value in self.memory.ask(known.window, arrays, visits).items()}
+        return {name: np.array([value]) for name, value in self.memory.ask(entry.window, arrays, visits).items()}
 
     def _before(self, state: HabitState, newest: pa.Table) -> pa.Table | None:
         """Recent events, those before going live included: what the network's window is begun with."""
@@ -288,37 +288,41 @@ class HabitLive:
             parts.append(self._table(state.recent))
         return pa.concat_tables(parts, promote_options="permissive") if parts else None
 
-    def _facts(self, judged: Judged) -> dict[str, Any]:
+    def _facts(self, judgement: Judged) -> dict[str, Any]:
         """What is known of an event whatever comes after it."""
-        distance = float(judged.compared.distance[0])
+        distance = float(judgement.compared.distance[0])
         return {
             "final": True,
-            "visits_now": int(judged.compared.count[0]),
+            "visits_now": int(judgement.compared.count[0]),
             "km_from_own_places": distance if np.isfinite(distance) else None,
-            "new_place": bool(judged.compared.place[0] < 0),
-            "kind": str(judged.kind[0]),
+            "new_place": bool(judgement.compared.place[0] < 0),
+            "kind": str(judgement.kind[0]),
         }
 
-    def _evidence(self, judged: Judged, told: dict[str, Any]) -> list[dict[str, Any]]:
-        surprise, share = ({n: float(v[0]) for n, v in values.items()} for values in (judged.surprise, judged.shares))
-        numbers = numbers_asked(self.model.schema, told, judged)
-        first = {question: {what: v[0] for what, v in known.items()} for question, known in numbers.items()}
+    def _evidence(self, judgement: Judged, usual_facts: dict[str, Any]) -> list[dict[str, Any]]:
+        surprise, share = (
+            {n: float(v[0]) for n, v in values.items()} for values in (judgement.surprise, judgement.shares)
+        )
+        numbers = numbers_asked(self.model.schema, usual_facts, judgement)
+        first = {question: {what: v[0] for what, v in facts.items()} for question, facts in numbers.items()}
         return evidence_of_one(surprise, share, first)
 
     def _row(self, event: dict[str, Any], facts: dict[str, Any], score: float) -> dict[str, Any]:
         schema = self.model.schema
-        named = {c: event[c] for c in (schema.entity, schema.time, schema.event_id) if c in event}
+        names = {c: event[c] for c in (schema.entity, schema.time, schema.event_id) if c in event}
         p_value = float(p_values(np.array([score]))[0])
-        flagged = p_value <= raised(self.p_value, floor=0.0)
-        words = facts["reason"] if self.reasons == "all" or (self.reasons == "flagged" and flagged) else None
-        return {**named, **facts, "score": score, "p_value": p_value, "alert": flagged, "reason": words}
+        alert = p_value <= raised(self.p_value, floor=0.0)
+        words = facts["reason"] if self.reasons == "all" or (self.reasons == "flagged" and alert) else None
+        return {**names, **facts, "score": score, "p_value": p_value, "alert": alert, "reason": words}
 
-    def _words(self, model: HabitModel, judged: Judged, newest: pa.Table, visits: Visits, found: Usual) -> str | None:
+    def _words(
+        self, model: HabitModel, judgement: Judged, newest: pa.Table, visits: Visits, usual_visits: Usual
+    ) -> str | None:
         if self.reasons == "none":
             return None
         kind = kind_feature(newest, model.schema)
         word = newest[kind.columns[0]][0].as_py() if kind is not None else None
-        return plain_words(model, judged, 0, visits, 0, word, found)
+        return plain_words(model, judgement, 0, visits, 0, word, usual_visits)
 
 
 def _plain(value: Any) -> Any:

@@ -69,14 +69,14 @@ class HabitState:
 
     def nearest(self, new: int, x: float, y: float, radius: float) -> int:
         """Key of the unnamed place within `radius` km, the nearest; else `new`, which becomes one."""
-        best, chosen = radius * radius, new
+        best, nearest_key = radius * radius, new
         for key, (other_x, other_y) in self.spots.items():
             square = (other_x - x) ** 2 + (other_y - y) ** 2
             if square <= raised(best):  # as `habit_kernels.lead`
-                best, chosen = square, key
-        if chosen == new:
+                best, nearest_key = square, key
+        if nearest_key == new:
             self.spots[new] = (x, y)
-        return chosen
+        return nearest_key
 
     def move_on(self, row: dict[str, Any], most: int) -> None:
         """The new event becomes the last one; `most` are kept."""
@@ -91,8 +91,8 @@ class HabitState:
             "follows": self.follows,
         }
         table = as_table(self.recent) if self.recent else pa.table({})
-        packed = {_META: json.dumps(content).encode(), _LOG: pack_log(self.log)}
-        table = table.replace_schema_metadata(packed if self.own is None else {**packed, _OWN: self.own})
+        metadata = {_META: json.dumps(content).encode(), _LOG: pack_log(self.log)}
+        table = table.replace_schema_metadata(metadata if self.own is None else {**metadata, _OWN: self.own})
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, table.schema) as writer:
             writer.write_table(table)
@@ -110,23 +110,23 @@ class HabitState:
         with pa.ipc.open_stream(pa.BufferReader(content)) as reader:
             table = reader.read_all()
         table.validate(full=True)
-        packed = table.schema.metadata
-        held, log = json.loads(packed[_META]), _read_log(packed)
+        metadata = table.schema.metadata
+        fields, log = json.loads(metadata[_META]), _read_log(metadata)
         return cls(
-            {int(key): number for key, number in held["counts"]},
-            {int(key): (x, y) for key, x, y in held["spots"]},
+            {int(key): number for key, number in fields["counts"]},
+            {int(key): (x, y) for key, x, y in fields["spots"]},
             table.to_pylist(),
             log,
-            packed.get(_OWN),
-            held.get("early", 0),
-            held["follows"] if "follows" in held else _day_mark(held.get("trained")),
+            metadata.get(_OWN),
+            fields.get("early", 0),
+            fields["follows"] if "follows" in fields else _day_mark(fields.get("trained")),
         )
 
 
-def _read_log(packed: Mapping[bytes, bytes]) -> np.ndarray:
-    if _LOG in packed:
-        return unpack_log(packed[_LOG])
-    return unpack_log(packed[_OLD_LOG], counted=False) if _OLD_LOG in packed else empty_log()
+def _read_log(metadata: Mapping[bytes, bytes]) -> np.ndarray:
+    if _LOG in metadata:
+        return unpack_log(metadata[_LOG])
+    return unpack_log(metadata[_OLD_LOG], with_length=False) if _OLD_LOG in metadata else empty_log()
 
 
 def model_mark(last_day: int, frame: Frame) -> str:

@@ -71,22 +71,22 @@ class MemoryLive:
         only = torch.zeros(1, dtype=torch.long, device=self.model.device)
         if window.memory is None:
             window.memory = recall(self.network, data, only)
-        seen = self._seen(window)
-        shared = torch.stack(window.embedding, dim=1)  # [T, L, D]
-        known = self.passes.know(window.memory, only + 1)  # not kept: it is several times as large as the memory
-        outlook = at_most_usual(self.passes.outlook(shared, seen, known, targets_of(data, only)), data, only)
+        rows = self._rows_of(window)
+        embeddings = torch.stack(window.embedding, dim=1)  # [T, L, D]
+        entities = self.passes.know(window.memory, only + 1)  # not kept: it is several times as large as the memory
+        outlook = at_most_usual(self.passes.outlook(embeddings, rows, entities, targets_of(data, only)), data, only)
         doubt = uncertainties([outlook.places, outlook.starts, outlook.durations])[1]
         return {name: float(value[0]) for name, value in {**chain_terms(outlook), DOUBT: doubt}.items()}
 
-    def _seen(self, window: MemoryWindow) -> WindowRows:
+    def _rows_of(self, window: MemoryWindow) -> WindowRows:
         """The window, asked about its last event."""
         columns = (list(range(len(window.day))), window.order, window.weekday, window.slot)
         row, order, weekday, slot = torch.tensor(columns, device=self.model.device)[:, None]  # [1, L] each
         return WindowRows(row, order, weekday, slot, row[:, -1])
 
-    def _remember(self, window: MemoryWindow, made: Tensor, days: list[int], data: MemoryTensors) -> None:
+    def _remember(self, window: MemoryWindow, embeddings: Tensor, days: list[int], data: MemoryTensors) -> None:
         """Embeddings [T, n, D], days and own places of the newest events."""
-        window.embedding += list(made.unbind(dim=1))
+        window.embedding += list(embeddings.unbind(dim=1))
         window.slot += data.slot.tolist()
         window.weekday += data.weekday.tolist()
         for day in days:
@@ -97,20 +97,20 @@ class MemoryLive:
         """Drop what a window that ends with an event on `day` no longer shows."""
         config = self.model.config.window
         n = len(window.day)
-        shown = int(np.searchsorted(window.day, day - config.length)) if config.unit == "days" else n - config.length
-        first = max(0, shown, n + 1 - config.max_events)
+        oldest = int(np.searchsorted(window.day, day - config.length)) if config.unit == "days" else n - config.length
+        first = max(0, oldest, n + 1 - config.max_events)
         if first:
-            for held in (window.embedding, window.day, window.slot, window.weekday, window.order):
-                del held[:first]
+            for column in (window.embedding, window.day, window.slot, window.weekday, window.order):
+                del column[:first]
 
     def _embed(self, arrays: EventArrays, rows: np.ndarray) -> Tensor:
         """[T, n, D]."""
-        held = (arrays.numbers, arrays.categories.astype(np.int64), arrays.vectors, arrays.missing, arrays.key)
-        moved = [torch.from_numpy(np.ascontiguousarray(v[rows])).to(self.model.device) for v in held]
+        columns = (arrays.numbers, arrays.categories.astype(np.int64), arrays.vectors, arrays.missing, arrays.key)
+        tensors = [torch.from_numpy(np.ascontiguousarray(v[rows])).to(self.model.device) for v in columns]
         every = torch.arange(len(rows), device=self.model.device)[:, None]
-        features, config = Features(*moved[:4])[every], self.network.config  # [n, 1, …]
+        features, config = Features(*tensors[:4])[every], self.network.config  # [n, 1, …]
         keep = None
         if config.epistemic:
             seed, fields = self.model.config.seed, len(self.network.fields)
-            keep = keep_masks(moved[4], seed, self.samples, fields, config.width, config.dropout)
+            keep = keep_masks(tensors[4], seed, self.samples, fields, config.width, config.dropout)
         return self.passes.embed(features, keep).transpose(0, 1)

@@ -47,7 +47,7 @@ class _State:
     arrays: EventArrays  # its events, at most `max_events`
     day_position: np.ndarray  # int64, order of each within its own day
     first_day: int  # of everything ever seen of it
-    seen: int  # events ever seen of it
+    n_events: int  # of it so far
     sessions: int  # sessions ever begun after its first
     last_row: dict[str, Any] = field(repr=False, default_factory=dict)
 
@@ -108,11 +108,11 @@ class LiveScorer:
                 if state is not None:
                     self._states[name] = state
             raise
-        measured = self._measure_many(states)
+        measurements = self._measure_many(states)
         for event, state in zip(events, states, strict=True):  # what has left an entity's window meanwhile
             for key in set(state.arrays.key.tolist()) - set(self._states[event[entity]].arrays.key.tolist()):
                 self._embeddings.pop(key, None)
-        rows = [self._row(*one) for one in zip(states, events, measured, strict=True)]
+        rows = [self._row(*one) for one in zip(states, events, measurements, strict=True)]
         return [{**event, **row} for event, row in zip(events, rows, strict=True)]
 
     def warm(self, events: Any) -> int:
@@ -130,7 +130,7 @@ class LiveScorer:
             part = _cut(arrays, slice(first, high))
             sessions = int(period[high - 1] - period[low])
             state = _State(part, tensors_day[first:high], int(arrays.day[low]), high - low, sessions, last)
-            self._states[entity] = self._trimmed(state)
+            self._states[entity] = self._trim(state)
         return len(arrays.entity_ids)
 
     def forget(self, entity: Any) -> None:
@@ -161,11 +161,11 @@ class LiveScorer:
         previous = state.last_row if state is not None else None
         if previous is not None and time < previous[schema.time]:
             raise DataError(f"an event arrived before its {schema.entity_word}'s previous one; send them in order")
-        made = self._rows.encode(event, previous)
-        if made is None:  # values that only a table knows how to convert
+        row = self._rows.encode(event, previous)
+        if row is None:  # values that only a table knows how to convert
             arrays = self.model.encoder.encode(self._table([previous, event] if previous is not None else [event]))
-            made = _cut(arrays, slice(len(arrays) - 1, None))
-        return made
+            row = _cut(arrays, slice(len(arrays) - 1, None))
+        return row
 
     def _table(self, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
         """Rows as a table; the last says which columns there are."""
@@ -185,15 +185,15 @@ class LiveScorer:
             day = max(int(new.day[0]), before)  # local dates never fall
             order = int(old.day_position[-1]) + 1 if day == before else 0
             new = dataclasses.replace(new, day=np.array([day], np.int32))
-            joined = _join(old.arrays, new)
-            begun = int(np.diff(periods(joined, self.model.config.window)[-2:])[0] > 0)
+            arrays = _join(old.arrays, new)
+            new_session = int(np.diff(periods(arrays, self.model.config.window)[-2:])[0] > 0)
             orders = np.append(old.day_position, order)
-            state = _State(joined, orders, old.first_day, old.seen + 1, old.sessions + begun, last)
-        state = self._trimmed(state)
+            state = _State(arrays, orders, old.first_day, old.n_events + 1, old.sessions + new_session, last)
+        state = self._trim(state)
         self._states[entity] = state
         return state
 
-    def _trimmed(self, state: _State) -> _State:
+    def _trim(self, state: _State) -> _State:
         """Only what a window that ends with the newest event can show."""
         window, arrays = self.model.config.window, state.arrays
         n = len(arrays)
@@ -215,15 +215,15 @@ class LiveScorer:
     def _score(self, state: _State, event: Mapping[str, Any]) -> dict[str, Any]:
         return self._row(state, event, self._measure(state))
 
-    def _row(self, state: _State, event: Mapping[str, Any], measured: tuple[Result, float]) -> dict[str, Any]:
+    def _row(self, state: _State, event: Mapping[str, Any], measurement: tuple[Result, float]) -> dict[str, Any]:
         model, window = self.model, self.model.config.window
-        row, tails = self._judge.row(event, state.arrays, *measured)
+        row, tails = self._judge.row(event, state.arrays, *measurement)
         row["final"] = True
-        row["alert"] = flagged = row["p_value"] <= raised(self.p_value, floor=0.0)
+        row["alert"] = alert = row["p_value"] <= raised(self.p_value, floor=0.0)
         days = int(state.arrays.day[-1]) - state.first_day
-        known = {"days": days, "events": state.seen - 1, "sessions": state.sessions}[window.unit]
-        row["history_days"], row["reason"] = min(known, window.length), None
-        if self.reasons == "all" or (self.reasons == "flagged" and flagged):
+        history = {"days": days, "events": state.n_events - 1, "sessions": state.sessions}[window.unit]
+        row["history_days"], row["reason"] = min(history, window.length), None
+        if self.reasons == "all" or (self.reasons == "flagged" and alert):
             facts = model.history.facts(self._table([event])).row(0) if model.history is not None else None
             driver = self._judge.driver_name(tails)
             row["reason"] = Explainer(model.encoder).sentence({**event, **row}, driver, facts)
@@ -232,46 +232,46 @@ class LiveScorer:
     def _measure(self, state: _State) -> tuple[Result, float]:
         """What the samples say about the newest event of one window, and its neighbour distance."""
         arrays = state.arrays
-        result = self._step(_fields(arrays, slice(-1, None)), self._shared(arrays), state.day_position)
+        result = self._step(_fields(arrays, slice(-1, None)), self._embeddings_before(arrays), state.day_position)
         self._keep({int(arrays.key[-1]): result.embedding})
         return result, float(self._distance(result.hidden, [state])[0])
 
     def _measure_many(self, states: Sequence[_State]) -> list[tuple[Result, float]]:
         """The same for the newest events of several windows: those of one length together."""
-        shared = self._shared_many(states)
+        embeddings = self._embeddings_of_many(states)
         results: dict[int, Result] = {}
         for length in {len(s.arrays) for s in states}:
-            chosen = [i for i, s in enumerate(states) if len(s.arrays) == length]
-            fields = [_fields(states[i].arrays, slice(-1, None)) for i in chosen]
+            members = [i for i, s in enumerate(states) if len(s.arrays) == length]
+            fields = [_fields(states[i].arrays, slice(-1, None)) for i in members]
             together = [np.concatenate(column) for column in zip(*fields, strict=True)]
-            positions = np.stack([states[i].day_position for i in chosen])
-            found = self._step.many(together, [e for i in chosen for e in shared[i]], positions)
-            results |= dict(zip(chosen, found, strict=True))
+            positions = np.stack([states[i].day_position for i in members])
+            group_results = self._step.many(together, [e for i in members for e in embeddings[i]], positions)
+            results |= dict(zip(members, group_results, strict=True))
         if not states:
             return []
         hidden = np.concatenate([results[i].hidden for i in range(len(states))])
         distances = self._distance(hidden, states).tolist()
         return [(results[i], distance) for i, distance in enumerate(distances)]
 
-    def _shared_many(self, states: Sequence[_State]) -> list[list[Tensor]]:
+    def _embeddings_of_many(self, states: Sequence[_State]) -> list[list[Tensor]]:
         """Embeddings of all events of each window; what is not at hand is made in one pass."""
         absent: dict[int, list[np.ndarray]] = {}
         for state in states:
             for i, key in enumerate(state.arrays.key.tolist()):
                 if key not in self._embeddings and key not in absent:
                     absent[key] = _fields(state.arrays, slice(i, i + 1))
-        made: dict[int, Tensor] = {}
+        fresh: dict[int, Tensor] = {}
         if absent:
             *fields, keys = (
                 torch.from_numpy(np.concatenate(c)).to(self.device) for c in zip(*absent.values(), strict=True)
             )
             with inference(self.model.network):
-                embedded = self._step.embed(Features(*fields), keys)
-                made = {key: embedded[:, j].contiguous() for j, key in enumerate(absent)}
-        held = ChainMap(made, self._embeddings)
-        shared = [[held[key] for key in state.arrays.key.tolist()] for state in states]
-        self._keep({key: held[key] for state in states for key in state.arrays.key.tolist()})
-        return shared
+                embeddings = self._step.embed(Features(*fields), keys)
+                fresh = {key: embeddings[:, j].contiguous() for j, key in enumerate(absent)}
+        at_hand = ChainMap(fresh, self._embeddings)
+        windows = [[at_hand[key] for key in state.arrays.key.tolist()] for state in states]
+        self._keep({key: at_hand[key] for state in states for key in state.arrays.key.tolist()})
+        return windows
 
     def _keep(self, embeddings: Mapping[int, Tensor]) -> None:
         """Hold on to embeddings, and let go of those that were not asked for longest."""
@@ -293,16 +293,16 @@ class LiveScorer:
             return reference.approximate().distances(embedding, min(scoring.neighbours, len(reference))).mean(axis=1)
         return reference.mean_distance(embedding, scoring.neighbours, self.device)
 
-    def _shared(self, arrays: EventArrays) -> list[Tensor]:
+    def _embeddings_before(self, arrays: EventArrays) -> list[Tensor]:
         """Embeddings of the window's earlier events, every sample and without dropout: L - 1 of [T + 1, D]."""
         keys = arrays.key[:-1].tolist()
         absent = [i for i, key in enumerate(keys) if key not in self._embeddings]
         if absent:
             *fields, key = (torch.from_numpy(v).to(self.device) for v in _fields(arrays, np.array(absent)))
             with inference(self.model.network):
-                made = self._step.embed(Features(*fields), key)
+                embeddings = self._step.embed(Features(*fields), key)
             for j, i in enumerate(absent):
-                self._embeddings[keys[i]] = made[:, j].contiguous()
+                self._embeddings[keys[i]] = embeddings[:, j].contiguous()
         for key in keys:
             self._embeddings.move_to_end(key)
         return [self._embeddings[key] for key in keys]
@@ -310,8 +310,8 @@ class LiveScorer:
 
 def _fields(arrays: EventArrays, rows: slice | np.ndarray) -> list[np.ndarray]:
     """numbers, categories, vectors, missing and keys of some events, as the network takes them."""
-    held = (arrays.numbers, arrays.categories.astype(np.int64), arrays.vectors, arrays.missing, arrays.key)
-    return [np.ascontiguousarray(v[rows]) for v in held]
+    columns = (arrays.numbers, arrays.categories.astype(np.int64), arrays.vectors, arrays.missing, arrays.key)
+    return [np.ascontiguousarray(v[rows]) for v in columns]
 
 
 def _column(values: list[Any], is_time: bool) -> pa.Array:
@@ -323,19 +323,19 @@ def _column(values: list[Any], is_time: bool) -> pa.Array:
 
 def _cut(arrays: EventArrays, rows: slice) -> EventArrays:
     """Some events of one entity, on their own."""
-    held = {name: getattr(arrays, name)[rows] for name in _ARRAYS}
-    n = len(held["time"])
+    columns = {name: getattr(arrays, name)[rows] for name in _ARRAYS}
+    n = len(columns["time"])
     entity = arrays.entity[rows]
     return EventArrays(
         fields=arrays.fields,
         entity_ids=arrays.entity_ids[entity[:1]] if n else arrays.entity_ids[:0],
         entity=np.zeros(n, np.int32),
         row=np.arange(n),
-        **held,
+        **columns,
     )
 
 
 def _join(old: EventArrays, new: EventArrays) -> EventArrays:
-    held = {name: np.concatenate([getattr(old, name), getattr(new, name)]) for name in _ARRAYS}
-    n = len(held["time"])
-    return EventArrays(old.fields, old.entity_ids, np.zeros(n, np.int32), row=np.arange(n), **held)
+    columns = {name: np.concatenate([getattr(old, name), getattr(new, name)]) for name in _ARRAYS}
+    n = len(columns["time"])
+    return EventArrays(old.fields, old.entity_ids, np.zeros(n, np.int32), row=np.arange(n), **columns)

@@ -36,10 +36,10 @@ class Result:
 
 
 @dataclass(frozen=True)
-class _Captured:
+class _Recording:
     graph: torch.cuda.CUDAGraph
     host: Tensor  # bytes of the fields, keys and positions, in memory that a GPU reads directly
-    packed: Tensor  # the same on the GPU
+    device_bytes: Tensor  # the same on the GPU
     old: Tensor  # [T + 1, L − 1, D]
     outputs: tuple[Tensor, Tensor]
     passes: Passes  # holds the buffers that the graph writes to
@@ -58,19 +58,19 @@ class LiveStep:
         self._passes = passes_for(network, device)
         here = device.type == "cpu" and network.masked_token.dtype == torch.float32
         self._terms = CompiledTerms(network, layout, seed) if here else None
-        self._graphs: dict[int, _Captured] = {}
+        self._graphs: dict[int, _Recording] = {}
         self._capturing = device.type == "cuda"
 
     def __call__(self, fields: Sequence[np.ndarray], old: Sequence[Tensor], day_position: np.ndarray) -> Result:
         """numbers, categories (int64), vectors, missing, key of one event [1, …]; embeddings of those before it,
         L − 1 of [T + 1, D]; day_position int64 [L]."""
-        given = [*fields, day_position]
+        inputs = [*fields, day_position]
         with inference(self.network):
             if self._terms is not None:
-                there = [torch.from_numpy(g) for g in given]
-                embedding, hidden = self._hidden(self._passes, self._stacked(old), *there)
-                return self._told(self._terms, embedding[:, 0], hidden[:, 0], fields)
-            embedding, flat = self._replay(given, old) if self._capturing else self._eager(given, old)
+                there = [torch.from_numpy(g) for g in inputs]
+                embedding, hidden = self._hidden(self._passes, self._stack(old), *there)
+                return self._read_terms(self._terms, embedding[:, 0], hidden[:, 0], fields)
+            embedding, flat = self._replay(inputs, old) if self._capturing else self._eager(inputs, old)
             result = self._result(embedding, flat.cpu().numpy())
             if self._precision == "auto" and not all(math.isfinite(v[-1]) for v in result.values):
                 self._precision, self._graphs = "fp32", {}  # half precision overflowed: full from now on
@@ -78,11 +78,11 @@ class LiveStep:
                 return self(fields, old, day_position)
         return result
 
-    def _eager(self, given: Sequence[np.ndarray], old: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-        there = (torch.from_numpy(g).to(self.device) for g in given)
-        return self._compute(self._passes, self._stacked(old), *there)
+    def _eager(self, inputs: Sequence[np.ndarray], old: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+        there = (torch.from_numpy(g).to(self.device) for g in inputs)
+        return self._compute(self._passes, self._stack(old), *there)
 
-    def _stacked(self, old: Sequence[Tensor]) -> Tensor:
+    def _stack(self, old: Sequence[Tensor]) -> Tensor:
         if old:
             return torch.stack(list(old), dim=1)
         return self.network.masked_token.new_empty(self.samples + 1, 0, self.network.config.width)
@@ -99,53 +99,57 @@ class LiveStep:
         keep = torch.cat([keep, torch.ones_like(keep[:, :1])], dim=1).to(self.network.masked_token.dtype)
         return passes.embed(apart, keep).transpose(0, 1)
 
-    def _hidden(self, passes: Passes, old: Tensor, *given: Tensor) -> tuple[Tensor, Tensor]:
+    def _hidden(self, passes: Passes, old: Tensor, *inputs: Tensor) -> tuple[Tensor, Tensor]:
         """Embeddings and hidden states of the event, [T + 1, 1, D] both; given as in `__call__`."""
-        numbers, categories, vectors, missing, key, day_position = given
+        numbers, categories, vectors, missing, key, day_position = inputs
         new = self.embed(Features(numbers, categories, vectors, missing), key, passes)
-        shared = torch.cat([old, new], dim=1)
-        row = torch.arange(shared.shape[1], device=self.device)[None]
-        return new, passes.at(shared, row, self.masked, day_position[None], row[:, -1])
+        embeddings = torch.cat([old, new], dim=1)
+        row = torch.arange(embeddings.shape[1], device=self.device)[None]
+        return new, passes.at(embeddings, row, self.masked, day_position[None], row[:, -1])
 
-    def _compute(self, passes: Passes, old: Tensor, *given: Tensor) -> tuple[Tensor, Tensor]:
+    def _compute(self, passes: Passes, old: Tensor, *inputs: Tensor) -> tuple[Tensor, Tensor]:
         """Embeddings [T + 1, D] and, flat, the scalars of all terms, the plain hidden state, mean vectors."""
-        new, hidden = self._hidden(passes, old, *given)
-        return new[:, 0], self._reduced(hidden, Features(*given[:4]), given[4])[0]
+        new, hidden = self._hidden(passes, old, *inputs)
+        return new[:, 0], self._reduce(hidden, Features(*inputs[:4]), inputs[4])[0]
 
-    def _told(self, terms: CompiledTerms, embedding: Tensor, hidden: Tensor, fields: Sequence[np.ndarray]) -> Result:
+    def _read_terms(
+        self, terms: CompiledTerms, embedding: Tensor, hidden: Tensor, fields: Sequence[np.ndarray]
+    ) -> Result:
         """What the samples say about one event: embedding and hidden [T + 1, D]."""
         lines, vectors = terms(hidden[: self.samples], fields)
         return Result(lines.tolist(), vectors, hidden[self.samples :].numpy(), embedding)
 
-    def many(self, fields: Sequence[np.ndarray], shared: Sequence[Tensor], day_position: np.ndarray) -> list[Result]:
+    def many(
+        self, fields: Sequence[np.ndarray], embeddings: Sequence[Tensor], day_position: np.ndarray
+    ) -> list[Result]:
         """The same for B events with windows of one length L: fields [B, …], embeddings of all events of all windows
         one after the other, B · L of [T + 1, D], the newest of each window last; day_position [B, L]."""
         with inference(self.network):
-            *held, key = (torch.from_numpy(f).to(self.device) for f in fields)
+            *features, key = (torch.from_numpy(f).to(self.device) for f in fields)
             where = torch.from_numpy(day_position).to(self.device)
-            row = torch.arange(len(shared), device=self.device).view(where.shape)
-            stacked = self._stacked(shared)
+            row = torch.arange(len(embeddings), device=self.device).view(where.shape)
+            stack = self._stack(embeddings)
             at = torch.full((len(row),), row.shape[1] - 1, device=self.device)
-            hidden = self._passes.at(stacked, row, self.masked, where, at)  # [T + 1, B, D]
-            newest = shared[row.shape[1] - 1 :: row.shape[1]]
+            hidden = self._passes.at(stack, row, self.masked, where, at)  # [T + 1, B, D]
+            newest = embeddings[row.shape[1] - 1 :: row.shape[1]]
             if self._terms is not None:
                 one = [[f[i : i + 1] for f in fields] for i in range(len(newest))]
-                told = zip(newest, hidden.unbind(1), one, strict=True)
-                return [self._told(self._terms, *event) for event in told]
-            flat = self._reduced(hidden, Features(*held), key).cpu().numpy()
+                events = zip(newest, hidden.unbind(1), one, strict=True)
+                return [self._read_terms(self._terms, *event) for event in events]
+            flat = self._reduce(hidden, Features(*features), key).cpu().numpy()
         results = [self._result(e, line) for e, line in zip(newest, flat, strict=True)]
         if self._precision == "auto" and not all(math.isfinite(v[-1]) for r in results for v in r.values):
             self._precision, self._graphs = "fp32", {}
             self._passes = passes_for(self.network, self.device, "fp32")
-            return self.many(fields, shared, day_position)
+            return self.many(fields, embeddings, day_position)
         return results
 
-    def _reduced(self, hidden: Tensor, features: Features, key: Tensor) -> Tensor:
+    def _reduce(self, hidden: Tensor, features: Features, key: Tensor) -> Tensor:
         """hidden [T + 1, B, D] -> by event the scalars of all terms, the plain hidden state, mean vectors: [B, …]."""
         predictions = self.network.decode(hidden[: self.samples])
-        reduced = [reduce_term(t, self.layout, predictions, features, key, self.seed) for t in self.layout.terms]
-        scalars = torch.stack([getattr(r, name).float() for r in reduced for name in SCALARS], dim=1)
-        vectors = [r.vector.float() for r in reduced if r.vector is not None]
+        results = [reduce_term(t, self.layout, predictions, features, key, self.seed) for t in self.layout.terms]
+        scalars = torch.stack([getattr(r, name).float() for r in results for name in SCALARS], dim=1)
+        vectors = [r.vector.float() for r in results if r.vector is not None]
         return torch.cat([scalars, hidden[self.samples].float(), *vectors], dim=1)
 
     def _result(self, embedding: Tensor, flat: np.ndarray) -> Result:
@@ -162,57 +166,57 @@ class LiveStep:
         return Result(values, vectors, hidden, embedding)
 
     # ---------------------------------------------------------------------------------------- on a GPU
-    def _replay(self, given: Sequence[np.ndarray], old: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    def _replay(self, inputs: Sequence[np.ndarray], old: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
         """One transfer of everything that is new, one launch."""
         length = len(old) + 1
         if length not in self._graphs:
             try:
-                self._graphs[length] = self._capture(given, old)
+                self._graphs[length] = self._capture(inputs, old)
             except RuntimeError as error:  # a driver that cannot record: slower, but the same numbers
                 say(f"live scoring without CUDA graphs: {str(error).splitlines()[0]}")
                 self._capturing = False
-                return self._eager(given, old)
-        captured = self._graphs[length]
-        for view, fresh in zip(_views(captured.host, given), given, strict=True):
+                return self._eager(inputs, old)
+        recording = self._graphs[length]
+        for view, fresh in zip(_views(recording.host, inputs), inputs, strict=True):
             view.copy_(torch.from_numpy(fresh))
-        captured.packed.copy_(captured.host, non_blocking=True)
+        recording.device_bytes.copy_(recording.host, non_blocking=True)
         if old:
-            torch.stack(list(old), dim=1, out=captured.old)
-        captured.graph.replay()
-        embedding, flat = captured.outputs
+            torch.stack(list(old), dim=1, out=recording.old)
+        recording.graph.replay()
+        embedding, flat = recording.outputs
         return embedding.clone(), flat
 
-    def _capture(self, given: Sequence[np.ndarray], old: Sequence[Tensor]) -> _Captured:
+    def _capture(self, inputs: Sequence[np.ndarray], old: Sequence[Tensor]) -> _Recording:
         """Record one step for windows of this length; buffers of its own, so that nothing moves under it."""
         passes = passes_for(self.network, self.device, self._precision)
-        size = sum(_padded(g) for g in given)
+        size = sum(_padded_size(g) for g in inputs)
         host = torch.zeros(size, dtype=torch.uint8).pin_memory()
-        for view, fresh in zip(_views(host, given), given, strict=True):
+        for view, fresh in zip(_views(host, inputs), inputs, strict=True):
             view.copy_(torch.from_numpy(fresh))
-        packed, before = host.to(self.device), self._stacked(old).clone()
-        inputs = _views(packed, given)
+        device_bytes, before = host.to(self.device), self._stack(old).clone()
+        device_inputs = _views(device_bytes, inputs)
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
             for _ in range(2):
-                self._compute(passes, before, *inputs)
+                self._compute(passes, before, *device_inputs)
         torch.cuda.current_stream().wait_stream(side)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
-            outputs = self._compute(passes, before, *inputs)
-        return _Captured(graph, host, packed, before, outputs, passes)
+            outputs = self._compute(passes, before, *device_inputs)
+        return _Recording(graph, host, device_bytes, before, outputs, passes)
 
 
-def _padded(array: np.ndarray) -> int:
+def _padded_size(array: np.ndarray) -> int:
     """Bytes of an array, up to where the next may begin."""
     return -(-array.nbytes // 16) * 16
 
 
-def _views(packed: Tensor, like: Sequence[np.ndarray]) -> list[Tensor]:
+def _views(content: Tensor, like: Sequence[np.ndarray]) -> list[Tensor]:
     """The arrays that lie one behind the other in a tensor of bytes."""
     views, at = [], 0
     for array in like:
-        part = packed[at : at + array.nbytes].view(torch.from_numpy(array).dtype)
+        part = content[at : at + array.nbytes].view(torch.from_numpy(array).dtype)
         views.append(part.view(array.shape))
-        at += _padded(array)
+        at += _padded_size(array)
     return views

@@ -46,8 +46,8 @@ class RowJudge:
         row: Row = {}
         self._lessen(event, numbers, result)
         for term, values in zip(self.terms, result.values, strict=True):
-            lost = any(missing[self._order[name]] for name in term.fields)
-            row.update(getattr(self, f"_{term.kind}")(term, values, numbers, codes, lost, result))
+            is_missing = any(missing[self._order[name]] for name in term.fields)
+            row.update(getattr(self, f"_{term.kind}")(term, values, numbers, codes, is_missing, result))
             row |= {f"loss_{term.name}": values[2], f"au_{term.name}": values[3], f"eu_{term.name}": values[4]}
         row.update(self._places(result))
         tails = self._tails(result, knn)
@@ -67,8 +67,8 @@ class RowJudge:
         share = {name: value / total if total > 0 else 0.0 for name, value in surprise.items()}
         numbers: dict[str, dict[str, Any]] = {"knn": {"observed": row["knn"]}}
         for name in names[:-1]:
-            known = {what: row.get(f"{what}_{name}") for what in ("expected", "observed", "spread")}
-            numbers[name] = {what: value for what, value in known.items() if isinstance(value, float)}
+            facts = {what: row.get(f"{what}_{name}") for what in ("expected", "observed", "spread")}
+            numbers[name] = {what: value for what, value in facts.items() if isinstance(value, float)}
             numbers[name] |= {"noise": row[f"au_{name}"], "doubt": row[f"eu_{name}"]}
         return evidence_of_one(surprise, share, numbers)
 
@@ -77,8 +77,8 @@ class RowJudge:
         early, late = (min(gap, DAY_MINUTES) for gap in gap_minutes(event))
         for term, values in zip(self.terms, result.values, strict=True):
             if (early > 0 or (late > 0 and term.kind == "number")) and is_timed(self.encoder, term):
-                given = (np.array([v]) for v in (values[0], values[3], numbers, early, late))
-                error, loss = nearest(self.encoder, term, *given)
+                arguments = (np.array([v]) for v in (values[0], values[3], numbers, early, late))
+                error, loss = nearest(self.encoder, term, *arguments)
                 values[1], values[2] = (
                     old if old != old else min(old, float(np.float32(new[0])))
                     for old, new in ((values[1], error), (values[2], loss))
@@ -100,8 +100,8 @@ class RowJudge:
 
     def _kind(self, event: Mapping[str, Any], result: Result, tails: list[float], missing: list[bool]) -> str:
         at = self.driver(tails)
-        lost = [result.values[i][2] != result.values[i][2] for i in self._scored]
-        if self._unobserved(event, at, lost):
+        has_no_loss = [result.values[i][2] != result.values[i][2] for i in self._scored]
+        if self._is_unobserved(event, at, has_no_loss):
             return "unobserved"
         if at == len(self._scored):
             return "novel"
@@ -109,8 +109,8 @@ class RowJudge:
         doubt = _tail(self.calibration.uncertainty_tails[at], float(np.float32(values[3]) + np.float32(values[4])))
         return "unsure" if doubt <= raised(UNSURE) else "predictable"
 
-    def _unobserved(self, event: Mapping[str, Any], at: int, lost: list[bool]) -> bool:
-        if lost and sum(lost) >= 0.5 * len(lost):
+    def _is_unobserved(self, event: Mapping[str, Any], at: int, has_no_loss: list[bool]) -> bool:
+        if has_no_loss and sum(has_no_loss) >= 0.5 * len(has_no_loss):
             return True
         if at == len(self._scored):
             return False
@@ -119,11 +119,13 @@ class RowJudge:
         return (start and source in ("@minute_of_day", "@duration")) or (end and source == "@duration")
 
     # ------------------------------------------------------------------------------------ terms
-    def _number(self, term: Term, values: list[float], numbers: Any, codes: Any, lost: bool, result: Result) -> Row:
+    def _number(
+        self, term: Term, values: list[float], numbers: Any, codes: Any, is_missing: bool, result: Result
+    ) -> Row:
         name = term.name
         at = values[0]
         expected, observed = self._plain(name, at), self._plain(name, numbers[self._order[f"number.{name}"]])
-        observed = math.nan if lost else observed
+        observed = math.nan if is_missing else observed
         deviation = _spread(values)
         if name in self._logs:
             spread = (self._plain(name, at + deviation) - self._plain(name, at - deviation)) / 2
@@ -136,18 +138,22 @@ class RowJudge:
             f"error_{name}": abs(observed - expected),
         }
 
-    def _angle(self, term: Term, values: list[float], numbers: Any, codes: Any, lost: bool, result: Result) -> Row:
+    def _angle(
+        self, term: Term, values: list[float], numbers: Any, codes: Any, is_missing: bool, result: Result
+    ) -> Row:
         x, y = (numbers[self._order[f"number.{n}"]] for n in term.fields)
         period = self.encoder.schema.feature(term.feature).period
         unit = period / (2 * math.pi)
         return {
             f"expected_{term.name}": (values[0] * unit) % period,
-            f"observed_{term.name}": math.nan if lost else (math.atan2(y, x) * unit) % period,
+            f"observed_{term.name}": math.nan if is_missing else (math.atan2(y, x) * unit) % period,
             f"spread_{term.name}": _spread(values) * unit,
             f"error_{term.name}": values[1] * unit,
         }
 
-    def _category(self, term: Term, values: list[float], numbers: Any, codes: Any, lost: bool, result: Result) -> Row:
+    def _category(
+        self, term: Term, values: list[float], numbers: Any, codes: Any, is_missing: bool, result: Result
+    ) -> Row:
         words, code = self._words[term.name], codes[self._order[f"category.{term.fields[0]}"]]
         return {
             f"expected_{term.name}": words[int(values[0])],
@@ -155,7 +161,9 @@ class RowJudge:
             f"error_{term.name}": values[1],
         }
 
-    def _vector(self, term: Term, values: list[float], numbers: Any, codes: Any, lost: bool, result: Result) -> Row:
+    def _vector(
+        self, term: Term, values: list[float], numbers: Any, codes: Any, is_missing: bool, result: Result
+    ) -> Row:
         expected = self.encoder.decode_vector(term.name, result.vectors[term.name])
         return {f"expected_{term.name}": expected.tolist(), f"error_{term.name}": values[1]}
 

@@ -20,7 +20,7 @@ from ustad.tables import DataError, identity_hash
 _GAPS = np.dtype([("early", "<f4"), ("late", "<f4"), ("silent", "<f4")])
 _GAP_NAMES = ("early", "late", "silent")
 #: A visit: when (UTC, and how far the wall clock was ahead, seconds), how long (minutes), where (km), what kind.
-LOGGED = np.dtype(
+LOG_ROW = np.dtype(
     [
         ("time", "<i8"),
         ("ahead", "<i4"),
@@ -59,12 +59,12 @@ QUICK, SMALL = 1, 6
 
 
 def empty_log() -> np.ndarray:
-    return np.zeros(0, LOGGED)
+    return np.zeros(0, LOG_ROW)
 
 
-def logged(visits: Visits) -> np.ndarray:
+def log_rows(visits: Visits) -> np.ndarray:
     """Visits of one entity as rows of its log."""
-    rows = np.zeros(len(visits), LOGGED)
+    rows = np.zeros(len(visits), LOG_ROW)
     rows["ahead"] = _ahead(visits.time, visits.day, visits.minute)
     for name in ("time", "key", "duration", "x", "y", "category", *_GAP_NAMES):
         rows[name] = getattr(visits, name)
@@ -77,7 +77,7 @@ def log_days(log: np.ndarray) -> np.ndarray:
 
 
 def as_visits(log: np.ndarray, entity: Any) -> Visits:
-    """The inverse of `logged`."""
+    """The inverse of `log_rows`."""
     day, minute = _clock(log)
     ids = np.empty(1, object)
     ids[0] = entity
@@ -99,12 +99,12 @@ def pack_log(log: np.ndarray) -> bytes:
     return zlib.compress(np.array([len(log)], "<i8").tobytes() + _columns(log), QUICK)
 
 
-def unpack_log(content: bytes, counted: bool = True) -> np.ndarray:
-    """The inverse of `pack_log`; logs that do not begin with their length (`counted`) know nothing of gaps."""
+def unpack_log(content: bytes, with_length: bool = True) -> np.ndarray:
+    """The inverse of `pack_log`; logs that do not begin with their length (`with_length`) know nothing of gaps."""
     plain = zlib.decompress(content)
-    if not counted:
-        return _rows(plain, LOGGED, len(plain) // (LOGGED.itemsize - _GAPS.itemsize))
-    return _rows(plain[8:], LOGGED, int(np.frombuffer(plain[:8], "<i8")[0]))
+    if not with_length:
+        return _rows(plain, LOG_ROW, len(plain) // (LOG_ROW.itemsize - _GAPS.itemsize))
+    return _rows(plain[8:], LOG_ROW, int(np.frombuffer(plain[:8], "<i8")[0]))
 
 
 def pack_habits(habits: Habits) -> bytes:
@@ -116,9 +116,9 @@ def pack_habits(habits: Habits) -> bytes:
     for name in ("time", "duration", "previous", *_GAP_NAMES):
         visits[name] = getattr(habits, f"visit_{name}")
     visits["ahead"] = _ahead(habits.visit_time, habits.visit_day, habits.visit_minute)
-    known = len(habits.entity_key) > 0
-    seen = (int(habits.entity_unseen[0]), int(habits.entity_back[0])) if known else (-1, -1)
-    head = np.array([habits.first_day, habits.last_day, *seen, len(places), len(visits)], "<i8")
+    has_entity = len(habits.entity_key) > 0
+    absence = (int(habits.entity_unseen[0]), int(habits.entity_back[0])) if has_entity else (-1, -1)
+    head = np.array([habits.first_day, habits.last_day, *absence, len(places), len(visits)], "<i8")
     return zlib.compress(head.tobytes() + _columns(places) + _columns(visits), SMALL)
 
 
@@ -134,16 +134,16 @@ def unpack_habits(content: bytes, entity: Any) -> Habits:
             raise ValueError("visits of no place")
     except (zlib.error, ValueError, OverflowError) as error:
         raise DataError("live state: these bytes were not written by to_bytes") from error
-    known = int(head["unseen"] >= 0)
-    ids = np.empty(known, object)
-    ids[:] = [entity][:known]
+    n_entities = int(head["unseen"] >= 0)
+    ids = np.empty(n_entities, object)
+    ids[:] = [entity][:n_entities]
     day, minute = _clock(visits)
     return Habits(
         entity_ids=ids,
-        entity_key=identity_hash([entity])[:known],
-        entity_unseen=np.array([head["unseen"]])[:known],
-        entity_back=np.array([head["back"]])[:known],
-        place_offsets=np.array([0, len(places)])[: known + 1],
+        entity_key=identity_hash([entity])[:n_entities],
+        entity_unseen=np.array([head["unseen"]])[:n_entities],
+        entity_back=np.array([head["back"]])[:n_entities],
+        place_offsets=np.array([0, len(places)])[: n_entities + 1],
         visit_offsets=np.r_[0, np.cumsum(places["held"])].astype(np.int64),
         visit_minute=minute,
         visit_weekday=(day + 3) % 7,
