@@ -16,7 +16,7 @@ from ustad.schema import EventSchema, Feature, mobility_schema
 from ustad.scoring.alerts import AlertRule, drift, expect_by_chance, flag_events
 from ustad.scoring.calibration import Parts
 from ustad.scoring.export import write_alerts_csv, write_alerts_geojson
-from ustad.scoring.rejection import WITHHELD, kept, rejection_curve, uncertainty, withhold
+from ustad.scoring.rejection import WITHHELD, keep_surest, rejection_curve, uncertainty, withhold
 from ustad.tables import DataError
 
 NORMAL = np.random.default_rng(0).uniform(size=20_000)
@@ -52,7 +52,7 @@ def test_alerts_that_chance_alone_would_raise_are_said() -> None:
     found = alerts(odd, -np.log10(odd), AlertRule("top", 5), reference=5000)
     assert found.by_chance < 0.01
     assert not found.warnings
-    assert expect_by_chance(events=20, flagged=10, scored=1000, threshold=0.01) == 5.0
+    assert expect_by_chance(events=20, alerts=10, total=1000, threshold=0.01) == 5.0
 
 
 def test_top_flags_exactly_so_many_and_the_smallest_p_values() -> None:
@@ -138,14 +138,14 @@ def test_standardising_stops_one_term_from_swamping_the_rest() -> None:
 
 def test_withheld_predictions_are_empty() -> None:
     table = pa.table({"expected_x": [1.0, 2.0, 3.0], "score": [0.1, 0.2, 0.3], "expected_w": ["a", "b", "c"]})
-    keep = kept(np.array([0.1, 5.0, 0.2]), 0.67)
+    keep = keep_surest(np.array([0.1, 5.0, 0.2]), 0.67)
     shown = withhold(table, keep)
     assert shown["expected_x"].to_pylist() == [1.0, None, 3.0]
     assert shown["expected_w"].to_pylist() == ["a", None, "c"]
     assert shown["withheld"].to_pylist() == [False, True, False]
     assert shown["score"].to_pylist() == [0.1, 0.2, 0.3]
     with pytest.raises(ValueError, match="share must be"):
-        kept(np.array([1.0]), 0.0)
+        keep_surest(np.array([1.0]), 0.0)
 
 
 def test_the_reason_of_a_withheld_event_does_not_say_what_was_expected() -> None:

@@ -102,7 +102,7 @@ def test_calibrated_p_values_and_alerts_are_the_same_on_another_machine(seed):
         scores = -np.log10(1 / (1 + np.arange(300) % 40))
         log10_p = calibration.log10_p(scores)
         in_batch, _ = calibration.log10_p_in_batch(events, scores)
-        agents = calibration.agent_log10_p(log10_p[:37], days, 14.0, corrected=True)
+        agents = calibration.agent_log10_p(log10_p[:37], days, 14.0, by_count=True)
         return [log10_p, in_batch, agents, apply_tails(calibration.tails, events.columns("loss_knn"))], scores
 
     right, scores = judged()

@@ -216,7 +216,7 @@ def test_very_many_events_are_thinned_by_whole_agents(monkeypatch: pytest.Monkey
     calibration = Calibration.fit(make_parts(1000, 16), entity, 7)
     assert 200 <= len(calibration.parts) <= 310
     assert (np.unique(calibration.entity, return_counts=True)[1] == 10).all()
-    assert calibration.kept == 1000
+    assert calibration.n_events == 1000
 
 
 def test_tails_keep_the_order_of_each_column() -> None:

@@ -19,7 +19,7 @@ from ustad.scoring.explain import Explainer, kinds, shares
 from ustad.scoring.judge import Wanted
 from ustad.scoring.network_model import ScoringModel
 from ustad.scoring.paper_judge import PaperJudge
-from ustad.scoring.rejection import kept, parts_of_table, rejection_curve, uncertainty, withhold
+from ustad.scoring.rejection import keep_surest, parts_of_table, rejection_curve, uncertainty, withhold
 from ustad.scoring.scored_parts import score_whole
 from ustad.tables import DataError
 
@@ -254,7 +254,9 @@ def test_rejection_works_on_a_score_table(model: ScoringModel, scored: tuple[pa.
     assert np.isfinite(total).all()
     curve = rejection_curve(parts.error[:, 1], total)
     assert curve["n"].to_pylist()[-1] == len(scored[0])
-    assert withhold(scored[0], kept(total, 0.9))["expected_poi"].null_count == pytest.approx(0.1 * len(total), abs=2)
+    assert withhold(scored[0], keep_surest(total, 0.9))["expected_poi"].null_count == pytest.approx(
+        0.1 * len(total), abs=2
+    )
 
 
 def test_words_are_those_of_people() -> None:

@@ -48,11 +48,11 @@ class AlertRule:
     @classmethod
     def choose(cls, alerts_per_day: float | None = None, fdr: float | None = None, top: int | None = None) -> AlertRule:
         """From command-line options, at most one of which is given."""
-        given = {"alerts_per_day": alerts_per_day, "fdr": fdr, "top": top}
-        named = [(k, v) for k, v in given.items() if v is not None]
-        if len(named) > 1:
-            raise ConfigError(f"choose one of --alerts-per-day, --fdr and --top, got {len(named)}")
-        return cls(named[0][0], float(named[0][1])) if named else cls()  # type: ignore[arg-type]  # the keys are Rules
+        options = {"alerts_per_day": alerts_per_day, "fdr": fdr, "top": top}
+        choices = [(k, v) for k, v in options.items() if v is not None]
+        if len(choices) > 1:
+            raise ConfigError(f"choose one of --alerts-per-day, --fdr and --top, got {len(choices)}")
+        return cls(choices[0][0], float(choices[0][1])) if choices else cls()  # type: ignore[arg-type]  # the keys are Rules
 
     def most(self, days: float) -> int | None:
         """How many alerts there may be at most over so many days; None where a p-value decides."""
@@ -110,8 +110,8 @@ def flag_events(
     """Flags (bool [n]) by one rule where there is one part alone: see `report_part` and `raise_alerts`."""
     rule = rule or AlertRule()
     order = np.arange(len(scores)) if order is None else order
-    found = raise_alerts(rule, {"": report_part(p_values, scores, echo, order, rule, days)}, days, reference)
-    return found.flags("", p_values, echo), found
+    alerts = raise_alerts(rule, {"": report_part(p_values, scores, echo, order, rule, days)}, days, reference)
+    return alerts.flags("", p_values, echo), alerts
 
 
 def report_part(
@@ -123,15 +123,16 @@ def report_part(
     decides between events that tie. `days` is the span of all scored events.
     """
     counts = np.bincount(np.minimum((p_values * BINS).astype(np.int64), BINS - 1), minlength=BINS)
-    report: dict[str, Any] = {"events": len(p_values), "bins": _packed(counts)}
-    most, led = rule.most(days), np.where(echo, 2.0, p_values)  # after all others
+    report: dict[str, Any] = {"events": len(p_values), "bins": _pack(counts)}
+    most, leader_p = rule.most(days), np.where(echo, 2.0, p_values)  # after all others
     limit = rule.value
     if most is None:
-        report["small"] = np.sort(led[flag(led, limit) & ~echo]).tolist()
+        report["small"] = np.sort(leader_p[flag(leader_p, limit) & ~echo]).tolist()
     else:
-        rows = order_by_p(led, scores, order)[: min(most, int((~echo).sum()))]
+        rows = order_by_p(leader_p, scores, order)[: min(most, int((~echo).sum()))]
         report["top"] = [[float(p_values[r]), float(scores[r]), int(r), int(order[r])] for r in rows]
-        limit = float(led[rows[-1]]) if len(rows) == most else 1.0  # no more of this part can be among the most unusual
+        # Beyond the last of these rows, no event of this part can be among the most unusual of all.
+        limit = float(leader_p[rows[-1]]) if len(rows) == most else 1.0
     report["unusual"] = np.sort(p_values[flag(p_values, limit)]).tolist()
     return report
 
@@ -144,7 +145,7 @@ def raise_alerts(
     events = sum(report["events"] for report in reports.values())
     if not events:
         return Alerts(rule, 0.0)
-    gap = drift_of_bins(sum(_unpacked(report["bins"]) for report in reports.values()))
+    gap = drift_of_bins(sum(_unpack(report["bins"]) for report in reports.values()))
     drifting = drift_words(gap) if reference and events >= FEW_FOR_DRIFT else []
     most = rule.most(days)
     if most is not None:
@@ -185,29 +186,29 @@ def _false_discoveries(small: Sequence[Sequence[float]], rate: float, events: in
     return benjamini_hochberg(np.concatenate([p_values, np.ones(events - len(p_values))]), rate)
 
 
-def _packed(counts: np.ndarray) -> list[list[int]]:
+def _pack(counts: np.ndarray) -> list[list[int]]:
     bins = np.flatnonzero(counts)
     return [bins.tolist(), counts[bins].tolist()]
 
 
-def _unpacked(pairs: list[list[int]]) -> np.ndarray:
+def _unpack(pairs: list[list[int]]) -> np.ndarray:
     counts = np.zeros(BINS, np.int64)
     counts[pairs[0]] = pairs[1]
     return counts
 
 
-def expect_by_chance(events: int, flagged: int, scored: int, threshold: float) -> float:
+def expect_by_chance(events: int, alerts: int, total: int, threshold: float) -> float:
     """How many alerts normal events alone would raise: as many events as the p-value says, and of them as large a share
-    leads an incident as here. `events` have a p-value up to the threshold, `flagged` of them are alerts."""
-    return scored * threshold * (flagged / events if events else 1.0)
+    leads an incident as here. `events` have a p-value up to the threshold, `alerts` of them are alerts."""
+    return total * threshold * (alerts / events if events else 1.0)
 
 
-def mostly_chance(flagged: int, by_chance: float) -> list[str]:
+def mostly_chance(alerts: int, by_chance: float) -> list[str]:
     """A warning where chance alone would raise as many alerts."""
-    if not flagged or by_chance < raised(float(flagged)):
+    if not alerts or by_chance < raised(float(alerts)):
         return []
     return [
-        f"{flagged:,} alerts, and normal behaviour alone would raise about {by_chance:.0f}: on the whole nothing here "
+        f"{alerts:,} alerts, and normal behaviour alone would raise about {by_chance:.0f}: on the whole nothing here "
         "is more unusual than chance"
     ]
 
@@ -225,19 +226,19 @@ def order_by_p(p_values: np.ndarray, scores: np.ndarray, order: np.ndarray | Non
 
 def benjamini_hochberg(p_values: np.ndarray, rate: float) -> float:
     """The largest p-value such that the expected share of normal events among the flagged is at most `rate`."""
-    ordered = np.sort(p_values)
-    passed = np.flatnonzero(ordered <= raised(rate * np.arange(1, len(ordered) + 1) / len(ordered), floor=0.0))
-    return float(ordered[passed[-1]]) if len(passed) else 0.0
+    ascending = np.sort(p_values)
+    below = np.flatnonzero(ascending <= raised(rate * np.arange(1, len(ascending) + 1) / len(ascending), floor=0.0))
+    return float(ascending[below[-1]]) if len(below) else 0.0
 
 
-def refuse_everything(flagged: int, events: int, rule: AlertRule | None, days: float) -> None:
+def refuse_everything(alerts: int, events: int, rule: AlertRule | None, days: float) -> None:
     """A DataError where nearly all events would be alerts although far fewer were asked for: the model knows nothing of
     them."""
     rule = rule or AlertRule()
-    asked = {"p_value": rule.value, "fdr": 0.0, "top": 1.0, "alerts_per_day": rule.value * days / max(events, 1)}
-    if events >= FEWEST_EVENTS and flagged >= NEARLY_ALL * events and asked[rule.kind] < NEARLY_ALL / 2:
+    shares = {"p_value": rule.value, "fdr": 0.0, "top": 1.0, "alerts_per_day": rule.value * days / max(events, 1)}
+    if events >= FEWEST_EVENTS and alerts >= NEARLY_ALL * events and shares[rule.kind] < NEARLY_ALL / 2:
         raise DataError(
-            f"{flagged:,} of {events:,} events would be alerts: they are nothing like what the model learnt from; "
+            f"{alerts:,} of {events:,} events would be alerts: they are nothing like what the model learnt from; "
             "train on weeks that hold the same people (--train-until DATE), or show the highest scores with --top"
         )
 
@@ -265,9 +266,9 @@ def drift_words(gap: float) -> list[str]:
 
 def drift(p_values: np.ndarray) -> float:
     """Kolmogorov–Smirnov distance of p-values from uniform: 0 on data like the reference."""
-    ordered = np.sort(p_values)
-    n = len(ordered)
-    return float(max(np.max(np.arange(1, n + 1) / n - ordered), np.max(ordered - np.arange(n) / n)))
+    ascending = np.sort(p_values)
+    n = len(ascending)
+    return float(max(np.max(np.arange(1, n + 1) / n - ascending), np.max(ascending - np.arange(n) / n)))
 
 
 def drift_of_bins(counts: Any) -> float:

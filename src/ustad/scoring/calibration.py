@@ -62,11 +62,11 @@ def combine(parts: Parts, how: Ablation = "loss_knn", reference: Parts | None = 
 def log10_tails(parts: Parts, how: Ablation = "loss_knn", reference: Parts | None = None) -> np.ndarray:
     columns = parts.columns(how)
     against = [Ranks.of(c) if reference is None else None for c in columns.T]
-    fitted: list[Tail] = [
+    tails: list[Tail] = [
         rank if rank is not None else Distribution.fit(c)
         for rank, c in zip(against, (reference or parts).columns(how).T, strict=True)
     ]
-    return apply_tails(fitted, columns)
+    return apply_tails(tails, columns)
 
 
 def apply_tails(tails: list[Tail], columns: np.ndarray) -> np.ndarray:
@@ -86,7 +86,7 @@ class Calibration:
     parts: Parts
     entity: np.ndarray  # int32 [n]
     days: int
-    kept: int = field(default=0)  # events it was made of, before thinning
+    n_events: int = field(default=0)  # events it was made of, before thinning
 
     @classmethod
     def fit(cls, parts: Parts, entity: np.ndarray, days: int) -> Calibration:
@@ -94,8 +94,8 @@ class Calibration:
         if len(parts) > MOST_VALUES:
             agents = np.random.default_rng(0).permutation(np.unique(entity))
             sizes = np.bincount(entity, minlength=int(entity.max()) + 1)[agents]
-            chosen = agents[: max(1, int(np.searchsorted(np.cumsum(sizes), MOST_VALUES)))]
-            rows = np.flatnonzero(np.isin(entity, chosen))
+            sample = agents[: max(1, int(np.searchsorted(np.cumsum(sizes), MOST_VALUES)))]
+            rows = np.flatnonzero(np.isin(entity, sample))
             return cls(parts.take(rows), entity[rows], days, len(parts))
         return cls(parts, entity, days, len(parts))
 
@@ -155,7 +155,7 @@ class Calibration:
         smallest: np.ndarray,
         counts: np.ndarray,
         days: float,
-        corrected: bool = False,
+        by_count: bool = False,
         normal: np.ndarray | None = None,
     ) -> np.ndarray:
         """log₁₀ p of entities over a span of `days`, from the block maxima of the reference agents.
@@ -165,8 +165,8 @@ class Calibration:
         1 − (1 − p)^(days / block days). That is exact for equal spans and on the safe side for longer ones.
         """
         lowest, sizes = entity_maxima(-(self.normal if normal is None else normal), self.entity)
-        blocks = corrected_score(-lowest, sizes) if corrected else lowest
-        own = corrected_score(smallest, counts) if corrected else -smallest
+        blocks = corrected_score(-lowest, sizes) if by_count else lowest
+        own = corrected_score(smallest, counts) if by_count else -smallest
         return log10_any(Distribution.fit(blocks).log10_tail(own), max(days / self.days, 1e-9))
 
     # ---------------------------------------------------------------------------------- intervals
@@ -174,24 +174,24 @@ class Calibration:
         """Split-conformal radius of each term: spreads for numbers, 1 − p for categories. Infinite if too few."""
         scale = np.where(categories, 1.0, spread_of(self.parts.au, self.parts.eu))
         residual = np.sort(self.parts.error / scale, axis=0)  # NaN sorts last
-        seen = np.isfinite(residual).sum(axis=0)
-        rank = np.ceil((seen + 1) * coverage).astype(int)
-        picked = residual[np.clip(rank - 1, 0, len(residual) - 1), np.arange(residual.shape[1])]
-        return np.where(rank <= seen, picked, np.inf)
+        n_finite = np.isfinite(residual).sum(axis=0)
+        rank = np.ceil((n_finite + 1) * coverage).astype(int)
+        radius = residual[np.clip(rank - 1, 0, len(residual) - 1), np.arange(residual.shape[1])]
+        return np.where(rank <= n_finite, radius, np.inf)
 
     # ------------------------------------------------------------------------------------ storing
     def to_tensors(self, name: str = "calibration") -> dict[str, np.ndarray]:
-        held = {f"{name}.{m}": getattr(self.parts, m) for m in (*_MATRICES, "knn")}
-        span = np.array([self.days, self.kept], np.int64)
-        return {**held, f"{name}.entity": self.entity, f"{name}.span": span}
+        matrices = {f"{name}.{m}": getattr(self.parts, m) for m in (*_MATRICES, "knn")}
+        span = np.array([self.days, self.n_events], np.int64)
+        return {**matrices, f"{name}.entity": self.entity, f"{name}.span": span}
 
     @classmethod
     def from_tensors(
         cls, tensors: dict[str, np.ndarray], terms: tuple[str, ...], name: str = "calibration"
     ) -> Calibration:
         parts = Parts(terms, *(tensors[f"{name}.{m}"] for m in (*_MATRICES, "knn")))
-        days, kept = tensors[f"{name}.span"].tolist()
-        return cls(parts, tensors[f"{name}.entity"], int(days), int(kept))
+        days, n_events = tensors[f"{name}.span"].tolist()
+        return cls(parts, tensors[f"{name}.entity"], int(days), int(n_events))
 
 
 def spread_of(au: np.ndarray, eu: np.ndarray) -> np.ndarray:

@@ -42,8 +42,8 @@ def evidence_column(surprise: Values, share: Values, numbers: Mapping[str, Value
     ]
     for name in NUMBERS:
         columns = np.full((n, len(names)), np.nan, np.float32)
-        for i, asked in enumerate(names):
-            values = (numbers or {}).get(asked, {}).get(name)
+        for i, question_name in enumerate(names):
+            values = (numbers or {}).get(question_name, {}).get(name)
             if values is not None:
                 columns[:, i] = values
         fields.append(pa.array(columns[row, question], from_pandas=True))
@@ -55,21 +55,21 @@ def evidence_of_one(
     surprise: Mapping[str, float], share: Mapping[str, float], numbers: Mapping[str, Mapping[str, Any]] | None = None
 ) -> list[dict[str, Any]]:
     """The same list of one event, without a table."""
-    answered = [name for name, value in surprise.items() if np.isfinite(value)]
-    answered.sort(key=lambda name: (-rounded(share[name]), -rounded(surprise[name])))
-    known = numbers or {}
+    answers = [name for name, value in surprise.items() if np.isfinite(value)]
+    answers.sort(key=lambda name: (-rounded(share[name]), -rounded(surprise[name])))
+    by_question = numbers or {}
     return [
         {
             "name": name,
             "surprise": surprise[name],
             "share": share[name],
-            **{what: _known(known.get(name, {}).get(what)) for what in NUMBERS},
+            **{what: _to_number(by_question.get(name, {}).get(what)) for what in NUMBERS},
         }
-        for name in answered
+        for name in answers
     ]
 
 
-def _known(value: Any) -> float | None:
+def _to_number(value: Any) -> float | None:
     return None if value is None or not np.isfinite(value) else float(value)
 
 
@@ -81,8 +81,10 @@ def read_evidence(row: Mapping[str, Any]) -> list[dict[str, Any]]:
     surprise = _numbers(row, "surprise_")
     if surprise:
         total = max(sum(surprise.values()), 1e-12)
-        given = _numbers(row, "share_")
-        return evidence_of_one(surprise, {name: given.get(name, value / total) for name, value in surprise.items()})
+        stored_shares = _numbers(row, "share_")
+        return evidence_of_one(
+            surprise, {name: stored_shares.get(name, value / total) for name, value in surprise.items()}
+        )
     surprise = {name: -np.log10(max(1 - value, SMALLEST_TAIL)) for name, value in _numbers(row, "pct_").items()}
     total = max(sum(surprise.values()), 1e-12)
     return evidence_of_one(surprise, {name: value / total for name, value in surprise.items()})

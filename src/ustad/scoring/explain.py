@@ -39,7 +39,7 @@ def kinds(encoder: Encoder, tails: np.ndarray, doubts: np.ndarray, missing: np.n
     result = np.full(len(tails), "predictable", dtype=object)
     result[np.nan_to_num(doubt) <= raised(UNSURE)] = "unsure"
     result[driver == last] = "novel"
-    result[_unobserved(encoder, driver, missing, table)] = "unobserved"
+    result[_find_unobserved(encoder, driver, missing, table)] = "unobserved"
     return result
 
 
@@ -48,13 +48,13 @@ def drivers(tails: np.ndarray) -> np.ndarray:
     return first_highest(np.where(np.isnan(tails), 0.0, -tails).T)
 
 
-def _unobserved(encoder: Encoder, driver: np.ndarray, missing: np.ndarray, table: pa.Table) -> np.ndarray:
+def _find_unobserved(encoder: Encoder, driver: np.ndarray, missing: np.ndarray, table: pa.Table) -> np.ndarray:
     """Half of the terms missing, or a start or duration that rests on an end nobody saw."""
     result = missing.mean(axis=1) >= 0.5 if missing.shape[1] else np.zeros(len(driver), bool)
     terms = [t for t in encoder.terms if t.scored]
     for gap, sources in zip(read_gaps(table), (("@minute_of_day", "@duration"), ("@duration",)), strict=True):
-        touched = [encoder.schema.feature(t.feature).source[0] in sources for t in terms]
-        result |= (gap > UNOBSERVED_MINUTES) & np.array([*touched, False])[driver]
+        rests_on_it = [encoder.schema.feature(t.feature).source[0] in sources for t in terms]
+        result |= (gap > UNOBSERVED_MINUTES) & np.array([*rests_on_it, False])[driver]
     return result
 
 
@@ -85,14 +85,14 @@ class Explainer:
     def sentence(self, row: dict[str, Any], driver: str | None, facts: dict[str, Any] | None = None) -> str:
         """One sentence about one row; `driver` is the most unusual term, None for the neighbour distance."""
         schema = self.encoder.schema
-        expected, observed, told = self._scene(row)
+        expected, observed, mentions = self._scene(row)
         parts = []
         if expected:
             parts.append("Expected " + " ".join(expected))
         if observed:
             parts.append("was " + " ".join(observed))
         term = next((t for t in self.encoder.terms if t.name == driver), None)
-        if term is not None and term.feature not in told:
+        if term is not None and term.feature not in mentions:
             parts.append(self._contrast(row, term))
         if driver is None:
             parts.append(f"unlike any {schema.event_word} seen in training")
@@ -101,28 +101,28 @@ class Explainer:
         return text[:1].upper() + text[1:] + "."
 
     def _scene(self, row: dict[str, Any]) -> tuple[list[str], list[str], set[str]]:
-        """What, where and when, as far as the schema has them: expected words, observed words, features told."""
+        """What, where and when, as far as the schema has them: expected words, observed words, features mentioned."""
         expected: list[str] = []
         observed: list[str] = []
-        told: set[str] = set()
+        mentions: set[str] = set()
         what = self._first("category")
         if what is not None and row.get(f"expected_{what.name}") is not None:
-            told.add(what.name)
+            mentions.add(what.name)
             expected.append(str(row[f"expected_{what.name}"]))
-            seen = row.get(f"observed_{what.name}")
-            observed.append(f"at {seen}" if seen not in (None, UNKNOWN) else f"at an unknown {what.label}")
+            word = row.get(f"observed_{what.name}")
+            observed.append(f"at {word}" if word not in (None, UNKNOWN) else f"at an unknown {what.label}")
         for feature in self.encoder.schema.features:
             if feature.kind == "place":
-                told.add(feature.name)
+                mentions.add(feature.name)
                 observed += self._away(row, feature)
         when = self._first("clock")
         if when is not None and row.get(f"expected_{when.name}") is not None:
-            told.add(when.name)
+            mentions.add(when.name)
             expected.append(f"at {self._expected(row, when, when.name)}")
             seen_at = row.get(f"observed_{when.name}")
             if seen_at is not None:
                 observed.append(f"at {value_words(when, seen_at)}")
-        return expected, observed, told
+        return expected, observed, mentions
 
     def _first(self, display: str) -> Feature | None:
         return next((f for f in self.encoder.schema.features if f.display == display), None)
@@ -151,10 +151,10 @@ class Explainer:
         """What was not observed around the event, or of it."""
         when, length = self._first("clock"), self._first("duration")
         at = row.get(f"observed_{when.name}") if when is not None else None
-        lasted = row.get(f"observed_{length.name}") if length is not None else None
+        duration = row.get(f"observed_{length.name}") if length is not None else None
         early, late = gap_minutes(row)
         if at is not None:
-            return "; ".join(unseen_words(at, math.nan if lasted is None else lasted, early, late))
+            return "; ".join(unseen_words(at, math.nan if duration is None else duration, early, late))
         longest = max(early, late)
         return f"not observed for {longest:.0f} min around it" if UNOBSERVED_MINUTES < longest < math.inf else ""
 

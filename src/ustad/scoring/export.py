@@ -16,8 +16,8 @@ from ustad.tables import DataError
 
 def alert_table(events: pa.Table, everything: bool = False) -> pa.Table:
     """The flagged events (or all), the most unusual first."""
-    chosen = events if everything else events.filter(events["alert"])
-    return chosen.sort_by([("score", "descending")])
+    rows = events if everything else events.filter(events["alert"])
+    return rows.sort_by([("score", "descending")])
 
 
 def write_alerts_csv(events: pa.Table, path: Path, everything: bool = False) -> int:

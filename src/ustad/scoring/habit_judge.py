@@ -81,52 +81,54 @@ class HabitJudge:
         """Everything but the alerts. Events that may become alerts have their reason already."""
         if wanted.coverage is not None:
             raise ConfigError("prediction intervals come from the paper's network; train with the preset paper")
-        judged = self.habits.judge(events, context, span.counted, (span.first, span.last))
-        p_value = p_values(judged.score)
-        incidents = find_incidents(events, self.schema, p_value, judged.score)
-        worst = worst_rows(judged.score, judged.entity)
+        judgement = self.habits.judge(events, context, span.counted, (span.first, span.last))
+        p_value = p_values(judgement.score)
+        incidents = find_incidents(events, self.schema, p_value, judgement.score)
+        worst = worst_rows(judgement.score, judgement.entity)
         rows = np.arange(events.num_rows if wanted.reasons == "all" else 0)
         if wanted.reasons == "flagged":
             rule = wanted.rule.widest(span.days)
-            likely, _ = flag_events(p_value, judged.score, incidents.echo, rule, span.days, order=incidents.order)
+            likely, _ = flag_events(p_value, judgement.score, incidents.echo, rule, span.days, order=incidents.order)
             rows = np.union1d(np.flatnonzero(likely), worst)
         texts: list[str | None] = [None] * events.num_rows
-        for row, text in zip(rows, sentences(self.habits, judged, events, rows), strict=True):
+        for row, text in zip(rows, sentences(self.habits, judgement, events, rows), strict=True):
             texts[row] = text
-        expected = _expected_columns(self.habits, judged, events)
+        expected = _expected_columns(self.habits, judgement, events)
         columns = {
             **expected,
-            **_fact_columns(judged),
-            **_memory_columns(judged),
-            "evidence": evidence_column(judged.surprise, judged.shares, numbers_asked(self.schema, expected, judged)),
-            "score": judged.score,
+            **_fact_columns(judgement),
+            **_memory_columns(judgement),
+            "evidence": evidence_column(
+                judgement.surprise, judgement.shares, numbers_asked(self.schema, expected, judgement)
+            ),
+            "score": judgement.score,
             "p_value": p_value,
             "incident_id": pa.array(incidents.incident_id.tolist(), pa.string()),
             "echo": incidents.echo,
             "final": np.ones(events.num_rows, bool),
-            "kind": pa.array(judged.kind.tolist(), pa.string()),
+            "kind": pa.array(judgement.kind.tolist(), pa.string()),
             "reason": pa.array(texts, pa.string()),
         }
         table = set_columns(events.drop_columns([c for c in events.column_names if c in columns]), columns)
-        return table, agent_table(self.habits, judged, table, worst)
+        return table, agent_table(self.habits, judgement, table, worst)
 
     def stand(self, ranks: Sequence[Tail] | None) -> None:
         """Scores rest on the reference alone."""
 
-    def settle(self, measured: pa.Table, standing: None) -> pa.Table:
-        return measured
+    def settle(self, measurements: pa.Table, standing: None) -> pa.Table:
+        return measurements
 
     def tell(
-        self, settled: pa.Table, agents: pa.Table | None, standing: None, span: Span, wanted: Wanted
+        self, event_scores: pa.Table, agents: pa.Table | None, standing: None, span: Span, wanted: Wanted
     ) -> tuple[pa.Table, pa.Table]:
         assert agents is not None
         if wanted.reasons != "flagged":
-            return settled, agents
-        codes, _ = agent_codes(settled[self.schema.entity])
-        shown = settled["alert"].to_numpy(zero_copy_only=False).astype(bool)
-        shown[worst_rows(settled["score"].to_numpy(), codes)] = True
-        reason = pc.if_else(pa.array(shown), settled["reason"], pa.scalar(None, pa.string()))
-        return set_columns(settled, {"reason": reason}), agents
+            return event_scores, agents
+        codes, _ = agent_codes(event_scores[self.schema.entity])
+        has_reason = event_scores["alert"].to_numpy(zero_copy_only=False).astype(bool)
+        has_reason[worst_rows(event_scores["score"].to_numpy(), codes)] = True
+        reason = pc.if_else(pa.array(has_reason), event_scores["reason"], pa.scalar(None, pa.string()))
+        return set_columns(event_scores, {"reason": reason}), agents
 
     # ------------------------------------------------------------------------------------ keeping
     def knows(self, entities: np.ndarray) -> np.ndarray:
@@ -224,15 +226,15 @@ def calibrating(validation: pa.Table, entity: str) -> np.ndarray:
 
 
 # ------------------------------------------------------------------------------------------------ columns
-def _expected_columns(model: HabitModel, judged: Judged, events: pa.Table) -> dict[str, np.ndarray]:
+def _expected_columns(model: HabitModel, judgement: Judged, events: pa.Table) -> dict[str, np.ndarray]:
     """What was expected by each entity's own history."""
     visits = read_visits(events, model.schema, model.frame)
     columns: dict[str, np.ndarray] = {}
-    for habits in judged.history:
-        mine = np.flatnonzero(judged.end[visits.row] == habits.last_day)
+    for habits in judgement.history:
+        mine = np.flatnonzero(judgement.end[visits.row] == habits.last_day)
         own = visits if len(mine) == len(visits) else visits.take(mine)
-        found = usual(habits, own, judged.compared.place[own.row])
-        for name, values in usual_columns(habits, model.frame, model.schema, events, own, found).items():
+        usual_visits = usual(habits, own, judgement.compared.place[own.row])
+        for name, values in usual_columns(habits, model.frame, model.schema, events, own, usual_visits).items():
             columns.setdefault(name, np.empty(len(visits), values.dtype))[own.row] = values
     return columns
 
@@ -242,63 +244,63 @@ def p_values(score: np.ndarray) -> np.ndarray:
     return np.power(10.0, -np.minimum(score, SMALLEST))
 
 
-def numbers_asked(schema: EventSchema, expected: Mapping[str, Any], judged: Judged) -> dict[str, dict[str, Any]]:
+def numbers_asked(schema: EventSchema, expected: Mapping[str, Any], judgement: Judged) -> dict[str, dict[str, Any]]:
     """Of the questions about a number: what was expected and observed, and the spread where it is known."""
     numbers: dict[str, dict[str, Any]] = {
-        "recurrence": {"expected": judged.compared.before, "observed": judged.compared.count},
-        "distance": {"observed": judged.compared.distance},
+        "recurrence": {"expected": judgement.compared.before, "observed": judgement.compared.count},
+        "distance": {"observed": judgement.compared.distance},
     }
-    asked = {"@minute_of_day": ("start", "memory_start"), "@duration": ("duration", "leaving", "memory_duration")}
+    questions = {"@minute_of_day": ("start", "memory_start"), "@duration": ("duration", "leaving", "memory_duration")}
     for feature in schema.features:
-        for question in asked.get(feature.source[0], ()) if len(feature.source) == 1 else ():
-            known = {what: expected.get(f"{what}_{feature.name}") for what in ("expected", "observed", "spread")}
-            numbers[question] = {what: values for what, values in known.items() if values is not None}
+        for question in questions.get(feature.source[0], ()) if len(feature.source) == 1 else ():
+            facts = {what: expected.get(f"{what}_{feature.name}") for what in ("expected", "observed", "spread")}
+            numbers[question] = {what: values for what, values in facts.items() if values is not None}
     return numbers
 
 
-def _fact_columns(judged: Judged) -> dict[str, np.ndarray]:
+def _fact_columns(judgement: Judged) -> dict[str, np.ndarray]:
     """The plain facts behind the answers."""
     return {
-        "visits_now": judged.compared.count,
-        "km_from_own_places": judged.compared.distance,
-        "new_place": judged.compared.place < 0,
+        "visits_now": judgement.compared.count,
+        "km_from_own_places": judgement.compared.distance,
+        "new_place": judgement.compared.place < 0,
     }
 
 
-def agent_table(model: HabitModel, judged: Judged, scored: pa.Table, worst: np.ndarray) -> pa.Table:
+def agent_table(model: HabitModel, judgement: Judged, event_scores: pa.Table, worst: np.ndarray) -> pa.Table:
     schema = model.schema
-    label = schema.event_id if schema.event_id in scored.column_names else schema.time
-    score = judged.agent_score
+    label = schema.event_id if schema.event_id in event_scores.column_names else schema.time
+    score = judgement.agent_score
     return pa.table(
         {
-            schema.entity: pa.array(judged.entity_ids.tolist()).cast(scored[schema.entity].type),
+            schema.entity: pa.array(judgement.entity_ids.tolist()).cast(event_scores[schema.entity].type),
             "score": score,
             "p_value": p_values(score),
-            "n_events": np.bincount(judged.entity, minlength=len(score)),
-            "n_incidents": np.bincount(judged.entity[leading_events(scored)], minlength=len(score)),
-            "worst_incident_id": scored["incident_id"].take(pa.array(worst)),
-            f"worst_{label}": scored[label].take(pa.array(worst)),
-            "reason": _agent_reasons(model, judged, scored["reason"].take(pa.array(worst)).to_pylist()),
-            **{f"surprise_{name}": values for name, values in judged.agents.items()},
+            "n_events": np.bincount(judgement.entity, minlength=len(score)),
+            "n_incidents": np.bincount(judgement.entity[leading_events(event_scores)], minlength=len(score)),
+            "worst_incident_id": event_scores["incident_id"].take(pa.array(worst)),
+            f"worst_{label}": event_scores[label].take(pa.array(worst)),
+            "reason": _agent_reasons(model, judgement, event_scores["reason"].take(pa.array(worst)).to_pylist()),
+            **{f"surprise_{name}": values for name, values in judgement.agents.items()},
         }
     )
 
 
-def _agent_reasons(model: HabitModel, judged: Judged, worst: list[str | None]) -> list[str | None]:
+def _agent_reasons(model: HabitModel, judgement: Judged, worst: list[str | None]) -> list[str | None]:
     """The worst event's reason, after what changed on the whole where that is what makes the entity unusual."""
     events = plural(model.schema.event_word)
     words = {
         "shift": f"Its {events} are on the whole more unusual than in its reference week. Most of all: ",
         "profile": f"Its {events} are spread over its places otherwise than before. Most unusual: ",
     }
-    found = strongest(judged.agents)
-    return [text if text is None else words.get(test, "") + text for test, text in zip(found, worst, strict=True)]
+    tests = strongest(judgement.agents)
+    return [text if text is None else words.get(test, "") + text for test, text in zip(tests, worst, strict=True)]
 
 
-def _memory_columns(judged: Judged) -> dict[str, np.ndarray]:
+def _memory_columns(judgement: Judged) -> dict[str, np.ndarray]:
     """Both uncertainties of the memory network, in nats."""
     names = {"au_memory": NOISE, "eu_memory": DOUBT}
-    return {column: judged.doubts[name] for column, name in names.items() if name in judged.doubts}
+    return {column: judgement.doubts[name] for column, name in names.items() if name in judgement.doubts}
 
 
 # ------------------------------------------------------------------------------------------------ storing

@@ -121,19 +121,19 @@ def _yaml_rows(text: str, path: Path) -> list[dict[str, Any]]:
 
 def parse_rule(row: Mapping[str, Any], where: str, name: str) -> HidingRule:
     """One rule from words; every mistake is said with its place."""
-    given = {str(k): v for k, v in row.items() if v not in (None, "")}
-    unknown = sorted(set(given) - set(_NAMES))
+    fields = {str(k): v for k, v in row.items() if v not in (None, "")}
+    unknown = sorted(set(fields) - set(_NAMES))
     if unknown:
         raise DataError(f"{where}: '{unknown[0]}' is not known; a rule has {', '.join(_NAMES)}")
-    for needed in ("until", "reason"):
-        if needed not in given:
-            raise DataError(f"{where}: needs {needed}")
-    parts: dict[str, Any] = {n: str(given[n]) for n in ("agent", "category", "kind") if n in given}
-    parts |= {n: _number(given[n], f"{where}: {n}") for n in ("lat", "lon", "radius_km") if n in given}
-    if "hours" in given:
-        parts["hours"] = parse_hours(str(given["hours"]), where)
-    until = parse_until(given["until"], where)
-    return HidingRule(name=str(given.get("name", name)), until=until, reason=str(given["reason"]), **parts)
+    for field_name in ("until", "reason"):
+        if field_name not in fields:
+            raise DataError(f"{where}: needs {field_name}")
+    parts: dict[str, Any] = {n: str(fields[n]) for n in ("agent", "category", "kind") if n in fields}
+    parts |= {n: _number(fields[n], f"{where}: {n}") for n in ("lat", "lon", "radius_km") if n in fields}
+    if "hours" in fields:
+        parts["hours"] = parse_hours(str(fields["hours"]), where)
+    until = parse_until(fields["until"], where)
+    return HidingRule(name=str(fields.get("name", name)), until=until, reason=str(fields["reason"]), **parts)
 
 
 def _number(value: Any, where: str) -> float:
@@ -145,8 +145,8 @@ def _number(value: Any, where: str) -> float:
 
 def parse_hours(text: str, where: str) -> tuple[int, int]:
     """`22:00-06:00` as minutes since midnight."""
-    found = re.fullmatch(r"\s*([0-2]?\d):([0-5]\d)\s*[-–]\s*([0-2]?\d):([0-5]\d)\s*", text)
-    begin, end = (60 * int(found[i]) + int(found[i + 1]) for i in (1, 3)) if found else (1441, 1441)
+    match = re.fullmatch(r"\s*([0-2]?\d):([0-5]\d)\s*[-–]\s*([0-2]?\d):([0-5]\d)\s*", text)
+    begin, end = (60 * int(match[i]) + int(match[i + 1]) for i in (1, 3)) if match else (1441, 1441)
     if begin > 1440 or end > 1440:
         raise DataError(f"{where}: hours must look like 22:00-06:00, got '{text}'")
     return begin, end

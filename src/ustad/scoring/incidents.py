@@ -75,17 +75,17 @@ class IncidentLog:
         if incident is None:
             incident = Incident(name, key, score, start)
             self.incidents = [*self.incidents, incident][-MOST_INCIDENTS:]
-            joined = Joined(name, True)
+            membership = Joined(name, True)
         elif score > raised(incident.score):
-            joined = Joined(incident.incident_id, True, incident.leader)
+            membership = Joined(incident.incident_id, True, incident.leader)
             incident.leader, incident.score = key, score
         else:
-            joined = Joined(incident.incident_id, False)
+            membership = Joined(incident.incident_id, False)
         incident.latest = start
         if place is not None:
             incident.visits = [*incident.visits, (place, start)][-MOST_INCIDENTS:]
         self.last = incident.incident_id
-        return joined
+        return membership
 
     def raise_alert(self, incident_id: str) -> bool:
         """Whether this is the first alert of an incident; from now on it has one."""
@@ -101,16 +101,16 @@ class IncidentLog:
 
     # ---------------------------------------------------------------------------------------- storing
     def to_json(self) -> dict[str, Any]:
-        held = [[i.incident_id, i.leader, i.score, i.latest, i.visits, i.alerted] for i in self.incidents]
-        return {"incidents": held, "last": self.last}
+        rows = [[i.incident_id, i.leader, i.score, i.latest, i.visits, i.alerted] for i in self.incidents]
+        return {"incidents": rows, "last": self.last}
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> IncidentLog:
-        made = [
-            Incident(name, leader, score, latest, [(place, start) for place, start in visits], alerted)
-            for name, leader, score, latest, visits, alerted in content["incidents"]
+        incidents = [
+            Incident(name, leader, score, latest, [(place, start) for place, start in visits], has_alert)
+            for name, leader, score, latest, visits, has_alert in content["incidents"]
         ]
-        return cls(made, content["last"])
+        return cls(incidents, content["last"])
 
 
 @dataclass(frozen=True)
@@ -140,23 +140,23 @@ def find_incidents(events: pa.Table, schema: EventSchema, p_values: np.ndarray, 
             log, owner = IncidentLog(), codes[row]
         elif step[row] != before + 1:
             log.last = None
-        joined = log.add(row, name, int(start[row]), place, float(p_values[row]), float(scores[row]))
-        if joined is not None:
-            ids[row], echo[row] = joined.incident_id, not joined.leads
-            if joined.led_before is not None:
-                echo[joined.led_before] = True
+        membership = log.add(row, name, int(start[row]), place, float(p_values[row]), float(scores[row]))
+        if membership is not None:
+            ids[row], echo[row] = membership.incident_id, not membership.leads
+            if membership.led_before is not None:
+                echo[membership.led_before] = True
         before = step[row]
     return Incidents(ids, echo, step)
 
 
 def event_names(events: pa.Table, schema: EventSchema, rows: np.ndarray) -> list[str]:
     """What incidents that begin with these events are called: the event's id, else its entity and time."""
-    chosen = pa.array(rows)
+    index = pa.array(rows)
     if schema.event_id and schema.event_id in events.column_names:
-        return [str(value) for value in events[schema.event_id].take(chosen).to_pylist()]
+        return [str(value) for value in events[schema.event_id].take(index).to_pylist()]
     pairs = zip(
-        events[schema.entity].take(chosen).to_pylist(),
-        events[schema.time].take(chosen).cast(pa.int64()).to_pylist(),
+        events[schema.entity].take(index).to_pylist(),
+        events[schema.time].take(index).cast(pa.int64()).to_pylist(),
         strict=True,
     )
     return [name_event(entity, start) for entity, start in pairs]
@@ -181,41 +181,43 @@ def _hours_apart(one: int, other: int) -> int:
 
 
 # ------------------------------------------------------------------------------------------------------- tables
-def leading_events(scored: pa.Table) -> np.ndarray:
+def leading_events(event_scores: pa.Table) -> np.ndarray:
     """Which events of a score table lead an incident: bool [n]."""
-    return scored["incident_id"].is_valid().to_numpy() & ~scored["echo"].to_numpy(zero_copy_only=False)
+    return event_scores["incident_id"].is_valid().to_numpy() & ~event_scores["echo"].to_numpy(zero_copy_only=False)
 
 
-def incident_table(scored: pa.Table, schema: EventSchema) -> pa.Table:
+def incident_table(event_scores: pa.Table, schema: EventSchema) -> pa.Table:
     """One row per incident of a table of event scores, the most unusual first."""
-    member = np.flatnonzero(scored["incident_id"].is_valid().to_numpy())
-    names, code = np.unique(scored["incident_id"].take(pa.array(member)).to_numpy().astype(str), return_inverse=True)
-    start = scored[schema.time].cast(pa.int64()).to_numpy()
-    end_column = schema.end if schema.end and schema.end in scored.column_names else schema.time
-    leads = ~scored["echo"].to_numpy(zero_copy_only=False).astype(bool)[member]
+    member = np.flatnonzero(event_scores["incident_id"].is_valid().to_numpy())
+    names, code = np.unique(
+        event_scores["incident_id"].take(pa.array(member)).to_numpy().astype(str), return_inverse=True
+    )
+    start = event_scores[schema.time].cast(pa.int64()).to_numpy()
+    end_column = schema.end if schema.end and schema.end in event_scores.column_names else schema.time
+    leads = ~event_scores["echo"].to_numpy(zero_copy_only=False).astype(bool)[member]
     leading = np.zeros(len(names), np.int64)
     leading[code[leads]] = member[leads]
     order = np.lexsort((start[member], code))
     edges = np.searchsorted(code[order], np.arange(len(names) + 1))
-    label = schema.event_id if schema.event_id in scored.column_names else schema.time
+    label = schema.event_id if schema.event_id in event_scores.column_names else schema.time
     rows = [member[order[edges[i] : edges[i + 1]]] for i in range(len(names))]
     first = np.array([r[0] for r in rows], np.int64)
     last = np.array([r[-1] for r in rows], np.int64)
-    taken = scored.take(pa.array(leading))
+    leaders = event_scores.take(pa.array(leading))
     table = pa.table(
         {
             "incident_id": pa.array(names.tolist(), pa.string()),
-            schema.entity: taken[schema.entity],
-            schema.time: scored[schema.time].take(pa.array(first)),
-            schema.end or "last_at": scored[end_column].take(pa.array(last)),
-            f"{label}s": pa.array([scored[label].take(pa.array(r)).to_pylist() for r in rows]),
-            f"leading_{label}": taken[label],
+            schema.entity: leaders[schema.entity],
+            schema.time: event_scores[schema.time].take(pa.array(first)),
+            schema.end or "last_at": event_scores[end_column].take(pa.array(last)),
+            f"{label}s": pa.array([event_scores[label].take(pa.array(r)).to_pylist() for r in rows]),
+            f"leading_{label}": leaders[label],
             "n_events": np.diff(edges),
-            "score": taken["score"],
-            "p_value": taken["p_value"],
-            "alert": taken["alert"],
-            "kind": taken["kind"],
-            "reason": taken["reason"],
+            "score": leaders["score"],
+            "p_value": leaders["p_value"],
+            "alert": leaders["alert"],
+            "kind": leaders["kind"],
+            "reason": leaders["reason"],
         }
     )
     return table.sort_by([("score", "descending"), ("incident_id", "ascending")])

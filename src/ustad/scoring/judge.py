@@ -86,11 +86,11 @@ class Judge(Protocol):
     def stand(self, ranks: Sequence[Tail] | None) -> Any:
         """How measured columns become scores: by these ranks, or by the judge's own reference."""
 
-    def settle(self, measured: pa.Table, standing: Any) -> pa.Table:
+    def settle(self, measurements: pa.Table, standing: Any) -> pa.Table:
         """With score, p-value, kind and incident, where they were not known before."""
 
     def tell(
-        self, settled: pa.Table, agents: pa.Table | None, standing: Any, span: Span, wanted: Wanted
+        self, event_scores: pa.Table, agents: pa.Table | None, standing: Any, span: Span, wanted: Wanted
     ) -> tuple[pa.Table, pa.Table]:
         """With reasons, once `alert` is known, and the scores of the entities."""
 

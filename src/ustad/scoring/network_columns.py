@@ -26,11 +26,11 @@ def term_columns(encoder: Encoder, arrays: EventArrays, target: np.ndarray, samp
     """The columns of every term for the events `target` of the arrays."""
     columns: Columns = {}
     for term in encoder.terms:
-        made = samples.terms[term.name]
+        result = samples.terms[term.name]
         natural = {"number": _number, "angle": _angle, "category": _category, "vector": _vector}[term.kind]
-        columns.update(natural(encoder, arrays, target, term, made))
+        columns.update(natural(encoder, arrays, target, term, result))
         for what in ("loss", "au", "eu"):
-            columns[f"{what}_{term.name}"] = getattr(made, what)
+            columns[f"{what}_{term.name}"] = getattr(result, what)
     columns.update(_places(encoder, samples))
     return columns
 
@@ -45,12 +45,12 @@ def _missing(arrays: EventArrays, target: np.ndarray, term: Term) -> np.ndarray:
     return arrays.missing[target][:, [order.index(n) for n in term.fields]].any(axis=1)
 
 
-def _number(encoder: Encoder, arrays: EventArrays, target: np.ndarray, term: Term, made: TermSamples) -> Columns:
+def _number(encoder: Encoder, arrays: EventArrays, target: np.ndarray, term: Term, result: TermSamples) -> Columns:
     name = term.name
     truth = arrays.numbers[target, _field(arrays, name, "number")].astype(np.float64)
-    expected, observed = encoder.decode_number(name, made.expected), encoder.decode_number(name, truth)
+    expected, observed = encoder.decode_number(name, result.expected), encoder.decode_number(name, truth)
     observed = np.where(_missing(arrays, target, term), np.nan, observed)
-    spread = encoder.decode_spread(name, spread_of(made.au, made.eu), made.expected)
+    spread = encoder.decode_spread(name, spread_of(result.au, result.eu), result.expected)
     return {
         f"expected_{name}": expected,
         f"observed_{name}": observed,
@@ -59,34 +59,34 @@ def _number(encoder: Encoder, arrays: EventArrays, target: np.ndarray, term: Ter
     }
 
 
-def _angle(encoder: Encoder, arrays: EventArrays, target: np.ndarray, term: Term, made: TermSamples) -> Columns:
+def _angle(encoder: Encoder, arrays: EventArrays, target: np.ndarray, term: Term, result: TermSamples) -> Columns:
     x, y = (arrays.numbers[target, _field(arrays, n, "number")] for n in term.fields)
     unit = encoder.schema.feature(term.feature).period / (2 * np.pi)
     observed = encoder.decode_angle(term.feature, x, y).astype(np.float64)
     return {
         f"expected_{term.name}": encoder.decode_angle(
-            term.feature, np.cos(made.expected), np.sin(made.expected)
+            term.feature, np.cos(result.expected), np.sin(result.expected)
         ).astype(np.float64),
         f"observed_{term.name}": np.where(_missing(arrays, target, term), np.nan, observed),
-        f"spread_{term.name}": spread_of(made.au, made.eu) * unit,
-        f"error_{term.name}": made.error * unit,
+        f"spread_{term.name}": spread_of(result.au, result.eu) * unit,
+        f"error_{term.name}": result.error * unit,
     }
 
 
-def _category(encoder: Encoder, arrays: EventArrays, target: np.ndarray, term: Term, made: TermSamples) -> Columns:
+def _category(encoder: Encoder, arrays: EventArrays, target: np.ndarray, term: Term, result: TermSamples) -> Columns:
     codes = arrays.categories[target, _field(arrays, term.fields[0], "category")]
     return {
-        f"expected_{term.name}": encoder.decode_category(term.name, made.expected.astype(np.int64)),
+        f"expected_{term.name}": encoder.decode_category(term.name, result.expected.astype(np.int64)),
         f"observed_{term.name}": encoder.decode_category(term.name, codes),
-        f"error_{term.name}": made.error,
+        f"error_{term.name}": result.error,
     }
 
 
-def _vector(encoder: Encoder, arrays: EventArrays, target: np.ndarray, term: Term, made: TermSamples) -> Columns:
+def _vector(encoder: Encoder, arrays: EventArrays, target: np.ndarray, term: Term, result: TermSamples) -> Columns:
     """`error_f` is the root mean square over the components, each in its own spread over training."""
     return {
-        f"expected_{term.name}": encoder.decode_vector(term.name, np.asarray(made.vector)),
-        f"error_{term.name}": made.error,
+        f"expected_{term.name}": encoder.decode_vector(term.name, np.asarray(result.vector)),
+        f"error_{term.name}": result.error,
     }
 
 
@@ -107,25 +107,25 @@ def interval_columns(encoder: Encoder, samples: Samples, radius: dict[str, float
     and `inside_f`, null where there is no vector."""
     columns: Columns = {}
     for term in encoder.terms:
-        made, reach = samples.terms[term.name], radius.get(term.name, np.inf)
+        result, reach = samples.terms[term.name], radius.get(term.name, np.inf)
         if term.kind == "number":
-            half = reach * spread_of(made.au, made.eu)
+            half = reach * spread_of(result.au, result.eu)
             for side, sign in (("low", -1), ("high", 1)):
-                columns[f"{side}_{term.name}"] = encoder.decode_number(term.name, made.expected + sign * half)
+                columns[f"{side}_{term.name}"] = encoder.decode_number(term.name, result.expected + sign * half)
         elif term.kind == "angle":
-            half = np.minimum(reach * spread_of(made.au, made.eu), np.pi * (1 - 1e-6))
+            half = np.minimum(reach * spread_of(result.au, result.eu), np.pi * (1 - 1e-6))
             for side, sign in (("low", -1), ("high", 1)):
-                angle = made.expected + sign * half
+                angle = result.expected + sign * half
                 columns[f"{side}_{term.name}"] = encoder.decode_angle(term.feature, np.cos(angle), np.sin(angle))
-        elif term.kind == "category" and made.probabilities is not None:
-            words = encoder.decode_category(term.name, np.arange(made.probabilities.shape[1]))
-            inside = made.probabilities >= 1 - reach
+        elif term.kind == "category" and result.probabilities is not None:
+            words = encoder.decode_category(term.name, np.arange(result.probabilities.shape[1]))
+            inside = result.probabilities >= 1 - reach
             inside[:, 0] = False  # unknown is never predicted
             columns[f"set_{term.name}"] = [list(words[row]) for row in inside]
         elif term.kind == "vector":
-            ball = reach * spread_of(made.au, made.eu)
+            ball = reach * spread_of(result.au, result.eu)
             columns[f"radius_{term.name}"] = ball
-            columns[f"inside_{term.name}"] = pa.array(made.error <= ball, mask=np.isnan(made.error))
+            columns[f"inside_{term.name}"] = pa.array(result.error <= ball, mask=np.isnan(result.error))
     return columns
 
 

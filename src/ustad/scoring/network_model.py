@@ -63,12 +63,12 @@ class ScoringModel:
         """Without the training events and the history of some entities. The network's weights stay as they are."""
         from ustad.network.inference.neighbours import Reference
 
-        neighbours, gone = self.neighbours, identity_hash(entities).view(np.int64)
+        neighbours, owners = self.neighbours, identity_hash(entities).view(np.int64)
         if neighbours is not None:
-            kept = ~np.isin(neighbours.owner, gone)
-            if not kept.any():
+            keep = ~np.isin(neighbours.owner, owners)
+            if not keep.any():
                 raise DataError("no training event would be left to compare with; delete the model instead")
-            neighbours = Reference(neighbours.embeddings[kept], neighbours.owner[kept])
+            neighbours = Reference(neighbours.embeddings[keep], neighbours.owner[keep])
         return replace(self, neighbours=neighbours, history=self.history.forget(entities) if self.history else None)
 
     @property
@@ -78,10 +78,10 @@ class ScoringModel:
 
     def to_tensors(self) -> dict[str, np.ndarray]:
         """Calibration and neighbours, for safetensors."""
-        held = self.calibration.to_tensors()
+        tensors = self.calibration.to_tensors()
         if self.past is not None:
-            held |= self.past.to_tensors("past")
-        return {**held, **self.neighbours.to_tensors()} if self.neighbours is not None else held
+            tensors |= self.past.to_tensors("past")
+        return {**tensors, **self.neighbours.to_tensors()} if self.neighbours is not None else tensors
 
     @classmethod
     def from_tensors(

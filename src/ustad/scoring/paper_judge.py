@@ -44,7 +44,7 @@ class Standing:
 
 
 @dataclass(frozen=True)
-class Judged:
+class Judgement:
     """n events by a standing."""
 
     tails: np.ndarray  # log₁₀ tail shares by column [n, K + 1]
@@ -97,9 +97,9 @@ class PaperJudge:
         columns |= {"knn": parts.knn, "history_days": history_days(model, arrays, queries)}
         if wanted.coverage is not None:
             columns |= interval_columns(model.encoder, samples, radii(model, wanted.coverage))
-        shown = table.take(pa.array(arrays.row[queries.target]))
+        asked_events = table.take(pa.array(arrays.row[queries.target]))
         order = np.argsort(arrays.row[queries.target], kind="stable")
-        return _with_columns(shown, columns).take(pa.array(order)), None
+        return _with_columns(asked_events, columns).take(pa.array(order)), None
 
     def stand(self, ranks: Sequence[Tail] | None) -> Standing:
         calibration = self.model.calibration
@@ -109,53 +109,53 @@ class PaperJudge:
         tail = Distribution.fit(normal)
         return Standing(list(ranks), tail, tail.log10_tail(normal))
 
-    def settle(self, measured: pa.Table, standing: Standing) -> pa.Table:
-        model, parts = self.model, parts_of_table(measured, self.model.scored)
-        judged = judge(parts, standing)
-        percentiles = 1 - np.power(10.0, judged.tails)
+    def settle(self, measurements: pa.Table, standing: Standing) -> pa.Table:
+        model, parts = self.model, parts_of_table(measurements, self.model.scored)
+        judgement = judge(parts, standing)
+        percentiles = 1 - np.power(10.0, judgement.tails)
         doubts = apply_tails(model.calibration.uncertainty_tails, parts.au + parts.eu)
-        kind = kinds(model.encoder, judged.tails, doubts, np.isnan(parts.loss), measured)
-        p_value = np.power(10.0, judged.log10_p)
-        incidents = find_incidents(measured, self.schema, p_value, judged.score)
+        kind = kinds(model.encoder, judgement.tails, doubts, np.isnan(parts.loss), measurements)
+        p_value = np.power(10.0, judgement.log10_p)
+        incidents = find_incidents(measurements, self.schema, p_value, judgement.score)
         return set_columns(
-            measured,
+            measurements,
             {
                 **{f"pct_{name}": percentiles[:, i] for i, name in enumerate((*parts.names, "knn"))},
-                "evidence": _evidence(measured, parts, judged),
-                "score": judged.score,
+                "evidence": _evidence(measurements, parts, judgement),
+                "score": judgement.score,
                 "p_value": p_value,
                 "incident_id": pa.array(incidents.incident_id.tolist(), pa.string()),
                 "echo": incidents.echo,
-                "final": np.ones(len(measured), bool),
+                "final": np.ones(len(measurements), bool),
                 "kind": pa.array(kind.tolist(), pa.string()),
             },
         )
 
     def tell(
-        self, settled: pa.Table, agents: pa.Table | None, standing: Standing, span: Span, wanted: Wanted
+        self, event_scores: pa.Table, agents: pa.Table | None, standing: Standing, span: Span, wanted: Wanted
     ) -> tuple[pa.Table, pa.Table]:
-        judged = judge(parts_of_table(settled, self.model.scored), standing)
-        codes, names = agent_codes(settled[self.schema.entity])
-        worst = worst_rows(judged.score, codes)
-        rows = np.arange(len(settled) if wanted.reasons == "all" else 0)
+        judgement = judge(parts_of_table(event_scores, self.model.scored), standing)
+        codes, names = agent_codes(event_scores[self.schema.entity])
+        worst = worst_rows(judgement.score, codes)
+        rows = np.arange(len(event_scores) if wanted.reasons == "all" else 0)
         if wanted.reasons == "flagged":
-            rows = np.union1d(np.flatnonzero(settled["alert"].to_numpy(zero_copy_only=False)), worst)
-        texts: list[str | None] = [None] * len(settled)
-        for row, text in zip(rows, self._sentences(settled, judged, rows), strict=True):
+            rows = np.union1d(np.flatnonzero(event_scores["alert"].to_numpy(zero_copy_only=False)), worst)
+        texts: list[str | None] = [None] * len(event_scores)
+        for row, text in zip(rows, self._sentences(event_scores, judgement, rows), strict=True):
             texts[row] = text
-        table = set_columns(settled, {"reason": pa.array(texts, pa.string())})
-        return table, self._agents(names, table, judged, standing.normal, codes, worst, span.days)
+        table = set_columns(event_scores, {"reason": pa.array(texts, pa.string())})
+        return table, self._agents(names, table, judgement, standing.normal, codes, worst, span.days)
 
-    def _sentences(self, table: pa.Table, judged: Judged, rows: np.ndarray) -> list[str]:
-        chosen, history = table.take(pa.array(rows)), self.model.history
-        facts = history.facts(chosen) if history is not None and len(rows) else None
-        return sentences(self.model.encoder, chosen, judged.tails[rows], facts)
+    def _sentences(self, table: pa.Table, judgement: Judgement, rows: np.ndarray) -> list[str]:
+        events, history = table.take(pa.array(rows)), self.model.history
+        facts = history.facts(events) if history is not None and len(rows) else None
+        return sentences(self.model.encoder, events, judgement.tails[rows], facts)
 
     def _agents(
         self,
         names: np.ndarray,
-        scored: pa.Table,
-        judged: Judged,
+        event_scores: pa.Table,
+        judgement: Judgement,
         normal: np.ndarray,
         entity: np.ndarray,
         worst: np.ndarray,
@@ -164,21 +164,21 @@ class PaperJudge:
         """The agent score table: highest event (or that corrected for how many there are), p from block maxima."""
         schema, model = self.schema, self.model
         counts = np.bincount(entity, minlength=len(names))
-        smallest = judged.log10_p[worst]
-        corrected = model.config.scoring.agent_score == "corrected"
-        score = corrected_score(smallest, counts) if corrected else judged.score[worst]
-        log10_p = model.calibration.agent_log10_p(smallest, counts, days, corrected, normal)
-        label = schema.event_id if schema.event_id in scored.column_names else schema.time
+        smallest = judgement.log10_p[worst]
+        by_count = model.config.scoring.agent_score == "corrected"
+        score = corrected_score(smallest, counts) if by_count else judgement.score[worst]
+        log10_p = model.calibration.agent_log10_p(smallest, counts, days, by_count, normal)
+        label = schema.event_id if schema.event_id in event_scores.column_names else schema.time
         return pa.table(
             {
-                schema.entity: pc.cast(pa.array(names.tolist()), scored[schema.entity].type),
+                schema.entity: pc.cast(pa.array(names.tolist()), event_scores[schema.entity].type),
                 "score": score,
                 "p_value": np.power(10.0, log10_p),
                 "n_events": counts,
-                "n_incidents": np.bincount(entity[leading_events(scored)], minlength=len(names)),
-                "worst_incident_id": scored["incident_id"].take(pa.array(worst)),
-                f"worst_{label}": scored[label].take(pa.array(worst)),
-                "reason": scored["reason"].take(pa.array(worst)),
+                "n_incidents": np.bincount(entity[leading_events(event_scores)], minlength=len(names)),
+                "worst_incident_id": event_scores["incident_id"].take(pa.array(worst)),
+                f"worst_{label}": event_scores[label].take(pa.array(worst)),
+                "reason": event_scores["reason"].take(pa.array(worst)),
             }
         )
 
@@ -202,21 +202,21 @@ class PaperJudge:
             self.model.history.save(place / "history.parquet")
 
 
-def judge(parts: Parts, standing: Standing) -> Judged:
+def judge(parts: Parts, standing: Standing) -> Judgement:
     tails = apply_tails(standing.tails, parts.columns("loss_knn"))
     score = highest(tails)
-    return Judged(tails, score, standing.tail.log10_tail(score))
+    return Judgement(tails, score, standing.tail.log10_tail(score))
 
 
-def _evidence(measured: pa.Table, parts: Parts, judged: Judged) -> pa.Array:
+def _evidence(measurements: pa.Table, parts: Parts, judgement: Judgement) -> pa.Array:
     names = (*parts.names, "knn")
-    surprise = np.where(np.isnan(judged.tails), np.nan, -judged.tails)
-    share = shares(judged.tails)
+    surprise = np.where(np.isnan(judgement.tails), np.nan, -judgement.tails)
+    share = shares(judgement.tails)
     numbers: dict[str, dict[str, np.ndarray]] = {"knn": {"observed": parts.knn}}
     for i, name in enumerate(parts.names):
         numbers[name] = {"noise": parts.au[:, i], "doubt": parts.eu[:, i]}
         for what in ("expected", "observed", "spread"):
-            column = measured[f"{what}_{name}"] if f"{what}_{name}" in measured.column_names else None
+            column = measurements[f"{what}_{name}"] if f"{what}_{name}" in measurements.column_names else None
             if column is not None and pa.types.is_floating(column.type):
                 numbers[name][what] = column.to_numpy(zero_copy_only=False)
     answers, portions = ({name: values[:, i] for i, name in enumerate(names)} for values in (surprise, share))

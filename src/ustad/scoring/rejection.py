@@ -53,7 +53,7 @@ def parts_of_table(events: pa.Table) -> Parts:
     return Parts(names, matrix("error"), matrix("loss"), matrix("au"), matrix("eu"), knn)
 
 
-def kept(total: np.ndarray, share: float, threshold: float | None = None) -> np.ndarray:
+def keep_surest(total: np.ndarray, share: float, threshold: float | None = None) -> np.ndarray:
     """Events to keep: the surest `share` of them, or those up to a threshold fixed beforehand. bool [n]."""
     if threshold is None:
         if not 0 < share <= 1:
@@ -65,11 +65,11 @@ def kept(total: np.ndarray, share: float, threshold: float | None = None) -> np.
 def rejection_curve(errors: np.ndarray, total: np.ndarray, shares: np.ndarray | None = None) -> pa.Table:
     """Mean error of the surest events against the share kept: columns `kept`, `error`, `n`."""
     shares = np.linspace(0.05, 1.0, 20) if shares is None else np.asarray(shares)
-    seen = np.isfinite(errors)
-    ordered = errors[seen][np.argsort(tied_ranks(total[seen]), kind="stable")]
-    counts = np.maximum(1, np.round(shares * len(ordered)).astype(int))
-    running = np.cumsum(ordered) / np.arange(1, len(ordered) + 1)
-    means = running[counts - 1] if len(ordered) else np.full(len(shares), np.nan)
+    present = np.isfinite(errors)
+    by_certainty = errors[present][np.argsort(tied_ranks(total[present]), kind="stable")]
+    counts = np.maximum(1, np.round(shares * len(by_certainty)).astype(int))
+    running = np.cumsum(by_certainty) / np.arange(1, len(by_certainty) + 1)
+    means = running[counts - 1] if len(by_certainty) else np.full(len(shares), np.nan)
     return pa.table({"kept": shares, "error": means, "n": counts})
 
 
@@ -107,8 +107,10 @@ def reject(
         raise ConfigError(f"uncertainty '{how}' is not one of {', '.join(MEASURES)}")
     total = uncertainty(parts_of_table(events), how, reference)
     threshold = float(np.quantile(total, 1 - share)) if len(total) else 0.0
-    made = withhold(events.append_column("uncertainty", pa.array(total)), kept(total, 1 - share, threshold), labels)
-    return made, threshold
+    result = withhold(
+        events.append_column("uncertainty", pa.array(total)), keep_surest(total, 1 - share, threshold), labels
+    )
+    return result, threshold
 
 
 def withhold(events: pa.Table, keep: np.ndarray, labels: Mapping[str, str] | None = None) -> pa.Table:
@@ -122,7 +124,7 @@ def withhold(events: pa.Table, keep: np.ndarray, labels: Mapping[str, str] | Non
         events = events.set_column(events.column_names.index(name), name, values)
     if "reason" in events.column_names:
         place = events.column_names.index("reason")
-        events = events.set_column(place, "reason", pa.array(_guarded(events, keep, labels or {}), pa.string()))
+        events = events.set_column(place, "reason", pa.array(_guard_reasons(events, keep, labels or {}), pa.string()))
     return events.append_column("withheld", pa.array(~keep))
 
 
@@ -133,20 +135,23 @@ def _predictions(names: list[str]) -> list[str]:
     return [n for n in names if n.startswith("expected_") or (n.startswith(about) and n.partition("_")[2] in terms)]
 
 
-def _guarded(events: pa.Table, keep: np.ndarray, labels: Mapping[str, str]) -> list[str | None]:
+def _guard_reasons(events: pa.Table, keep: np.ndarray, labels: Mapping[str, str]) -> list[str | None]:
     """Reasons, those of events that are not kept without what was expected."""
-    told: list[str | None] = events["reason"].to_pylist()
+    reasons: list[str | None] = events["reason"].to_pylist()
     if BY_HABITS in events.column_names:
-        return [text if kept or text is None else without_expected(text) for text, kept in zip(told, keep, strict=True)]
+        return [
+            text if is_kept or text is None else without_expected(text)
+            for text, is_kept in zip(reasons, keep, strict=True)
+        ]
     percentiles = [c for c in events.column_names if c.startswith("pct_")]
     for row in np.flatnonzero(~keep):
-        if told[row] is None:
+        if reasons[row] is None:
             continue
-        held = {c.removeprefix("pct_"): events[c][row].as_py() for c in percentiles}
-        seen = {name: value for name, value in held.items() if value is not None and value == value}
-        most = max(seen, key=lambda name: seen[name], default=None)
-        told[row] = WITHHELD + (f"; most unusual: {labels.get(most, most)}." if most is not None else ".")
-    return told
+        percentile = {c.removeprefix("pct_"): events[c][row].as_py() for c in percentiles}
+        answers = {name: value for name, value in percentile.items() if value is not None and value == value}
+        most = max(answers, key=lambda name: answers[name], default=None)
+        reasons[row] = WITHHELD + (f"; most unusual: {labels.get(most, most)}." if most is not None else ".")
+    return reasons
 
 
 def agents_after(agents: pa.Table, events: pa.Table, entity: str) -> pa.Table:
@@ -154,12 +159,12 @@ def agents_after(agents: pa.Table, events: pa.Table, entity: str) -> pa.Table:
     label = next((c for c in agents.column_names if c.startswith("worst_") and c != "worst_incident_id"), None)
     if label is None or "reason" not in agents.column_names:
         return agents
-    held = events.filter(events["withheld"])
-    names = (held[c].to_pylist() for c in (entity, label.removeprefix("worst_"), "reason"))
+    withheld_events = events.filter(events["withheld"])
+    names = (withheld_events[c].to_pylist() for c in (entity, label.removeprefix("worst_"), "reason"))
     new = {(who, what): reason for who, what, reason in zip(*names, strict=True)}
     rows = zip(*(agents[c].to_pylist() for c in (entity, label, "reason")), strict=True)
     if BY_HABITS in events.column_names:  # an agent's reason begins with what changed on the whole
-        found = [without_expected(text) if text and (who, what) in new else text for who, what, text in rows]
-        return agents.set_column(agents.column_names.index("reason"), "reason", pa.array(found, pa.string()))
+        texts = [without_expected(text) if text and (who, what) in new else text for who, what, text in rows]
+        return agents.set_column(agents.column_names.index("reason"), "reason", pa.array(texts, pa.string()))
     reasons = pa.array([new.get((who, what), reason) for who, what, reason in rows], pa.string())
     return agents.set_column(agents.column_names.index("reason"), "reason", reasons)

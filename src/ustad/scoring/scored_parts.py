@@ -31,8 +31,8 @@ from ustad.tables import DataError, agent_codes
 
 #: Entities of one part.
 ENTITIES = 2_000
-Measured = tuple[pa.Table, pa.Table | None]  # events, and agents where they are known already
-Scored = tuple[pa.Table, pa.Table]  # events, agents
+Measurement = tuple[pa.Table, pa.Table | None]  # events, and agents where they are known already
+FinalScores = tuple[pa.Table, pa.Table]  # events, agents
 
 
 def score_whole(
@@ -43,8 +43,8 @@ def score_whole(
     `context` are events before the scored ones, which are counted and looked back at.
     """
     run = ScoredParts(judge, events, context, wanted, entities=None, span=span)
-    ((scored, agents),) = run
-    return scored, agents, run.notes
+    ((event_scores, agents),) = run
+    return event_scores, agents, run.notes
 
 
 class ScoredParts:
@@ -79,29 +79,29 @@ class ScoredParts:
         self.notes: dict[str, Any] = {}
         self._without, self._at_once = without, at_once
 
-    def __iter__(self) -> Iterator[Scored]:
+    def __iter__(self) -> Iterator[FinalScores]:
         with tempfile.TemporaryDirectory(prefix="ustad-parts-") as folder:
             shelf = _Shelf(Path(folder) if self.entities is not None else None)
             standing = None if self.judge.ranked else self.judge.stand(None)
             reports = {}
-            for name, (table, agents) in self._measured():
+            for name, (table, agents) in self._measure_all():
                 if self.judge.ranked:
                     shelf.put(name, table, agents, self.judge.ranked)
                 else:
-                    settled = self.judge.settle(table, standing)
-                    shelf.put(name, settled, agents)
-                    reports[name] = self._report(settled)
+                    event_scores = self.judge.settle(table, standing)
+                    shelf.put(name, event_scores, agents)
+                    reports[name] = self._report(event_scores)
             if self.judge.ranked:
                 standing = self.judge.stand([Ranks.of(np.concatenate(c)) for c in zip(*shelf.columns, strict=True)])
                 for name in shelf.agents:
                     shelf.tables[name] = self.judge.settle(shelf.tables[name], standing)
                     reports[name] = self._report(shelf.tables[name])
-            found = self._raise(reports)
+            alerts = self._raise(reports)
             for name in reports:
-                yield tell_part(self.judge, name, shelf.tables.pop(name), shelf.agents[name], found, standing, self)
+                yield tell_part(self.judge, name, shelf.tables.pop(name), shelf.agents[name], alerts, standing, self)
 
     # ------------------------------------------------------------------------------------------ measuring
-    def _measured(self) -> Iterator[tuple[str, Measured]]:
+    def _measure_all(self) -> Iterator[tuple[str, Measurement]]:
         """Parts by name, in their order."""
         if self.entities is None:
             yield "00000", self._measure_part(self.events, self.context)
@@ -111,10 +111,10 @@ class ScoredParts:
                 yield name, part
                 advance(part[0].num_rows)
 
-    def _measured_parts(self) -> Iterator[tuple[str, Measured]]:
+    def _measured_parts(self) -> Iterator[tuple[str, Measurement]]:
         with ThreadPoolExecutor(self._at_once) as pool:
-            waiting: deque[tuple[str, Future[Measured]]] = deque()
-            for i, part in enumerate(self._divided()):
+            waiting: deque[tuple[str, Future[Measurement]]] = deque()
+            for i, part in enumerate(self._divide()):
                 waiting.append((f"{i:05d}", pool.submit(self._measure_part, *part)))
                 if len(waiting) > self._at_once:
                     name, first = waiting.popleft()
@@ -122,43 +122,43 @@ class ScoredParts:
             for name, rest in waiting:
                 yield name, rest.result()
 
-    def _measure_part(self, events: pa.Table, context: pa.Table | None) -> Measured:
+    def _measure_part(self, events: pa.Table, context: pa.Table | None) -> Measurement:
         table, agents = self.judge.measure(events, context, self.span, self.wanted)
         return table.drop_columns([c for c in self._without if c in table.column_names]), agents
 
-    def _divided(self) -> Iterator[tuple[pa.Table, pa.Table | None]]:
+    def _divide(self) -> Iterator[tuple[pa.Table, pa.Table | None]]:
         """Events and context of so many entities at a time, in the order of the entities."""
         entity, size = self.judge.schema.entity, self.entities or ENTITIES
         codes, names = agent_codes(self.events[entity])
         order = np.argsort(codes, kind="stable")
-        before, known = np.zeros(0, np.int64), np.zeros(0, np.int64)
+        before, entity_index = np.zeros(0, np.int64), np.zeros(0, np.int64)
         if self.context is not None:
             index = pc.index_in(self.context[entity], pa.array(names.tolist(), self.context[entity].type))
-            known = pc.fill_null(index, -1).to_numpy(zero_copy_only=False).astype(np.int64)
-            before = np.argsort(known, kind="stable")
+            entity_index = pc.fill_null(index, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+            before = np.argsort(entity_index, kind="stable")
         for first in range(0, len(names), size):
             bounds = (first, first + size)
             low, high = np.searchsorted(codes[order], bounds)
             part = self.events.take(pa.array(np.sort(order[low:high])))
             context = None
             if self.context is not None:
-                low, high = np.searchsorted(known[before], bounds)
+                low, high = np.searchsorted(entity_index[before], bounds)
                 context = self.context.take(pa.array(np.sort(before[low:high]))) if high > low else None
             yield part, context
 
     # -------------------------------------------------------------------------------------------- alerts
-    def _report(self, settled: pa.Table) -> dict[str, Any]:
-        return report_scores(settled, self.judge.schema, self.wanted.rule, self.span.days)
+    def _report(self, event_scores: pa.Table) -> dict[str, Any]:
+        return report_scores(event_scores, self.judge.schema, self.wanted.rule, self.span.days)
 
     def _raise(self, reports: dict[str, dict[str, Any]]) -> Alerts:
         rule, days = self.wanted.rule, self.span.days
-        found = raise_alerts(rule, reports, days, self.judge.reference)
-        refuse_everything(found.count, self.events.num_rows, rule, days)
+        alerts = raise_alerts(rule, reports, days, self.judge.reference)
+        refuse_everything(alerts.count, self.events.num_rows, rule, days)
         counts = join_counts(report["p_values"] for report in reports.values())
-        self.notes = note_drift(found.notes(self.wanted.coverage), counts)
-        for text in found.warnings:
+        self.notes = note_drift(alerts.notes(self.wanted.coverage), counts)
+        for text in alerts.warnings:
             warn(text)
-        return found
+        return alerts
 
 
 class _Shelf:
@@ -169,10 +169,10 @@ class _Shelf:
         self.agents: dict[str, pa.Table | None] = {}
         self.columns: list[list[np.ndarray]] = []
 
-    def put(self, name: str, table: pa.Table, agents: pa.Table | None, ranked: tuple[str, ...] = ()) -> None:
+    def put(self, name: str, table: pa.Table, agents: pa.Table | None, rank_columns: tuple[str, ...] = ()) -> None:
         self.tables[name], self.agents[name] = table, agents
-        if ranked:
-            self.columns.append([floats(table[column]) for column in ranked])
+        if rank_columns:
+            self.columns.append([floats(table[column]) for column in rank_columns])
 
 
 class _Files:
@@ -182,10 +182,10 @@ class _Files:
         self._folder = folder
 
     def __setitem__(self, name: str, table: pa.Table) -> None:
-        written = self._folder / f"{name}.new"
-        with pa.OSFile(str(written), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        new_file = self._folder / f"{name}.new"
+        with pa.OSFile(str(new_file), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
             writer.write_table(table)
-        written.replace(self._folder / name)
+        new_file.replace(self._folder / name)
 
     def __getitem__(self, name: str) -> pa.Table:
         with pa.OSFile(str(self._folder / name)) as source:
@@ -198,21 +198,21 @@ class _Files:
 
 
 # ----------------------------------------------------------------------------------------- steps of one part
-def report_scores(settled: pa.Table, schema: EventSchema, rule: AlertRule, days: float) -> dict[str, Any]:
+def report_scores(event_scores: pa.Table, schema: EventSchema, rule: AlertRule, days: float) -> dict[str, Any]:
     """What a part whose scores are known has to tell."""
-    p_values, scores = settled["p_value"].to_numpy(), settled["score"].to_numpy()
-    echo = settled["echo"].to_numpy(zero_copy_only=False)
-    report = report_part(p_values, scores, echo, row_order(settled, schema), rule, days)
-    return {**report, "p_values": count_p_values(event_days(settled, schema), p_values)}
+    p_values, scores = event_scores["p_value"].to_numpy(), event_scores["score"].to_numpy()
+    echo = event_scores["echo"].to_numpy(zero_copy_only=False)
+    report = report_part(p_values, scores, echo, row_order(event_scores, schema), rule, days)
+    return {**report, "p_values": count_p_values(event_days(event_scores, schema), p_values)}
 
 
 def tell_part(
-    judge: Judge, name: str, settled: pa.Table, agents: pa.Table | None, found: Alerts, standing: Any, run: Any
-) -> Scored:
+    judge: Judge, name: str, event_scores: pa.Table, agents: pa.Table | None, alerts: Alerts, standing: Any, run: Any
+) -> FinalScores:
     """The final rows of a part, in the order of its events. `run` has the `span` and what is `wanted`."""
-    echo = settled["echo"].to_numpy(zero_copy_only=False)
-    flagged = found.flags(name, settled["p_value"].to_numpy(), echo)
-    events, agents = judge.tell(set_columns(settled, {"alert": flagged}), agents, standing, run.span, run.wanted)
+    echo = event_scores["echo"].to_numpy(zero_copy_only=False)
+    alert = alerts.flags(name, event_scores["p_value"].to_numpy(), echo)
+    events, agents = judge.tell(set_columns(event_scores, {"alert": alert}), agents, standing, run.span, run.wanted)
     return events, _with_alerts(agents, events, judge.schema.entity)
 
 

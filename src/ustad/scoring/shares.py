@@ -19,8 +19,10 @@ def most_unusual(events: pa.Table, schema: EventSchema, top: int) -> list[dict[s
     """The `top` highest scores with their `terms`: name → surprise (-log10 p) and share, the largest first."""
     order = pa.array(descending(events["score"].to_numpy())[:top])
     rows = events.take(order).to_pylist()
-    named = [c for c in (schema.event_id, schema.entity, schema.time) if c is not None and c in events.column_names]
-    return [{**{c: _plain(row[c]) for c in named}, "score": row["score"], "terms": _terms(row)} for row in rows]
+    identifiers = [
+        c for c in (schema.event_id, schema.entity, schema.time) if c is not None and c in events.column_names
+    ]
+    return [{**{c: _plain(row[c]) for c in identifiers}, "score": row["score"], "terms": _terms(row)} for row in rows]
 
 
 def _plain(value: Any) -> Any:
