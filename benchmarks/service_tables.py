@@ -139,6 +139,17 @@ def kills() -> str:
     )
 
 
+def simulated() -> str:
+    """Whole services in one process."""
+    x = read("simulated_service")
+    n = x["figures"]
+    return (
+        f"{n['days']:,} simulated days of {n['end']} services, {n['killed']:,} kills, {n['answer']:,} answers, "
+        f"{n['scores compared']:,} scores compared: {len(x['failed_seeds'])} violations; {x['days_a_minute']} days a "
+        "minute."
+    )
+
+
 def soak() -> str:
     """Steady load with retention and a new model in the middle."""
     x = read("soak")
@@ -154,7 +165,15 @@ def soak() -> str:
     return f"{load} events/s, {stored}: {delays}; errors: {refused}; {memory}, {growth}; {_machine(x)}."
 
 
-BLOCKS = {"service": served, "devices": devices, "scorer": scorer, "store": store, "kills": kills, "soak": soak}
+BLOCKS = {
+    "service": served,
+    "devices": devices,
+    "scorer": scorer,
+    "store": store,
+    "kills": kills,
+    "simulated": simulated,
+    "soak": soak,
+}
 
 
 if __name__ == "__main__":

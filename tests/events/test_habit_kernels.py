@@ -253,3 +253,40 @@ def test_more_days_of_the_same_life_do_not_make_another_place_surer():
         said.append(expected_elsewhere(3 + days, *asked, *places, *visits)[0])
     assert said[0] == pytest.approx(said[1])
     assert said[0] == pytest.approx(math.log(3.5 / 0.5))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    known=st.lists(st.sets(st.integers(1, 12), max_size=6), min_size=1, max_size=4),
+    asked=st.lists(st.tuples(st.integers(-1, 3), st.integers(0, 13)), min_size=1, max_size=12),
+)
+def test_a_known_place_is_found_by_its_key_among_the_owners_own(known, asked):
+    """Key 0 has no name, owner -1 no history."""
+    keys = [sorted(own) for own in known]
+    offsets = np.cumsum([0, *map(len, keys)])
+    asked = [(owner, key) for owner, key in asked if owner < len(known)] or [(-1, 1)]
+    found = kernels.find_known(
+        np.array([owner for owner, _ in asked]), np.array([key for _, key in asked]), offsets,
+        np.array([key for own in keys for key in own], np.int64),
+    )  # fmt: skip
+    expected = [
+        offsets[owner] + keys[owner].index(key) if owner >= 0 and key in keys[owner] else -1 for owner, key in asked
+    ]
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_the_times_of_a_place_are_those_of_its_own_visits_alone():
+    first = [(480.0, 60.0, 0, 1.0, 1.0), (500.0, 70.0, 1, 1.0, 1.0)]
+    second = [(1100.0, 20.0, 0, 1.0, 1.0)]
+    third = [(60.0, 300.0, 1, 1.0, 1.0), (90.0, 310.0, 0, 0.5, 0.5)]
+    minute, length, weekend, start_weight, length_weight = (
+        np.array(c) for c in zip(*first, *second, *third, strict=True)
+    )
+    asked = (495.0, 65.0, 0)
+    nobody = [np.full(3, NOBODY)] * 3
+    found = kernels.times_at_place(
+        np.arange(3), np.full(3, asked[0]), np.log1p(np.full(3, asked[1])), np.zeros(3, bool), *nobody,
+        np.array([0, 2, 3, 5]), minute, np.log1p(length), weekend > 0, start_weight, length_weight,
+    )  # fmt: skip
+    for row, visits in zip(found, (first, second, third), strict=True):
+        np.testing.assert_allclose(row, times(visits, [asked])[0])
