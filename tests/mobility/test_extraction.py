@@ -205,6 +205,12 @@ def test_a_data_directory_gives_its_fixes_pois_zone_and_split(table, tmp_path):
     assert data.pois.num_rows == 1
 
 
+def test_the_quality_of_agents_without_a_gap_has_the_types_of_others(table):
+    seamless, broken = (extract_tables(t, CONFIG, timezone="UTC") for t in (walks(agents=1, hours=3), table))
+    assert seamless.gaps.num_rows == 0 < broken.gaps.num_rows
+    assert seamless.quality.schema == broken.quality.schema
+
+
 def agents_of(directory) -> list:
     return pq.read_table(directory / "quality.parquet")["agent_id"].to_pylist()
 

@@ -59,7 +59,9 @@ def quality_table(step: Step, agents: pa.Array, drops: Dropped, config: Extracti
     length = (result.gaps["end"] - result.gaps["start"]) / 3.6e9
     longest = np.zeros(n)
     np.maximum.at(longest, result.gaps["agent"], length)
-    gap_hours = np.bincount(result.gaps["agent"], length, n)
+    bridged = np.where(result.gaps["cause"] <= LEFT, length, 0.0)
+    # Of no gaps at all, numpy counts in integers whatever is added up, and parts of one table must have the same types.
+    gap_hours, bridged_hours = (np.bincount(result.gaps["agent"], v, n).astype(np.float64) for v in (length, bridged))
     span = np.maximum((last - first) / 3.6e9, 1e-9)
     few = np.diff(edges) < 2
     limit = 60.0 * (config.gap_minutes or SPARSE_MINUTES)
@@ -76,7 +78,7 @@ def quality_table(step: Step, agents: pa.Array, drops: Dropped, config: Extracti
         "gap_hours": gap_hours,
         "longest_gap_hours": longest,
         "coverage": np.where(few, 0.0, 1.0 - gap_hours / span),
-        "bridged_hours": np.bincount(result.gaps["agent"], np.where(result.gaps["cause"] <= LEFT, length, 0.0), n),
+        "bridged_hours": bridged_hours,
         "n_stays": np.bincount(result.stays["agent"], minlength=n),
         "n_trips": np.bincount(result.trips["agent"], minlength=n),
         "unfinished_last": last_stay,
