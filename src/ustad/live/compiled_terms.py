@@ -85,7 +85,7 @@ class CompiledTerms:
 
 @_compiled
 def _bounded(raw: float, low: float, high: float) -> float:
-    """As `heads.bounded`."""
+    """As `heads.clamp_smoothly`."""
     lifted = low + _softplus(raw - low)
     return high - _softplus(high - lifted)
 
