@@ -55,7 +55,7 @@ def as_workers_do(config, town, folder, start=None):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(train_job, "_on_workers", on_workers)
         patch.setattr("ustad.engine.calibrate_job.share_out", lambda e, o: _reference(e, o))
-        return detector.fit(town, place.path, start=start)
+        return detector.fit(town, directory=place.path, start=start)
 
 
 def _reference(embeddings, owner):
