@@ -81,7 +81,7 @@ def test_the_network_begins_at_the_weights_of_the_model(capsys, weeks, tmp_path)
     kinds = [
         json.loads((m / "habits.json").read_text())["frame"]["categories"] for m in (weeks.base, tmp_path / "next")
     ]
-    rows = [load_file(m / "memory.safetensors")["category.weight"] for m in (weeks.base, tmp_path / "next")]
+    rows = [load_file(m / "memory.safetensors")["memory.category.weight"] for m in (weeks.base, tmp_path / "next")]
     shared = [(kinds[0].index(k) + 1, kinds[1].index(k) + 1) for k in kinds[1] if k in kinds[0]]
     assert len(shared) > 5
     assert all(torch.allclose(rows[0][old], rows[1][new], atol=1e-6) for old, new in shared)

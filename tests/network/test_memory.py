@@ -23,7 +23,7 @@ from ustad.habits.history import Habits
 from ustad.network.inference.memory_model import new_network
 from ustad.network.inference.memory_terms import sample_memory, uncertainties
 from ustad.network.place_counts import HOURS, MemoryTensors, OwnPlaces
-from ustad.network.place_memory import AREA_KM, FLOOR, KERNELS_KM, Memory, Outlook, Targets
+from ustad.network.place_memory import AREA_KM, FLOOR, KERNELS_KM, Memory, Outlook, Targets, read_older
 from ustad.network.training import estimate, memory_task
 from ustad.network.training.memory_step import Data, _parts, ask, recall, span_masks, training_loss
 from ustad.network.training.memory_task import CHECKPOINT, MemoryTask, fit_memory, grow_batch
@@ -92,6 +92,13 @@ def test_a_stranger_has_an_empty_memory(world):
     memory = recall(world.network, data.memory, torch.tensor([0, 5]))
     assert memory.absent.all()
     assert (data.memory.slot == world.own.most).all()
+
+
+def test_weights_of_older_models_are_read_under_their_new_names(world):
+    weights = world.network.state_dict()
+    older = {name.removeprefix("memory."): value for name, value in weights.items()}
+    assert set(older) != set(weights)
+    assert set(read_older(older)) == set(read_older(weights)) == set(weights)
 
 
 # ------------------------------------------------------------------------------------------ what is seen
@@ -175,7 +182,7 @@ def one_target(slot, x=0.0, y=0.0):
 
 @torch.no_grad()
 def test_every_distribution_sums_to_one_and_absent_places_have_no_chance(world):
-    outlook = world.network.decode(torch.randn(2, 1, 16), one_memory(), one_target(0))
+    outlook = world.network.foresee(torch.randn(2, 1, 16), one_memory(), one_target(0))
     for logs in (outlook.places, outlook.starts, outlook.durations):
         torch.testing.assert_close(logs.exp().sum(dim=-1), torch.ones(2, 1))
     assert (outlook.places[..., 2].exp() == 0).all()
@@ -185,8 +192,8 @@ def test_every_distribution_sums_to_one_and_absent_places_have_no_chance(world):
 @torch.no_grad()
 def test_a_new_place_costs_its_chance_and_a_heavy_tailed_density(world):
     hidden, memory = torch.randn(1, 1, 16), one_memory()
-    heads = world.network.heads
-    outlook = world.network.decode(hidden, memory, one_target(3, 10.0, 10.0))
+    heads = world.network.memory.heads
+    outlook = world.network.foresee(hidden, memory, one_target(3, 10.0, 10.0))
     target = heads.target(memory.tokens)[0].double()
     weight = (heads.around(hidden)[0, 0].double() @ target[:2].T / 4).softmax(dim=0)
     reach = heads.reach(hidden)[0, 0].double().softmax(dim=0)
@@ -210,7 +217,7 @@ def test_the_density_of_new_places_integrates_to_about_one(world):
     targets = Targets(*(v.expand(n) for v in vars(single).values()))
     targets.x, targets.y = x, y
     with torch.no_grad():
-        outlook = world.network.decode(torch.zeros(1, n, 16), spread, targets)
+        outlook = world.network.foresee(torch.zeros(1, n, 16), spread, targets)
     mass = (outlook.place - outlook.places[..., 3]).exp().sum() * 0.25
     assert 0.6 < float(mass) < 1.1  # the tails beyond 60 km, and kernels narrower than the grid, are missed
 

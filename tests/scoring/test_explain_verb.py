@@ -12,7 +12,7 @@ import pytest
 
 from ustad.cli import main
 from ustad.schema import mobility_schema
-from ustad.scoring.shares import most_unusual
+from ustad.scoring.evidence import most_unusual
 
 TINY = {"model.width": 16, "model.event_blocks": 1, "training.epochs": 1, "scoring.samples": 2, "scoring.neighbours": 5}
 

@@ -17,7 +17,7 @@ SHOWN = 0.05
 def explain(place: Path, schema: Any, top: int, quiet: bool = False) -> list[dict[str, Any]]:
     """Read the scores in `place`, write explained.csv there and print a table."""
     from ustad.scores import Scores
-    from ustad.scoring.shares import most_unusual
+    from ustad.scoring.evidence import most_unusual
 
     events = Scores.load(place).events
     rows = most_unusual(events, schema, top) if events is not None else []

@@ -1,7 +1,8 @@
 """The dual Transformer: fields attend to each other inside an event, then events inside a window.
 
-In goes a padded batch and which events are masked; out come `Predictions` for every event. Symbols as in the
-paper: B windows of L events of F fields, width D.
+In goes a padded batch and which events are masked; out come `Predictions` for every event. With place memory every
+event block also attends to the entity's own places, and what comes out is an `Outlook` by chained heads. Symbols as in
+the paper: B windows of L events of F fields, width D; T samples.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from ustad.events.windows import Batch, Features
 from ustad.network.blocks import HIDDEN, Block
 from ustad.network.heads import Heads, Predictions
 from ustad.network.lookup import look_up
+from ustad.network.place_memory import Known, Memory, Outlook, PlaceMemory, Targets
 from ustad.network.tokenizer import FeatureTokenizer
 from ustad.schema import Field
 
@@ -32,10 +34,17 @@ class DualTransformer(nn.Module):
     Where the paper is silent: the first weights (`_begin`), how fast embeddings (`gains`) and variances (`slow`) learn.
     """
 
-    def __init__(self, fields: Sequence[Field], config: ModelConfig, max_events: int) -> None:
+    heads: Heads  # the paper's; a network with place memory has `memory.heads` instead
+    memory: PlaceMemory  # where there is one
+
+    def __init__(
+        self, fields: Sequence[Field], config: ModelConfig, max_events: int, kinds_of_places: int | None = None
+    ) -> None:
+        """With `kinds_of_places`, unknown included, it has place memory."""
         super().__init__()
         self.fields = tuple(fields)
         self.config = config
+        self.has_memory = kinds_of_places is not None
         D = config.width
         self.tokenizer = FeatureTokenizer(self.fields, D)
         self.dropout = nn.Dropout(config.dropout if config.epistemic else 0.0)
@@ -45,8 +54,13 @@ class DualTransformer(nn.Module):
         self.day_position = nn.Embedding(max_events, D)
         self.event_blocks = nn.ModuleList(Block(D, config.heads) for _ in range(config.event_blocks))
         self.norm = nn.LayerNorm(D)
-        self.heads = Heads(self.fields, D, config.aleatoric)
-        self._begin()
+        if kinds_of_places is not None:
+            self.memory = PlaceMemory(config, kinds_of_places)
+            for table in (self.position, self.day_position):
+                nn.init.normal_(table.weight, std=0.02)
+        else:
+            self.heads = Heads(self.fields, D, config.aleatoric)
+            self._begin()
 
     # ----------------------------------------------------------------------------------- before training
     @torch.no_grad()
@@ -85,6 +99,8 @@ class DualTransformer(nn.Module):
         A step moves each weight by about the learning rate. Behind a linear map D such moves add up; an embedding,
         which an event is the sum of, has one. Transformers since the first multiply their embeddings by √D.
         """
+        if self.has_memory:
+            return {}
         tokens = ("tokenizer.weight", "tokenizer.bias", "tokenizer.table", "tokenizer.missing")
         names = (*tokens, "masked_token", "position.weight", "day_position.weight")
         return dict.fromkeys(names, math.sqrt(self.config.width))
@@ -95,7 +111,7 @@ class DualTransformer(nn.Module):
         The likelihood weighs an error by 1/σ². Where variances follow errors at once, the features that are easy to
         tell take most of the gradient before the others have begun to be learned.
         """
-        if not self.heads.spreads or self.config.variance_rate == 1:
+        if self.has_memory or not self.heads.spreads or self.config.variance_rate == 1:
             return []
         first = sum(self.heads.means)
         return [self.heads.linear.weight[first:], self.heads.linear.bias[first:]]
@@ -134,31 +150,67 @@ class DualTransformer(nn.Module):
         return self.norm(last.at(x, bias, at))
 
     def contextualise_where(
-        self, events: Tensor, masked: Tensor, padding: Tensor, position: Tensor, day_position: Tensor, flat: Tensor
+        self,
+        events: Tensor,
+        masked: Tensor,
+        padding: Tensor,
+        position: Tensor,
+        day_position: Tensor,
+        flat: Tensor,
+        known: Known | None = None,
     ) -> Tensor:
-        """The same for some events, by their place in the flattened batch, flat [M] of B·L -> [M, D]."""
-        x, bias, last = self._up_to_last(events, masked, padding, position, day_position)
-        return self.norm(last.where(x, bias, flat))
+        """The same for some events, by their place in the flattened batch, flat [M] of B·L -> [M, D].
+
+        Events may have a leading dimension of samples, [T, B, L, D] -> [T, M, D]. `known` is what the place memory
+        has of the windows: a masked event then shows only its place in the window and its day of the week.
+        """
+        leading, (B, L, D) = events.shape[:-3], events.shape[-3:]
+        x, bias, last = self._up_to_last(events, masked, padding, position, day_position, known)
+        if leading:
+            flat = (torch.arange(leading[0], device=flat.device)[:, None] * (B * L) + flat).flatten()
+        return self.norm(last.where(x, bias, flat)).view(*leading, -1, D)
 
     def _up_to_last(
-        self, events: Tensor, masked: Tensor, padding: Tensor, position: Tensor, day_position: Tensor
+        self,
+        events: Tensor,
+        masked: Tensor,
+        padding: Tensor,
+        position: Tensor,
+        day_position: Tensor,
+        known: Known | None = None,
     ) -> tuple[Tensor, Tensor, Block]:
-        """Events after all event blocks but the last [B, L, D], the bias of padded keys, and that block."""
-        x, bias = self._enter(events, masked, padding, position, day_position)
+        """Events after all event blocks but the last [T·B, L, D], the bias of padded keys, and that block."""
+        x, bias = self._enter(events, masked, padding, position, day_position, known)
         *blocks, last = self.event_blocks
-        for block in blocks:
-            x = block(x, bias)
-        return x, bias, last  # type: ignore[return-value]  # a Block, which ModuleList forgets
+        for number, block in enumerate(blocks):
+            x = block(self._ask_memory(number, x, known), bias)
+        return self._ask_memory(len(blocks), x, known), bias, last  # type: ignore[return-value]  # a Block
+
+    def _ask_memory(self, number: int, x: Tensor, known: Known | None) -> Tensor:
+        """What the events of block `number` see of the own places, added to them."""
+        return x if known is None else self.memory.attend(number, x, known.memory)
 
     def _enter(
-        self, events: Tensor, masked: Tensor, padding: Tensor, position: Tensor, day_position: Tensor
+        self,
+        events: Tensor,
+        masked: Tensor,
+        padding: Tensor,
+        position: Tensor,
+        day_position: Tensor,
+        known: Known | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Events with masks and positions [B, L, D], and the bias that hides padded keys [B, 1, 1, L]."""
-        x = torch.where(masked[..., None], self.masked_token.to(events.dtype), events)
+        """Events with masks and positions [T·B, L, D], and the bias that hides padded keys [T·B, 1, 1, L]."""
+        x = events if known is None else events + self.memory.own_place(known)
+        x = torch.where(masked[..., None], self.masked_token.to(x.dtype), x)
         limit = self.position.num_embeddings - 1
         x = x + look_up(self.position.weight, position.clamp(max=limit))
         x = x + look_up(self.day_position.weight, day_position.clamp(max=limit))
-        return x, (padding.to(x.dtype) * HIDDEN)[:, None, None, :]
+        if known is not None:
+            x = x + look_up(self.memory.weekday.weight, known.weekday)
+        bias = (padding.to(x.dtype) * HIDDEN)[:, None, None, :]
+        if x.dim() > 3:
+            bias = bias.repeat(len(x), 1, 1, 1)
+        return x.flatten(0, -3), bias
 
     # --------------------------------------------------------------------------------------- decoding
     def decode(self, hidden: Tensor) -> Predictions:
@@ -166,14 +218,19 @@ class DualTransformer(nn.Module):
         with torch.autocast(hidden.device.type, enabled=False):
             return self.heads(hidden.to(self.heads.linear.weight.dtype))
 
+    def foresee(self, hidden: Tensor, memory: Memory, targets: Targets) -> Outlook:
+        """What was expected of M events by place memory: hidden [T, M, D], memory of each of the M -> [T, M]."""
+        with torch.autocast(hidden.device.type, enabled=False):
+            return self.memory.foresee(hidden, memory, targets)
+
     def forward(self, batch: Batch, masked: Tensor) -> Predictions:
         """Predictions of every event of every window: leading dimensions [B, L]."""
         events = self.embed(batch.features)
         return self.decode(self.contextualise(events, masked, batch.padding, batch.position, batch.day_position))
 
 
-def build_network(fields: Sequence[Field], config: Config) -> DualTransformer:
+def build_network(fields: Sequence[Field], config: Config, kinds_of_places: int | None = None) -> DualTransformer:
     """A new network whose first weights follow from the seed; torch's own generator is left as it was."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(config.seed)
-        return DualTransformer(fields, config.model, config.window.max_events)
+        return DualTransformer(fields, config.model, config.window.max_events, kinds_of_places)

@@ -1,27 +1,23 @@
-"""The memory network: the dual Transformer with the entity's own places.
+"""Place memory: what the dual Transformer may know of the entity's own places, and heads that use it.
 
-In go a padded batch of events and what is remembered of each window's entity; out comes, for masked events, where
-(one of its own places, or somewhere new), when, and for how long, chained in this order. Own places are tokens
-that every event block attends to, and context events know which own place they are at. Symbols as in the network:
-B windows of L events, width D, K own places, T samples.
+In goes what is remembered of each window's entity; out comes, for masked events, where (one of its own places, or
+somewhere new), when, and for how long, chained in this order. Own places are tokens that every event block attends to,
+and context events know which own place they are at. Symbols as in the network: B windows of L events, width D, K own
+places, T samples.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from ustad.config import ModelConfig
-from ustad.events.windows import Features
-from ustad.network.blocks import HIDDEN, Block
+from ustad.network.blocks import HIDDEN
 from ustad.network.lookup import look_up, look_up_each
 from ustad.network.place_counts import COUNTS, DURATION_BINS, HOURS, START_BINS
-from ustad.network.tokenizer import FeatureTokenizer
-from ustad.schema import Field
 
 #: Widths of the heavy-tailed kernels around own places, km, and the weight of anywhere in the area.
 KERNELS_KM = (0.3, 1.0, 3.0, 10.0, 30.0)
@@ -44,6 +40,15 @@ class Memory:
 
     def __getitem__(self, rows: Tensor) -> Memory:
         return Memory(*(look_up(getattr(self, name), rows) for name in self.__dataclass_fields__))
+
+
+@dataclass
+class Known:
+    """What place memory has of B windows of L events."""
+
+    weekday: Tensor  # int64 [B, L]
+    slot: Tensor  # int64 [B, L] own place, K: somewhere new
+    memory: Memory
 
 
 @dataclass
@@ -96,27 +101,20 @@ class CrossAttention(nn.Module):
         return x + self.out(mixture.transpose(2, 3).reshape(T, B, L, D))
 
 
-class MemoryTransformer(nn.Module):
-    """Tokenizer → dropout → feature blocks → own place, positions → (own places, events) × M2 → chained heads."""
+class PlaceMemory(nn.Module):
+    """The part of the network that knows own places: their tokens, attention to them, and the chained heads."""
 
-    def __init__(self, fields: Sequence[Field], config: ModelConfig, max_events: int, categories: int) -> None:
-        """`categories`: kinds of places, unknown included."""
+    def __init__(self, config: ModelConfig, kinds: int) -> None:
+        """`kinds` of places, unknown included."""
         super().__init__()
-        self.fields, self.config = tuple(fields), config
         D = config.width
-        self.tokenizer = FeatureTokenizer(self.fields, D)
-        self.dropout = nn.Dropout(config.dropout if config.epistemic else 0.0)
-        self.feature_blocks = nn.ModuleList(Block(D, config.heads) for _ in range(config.feature_blocks))
-        self.masked_token, self.new_token = (nn.Parameter(torch.randn(D) * 0.02) for _ in range(2))
-        self.position, self.day_position = (nn.Embedding(max_events, D) for _ in range(2))
-        self.weekday, self.category = nn.Embedding(7, D), nn.Embedding(categories, D)
+        self.new_token = nn.Parameter(torch.randn(D) * 0.02)
+        self.weekday, self.category = nn.Embedding(7, D), nn.Embedding(kinds, D)
         self.describe = nn.Sequential(nn.Linear(COUNTS + 5, 2 * D), nn.GELU(), nn.Linear(2 * D, D))
         self.own = nn.Linear(D, D)
         self.crosses = nn.ModuleList(CrossAttention(D, config.heads) for _ in range(config.event_blocks))
-        self.event_blocks = nn.ModuleList(Block(D, config.heads) for _ in range(config.event_blocks))
-        self.norm = nn.LayerNorm(D)
-        self.heads = MemoryHeads(D, categories)
-        for table in (self.position, self.day_position, self.weekday, self.category):
+        self.heads = MemoryHeads(D, kinds)
+        for table in (self.weekday, self.category):
             nn.init.normal_(table.weight, std=0.02)
 
     # ------------------------------------------------------------------------------------ what is known
@@ -149,73 +147,27 @@ class MemoryTransformer(nn.Module):
             _log_shares(counts[..., 1 + 2 * HOURS :], DURATION_BINS),
         )
 
-    # ---------------------------------------------------------------------------------------- two levels
-    def embed(self, features: Features, keep: Tensor | None = None) -> Tensor:
-        """Events one by one: [...] events of F fields -> [..., D], as in the dual Transformer."""
-        tokens = self.tokenizer(features)
-        tokens = self.dropout(tokens) if keep is None else tokens * keep
-        leading, (F, D) = tokens.shape[:-2], tokens.shape[-2:]
-        x = tokens.reshape(-1, F, D)
-        *blocks, last = self.feature_blocks
-        for block in blocks:
-            x = block(x)
-        return last.total(x).view(*leading, D)  # type: ignore[operator]  # a Block, which ModuleList forgets
-
-    def contextualise(
-        self,
-        events: Tensor,
-        masked: Tensor,
-        padding: Tensor,
-        position: Tensor,
-        day_position: Tensor,
-        weekday: Tensor,
-        slot: Tensor,
-        memory: Memory,
-        flat: Tensor,
-    ) -> Tensor:
-        """Hidden states of some events: events [T, B, L, D], the others [B, L], flat [M] of B·L -> [T, M, D].
-
-        A masked event shows only its place in the window and its day of the week.
-        """
-        T, B, L, D = events.shape
-        x = self._enter(events, masked, position, day_position, weekday, slot, memory)
-        bias = (padding.to(x.dtype) * HIDDEN)[:, None, None, :].repeat(T, 1, 1, 1)  # [T·B, 1, 1, L]
-        hide = (memory.absent.to(x.dtype) * HIDDEN)[:, None, None, :]
-        tokens = memory.tokens.to(x.dtype)
-        rows = (torch.arange(T, device=flat.device)[:, None] * (B * L) + flat).flatten()
-        for cross, block in zip(self.crosses[:-1], self.event_blocks[:-1], strict=True):
-            x = block(cross(x, tokens, hide).flatten(0, 1), bias).view(T, B, L, D)
-        x = self.crosses[-1](x, tokens, hide).flatten(0, 1)
-        x = self.event_blocks[-1].where(x, bias, rows)  # type: ignore[operator]  # a Block, which ModuleList forgets
-        return self.norm(x).view(T, len(flat), D)
-
-    def _enter(
-        self,
-        events: Tensor,
-        masked: Tensor,
-        position: Tensor,
-        day_position: Tensor,
-        weekday: Tensor,
-        slot: Tensor,
-        memory: Memory,
-    ) -> Tensor:
+    # ---------------------------------------------------------------------------------------- what is seen
+    def own_place(self, known: Known) -> Tensor:
+        """What an event is given of the own place that it is at: [B, L, D]."""
+        memory = known.memory
         K = memory.tokens.shape[1]
-        own_slot = slot.clamp(max=K - 1)
-        rows = torch.arange(len(masked), device=slot.device)[:, None]
-        new = (slot >= K) | memory.absent[rows, own_slot]
-        own = torch.where(new[..., None], self.new_token, look_up_each(memory.tokens, own_slot))  # [B, L, D]
-        x = torch.where(masked[..., None], self.masked_token, events + self.own(own))
-        limit = self.position.num_embeddings - 1
-        x = x + look_up(self.position.weight, position.clamp(max=limit))
-        x = x + look_up(self.day_position.weight, day_position.clamp(max=limit))
-        return x + look_up(self.weekday.weight, weekday)
+        own_slot = known.slot.clamp(max=K - 1)
+        rows = torch.arange(len(own_slot), device=own_slot.device)[:, None]
+        new = (known.slot >= K) | memory.absent[rows, own_slot]
+        return self.own(torch.where(new[..., None], self.new_token, look_up_each(memory.tokens, own_slot)))
 
-    def decode(self, hidden: Tensor, memory: Memory, targets: Targets) -> Outlook:
+    def attend(self, number: int, x: Tensor, memory: Memory) -> Tensor:
+        """Events before block `number` attend to own places: [T·B, L, D] -> the same."""
+        hide = (memory.absent.to(x.dtype) * HIDDEN)[:, None, None, :]
+        by_sample = x.view(-1, len(hide), *x.shape[1:])
+        return self.crosses[number](by_sample, memory.tokens.to(x.dtype), hide).flatten(0, 1)
+
+    def foresee(self, hidden: Tensor, memory: Memory, targets: Targets) -> Outlook:
         """What was expected of M events: hidden [T, M, D], memory of each of the M -> leading dimensions [T, M]."""
-        with torch.autocast(hidden.device.type, enabled=False):
-            dtype = self.heads.pointer.weight.dtype
-            memory = Memory(*(v if v.dtype == torch.bool else v.to(dtype) for v in vars(memory).values()))
-            return self.heads(hidden.to(dtype), memory, targets, self.category.weight, self.new_token)
+        dtype = self.heads.pointer.weight.dtype
+        memory = Memory(*(v if v.dtype == torch.bool else v.to(dtype) for v in vars(memory).values()))
+        return self.heads(hidden.to(dtype), memory, targets, self.category.weight, self.new_token)
 
 
 class MemoryHeads(nn.Module):
@@ -281,6 +233,14 @@ class MemoryHeads(nn.Module):
         around = torch.where(memory.absent.all(dim=-1), HIDDEN, around)
         anywhere = torch.full_like(around, math.log(FLOOR) - 2 * math.log(2 * AREA_KM))
         return torch.logaddexp(around + math.log1p(-FLOOR), anywhere)
+
+
+def read_older(weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Weights as they are called now; up to 0.2 those of place memory had no name before them."""
+    if any(name.startswith("memory.") for name in weights):
+        return weights
+    older = ("new_token", "weekday.", "category.", "describe.", "own.", "crosses.", "heads.")
+    return {f"memory.{name}" if name.startswith(older) else name: value for name, value in weights.items()}
 
 
 def _take(values: Tensor, index: Tensor) -> Tensor:

@@ -9,13 +9,15 @@ was (`spread`), in the feature's unit; `noise` and `doubt` are its aleatoric and
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from ustad.schema import EventSchema
 from ustad.scoring.explain import SMALLEST_TAIL
-from ustad.ties import rounded, tied_ranks
+from ustad.ties import descending, rounded, tied_ranks
 
 NUMBERS = ("expected", "observed", "spread", "noise", "doubt")
 ENTRY = pa.struct(
@@ -96,3 +98,22 @@ def _numbers(row: Mapping[str, Any], prefix: str) -> dict[str, float]:
         for name, value in row.items()
         if name.startswith(prefix) and isinstance(value, (int, float)) and np.isfinite(value)
     }
+
+
+def most_unusual(events: pa.Table, schema: EventSchema, top: int) -> list[dict[str, Any]]:
+    """The `top` highest scores with their `terms`: name → surprise (-log10 p) and share, the largest first."""
+    order = pa.array(descending(events["score"].to_numpy())[:top])
+    rows = events.take(order).to_pylist()
+    identifiers = [
+        c for c in (schema.event_id, schema.entity, schema.time) if c is not None and c in events.column_names
+    ]
+    return [{**{c: _plain(row[c]) for c in identifiers}, "score": row["score"], "terms": _terms(row)} for row in rows]
+
+
+def _plain(value: Any) -> Any:
+    """Moments as ISO 8601 text, for JSON and CSV alike."""
+    return value.isoformat() if isinstance(value, datetime) else value
+
+
+def _terms(row: dict[str, Any]) -> dict[str, dict[str, float]]:
+    return {one["name"]: {"surprise": one["surprise"], "share": one["share"]} for one in read_evidence(row)}

@@ -317,9 +317,10 @@ def load_habit_judge(
         from safetensors.torch import load_file
 
         from ustad.network.inference.memory_model import MemoryModel, new_network
+        from ustad.network.place_memory import read_older
 
         network = new_network(encoder, frame, config)
-        network.load_state_dict(load_file(place / NETWORK))
+        network.load_state_dict(read_older(load_file(place / NETWORK)))
         memory = MemoryModel(network.to(device).eval(), encoder, frame, config, device)
     weights = facts["weights"] if "weights" in facts else unit_weights()
     habits = HabitModel(

@@ -1,7 +1,7 @@
 """The memory network's heads as inference wants them: the same log-probabilities, fewer of the steps.
 
 In go the hidden states of B questions under T samples and what is known of their entities; out comes the `Outlook`
-that `MemoryTransformer.decode` gives, to float rounding (a test compares them). What is saved: maps of own places are
+that `DualTransformer.foresee` gives, to float rounding (a test compares them). What is saved: maps of own places are
 folded with the pointer's, once for each entity; what does not depend on the sample is computed once for all T; the
 density of new places and their kinds are computed only for events at new places.
 """
@@ -15,7 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from ustad.network.blocks import HIDDEN
-from ustad.network.place_memory import AREA_KM, FLOOR, Memory, MemoryTransformer, Outlook, Targets
+from ustad.network.dual_transformer import DualTransformer
+from ustad.network.place_memory import AREA_KM, FLOOR, Memory, Outlook, Targets
 
 
 @dataclass(frozen=True)
@@ -31,8 +32,8 @@ class Pointers:
 class FastHeads:
     """Heads of one network with its weights as they are now, in at least fp32."""
 
-    def __init__(self, network: MemoryTransformer) -> None:
-        self.network, self.heads = network, network.heads
+    def __init__(self, network: DualTransformer) -> None:
+        self.memory, self.heads = network.memory, network.memory.heads
         D = network.config.width
         start, duration = self.heads.start[0], self.heads.duration[0]
         assert isinstance(start, nn.Linear)
@@ -83,8 +84,8 @@ class FastHeads:
         self, hidden: Tensor, memory: Memory, owner: Tensor, own_slot: Tensor, new: Tensor, targets: Targets
     ) -> tuple[Tensor, Tensor]:
         """Log-chances of every start given the place, and of every duration given both: [B, T, 48], [B, T, 32]."""
-        (B, T, D), network, heads = hidden.shape, self.network, self.heads
-        fresh = network.new_token + network.category.weight[targets.category]
+        (B, T, D), own, heads = hidden.shape, self.memory, self.heads
+        fresh = own.new_token + own.category.weight[targets.category]
         where = torch.where(new[:, None], fresh, memory.tokens[owner, own_slot])  # [B, D]
         condition = torch.addmm(self.bias, where, self.where)  # [B, 4 D]
         condition[:, 2 * D :] += heads.start_bin(targets.start) @ self.when

@@ -22,16 +22,16 @@ from ustad.events.visits import Frame, read_visits
 from ustad.events.windows import EventTensors, Queries, make_queries, make_windows
 from ustad.habits.history import Habits
 from ustad.habits.kinds import DOUBT, NOISE
+from ustad.network.dual_transformer import DualTransformer, build_network
 from ustad.network.inference.memory_terms import MemorySamples, sample_memory
 from ustad.network.place_counts import MemoryTensors, OwnPlaces
-from ustad.network.place_memory import MemoryTransformer
 from ustad.network.training.loop import FitResult
 from ustad.network.training.memory_step import Data
 from ustad.network.training.memory_task import fit_memory
 from ustad.progress import say
 
 #: Weights of the network with a row for each kind of place.
-BY_KIND = ("category.weight", "heads.kind.weight", "heads.kind.bias")
+BY_KIND = ("memory.category.weight", "memory.heads.kind.weight", "memory.heads.kind.bias")
 #: One question at a time: parts that are scored side by side share a network and its GPU.
 _ASKING = Lock()
 
@@ -40,7 +40,7 @@ _ASKING = Lock()
 class MemoryModel:
     """A memory network, its encoder and frame."""
 
-    network: MemoryTransformer
+    network: DualTransformer
     encoder: Encoder
     frame: Frame
     config: Config
@@ -125,14 +125,12 @@ class MemoryModel:
         return self._places_cache[1]
 
 
-def new_network(encoder: Encoder, frame: Frame, config: Config) -> MemoryTransformer:
+def new_network(encoder: Encoder, frame: Frame, config: Config) -> DualTransformer:
     """A network whose first weights follow from the seed; torch's own generator is left as it was."""
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(config.seed)
-        return MemoryTransformer(encoder.fields, config.model, config.window.max_events, len(frame.categories) + 1)
+    return build_network(encoder.fields, config, len(frame.categories) + 1)
 
 
-def first_network(encoder: Encoder, frame: Frame, config: Config, start: MemoryModel | None) -> MemoryTransformer:
+def first_network(encoder: Encoder, frame: Frame, config: Config, start: MemoryModel | None) -> DualTransformer:
     """A new network with the weights of `start`; those that belong to a kind of place are found by its name."""
     network = new_network(encoder, frame, config)
     if start is None:

@@ -1,7 +1,7 @@
 """The memory network's forward pass as inference wants it: the same numbers, fewer of the steps.
 
 In go event embeddings under T samples and what is remembered of their entities; out comes the `Outlook` that
-`MemoryTransformer.contextualise` and `decode` give, to float rounding (a test compares them). Beside what `passes`
+`DualTransformer.contextualise_where` and `foresee` give, to float rounding (a test compares them). Beside what `passes`
 saves: the keys and values of an entity's own places are computed once for all its questions and samples, and folded
 with the query's and the output's maps, so that attending to them is two products and a softmax on states as they lie.
 """
@@ -16,9 +16,10 @@ import torch
 from torch import Tensor
 
 from ustad.network.blocks import HIDDEN
+from ustad.network.dual_transformer import DualTransformer
 from ustad.network.inference.memory_heads import FastHeads, Pointers
 from ustad.network.inference.passes import FastBlock, Passes
-from ustad.network.place_memory import CrossAttention, Memory, MemoryTransformer, Outlook, Targets
+from ustad.network.place_memory import CrossAttention, Memory, Outlook, Targets
 
 
 @dataclass(frozen=True)
@@ -119,20 +120,18 @@ def _each(maps: OwnPlaceMaps) -> Iterator[OwnPlaceMaps]:
 class MemoryPasses(Passes):
     """Feature-level and event-level passes and heads of one memory network, with its weights as they are now."""
 
-    network: MemoryTransformer
-
-    def __init__(self, network: MemoryTransformer, dtype: torch.dtype | None = None) -> None:
+    def __init__(self, network: DualTransformer, dtype: torch.dtype | None = None) -> None:
         super().__init__(network, dtype)
         with torch.no_grad():
-            pairs = zip(network.crosses, self.event_blocks, strict=True)
+            pairs = zip(network.memory.crosses, self.event_blocks, strict=True)
             self.crosses = [FastCross(c, block) for c, block in pairs if isinstance(c, CrossAttention)]
             self.heads = FastHeads(network)
 
     def know(self, memory: Memory, counts: Tensor) -> EntityMaps:
         """What the passes need of E entities, once for all their questions, which stand together: counts [E]."""
-        network = self.network
-        new = network.new_token.expand(len(memory.tokens), 1, -1)
-        own = network.own(torch.cat([memory.tokens, new], dim=1))
+        places = self.network.memory
+        new = places.new_token.expand(len(memory.tokens), 1, -1)
+        own = places.own(torch.cat([memory.tokens, new], dim=1))
         return EntityMaps(
             memory,
             own,
@@ -176,5 +175,5 @@ class MemoryPasses(Passes):
         torch.where(hidden, network.masked_token.to(x.dtype), x, out=x)
         limit = network.position.num_embeddings - 1
         addition = torch.where(masked[..., None], 0.0, addition) + network.position(offset.clamp(max=limit))
-        addition += network.day_position(window.day_position.clamp(max=limit)) + network.weekday(window.weekday)
+        addition += network.day_position(window.day_position.clamp(max=limit)) + network.memory.weekday(window.weekday)
         return x.add_(addition[:, None]).view(B * T * L, D)

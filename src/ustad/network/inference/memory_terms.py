@@ -17,6 +17,7 @@ from torch import Tensor
 
 from ustad.config import ModelConfig
 from ustad.events.windows import Queries
+from ustad.network.dual_transformer import DualTransformer
 from ustad.network.inference.crew import Crew
 from ustad.network.inference.memory_passes import MemoryPasses, WindowRows
 from ustad.network.inference.sampling import (
@@ -29,7 +30,7 @@ from ustad.network.inference.sampling import (
     run_within,
 )
 from ustad.network.place_counts import MemoryTensors
-from ustad.network.place_memory import MemoryTransformer, Outlook
+from ustad.network.place_memory import Outlook
 from ustad.network.training.memory_step import Data, targets_of
 from ustad.progress import track
 
@@ -62,7 +63,7 @@ class MemorySamples:
 
 
 def sample_memory(
-    network: MemoryTransformer,
+    network: DualTransformer,
     data: Data,
     queries: Queries,
     samples: int,
@@ -109,7 +110,7 @@ def _ask(passes: MemoryPasses, data: Data, embeddings: Tensor, slices: Slices) -
     )
     entity, counts = torch.unique_consecutive(memory.owner[slices.target], return_counts=True)
     places = memory.remembered(entity), memory.x[entity], memory.y[entity], memory.category[entity]
-    entities = passes.know(passes.network.remember(*places), counts)
+    entities = passes.know(passes.network.memory.remember(*places), counts)
     outlook = passes.outlook(embeddings, window, entities, targets_of(memory, slices.target))
     return at_most_usual(outlook, memory, slices.target)
 

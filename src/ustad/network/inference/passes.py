@@ -19,7 +19,6 @@ from ustad.events.windows import Features
 from ustad.network.blocks import Block
 from ustad.network.dual_transformer import DualTransformer
 from ustad.network.inference import inference_kernels as kernels
-from ustad.network.place_memory import MemoryTransformer
 
 
 class Workspace:
@@ -160,7 +159,7 @@ class FastBlock:
 class Passes:
     """Feature-level and event-level passes of one network, with its weights as they are now."""
 
-    def __init__(self, network: DualTransformer | MemoryTransformer, dtype: torch.dtype | None = None) -> None:
+    def __init__(self, network: DualTransformer, dtype: torch.dtype | None = None) -> None:
         self.network = network
         token = network.masked_token
         self.work = Workspace(token.device)
@@ -202,5 +201,5 @@ class Passes:
         return network.norm(last.at(x, L, flat.flatten())).view(T, B, D)
 
 
-def _blocks(network: DualTransformer | MemoryTransformer, level: str) -> list[Block]:
+def _blocks(network: DualTransformer, level: str) -> list[Block]:
     return [b for b in getattr(network, f"{level}_blocks") if isinstance(b, Block)]

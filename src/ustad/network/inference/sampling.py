@@ -27,7 +27,6 @@ from ustad.network.inference.neighbours import shared_room
 from ustad.network.inference.passes import Passes
 from ustad.network.inference.sampled_terms import Layout, TermResult, reduce_term
 from ustad.network.out_of_memory import free_memory, is_out_of_memory
-from ustad.network.place_memory import MemoryTransformer
 from ustad.progress import say, track
 
 Precision = Literal["auto", "fp32", "half"]
@@ -192,7 +191,7 @@ class Slices:
 
 
 def embed_samples(
-    network: DualTransformer | MemoryTransformer,
+    network: DualTransformer,
     tensors: EventTensors,
     events: np.ndarray,
     samples: int,
@@ -271,7 +270,7 @@ def _hidden_shared(network: DualTransformer, tensors: EventTensors, embeddings: 
 
 
 @contextmanager
-def inference(network: DualTransformer | MemoryTransformer) -> Iterator[None]:
+def inference(network: DualTransformer) -> Iterator[None]:
     """Evaluation mode and no gradients."""
     if network.training:
         network.eval()

@@ -47,6 +47,16 @@ def places(masked: Tensor, size: int) -> tuple[Tensor, Tensor]:
     return index, torch.arange(size, device=flat.device) < flat.sum()
 
 
+def embed_shown(network: DualTransformer, batch: Batch, masked: Tensor, *, dense: bool) -> Tensor:
+    """Feature-level vectors [B, L, D]; unless dense, only of the events that are shown: the others are zeros."""
+    if dense:
+        return network.embed(batch.features)
+    visible = (~batch.padding & ~masked).flatten().nonzero()[:, 0]
+    embeddings = network.embed(_flatten(batch.features)[visible])  # [visible, D]
+    events = embeddings.new_zeros(masked.numel(), embeddings.shape[-1]).index_copy(0, visible, embeddings)
+    return events.view(*masked.shape, -1)
+
+
 @dataclass
 class Stepper:
     """The loss of a batch under one configuration."""
@@ -64,15 +74,11 @@ class Stepper:
 
     def dense_loss(self, batch: Batch, masked: Tensor, size: int) -> Loss:
         flat, real = places(masked, size)
-        events = self.network.embed(batch.features)  # [B, L, D]
-        return self._finish(batch, masked, events, flat, real)
+        return self._finish(batch, masked, embed_shown(self.network, batch, masked, dense=True), flat, real)
 
     def packed_loss(self, batch: Batch, masked: Tensor) -> Loss:
         flat = masked.flatten().nonzero()[:, 0]
-        visible = (~batch.padding & ~masked).flatten().nonzero()[:, 0]
-        embeddings = self.network.embed(_flatten(batch.features)[visible])  # [visible, D]
-        events = embeddings.new_zeros(masked.numel(), embeddings.shape[-1]).index_copy(0, visible, embeddings)
-        events = events.view(*masked.shape, -1)  # [B, L, D]
+        events = embed_shown(self.network, batch, masked, dense=False)
         return self._finish(batch, masked, events, flat, torch.ones_like(flat, dtype=torch.bool))
 
     def _finish(self, batch: Batch, masked: Tensor, events: Tensor, flat: Tensor, real: Tensor) -> Loss:

@@ -13,9 +13,10 @@ import torch
 from torch import Tensor
 
 from ustad.events.windows import EventTensors, Queries
+from ustad.network.dual_transformer import DualTransformer
 from ustad.network.place_counts import MemoryTensors
-from ustad.network.place_memory import Memory, MemoryTransformer, Outlook, Targets
-from ustad.network.training.masked_step import places
+from ustad.network.place_memory import Known, Memory, Outlook, Targets
+from ustad.network.training.masked_step import embed_shown, places
 
 #: Share of the training windows in which an event is masked together with the events beside it.
 SPAN_SHARE = 0.5
@@ -33,7 +34,7 @@ class Data:
 
 
 def training_loss(
-    network: MemoryTransformer,
+    network: DualTransformer,
     data: Data,
     start: Tensor,
     stop: Tensor,
@@ -54,21 +55,13 @@ def training_loss(
     else:
         flat, real = places(masked, size)
     memory = recall(network, data.memory, start, data.memory.outside(start, (stop - 1).clamp(min=0)))
-    events = network.embed(batch.features)[None]
+    events = embed_shown(network, batch, masked, dense=size is not None)[None]
     index = batch.index
-    hidden = network.contextualise(
-        events,
-        masked,
-        batch.padding,
-        batch.position,
-        batch.day_position,
-        data.memory.weekday[index],
-        data.memory.slot[index],
-        memory,
-        flat,
+    hidden = network.contextualise_where(
+        events, masked, batch.padding, batch.position, batch.day_position, flat, know(data.memory, index, memory)
     )
     window = torch.div(flat, length, rounding_mode="floor")
-    outlook = network.decode(hidden, memory[window], targets_of(data.memory, index.flatten()[flat]))
+    outlook = network.foresee(hidden, memory[window], targets_of(data.memory, index.flatten()[flat]))
     parts = _parts(outlook, data, index.flatten()[flat])
     total = sum((parts[name] for name in PARTS), torch.zeros((), device=start.device))[0]  # [M]
     return -torch.where(real, total, 0.0).sum() / real.sum()
@@ -85,10 +78,15 @@ def span_masks(padding: Tensor, ratio: float) -> Tensor:
     return torch.where(spans, wide, masked) & ~padding
 
 
-def recall(network: MemoryTransformer, data: MemoryTensors, event: Tensor, include: Tensor | None = None) -> Memory:
+def recall(network: DualTransformer, data: MemoryTensors, event: Tensor, include: Tensor | None = None) -> Memory:
     """What is remembered of the owners of some events [B], over the included blocks."""
     owner = data.owner[event]
-    return network.remember(data.remembered(owner, include), data.x[owner], data.y[owner], data.category[owner])
+    return network.memory.remember(data.remembered(owner, include), data.x[owner], data.y[owner], data.category[owner])
+
+
+def know(data: MemoryTensors, event: Tensor, memory: Memory) -> Known:
+    """What place memory has of windows whose events are [B, L]."""
+    return Known(data.weekday[event], data.slot[event], memory)
 
 
 def targets_of(data: MemoryTensors, event: Tensor) -> Targets:
@@ -107,7 +105,7 @@ def targets_of(data: MemoryTensors, event: Tensor) -> Targets:
 
 
 def ask(
-    network: MemoryTransformer, data: Data, events: Tensor, start: Tensor, stop: Tensor, target: Tensor, row: Tensor
+    network: DualTransformer, data: Data, events: Tensor, start: Tensor, stop: Tensor, target: Tensor, row: Tensor
 ) -> Outlook:
     """What is expected of one event of each slice, it and the events beside it masked: leading dimensions [T, B].
 
@@ -120,22 +118,15 @@ def ask(
     masked = ((offset - at[:, None]).abs() <= 1) & ~batch.padding
     memory = recall(network, data.memory, target)
     flat = torch.arange(len(start), device=start.device) * length + at
-    hidden = network.contextualise(
-        events[:, row],
-        masked,
-        batch.padding,
-        batch.position,
-        batch.day_position,
-        data.memory.weekday[batch.index],
-        data.memory.slot[batch.index],
-        memory,
-        flat,
+    known = know(data.memory, batch.index, memory)
+    hidden = network.contextualise_where(
+        events[:, row], masked, batch.padding, batch.position, batch.day_position, flat, known
     )
-    return network.decode(hidden, memory, targets_of(data.memory, target))
+    return network.foresee(hidden, memory, targets_of(data.memory, target))
 
 
 @torch.no_grad()
-def validate(network: MemoryTransformer, data: Data, queries: Queries, size: int = 1024) -> dict[str, float]:
+def validate(network: DualTransformer, data: Data, queries: Queries, size: int = 1024) -> dict[str, float]:
     """Mean loss of the questions by part, without dropout, their neighbours masked with them."""
     network.eval()
     totals = dict.fromkeys(PARTS, 0.0)

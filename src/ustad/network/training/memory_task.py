@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ustad.config import Config
 from ustad.events.windows import EventTensors, Queries, Windows
-from ustad.network.place_memory import MemoryTransformer
+from ustad.network.dual_transformer import DualTransformer
 from ustad.network.training.estimate import announce
 from ustad.network.training.loop import FitResult, train
 from ustad.network.training.masked_step import capacity
@@ -32,7 +32,7 @@ STEPS, MOST_DOUBLINGS = 7_000, 4
 class MemoryTask:
     """A `Task`; `queries` are about the events of the early-stopping agents, `stopping_data`."""
 
-    network: MemoryTransformer
+    network: DualTransformer
     data: Data
     stopping_data: Data
     queries: Queries
@@ -70,7 +70,7 @@ class MemoryTask:
 
 
 def fit_memory(
-    network: MemoryTransformer,
+    network: DualTransformer,
     data: Data,
     windows: Windows,
     validation: tuple[Data, Queries],
