@@ -164,15 +164,7 @@ def _describe_estimate(estimate: dict[str, Any] | None) -> str:
 def single_runs() -> str:
     """Figures of one GPU that no script has made again yet."""
     content = read("single_runs_cuda")
-    rows = [
-        (
-            name,
-            f"{v['before_s']:.0f} s",
-            f"{v['seconds']:.0f} s (first use {v['first_use_s']:.0f} s)",
-            f"{v['goal_s']} s",
-        )
-        for name, v in content["verbs"].items()
-    ]
+    rows = []
     near = content["neighbours"]
     for name in ("clustered", "normal"):
         label = f"exact neighbours, {near['queries']:,} × {near['references']:,}, k = {near['k']}, {name} points"
