@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ustad.kind_words import kind_words
 from ustad.schema import plural
 
 if TYPE_CHECKING:
@@ -47,7 +48,12 @@ def scores_html(scores: Scores) -> str:
     facts += [("note", str(text)) for text in run.get("warnings") or []]
     wanted = ("agent_id", "started_at", "poi_category", "score", "p_value", "alert", "kind", "reason")
     shown = [name for name in wanted if name in table.column_names] or table.column_names[:6]
-    rows = zip(*(table[name].to_pylist() for name in shown), strict=True)
+    columns = {name: table[name].to_pylist() for name in shown}
+    if "kind" in columns:
+        evidence = table["evidence"].to_pylist() if "evidence" in table.column_names else [None] * len(table)
+        pairs = zip(columns["kind"], evidence, strict=True)
+        columns["kind"] = [kind_words(kind, answers[0]["name"] if answers else None) for kind, answers in pairs]
+    rows = zip(*columns.values(), strict=True)
     return _title("Scores", str(run.get("method", ""))) + _facts(facts) + _table(shown, rows)
 
 

@@ -147,7 +147,7 @@ def test_slider_search_and_kind_narrow_the_list_and_the_address_keeps_them(open_
     assert before < 3 * 14
     page.locator("#filter-kind").select_option("novel")
     page.wait_for_function(
-        "() => [...document.querySelectorAll('.alerts .kind')].every((k) => k.innerText === 'not seen before')"
+        "() => [...document.querySelectorAll('.alerts .kind')].every((k) => k.classList.contains('novel'))"
     )
     again = open_page(page.evaluate("location.hash"))
     again.wait_for_selector(".alerts li")

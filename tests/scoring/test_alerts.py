@@ -149,13 +149,13 @@ def test_withheld_predictions_are_empty() -> None:
 
 
 def test_the_reason_of_a_withheld_event_does_not_say_what_was_expected() -> None:
-    said = ["Expected home at 18:00; was at 3 km away.", "Expected home at 18:00; was at 3 km away.", None]
+    said = ["At a gym at 02:40. Usually at home at this hour (9 of 9 weekdays)."] * 2 + [None]
     table = pa.table({"pct_x": [0.2, 0.9, 0.9], "pct_knn": [0.99, None, 0.1], "reason": said})
     shown = withhold(table, np.array([True, False, False]), {"x": "place"})["reason"].to_pylist()
     assert shown == [said[0], f"{WITHHELD}; most unusual: place.", None]
     habits = table.append_column("km_from_own_places", pa.array([0.0, 1.0, 2.0]))
     shown = withhold(habits, np.array([True, False, False]))["reason"].to_pylist()
-    assert shown == [said[0], "Was at 3 km away.", None]
+    assert shown == [said[0], "At a gym at 02:40.", None]
 
 
 # ------------------------------------------------------------------------------------------------- export

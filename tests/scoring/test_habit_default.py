@@ -1,5 +1,6 @@
 """Scores by habits: what is written, what is said, and that a stored model scores as before."""
 
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -60,9 +61,7 @@ def test_the_inserted_visits_lead_with_a_reason_that_counts_them(model, life, we
     assert events.num_rows == week.num_rows
     assert agents["agent_id"].to_pylist()[int(np.argmax(agents["score"].to_numpy()))] == 4
     reasons = [r for r in events["reason"].to_pylist() if r is not None]
-    assert any(
-        "third visit to a place not seen in 28 days before" in r and "km from anywhere usual" in r for r in reasons
-    )
+    assert any("Third time here; never in the 28 days before" in r and "km from anywhere usual" in r for r in reasons)
     assert all("suspicious" not in r for r in reasons)
 
 
@@ -85,13 +84,17 @@ def test_the_kind_agrees_with_the_reason(model, life, week):
     marked = week.append_column("kind", pa.array(["novel"] * week.num_rows))  # of an earlier score: written anew
     events, _ = score_by_habits(model[2], marked, between(life, 0, 28), reasons="all")
     for row in events.to_pylist():
-        if "not seen in" in row["reason"]:
-            assert row["kind"] == "novel"
-        elif row["kind"] == "novel":
-            assert row["visits_now"] > int(row["reason"].split("seen there ")[1].split()[0])
+        counts = re.search(r"Here (\w+)(?: times)? in the 28 days before(?:, (\w+)(?: times)? since)?", row["reason"])
+        times = [int({"once": 1, "twice": 2}.get(n, n)) for n in counts.groups() if n] if counts else None
+        if times is None:
+            again = row["visits_now"] > 1
+            assert row["kind"] == "novel" or (row["kind"] == "routine" and again)
+            assert ("time here; never" in row["reason"]) == again
+        elif row["kind"] == "routine":
+            assert times[0] < times[1] == row["visits_now"]
         else:
             assert row["kind"] in ("predictable", "unsure")
-    assert {"novel", "predictable"} <= set(events["kind"].to_pylist())
+    assert {"novel", "predictable"} <= set(events["kind"].to_pylist()) - {"routine"}
 
 
 def test_a_start_that_nobody_saw_makes_an_odd_start_unobserved(model, life, week):
@@ -126,7 +129,7 @@ def test_silence_makes_an_event_unusual_only_where_asked_for(life, tmp_path, mon
     assert quiet["surprise"] == asked_for["surprise"] > 2
     assert (quiet["share"], asked_for["share"]) == (0, 1)
     assert on["score"] > off["score"] + 0.5
-    assert "no data at hours that usually have some" in on["reason"]
+    assert "No data at hours that usually have some." in on["reason"]
     assert "no data" not in off["reason"]
 
 
@@ -193,5 +196,5 @@ def test_several_events_of_an_agent_are_called_by_the_schemas_word():
     model = SimpleNamespace(schema=replace(mobility_schema(), event_word="entry"))
     judged = SimpleNamespace(agents={"top": np.array([0.0, 9.0]), "shift": np.array([9.0, 0.0])})
     changed, same = _agent_reasons(model, judged, ["this one.", "this one."])
-    assert changed.startswith("Its entries are on the whole more unusual")
+    assert changed.startswith("Their entries are on the whole more unusual")
     assert same == "this one."

@@ -1,6 +1,7 @@
 """What was expected by an entity's own history: where, what, when and how long, each with its ±, and in words."""
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -12,8 +13,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "events"))
 from routine_stays import between, make_routine, odd_week
 from whole_scores import score_by_habits
 
+from ustad.events.templates import without_expected
 from ustad.events.visits import Frame, read_visits
-from ustad.events.words import without_expected
 from ustad.habits.habit_model import HabitModel
 from ustad.habits.history import Habits
 from ustad.habits.usual import _days, usual
@@ -153,19 +154,19 @@ def test_somebody_without_history_has_no_expectations(life, model, odd):
     events, _ = score_by_habits(HabitJudge(model), stranger, reasons="all")
     for name in ("expected_start", "expected_duration", "expected_lat", "expected_poi"):
         assert events[name].null_count == events.num_rows, name
-    assert not any("xpected" in text for text in events["reason"].to_pylist())
+    assert not any(re.search("Always|Nearly|Usually|Often|Sometimes", text) for text in events["reason"].to_pylist())
+    assert all("Unsure: nothing is known of this agent yet." in text for text in events["reason"].to_pylist())
 
 
 # ------------------------------------------------------------------------------------------------- words
 def test_an_inserted_visit_says_what_was_expected_instead(scored, odd):
     inserted = scored.filter(pa.array(odd["poi_id"].to_numpy() == 999)).to_pylist()
     for row in inserted:
-        first, seen = row["reason"].split("; ")[:2]
-        assert first.startswith(f"Expected {row['expected_poi']} from ")
-        assert "±" in first
-        assert "% of weekdays), " in first
-        assert first.endswith("km away")
-        assert seen.endswith("at 22:30 for 40 min")
+        fact, usual_place = row["reason"].split(". ")[:2]
+        assert re.fullmatch(r"At .* at 22:30 for 40 min", fact)
+        there = "home" if row["expected_poi"] == "Home" else row["expected_poi"]
+        assert re.match(rf"\w+ at {there} at this hour \((\d+) of 20 weekdays\), [\d.]+ ?k?m? ?", usual_place)
+        assert "Sure: 20 weekdays known." in row["reason"]
 
 
 def test_an_own_place_says_start_and_duration_with_their_uncertainty(scored):
@@ -173,18 +174,17 @@ def test_an_own_place_says_start_and_duration_with_their_uncertainty(scored):
     assert own
     for row in own:
         assert row["reason"].count("±") == 2
-        assert row["reason"].startswith("Expected ")
+        assert "Usually here from " in row["reason"]
 
 
 def test_withheld_events_do_not_say_what_was_expected(scored):
     keep = np.arange(scored.num_rows) % 2 == 0
     made = withhold(scored, keep)
     for row, kept in zip(made.to_pylist(), keep, strict=True):
-        assert ("xpected" in row["reason"]) == kept
+        assert bool(re.search("Always|Nearly|Usually|Often|Sometimes", row["reason"])) == kept
         assert (row["expected_start"] is not None) == kept
-    assert without_expected("Its stays changed. Most of all: Expected home; gym at 02:40.").endswith(
-        "all: Gym at 02:40."
-    )
+    text = "Their stays changed. Most of all: At a gym at 02:40. Usually here from 8:10 (2 visits known). Sure: 9 days."
+    assert without_expected(text) == "Their stays changed. Most of all: At a gym at 02:40. Sure: 9 days."
 
 
 def test_days_before_are_those_since_the_entity_was_first_seen(life, odd):
@@ -194,10 +194,11 @@ def test_days_before_are_those_since_the_entity_was_first_seen(life, odd):
     model = HabitModel.fit(between(joined, 0, 21), between(joined, 21, 28), SCHEMA)
     events, _ = score_by_habits(HabitJudge(model), odd.filter(odd["agent_id"].to_numpy() > 2), reasons="all")
     texts = {a: [r["reason"] for r in events.to_pylist() if r["agent_id"] == a] for a in (3, 4, 5, 6)}
-    for who, words in ((3, "in 28 days before"), (4, "in 20 days before"), (5, "in 3 days before")):
+    for who, words in ((3, "in the 28 days before"), (4, "in the 20 days before"), (5, "in the 3 days before")):
         assert all(words in text for text in texts[who]), who
     assert not any("days before" in text for text in texts[6])
-    assert all("a place not seen before; this agent has no history yet" in text for text in texts[6])
+    assert all("Unsure: nothing is known of this agent yet." in text for text in texts[6])
+    assert all(re.search("[Nn]ever before[.]", text) or "Never here before." in text for text in texts[6])
 
 
 def test_a_new_kind_of_place_is_named(life, odd):
@@ -208,8 +209,8 @@ def test_a_new_kind_of_place_is_named(life, odd):
     agent = life["agent_id"].to_numpy()
     idle = life.filter(pa.array((agent != 3) | (np.array(life["poi_category"].to_pylist()) != "Work")))
     for history, kind, words in (
-        (life, "Bar", "Bar is a new kind of place for every agent"),
-        (idle, "Work", "Work is a new kind of place for this agent"),
+        (life, "Bar", "A new kind of place for everybody: Bar."),
+        (idle, "Work", "A new kind of place for them: Work."),
         (life, "Work", None),
     ):
         learned = HabitModel.fit(between(history, 0, 21), between(history, 21, 28), SCHEMA)

@@ -208,9 +208,9 @@ def test_of_a_busy_newcomer_no_days_are_told_until_a_week_has_entered_its_histor
     for i in range(len(visits) - 1):
         live._move_on(known, visits.take(np.array([i])))
     last = table.slice(len(visits) - 1).to_pylist()[0]
-    assert f"; seen there {-(-AT_ONCE // 3)} times before," in live.update(last)["reason"]
+    assert f" Here {-(-AT_ONCE // 3):,} times before, " in live.update(last)["reason"]
     elsewhere = {**last, "poi_id": 5, "lat": 35.0}
-    assert "visit to a place not seen before, " in live.update(elsewhere)["reason"]
+    assert " Never here before, " in live.update(elsewhere)["reason"]
 
 
 def test_bytes_of_the_version_before_are_read_and_their_weeks_say_nothing(plain):

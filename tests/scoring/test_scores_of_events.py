@@ -203,17 +203,17 @@ def test_the_sentence_says_what_was_expected_and_what_was_seen(encoder: Encoder)
     }  # fmt: skip
     text = Explainer(encoder).sentence(row, "poi", {"seen": 0, "hour_seen": False, "weekday_seen": False, "days": 28})
     assert text == (
-        "Expected home at 18:10 ± 25 min; was at gym 41 km away at 02:40; not seen there before in 28 days."
+        "At a gym at 02:40. Expected home at 18:10 ± 25 min, 41 km away. Never here in 28 days. Sure: 28 days known."
     )
 
 
 def test_the_driver_of_the_score_is_named(encoder: Encoder) -> None:
     row = {"expected_duration": 45.0, "observed_duration": 665.0, "spread_duration": 20.0}
     text = Explainer(encoder).sentence(row, "duration", None)
-    assert text == "Stay 11 h 5 min, expected 45 min ± 20 min."
-    assert "unlike any stay seen in training" in Explainer(encoder).sentence(row, None, None).lower()
+    assert text == "Stay: 11 h 5 min. Expected 45 min ± 20 min."
+    assert "Unlike any stay known." in Explainer(encoder).sentence(row, None, None)
     known = {"seen": 4, "hour_seen": False, "weekday_seen": True, "days": 21}
-    assert "seen there 4 times in 21 days, not at this hour" in Explainer(encoder).sentence(row, "duration", known)
+    assert "Here 4 times in 21 days, never at this hour." in Explainer(encoder).sentence(row, "duration", known)
 
 
 def test_kinds_follow_what_drives_the_score(encoder: Encoder) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from typing import Any
 
 from ustad.events.observed import UNOBSERVED_MINUTES
@@ -62,33 +61,32 @@ def distance_words(kilometres: float) -> str:
     return f"{kilometres:.1f} km" if size < 10 else f"{kilometres:.0f} km"
 
 
-def unseen_words(minute: float, length: float, early: float, late: float) -> list[str]:
-    """What is said of ends that nobody saw: an event at `minute` for `length` minutes that may have begun `early`
+def times_words(number: int) -> str:
+    """
+    >>> times_words(1), times_words(2), times_words(12)
+    ('once', 'twice', '12 times')
+    """
+    return {1: "once", 2: "twice"}.get(number, f"{number:,} times")
+
+
+def unseen_words(minute: float, length: float, early: float, late: float) -> dict[str, str]:
+    """When ends that nobody saw may have been: an event at `minute` for `length` minutes that may have begun `early`
     minutes earlier and ended `late` minutes later.
 
     >>> unseen_words(1420, 480, 330, 0), unseen_words(1420, 480, 0, math.inf)
-    (['start not observed: between 18:10 and 23:40'], ['end not observed: after 07:40'])
+    ({'start': 'between 18:10 and 23:40'}, {'end': 'after 07:40'})
     """
-    parts = []
+    spans = {}
     if early > UNOBSERVED_MINUTES:
         span = f"between {clock_words(minute - early)} and" if early < 1440 else "before"
-        parts.append(f"start not observed: {span} {clock_words(minute)}")
+        spans["start"] = f"{span} {clock_words(minute)}"
     if late > UNOBSERVED_MINUTES and math.isfinite(length):
         end = minute + length
         span = (
             f"between {clock_words(end)} and {clock_words(end + late)}" if late < 1440 else f"after {clock_words(end)}"
         )
-        parts.append(f"end not observed: {span}")
-    return parts
-
-
-def without_expected(reason: str) -> str:
-    """A sentence by habits, or what is said of an entity and ends with one, without what was expected.
-
-    >>> without_expected("Expected home from 18:10 ± 25 min; gym at 02:40; seen there 4 times in 28 days before.")
-    'Gym at 02:40; seen there 4 times in 28 days before.'
-    """
-    return re.sub(r"Expected [^;]*; (.)", lambda match: match[1].upper(), reason, count=1)
+        spans["end"] = span
+    return spans
 
 
 def _nearest(value: float) -> int:

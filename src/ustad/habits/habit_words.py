@@ -1,8 +1,7 @@
-"""Reasons from history, in one plain sentence: what was expected, with its ±, what was, how often and how far.
+"""Reasons from history in plain sentences: what happened, what is usual, how often since, how sure, what was not seen.
 
-In go a habit model, its judgement and the events; out come sentences for the rows somebody will look at. Words and
-units come from the schema; nothing here says what a person is. What was expected comes first and ends with the first
-semicolon, so that it can be left out (`words.without_expected`).
+In go a habit model, its judgement and the events; out come reasons for the rows somebody will look at. Words and units
+come from the schema, sentences from `events/templates.py`; nothing here says what a person is.
 """
 
 from __future__ import annotations
@@ -12,31 +11,34 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
+from ustad.events.templates import OFTEN, place_words, say, say_how_sure
 from ustad.events.visits import Visits, kind_feature, read_visits
-from ustad.events.words import clock_words, distance_words, minutes_words, unseen_words
+from ustad.events.words import clock_words, distance_words, minutes_words, times_words, unseen_words
 from ustad.habits.habit_model import HabitModel, Judged
-from ustad.habits.usual import Usual, usual
-from ustad.ties import highest_of, lowered, raised, rounded
+from ustad.habits.kinds import LENGTHS, STARTS
+from ustad.habits.usual import Usual, find_home, usual
+from ustad.schema import plural
+from ustad.ties import highest_of, lowered, rounded
 
 _ORDINALS = ("", "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
 #: A term speaks in the sentence when it has at least this share of what its event's terms say together.
 SPEAKS = 0.2
 #: Nearer than this, two places are not said to be apart, km.
 NEAR_KM = 0.2
+#: An event that is longer has no one hour, minutes.
+ONE_HOUR = 60.0
 
 
 def sentences(model: HabitModel, judged: Judged, events: pa.Table, rows: np.ndarray) -> list[str]:
-    """A sentence for each of the rows (of the table of events)."""
-    if not len(rows):
-        return []
-    told = [""] * len(rows)
-    for habits in judged.history:
+    """A reason for each of the rows (of the table of events)."""
+    texts = [""] * len(rows)
+    for habits in judged.history if len(rows) else ():
         mine = np.flatnonzero(judged.end[rows] == habits.last_day)
         if len(mine):
             own = model if habits is model.habits else replace(model, habits=habits)
             for i, text in zip(mine, _sentences(own, judged, events, rows[mine]), strict=True):
-                told[i] = text
-    return told
+                texts[i] = text
+    return texts
 
 
 def _sentences(model: HabitModel, judged: Judged, events: pa.Table, rows: np.ndarray) -> list[str]:
@@ -45,10 +47,12 @@ def _sentences(model: HabitModel, judged: Judged, events: pa.Table, rows: np.nda
     visits = read_visits(chosen, model.schema, model.frame)
     back = np.empty(len(rows), np.int64)
     back[visits.row] = np.arange(len(rows))
-    found = usual(model.habits, visits, judged.compared.place[rows][visits.row])
+    usual_visits = usual(model.habits, visits, judged.compared.place[rows][visits.row])
     kind = kind_feature(events, model.schema)
     words = chosen[kind.columns[0]].to_pylist() if kind is not None else [None] * len(rows)
-    return [plain_words(model, judged, int(row), visits, int(back[i]), words[i], found) for i, row in enumerate(rows)]
+    return [
+        plain_words(model, judged, int(row), visits, int(back[i]), words[i], usual_visits) for i, row in enumerate(rows)
+    ]
 
 
 def drivers(model: HabitModel, judged: Judged, row: int) -> list[str]:
@@ -62,83 +66,139 @@ def drivers(model: HabitModel, judged: Judged, row: int) -> list[str]:
 
 
 def plain_words(
-    model: HabitModel, judged: Judged, row: int, visits: Visits, at: int, kind: str | None, found: Usual
+    model: HabitModel, judged: Judged, row: int, visits: Visits, at: int, kind: str | None, usual_visits: Usual
 ) -> str:
     """An event by itself: row of the judgement, and where it is among the visits and what was usual for them."""
-    named = drivers(model, judged, row)
-    place, count = int(judged.compared.place[row]), int(judged.compared.count[row])
-    length = float(visits.duration[at])
-    seen = f"{kind or f'a {model.schema.event_word}'} at {clock_words(float(visits.minute[at]))}"
-    if np.isfinite(length):
-        seen = f"{seen} for {minutes_words(length)}"
-    unseen = unseen_words(float(visits.minute[at]), length, float(visits.early[at]), float(visits.late[at]))
-    parts = [_expected(model, visits, at, place, found), seen, *unseen]
-    if kind is not None and found.new_kind[at]:
-        whom = "this" if visits.category[at] else "every"  # 0: of no event that was learnt from
-        parts.append(f"{kind} is a new kind of place for {whom} {model.schema.entity_word}")
-    if place < 0:
-        parts.append(_new_place(int(found.days[at]), float(judged.compared.distance[row]), count))
-        parts.append(f"this {model.schema.entity_word} has no history yet" if found.days[at] < 0 else "")
-    else:
-        parts.append(_known_place(int(model.habits.place_count[place]), int(found.days[at]), count, named))
-        parts.append("there at hours usually spent elsewhere" if "elsewhere" in named else "")
-    parts.append("no data at hours that usually have some" if "silence" in named else "")
-    text = "; ".join(part for part in parts if part)
-    return text[:1].upper() + text[1:] + "."
+    leaders = drivers(model, judged, row)
+    place = int(judged.compared.place[row])
+    minute, length = float(visits.minute[at]), float(visits.duration[at])
+    unseen = unseen_words(minute, length, float(visits.early[at]), float(visits.late[at]))
+    parts = [
+        _what_happened(model, place, kind, minute, length),
+        *_what_is_usual(model, visits, at, place, usual_visits, leaders),
+        *_how_often(model, judged, row, visits, at, kind, usual_visits, leaders),
+        _how_sure(model, judged, row, at, usual_visits, leaders),
+        *(say(f"unseen_{end}", span=span) for end, span in unseen.items()),
+        say("silence") if "silence" in leaders else "",
+    ]
+    return " ".join(part for part in parts if part)
 
 
-def _expected(model: HabitModel, visits: Visits, at: int, place: int, found: Usual) -> str:
-    """Where, from when and for how long, by the entity's own history; nothing where it has none."""
-    where = int(found.place[at])
-    start, length = _plus_minus(found, at)
-    if where < 0 or where == place:
-        times = " ".join(text for text in (start, length) if text)
-        return f"Expected {_kind_of(model, place, 'there')} {times}" if times and place >= 0 else ""
-    days = "weekend days" if found.weekend[at] else "weekdays"
-    moment = (visits.minute[at] + np.nan_to_num(visits.duration[at]) / 2) % 1440
-    often = f"there at {clock_words(moment)} on {rounded(100 * found.share[at]):.0f} % of {days}"
-    apart = float(np.hypot(visits.x[at] - model.habits.place_x[where], visits.y[at] - model.habits.place_y[where]))
-    far = f", {distance_words(apart)} away" if apart >= lowered(NEAR_KM) else ""
-    named = _kind_of(model, where, "elsewhere")
-    if place < 0:
-        if (moment - found.start[at]) % 1440 > raised(float(found.duration[at] + found.duration_spread[at])):
-            start = ""  # its visits there at that hour begin at another time than most
-        return f"Expected {' '.join(text for text in (named, start) if text)} ({often}){far}"
-    here = " ".join(text for text in (start, length) if text)
-    return f"Expected {named} ({often}){far}{f', and here {here}' if here else ''}"
+# ---------------------------------------------------------------------------------------------- what happened
+def _what_happened(model: HabitModel, place: int, kind: str | None, minute: float, length: float) -> str:
+    clock, long = clock_words(minute), minutes_words(length) if np.isfinite(length) else ""
+    if model.schema.end is not None and (kind is not None or _is_home(model, place)):
+        where = "home" if _is_home(model, place) else place_words(kind or "")
+        return say("stay" if long else "stay_open", place=where, clock=clock, length=long)
+    what = f"{model.schema.event_word} ({kind})" if kind is not None else model.schema.event_word
+    return say("event_long" if long else "event", what=what, clock=clock, length=long)
 
 
-def _plus_minus(found: Usual, at: int) -> tuple[str, str]:
-    """`from 18:10 ± 25 min` and `for 13 h ± 40 min`, as far as they are known."""
-    start, length = float(found.start[at]), float(found.duration[at])
-    return (
-        f"from {clock_words(start)} ± {minutes_words(float(found.start_spread[at]))}" if np.isfinite(start) else "",
-        f"for {minutes_words(length)} ± {minutes_words(float(found.duration_spread[at]))}"
-        if np.isfinite(length)
-        else "",
+# ---------------------------------------------------------------------------------------------- what is usual
+def _what_is_usual(
+    model: HabitModel, visits: Visits, at: int, place: int, usual_visits: Usual, leaders: list[str]
+) -> list[str]:
+    """Where they are at that hour, and when and for how long they are here; what leads comes first."""
+    times = _times(usual_visits, at) if place >= 0 else ""
+    here = say("here", times=times) if times else ""
+    where = int(usual_visits.place[at])
+    elsewhere = _elsewhere(model, visits, at, usual_visits) if where >= 0 and where != place else ""
+    both = [elsewhere, here]
+    return both[::-1] if leaders and leaders[0] in (*STARTS, *LENGTHS) else both
+
+
+def _elsewhere(model: HabitModel, visits: Visits, at: int, usual_visits: Usual) -> str:
+    where, share, days = int(usual_visits.place[at]), float(usual_visits.share[at]), float(usual_visits.of_days[at])
+    length = float(np.nan_to_num(visits.duration[at]))
+    moment = clock_words((visits.minute[at] + length / 2) % 1440)
+    x, y = model.habits.place_x[where], model.habits.place_y[where]
+    apart = float(np.hypot(visits.x[at] - x, visits.y[at] - y))
+    return say(
+        "elsewhere",
+        often=next(word for least, word in OFTEN if share >= lowered(least)),
+        there=_name_place(model, where),
+        hour="this hour" if length <= ONE_HOUR else moment,
+        days=f"{rounded(share * days):.0f}",
+        all=f"{days:.0f}",
+        which=_which_days(usual_visits, at),
+        away=f", {distance_words(apart)} away" if apart >= lowered(NEAR_KM) else "",
     )
 
 
-def _kind_of(model: HabitModel, place: int, unknown: str) -> str:
-    """What kind of place it is, in the schema's words."""
+def _times(usual_visits: Usual, at: int) -> str:
+    """`from 18:10 ± 25 min for 13 h ± 40 min`, as far as they are known."""
+    start, length = float(usual_visits.start[at]), float(usual_visits.duration[at])
+    spreads = [minutes_words(float(v[at])) for v in (usual_visits.start_spread, usual_visits.duration_spread)]
+    begins = f"from {clock_words(start)} ± {spreads[0]}" if np.isfinite(start) else ""
+    lasts = f"for {minutes_words(length)} ± {spreads[1]}" if np.isfinite(length) else ""
+    return " ".join(text for text in (begins, lasts) if text)
+
+
+def _name_place(model: HabitModel, place: int) -> str:
+    """An own place: where nights are spent it is home, else its kind in the schema's words."""
+    if _is_home(model, place):
+        return "at home"
     code = int(model.habits.place_category[place])
-    return model.frame.categories[code - 1] if code > 0 else unknown
+    return f"at {place_words(model.frame.categories[code - 1])}" if code > 0 else "elsewhere"
 
 
-def _new_place(days: int, distance: float, count: int) -> str:
-    often = f"{ordinal(count)} visit" if count > 1 else "visit"
-    text = f"{often} to a place not seen {_before(days)}"
-    return f"{text}, {distance_words(distance)} from anywhere usual" if np.isfinite(distance) else text
+def _is_home(model: HabitModel, place: int) -> bool:
+    """Whether nights are spent there; where events have no length nobody knows."""
+    return model.schema.end is not None and place >= 0 and place == find_home(model.habits, place)
 
 
-def _known_place(seen: int, days: int, count: int, named: list[str]) -> str:
-    text = f"seen there {seen} time{'s' if seen > 1 else ''} {_before(days)}"
-    return f"{text}, {count} time{'s' if count > 1 else ''} since" if "recurrence" in named else text
+def _which_days(usual_visits: Usual, at: int) -> str:
+    return "weekend days" if usual_visits.weekend[at] else "weekdays"
+
+
+# -------------------------------------------------------------------------------------------- how often since
+def _how_often(
+    model: HabitModel,
+    judged: Judged,
+    row: int,
+    visits: Visits,
+    at: int,
+    kind: str | None,
+    usual_visits: Usual,
+    leaders: list[str],
+) -> list[str]:
+    place, count = int(judged.compared.place[row]), int(judged.compared.count[row])
+    before, parts = _before(int(usual_visits.days[at])), []
+    if place >= 0:
+        known, now = (times_words(n) for n in (int(model.habits.place_count[place]), count))
+        is_more = "recurrence" in leaders
+        parts.append(say("more" if is_more else "known", times=known, before=before, now=now))
+        if "elsewhere" in leaders and not 0 <= usual_visits.place[at] != place:
+            parts.append(say("elsewhere_hours"))
+    else:
+        distance = float(judged.compared.distance[row])
+        far = f", {distance_words(distance)} from anywhere usual" if np.isfinite(distance) else ""
+        name = "again" if count > 1 else "first"
+        parts.append(say(name, ordinal=ordinal(count), before=before, distance=far))
+    if kind is not None and usual_visits.new_kind[at]:
+        whom = "them" if visits.category[at] else "everybody"  # 0: of no event that was learnt from
+        parts.append(say("new_kind", whom=whom, kind=kind))
+    return parts
 
 
 def _before(days: int) -> str:
     """How far back the entity's history goes; whose visits had to enter it before their weeks have no day of it yet."""
-    return f"in {days} day{'s' if days > 1 else ''} before" if days > 0 else "before"
+    return f"in the {days} days before" if days > 1 else "on the day before" if days == 1 else "before"
+
+
+# ------------------------------------------------------------------------------------------------- how sure
+def _how_sure(model: HabitModel, judged: Judged, row: int, at: int, usual_visits: Usual, leaders: list[str]) -> str:
+    """By what the leading question rests on: visits to the place, or days like this one."""
+    place = int(judged.compared.place[row])
+    if usual_visits.days[at] < 0:
+        return say("nothing", entity=model.schema.entity_word)
+    if judged.kind[row] == "unsure":
+        return say("doubt", events=plural(model.schema.event_word))
+    if place >= 0 and leaders and leaders[0] in (*STARTS, *LENGTHS):
+        return say_how_sure(int(model.habits.place_count[place]), "visits here")
+    if usual_visits.place[at] >= 0:
+        return say_how_sure(int(usual_visits.of_days[at]), _which_days(usual_visits, at))
+    return say_how_sure(int(usual_visits.days[at]), "days")
 
 
 def ordinal(number: int) -> str:

@@ -49,8 +49,8 @@ def kinds(
 ) -> np.ndarray:
     """The kind of each event: object [N].
 
-    `novel` at a place without history (`place` -1), and at an own place where recurrence leads and there were more
-    visits now (`count`) than in the history (`before`); else `predictable`, or `unsure` where the log10 tail of the
+    `novel` at a place without history (`place` -1); `routine` where recurrence leads and there were more visits now
+    (`count`, two or more) than in the history (`before`); else `predictable`, or `unsure` where the log10 tail of the
     network's `doubt` is among its reference's highest 5 %. `unobserved` where what leads rests on an end that nobody
     saw, or most of the event is missing (`unseen`: `start`, `end`, `most`, bool [N] each).
     """
@@ -59,7 +59,8 @@ def kinds(
     result = np.full(len(place), "predictable", dtype=object)
     if doubt is not None:
         result[np.nan_to_num(doubt) <= raised(UNSURE)] = "unsure"
-    result[(place < 0) | ((leads == "recurrence") & (count > before))] = "novel"
+    result[place < 0] = "novel"
+    result[(leads == "recurrence") & (count > np.maximum(before, 1))] = "routine"
     starts, lengths = np.isin(leads, STARTS), np.isin(leads, LENGTHS)
     lost = unseen["most"] | ((starts | lengths) & unseen["start"]) | (lengths & unseen["end"])
     result[lost] = "unobserved"

@@ -20,6 +20,10 @@ from ustad.habits.history import Habits
 from ustad.habits.questions import in_parts
 from ustad.habits.usual_kernels import usual_times, whereabouts
 from ustad.schema import EventSchema
+from ustad.ties import lowered
+
+#: When people are at home, minute of the day.
+NIGHT = 180.0
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,7 @@ class Usual:
     duration_spread: np.ndarray  # float64 [N]
     days: np.ndarray  # int64 [N] of the history since the entity was first seen in it, -1 where it has none
     new_kind: np.ndarray  # bool [N] at a kind of place that is new to the entity, see `_new_kinds`
+    of_days: np.ndarray  # float64 [N] how many days of that kind `share` is a share of
 
 
 def usual(habits: Habits, visits: Visits, place: np.ndarray) -> Usual:
@@ -47,8 +52,9 @@ def usual(habits: Habits, visits: Visits, place: np.ndarray) -> Usual:
     weekend_then = (visits.weekday + later) % 7 >= 5
     where, share, apart = whereabouts(
         owner, moment, weekend_then, habits.place_offsets, habits.place_x, habits.place_y,
-        habits.visit_offsets, habits.visit_day, habits.visit_minute, habits.visit_duration, _days(habits),
+        habits.visit_offsets, habits.visit_day, habits.visit_minute, habits.visit_duration, days := _days(habits),
     )  # fmt: skip
+    of_days = np.where(where >= 0, days[where, weekend_then.astype(int)], 0.0) if len(days) else np.zeros(len(where))
     at = np.where(place >= 0, place, where)
     minute = np.where(place >= 0, visits.minute, np.nan)
     held = (habits.visit_offsets, habits.visit_minute, habits.visit_duration, habits.visit_weekend)
@@ -64,7 +70,21 @@ def usual(habits: Habits, visits: Visits, place: np.ndarray) -> Usual:
     start, start_spread, duration, duration_spread = times.T
     since = np.append(habits.entity_since, habits.last_day + 2)[owner]  # the last is of strangers: -1
     length = (duration, duration_spread, habits.last_day + 1 - since)
-    return Usual(where, share, weekend_then, apart, start, start_spread, *length, _new_kinds(habits, visits, owner))
+    new_kind = _new_kinds(habits, visits, owner)
+    return Usual(where, share, weekend_then, apart, start, start_spread, *length, new_kind, of_days)
+
+
+def find_home(habits: Habits, place: int) -> int:
+    """Of the owner of a place: where it is at night on at least half of its weekdays, -1 without such a place."""
+    owner = int(np.searchsorted(habits.place_offsets, place, "right")) - 1
+    first, last = (int(edge) for edge in habits.place_offsets[owner : owner + 2])
+    rows = slice(first, last)
+    where, share, _ = whereabouts(
+        np.zeros(1, np.int64), np.array([NIGHT]), np.zeros(1, bool), np.array([0, last - first]), habits.place_x[rows],
+        habits.place_y[rows], habits.visit_offsets[first : last + 1], habits.visit_day, habits.visit_minute,
+        habits.visit_duration, _days(habits, rows),
+    )  # fmt: skip
+    return first + int(where[0]) if share[0] >= lowered(0.5) else -1
 
 
 def _new_kinds(habits: Habits, visits: Visits, owner: np.ndarray) -> np.ndarray:
@@ -75,11 +95,11 @@ def _new_kinds(habits: Habits, visits: Visits, owner: np.ndarray) -> np.ndarray:
     return ((owner >= 0) | (visits.category == 0)) & ~np.isin(owner * many + visits.category, own)
 
 
-def _days(habits: Habits) -> np.ndarray:
+def _days(habits: Habits, rows: slice = slice(None)) -> np.ndarray:
     """Weekdays and weekend days that the visits to each place are remembered of, since its entity was first seen:
     float64 [P, 2]."""
-    known = np.maximum(habits.place_since, habits.known_since)
-    since, stop = known + 3, habits.last_day + 4  # counted from a Monday
+    since = np.maximum(habits.place_since[rows], habits.known_since[rows]) + 3
+    stop = habits.last_day + 4  # both counted from a Monday
     weekends = sum((stop - k) // 7 - (since - k) // 7 for k in (6, 7))
     total = stop - since
     return np.stack([total - weekends, weekends], axis=1).astype(np.float64)

@@ -35,7 +35,7 @@ def _event_facts(source: RunTables) -> list[dict[str, str]]:
         rows.append(_share(f"{events} whose start or end was not observed", int(cut.sum()), n))
     if "kind" in wanted:
         unseen = int(pc.sum(pc.equal(table["kind"], "unobserved")).as_py() or 0)
-        rows.append(_share("scores that rest on missing data (kind: unobserved)", unseen, n))
+        rows.append(_share("scores that rest on missing data (not fully observed)", unseen, n))
     if "history_days" in wanted:
         days = numbers(table, "history_days")
         rows.append({"what": "days of history before an event", **_spread(days)})

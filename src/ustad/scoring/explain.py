@@ -1,4 +1,4 @@
-"""Reasons: what was expected, what was observed, what drove the score, in one plain sentence.
+"""Reasons: what was observed, what was expected, how often it was before and how sure that is, in plain sentences.
 
 In go the columns of the score table and the facts of the history; out come the kind of every event and, for the
 events somebody will look at, a sentence. Words and units come from the schema; nothing here knows of mobility.
@@ -16,13 +16,13 @@ import pyarrow as pa
 from ustad.distribution import UNSURE
 from ustad.events.encoder import UNKNOWN, Encoder
 from ustad.events.observed import UNOBSERVED_MINUTES, gap_minutes, read_gaps
+from ustad.events.templates import place_words, say, say_how_sure
 from ustad.events.visit_counts import Facts
-from ustad.events.words import unseen_words, value_words
+from ustad.events.words import times_words, unseen_words, value_words
 from ustad.geo import haversine_km
-from ustad.schema import Feature, Term
+from ustad.schema import Feature, Term, plural
 from ustad.ties import first_highest, raised
 
-KINDS = ("predictable", "novel", "unsure", "unobserved")
 #: A percentile of 1 counts as this tail: the last that 1 - percentile can tell from nothing.
 SMALLEST_TAIL = 1e-16
 
@@ -83,46 +83,46 @@ class Explainer:
     encoder: Encoder
 
     def sentence(self, row: dict[str, Any], driver: str | None, facts: dict[str, Any] | None = None) -> str:
-        """One sentence about one row; `driver` is the most unusual term, None for the neighbour distance."""
-        schema = self.encoder.schema
-        expected, observed, mentions = self._scene(row)
-        parts = []
-        if expected:
-            parts.append("Expected " + " ".join(expected))
-        if observed:
-            parts.append("was " + " ".join(observed))
+        """A reason for one row; `driver` is the most unusual term, None for the neighbour distance."""
+        fact, usual, mentions = self._scene(row)
         term = next((t for t in self.encoder.terms if t.name == driver), None)
-        if term is not None and term.feature not in mentions:
-            parts.append(self._contrast(row, term))
+        leads = []
         if driver is None:
-            parts.append(f"unlike any {schema.event_word} seen in training")
-        parts += [text for text in (self._unseen(row), self._past(facts)) if text]
-        text = "; ".join(parts)
-        return text[:1].upper() + text[1:] + "."
+            leads.append(say("unlike", event=self.encoder.schema.event_word))
+        elif term is not None and term.feature not in mentions:
+            leads += self._contrast(row, term)
+        parts = [*fact, *leads, *usual, *self._past(facts), *self._sure(row, facts), *self._unseen(row)]
+        return " ".join(parts)
 
     def _scene(self, row: dict[str, Any]) -> tuple[list[str], list[str], set[str]]:
-        """What, where and when, as far as the schema has them: expected words, observed words, features mentioned."""
+        """What, where and when, as far as the schema has them: what happened, what was expected, features in them."""
+        what, when = self._first("category"), self._first("clock")
         expected: list[str] = []
-        observed: list[str] = []
         mentions: set[str] = set()
-        what = self._first("category")
+        word = clock = None
         if what is not None and row.get(f"expected_{what.name}") is not None:
             mentions.add(what.name)
             expected.append(str(row[f"expected_{what.name}"]))
             word = row.get(f"observed_{what.name}")
-            observed.append(f"at {word}" if word not in (None, UNKNOWN) else f"at an unknown {what.label}")
-        for feature in self.encoder.schema.features:
-            if feature.kind == "place":
-                mentions.add(feature.name)
-                observed += self._away(row, feature)
-        when = self._first("clock")
+            word = place_words(str(word)) if word not in (None, UNKNOWN) else f"an unknown {what.label}"
         if when is not None and row.get(f"expected_{when.name}") is not None:
             mentions.add(when.name)
             expected.append(f"at {self._expected(row, when, when.name)}")
-            seen_at = row.get(f"observed_{when.name}")
-            if seen_at is not None:
-                observed.append(f"at {value_words(when, seen_at)}")
-        return expected, observed, mentions
+            minute = row.get(f"observed_{when.name}")
+            clock = value_words(when, minute) if minute is not None else None
+        places = [f for f in self.encoder.schema.features if f.kind == "place"]
+        away = [text for feature in places for text in self._away(row, feature)]
+        mentions |= {feature.name for feature in places}
+        fact = self._fact(word, clock)
+        return fact, [say("expected", what=" ".join(expected), away="".join(away))] if expected else [], mentions
+
+    def _fact(self, word: str | None, clock: str | None) -> list[str]:
+        schema = self.encoder.schema
+        if clock is None:
+            return [say("somewhere", place=word)] if word is not None else []
+        if word is not None and schema.end is not None:
+            return [say("stay_open", place=word, clock=clock)]
+        return [say("event", what=f"{schema.event_word} ({word})" if word else schema.event_word, clock=clock)]
 
     def _first(self, display: str) -> Feature | None:
         return next((f for f in self.encoder.schema.features if f.display == display), None)
@@ -132,42 +132,54 @@ class Explainer:
         if any(row.get(n) is None for n in names):
             return []
         distance = float(haversine_km(*(row[n] for n in names)))
-        return [f"{value_words(feature, distance)} away"] if distance >= 0.2 else []
+        return [f", {value_words(feature, distance)} away"] if distance >= 0.2 else []
 
     def _expected(self, row: dict[str, Any], feature: Feature, name: str) -> str:
         spread = row.get(f"spread_{name}")
         text = value_words(feature, row[f"expected_{name}"])
         return f"{text} ± {value_words(feature, spread, length=True)}" if spread is not None else text
 
-    def _contrast(self, row: dict[str, Any], term: Term) -> str:
-        """A term of its own: `stay 11 h, expected 45 min ± 20 min`."""
+    def _contrast(self, row: dict[str, Any], term: Term) -> list[str]:
+        """A term of its own: `Duration: 11 h.` and `Expected 45 min ± 20 min.`"""
         feature = self.encoder.schema.feature(term.feature)
         observed, expected = row.get(f"observed_{term.name}"), row.get(f"expected_{term.name}")
         if term.kind == "vector" or observed is None or expected is None:
-            return f"{feature.label} unusual"
-        return f"{feature.label} {value_words(feature, observed)}, expected {self._expected(row, feature, term.name)}"
+            return [say("unusual", label=feature.label)]
+        return [
+            say("value", label=feature.label, value=value_words(feature, observed)),
+            say("expected", what=self._expected(row, feature, term.name), away=""),
+        ]
 
-    def _unseen(self, row: dict[str, Any]) -> str:
+    def _unseen(self, row: dict[str, Any]) -> list[str]:
         """What was not observed around the event, or of it."""
         when, length = self._first("clock"), self._first("duration")
         at = row.get(f"observed_{when.name}") if when is not None else None
         duration = row.get(f"observed_{length.name}") if length is not None else None
         early, late = gap_minutes(row)
         if at is not None:
-            return "; ".join(unseen_words(at, math.nan if duration is None else duration, early, late))
+            ends = unseen_words(at, math.nan if duration is None else duration, early, late)
+            return [say(f"unseen_{end}", span=span) for end, span in ends.items()]
         longest = max(early, late)
-        return f"not observed for {longest:.0f} min around it" if UNOBSERVED_MINUTES < longest < math.inf else ""
+        return [say("around", length=f"{longest:.0f} min")] if UNOBSERVED_MINUTES < longest < math.inf else []
 
-    def _past(self, facts: dict[str, Any] | None) -> str:
+    def _past(self, facts: dict[str, Any] | None) -> list[str]:
         if not facts or not facts["days"]:
-            return "" if facts is None else f"this {self.encoder.schema.entity_word} was not seen in training"
-        span = f"in {facts['days']} days"
+            return []
+        days = f"{facts['days']} days"
         if not facts["seen"]:
-            return f"not seen there before {span}"
-        often = f"seen there {facts['seen']} time{'s' if facts['seen'] > 1 else ''} {span}"
-        if not facts["hour_seen"]:
-            return f"{often}, not at this hour"
-        return often if facts["weekday_seen"] else f"{often}, not on this day of the week"
+            return [say("never", days=days)]
+        but = ", never at this hour" if not facts["hour_seen"] else ""
+        but = but or (", never on this day of the week" if not facts["weekday_seen"] else "")
+        return [say("seen", times=times_words(facts["seen"]), days=days, but=but)]
+
+    def _sure(self, row: dict[str, Any], facts: dict[str, Any] | None) -> list[str]:
+        """The network's doubt where it is high, else how many days are known."""
+        schema = self.encoder.schema
+        if facts is not None and not facts["days"]:
+            return [say("nothing", entity=schema.entity_word)]
+        if row.get("kind") == "unsure":
+            return [say("doubt", events=plural(schema.event_word))]
+        return [say_how_sure(int(facts["days"]), "days")] if facts else []
 
 
 def sentences(encoder: Encoder, table: pa.Table, tails: np.ndarray, facts: Facts | None) -> list[str]:

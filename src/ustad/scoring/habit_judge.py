@@ -23,6 +23,7 @@ from safetensors.numpy import save_file as save_numpy
 from ustad.config import Config, ConfigError
 from ustad.distribution import Tail
 from ustad.events.encoder import Encoder
+from ustad.events.templates import say
 from ustad.events.visits import Frame, read_visits
 from ustad.files import read_table, write_table
 from ustad.habits.entity_tests import AgentReference, distribution_from, distribution_tensors, strongest
@@ -289,12 +290,11 @@ def agent_table(model: HabitModel, judgement: Judged, event_scores: pa.Table, wo
 def _agent_reasons(model: HabitModel, judgement: Judged, worst: list[str | None]) -> list[str | None]:
     """The worst event's reason, after what changed on the whole where that is what makes the entity unusual."""
     events = plural(model.schema.event_word)
-    words = {
-        "shift": f"Its {events} are on the whole more unusual than in its reference week. Most of all: ",
-        "profile": f"Its {events} are spread over its places otherwise than before. Most unusual: ",
-    }
     tests = strongest(judgement.agents)
-    return [text if text is None else words.get(test, "") + text for test, text in zip(tests, worst, strict=True)]
+    return [
+        say(test, events=events, reason=text) if text is not None and test in ("shift", "profile") else text
+        for test, text in zip(tests, worst, strict=True)
+    ]
 
 
 def _memory_columns(judgement: Judged) -> dict[str, np.ndarray]:

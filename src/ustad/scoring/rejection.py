@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ustad.config import ConfigError
-from ustad.events.words import without_expected
+from ustad.events.templates import without_expected
 from ustad.scoring.calibration import Parts
 from ustad.ties import raised, tied_ranks
 

@@ -1,4 +1,4 @@
-// One event: what was expected beside what was observed, how sure the model is, what is near it, and the verdict.
+// One event: its reason, what was expected beside what was observed, what is near it, and the verdict.
 import * as api from "./api.js";
 import { h, s } from "./dom.js";
 import { casesOf } from "./in_cases.js";
@@ -9,7 +9,7 @@ import * as say from "./words.js";
 const WIDTH = 240, HEIGHT = 30;
 
 export function drawer(detail, about, act) {
-  const event = detail.event, [kind, meaning] = say.kind(event.kind);
+  const event = detail.event, [kind, meaning] = say.kind(event.kind, event.term);
   const scored = event.score !== null;
   return h("section", { class: "panel drawer", "aria-label": "Event" },
     h("div", { class: "drawer-head" }, h("div", {}, h("h2", {}, say.span(event)), h("p", { class: "hint" }, `${[say.what(event), say.minutesOf(event) ? say.duration(say.minutesOf(event)) : "", `${say.zoneName(event.timezone)} time`].filter(Boolean).join(", ")}`, act.position ? ` · ${act.position}` : "")),
@@ -22,7 +22,6 @@ export function drawer(detail, about, act) {
     scored && !frozen ? casesOf(event, detail.cases || [], about) : null,
     detail.habits ? habits(detail.habits, about) : null,
     detail.features.length ? features(detail, about) : null,
-    scored ? sureness(detail) : null,
     usually(detail.usually, about),
     neighbours(detail, about, act.open),
     history(detail.verdicts, event.timezone),
@@ -40,8 +39,8 @@ function incident(event, act, about) {
 // What makes a score by habits: each question with its share, and the plain facts behind it.
 function habits(found, about) {
   const facts = [];
-  if (found.new_place) facts.push("Not one of its own places so far.");
-  if (found.visits_now) facts.push(`${found.visits_now === 1 ? "The first" : `Number ${found.visits_now}`} of its ${say.plural(about.event_word)} here since the model was made.`);
+  if (found.new_place) facts.push("Not one of their own places so far.");
+  if (found.visits_now) facts.push(`${found.visits_now === 1 ? "The first" : `Number ${found.visits_now}`} of their ${say.plural(about.event_word)} here since the model was made.`);
   if (found.km_from_own_places) facts.push(`${say.distance(found.km_from_own_places)} from the nearest own place.`);
   const speaks = found.terms.filter((t) => t.share >= 0.005);
   return h("div", {}, h("h3", {}, "What makes it unusual"), facts.length ? h("p", { class: "sure" }, facts.join(" ")) : null,
@@ -100,15 +99,6 @@ function wrapped(from, to) {
   return a <= b ? [[a, b]] : [[a, 1440], [0, b]];
 }
 
-// How sure the model is of the feature that drives the score: few examples, days that differ, or neither.
-function sureness(detail) {
-  const main = detail.features.filter((f) => f.scored && f.au !== null && f.eu !== null).sort((a, b) => b.share - a.share)[0];
-  const few = detail.history_days !== null && detail.history_days !== undefined && detail.history_days < 3 ? " Little is known of the days before, so the expectation is vague." : "";
-  if (!main) return few ? h("p", { class: "sure" }, few) : null;
-  const sentence = main.eu > main.au ? `Unsure: few cases like this ${main.label} are known.` : main.eu > 0.3 * main.au ? `Rather unsure: the ${main.label} varies from day to day, and not many cases like this are known.` : "Sure: many cases like this are known; what doubt there is comes from days that differ.";
-  return h("div", {}, h("h3", {}, "How sure the model is"), h("p", { class: "sure" }, sentence + few));
-}
-
 function usually(usual, about) {
   if (!usual.weekday) return null;
   const what = usual.what.length ? h("ul", { class: "usually" }, usual.what.map((w) => h("li", {}, h("span", { class: "meter" }, h("i", { vars: { width: `${Math.round(100 * w.share)}%` } })), `${w.category}: ${w.days} of ${usual.days}`))) : h("p", { class: "sure" }, "Never observed at this hour of this weekday before.");
@@ -125,7 +115,7 @@ function neighbours(detail, about, open) {
 
 function nearest(items, open) {
   if (!items.length) return null;
-  return h("div", {}, h("p", { class: "hint" }, "Its own, nearest in place, time of day and length:"), h("ul", { class: "nearest" }, items.map((n) => h("li", {}, open ? h("button", { type: "button", class: "plain", on: { click: () => open(n.id) } }, `${say.span(n)}: ${say.what(n)}`) : `${say.span(n)}: ${say.what(n)}`, h("span", { class: "hint" }, [n.km === null ? "" : `${say.distance(n.km)} away`, `${n.hours} h apart in the day`].filter(Boolean).join(", "))))));
+  return h("div", {}, h("p", { class: "hint" }, "Their own, nearest in place, time of day and length:"), h("ul", { class: "nearest" }, items.map((n) => h("li", {}, open ? h("button", { type: "button", class: "plain", on: { click: () => open(n.id) } }, `${say.span(n)}: ${say.what(n)}`) : `${say.span(n)}: ${say.what(n)}`, h("span", { class: "hint" }, [n.km === null ? "" : `${say.distance(n.km)} away`, `${n.hours} h apart in the day`].filter(Boolean).join(", "))))));
 }
 
 function history(verdicts, zone) {

@@ -13,7 +13,7 @@ export function alertLine(item, chosen) {
 }
 
 function lineParts(item, verdict) {
-  const [kind, about] = say.kind(item.kind);
+  const [kind, about] = say.kind(item.kind, item.term);
   return [
     h("span", { class: "when" }, say.date(item.started_at, item.timezone), " ", h("b", {}, say.time(item.started_at, item.timezone))),
     h("span", { class: "who" }, item.agent_id),

@@ -139,7 +139,7 @@ function filterBar(page) {
   const least = h("input", { type: "number", id: "filter-min_score", min: 0, step: "any", inputmode: "decimal", placeholder: "any", value: typedScore(filters), "aria-describedby": "least-hint", "data-tip": LEAST, on: { change: set("min_score") } });
   return h("form", { class: "filters", "aria-label": "Filters", on: { submit: (e) => e.preventDefault() } },
     day("first", "From"), day("last", "to"),
-    select("kind", "Kind", Object.entries(say.KINDS).map(([v, [text]]) => [v, text])), select("category", "Category", filters.category ? [[filters.category, filters.category]] : []),
+    select("kind", "Kind", say.kinds.map((v) => [v, say.kind(v)[0]])), select("category", "Category", filters.category ? [[filters.category, filters.category]] : []),
     frozen ? null : select("state", "Verdict", [["open", "open"], ["confirmed", "confirmed"], ["expected", "explained"], ["wrong", "wrong"], ["marked", "like explained"], ["hidden", "hidden by rules"]]),
     frozen ? null : select("watched", "Who", [["true", "watched"]]),
     h("label", {}, "Score from", least), h("span", { class: "quiet", id: "least-hint" }, LEAST),

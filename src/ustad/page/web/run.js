@@ -44,8 +44,8 @@ export const table = (names, rows) => h("div", { class: "table-place" }, h("tabl
 // What parts the kinds is a rule about the event, not a line across one plane; so each kind has its own field.
 function scatter({ scatter: dots }, about) {
   if (!dots) return null;
-  const known = Object.keys(say.KINDS), named = dots.kinds.some((k) => known.includes(k));
-  const kinds = named ? [...new Set([...known.slice(0, 3), ...dots.kinds.filter((k) => k)])] : dots.kinds;
+  const known = say.kinds, named = dots.kinds.some((k) => known.includes(k));
+  const kinds = named ? [...new Set(["predictable", "novel", "unsure", ...dots.kinds.filter((k) => k)])] : dots.kinds;
   return panel("scatter", "Uncertainty against surprise",
     h("p", { class: "hint" }, `${say.count(dots.x.length)} of ${say.count(dots.of)} ${say.plural(about.event_word)}: all of the most unusual and a sample of the rest. Up: rarer. Right: the network was less sure of what drove its own score, ranked among all.${dots.line === null ? "" : " Shaded, above the dashed line: alerts, drawn large."}`),
     h("div", { class: "regions" }, kinds.map((kind) => region(dots, kind, about))));
@@ -54,7 +54,7 @@ function scatter({ scatter: dots }, about) {
 function region(dots, kind, about) {
   const [short, meaning] = say.kind(kind), [all, alerts] = dots.counts[kind] || [0, 0];
   const counted = `${say.count(all)} ${all === 1 ? about.event_word : say.plural(about.event_word)}, ${alerts ? `${say.count(alerts)} alert${alerts === 1 ? "" : "s"}` : "no alert"}`;
-  const name = say.KINDS[kind] ? kind : "other";
+  const name = say.kinds.includes(kind) ? kind : "other";
   return h("figure", { class: `region ${name}` }, h("figcaption", { "data-tip": meaning }, h("b", {}, short || "all"), h("small", {}, counted)), field(dots, kind, `${short || "all"}: ${counted}. Uncertainty of the network across, surprise upwards.`));
 }
 

@@ -1,4 +1,6 @@
 // How things are said: times in the agent's own zone, durations as people say them, distances in km.
+import { KINDS } from "./kinds.js";
+
 const formats = new Map();
 
 function format(zone, options) {
@@ -82,13 +84,9 @@ export const atLeast = (score, least) => score >= least - 1e-9 * Math.abs(least)
 export const rare = (p) => p === null || p === undefined ? "" : p >= 0.01 ? `about ${Math.max(1, Math.round(p * 100))} in 100` : `about 1 in ${count(roundNice(1 / p))}`;
 const roundNice = (n) => { const power = 10 ** Math.max(0, Math.floor(Math.log10(n)) - 1); return Math.round(n / power) * power; };
 
-export const KINDS = {
-  predictable: ["predictable", "The model was sure what would happen, and something else did."],
-  novel: ["not seen before", "Nothing like it was seen before."],
-  unsure: ["unsure", "Unusual, but the model is unsure what to expect here."],
-  unobserved: ["not fully observed", "Driven by missing data: part of it was not observed."],
-};
-export const kind = (name) => KINDS[name] || [name || "", ""];
+// A stored kind in words and what it means, by the question that leads where that says more.
+export const kind = (name, term) => KINDS[`${name}/${term}`] || KINDS[name] || [name || "", ""];
+export const kinds = Object.keys(KINDS).filter((name) => !name.includes("/"));
 
 export const VERDICTS = { confirmed: "confirmed", expected: "explained", wrong: "wrong", open: "open" };
 const SIGNS = { confirmed: "✓", expected: "○", wrong: "✗" };

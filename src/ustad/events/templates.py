@@ -1,0 +1,188 @@
+"""Every sentence that says why an event stands out: the one list of them.
+
+A reason is made of these, in this order: what happened, what is usual, how often since, how sure, what was not
+observed. `say` fills one in; docs/why-flagged.md lists them all with their examples, written by
+`python -m ustad.events.words_page`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Template:
+    """A sentence with names in braces, when it is said, and values that make an example of it."""
+
+    text: str
+    when: str
+    example: dict[str, str]
+
+
+_TIME = {"place": "a bar", "clock": "04:56", "length": "8 min"}
+_DAYS = {"often": "Always", "there": "at home", "hour": "this hour", "days": "10", "all": "10", "which": "weekdays"}
+#: By name; the groups of a reason one after the other.
+TEMPLATES: dict[str, dict[str, Template]] = {
+    "what happened": {
+        "stay": Template("At {place} at {clock} for {length}.", "a place and a length are known", _TIME),
+        "stay_open": Template("At {place} at {clock}.", "a place is known, no length", _TIME),
+        "somewhere": Template("At {place}.", "no clock time is known", _TIME),
+        "event": Template(
+            "{what} at {clock}.", "events that are no stays", {"what": "Payment (groceries)", "clock": "12:10"}
+        ),
+        "event_long": Template(
+            "{what} at {clock} for {length}.",
+            "the kind of place is not known",
+            {"what": "Stay", "clock": "12:10", "length": "40 min"},
+        ),
+        "unlike": Template(
+            "Unlike any {event} known.", "`paper`: the distance to known events leads", {"event": "stay"}
+        ),
+        "value": Template(
+            "{label}: {value}.", "`paper`: another feature leads", {"label": "Duration", "value": "11 h 5 min"}
+        ),
+        "unusual": Template("Unusual {label}.", "`paper`: a feature without a plain value leads", {"label": "basket"}),
+    },
+    "what is usual": {
+        "elsewhere": Template(
+            "{often} {there} at {hour} ({days} of {all} {which}){away}.",
+            "they are somewhere else on most such days",
+            {**_DAYS, "away": ", 4.6 km away"},
+        ),
+        "here": Template("Usually here {times}.", "an own place", {"times": "from 18:10 ± 25 min for 13 h ± 40 min"}),
+        "expected": Template(
+            "Expected {what}{away}.", "`paper`", {"what": "home at 18:10 ± 25 min", "away": ", 41 km away"}
+        ),
+    },
+    "how often since": {
+        "first": Template(
+            "Never here {before}{distance}.",
+            "the first visit to a new place",
+            {"before": "in the 14 days before", "distance": ", 910 m from anywhere usual"},
+        ),
+        "again": Template(
+            "{ordinal} time here; never {before}{distance}.",
+            "another visit to a new place",
+            {"ordinal": "Fourth", "before": "in the 14 days before", "distance": ", 910 m from anywhere usual"},
+        ),
+        "known": Template(
+            "Here {times} {before}.", "an own place", {"times": "12 times", "before": "in the 28 days before"}
+        ),
+        "more": Template(
+            "Here {times} {before}, {now} since.",
+            "an own place that is visited more often now",
+            {"times": "twice", "before": "in the 28 days before", "now": "6 times"},
+        ),
+        "new_kind": Template(
+            "A new kind of place for {whom}: {kind}.", "its kind is new too", {"whom": "them", "kind": "bar"}
+        ),
+        "elsewhere_hours": Template(
+            "Here at hours usually spent elsewhere.", "that makes much of the score, and no one place is usual", {}
+        ),
+        "never": Template("Never here in {days}.", "`paper`: not in training", {"days": "28 days"}),
+        "seen": Template(
+            "Here {times} in {days}{but}.",
+            "`paper`: known from training",
+            {"times": "4 times", "days": "21 days", "but": ", never at this hour"},
+        ),
+    },
+    "how sure": {
+        "sure": Template("Sure: {number} {which} known.", "ten or more", {"number": "20", "which": "weekdays"}),
+        "fairly": Template(
+            "Fairly sure: {number} {which} known.", "five to nine", {"number": "eight", "which": "visits here"}
+        ),
+        "unsure": Template(
+            "Unsure: only {number} {which} known.", "fewer", {"number": "four", "which": "weekend days"}
+        ),
+        "doubt": Template(
+            "Unsure: few {events} like this are known.",
+            "the network's doubt is among the highest 5 %",
+            {"events": "stays"},
+        ),
+        "nothing": Template(
+            "Unsure: nothing is known of this {entity} yet.", "they have no history", {"entity": "agent"}
+        ),
+    },
+    "what was not observed": {
+        "unseen_start": Template(
+            "Start not observed: {span}.", "nobody saw the start", {"span": "between 18:10 and 23:40"}
+        ),
+        "unseen_end": Template("End not observed: {span}.", "nobody saw the end", {"span": "after 07:40"}),
+        "around": Template("Not observed for {length} around it.", "events without a clock time", {"length": "45 min"}),
+        "silence": Template("No data at hours that usually have some.", "the question `silence` leads", {}),
+    },
+    "a person as a whole": {
+        "shift": Template(
+            "Their {events} are on the whole more unusual than in their reference week. Most of all: {reason}",
+            "many small changes",
+            {"events": "stays", "reason": "…"},
+        ),
+        "profile": Template(
+            "Their {events} are spread over their places otherwise than before. Most unusual: {reason}",
+            "other places, or the same ones in another measure",
+            {"events": "stays", "reason": "…"},
+        ),
+    },
+}  # fmt: skip
+_BY_NAME = {name: template.text for group in TEMPLATES.values() for name, template in group.items()}
+#: How often somebody is somewhere, from this share of the days on.
+OFTEN = ((0.995, "Always"), (0.9, "Nearly always"), (0.5, "Usually"), (0.3, "Often"), (0.0, "Sometimes"))
+_NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+#: From so many similar days or visits on, a reason calls itself sure, and fairly sure.
+MANY, SOME = 10, 5
+
+
+def say(name: str, **values: object) -> str:
+    """A sentence of the list.
+
+    >>> say("never", days="28 days")
+    'Never here in 28 days.'
+    """
+    text = _BY_NAME[name].format(**values)
+    return text[:1].upper() + text[1:]
+
+
+def say_how_sure(number: int, which: str) -> str:
+    """How sure a reason is by so many similar days or visits.
+
+    >>> say_how_sure(20, "weekdays"), say_how_sure(1, "visits here")
+    ('Sure: 20 weekdays known.', 'Unsure: only one visit here known.')
+    """
+    level = "sure" if number >= MANY else "fairly" if number >= SOME else "unsure"
+    if number == 1:
+        which = re.sub(r"s\b", "", which, count=1)
+    return say(level, number=number_words(number), which=which)
+
+
+def number_words(number: int) -> str:
+    """Small numbers as words."""
+    return _NUMBERS[number] if 0 <= number < len(_NUMBERS) else f"{number:,}"
+
+
+#: Kinds of place that take no article.
+_BARE = {
+    "home", "work", "school", "fast food", "car repair", "healthcare", "health care", "childcare", "transport",
+    "worship", "shopping", "recreation", "exercise", "leisure", "education", "somewhere", "sport",
+}  # fmt: skip
+
+
+def place_words(kind: str) -> str:
+    """A kind of place with its article; none for names that take none, such as labels of a data set.
+
+    >>> place_words("bar"), place_words("office"), place_words("EatOut"), place_words("work"), place_words("services")
+    ('a bar', 'an office', 'EatOut', 'work', 'services')
+    """
+    if not kind.islower() or "_" in kind or kind in _BARE or re.search(r"[^s]s$", kind):
+        return kind
+    return f"{'an' if kind[0] in 'aeio' else 'a'} {kind}"
+
+
+def without_expected(reason: str) -> str:
+    """A reason by habits, or what is said of an entity and ends with one, without what is usual.
+
+    >>> without_expected("At a gym at 02:40. Always at home at this hour (9 of 9 days), 4.6 km away. Never here.")
+    'At a gym at 02:40. Never here.'
+    """
+    starts = "|".join([word for _, word in OFTEN])
+    return re.sub(rf"(?<=[.:] )(?:{starts}) .*?\.(?: (?=[A-Z])|$)", "", reason).rstrip()

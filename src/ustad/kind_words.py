@@ -1,0 +1,37 @@
+"""Words for the kinds of unusual events: the one place that maps what is stored to what people read."""
+
+from __future__ import annotations
+
+_TIMES = ("start", "duration", "leaving", "memory_start", "memory_duration")
+#: Words for the stored kinds and what they mean; `kind/question` where the question that leads says more.
+KIND_WORDS: dict[str, tuple[str, str]] = {
+    "predictable": ("not as expected", "What happened is not what was expected."),
+    **dict.fromkeys(
+        [f"predictable/{name}" for name in _TIMES],
+        ("unexpected time", "A known place, but not at this hour or not for so long."),
+    ),
+    **dict.fromkeys(
+        [f"predictable/{name}" for name in ("memory_place", "poi", "x", "y")],
+        ("unexpected place", "Not where they were expected at this hour."),
+    ),
+    "predictable/elsewhere": ("missed routine", "At this hour they are usually somewhere else."),
+    "novel": ("not seen before", "Nothing like it is in what was learnt from."),
+    **dict.fromkeys(
+        [f"novel/{name}" for name in ("recurrence", "distance", *_TIMES, "elsewhere", "memory_place")],
+        ("new place", "This place is not in their history."),
+    ),
+    "novel/knn": ("unlike anything known", "Nothing like it was seen in training."),
+    "routine": ("new routine", "A place that they now visit more often than in all of their history."),
+    "unsure": ("seen too little", "Unusual, but few cases like this are known."),
+    "unobserved": ("not fully observed", "What makes it unusual rests on a time that nobody observed."),
+}
+
+
+def kind_words(kind: str | None, question: str | None = None) -> str:
+    """A stored kind in people's words, by the question that leads where that says more.
+
+    >>> kind_words("novel", "distance"), kind_words("predictable", "elsewhere"), kind_words(None)
+    ('new place', 'missed routine', '')
+    """
+    words = KIND_WORDS.get(f"{kind}/{question}") or KIND_WORDS.get(kind or "")
+    return words[0] if words else kind or ""

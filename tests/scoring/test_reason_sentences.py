@@ -1,0 +1,82 @@
+"""Reasons are made of the listed sentences, in their order, and the list is what documentation and page show."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "events"))
+from routine_stays import between, make_routine, odd_week
+from whole_scores import score_by_habits
+
+from ustad.events.templates import TEMPLATES, say
+from ustad.events.words_page import PAGE, SCRIPT, fill, write_page, write_script
+from ustad.habits.habit_model import HabitModel
+from ustad.kind_words import KIND_WORDS
+from ustad.schema import mobility_schema
+from ustad.scoring.habit_judge import HabitJudge
+
+REPOSITORY = Path(__file__).parents[2]
+GROUPS = [group for group in TEMPLATES if group != "a person as a whole"]
+
+
+def pattern(text):
+    """A regular expression of one sentence: what stands for a value ends before the next sentence."""
+    parts = re.split(r"\{\w+\}", text)
+    return r"(?:(?!\. [A-Z]).)*?".join(map(re.escape, parts))
+
+
+REASON = re.compile(
+    " ".join(
+        [f"(?:{'|'.join(pattern(t.text) for t in TEMPLATES['what happened'].values())})"]
+    ) + "".join(f"(?: (?:{'|'.join(pattern(t.text) for t in TEMPLATES[group].values())}))*" for group in GROUPS[1:])
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def scored():
+    life = make_routine(seed=2)
+    model = HabitModel.fit(between(life, 0, 21), between(life, 21, 28), mobility_schema("none", 16, True))
+    return score_by_habits(HabitJudge(model), odd_week(life), reasons="all")[0].to_pylist()
+
+
+def test_every_reason_is_made_of_listed_sentences_in_their_order(scored):
+    assert len(scored) > 90
+    for row in scored:
+        assert REASON.fullmatch(row["reason"]), row["reason"]
+    first, second, *others = scored[0]["reason"].split(". ")
+    assert not REASON.fullmatch(". ".join([second, first, *others])), "the order does not matter to this test"
+
+
+def test_every_reason_begins_with_what_happened_and_says_how_sure_it_is(scored):
+    for row in scored:
+        assert re.match(r"At [\w ]+ at \d\d:\d\d for ", row["reason"])
+        assert re.search(r" (Sure|Fairly sure|Unsure): ", row["reason"])
+
+
+def test_a_reason_counts_days_that_there_were(scored):
+    """Four weeks were learnt from: 20 weekdays and 8 weekend days, and nobody is somewhere on more days than those."""
+    for row in scored:
+        for there, days, which in re.findall(r"\((\d+) of (\d+) (weekdays|weekend days)\)", row["reason"]):
+            assert 1 <= int(there) <= int(days) == {"weekdays": 20, "weekend days": 8}[which]
+
+
+def test_where_nights_are_spent_is_called_home(scored):
+    texts = " ".join(row["reason"] for row in scored)
+    assert "at home at" in texts
+    assert "at Home" not in texts
+
+
+def test_every_sentence_has_an_example_that_fills_it():
+    for templates in TEMPLATES.values():
+        for name, template in templates.items():
+            assert say(name, **template.example) == fill(template)
+            assert set(re.findall(r"\{(\w+)\}", template.text)) <= set(template.example)
+
+
+def test_the_documentation_and_the_page_say_what_the_code_says():
+    page = (REPOSITORY / PAGE).read_text()
+    assert page == write_page(page), "write it anew: python -m ustad.events.words_page"
+    assert (REPOSITORY / SCRIPT).read_text() == write_script(), "write it anew: python -m ustad.events.words_page"
+    assert page.count(next(iter(KIND_WORDS.values()))[1]) == 1
