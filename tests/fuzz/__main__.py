@@ -7,9 +7,11 @@ again.
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -40,7 +42,18 @@ def main() -> int:
     by_target = ", ".join(f"{name} {n:,} ({figures.read[name]:,} read)" for name, n in sorted(figures.cases.items()))
     seconds = time.monotonic() - began
     print(f"{figures.cases.total():,} cases in {seconds:.0f} s, {len(figures.findings)} findings; {by_target}")
+    if asked.figures:
+        add_run(asked.figures, figures, asked.seed, seconds)
     return bool(figures.findings)
+
+
+def add_run(path: Path, figures: fuzz_engine.Figures, seed: int, seconds: float) -> None:
+    """Write what runs have shown in all: those that the file had before, and this one."""
+    before = json.loads(path.read_text()) if path.exists() else {"cases": {}, "read": {}, "runs": []}
+    run = {"seed": seed, "cases": figures.cases.total(), "seconds": round(seconds), "findings": len(figures.findings)}
+    cases, read = Counter(before["cases"]) + figures.cases, Counter(before["read"]) + figures.read
+    about = {"total": cases.total(), "cases": dict(cases), "read": dict(read), "runs": [*before["runs"], run]}
+    path.write_text(json.dumps(about, indent=1) + "\n")
 
 
 def _arguments() -> argparse.Namespace:
@@ -50,6 +63,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=float("inf"), help="stop after so long")
     parser.add_argument("--target", action="append", choices=list(fuzz_targets.TARGETS))
     parser.add_argument("--out", type=Path, default=Path("runs/fuzz"), help="where findings go")
+    parser.add_argument("--figures", type=Path, help="a JSON file that the counts are added to")
     parser.add_argument("--again", type=Path, help="one case again, with its traceback")
     parser.add_argument("--make-corpus", action="store_true")
     return parser.parse_args()

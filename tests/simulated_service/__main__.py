@@ -11,6 +11,7 @@ import sys
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).parent
 for folder in (HERE, HERE.parent / "service"):
@@ -27,8 +28,9 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--days", type=int, default=20, help="of each service")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="stop after so long")
-    parser.add_argument("--out", type=Path, help="a JSON file for the figures")
+    parser.add_argument("--out", type=Path, help="a JSON file that the figures are added to")
     asked = parser.parse_args()
+    before = json.loads(asked.out.read_text()) if asked.out and asked.out.exists() else {"runs": [], "figures": {}}
     small_detector()
     began, figures, failed = time.monotonic(), Counter[str](), []
     for seed in range(asked.first, asked.first + asked.seeds):
@@ -37,21 +39,21 @@ def main() -> int:
         except ViolatedError as error:
             failed.append(seed)
             print(error, flush=True)
+        if asked.out:
+            add_run(asked.out, (asked.first, seed), failed, figures, before)
         if time.monotonic() - began > 60 * asked.minutes:
             break
-    seconds = time.monotonic() - began
-    rate = figures["days"] / seconds * 60
+    rate = figures["days"] / (time.monotonic() - began) * 60
     print(f"{figures['days']:,} days of services, {rate:.0f} a minute, {len(failed)} seeds failed: {failed}")
     print(", ".join(f"{name} {n:,}" for name, n in sorted(figures.items())))
-    if asked.out:
-        about = {
-            "days": figures["days"],
-            "days_a_minute": round(rate),
-            "failed_seeds": failed,
-            "figures": dict(figures),
-        }
-        asked.out.write_text(json.dumps(about, indent=1) + "\n")
     return bool(failed)
+
+
+def add_run(path: Path, seeds: tuple[int, int], failed: list[int], figures: dict[str, int], before: Any) -> None:
+    """Write what runs have shown in all: those that the file had before this one, and this one up to its last seed."""
+    runs = [*before["runs"], {"first_seed": seeds[0], "last_seed": seeds[1], "failed_seeds": failed}]
+    total = dict(Counter(before["figures"]) + Counter(figures))
+    path.write_text(json.dumps({"days": total["days"], "runs": runs, "figures": total}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 from sqlalchemy import Engine
 from sqlalchemy import event as database_event
 
@@ -149,7 +150,7 @@ class Disk:
         commit()
         self.torn = before, state_of(base)
         new = log.read_bytes()
-        first = next((i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
+        first = first_difference(old, new)
         cut = self.chance.randint(first, len(new))
         torn = bytearray(new[:cut] + old[cut:])
         if cut > first and self.chance.random() < 0.5:
@@ -170,6 +171,13 @@ class Disk:
     def content(self) -> bytes:
         """Every byte of the store."""
         return b"".join(file.read_bytes() for file in sorted(self.folder.glob(f"{self.copies}.db*")))
+
+
+def first_difference(old: bytes, new: bytes) -> int:
+    """Where two contents begin to differ."""
+    length = min(len(old), len(new))
+    differs = np.frombuffer(old, np.uint8, length) != np.frombuffer(new, np.uint8, length)
+    return int(differs.argmax()) if differs.any() else length
 
 
 def error_of(kind: str) -> sqlite3.OperationalError:

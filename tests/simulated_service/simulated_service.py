@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import shutil
 import tempfile
@@ -25,7 +26,9 @@ from ustad.service import stay_journal
 def small_detector() -> Detector:
     """Habits of six people, fitted in seconds."""
     data = Dataset(tiny_stays(days=KNOWN_DAYS), meta={"name": "tiny"})
-    return Detector(Config.preset("quick"), device="cpu").fit(data)
+    detector = Detector(Config.preset("quick"), device="cpu").fit(data)
+    gc.freeze()  # libraries and the model stay: to look through them again and again takes a third of a simulated day
+    return detector
 
 
 def simulate(seed: int, days: int, detector: Detector | None = None) -> Result:
