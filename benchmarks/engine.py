@@ -68,19 +68,19 @@ def child(verb: str, engine: str, folder: Path, events: int) -> dict[str, Any]:
     began = time.perf_counter()
     if engine == "local":
         found = _timed(lambda: work(verb, engine, folder, events))
-        return found | {"peak_mb": _status(os.getpid(), "VmHWM"), "out_mb": _size(folder / f"{verb}-{engine}")}
+        return found | {"peak_mb": status_of(os.getpid(), "VmHWM"), "out_mb": size_of(folder / f"{verb}-{engine}")}
     from ustad.engine.cluster import connected
 
     with connected():
         start = time.perf_counter() - began
         found = _timed(lambda: work(verb, engine, folder, events))
-        workers = [pid for pid in _below(os.getpid()) if _name(pid).startswith("ray::")]
-        found["cpu_seconds"] += sum(_cpu(pid) for pid in workers)
-        peaks = [_status(pid, "VmHWM") for pid in workers]
-        return found | {"start_seconds": start, "peak_mb": _status(os.getpid(), "VmHWM"), "worker_mb": max(peaks)}
+        workers = [pid for pid in below(os.getpid()) if name_of(pid).startswith("ray::")]
+        found["cpu_seconds"] += sum(cpu_of(pid) for pid in workers)
+        peaks = [status_of(pid, "VmHWM") for pid in workers]
+        return found | {"start_seconds": start, "peak_mb": status_of(os.getpid(), "VmHWM"), "worker_mb": max(peaks)}
 
 
-def _size(folder: Path) -> float:
+def size_of(folder: Path) -> float:
     """Megabytes of Parquet in a folder."""
     return sum(file.stat().st_size for file in folder.rglob("*.parquet")) / 1e6
 
@@ -91,7 +91,7 @@ def _timed(call: Any) -> dict[str, Any]:
     return found | {"seconds": time.perf_counter() - began, "cpu_seconds": time.process_time() - cpu}
 
 
-def _below(ancestor: int) -> list[int]:
+def below(ancestor: int) -> list[int]:
     parents: dict[int, int] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -106,16 +106,16 @@ def _below(ancestor: int) -> list[int]:
     return sorted(found - {ancestor})
 
 
-def _name(pid: int) -> str:
+def name_of(pid: int) -> str:
     return (Path("/proc") / str(pid) / "cmdline").read_bytes().decode(errors="replace")
 
 
-def _cpu(pid: int) -> float:
+def cpu_of(pid: int) -> float:
     fields = (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def _status(pid: int, name: str) -> float:
+def status_of(pid: int, name: str) -> float:
     lines = (Path("/proc") / str(pid) / "status").read_text().splitlines()
     return round(next(int(line.split()[1]) for line in lines if line.startswith(name)) / 1024, 1)
 

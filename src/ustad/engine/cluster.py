@@ -23,11 +23,10 @@ FREE_SECONDS = 20.0
 START_SECONDS = 120.0
 #: Shared memory of a cluster that is started here: what travels between tasks is small, tables go through files.
 STORE_BYTES = 512 << 20
-#: How Ray behaves here, unless the environment says otherwise: nothing is sent home, no bars beside our own, a worker
+#: How Ray behaves here, unless the environment says otherwise: nothing is sent home, a worker
 #: and a training whose cores are there may take minutes to start (a busy machine), its end is noticed at once.
 _SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_DATA_DISABLE_PROGRESS_BARS": "1",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_worker_register_timeout_seconds": "300",
     "RAY_TRAIN_V2_ENABLED": "1",
@@ -75,14 +74,10 @@ def import_ray() -> Any:
         os.environ.setdefault(name, value)
     try:
         import ray
-        import ray.data
     except ImportError as error:
         raise ConfigError("--engine ray needs Ray; install it with pip install 'ustad[ray]'") from error
-    for name in ("ray.data", "ray.train", "ray.tune"):
+    for name in ("ray.train", "ray.tune"):
         logging.getLogger(name).setLevel(logging.ERROR)
-    context = ray.data.DataContext.get_current()
-    context.enable_progress_bars = False
-    context.print_on_execution_start = False
     return ray
 
 

@@ -1,16 +1,17 @@
 """A job is steps, a step is tasks, a task is a file that says it is done: what is finished is never done again.
 
-In go named tasks and a function; Ray Data runs those that have no result yet, wherever there is a free core, and
-again where a worker died. A job that is started again with the same input carries on; with another it starts anew.
+In go named tasks and a function; Ray runs those that have no result yet, wherever there is a free core, and again
+where a worker or its machine died. A job that is started again with the same input carries on; with another it starts
+anew.
 """
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from ustad import __version__, progress
@@ -20,6 +21,9 @@ from ustad.engine.folder import Place
 from ustad.engine.interrupts import noticed
 from ustad.tables import DataError
 
+#: How often a task is tried again whose worker died, and how many wait in the cluster at the same time at most.
+RETRIES = 3
+MOST_WAITING = 500
 _ERRORS: dict[str, type[ValueError]] = {"DataError": DataError, "ConfigError": ConfigError}
 
 
@@ -89,40 +93,39 @@ class Job:
         }
 
     def _run(self, step: str, tasks: list[Task], work: Callable[..., Any], shared: Any) -> Iterable[tuple[str, Any]]:
+        """Names and results as they come. Plain tasks of Ray: its data sets cost more than the work of small jobs."""
         if not tasks:
             return
         ray = import_ray()
-        from ray.data import TaskPoolStrategy
-
-        items = [{"name": task.name, "number": number} for number, task in enumerate(tasks)]
-        known = ray.put(([task.payload for task in tasks], shared))
-        call = functools.partial(_call, work=work, known=known, place=self.place, step=step)
-        rows = ray.data.from_items(items, override_num_blocks=len(items)).map(
-            call,
-            num_cpus=self.cluster.cpus,
-            num_gpus=self.cluster.gpus or None,
-            compute=TaskPoolStrategy(min(self.cluster.workers, len(items)) or None),
-        )  # a task whose worker died is tried three times more, Ray's own rule
+        options = {"num_cpus": self.cluster.cpus, "num_gpus": self.cluster.gpus, "max_retries": RETRIES}
+        remote = ray.remote(**options, scheduling_strategy="SPREAD")(_call)
+        known = ray.put((work, shared, self.place, step))
+        left, most = iter(tasks), self.cluster.workers or MOST_WAITING
+        waiting = [remote.remote(task, known) for task in islice(left, most)]
         try:
-            for row in rows.iter_rows():
-                if row["error"]:
-                    raise _ERRORS[row["error"]](row["result"])
-                yield row["name"], json.loads(row["result"])
+            while waiting:
+                done, waiting = ray.wait(waiting)
+                name, error, result = ray.get(done[0])
+                if error:
+                    raise _ERRORS[error](result)
+                waiting += [remote.remote(task, known) for task in islice(left, 1)]
+                yield name, result
         except ray.exceptions.RayError as error:
             raise _plainly(error) from error
+        finally:
+            for one in waiting:  # nobody will ask for it
+                ray.cancel(one)
 
 
-def _call(row: dict[str, Any], work: Callable[..., Any], known: Any, place: Place, step: str) -> dict[str, str]:
-    """On a worker: do the work, then say that it is done."""
-    import ray
-
+def _call(task: Task, known: Any) -> tuple[str, str, Any]:
+    """On a worker: do the work, then say that it is done. Name, error and result."""
+    work, shared, place, step = known
     try:
-        payloads, shared = ray.get(known)
-        result = work(payloads[row["number"]], shared)
+        result = work(task.payload, shared)
     except (DataError, ConfigError) as error:
-        return {"name": row["name"], "error": type(error).__name__, "result": str(error)}
-    place.write_json(result, f"done/{step}/{row['name']}.json")
-    return {"name": row["name"], "error": "", "result": json.dumps(result)}
+        return task.name, type(error).__name__, str(error)
+    place.write_json(result, f"done/{step}/{task.name}.json")
+    return task.name, "", json.loads(json.dumps(result))  # as a later run would read it
 
 
 def fingerprint(content: Any) -> str:
