@@ -199,6 +199,11 @@ class PostgresqlServer:
         more = ("-o", self._options, "-l", str(self._log), "start")
         self._run(self._control, "-D", str(self._data), "-w", *more)
 
+    @property
+    def pid(self) -> int:
+        """Of the process that takes new connections."""
+        return int((self._data / "postmaster.pid").read_text().split()[0])
+
     def kill(self) -> None:
         """At once, as in a crash: what was committed is found again at the next start."""
         self._run(self._control, "-D", str(self._data), "-w", "-m", "immediate", "stop")

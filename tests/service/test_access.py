@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import re
@@ -24,7 +25,9 @@ from ustad.config import ConfigError
 from ustad.page import records as r
 from ustad.page.store import Store, now
 from ustad.service.app import create_app
-from ustad.service.keys import create_key, expiry_of, remove_key
+from ustad.service.guard import Guard
+from ustad.service.keys import Keys, create_key, expiry_of, remove_key
+from ustad.service.metrics import Metrics
 from ustad.service.rates import SECONDS, Rates
 from ustad.service.settings import Settings, days_of
 from ustad.tables import DataError
@@ -433,3 +436,36 @@ def test_retention_is_given_in_hours_days_or_weeks(text: str, days: float) -> No
 def test_a_retention_without_a_unit_is_refused() -> None:
     with pytest.raises(ConfigError, match="90d"):
         days_of("90")
+
+
+def test_a_request_that_outlasts_an_orderly_stop_is_told_to_come_again() -> None:
+    """The server cancels what is still under way after its time of grace."""
+
+    async def stopped() -> list[Any]:
+        messages: list[Any] = []
+        begun = asyncio.Event()
+
+        async def never_ends(*request: Any) -> None:
+            begun.set()
+            await asyncio.Event().wait()
+
+        async def receive() -> Any:
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        async def send(message: Any) -> None:
+            messages.append(message)
+
+        guard = Guard(
+            never_ends, max_body=10, policy="", metrics=Metrics(lambda: 0), rates=Rates(0), local_only=lambda: False,
+            keys=Keys(Store("sqlite://"), open_without=True),
+        )  # fmt: skip
+        request = {"type": "http", "path": "/v1/events", "method": "POST", "headers": []}
+        task = asyncio.ensure_future(guard(request, receive, send))
+        await begun.wait()
+        task.cancel()
+        await task
+        return messages
+
+    start, body = asyncio.run(stopped())
+    assert start["status"] == 503
+    assert "shutting down" in body["body"].decode()

@@ -14,13 +14,14 @@ from service_example import PlainScorer
 from sqlalchemy import delete, insert, select
 
 from ustad.page import records as r
+from ustad.page import store as store_module
 from ustad.page.ledger import keep_states
 from ustad.page.store import Store
 from ustad.service.retention import expire
 
 Stay = Callable[..., dict[str, Any]]
 GONE, LAT, LON = "the person to forget", 61.234567891, 23.456789123
-FIRST, HOUR = 1_709_251_200_000_000, 3_600_000_000  # the hour 0 of `stay`
+FIRST, HOUR, DAY = 1_709_251_200_000_000, 3_600_000_000, 86_400_000_000  # the hour 0 of `stay`
 TRACES = {
     "the id": GONE.encode(), "the place": b"their garden", "the note": b"called them at home",
     "the latitude": struct.pack(">d", LAT), "the longitude": struct.pack(">d", LON),  # as SQLite writes numbers
@@ -96,22 +97,29 @@ def test_a_reader_that_holds_the_log_open_delays_erasure_and_it_is_said(
     assert traces(file) == set()
 
 
-@pytest.mark.parametrize("seed", [3, 4, 7])
-def test_no_byte_is_left_in_the_gaps_of_pages_that_were_rebuilt(tmp_path: Path, seed: int) -> None:
-    """SQLite moves rows between pages as others come and go; in the gaps it leaves copies, which deleting overwrites
-    nowhere. With these seeds it does."""
-    chance, file, number = random.Random(seed), tmp_path / "store.db", 0
-    store = Store(f"sqlite:///{file}")
+def rebuild_pages(store: Store, chance: random.Random) -> int:
+    """Trips of four agents that come and go, each with a way of its own; the number of the last."""
+    number = 0
     for turn in range(40):
         with store.writing() as connection:
             for agent in range(4):
                 for _ in range(chance.randrange(1, 9)):
                     number += 1
                     moment = (number + chance.randrange(60)) * 10**9 + number
-                    row = {"agent": f"stranger-{agent}", "started_at": moment, "finished_at": number, "path": "[]"}
-                    connection.execute(insert(r.trips).values(row))
+                    row = {"agent": f"stranger-{agent}", "started_at": moment, "finished_at": number}
+                    connection.execute(insert(r.trips).values(row | {"path": f"way of {number:05}"}))
             if turn % 3 == 2:
                 connection.execute(delete(r.trips).where(r.trips.c.finished_at < number - chance.randrange(100, 400)))
+    return number
+
+
+@pytest.mark.parametrize("seed", [3, 4, 7])
+def test_no_byte_is_left_in_the_gaps_of_pages_that_were_rebuilt(tmp_path: Path, seed: int) -> None:
+    """SQLite moves rows between pages as others come and go; in the gaps it leaves copies, which deleting overwrites
+    nowhere. With these seeds it does."""
+    file = tmp_path / "store.db"
+    store = Store(f"sqlite:///{file}")
+    rebuild_pages(store, random.Random(seed))
     assert store.delete_agent("stranger-1", "somebody") == 0  # trips only
     store.scrub("stranger-1")
     assert b"stranger-1" not in b"".join(p.read_bytes() for p in tmp_path.iterdir())
@@ -119,3 +127,30 @@ def test_no_byte_is_left_in_the_gaps_of_pages_that_were_rebuilt(tmp_path: Path, 
         left = set(connection.execute(select(r.trips.c.agent).distinct()).scalars())
     assert left == {"stranger-0", "stranger-2", "stranger-3"}
     store.close()
+
+
+@pytest.mark.parametrize("seed", [3, 4, 7])
+def test_what_retention_deleted_is_in_no_gap_of_a_page(tmp_path: Path, seed: int) -> None:
+    """As above, with rows that are old instead of somebody's."""
+    file = tmp_path / "store.db"
+    store = Store(f"sqlite:///{file}")
+    last = rebuild_pages(store, random.Random(seed))
+    expire(store, last - 50)
+    content = b"".join(p.read_bytes() for p in tmp_path.iterdir())
+    assert {n for n in range(1, last + 1) if f"way of {n:05}".encode() in content} == set(range(last - 50, last + 1))
+
+
+def test_a_store_is_written_anew_once_a_day_at_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, rewritten = Store(f"sqlite:///{tmp_path / 'store.db'}"), []
+    monkeypatch.setattr(store, "rewrite", lambda: rewritten.append(store_module.now()))
+    moment = 10 * DAY
+    monkeypatch.setattr(store_module, "now", lambda: moment)
+    for turn, expected in ((0, 1), (0.5, 1), (0.9, 1), (1.1, 2), (1.2, 2), (2.5, 3)):
+        moment = 10 * DAY + round(turn * DAY)
+        with store.writing() as connection:
+            store.remember(connection, "leftovers", True)
+        expire(store, 0)
+        assert len(rewritten) == expected, turn
+    moment += 3 * DAY
+    expire(store, 0)
+    assert len(rewritten) == 3, "nothing was deleted since"

@@ -12,6 +12,8 @@ import psycopg
 import pytest
 from service_example import PATIENCE, a_stay, until
 
+from ustad.page import patience
+
 BACKENDS = "SELECT pid FROM pg_stat_activity WHERE datname = %s AND pid <> pg_backend_pid()"
 
 
@@ -99,4 +101,30 @@ def test_what_is_sent_to_a_paused_server_is_acknowledged_once_it_runs_again(
     wake()
     thread.join(PATIENCE)
     assert [answer.status_code for answer in answers] == [200]
+    check_all(client, 2)
+
+
+def test_a_server_that_stays_paused_is_given_up_and_what_needs_no_store_goes_on(
+    open_client: Any, postgresql_server: Any, postgresql_url: str, paused: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root may pause the server's processes")
+    monkeypatch.setattr(patience, "STATEMENT_S", 0.4)
+    monkeypatch.setattr(patience, "DOUBT_S", 0.2)
+    monkeypatch.setattr(patience, "CONNECT_S", 2)  # the least that there is
+    client = open_client(store=postgresql_url)
+    assert send(client, 0).json()["accepted"] == 1
+    wake = paused([*backends(postgresql_url), postgresql_server.pid])
+    client.app.state.service.keys.read_again()  # the keys too are in the store
+    waiting = [threading.Thread(target=client.get, args=("/v1/alerts",), daemon=True) for _ in range(5)]
+    for thread in waiting:
+        thread.start()
+    assert client.get("/healthz").status_code == 200
+    read, sent = client.get("/v1/agents/a"), send(client, 2)
+    assert (read.status_code, sent.status_code) == (503, 503)
+    assert read.json()["error"]["message"] == "the store does not answer; send again later"
+    for thread in waiting:
+        thread.join(PATIENCE)
+    wake()
+    assert until(lambda: send(client, 2).status_code == 200)
     check_all(client, 2)

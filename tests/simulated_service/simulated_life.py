@@ -49,6 +49,7 @@ def without_threads() -> Iterator[None]:
     with (
         mock.patch("fastapi.routing.run_in_threadpool", here),
         mock.patch("fastapi.dependencies.utils.run_in_threadpool", here),
+        mock.patch("ustad.service.guard.run_in_threadpool", here),
     ):
         yield
 

@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from sqlalchemy.pool import StaticPool
 from ustad.page import records as r
 from ustad.page.case_erasure import forget_in_cases
 from ustad.page.migrations import migrate
+from ustad.page.patience import POOL, Patience, connect_with
 from ustad.tables import DataError
 from ustad.ties import highest_of
 
@@ -36,6 +38,7 @@ log = logging.getLogger("ustad.service")
 LEAST_FREE = 256_000  # bytes: less would not hold a request
 DISK_FULL = "the disk of the store is full"
 PATIENCE_MS = 30_000  # for another writer to end
+REWRITE_US = 86_400_000_000  # at most so often, since writers wait
 CHUNK = 500  # parameters of an IN list
 Row = dict[str, Any]
 
@@ -50,7 +53,8 @@ class Store:
     """Open it once; every method is safe to call from any thread, one writer at a time."""
 
     def __init__(self, url: str) -> None:
-        self.engine = _engine(url)
+        patience = Patience()
+        self.engine = _engine(url, patience)
         self.url = self.engine.url.render_as_string(hide_password=True)
         self._writer = self.engine.execution_options(writing=True)
         self._writing = threading.Lock()
@@ -64,6 +68,7 @@ class Store:
             migrate(self.engine)
         except SQLAlchemyError as error:
             raise DataError(f"the store {self.url} cannot be opened ({_first_line(error)})") from error
+        patience.limit()  # a migration may take its time
 
     def close(self) -> None:
         self.engine.dispose()
@@ -184,8 +189,11 @@ class Store:
     def scrub(self, agent: str) -> None:
         """Leave no byte of a deleted agent. `secure_delete` overwrites deleted rows, not the copies that SQLite leaves
         in the gaps of pages when it moves rows between them: where the id is still found, the file is written anew."""
-        if not self.clear_log() or self.file is None or not _contains(self.file, agent.encode()):
-            return
+        if self.clear_log() and self.file is not None and _contains(self.file, agent.encode()):
+            self.rewrite()
+
+    def rewrite(self) -> None:
+        """Write a SQLite store anew: nothing is left in it but what a reader sees. Writers wait meanwhile."""
         connection = self.engine.raw_connection()
         try:
             with self._writing:
@@ -198,6 +206,17 @@ class Store:
             connection.execute("PRAGMA temp_store=MEMORY")
             connection.close()
         self.clear_log()
+
+    def erase_leftovers(self) -> None:
+        """Once a day, where retention has deleted something: write a SQLite store anew, as `scrub` does."""
+        if self.file is None or not self.about("leftovers"):
+            return
+        if 0 <= now() - (self.about("rewritten_at") or 0) < REWRITE_US:
+            return
+        self.rewrite()
+        with self.writing() as connection:
+            self.remember(connection, "leftovers", False)
+            self.remember(connection, "rewritten_at", now())
 
 
 def _contains(file: Path, text: bytes) -> bool:
@@ -274,14 +293,17 @@ def chunks(values: Sequence[Any]) -> Iterator[list[Any]]:
         yield list(values[start : start + CHUNK])
 
 
-def _engine(url: str) -> Engine:
+def _engine(url: str, patience: Patience | None = None) -> Engine:
     try:
         parsed = make_url(url)
     except ArgumentError as error:
         raise DataError("--store takes a URL such as sqlite:///ustad.db or postgresql://USER@HOST/NAME") from error
     if parsed.get_backend_name() == "postgresql":
         parsed = parsed.set(drivername="postgresql+psycopg")
-        return create_engine(parsed, hide_parameters=True, pool_pre_ping=True, pool_size=10, max_overflow=20)
+        engine = create_engine(parsed, hide_parameters=True, pool_pre_ping=True, **POOL)
+        connect = partial(connect_with, patience or Patience())
+        event.listen(engine, "do_connect", lambda dialect, record, place, options: connect(*place, **options))
+        return engine
     if parsed.get_backend_name() != "sqlite":
         raise DataError(f"--store: '{parsed.get_backend_name()}' is not supported; use sqlite or postgresql")
     options: dict[str, Any] = {"connect_args": {"check_same_thread": False, "timeout": 30}}

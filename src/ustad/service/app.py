@@ -78,7 +78,7 @@ class Service:
 
     @property
     def local_only(self) -> bool:
-        return self.settings.is_loopback and not self.keys.all()
+        return self.settings.is_loopback and not self.keys.latest
 
     @property
     def takes_fixes(self) -> bool:

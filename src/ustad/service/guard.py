@@ -6,6 +6,7 @@ bodies that claim no length are counted too.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import time
@@ -14,6 +15,8 @@ from typing import Any
 from urllib.parse import quote
 
 from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+from starlette.concurrency import run_in_threadpool
 
 from ustad.page.store import DISK_FULL, is_disk_full
 from ustad.service import errors
@@ -58,6 +61,7 @@ class Guard:
     ) -> None:  # fmt: skip
         self.app, self._max_body, self._metrics, self._keys, self._local_only = app, max_body, metrics, keys, local_only
         self._rates = rates
+        self._reading: asyncio.Future[Any] | None = None
         self._headers = [
             (b"content-security-policy", policy.encode()),
             (b"x-content-type-options", b"nosniff"),
@@ -91,17 +95,23 @@ class Guard:
             errors.log.error("unexpected %s at %s", type(error).__name__, errors.where(error))
             if status:
                 raise ConnectionError("the answer broke off") from None
-            if isinstance(error, OperationalError):
+            if isinstance(error, (OperationalError, PoolTimeoutError)):
                 problem = DISK_FULL if is_disk_full(error) else "the store does not answer"
                 await _refuse(answer, 503, f"{problem}; send again later")
             else:
                 await _refuse(answer, 500, "an unexpected error; the service's log says where")
+        except asyncio.CancelledError:  # the server ends, and has waited long enough
+            if status:
+                raise
+            await _refuse(answer, 503, "the service is shutting down; send again, what was stored counts once")
         finally:
             self._note(scope, status, time.perf_counter() - began)
 
     async def _checked(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = dict(scope["headers"])
         _keep_slashes(scope)
+        if scope["path"] != "/healthz":  # the process answers, whatever the store does
+            await self._read_keys()
         if self._local_only() and _host(headers) not in LOCAL_NAMES:
             await _refuse(send, 421, "this service answers only to names of its own machine while it has no key")
             return
@@ -132,6 +142,13 @@ class Guard:
             await _refuse(send, 413, too_large)
             return
         await self.app(scope, _replay(body, receive), send)
+
+    async def _read_keys(self) -> None:
+        """Where it is time for it, in a thread: the loop goes on, and requests of the same moment share one reading."""
+        if self._keys.is_due:
+            if self._reading is None or self._reading.done():
+                self._reading = asyncio.ensure_future(run_in_threadpool(self._keys.all))
+            await asyncio.shield(self._reading)
 
     def _caller(self, path: str, headers: dict[bytes, bytes]) -> Caller:
         """Who asks. Apps that can send no header have the key of their device in the address. Other keys are not taken

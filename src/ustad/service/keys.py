@@ -54,13 +54,23 @@ class Keys:
         """`open_without`: whether everybody may do everything while there is no key; on loopback only."""
         self._store, self._open, self._lock = store, open_without, threading.Lock()
         self._read_at = -REFRESH_S
-        self._keys: dict[str, Caller] = {}
+        self._keys: dict[str, Caller] | None = None
+
+    @property
+    def is_due(self) -> bool:
+        """Whether `all` would read the store."""
+        return self._keys is None or time.monotonic() - self._read_at >= REFRESH_S
+
+    @property
+    def latest(self) -> dict[str, Caller]:
+        """As they were read last: the server's loop must not wait for a store."""
+        return self.all() if self._keys is None else self._keys
 
     def all(self) -> dict[str, Caller]:
         """Caller of every key by its digest, also of those that have expired: they do not open a service to
         everybody."""
         with self._lock:
-            if time.monotonic() - self._read_at >= REFRESH_S:
+            if self._keys is None or self.is_due:
                 with self._store.reading() as connection:
                     rows = connection.execute(select(r.access_keys)).all()
                 self._keys = {
@@ -71,7 +81,7 @@ class Keys:
 
     def caller(self, key: str | None) -> Caller:
         """Whose key this is; on loopback, without any key in the store, everybody is `local`."""
-        keys = self.all()
+        keys = self.latest
         if not keys and self._open:
             return LOCAL
         if not key:

@@ -35,11 +35,13 @@ def expire(store: Store, before: int, let_go: Callable[[list[str]], object] = la
         if n_gone:
             let_go(n_gone)
     with store.writing() as connection:
-        for table in (r.trips, r.gaps):
-            connection.execute(delete(table).where(table.c.finished_at < before))
-        connection.execute(delete(r.devices).where(r.devices.c.heard_at < before))
+        old_rows = [delete(table).where(table.c.finished_at < before) for table in (r.trips, r.gaps)]
+        old_rows.append(delete(r.devices).where(r.devices.c.heard_at < before))
+        if sum(connection.execute(statement).rowcount for statement in old_rows) or count:
+            store.remember(connection, "leftovers", True)
     if count:
         store.clear_log()
+    store.erase_leftovers()
     return count
 
 

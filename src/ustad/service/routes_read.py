@@ -305,6 +305,12 @@ def _latest(service: Any) -> int:
         return queries.latest_alert(connection)
 
 
+async def _may_read(service: Any, key: str | None) -> bool:
+    """Whether a key still counts; a thread looks, since the store may be slow."""
+    await asyncio.to_thread(service.keys.all)
+    return bool(service.keys.may(key, "read"))
+
+
 async def _events(request: Request, service: Any, since: int) -> AsyncIterator[str]:
     changed = asyncio.Event()
     changed.set()
@@ -312,7 +318,7 @@ async def _events(request: Request, service: Any, since: int) -> AsyncIterator[s
     key, said_at = key_in(dict(request.scope["headers"])), time.monotonic()
     try:
         yield f"retry: 2000\nid: {since}\n\n"
-        while not service.stopping and not await request.is_disconnected() and service.keys.may(key, "read"):
+        while not service.stopping and not await request.is_disconnected() and await _may_read(service, key):
             if changed.is_set():
                 changed.clear()
                 for seq, alert in await asyncio.to_thread(_after, service, since):
