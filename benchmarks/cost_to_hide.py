@@ -188,7 +188,15 @@ def without_labelled(data: Dataset) -> Dataset:
 
 def _simulated(options: argparse.Namespace, seed: int) -> tuple[Dataset, Make]:
     simulation = plan_simulation(
-        options.preset, options.agents, seed, options.days, "standard", 0.0, options.share, None, None
+        options.preset,
+        options.agents,
+        seed,
+        options.days,
+        variant="standard",
+        dirty=0.0,
+        anomalous_share=options.share,
+        osm=None,
+        timezone=None,
     )
     # Labels of single stays are needed whatever the preset publishes.
     simulation = replace(simulation, preset=replace(simulation.preset, event_labels=True), red_team="second")

@@ -116,7 +116,7 @@ def plain_step(network: DualTransformer, optimizer: torch.optim.Optimizer, batch
     predictions = network(batch, masked).map(lambda part: part[masked])
     features = batch.features[masked]
     every = torch.ones(len(features.missing), dtype=torch.bool, device=masked.device)
-    loss = masked_loss(predictions, features, every, FIELDS, config.training).total
+    loss = masked_loss(predictions, features, every, FIELDS, config=config.training).total
     optimizer.zero_grad()
     loss.backward()
     torch.nn.utils.clip_grad_norm_(network.parameters(), config.training.clip_norm)

@@ -48,6 +48,7 @@ class USTADDetector(BaseEstimator):
         config: Config | str = "quick",
         contamination: float = 0.1,
         device: str = "auto",
+        *,
         random_state: int | None = None,
     ) -> None:
         self.schema = schema

@@ -161,7 +161,7 @@ def compare(old: tuple[int, Detector], new: tuple[int, Detector], data: Dataset,
     )
     alerts_in_both = _count_shared(judgements[0].incidents, judgements[1].incidents)
     alerts_only_new = after.alerts - _count_shared(judgements[1].incidents, judgements[0].incidents)
-    checks = _checks(before, after, alerts_in_both, events.num_rows, _usual_events(data, week))
+    checks = _checks(before, after, alerts_in_both, events.num_rows, usual=_usual_events(data, week))
     why_not = "; ".join(check.words for check in checks if not check.passed)
     words = f"version {new[0]} is in use now" if not why_not else f"version {new[0]} is refused: {why_not}"
     return Renewal(
@@ -204,7 +204,7 @@ def _figures(number: int, detector: Detector, events: pa.Table, judgement: _Judg
     )
 
 
-def _checks(old: Figures, new: Figures, alerts_in_both: int, events: int, usual: float) -> list[Check]:
+def _checks(old: Figures, new: Figures, alerts_in_both: int, events: int, *, usual: float) -> list[Check]:
     """All conditions of the swap."""
     checks = [
         Check(

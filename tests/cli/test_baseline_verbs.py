@@ -16,7 +16,7 @@ from ustad.dataset import Dataset, load_directory, save_directory
 def rated(town_directory, tmp_path_factory):
     """A model of the distance to own places."""
     place = tmp_path_factory.mktemp("distance") / "model"
-    train_baseline("distance", load_directory(town_directory), 7, "cpu", place)
+    train_baseline("distance", load_directory(town_directory), 7, "cpu", place=place)
     return place
 
 

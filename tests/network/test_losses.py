@@ -149,7 +149,9 @@ def test_the_whole_loss_equals_the_paper_written_out() -> None:
         generator = torch.Generator().manual_seed(3)
         noise = [torch.randn(7, 9, c, dtype=torch.float64, generator=generator).numpy() for c in (5, 8)]
         table = by_hand(features, means, spreads, noise)
-        loss = masked_loss(predictions, features, masked, FIELDS, CONFIG, torch.Generator().manual_seed(3))
+        loss = masked_loss(
+            predictions, features, masked, FIELDS, config=CONFIG, generator=torch.Generator().manual_seed(3)
+        )
     weights = np.array([1, 1, 0.5, 0.5, 1])  # λ = 0.5
     assert loss.total.item() == pytest.approx((table[masked.numpy()] @ weights).mean(), rel=1e-6)
     present = masked.numpy()[:, None] & ~features.missing.numpy()
@@ -163,7 +165,7 @@ def test_only_masked_events_and_present_targets_count() -> None:
     hidden = torch.randn(4, 6, requires_grad=True)
     masked = torch.tensor([True, False, False, True])
     features.missing[3] = True
-    masked_loss(heads(hidden), features, masked, FIELDS, CONFIG).total.backward()
+    masked_loss(heads(hidden), features, masked, FIELDS, config=CONFIG).total.backward()
     assert hidden.grad is not None
     assert hidden.grad[0].abs().sum() > 0
     assert hidden.grad[1:].abs().sum() == 0

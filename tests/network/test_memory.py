@@ -104,7 +104,7 @@ def test_weights_of_older_models_are_read_under_their_new_names(world):
 # ------------------------------------------------------------------------------------------ what is seen
 def answers(world, table):
     arrays, data, questions = world.questions(table)
-    return arrays, questions, sample_memory(world.network, data, questions, 3, 7)
+    return arrays, questions, sample_memory(world.network, data, questions, 3, seed=7)
 
 
 def test_neither_the_event_nor_its_neighbours_tell_their_own_place_or_time():
@@ -154,9 +154,9 @@ def test_with_the_window_past_later_events_change_nothing():
 
 def test_answers_do_not_depend_on_which_questions_are_asked_together(world):
     _, data, questions = world.questions(world.table)
-    whole = sample_memory(world.network, data, questions, 3, 7)
+    whole = sample_memory(world.network, data, questions, 3, seed=7)
     some = np.arange(0, len(questions), 7)
-    part = sample_memory(world.network, data, questions.take(some), 3, 7)
+    part = sample_memory(world.network, data, questions.take(some), 3, seed=7)
     for name in whole.terms:
         np.testing.assert_allclose(part.terms[name], whole.terms[name][some], rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(part.epistemic, whole.epistemic[some], rtol=1e-2, atol=1e-6)
@@ -264,7 +264,7 @@ def test_training_lowers_the_loss_and_the_same_seed_gives_the_same_network():
         arrays, data = world.data(world.train)
         _, held, questions = world.questions(world.table)
         result = fit_memory(
-            world.network, data, make_windows(arrays, world.config.window), (held, questions), world.config
+            world.network, data, make_windows(arrays, world.config.window), (held, questions), config=world.config
         )
         runs.append((result, world.network.state_dict()))
     assert runs[0][0].losses[-1] < runs[0][0].losses[0]
@@ -322,7 +322,9 @@ def trained(directory, resume=False, **changes):
     arrays, data = world.data(world.train)
     _, held, questions = world.questions(world.table)
     windows = make_windows(arrays, world.config.window)
-    result = fit_memory(world.network, data, windows, (held, questions), world.config, directory, resume)
+    result = fit_memory(
+        world.network, data, windows, (held, questions), config=world.config, directory=directory, resume=resume
+    )
     return result, world.network.state_dict()
 
 
@@ -357,7 +359,7 @@ def test_the_estimate_is_that_of_all_steps_and_validations_within_a_factor_of_tw
     monkeypatch.setattr(memory_task, "validate", ask_all)
     estimated = estimate.rough_seconds(task, windows, config)
     began = now
-    fit_memory(world.network, data, windows, (held, questions), config)
+    fit_memory(world.network, data, windows, (held, questions), config=config)
     assert 0.5 < estimated / (now - began) < 2
 
 

@@ -102,7 +102,9 @@ def test_gradients_through_the_whole_network_are_right() -> None:
         features = dataclasses.replace(batch.features, numbers=numbers, vectors=vectors)
         generator = torch.Generator().manual_seed(0)
         predictions = net(dataclasses.replace(batch, features=features), masked)
-        return masked_loss(predictions, batch.features, masked, FIELDS, TrainingConfig(), generator).total
+        return masked_loss(
+            predictions, batch.features, masked, FIELDS, config=TrainingConfig(), generator=generator
+        ).total
 
     inputs = (batch.features.numbers.requires_grad_(), batch.features.vectors.requires_grad_())
     assert torch.autograd.gradcheck(loss, inputs, atol=1e-6)
@@ -205,7 +207,7 @@ ODD_FIELDS = {
 def test_odd_batches_give_finite_losses_and_gradients(fields: tuple[Field, ...], lengths: tuple[int, ...]) -> None:
     net, batch = network(fields).train(), make_batch(lengths, fields)
     masked = ~batch.padding
-    loss = masked_loss(net(batch, masked), batch.features, masked, fields, TrainingConfig())
+    loss = masked_loss(net(batch, masked), batch.features, masked, fields, config=TrainingConfig())
     loss.total.backward()
     assert torch.isfinite(loss.total)
     assert torch.isfinite(loss.fields).all()
@@ -218,7 +220,7 @@ def test_constant_and_extreme_values_give_finite_losses_and_gradients(batch: Bat
     batch.features.numbers[:] = value
     batch.features.vectors[:] = value
     masked = ~batch.padding
-    loss = masked_loss(net(batch, masked), batch.features, masked, FIELDS, TrainingConfig())
+    loss = masked_loss(net(batch, masked), batch.features, masked, FIELDS, config=TrainingConfig())
     loss.total.backward()
     assert torch.isfinite(loss.total)
     assert all(torch.isfinite(p.grad).all() for p in net.parameters() if p.grad is not None)

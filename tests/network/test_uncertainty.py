@@ -47,7 +47,7 @@ def train(examples: int, epochs: int, noise: tuple[float, float]) -> DualTransfo
     schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.05, steps)
     for _ in range(steps):
         batch, masked = as_batch(pairs[torch.randint(examples, (BATCH,), generator=generator)])
-        loss = masked_loss(network(batch, masked), batch.features, masked, FIELDS, TrainingConfig()).total
+        loss = masked_loss(network(batch, masked), batch.features, masked, FIELDS, config=TrainingConfig()).total
         optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)

@@ -59,7 +59,7 @@ def test_the_terms_of_one_event_are_those_of_the_batch(with_trips: Encoder, conf
     quick = CompiledTerms(network, layout, SEED)
     with torch.inference_mode():
         predictions = network.decode(hidden)
-        wanted = [reduce_term(t, layout, predictions, Features(*held), key, SEED) for t in layout.terms]
+        wanted = [reduce_term(t, layout, predictions, Features(*held), key=key, seed=SEED) for t in layout.terms]
         for i in range(EVENTS):
             lines, vectors = quick(hidden[:, i], [f[i : i + 1] for f in fields])
             line = np.array([[float(getattr(w, name)[i]) for name in SCALARS] for w in wanted])

@@ -51,26 +51,26 @@ def test_mix_is_splitmix64(value: int) -> None:
 @given(key=st.integers(0, 2**63 - 1), seed=st.integers(0, 2**31), t=st.integers(0, 4), field=st.integers(0, 2))
 def test_masks_and_noise_are_the_plain_hash(key: int, seed: int, t: int, field: int) -> None:
     keys = torch.tensor([key])
-    masks = keep_masks(keys, seed, 5, 3, 10, 0.2)
+    masks = keep_masks(keys, seed, 5, 3, width=10, rate=0.2)
     assert masks.shape == (1, 5, 3, 10)
     for channel in range(10):
         assert math.isclose(masks[0, t, field, channel], plain_keep(key, seed, t, field, channel, 0.2), rel_tol=1e-6)
-    noise = normal_noise(keys, seed, 5, field, 7)
+    noise = normal_noise(keys, seed, 5, field, classes=7)
     for which in range(7):
         assert math.isclose(noise[t, 0, which], plain_normal(key, seed, t, field, which), rel_tol=1e-3, abs_tol=1e-4)
 
 
 def test_a_draw_belongs_to_its_event_whatever_stands_beside_it() -> None:
     keys = torch.arange(50) * 7919
-    whole = keep_masks(keys, 3, 4, 3, 16, 0.05)
+    whole = keep_masks(keys, 3, 4, 3, width=16, rate=0.05)
     order = torch.randperm(50)
-    assert torch.equal(keep_masks(keys[order], 3, 4, 3, 16, 0.05), whole[order])
-    assert torch.equal(keep_masks(keys[:1], 3, 2, 3, 16, 0.05), whole[:1, :2])
-    assert torch.equal(normal_noise(keys[order], 3, 4, 1, 5), normal_noise(keys, 3, 4, 1, 5)[:, order])
+    assert torch.equal(keep_masks(keys[order], 3, 4, 3, width=16, rate=0.05), whole[order])
+    assert torch.equal(keep_masks(keys[:1], 3, 2, 3, width=16, rate=0.05), whole[:1, :2])
+    assert torch.equal(normal_noise(keys[order], 3, 4, 1, classes=5), normal_noise(keys, 3, 4, 1, classes=5)[:, order])
 
 
 def test_masks_have_the_rate_and_the_mean_of_dropout() -> None:
-    masks = keep_masks(torch.arange(400), 11, 20, 4, 16, 0.05).numpy()
+    masks = keep_masks(torch.arange(400), 11, 20, 4, width=16, rate=0.05).numpy()
     assert abs((masks == 0).mean() - 0.05) < 0.002
     assert abs(masks.mean() - 1) < 0.002
     dropped = (masks == 0).reshape(400 * 20, -1).astype(float)
@@ -79,7 +79,7 @@ def test_masks_have_the_rate_and_the_mean_of_dropout() -> None:
 
 
 def test_noise_is_standard_normal_and_independent_of_the_masks() -> None:
-    noise = normal_noise(torch.arange(300), 5, 20, 2, 4).numpy()
+    noise = normal_noise(torch.arange(300), 5, 20, 2, classes=4).numpy()
     assert stats.kstest(noise.ravel(), "norm").pvalue > 1e-3
-    assert not np.array_equal(noise, normal_noise(torch.arange(300), 6, 20, 2, 4).numpy())
-    assert not np.array_equal(noise, normal_noise(torch.arange(300), 5, 20, 3, 4).numpy())
+    assert not np.array_equal(noise, normal_noise(torch.arange(300), 6, 20, 2, classes=4).numpy())
+    assert not np.array_equal(noise, normal_noise(torch.arange(300), 5, 20, 3, classes=4).numpy())

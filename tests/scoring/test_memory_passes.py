@@ -74,7 +74,7 @@ class Asked:
         model, features = self.config.model, events.features[index[0]]
         if model.epistemic:
             fields = len(self.network.fields)
-            keep = keep_masks(events.key[index[0]], SEED, T, fields, model.width, model.dropout)
+            keep = keep_masks(events.key[index[0]], SEED, T, fields, width=model.width, rate=model.dropout)
             made = self.network.embed(features, keep.transpose(0, 1))
         else:
             made = self.network.embed(features)[None]
@@ -107,15 +107,15 @@ def same(found, expected, tolerance=2e-5):
 def test_the_fast_passes_give_what_the_network_gives(changes):
     asked = Asked(**changes)
     assert len(set(asked.questions.length)) > 3
-    found = told(sample_memory(asked.network, asked.data, asked.questions, T, SEED))
+    found = told(sample_memory(asked.network, asked.data, asked.questions, T, seed=SEED))
     same(found, asked.plainly())
     assert np.ptp(found["memory_place"]) > 1
 
 
 @pytest.mark.parametrize("budget", [Budget(1, 1), Budget(400, 3000), Budget(10**6, 10**9)])
 def test_neither_the_size_of_batches_nor_of_partitions_changes_an_answer(asked, budget):
-    whole = told(sample_memory(asked.network, asked.data, asked.questions, T, SEED))
-    same(told(sample_memory(asked.network, asked.data, asked.questions, T, SEED, budget=budget)), whole)
+    whole = told(sample_memory(asked.network, asked.data, asked.questions, T, seed=SEED))
+    same(told(sample_memory(asked.network, asked.data, asked.questions, T, seed=SEED, budget=budget)), whole)
 
 
 def test_samples_are_averaged_as_chances_and_not_as_logarithms():
@@ -135,11 +135,13 @@ def test_samples_are_averaged_as_chances_and_not_as_logarithms():
 
 def test_threads_change_no_answer(asked):
     """As many threads as cores, each with its own buffers."""
-    alone = told(sample_memory(asked.network, asked.data, asked.questions, T, SEED, budget=Budget(300, 10**6)))
+    alone = told(sample_memory(asked.network, asked.data, asked.questions, T, seed=SEED, budget=Budget(300, 10**6)))
     held = torch.get_num_threads()
     torch.set_num_threads(3)
     try:
-        together = told(sample_memory(asked.network, asked.data, asked.questions, T, SEED, budget=Budget(300, 10**6)))
+        together = told(
+            sample_memory(asked.network, asked.data, asked.questions, T, seed=SEED, budget=Budget(300, 10**6))
+        )
         assert torch.get_num_threads() == 3
     finally:
         torch.set_num_threads(held)
@@ -167,9 +169,9 @@ def test_one_product_for_all_entities_equals_one_for_each(asked):
 
 @pytest.mark.parametrize(("kind", "tolerance"), [(torch.float16, 0.02), (torch.bfloat16, 0.15)])
 def test_half_precision_is_near_full_also_for_strangers(asked, monkeypatch, kind, tolerance):
-    full = sample_memory(asked.network, asked.data, asked.questions, T, SEED)
+    full = sample_memory(asked.network, asked.data, asked.questions, T, seed=SEED)
     monkeypatch.setattr(memory_terms, "_kind", lambda precision, device: kind)
-    half = sample_memory(asked.network, asked.data, asked.questions, T, SEED)
+    half = sample_memory(asked.network, asked.data, asked.questions, T, seed=SEED)
     for name, values in full.terms.items():
         assert 0 < np.abs(half.terms[name] - values).max() < tolerance, name
     stranger = asked.data.memory.owner[torch.from_numpy(asked.questions.target)] == len(asked.data.memory.counts) - 1
@@ -180,10 +182,10 @@ def test_what_overflows_in_half_precision_is_asked_again_in_full(monkeypatch):
     asked = Asked()
     with torch.no_grad():
         asked.network.event_blocks[0].forward_in.bias += 70_000.0  # beyond fp16
-    full = told(sample_memory(asked.network, asked.data, asked.questions, T, SEED, "fp32"))
+    full = told(sample_memory(asked.network, asked.data, asked.questions, T, seed=SEED, precision="fp32"))
     kinds = {"auto": torch.float16, "fp32": None}
     monkeypatch.setattr(memory_terms, "_kind", lambda precision, device: kinds[precision])
-    found = told(sample_memory(asked.network, asked.data, asked.questions, T, SEED))
+    found = told(sample_memory(asked.network, asked.data, asked.questions, T, seed=SEED))
     assert np.isfinite(found["epistemic"]).all()
     same(found, full, tolerance=0)
 
@@ -191,9 +193,9 @@ def test_what_overflows_in_half_precision_is_asked_again_in_full(monkeypatch):
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize(("precision", "tolerance"), [("fp32", 1e-3), ("auto", 0.02)])
 def test_a_gpu_gives_what_a_cpu_gives(asked, precision, tolerance):
-    full = told(sample_memory(asked.network, asked.data, asked.questions, T, SEED))
+    full = told(sample_memory(asked.network, asked.data, asked.questions, T, seed=SEED))
     there = Asked(device="cuda")
     assert there.data.events.device.type == "cuda"
-    found = told(sample_memory(there.network, there.data, there.questions, T, SEED, precision))
+    found = told(sample_memory(there.network, there.data, there.questions, T, seed=SEED, precision=precision))
     for name in ("memory_place", "memory_start", "memory_duration", "aleatoric", "epistemic"):
         assert np.abs(found[name] - full[name]).max() < tolerance, name

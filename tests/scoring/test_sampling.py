@@ -57,7 +57,9 @@ def _slow_predictions(
     results = []
     with torch.no_grad():
         for t in range(T):
-            keep = keep_masks(tensors.key[index], SEED, T, len(network.fields), network.config.width, 0.05)[:, t]
+            keep = keep_masks(tensors.key[index], SEED, T, len(network.fields), width=network.config.width, rate=0.05)[
+                :, t
+            ]
             events = network.embed(tensors.features[index], keep)[None]
             hidden = network.contextualise(
                 events,
@@ -112,7 +114,7 @@ def test_samples_equal_t_sequential_passes(
         if code == 0:
             assert np.isnan(samples.terms["poi"].loss[i])
             continue
-        noise = normal_noise(tensors.key[[target]], SEED, T, poi, len(passes[0]["logits"])).numpy()[:, 0]
+        noise = normal_noise(tensors.key[[target]], SEED, T, poi, classes=len(passes[0]["logits"])).numpy()[:, 0]
         noisy = np.array([p["logits"] + np.exp(p["log_sigma"]) * z for p, z in zip(passes, noise, strict=True)])
         chosen = np.exp(noisy[:, code]) / np.exp(noisy).sum(1)
         plain = np.mean([np.exp(p["logits"]) / np.exp(p["logits"]).sum() for p in passes], axis=0)

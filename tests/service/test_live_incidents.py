@@ -42,7 +42,7 @@ def test_what_the_store_knows_is_enough_to_go_on_as_bulk_does(events: list[tuple
             log = known_incidents(rows).get("x", IncidentLog())
         event = {"started_at": hour * HOUR, "poi_id": place}
         score = {"p_value": p, "score": float(-np.log10(p)), "alert": p <= 0.01}
-        joined = join_incident(log, event, hour, str(hour), score)
+        joined = join_incident(log, event, hour, str(hour), score=score)
         if joined is not None and joined.led_before is not None:
             next(row for row in rows if row["key"] == joined.led_before)["echo"] = True
         rows.append({**event, **score, "agent": "x", "key": hour, "incident": score["incident_id"]})
@@ -72,8 +72,8 @@ def test_a_stored_state_is_enough_to_go_on_when_retention_has_deleted_every_even
     for hour, place, p, is_restart in sorted(events):
         event = {"started_at": hour * HOUR, "poi_id": place}
         first, second = ({"p_value": p, "score": float(-np.log10(p)), "alert": p <= 0.01} for _ in range(2))
-        assert join_incident(unbroken, event, hour, str(hour), first) == join_incident(
-            restarted, event, hour, str(hour), second
+        assert join_incident(unbroken, event, hour, str(hour), score=first) == join_incident(
+            restarted, event, hour, str(hour), score=second
         )
         assert first == second
         if is_restart:

@@ -323,7 +323,9 @@ def test_wrong_wishes_are_refused_in_a_line() -> None:
         ({"red_team": "first", "red_team_size": 2.0}, "--red-team second"),
     ):
         with pytest.raises(ConfigError, match=words):
-            plan_simulation("town", 5, 1, DAYS, "standard", 0.0, None, None, None, **wish)
+            plan_simulation(
+                "town", 5, 1, DAYS, variant="standard", dirty=0.0, anomalous_share=None, osm=None, timezone=None, **wish
+            )
     with pytest.raises(ConfigError, match="between 0 and 1"):
         second_red_team(town(), 1.5, 3)
 

@@ -88,7 +88,7 @@ def test_paths_join_the_places_at_the_speed_of_the_roads(city: City) -> None:
     duration = np.array(
         [travel_seconds(city.world, off, o, d, 9e4) for o, d in zip(origins, destinations, strict=True)]
     )
-    paths = trip_paths(city.world, origins, destinations, duration.astype(float), city.place, city.node)
+    paths = trip_paths(city.world, origins, destinations, duration.astype(float), place=city.place, node=city.node)
     for i in range(len(origins)):
         second, lat, lon = paths.points[paths.offsets[i] : paths.offsets[i + 1]].T
         assert (lat[0], lon[0]) == tuple(city.place[origins[i]])

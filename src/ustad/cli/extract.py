@@ -148,7 +148,7 @@ def extract(
     check_engine(engine, address, partitions)
     layout = Layout.of(columns, sep, decimal, time_format)
     if dry_run:
-        _show_preview(fixes, config, Reading(timezone, times, on_error, layout=layout), agent, as_json)  # type: ignore[arg-type]  # checked above
+        _show_preview(fixes, config, Reading(timezone, times, on_error, layout=layout), agent, as_json=as_json)  # type: ignore[arg-type]  # checked above
         return
     if engine == "ray":
         from ustad.engine.extract_job import extract as run_on_ray
@@ -168,7 +168,7 @@ def extract(
     _show_summary(summary, exports)
 
 
-def _show_preview(sources: list[str], config: Any, reading: Any, agent: str | None, as_json: bool) -> None:
+def _show_preview(sources: list[str], config: Any, reading: Any, agent: str | None, *, as_json: bool) -> None:
     from ustad.mobility.preview import draw_map, preview
 
     sample = preview(sources, config, reading, agent)

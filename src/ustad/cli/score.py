@@ -119,7 +119,7 @@ def score(
         return
     dataset = open_data(data, schema=event_schema, timezone=timezone, on_error=on_error)
     if is_baseline(model):
-        scores = score_baseline(model, dataset, device, rule, everything, out_, explain > 0)
+        scores = score_baseline(model, dataset, device, rule, everything=everything, place=out_, explain=explain > 0)
     elif extras.reject is None and not extras.curves and are_many(dataset):
         names = {"model": str(model.resolve()), "data": str(data.resolve())}
         run = write_in_parts(
@@ -130,7 +130,7 @@ def score(
         _show({**_hidden(run, out_, hiding, dataset.schema), **counts}, out_, dataset.schema, json, explain)
         return
     else:
-        scores = _detector_scores(_load(model, device, test_from), dataset, rule, everything, out_, extras)
+        scores = _detector_scores(_load(model, device, test_from), dataset, rule, everything, place=out_, extras=extras)
     scores.run.update({"model": str(model.resolve()), "data": str(data.resolve())})
     for name in ("events", "agents", "incidents"):  # parts that an earlier run left here
         shutil.rmtree(out_ / name, ignore_errors=True)
@@ -218,7 +218,7 @@ def _load(model: Path, device: str, test_from: str | None) -> Any:
     return Detector.load(model, device=device).scoring_from(test_from)
 
 
-def _detector_scores(detector: Any, data: Any, rule: Any, everything: bool, place: Path, extras: _Wanted) -> Any:
+def _detector_scores(detector: Any, data: Any, rule: Any, everything: bool, *, place: Path, extras: _Wanted) -> Any:
     scores = detector.score(
         data, rule=rule, everything=everything, reasons=extras.reasons, coverage=extras.coverage
     )  # fmt: skip

@@ -93,7 +93,7 @@ def extract(
         config = fit_config(_sample(files, reading), config, reading)
     setting = make_setting(
         config, pois.read_table("") if isinstance(pois, Place) else pois, zone,
-        reading, [_stays_of(Place.of(p)) if is_uri(p) else p for p in places],
+        reading, places=[_stays_of(Place.of(p)) if is_uri(p) else p for p in places],
     )  # fmt: skip
     number = partitions or buckets.how_many(rows, PARTITION_ROWS)
     with connected(address, workers) as cluster:

@@ -84,6 +84,7 @@ class HabitLive:
         since: int,
         p_value: float = DEFAULT_P_VALUE,
         reasons: Literal["flagged", "all", "none"] = "flagged",
+        *,
         most: int = MOST_ENTITIES,
     ) -> None:
         """`since`: the local day (days since 1970-01-01) from which on visits are counted."""

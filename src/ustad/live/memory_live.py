@@ -112,5 +112,5 @@ class MemoryLive:
         keep = None
         if config.epistemic:
             seed, fields = self.model.config.seed, len(self.network.fields)
-            keep = keep_masks(tensors[4], seed, self.samples, fields, config.width, config.dropout)
+            keep = keep_masks(tensors[4], seed, self.samples, fields, width=config.width, rate=config.dropout)
         return self.passes.embed(features, keep).transpose(0, 1)

@@ -66,6 +66,7 @@ class LiveScorer:
         device: torch.device | str = "cpu",
         p_value: float = DEFAULT_P_VALUE,
         neighbours: Literal["auto", "exact", "approximate"] = "auto",
+        *,
         cache_bytes: int = 256 << 20,
         reasons: Literal["flagged", "all", "none"] = "flagged",
     ) -> None:
@@ -75,7 +76,7 @@ class LiveScorer:
         self._samples = model.config.scoring.samples if network.config.epistemic else 1
         layout = Layout.of(network.fields, model.encoder.terms, network.config.aleatoric)
         masked = self._samples + (model.config.scoring.knn_target == "masked")
-        self._step = LiveStep(network, layout, self._samples, masked, model.config.seed, self.device)
+        self._step = LiveStep(network, layout, self._samples, masked, seed=model.config.seed, device=self.device)
         self._rows, self._judge = RowEncoder(model.encoder), RowJudge(self.model)
         self._states: dict[Any, _State] = {}
         self._embeddings: OrderedDict[int, Tensor] = OrderedDict()  # event key → [T + 1, D]

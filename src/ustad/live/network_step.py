@@ -49,7 +49,7 @@ class LiveStep:
     """`masked` of the T + 1 passes hide the event; the last is without dropout, for the neighbours."""
 
     def __init__(
-        self, network: DualTransformer, layout: Layout, samples: int, masked: int, seed: int, device: torch.device
+        self, network: DualTransformer, layout: Layout, samples: int, masked: int, *, seed: int, device: torch.device
     ) -> None:
         self.network, self.layout, self.device = network, layout, device
         self.samples, self.masked, self.seed = samples, masked, seed
@@ -95,7 +95,9 @@ class LiveStep:
         apart = Features(f.numbers[:, None], f.categories[:, None], f.vectors[:, None], f.missing[:, None])
         if not config.epistemic:
             return passes.embed(apart, None).transpose(0, 1).repeat(2, 1, 1)
-        keep = keep_masks(key, self.seed, self.samples, len(self.network.fields), config.width, config.dropout)
+        keep = keep_masks(
+            key, self.seed, self.samples, len(self.network.fields), width=config.width, rate=config.dropout
+        )
         keep = torch.cat([keep, torch.ones_like(keep[:, :1])], dim=1).to(self.network.masked_token.dtype)
         return passes.embed(apart, keep).transpose(0, 1)
 
@@ -147,7 +149,9 @@ class LiveStep:
     def _reduce(self, hidden: Tensor, features: Features, key: Tensor) -> Tensor:
         """hidden [T + 1, B, D] -> by event the scalars of all terms, the plain hidden state, mean vectors: [B, …]."""
         predictions = self.network.decode(hidden[: self.samples])
-        results = [reduce_term(t, self.layout, predictions, features, key, self.seed) for t in self.layout.terms]
+        results = [
+            reduce_term(t, self.layout, predictions, features, key=key, seed=self.seed) for t in self.layout.terms
+        ]
         scalars = torch.stack([getattr(r, name).float() for r in results for name in SCALARS], dim=1)
         vectors = [r.vector.float() for r in results if r.vector is not None]
         return torch.cat([scalars, hidden[self.samples].float(), *vectors], dim=1)

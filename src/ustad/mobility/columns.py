@@ -70,16 +70,16 @@ _SCALES = {"_e6": 1e6, "_e7": 1e7, "ee7": 1e7}
 
 def as_fixes(source: Any, where: str = "fixes", reading: Reading | None = None) -> pa.Table:
     """Fixes by the contract, from a path or a table with anybody's column names. An empty table stays empty."""
-    return _as_contract(as_table(source, where), FIXES, FIX_NAMES, where, reading)
+    return _as_contract(as_table(source, where), FIXES, FIX_NAMES, where, asked=reading)
 
 
 def as_stays(source: Any, where: str = "stays", reading: Reading | None = None) -> pa.Table:
     """Stays by the contract, from a path or a table with anybody's column names."""
-    return _as_contract(as_table(source, where), STAYS, STAY_NAMES, where, reading)
+    return _as_contract(as_table(source, where), STAYS, STAY_NAMES, where, asked=reading)
 
 
 def _as_contract(
-    table: pa.Table, contract: Contract, names: dict[str, tuple[str, ...]], where: str, asked: Reading | None
+    table: pa.Table, contract: Contract, names: dict[str, tuple[str, ...]], where: str, *, asked: Reading | None
 ) -> pa.Table:
     reading = asked or Reading()
     refuse_other_bytes(table, where)
@@ -163,7 +163,7 @@ def _times(
     theirs = table[name]
     agents = table["agent_id"] if contract is FIXES and "agent_id" in table.column_names else None
     before = reading.skipped_hour
-    ours = to_utc(theirs, complaints.where, name, reading, agents)
+    ours = to_utc(theirs, complaints.where, name, reading, agents=agents)
     table = table.set_column(table.column_names.index(name), name, ours)
     bad, what = no_times(theirs, ours)
     skipped_rows = reading.skipped_hour - before

@@ -94,7 +94,9 @@ def extract_tables(
     `agent` is the column that says whose a fix is, where its name does not.
     """
     reading = Reading(timezone, times, on_error, agents={"table": agent} if agent else {})
-    setting = make_setting(ExtractionConfig(), pois, None, reading, places)  # first: POIs tell where fixes may be
+    setting = make_setting(
+        ExtractionConfig(), pois, None, reading, places=places
+    )  # first: POIs tell where fixes may be
     table = as_fixes(fixes, str(fixes) if isinstance(fixes, (str, Path)) else "fixes", reading)
     if table.num_rows == 0:
         raise DataError("fixes: the table is empty")
@@ -115,7 +117,7 @@ def extract_tables(
 
 def make_setting(
     config: ExtractionConfig, pois: Any, timezone: str | None, reading: Reading,
-    places: Sequence[Path | str | pa.Table] = (),
+    *, places: Sequence[Path | str | pa.Table] = (),
 ) -> Setting:  # fmt: skip
     for zone in (timezone, reading.timezone):
         if zone is not None:
@@ -225,7 +227,7 @@ def extract(
         files, given = choose_files(check_target(paths, expand(paths), out), reading)
         choose_agents(files, agent, reading)
         fitted_config = given_config(config) if given else fit_config(sample_pieces(files, reading), config, reading)
-        setting = make_setting(fitted_config, pois, zone, reading, places)
+        setting = make_setting(fitted_config, pois, zone, reading, places=places)
         return _extract_into(out, files, setting, meta, given=given, workers=workers, began=began)
 
 

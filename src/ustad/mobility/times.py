@@ -45,7 +45,7 @@ def is_text(kind: pa.DataType) -> bool:
 
 
 def to_utc(
-    column: pa.ChunkedArray, where: str, name: str, reading: Reading, agents: pa.ChunkedArray | None = None
+    column: pa.ChunkedArray, where: str, name: str, reading: Reading, *, agents: pa.ChunkedArray | None = None
 ) -> pa.ChunkedArray:  # fmt: skip
     """Times in UTC from epoch numbers, text, or timestamps with or without a zone; null where it is no time.
 
@@ -55,19 +55,21 @@ def to_utc(
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
-        return _from_epoch(column, where, name, reading, agents)
+        return _from_epoch(column, where, name, reading, agents=agents)
     if is_text(column.type):
         if reading.layout.time_format is None and _text_of_numbers(column):
-            return _from_epoch(_whole_numbers(column), where, name, reading, agents)
+            return _from_epoch(_whole_numbers(column), where, name, reading, agents=agents)
         column = _from_text(column, where, name, reading)
     if pa.types.is_timestamp(column.type) and column.type.tz is None and reading.timezone is not None:
         reading.say(f"column '{name}' has no time zone: its times were taken as {reading.timezone}")
-        return from_wall_clock(column.cast(pa.timestamp("us"), safe=False), reading.timezone, agents, name, reading)
+        return from_wall_clock(
+            column.cast(pa.timestamp("us"), safe=False), reading.timezone, agents, name, reading=reading
+        )
     return column.cast(TIMESTAMP, safe=False) if pa.types.is_timestamp(column.type) and column.type.tz else column
 
 
 def _from_epoch(
-    column: pa.ChunkedArray, where: str, name: str, reading: Reading, agents: pa.ChunkedArray | None
+    column: pa.ChunkedArray, where: str, name: str, reading: Reading, *, agents: pa.ChunkedArray | None
 ) -> pa.ChunkedArray:  # fmt: skip
     """Seconds, milli-, micro- or nanoseconds since 1970: told apart by the size of the median. What is of another
     size is null."""
@@ -89,7 +91,7 @@ def _from_epoch(
         return whole.cast(TIMESTAMP)
     if reading.timezone is None:
         raise DataError(f"{where}: column '{name}' counts local time; say of which zone with --timezone")
-    return from_wall_clock(whole.cast(pa.timestamp("us")), reading.timezone, agents, name, reading)
+    return from_wall_clock(whole.cast(pa.timestamp("us")), reading.timezone, agents, name, reading=reading)
 
 
 def _text_of_numbers(column: pa.ChunkedArray) -> bool:

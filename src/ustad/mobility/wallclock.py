@@ -16,7 +16,7 @@ from ustad.tables import TIMESTAMP, agent_codes
 
 
 def from_wall_clock(
-    column: pa.ChunkedArray, zone: str, agents: pa.ChunkedArray | None, name: str, reading: Reading
+    column: pa.ChunkedArray, zone: str, agents: pa.ChunkedArray | None, name: str, *, reading: Reading
 ) -> pa.ChunkedArray:  # fmt: skip
     """Naive times of one zone as UTC. A time that daylight saving repeats is the later moment for an agent whose
     clock was seen to step back, else the earlier; a time that it skips is null and counted in

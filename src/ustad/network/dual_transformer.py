@@ -146,7 +146,7 @@ class DualTransformer(nn.Module):
         self, events: Tensor, masked: Tensor, padding: Tensor, position: Tensor, day_position: Tensor, at: Tensor
     ) -> Tensor:
         """The same for one event of each window, at [B] -> [B, D]; the last block computes only that query."""
-        x, bias, last = self._up_to_last(events, masked, padding, position, day_position)
+        x, bias, last = self._up_to_last(events, masked, padding, position, day_position=day_position)
         return self.norm(last.at(x, bias, at))
 
     def contextualise_where(
@@ -165,7 +165,7 @@ class DualTransformer(nn.Module):
         has of the windows: a masked event then shows only its place in the window and its day of the week.
         """
         leading, (B, L, D) = events.shape[:-3], events.shape[-3:]
-        x, bias, last = self._up_to_last(events, masked, padding, position, day_position, known)
+        x, bias, last = self._up_to_last(events, masked, padding, position, day_position=day_position, known=known)
         if leading:
             flat = (torch.arange(leading[0], device=flat.device)[:, None] * (B * L) + flat).flatten()
         return self.norm(last.where(x, bias, flat)).view(*leading, -1, D)
@@ -176,6 +176,7 @@ class DualTransformer(nn.Module):
         masked: Tensor,
         padding: Tensor,
         position: Tensor,
+        *,
         day_position: Tensor,
         known: Known | None = None,
     ) -> tuple[Tensor, Tensor, Block]:

@@ -49,7 +49,7 @@ def categorical_nll(
     if not isinstance(noise, Tensor):
         most = DRAWS_CUDA if logits.is_cuda else DRAWS
         if noise[1] is None and noise[0] * logits.numel() > most and logits.dim() == 2:
-            return _in_parts(logits, log_sigma, target, noise[0], most)
+            return _in_parts(logits, log_sigma, target, noise[0], most=most)
         noise = _draw(logits, *noise)
     noisy = logits + torch.exp(log_sigma) * noise  # [T, ..., C]
     index = target[None, ..., None].expand(len(noise), *target.shape, 1)
@@ -57,7 +57,7 @@ def categorical_nll(
     return math.log(len(noise)) - log_p.logsumexp(dim=0)
 
 
-def _in_parts(logits: Tensor, log_sigma: Tensor, target: Tensor, samples: int, most: int) -> Tensor:
+def _in_parts(logits: Tensor, log_sigma: Tensor, target: Tensor, samples: int, *, most: int) -> Tensor:
     """The same for many classes: a few rows at a time, their noise drawn again for the gradient, not kept."""
     rows = max(1, most // (samples * logits.shape[-1]))
     parts = zip(logits.split(rows), log_sigma.split(rows), target.split(rows), strict=True)
@@ -76,6 +76,7 @@ def field_losses(
     features: Features,
     fields: Sequence[Field],
     config: TrainingConfig,
+    *,
     generator: torch.Generator | None = None,
 ) -> Tensor:
     """The loss of every field of every event, 0 where its target is missing: [...] events -> [..., F].
@@ -107,11 +108,12 @@ def masked_loss(
     features: Features,
     masked: Tensor,
     fields: Sequence[Field],
+    *,
     config: TrainingConfig,
     generator: torch.Generator | None = None,
 ) -> Loss:
     """The loss on masked events only; predictions, features and masked share their leading dimensions."""
-    losses = field_losses(predictions, features, fields, config, generator)
+    losses = field_losses(predictions, features, fields, config, generator=generator)
     return Loss(
         masked_mean(weigh(losses, fields, config), masked),
         field_means(losses, features.missing, masked),

@@ -54,7 +54,7 @@ class Service:
     """What the routes share. Without a scorer a finished run is shown and nothing new is taken."""
 
     def __init__(
-        self, settings: Settings, store: Store, claim: Claim, scorer: Scorer | None, schema: EventSchema
+        self, settings: Settings, store: Store, claim: Claim, scorer: Scorer | None, *, schema: EventSchema
     ) -> None:
         self.settings, self.store, self.claim, self.scorer, self.schema = settings, store, claim, scorer, schema
         self.keys = Keys(store, open_without=settings.is_loopback)
@@ -190,7 +190,7 @@ def _make_service(settings: Settings, store: Store, claim: Claim, scorer: Scorer
         scorer = ModelScorer.load(settings)
     if scorer is not None:
         schema = scorer.schema
-    service = Service(settings, store, claim, scorer, schema or run_schema(store))
+    service = Service(settings, store, claim, scorer, schema=schema or run_schema(store))
     if not settings.is_loopback and not service.keys.all():
         raise ConfigError(
             f"refusing to listen on {settings.host} without a key; make one with --create-key NAME, "

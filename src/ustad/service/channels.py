@@ -159,7 +159,7 @@ def _channel(one: Any, where: str, beside: Path) -> Channel:
         raise ConfigError(f"--notify: {where}: '{unknown[0]}' is not known; a {kind} has {', '.join(fields)}")
     name, digest = str(one.get("name", kind)), _minute(one.get("digest"), where)
     if kind == "mail":
-        return _mail(one, where, beside, name, digest)
+        return _mail(one, where, beside, name, digest=digest)
     if not _is_web(one.get("url")):
         raise ConfigError(f"--notify: {where}: url must begin with https:// or http://")
     if kind == "alertmanager":
@@ -167,7 +167,7 @@ def _channel(one: Any, where: str, beside: Path) -> Channel:
     return Webhook(name, one["url"], _secret(one.get("secret_file"), where, beside), digest)
 
 
-def _mail(one: dict[str, Any], where: str, beside: Path, name: str, digest: int | None) -> Mail:
+def _mail(one: dict[str, Any], where: str, beside: Path, name: str, *, digest: int | None) -> Mail:
     who = one.get("to") or []
     to: list[Any] = who if isinstance(who, list) else [who]
     for field, value in (("host", one.get("host")), ("sender", one.get("sender")), ("to", to)):

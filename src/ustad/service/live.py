@@ -149,7 +149,7 @@ class ModelScorer:
         for event, key, score in zip(events, keys, scores, strict=True):
             log = self._incidents.setdefault(event["agent"], IncidentLog())
             name = event.get("event_id")
-            incident = join_incident(log, event, key, str(key) if name is None else str(name), score)
+            incident = join_incident(log, event, key, str(key) if name is None else str(name), score=score)
             if incident is not None and incident.led_before is not None:
                 echoes[incident.led_before] = {"echo": True}
         return echoes

@@ -57,7 +57,7 @@ def known_incidents(rows: Iterable[Row]) -> dict[str, IncidentLog]:
     return logs
 
 
-def join_incident(log: IncidentLog, event: Row, key: int, name: str, score: dict[str, Any]) -> Joined | None:
+def join_incident(log: IncidentLog, event: Row, key: int, name: str, *, score: dict[str, Any]) -> Joined | None:
     """Put the incident of a new event into its score (`incident_id`, `echo`, `alert`)."""
     incident = log.add(key, name, event["started_at"], event.get("poi_id"), score["p_value"], score["score"])
     score["incident_id"] = incident.incident_id if incident is not None else None

@@ -73,19 +73,19 @@ def choose_agents(agents: int, share: float, seed: int, dirty: bool = False) -> 
 
 
 def make_incident(
-    team: RedTeam, agent: int, lives: Lives, window: tuple[int, int], dirty: bool = False
+    team: RedTeam, agent: int, lives: Lives, window: tuple[int, int], *, dirty: bool = False
 ) -> Incident | None:
     """An anomaly of one agent inside the window (seconds); None where its life leaves no room for any."""
     rng = generator(team.seed, (_DIRTY_STREAM if dirty else _RED_STREAM) + 100, agent)
     row = agent - lives.first
     rows = slice(lives.offsets[row], lives.offsets[row + 1])
     absent = lives.absent[lives.absent_offsets[row] : lives.absent_offsets[row + 1]]
-    normal = open_diary(team.travel, lives, rows, absent, window)
+    normal = open_diary(team.travel, lives, rows, absent, window=window)
     kinds, weights = list(team.preset.kinds), np.array(list(team.preset.kinds.values()))
     for attempt in range(8):
         kind = str(rng.choice(kinds, p=weights / weights.sum())) if attempt < 6 else "new place"
         recurring = bool(rng.random() < team.preset.recurring_share) or kind in ALWAYS_RECURRING
-        diary, on_purpose = _misbehave(team, agent, normal, kind, recurring, window, rng)
+        diary, on_purpose = _misbehave(team, agent, normal, kind, recurring=recurring, window=window, rng=rng)
         if on_purpose:
             role = "inserted" if kind in ("new place", "odd hour", "frequency") else "changed"
             return compare_lives(
@@ -94,7 +94,7 @@ def make_incident(
     return None
 
 
-def open_diary(travel: Travel, lives: Lives, rows: slice, absent: np.ndarray, window: tuple[int, int]) -> Diary:
+def open_diary(travel: Travel, lives: Lives, rows: slice, absent: np.ndarray, *, window: tuple[int, int]) -> Diary:
     """The diary of one agent; free are the stays inside the window that no absence touches."""
     arrival, departure = lives.arrival[rows], lives.departure[rows]
     free = (arrival >= window[0]) & (departure < window[1])
@@ -107,6 +107,7 @@ def _misbehave(
     agent: int,
     normal: Diary,
     kind: str,
+    *,
     recurring: bool,
     window: tuple[int, int],
     rng: np.random.Generator,
@@ -114,7 +115,7 @@ def _misbehave(
     """Apply one kind once, or on several days where it recurs; returns the diary and the arrivals that were meant."""
     low, high = team.preset.recurring_days
     count = int(rng.integers(low, high + 1)) if recurring else 1
-    act = _actor(team, agent, normal, kind, count, window, rng)
+    act = _actor(team, agent, normal, kind, count=count, window=window, rng=rng)
     diary = normal
     on_purpose: list[int] = []
     for _ in range(_TRIES):
@@ -127,7 +128,14 @@ def _misbehave(
 
 
 def _actor(
-    team: RedTeam, agent: int, normal: Diary, kind: str, count: int, window: tuple[int, int], rng: np.random.Generator
+    team: RedTeam,
+    agent: int,
+    normal: Diary,
+    kind: str,
+    *,
+    count: int,
+    window: tuple[int, int],
+    rng: np.random.Generator,
 ) -> Callable[[Diary], Edited] | None:
     """A function that tries the anomaly once, at the same place and hour each time it is called."""
     home = int(team.home[agent])
@@ -158,7 +166,7 @@ def _new_place(
     team: RedTeam, agent: int, normal: Diary, count: int, window: tuple[int, int], rng: np.random.Generator
 ) -> Callable[[Diary], Edited] | None:
     """NUMOSIM's insertion: once between two stays at random; recurring at the same place and time of day."""
-    place = _pick_place(team, agent, normal, window, rng)
+    place = _pick_place(team, agent, normal, window, rng=rng)
     slot: list[int] = []  # second of the day and length of the first insertion
 
     def once(diary: Diary) -> Edited:
@@ -166,7 +174,7 @@ def _new_place(
         if not len(candidates):
             return None
         edit = insert_between(
-            diary, int(rng.choice(candidates)), place, rng.uniform(0.05, 0.95), rng.uniform(0.05, 0.95)
+            diary, int(rng.choice(candidates)), place, rng.uniform(0.05, 0.95), kept_after=rng.uniform(0.05, 0.95)
         )
         if edit is not None:
             k = int(np.searchsorted(edit[0].arrival, edit[1][0]))
@@ -181,7 +189,7 @@ def _new_place(
     return lambda diary: again(diary) if slot and count > 1 else once(diary)
 
 
-def _pick_place(team: RedTeam, agent: int, normal: Diary, window: tuple[int, int], rng: np.random.Generator) -> int:
+def _pick_place(team: RedTeam, agent: int, normal: Diary, window: tuple[int, int], *, rng: np.random.Generator) -> int:
     """Sometimes from the own past, else from another agent's life; near home where the preset wants it."""
     home = int(team.home[agent])
     own = np.unique(normal.place)

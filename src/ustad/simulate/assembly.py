@@ -45,6 +45,7 @@ def make_part(
     first: int,
     last: int,
     paths: bool = False,
+    *,
     recorder: Recorder | None = None,
 ) -> Part:
     """Tables of agents first … last - 1. `recorder`: where fixes go, if any are wanted."""
@@ -59,7 +60,7 @@ def make_part(
     lives, dirt = _apply(simulation, lives, simulation.dirty, (0, test), dirty=True)
     stays = stay_table(simulation, lives)
     routes, trip_after, trips = trip_table(simulation, lives, stays, paths or recorder is not None)
-    silent = record_fixes(simulation, lives, trip_after, routes, recorder)
+    silent = record_fixes(simulation, lives, trip_after, routes, recorder=recorder)
     return Part(
         stays=stays,
         trips=trips,
@@ -72,7 +73,7 @@ def make_part(
 
 
 def _apply(
-    simulation: Simulation, lives: Lives, is_anomalous: np.ndarray, window: tuple[int, int], dirty: bool
+    simulation: Simulation, lives: Lives, is_anomalous: np.ndarray, window: tuple[int, int], *, dirty: bool
 ) -> tuple[Lives, list[Incident]]:
     agents = is_anomalous[(is_anomalous >= lives.first) & (is_anomalous < lives.first + len(lives.offsets) - 1)]
     team = RedTeam(
@@ -83,7 +84,7 @@ def _apply(
         lambda agent: simulation.normal_lives(agent, agent + 1),
         simulation.seed,
     )
-    made = [make_incident(team, int(agent), lives, window, dirty) for agent in agents]
+    made = [make_incident(team, int(agent), lives, window, dirty=dirty) for agent in agents]
     incidents = [incident for incident in made if incident is not None]
     return _with_incidents(lives, incidents), incidents
 

@@ -55,7 +55,7 @@ def build_ground(preset: Preset, seed: int) -> Ground:
     spread = _block_size(streets)
     area = spread**2
     urbanity = np.minimum(1.0, working / np.quantile(working, 0.97))
-    x, y, category = _scatter_places(preset, streets, living * area, working * area, spread, rng)
+    x, y, category = _scatter_places(preset, streets, living * area, working * area, spread=spread, rng=rng)
     cumulative = np.cumsum(living * area)
     projection = Projection(preset.lat, preset.lon)
     return Ground(projection, streets, cumulative / cumulative[-1], spread, urbanity, x, y, category)
@@ -116,6 +116,7 @@ def _scatter_places(
     streets: Streets,
     living: np.ndarray,
     working: np.ndarray,
+    *,
     spread: np.ndarray,
     rng: np.random.Generator,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

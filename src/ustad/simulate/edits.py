@@ -36,7 +36,7 @@ class Diary:
 Edited = tuple[Diary, list[int]] | None
 
 
-def replace_rows(diary: Diary, first: int, last: int, rows: list[Row], on_purpose: list[int]) -> Edited:
+def replace_rows(diary: Diary, first: int, last: int, rows: list[Row], *, on_purpose: list[int]) -> Edited:
     """Rows first … last - 1 become `rows`; None unless all of it may be changed and is possible."""
     if first < 0 or last > len(diary) or not diary.free[first:last].all():
         return None
@@ -73,7 +73,7 @@ def arrive_by(diary: Diary, origin: int, destination: int, when: int) -> tuple[i
     return leave, leave + diary.travel(origin, destination, leave)
 
 
-def insert_between(diary: Diary, k: int, place: int, kept_before: float, kept_after: float) -> Edited:
+def insert_between(diary: Diary, k: int, place: int, kept_before: float, *, kept_after: float) -> Edited:
     """A visit between stays k and k + 1: the first keeps a share of its time at its start, the second at its end."""
     if k + 1 >= len(diary) or place in (diary.place[k], diary.place[k + 1]):
         return None
@@ -83,10 +83,12 @@ def insert_between(diary: Diary, k: int, place: int, kept_before: float, kept_af
     end, b_arrival = arrive_by(diary, place, b, b_end - max(SHORTEST, int(kept_after * (b_end - b_start))))
     if end - start < 600:
         return None
-    return replace_rows(diary, k, k + 2, [(a, a_start, leave), (place, start, end), (b, b_arrival, b_end)], [start])
+    return replace_rows(
+        diary, k, k + 2, [(a, a_start, leave), (place, start, end), (b, b_arrival, b_end)], on_purpose=[start]
+    )
 
 
-def insert_at(diary: Diary, place: int, start: int, end: int, may_drop: int = 1) -> Edited:
+def insert_at(diary: Diary, place: int, start: int, end: int, *, may_drop: int = 1) -> Edited:
     """A visit from `start` to `end`; at most `may_drop` stays in its way are given up."""
     before = int(np.searchsorted(diary.arrival, start, side="right")) - 1
     while before >= 0:
@@ -108,7 +110,7 @@ def insert_at(diary: Diary, place: int, start: int, end: int, may_drop: int = 1)
     if after > before and back < b_start:  # the next stay begins as it did
         end, back = arrive_by(diary, place, b, b_start)
     rows = [(a, a_start, leave), (place, arrival, end), (b, back, b_end)]
-    return replace_rows(diary, before, after + 1, rows, [arrival])
+    return replace_rows(diary, before, after + 1, rows, on_purpose=[arrival])
 
 
 def leave_early(diary: Diary, k: int, share: float) -> Edited:
@@ -127,7 +129,7 @@ def _leave_at(diary: Diary, k: int, when: Callable[[int, int], int]) -> Edited:
     (a, a_start, a_end), (b, _, b_end) = diary.row(k), diary.row(k + 1)
     leave = when(a_start, a_end)
     arrival = leave + diary.travel(a, b, leave)
-    return replace_rows(diary, k, k + 2, [(a, a_start, leave), (b, arrival, b_end)], [a_start])
+    return replace_rows(diary, k, k + 2, [(a, a_start, leave), (b, arrival, b_end)], on_purpose=[a_start])
 
 
 def skip(diary: Diary, k: int) -> Edited:
@@ -136,9 +138,9 @@ def skip(diary: Diary, k: int) -> Edited:
         return None
     (a, a_start, _), (b, b_start, b_end) = diary.row(k - 1), diary.row(k + 1)
     if a == b:
-        return replace_rows(diary, k - 1, k + 2, [(a, a_start, b_end)], [a_start])
+        return replace_rows(diary, k - 1, k + 2, [(a, a_start, b_end)], on_purpose=[a_start])
     leave, arrival = arrive_by(diary, a, b, b_start)
-    return replace_rows(diary, k - 1, k + 2, [(a, a_start, leave), (b, arrival, b_end)], [a_start])
+    return replace_rows(diary, k - 1, k + 2, [(a, a_start, leave), (b, arrival, b_end)], on_purpose=[a_start])
 
 
 def swap_order(diary: Diary, k: int) -> Edited:
@@ -154,7 +156,7 @@ def swap_order(diary: Diary, k: int) -> Edited:
     end_2 = start_2 + first[2] - first[1]
     arrival = end_2 + diary.travel(first[0], last[0], end_2)
     rows = [(second[0], start, end), (first[0], start_2, end_2), (last[0], arrival, last[2])]
-    return replace_rows(diary, k, k + 3, rows, [start, start_2])
+    return replace_rows(diary, k, k + 3, rows, on_purpose=[start, start_2])
 
 
 def stay_long(diary: Diary, k: int, seconds: int) -> Edited:
@@ -165,5 +167,5 @@ def stay_long(diary: Diary, k: int, seconds: int) -> Edited:
         b, _, b_end = diary.row(after)
         arrival = leave + diary.travel(a, b, leave)
         if b != a and b_end - arrival >= SHORTEST:
-            return replace_rows(diary, k, after + 1, [(a, a_start, leave), (b, arrival, b_end)], [a_start])
+            return replace_rows(diary, k, after + 1, [(a, a_start, leave), (b, arrival, b_end)], on_purpose=[a_start])
     return None

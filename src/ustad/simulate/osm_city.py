@@ -50,7 +50,7 @@ def read_ground(preset: Preset, path: Path, timezone: str | None, seed: int) -> 
         pois = read_osm(path, table)
     x, y = projection.forward(pois["lat"].to_numpy(), pois["lon"].to_numpy())
     category = np.array([BY_NAME[name] for name in pois["category"].to_pylist()], np.int16)
-    ground = _ground(preset, streets, projection, x, y, category, generator(seed, CITY_STREAM))
+    ground = _ground(preset, streets, projection, x, y=y, category=category, rng=generator(seed, CITY_STREAM))
     say(f"{path.name}: {len(streets.x):,} junctions, {len(streets.km):,} roads, {len(ground.x):,} places")
     return _moved(preset, projection, streets, timezone), ground
 
@@ -166,6 +166,7 @@ def _ground(
     streets: Streets,
     projection: Projection,
     x: np.ndarray,
+    *,
     y: np.ndarray,
     category: np.ndarray,
     rng: np.random.Generator,

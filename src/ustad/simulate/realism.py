@@ -87,7 +87,7 @@ def look_at(data: Dataset, weekend: tuple[int, int] = (5, 6)) -> Realism:
     share, slope = _visit_ranks(agent, place, len(agents))
     first = int(local.day.min())
     wall = local.day.astype(np.int64) * 1440 + local.minute - first * 1440
-    workday, free = _at_home(wall[is_home], minutes[is_home], first, days, len(agents), weekend)
+    workday, free = _at_home(wall[is_home], minutes[is_home], first, days, agents=len(agents), weekend=weekend)
     return Realism(
         stays_per_day=len(agent) / len(agents) / days,
         stay_minutes=float(minutes.mean()),
@@ -98,8 +98,8 @@ def look_at(data: Dataset, weekend: tuple[int, int] = (5, 6)) -> Realism:
         anomalous_agents=label_count / len(agents),
         anomalous_per_agent=labels / max(label_count, 1),
         zipf_slope=slope,
-        gyration_km=_gyration(agent, x, y, minutes, len(agents)),
-        commute_km=_commutes(place, x, y, home, second),
+        gyration_km=_gyration(agent, x, y, minutes, agents=len(agents)),
+        commute_km=_commutes(place, x, y, home, second=second),
         trip_minutes=_trip_minutes(data),
         stay_hours=minutes / 60,
         start_hours=local.minute / 60,
@@ -138,7 +138,7 @@ def _visit_ranks(agent: np.ndarray, place: np.ndarray, agents: int) -> tuple[np.
     return share, float(slope)
 
 
-def _gyration(agent: np.ndarray, x: np.ndarray, y: np.ndarray, minutes: np.ndarray, agents: int) -> np.ndarray:
+def _gyration(agent: np.ndarray, x: np.ndarray, y: np.ndarray, minutes: np.ndarray, *, agents: int) -> np.ndarray:
     """Radius of gyration, weighted by time: km [agents]."""
     total = np.bincount(agent, minutes, agents)
     centre_x, centre_y = (np.bincount(agent, minutes * v, agents) / total for v in (x, y))
@@ -146,7 +146,7 @@ def _gyration(agent: np.ndarray, x: np.ndarray, y: np.ndarray, minutes: np.ndarr
     return np.sqrt(np.bincount(agent, minutes * square, agents) / total)
 
 
-def _commutes(place: np.ndarray, x: np.ndarray, y: np.ndarray, home: np.ndarray, second: np.ndarray) -> np.ndarray:
+def _commutes(place: np.ndarray, x: np.ndarray, y: np.ndarray, home: np.ndarray, *, second: np.ndarray) -> np.ndarray:
     where_x, where_y = np.zeros(place.max() + 1), np.zeros(place.max() + 1)
     where_x[place], where_y[place] = x, y
     has_second = second >= 0
@@ -162,7 +162,7 @@ def _trip_minutes(data: Dataset) -> np.ndarray:
 
 
 def _at_home(
-    wall: np.ndarray, minutes: np.ndarray, first: int, days: int, agents: int, weekend: tuple[int, int]
+    wall: np.ndarray, minutes: np.ndarray, first: int, days: int, *, agents: int, weekend: tuple[int, int]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Share of people at home in the middle of each hour, on workdays and on weekends."""
     moments = np.arange(days * 24) * 60.0 + 30.0

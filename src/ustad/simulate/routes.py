@@ -155,6 +155,7 @@ def trip_paths(
     origins: np.ndarray,
     destinations: np.ndarray,
     duration: np.ndarray,
+    *,
     place: np.ndarray,
     node: np.ndarray,
 ) -> Paths:

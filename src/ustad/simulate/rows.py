@@ -84,7 +84,7 @@ def trip_table(
     duration = (lives.arrival[after] - lives.departure[before]).astype(np.float64)
     city = simulation.city
     if with_routes:
-        routes = trip_paths(city.world, place[before], place[after], duration, city.place, city.node)
+        routes = trip_paths(city.world, place[before], place[after], duration, place=city.place, node=city.node)
     else:
         routes = straight_paths(place[before], place[after], duration, city.place)
     agents, starts = pa.array(agent[before]), _times(simulation, lives.departure[before])
@@ -132,7 +132,7 @@ class Recorder:
 
 
 def record_fixes(
-    simulation: Simulation, lives: Lives, trip_after: np.ndarray, routes: Paths, recorder: Recorder | None
+    simulation: Simulation, lives: Lives, trip_after: np.ndarray, routes: Paths, *, recorder: Recorder | None
 ) -> np.ndarray:
     """Hand the fixes to the recorder, some agents at a time.
 

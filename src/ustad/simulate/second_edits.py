@@ -47,7 +47,7 @@ def repeat(
     return (diary, on_purpose) if on_purpose else None
 
 
-def put_rows(diary: Diary, first: int, last: int, rows: list[Row], on_purpose: list[int]) -> Edited:
+def put_rows(diary: Diary, first: int, last: int, rows: list[Row], *, on_purpose: list[int]) -> Edited:
     """Rows first … last - 1 become `rows`; None unless all may be changed, is possible, and what is meant differs."""
     if first < 1 or last >= len(diary) or not diary.free[first:last].all():
         return None
@@ -91,7 +91,7 @@ def leave_for(diary: Diary, origin: int, destination: int, when: int) -> int:
     return leave
 
 
-def add_stop(diary: Diary, k: int, place: int, length: int, early: bool) -> Edited:
+def add_stop(diary: Diary, k: int, place: int, length: int, *, early: bool) -> Edited:
     """A stop on the way from stay k to the next. `early`: stay k gives the time, else the next one does."""
     if k + 1 >= len(diary):
         return None
@@ -104,15 +104,17 @@ def add_stop(diary: Diary, k: int, place: int, length: int, early: bool) -> Edit
         leave, start = a_end, a_end + diary.travel(a, place, a_end)
         end = start + length
         arrival = end + diary.travel(place, b, end)
-    return put_rows(diary, k, k + 2, [(a, a_start, leave), (place, start, end), (b, arrival, b_end)], [start])
+    return put_rows(
+        diary, k, k + 2, [(a, a_start, leave), (place, start, end), (b, arrival, b_end)], on_purpose=[start]
+    )
 
 
-def step_out(diary: Diary, k: int, place: int, start: int, length: int) -> Edited:
+def step_out(diary: Diary, k: int, place: int, start: int, *, length: int) -> Edited:
     """A visit in the middle of stay k, to which the person returns."""
     a, a_start, a_end = diary.row(k)
     end = start + length
     leave, back = leave_for(diary, a, place, start), end + diary.travel(place, a, end)
-    return put_rows(diary, k, k + 1, [(a, a_start, leave), (place, start, end), (a, back, a_end)], [start])
+    return put_rows(diary, k, k + 1, [(a, a_start, leave), (place, start, end), (a, back, a_end)], on_purpose=[start])
 
 
 def stay_until(diary: Diary, k: int, leave: int) -> Edited:
@@ -122,7 +124,7 @@ def stay_until(diary: Diary, k: int, leave: int) -> Edited:
         b, _, b_end = diary.row(after)
         arrival = leave + diary.travel(a, b, leave)
         if b != a and b_end - arrival >= SHORTEST:
-            return put_rows(diary, k, after + 1, [(a, a_start, leave), (b, arrival, b_end)], [a_start])
+            return put_rows(diary, k, after + 1, [(a, a_start, leave), (b, arrival, b_end)], on_purpose=[a_start])
     return None
 
 
@@ -131,7 +133,9 @@ def start_at(diary: Diary, k: int, start: int) -> Edited:
     if k < 1:
         return None
     (a, a_start, _), (b, _, b_end) = diary.row(k - 1), diary.row(k)
-    return put_rows(diary, k - 1, k + 1, [(a, a_start, leave_for(diary, a, b, start)), (b, start, b_end)], [start])
+    return put_rows(
+        diary, k - 1, k + 1, [(a, a_start, leave_for(diary, a, b, start)), (b, start, b_end)], on_purpose=[start]
+    )
 
 
 def keep_hours(diary: Diary, k: int, start: int, end: int) -> Edited:
@@ -141,7 +145,9 @@ def keep_hours(diary: Diary, k: int, start: int, end: int) -> Edited:
     (a, a_start, a_end), (b, b_start, b_end), (c, c_start, c_end) = (diary.row(n) for n in (k - 1, k, k + 1))
     leave = leave_for(diary, a, b, start) if start != b_start else a_end
     arrival = end + diary.travel(b, c, end) if end != b_end else c_start
-    return put_rows(diary, k - 1, k + 2, [(a, a_start, leave), (b, start, end), (c, arrival, c_end)], [start])
+    return put_rows(
+        diary, k - 1, k + 2, [(a, a_start, leave), (b, start, end), (c, arrival, c_end)], on_purpose=[start]
+    )
 
 
 def change_place(diary: Diary, k: int, place: int) -> Edited:
@@ -150,7 +156,7 @@ def change_place(diary: Diary, k: int, place: int) -> Edited:
         return None
     (a, _, a_end), (b, b_start, _) = diary.row(k - 1), diary.row(k + 1)
     start = a_end + diary.travel(a, place, a_end)
-    return put_rows(diary, k, k + 1, [(place, start, leave_for(diary, place, b, b_start))], [start])
+    return put_rows(diary, k, k + 1, [(place, start, leave_for(diary, place, b, b_start))], on_purpose=[start])
 
 
 def drop_rows(diary: Diary, first: int, last: int) -> Edited:
@@ -159,10 +165,10 @@ def drop_rows(diary: Diary, first: int, last: int) -> Edited:
         return None
     (a, a_start, _), (b, b_start, b_end) = diary.row(first - 1), diary.row(last)
     rows = [(a, a_start, leave_for(diary, a, b, b_start)), (b, b_start, b_end)] if a != b else [(a, a_start, b_end)]
-    return put_rows(diary, first - 1, last + 1, rows, [a_start])
+    return put_rows(diary, first - 1, last + 1, rows, on_purpose=[a_start])
 
 
 def arrive_later(diary: Diary, k: int, seconds: int) -> Edited:
     """The way to stay k takes longer; the stay ends as it did."""
     place, start, end = diary.row(k)
-    return put_rows(diary, k, k + 1, [(place, start + seconds, end)], [start + seconds])
+    return put_rows(diary, k, k + 1, [(place, start + seconds, end)], on_purpose=[start + seconds])

@@ -32,14 +32,16 @@ def meet(first: Person, second: Person, minutes: float, rng: np.random.Generator
     for n in order:
         here = both if both is not None else ((first.normal, []), (second.normal, []))
         if count < MEETINGS and len(new):
-            meeting = _meet_once(first.around, here, new, int(starts[n]), round(minutes * 60), int(picks[n]))
+            meeting = _meet_once(
+                first.around, here, new, int(starts[n]), length=round(minutes * 60), pick=int(picks[n])
+            )
             both, count = (meeting, count + 1) if meeting is not None else (both, count)
     return both
 
 
 def _meet_once(
     around: Surroundings, both: tuple[tuple[Diary, list[int]], tuple[Diary, list[int]]], new: np.ndarray, at: int,
-    length: int, pick: int,
+    *, length: int, pick: int,
 ) -> Pair:  # fmt: skip
     """A meeting at `at`; `pick` says which of the places nearest to the middle it is."""
     a, b = both[0][0], both[1][0]
@@ -52,7 +54,7 @@ def _meet_once(
     place = int(new[np.argsort(away, kind="stable")[min(pick, len(new) - 1)]])
     if max(a.travel(here, place, at), b.travel(there, place, at)) > LONGEST_TRIP_S:
         return None
-    return _join(both, step_out(a, k, place, at, length), step_out(b, m, place, at, length))
+    return _join(both, step_out(a, k, place, at, length=length), step_out(b, m, place, at, length=length))
 
 
 def drop_letters(first: Person, second: Person, visits: float, rng: np.random.Generator) -> Pair:

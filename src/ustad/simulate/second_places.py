@@ -40,7 +40,7 @@ def scout(person: Person, visits: float, rng: np.random.Generator) -> Edited:
         return None
     place, early = int(rng.choice(near)), bool(rng.random() < 0.5)
     occasions = find_stops_on_the_way(person.around, diary, place, rng).values()
-    return repeat(diary, occasions, count, lambda d, k: add_stop(d, k, place, LOOK_S, early))
+    return repeat(diary, occasions, count, lambda d, k: add_stop(d, k, place, LOOK_S, early=early))
 
 
 def make_detour(person: Person, metres: float, rng: np.random.Generator) -> Edited:
@@ -123,13 +123,13 @@ def shadow(person: Person, visits: float, rng: np.random.Generator) -> Edited:
     away = around.km(person.home, around.home[strangers])
     near = strangers[np.argsort(away, kind="stable")[:50]]
     for stranger in rng.permutation(near)[:5]:
-        edit = _follow(person, diary, int(stranger), count, rng)
+        edit = _follow(person, diary, int(stranger), count, rng=rng)
         if edit is not None:
             return edit
     return None
 
 
-def _follow(person: Person, diary: Diary, stranger: int, count: int, rng: np.random.Generator) -> Edited:
+def _follow(person: Person, diary: Diary, stranger: int, count: int, *, rng: np.random.Generator) -> Edited:
     other = person.around.life(stranger)
     usual = set(usual_places(diary).tolist()) | {int(person.around.home[stranger])}
     rows = [other.row(int(k)) for k in np.flatnonzero(other.free & (other.departure - other.arrival >= 2 * WATCH_S))]
@@ -142,7 +142,7 @@ def _follow(person: Person, diary: Diary, stranger: int, count: int, rng: np.ran
             k = find_stay_over(diary, at, at + WATCH_S)
             if k is None or diary.travel(int(diary.place[k]), place, at) > LONGEST_TRIP_S:
                 continue
-            edit = step_out(diary, k, place, at, WATCH_S)
+            edit = step_out(diary, k, place, at, length=WATCH_S)
             if edit is not None:
                 diary, on_purpose = edit[0], on_purpose + edit[1]
                 break

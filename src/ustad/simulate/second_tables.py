@@ -49,7 +49,7 @@ def second_red_team(
     incidents = [
         incident
         for unit in assign_kinds(around, kinds, seed)
-        for incident in make_incidents(around, unit, kinds, size, seed)
+        for incident in make_incidents(around, unit, kinds, size, seed=seed)
     ]
     meta = {"kind": kind, "share": share, "seed": seed, "size": size, "red_team": "second"}
     return _close(data, town, sorted(incidents, key=lambda i: i.agent), meta)

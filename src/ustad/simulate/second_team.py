@@ -111,7 +111,7 @@ def _pair_up(around: Surroundings, agents: list[int]) -> list[tuple[int, ...]]:
     return pairs
 
 
-def make_incidents(around: Surroundings, unit: Unit, kinds: Sequence[str], size: float, seed: int) -> list[Incident]:
+def make_incidents(around: Surroundings, unit: Unit, kinds: Sequence[str], size: float, *, seed: int) -> list[Incident]:
     """What a unit does. Where there are several kinds, an agent without room for its own takes the next with room."""
     people = [know_person(around, agent) for agent in unit.agents]
     together = KINDS[unit.kind].act_together
@@ -157,7 +157,7 @@ def make_second_incidents(simulation: Simulation, lives: Lives, window: tuple[in
     incidents: list[Incident] = []
     for unit in assign_kinds(around, kinds, simulation.seed):
         if any(agent in here for agent in unit.agents):
-            incidents += make_incidents(around, unit, kinds, simulation.red_team_size, simulation.seed)
+            incidents += make_incidents(around, unit, kinds, simulation.red_team_size, seed=simulation.seed)
     return sorted((i for i in incidents if i.agent in here), key=lambda incident: incident.agent)
 
 
@@ -171,7 +171,7 @@ def _surroundings(simulation: Simulation, window: tuple[int, int]) -> Surroundin
     @lru_cache(maxsize=256)
     def life(agent: int) -> Diary:
         lives = team.life(agent)
-        return open_diary(team.travel, lives, slice(0, len(lives.place)), lives.absent, window)
+        return open_diary(team.travel, lives, slice(0, len(lives.place)), lives.absent, window=window)
 
     return Surroundings(
         x=city.world.x,

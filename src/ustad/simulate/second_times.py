@@ -135,7 +135,7 @@ def _move(diary: Diary, row: Row, steps: list[int]) -> Edited:
     for step in steps:
         at = start + step * DAY
         k = find_stay_over(diary, at, at + end - start)
-        visit = step_out(diary, k, place, at, end - start) if k is not None else None
+        visit = step_out(diary, k, place, at, length=end - start) if k is not None else None
         left = find_row(visit[0], row) if visit is not None else None
         rest = drop_rows(visit[0], left, left + 1) if visit is not None and left is not None else None
         if visit is not None and rest is not None:

@@ -64,8 +64,8 @@ def simulate(
     """
     recording = Recording.of(fixes, phone)
     simulation = plan_simulation(
-        preset, agents, seed, days, variant, dirty, anomalous_share, osm, timezone, red_team, red_team_kind,
-        red_team_size,
+        preset, agents, seed, days, variant=variant, dirty=dirty, anomalous_share=anomalous_share, osm=osm, timezone=timezone, red_team=red_team, red_team_kind=red_team_kind,
+        red_team_size=red_team_size,
     )  # fmt: skip
     if agents_a_part < 1 or workers < 1:
         raise ConfigError(f"agents_a_part and workers must be at least 1, got {agents_a_part} and {workers}")
@@ -97,6 +97,7 @@ def simulate_tables(
     agents: int | None = None,
     seed: int = 7,
     days: int | None = None,
+    *,
     paths: bool = False,
     variant: str = "standard",
     dirty: float = 0.0,
@@ -107,8 +108,8 @@ def simulate_tables(
 ) -> Dataset:
     """The same data set in memory, without fixes."""
     simulation = plan_simulation(
-        preset, agents, seed, days, variant, dirty, anomalous_share, None, None, red_team, red_team_kind,
-        red_team_size,
+        preset, agents, seed, days, variant=variant, dirty=dirty, anomalous_share=anomalous_share, osm=None, timezone=None, red_team=red_team, red_team_kind=red_team_kind,
+        red_team_size=red_team_size,
     )  # fmt: skip
     return in_memory(simulation, variant, paths, dirty)
 
@@ -132,6 +133,7 @@ def plan_simulation(
     agents: int | None,
     seed: int,
     days: int | None,
+    *,
     variant: str,
     dirty: float,
     anomalous_share: float | None,
@@ -173,7 +175,7 @@ def rough_seconds(simulation: Simulation, paths: bool, recording: Recording | No
     def seconds_of(agents: int) -> float:
         recorder = Recorder(recording, lambda first, table: None, FIX_AGENTS) if recording is not None else None
         began = time.perf_counter()
-        make_part(simulation, 0, agents, paths, recorder)
+        make_part(simulation, 0, agents, paths, recorder=recorder)
         return time.perf_counter() - began
 
     few = 4
@@ -194,7 +196,7 @@ def write_part(
 ) -> tuple[int, dict[str, pa.Table]]:
     """Write the large tables of one part; return the number of stays and the small tables."""
     recorder = Recorder(recording, _fix_writer(out), FIX_AGENTS) if recording is not None else None
-    part = make_part(simulation, first, last, paths, recorder)
+    part = make_part(simulation, first, last, paths, recorder=recorder)
     for name in ("stays", "trips"):
         file = out / f"{name}.parquet" if alone else out / name / f"part-{first:08d}.parquet"
         write_table(getattr(part, name), file)

@@ -49,7 +49,7 @@ def grid_streets(preset: Preset, rng: np.random.Generator) -> Streets:
     ]
     start, stop, road = (np.concatenate(part) for part in zip(*parts, strict=True))
     km = np.hypot(x[start] - x[stop], y[start] - y[stop])
-    keep = _keep_connected(start, stop, km, (road > COLLECTOR) | (rng.random(len(road)) > 0.18), len(x))
+    keep = _keep_connected(start, stop, km, (road > COLLECTOR) | (rng.random(len(road)) > 0.18), nodes=len(x))
     return Streets(x, y, start[keep].astype(np.int32), stop[keep].astype(np.int32), km[keep], ROAD_KMH[road[keep]])
 
 
@@ -84,7 +84,7 @@ def _diagonal(number: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray,
     return number[steps, steps + shift], number[steps + 1, steps + 1 + shift], np.full(len(steps), FREEWAY)
 
 
-def _keep_connected(start: np.ndarray, stop: np.ndarray, km: np.ndarray, keep: np.ndarray, nodes: int) -> np.ndarray:
+def _keep_connected(start: np.ndarray, stop: np.ndarray, km: np.ndarray, keep: np.ndarray, *, nodes: int) -> np.ndarray:
     """`keep`, and the roads of a shortest spanning tree, so that every junction can be reached."""
     ends = start.astype(np.int32), stop.astype(np.int32)  # SciPy before 1.15 takes no others here
     tree = minimum_spanning_tree(coo_array((km, ends), shape=(nodes, nodes))).tocoo()

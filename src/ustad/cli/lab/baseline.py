@@ -48,7 +48,9 @@ def train(
     settings = method_settings(method, config, set_)
     event_schema = EventSchema.from_yaml(schema) if schema else None
     dataset = open_data(data, schema=event_schema, timezone=timezone, on_error=on_error)
-    facts = train_baseline(method, dataset, Config().seed if seed is None else seed, device, out_, settings)
+    facts = train_baseline(
+        method, dataset, Config().seed if seed is None else seed, device, place=out_, settings=settings
+    )
     show_model(facts, data, out_, json)
 
 
@@ -99,7 +101,7 @@ def check_searched(method: str) -> None:
 
 
 def train_baseline(
-    method: str, dataset: Any, seed: int, device: str, place: Path, settings: dict[str, Any] | None = None
+    method: str, dataset: Any, seed: int, device: str, *, place: Path, settings: dict[str, Any] | None = None
 ) -> dict[str, Any]:
     """Fit and save another detector of `ustad lab methods`; returns what it was made with."""
     import dataclasses
@@ -114,7 +116,7 @@ def train_baseline(
 
 
 def score_baseline(
-    model: Path, data: Any, device: str, rule: Any, everything: bool, place: Path, explain: bool = False
+    model: Path, data: Any, device: str, rule: Any, *, everything: bool, place: Path, explain: bool = False
 ) -> Any:
     """Scores of another method, its alerts written. It has no p-values, so alerts are its highest scores."""
     from ustad.dataset import event_days

@@ -62,7 +62,7 @@ def tune(
         dataset = open_data(data, schema=event_schema, timezone=timezone, on_error=on_error)
         best = search_network(detector, dataset, out_, trials)
         settings = {k: v for k, v in best.trials.slice(0, 1).to_pylist()[0].items() if k not in ("trial", "loss")}
-        _show_best(data, schema, out_, method, best.loss, settings, json)
+        _show_best(data, schema, out_, method, loss=best.loss, settings=settings, json=json)
         return
     from ustad.lab.baselines.search import search
 
@@ -72,11 +72,11 @@ def tune(
     dataset = open_data(data, schema=event_schema, timezone=timezone, on_error=on_error)
     first = Config().seed if seed is None else seed
     choice = search(method, dataset, None, dataset.schema, trials, first, device, out_, **constants)
-    _show_best(data, schema, out_, method, choice.loss, choice.settings, json)
+    _show_best(data, schema, out_, method, loss=choice.loss, settings=choice.settings, json=json)
 
 
 def _show_best(
-    data: Path, schema: Path | None, out_: Path, method: str, loss: float, settings: dict[str, Any], json: bool
+    data: Path, schema: Path | None, out_: Path, method: str, *, loss: float, settings: dict[str, Any], json: bool
 ) -> None:
     file = out_ / "best.yaml"
     if json:

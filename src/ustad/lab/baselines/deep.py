@@ -132,7 +132,7 @@ class MaskedPredictor(EncodedNetwork):
         for predictions, truth, key in masked_predictions(self.network, tensors, questions.queries):
             one = predictions.map(lambda value: value[None])  # T = 1
             for term in self.encoder.terms:
-                reduced_terms[term.name].append(reduce_term(term, layout, one, truth, key, self.seed))
+                reduced_terms[term.name].append(reduce_term(term, layout, one, truth, key=key, seed=self.seed))
         return Samples({name: _joined(parts) for name, parts in reduced_terms.items()})
 
 

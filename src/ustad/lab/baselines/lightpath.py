@@ -108,7 +108,9 @@ class LightPath(MaskedPredictor):
             for ratio in (settings.first_ratio, settings.second_ratio):
                 masked = random_masks(batch.padding, ratio, noise)
                 recovery, vector = network.view(batch, events, masked)
-                errors.append(masked_loss(recovery, batch.features, masked, network.fields, config.training).total)
+                errors.append(
+                    masked_loss(recovery, batch.features, masked, network.fields, config=config.training).total
+                )
                 vectors.append(vector)
             return errors[0] + errors[1] + settings.contrast_weight * contrast(vectors[0], vectors[1])
 

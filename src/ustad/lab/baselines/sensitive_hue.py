@@ -104,7 +104,9 @@ class SensitiveHue(MaskedPredictor):
         def loss(part: int, index: Tensor, noise: torch.Generator) -> Tensor:
             batch = parts[part].batch(index)
             predictions = self.network(batch, torch.zeros_like(batch.padding))
-            return masked_loss(predictions, batch.features, ~batch.padding, self.network.fields, config.training).total
+            return masked_loss(
+                predictions, batch.features, ~batch.padding, self.network.fields, config=config.training
+            ).total
 
         self._fit_network(loss, (len(parts[0]), len(parts[1])))
         raw, _ = self.channels(validation, train)

@@ -55,7 +55,7 @@ def prediction(shop: Workshop, method: str, **_: Any) -> Options:
         {n: told[f"expected_{n}"] for n in names},
         {n: told[f"observed_{n}"] for n in names},
         total,
-        REJECTED,
+        reject=REJECTED,
     )
     return {"rows": [{k: v for k, v in row.items() if v is not None} for row in rows.to_pylist()]}
 

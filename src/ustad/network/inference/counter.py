@@ -73,7 +73,7 @@ def _counters(samples: int, fields: Tensor, width: int) -> Tensor:
     return (t + (fields[:, None] << 20) + cell).flatten()
 
 
-def keep_masks(key: Tensor, seed: int, samples: int, fields: int, width: int, rate: float) -> Tensor:
+def keep_masks(key: Tensor, seed: int, samples: int, fields: int, *, width: int, rate: float) -> Tensor:
     """Multiplicative dropout masks: float32 [N, samples, fields, width].
 
     Each entry is 0 with probability `rate` (to 1/65536), else 1 / (1 − rate). key int64 [N].
@@ -90,7 +90,7 @@ def keep_masks(key: Tensor, seed: int, samples: int, fields: int, width: int, ra
     return (lanes >= threshold).to(torch.float32).mul_(1.0 / (1.0 - rate))
 
 
-def normal_noise(key: Tensor, seed: int, samples: int, field: int, classes: int) -> Tensor:
+def normal_noise(key: Tensor, seed: int, samples: int, field: int, *, classes: int) -> Tensor:
     """Standard normals for the logits of one category field: float32 [samples, N, classes] (Box–Muller)."""
     if key.device.type == "cpu":
         noise = torch.empty(samples, len(key), classes)

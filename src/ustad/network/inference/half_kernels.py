@@ -58,7 +58,7 @@ def _squares(query, points, best, out, K, D: tl.constexpr, G: tl.constexpr):  # 
         tl.store(out + (row * K + k) * G + member, tl.sum(apart * apart, axis=1))
 
 
-def launch_minima(query_high: Tensor, query_low: Tensor, high: Tensor, low: Tensor, norms: Tensor) -> Tensor:
+def launch_minima(query_high: Tensor, query_low: Tensor, high: Tensor, low: Tensor, *, norms: Tensor) -> Tensor:
     queries, width = query_high.shape
     groups = len(norms) // _GROUP
     out = torch.empty(groups, queries, device=norms.device)

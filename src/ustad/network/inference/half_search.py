@@ -82,7 +82,7 @@ def group_minima(high: Tensor, low: Tensor, halves: Halves) -> Tensor:
     if high.is_cuda:
         from ustad.network.inference.half_kernels import launch_minima
 
-        return launch_minima(high, low, halves.high, halves.low, halves.norms)
+        return launch_minima(high, low, halves.high, halves.low, norms=halves.norms)
     first, second, others, rest = (part.float() for part in (high, low, halves.high, halves.low))
     dots = first @ others.t() + (first @ rest.t() + second @ others.t()) / LIFT
     return (halves.norms - 2 * dots).view(len(high), -1, GROUP).amin(dim=-1)

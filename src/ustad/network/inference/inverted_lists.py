@@ -176,7 +176,7 @@ def _search_many(
 
 
 def _in_threads(
-    queries: np.ndarray, order: np.ndarray, n_lists: np.ndarray, points: np.ndarray, offsets: np.ndarray, k: int
+    queries: np.ndarray, order: np.ndarray, n_lists: np.ndarray, points: np.ndarray, *, offsets: np.ndarray, k: int
 ) -> np.ndarray:
     """Plain threads, because numba's own would change how many threads torch uses."""
     pieces = np.array_split(np.arange(len(queries)), min(len(queries), torch.get_num_threads()))
@@ -194,6 +194,6 @@ def _search(
     n_points = np.cumsum(np.diff(offsets)[order], axis=1)
     n_lists = np.maximum(probes, (n_points < k).sum(axis=1) + 1)
     if len(queries) > 1:
-        return np.sqrt(np.sort(_in_threads(queries, order, n_lists, points, offsets, k), axis=1))
+        return np.sqrt(np.sort(_in_threads(queries, order, n_lists, points, offsets=offsets, k=k), axis=1))
     squares = _gather(queries[0], order[0, : n_lists[0]], points, offsets)  # one event, live: no threads to wake
     return np.sqrt(np.sort(np.partition(squares, k - 1)[:k]))[None]

@@ -73,7 +73,9 @@ class MemoryModel:
         arrays, data = model._data(train, habits)
         stopping_data, questions, _ = model._questions(stopping, train, habits)
         windows = make_windows(arrays, config.window)
-        model.result = fit_memory(model.network, data, windows, (stopping_data, questions), config, directory, resume)
+        model.result = fit_memory(
+            model.network, data, windows, (stopping_data, questions), config=config, directory=directory, resume=resume
+        )
         return model
 
     def terms(self, habits: Habits, events: pa.Table, before: pa.Table | None) -> dict[str, np.ndarray]:
@@ -83,7 +85,7 @@ class MemoryModel:
         samples, seed, precision = config.scoring.samples, config.seed, config.training.precision
         with _ASKING:
             data, questions, row = self._questions(events, before, habits)
-            samples_in_order = sample_memory(self.network, data, questions, samples, seed, precision)
+            samples_in_order = sample_memory(self.network, data, questions, samples, seed=seed, precision=precision)
             self.samples = by_row = samples_in_order.by_row(row, events.num_rows)
         return {**by_row.terms, DOUBT: by_row.epistemic, NOISE: by_row.aleatoric}
 

@@ -67,6 +67,7 @@ def sample_memory(
     data: Data,
     queries: Queries,
     samples: int,
+    *,
     seed: int,
     precision: Precision = "auto",
     budget: Budget | None = None,
@@ -85,7 +86,9 @@ def sample_memory(
         crew = Crew(lambda: MemoryPasses(network, _kind(precision, device)), device)
         with inference(network), track("asking the memory network", len(queries)) as advance, crew:
             for part in cut_queries(queries, T * config.width * 4, budget.embedding_bytes):
-                embeddings = embed_samples(network, data.events, part.events, T, seed, budget.tokens, crew)
+                embeddings = embed_samples(
+                    network, data.events, part.events, T, seed=seed, tokens=budget.tokens, crew=crew
+                )
                 batches = part.batches(budget.tokens // T, device, _room(config) // T)
                 for count in crew.each(answer, ((embeddings, *batch) for batch in batches)):
                     advance(count)
@@ -93,7 +96,7 @@ def sample_memory(
     budget = run_within(run, budget, device)
     if precision == "auto" and not np.isfinite(out.epistemic).all():
         # Half precision overflowed somewhere: the whole of it again, in full precision.
-        return sample_memory(network, data, queries, samples, seed, "fp32", budget)
+        return sample_memory(network, data, queries, samples, seed=seed, precision="fp32", budget=budget)
     return out
 
 

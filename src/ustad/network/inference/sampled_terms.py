@@ -74,7 +74,7 @@ def wrap_angle(angle: Tensor) -> Tensor:
 
 
 def reduce_term(
-    term: Term, layout: Layout, predictions: Predictions, truth: Features, key: Tensor, seed: int
+    term: Term, layout: Layout, predictions: Predictions, truth: Features, *, key: Tensor, seed: int
 ) -> TermResult:
     """One term of predictions [T, B, …] against the true features [B, …]."""
     if term.kind == "category":
@@ -133,7 +133,7 @@ def _category(
     at = target.view(1, B, 1).expand(T, B, 1)
     if layout.aleatoric:
         sigma = predictions.log_sigma[column].exp()
-        noise = normal_noise(key, seed, T, layout.order[name], C).to(logits.dtype)
+        noise = normal_noise(key, seed, T, layout.order[name], classes=C).to(logits.dtype)
         logits = logits + sigma * noise
         au = sigma.square().gather(2, at)[..., 0].mean(0)
     else:

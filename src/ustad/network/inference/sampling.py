@@ -110,7 +110,7 @@ def sample(
         crew = Crew(lambda: passes_for(network, tensors.device, precision), tensors.device)
         with inference(network), track("sampling", len(queries)) as advance, crew:
             for part in cut_queries(queries, T * network.config.width * 4, budget.embedding_bytes):
-                embeddings = embed_samples(network, tensors, part.events, T, seed, budget.tokens, crew)
+                embeddings = embed_samples(network, tensors, part.events, T, seed=seed, tokens=budget.tokens, crew=crew)
                 batches = part.batches(budget.tokens // T, tensors.device)
                 for count in crew.each(answer, ((embeddings, *batch) for batch in batches)):
                     advance(count)
@@ -127,6 +127,7 @@ def embed_events(
     tensors: EventTensors,
     queries: Queries,
     visible: bool = True,
+    *,
     precision: Precision = "fp32",
     budget: Budget | None = None,
 ) -> np.ndarray:
@@ -150,7 +151,7 @@ def embed_events(
         crew = Crew(lambda: passes_for(network, tensors.device, precision), tensors.device)
         with inference(network), track("embedding", len(queries)) as advance, crew:
             for part in cut_queries(queries, network.config.width * 4, budget.embedding_bytes):
-                embeddings = embed_samples(network, tensors, part.events, 0, 0, budget.tokens, crew)
+                embeddings = embed_samples(network, tensors, part.events, 0, seed=0, tokens=budget.tokens, crew=crew)
                 together = visible and part.shares_slices
                 batches = part.batches(budget.tokens, tensors.device)
                 for count in crew.each(answer, ((embeddings, together, *batch) for batch in batches)):
@@ -195,6 +196,7 @@ def embed_samples(
     tensors: EventTensors,
     events: np.ndarray,
     samples: int,
+    *,
     seed: int,
     tokens: int,
     crew: Crew,
@@ -210,7 +212,7 @@ def embed_samples(
         index = torch.from_numpy(events[begin : begin + size]).to(tensors.device)
         keep = None
         if has_dropout:
-            keep = keep_masks(tensors.key[index], seed, T, F, config.width, config.dropout)
+            keep = keep_masks(tensors.key[index], seed, T, F, width=config.width, rate=config.dropout)
             keep = keep.to(network.masked_token.dtype)
         way = network.embed if passes is None else passes.embed
         embeddings[:, begin : begin + size] = way(tensors.features[index[:, None]], keep).transpose(0, 1)  # [T, n, D]
@@ -377,7 +379,7 @@ def store(
         part = slice(first, first + step)
         predictions, events = network.decode(hidden[:, part]), target[part]
         truth: Features = tensors.features[events]
-        results = [reduce_term(t, layout, predictions, truth, tensors.key[events], seed) for t in layout.terms]
+        results = [reduce_term(t, layout, predictions, truth, key=tensors.key[events], seed=seed) for t in layout.terms]
         _put(out, index[part], layout, results)
 
 

@@ -65,7 +65,7 @@ def write_checkpoint(
 
 
 def read_checkpoint(
-    path: Path, network: nn.Module, optimizer: torch.optim.Optimizer, device: torch.device, identity: str
+    path: Path, network: nn.Module, optimizer: torch.optim.Optimizer, device: torch.device, *, identity: str
 ) -> tuple[dict[str, Tensor], Progress]:
     """Put weights and moments back where they were; returns the best weights and where the run stood."""
     header, tensors = _read(path, device)

@@ -270,7 +270,9 @@ class _Run:
         path = self.directory / self.task.checkpoint
         if not path.exists():
             return
-        self.best, self.progress = read_checkpoint(path, self.network, self.optimizer, self.device, self.identity())
+        self.best, self.progress = read_checkpoint(
+            path, self.network, self.optimizer, self.device, identity=self.identity()
+        )
         self.seconds_before, self.steps_before = self.progress.seconds, self.progress.step
         if self.progress.finished:
             self.stopped = "patience" if self.progress.epoch < self.config.training.epochs else "epochs"

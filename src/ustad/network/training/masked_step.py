@@ -94,11 +94,11 @@ class Stepper:
         mask = real
         if self.config.robust > 0:
             window = torch.div(flat, masked.shape[1], rounding_mode="floor")
-            mask = real & best_fitting(values.detach(), real, window, len(masked), self.config.robust)[window]
+            mask = real & best_fitting(values.detach(), real, window, len(masked), share=self.config.robust)[window]
         return Loss(masked_mean(values, mask), field_means(losses, targets.missing, real))
 
 
-def best_fitting(values: Tensor, real: Tensor, window: Tensor, n_windows: int, share: float) -> Tensor:
+def best_fitting(values: Tensor, real: Tensor, window: Tensor, n_windows: int, *, share: float) -> Tensor:
     """Windows to learn from: all but the given share whose masked events fit worst on average. bool [B]."""
     counts = torch.zeros(n_windows, device=values.device).index_add(0, window, real.to(torch.float32))
     sums = torch.zeros(n_windows, device=values.device).index_add(0, window, values.masked_fill(~real, 0.0))

@@ -74,6 +74,7 @@ def fit_memory(
     data: Data,
     windows: Windows,
     validation: tuple[Data, Queries],
+    *,
     config: Config,
     directory: Path | None = None,
     resume: bool = False,

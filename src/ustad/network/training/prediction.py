@@ -36,6 +36,7 @@ def prediction_metrics(
     expected: Mapping[str, np.ndarray],
     observed: Mapping[str, np.ndarray],
     uncertainty: np.ndarray | None = None,
+    *,
     reject: float = 0.05,
 ) -> pa.Table:
     """One row per term over all events and, given each event's uncertainty [n], one without the most uncertain.

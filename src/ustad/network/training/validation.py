@@ -102,4 +102,6 @@ def _losses(
     )
     generator = torch.Generator(tensors.device).manual_seed(config.seed * 1_000_003 + chunk)
     features = tensors.features[target]
-    return field_losses(network.decode(hidden), features, network.fields, config.training, generator), features.missing
+    return field_losses(
+        network.decode(hidden), features, network.fields, config.training, generator=generator
+    ), features.missing
