@@ -212,7 +212,7 @@ class Detector:
         before), all of it is scored. Never uses labels. `coverage` adds prediction
         intervals `low_f`, `high_f` and sets `set_f` that hold so large a share of normal events (preset `paper`).
         """
-        parts = self._run(data, context, everything, Wanted(rule or AlertRule(), reasons, coverage), None)
+        parts = self._run(data, context, everything, Wanted(rule or AlertRule(), reasons, coverage), entities=None)
         ((scored, agents),) = parts
         run = {**parts.notes, **self.run_facts(parts.span.first, parts.span.last)}
         return Scores(scored, agents, run, incident_table(scored, self.schema))
@@ -234,9 +234,11 @@ class Detector:
         and warnings.
         """
         wanted = Wanted(rule or AlertRule(), reasons, coverage)
-        return self._run(data, context, everything, wanted, scored_parts.ENTITIES if entities is None else entities)
+        return self._run(
+            data, context, everything, wanted, entities=scored_parts.ENTITIES if entities is None else entities
+        )
 
-    def _run(self, data: Any, context: Any, everything: bool, wanted: Wanted, entities: int | None) -> ScoredParts:
+    def _run(self, data: Any, context: Any, everything: bool, wanted: Wanted, *, entities: int | None) -> ScoredParts:
         events, earlier = self._scored_part(data, context, everything)
         return ScoredParts(
             self._judge(),

@@ -107,7 +107,7 @@ def renew(
                 return Renewal(words=f"{words} {_date(week + WEEK - 1)}: no new day is left before their last week")
         new_number = versions.next_number()
         config = old.config if old is not None else Config.preset(preset)
-        _train(config, data, week, old, versions[new_number], device)
+        _train(config, data, week, old, place=versions[new_number], device=device)
         if number is None or old is None:
             versions.use(new_number)
             return Renewal(is_swapped=True, words=f"version {new_number} is the first, and in use now")
@@ -128,7 +128,7 @@ def _adopt(versions: ModelVersions, model: Path) -> None:
     versions.use(number)
 
 
-def _train(config: Config, data: Dataset, week: int, old: Detector | None, place: Path, device: str) -> None:
+def _train(config: Config, data: Dataset, week: int, old: Detector | None, *, place: Path, device: str) -> None:
     """A model of everything before the last week."""
     before = week - int(data.days().min())
     if before < 2 * WEEK:

@@ -115,7 +115,7 @@ def score(
             test_from,
         )  # fmt: skip
         words = EventSchema.from_dict(summary.run["schema"])
-        _show({"events": summary.events, "agents": summary.agents, **summary.run}, out_, words, json, explain)
+        _show({"events": summary.events, "agents": summary.agents, **summary.run}, out_, words, json, explain=explain)
         return
     dataset = open_data(data, schema=event_schema, timezone=timezone, on_error=on_error)
     if is_baseline(model):
@@ -127,7 +127,7 @@ def score(
             rule=rule, everything=everything, reasons=extras.reasons, coverage=extras.coverage,
         )  # fmt: skip
         counts = {"events": run["events"], "agents": run["agents"]}
-        _show({**_hidden(run, out_, hiding, dataset.schema), **counts}, out_, dataset.schema, json, explain)
+        _show({**_hidden(run, out_, hiding, dataset.schema), **counts}, out_, dataset.schema, json, explain=explain)
         return
     else:
         scores = _detector_scores(_load(model, device, test_from), dataset, rule, everything, place=out_, extras=extras)
@@ -137,10 +137,10 @@ def score(
     scores.save(out_)
     counts = {"events": _rows(scores.events), "agents": _rows(scores.agents)}
     run = _hidden(scores.run, out_, hiding, dataset.schema)
-    _show({**run, **counts}, out_, dataset.schema, json, explain)
+    _show({**run, **counts}, out_, dataset.schema, json, explain=explain)
 
 
-def _show(run: dict[str, Any], out_: Path, words: Any, json: bool, explain: int) -> None:
+def _show(run: dict[str, Any], out_: Path, words: Any, json: bool, *, explain: int) -> None:
     from ustad.cli.show_shares import explain as show_shares
     from ustad.schema import plural
 

@@ -82,7 +82,7 @@ def watch(
             time.sleep(seconds)
 
 
-def _cycle(versions: Any, data: Path, options: dict[str, Any], json: bool, going_on: bool) -> bool:
+def _cycle(versions: Any, data: Path, options: dict[str, Any], json: bool, *, going_on: bool) -> bool:
     """One cycle; whether nothing was refused. Going on, an error is said and the next cycle tries again."""
     try:
         return _renew(versions, data, json=json, **options)

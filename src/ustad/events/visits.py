@@ -105,7 +105,7 @@ def read_visits(events: pa.Table, schema: EventSchema, frame: Frame) -> Visits:
         entity_ids=ids,
         entity_key=owner,
         entity=entity[order],
-        key=_keys(events, schema, category, owner[entity], frame.projection is not None)[order],
+        key=_keys(events, schema, category, owner[entity], has_places=frame.projection is not None)[order],
         time=time[order],
         day=clock.day.astype(np.int64)[order],
         minute=clock.minute[order],
@@ -148,7 +148,7 @@ def spot_names(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def _keys(
-    events: pa.Table, schema: EventSchema, category: np.ndarray, owner: np.ndarray, has_places: bool
+    events: pa.Table, schema: EventSchema, category: np.ndarray, owner: np.ndarray, *, has_places: bool
 ) -> np.ndarray:
     """Hash of entity and habitat, 0 where it is missing. Without habitats the category is one where there are no places
     either: whether training had some, not whether these rows do, so that an event has the same key in any table."""

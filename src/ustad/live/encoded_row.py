@@ -59,7 +59,7 @@ class RowEncoder:
         day, within = divmod(wall, MICROSECONDS_PER_DAY)
         values: dict[str, Any] = {}
         for feature in schema.features:
-            self._feature(values, feature, event, previous, day, within)
+            self._feature(values, feature, event, previous, day=day, within=within)
         numbers = [values[f.name] for f in self._kinds["number"]]
         codes = [values[f.name] for f in self._kinds["category"]]
         vectors = [values[f.name] for f in self._kinds["vector"]]
@@ -97,6 +97,7 @@ class RowEncoder:
         feature: Feature,
         event: Mapping[str, Any],
         previous: Mapping[str, Any] | None,
+        *,
         day: int,
         within: int,
     ) -> None:
@@ -112,7 +113,7 @@ class RowEncoder:
             for name, flat in zip(names, self.encoder.projections[feature.name].forward(lat, lon), strict=True):  # type: ignore[arg-type]  # floats do as well
                 values[name] = self._scale(name, float(flat))
         else:
-            value = self._value(feature, event, previous, day, within)
+            value = self._value(feature, event, previous, day, within=within)
             if feature.transform == "log":
                 value = math.log1p(max(value, 0.0)) if value == value else value
             if feature.kind == "cyclic":
@@ -139,7 +140,7 @@ class RowEncoder:
         return word
 
     def _value(
-        self, feature: Feature, event: Mapping[str, Any], previous: Mapping[str, Any] | None, day: int, within: int
+        self, feature: Feature, event: Mapping[str, Any], previous: Mapping[str, Any] | None, day: int, *, within: int
     ) -> float:
         source, schema = feature.source[0], self.schema
         if source == "@minute_of_day":

@@ -157,7 +157,7 @@ class HabitLive:
         usual_facts = usual_columns(model.habits, model.frame, model.schema, newest, visits, usual_visits)
         facts = {**self._facts(judgement), **{name: _plain(values[0]) for name, values in usual_facts.items()}}
         facts["evidence"] = self._evidence(judgement, usual_facts)
-        facts["reason"] = self._words(model, judgement, newest, visits, usual_visits)
+        facts["reason"] = self._words(model, judgement, newest, visits, usual_visits=usual_visits)
         entry.state.move_on(row, self.memory.model.config.window.max_events if self.memory is not None else 1)
         return self._row(row, facts, float(judgement.score[0]))
 
@@ -317,7 +317,7 @@ class HabitLive:
         return {**names, **facts, "score": score, "p_value": p_value, "alert": alert, "reason": words}
 
     def _words(
-        self, model: HabitModel, judgement: Judged, newest: pa.Table, visits: Visits, usual_visits: Usual
+        self, model: HabitModel, judgement: Judged, newest: pa.Table, visits: Visits, *, usual_visits: Usual
     ) -> str | None:
         if self.reasons == "none":
             return None

@@ -120,7 +120,7 @@ class RowJudge:
 
     # ------------------------------------------------------------------------------------ terms
     def _number(
-        self, term: Term, values: list[float], numbers: Any, codes: Any, is_missing: bool, result: Result
+        self, term: Term, values: list[float], numbers: Any, codes: Any, *, is_missing: bool, result: Result
     ) -> Row:
         name = term.name
         at = values[0]
@@ -139,7 +139,7 @@ class RowJudge:
         }
 
     def _angle(
-        self, term: Term, values: list[float], numbers: Any, codes: Any, is_missing: bool, result: Result
+        self, term: Term, values: list[float], numbers: Any, codes: Any, *, is_missing: bool, result: Result
     ) -> Row:
         x, y = (numbers[self._order[f"number.{n}"]] for n in term.fields)
         period = self.encoder.schema.feature(term.feature).period
@@ -152,7 +152,7 @@ class RowJudge:
         }
 
     def _category(
-        self, term: Term, values: list[float], numbers: Any, codes: Any, is_missing: bool, result: Result
+        self, term: Term, values: list[float], numbers: Any, codes: Any, *, is_missing: bool, result: Result
     ) -> Row:
         words, code = self._words[term.name], codes[self._order[f"category.{term.fields[0]}"]]
         return {
@@ -162,7 +162,7 @@ class RowJudge:
         }
 
     def _vector(
-        self, term: Term, values: list[float], numbers: Any, codes: Any, is_missing: bool, result: Result
+        self, term: Term, values: list[float], numbers: Any, codes: Any, *, is_missing: bool, result: Result
     ) -> Row:
         expected = self.encoder.decode_vector(term.name, result.vectors[term.name])
         return {f"expected_{term.name}": expected.tolist(), f"error_{term.name}": values[1]}

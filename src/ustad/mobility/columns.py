@@ -91,7 +91,7 @@ def _as_contract(
     table = _numbers(table, contract, complaints)
     for name, kind in contract.columns.items():
         if kind == TIMESTAMP and name in table.column_names:
-            table = _times(table, name, contract, complaints, reading)
+            table = _times(table, name, contract, complaints, reading=reading)
             if asked is not None and pa.types.is_timestamp(table[name].type) and table[name].type.tz:
                 table = _check_range(table, name, complaints)
     missing = [name for name in contract.required if name not in table.column_names]
@@ -157,7 +157,7 @@ def _zone_of(table: pa.Table, reading: Reading) -> str | None:
 
 
 def _times(
-    table: pa.Table, name: str, contract: Contract, complaints: Complaints, reading: Reading
+    table: pa.Table, name: str, contract: Contract, complaints: Complaints, *, reading: Reading
 ) -> pa.Table:  # fmt: skip
     """The column in UTC; complain of rows that hold something, but no time."""
     theirs = table[name]

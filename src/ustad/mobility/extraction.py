@@ -242,7 +242,7 @@ def _extract_into(
         if given:
             summary = _take_given(files, work, setting, meta.get("split"))
         else:
-            summary = _run(files, work, setting, workers or min(os.cpu_count() or 1, 8), meta.get("split"))
+            summary = _run(files, work, setting, workers or min(os.cpu_count() or 1, 8), split=meta.get("split"))
         summary.out = out
         if setting.pois is not None:
             write_table(setting.pois.pois, work / "pois.parquet")
@@ -255,7 +255,7 @@ def _extract_into(
 
 
 def _run(
-    files: list[Path], work: Path, setting: Setting, workers: int, split: dict[str, Any] | None
+    files: list[Path], work: Path, setting: Setting, workers: int, *, split: dict[str, Any] | None
 ) -> ExtractionSummary:  # fmt: skip
     summary, agents = ExtractionSummary(work, files=len(files)), AgentNumbers()
     rows = sum(estimate_rows(f) for f in files)

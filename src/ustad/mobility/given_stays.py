@@ -93,7 +93,7 @@ def describe_between(stays: pa.Table, config: ExtractionConfig) -> dict[str, pa.
     )  # fmt: skip
     agents = pa.array(names.tolist(), stays["agent_id"].type)
     points = sphere_points(ends.lat, ends.lon)
-    quality = _quality(Scan(_records(codes), trips, gaps, np.zeros(0, bool)), ends, points, agents, config)
+    quality = _quality(Scan(_records(codes), trips, gaps, np.zeros(0, bool)), ends, points, agents, config=config)
     has_length = np.bincount(codes, end - start, len(names)) > 0
     coverage = np.where(has_length, quality["coverage"].to_numpy(), 0.0)
     return {
@@ -114,7 +114,7 @@ def _records(codes: np.ndarray) -> np.ndarray:
     return records
 
 
-def _quality(scan: Scan, ends: Fixes, points: np.ndarray, agents: pa.Array, config: ExtractionConfig) -> pa.Table:
+def _quality(scan: Scan, ends: Fixes, points: np.ndarray, agents: pa.Array, *, config: ExtractionConfig) -> pa.Table:
     """The quality table of stays without fixes: spans, gaps and counts."""
     nobody = np.zeros(len(agents), np.int64)
     table = quality_table(Step(scan, ends, points, nobody, nobody), agents, Dropped(nobody, nobody), config)

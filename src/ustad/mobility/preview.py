@@ -92,7 +92,7 @@ def _look_at(
     people: dict[Any, list[np.ndarray]] = {}
     spans: list[tuple[int, int]] = []
     for table in tables:
-        _add(table, result, fitted_config, people, spans)
+        _add(table, result, fitted_config, people, spans=spans)
     if not result.rows:
         losses = [note for note in reading.notes if note.startswith(("dropped", "skipped"))]
         raise DataError(f"{files[0]}: no usable row; {losses[-1] if losses else 'the files are empty'}")
@@ -109,7 +109,7 @@ def _look_at(
 
 def _add(
     table: pa.Table, result: Preview, config: ExtractionConfig, people: dict[Any, list[np.ndarray]],
-    spans: list[tuple[int, int]],
+    *, spans: list[tuple[int, int]],
 ) -> None:  # fmt: skip
     if not table.num_rows:
         return

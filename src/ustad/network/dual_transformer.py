@@ -137,7 +137,7 @@ class DualTransformer(nn.Module):
         self, events: Tensor, masked: Tensor, padding: Tensor, position: Tensor, day_position: Tensor
     ) -> Tensor:
         """Events in their windows: [B, L, D] from `embed`, masked and padding [B, L] -> [B, L, D]."""
-        x, bias = self._enter(events, masked, padding, position, day_position)
+        x, bias = self._enter(events, masked, padding, position, day_position=day_position)
         for block in self.event_blocks:
             x = block(x, bias)
         return self.norm(x)
@@ -181,7 +181,7 @@ class DualTransformer(nn.Module):
         known: Known | None = None,
     ) -> tuple[Tensor, Tensor, Block]:
         """Events after all event blocks but the last [T·B, L, D], the bias of padded keys, and that block."""
-        x, bias = self._enter(events, masked, padding, position, day_position, known)
+        x, bias = self._enter(events, masked, padding, position, day_position=day_position, known=known)
         *blocks, last = self.event_blocks
         for number, block in enumerate(blocks):
             x = block(self._ask_memory(number, x, known), bias)
@@ -197,6 +197,7 @@ class DualTransformer(nn.Module):
         masked: Tensor,
         padding: Tensor,
         position: Tensor,
+        *,
         day_position: Tensor,
         known: Known | None = None,
     ) -> tuple[Tensor, Tensor]:

@@ -129,12 +129,12 @@ def fit_paths(
         raise DataError(f"paths: expected as many shapes as profiles, and some, got {len(shape)} and {len(profile)}")
     rows = np.sort(np.random.default_rng([seed, 3]).permutation(len(shape))[:most])
     return PathEncoder(
-        _fit(shape[rows].reshape(len(rows), -1), size, seed, device, epochs, "path shapes"),
-        _fit(profile[rows], size, seed + 1, device, epochs, "path profiles"),
+        _fit(shape[rows].reshape(len(rows), -1), size, seed, device, epochs=epochs, label="path shapes"),
+        _fit(profile[rows], size, seed + 1, device, epochs=epochs, label="path profiles"),
     )
 
 
-def _fit(rows: np.ndarray, size: int, seed: int, device: torch.device | str, epochs: int, label: str) -> AutoEncoder:
+def _fit(rows: np.ndarray, size: int, seed: int, device: torch.device | str, *, epochs: int, label: str) -> AutoEncoder:
     """Squared error, Adam, a learning rate that falls to nothing. The result lies on the CPU."""
     data = torch.from_numpy(np.ascontiguousarray(rows, np.float32)).to(device)
     with torch.random.fork_rng(devices=[]):

@@ -199,7 +199,9 @@ class MemoryHeads(nn.Module):
         own_slot = targets.slot.clamp(max=K - 1)
         new = (targets.slot >= K) | memory.absent[rows, own_slot]
         place = torch.where(new, places[..., K], _take(places, own_slot))
-        place = place + torch.where(new & targets.located, self._density(hidden, target, memory, targets, scale), 0.0)
+        place = place + torch.where(
+            new & targets.located, self._density(hidden, target, memory, targets, scale=scale), 0.0
+        )
         kind = _take(self.kind(hidden).log_softmax(dim=-1), targets.category)
         fresh = new_token + look_up(kinds, targets.category)
         where = torch.where(new[:, None], fresh, look_up_each(memory.tokens, own_slot[:, None])[:, 0])  # [M, D]
@@ -221,7 +223,7 @@ class MemoryHeads(nn.Module):
             durations,
         )
 
-    def _density(self, hidden: Tensor, target: Tensor, memory: Memory, targets: Targets, scale: float) -> Tensor:
+    def _density(self, hidden: Tensor, target: Tensor, memory: Memory, targets: Targets, *, scale: float) -> Tensor:
         """Log-density of a new place per km²: Cauchy kernels around own places, and anywhere: [T, M]."""
         weight = torch.einsum("tmd,mkd->tmk", self.around(hidden), target) * scale
         weight = weight.masked_fill(memory.absent, HIDDEN).log_softmax(dim=-1)  # [T, M, K]

@@ -52,23 +52,23 @@ COLOURS, COLOURED, COLOURED_S = 10, "categories", 60.0  # colours, where they ar
 
 def read_routes() -> APIRouter:
     router = APIRouter()
-    _add(router, "/healthz", healthz, page.Health, ex.HEALTH, tags=["health"])
-    _add(router, "/readyz", readyz, page.Ready, ex.READY, failure(503), tags=["health"])
+    _add(router, "/healthz", healthz, page.Health, example=ex.HEALTH, tags=["health"])
+    _add(router, "/readyz", readyz, page.Ready, example=ex.READY, more=failure(503), tags=["health"])
     text = text_answer("text/plain", ex.METRICS, "figures")
     router.get("/metrics", tags=["health"], responses=ERRORS | text, response_class=Response)(metrics)
     v1 = APIRouter(prefix="/v1", tags=["read"], responses=ERRORS)
     not_found = failure(404)
-    _add(v1, "/about", about, page.About, ex.ABOUT)
-    _add(v1, "/summary", summary, page.Summary, ex.SUMMARY)
-    _add(v1, "/run", run_facts, page.RunFacts, ex.RUN)
-    _add(v1, "/lanes", lanes, page.Lanes, ex.LANES)
-    _add(v1, "/agents", agents, AgentPage, ex.AGENTS)
-    _add(v1, "/agents/{agent_id}", agent, AgentAnswer, ex.AGENT, not_found)
-    _add(v1, "/agents/{agent_id}/events", agent_events, EventPage, ex.EVENTS, not_found)
-    _add(v1, "/agents/{agent_id}/places", places, page.Places, ex.PLACES, not_found)
-    _add(v1, "/agents/{agent_id}/movements", movements, page.Movements, ex.MOVEMENTS, not_found)
-    _add(v1, "/events/{event_id}", event, page.EventDetail, ex.EVENT, not_found)
-    _add(v1, "/alerts", alerts, AlertPage, ex.ALERTS)
+    _add(v1, "/about", about, page.About, example=ex.ABOUT)
+    _add(v1, "/summary", summary, page.Summary, example=ex.SUMMARY)
+    _add(v1, "/run", run_facts, page.RunFacts, example=ex.RUN)
+    _add(v1, "/lanes", lanes, page.Lanes, example=ex.LANES)
+    _add(v1, "/agents", agents, AgentPage, example=ex.AGENTS)
+    _add(v1, "/agents/{agent_id}", agent, AgentAnswer, example=ex.AGENT, more=not_found)
+    _add(v1, "/agents/{agent_id}/events", agent_events, EventPage, example=ex.EVENTS, more=not_found)
+    _add(v1, "/agents/{agent_id}/places", places, page.Places, example=ex.PLACES, more=not_found)
+    _add(v1, "/agents/{agent_id}/movements", movements, page.Movements, example=ex.MOVEMENTS, more=not_found)
+    _add(v1, "/events/{event_id}", event, page.EventDetail, example=ex.EVENT, more=not_found)
+    _add(v1, "/alerts", alerts, AlertPage, example=ex.ALERTS)
     stream = text_answer("text/event-stream", ex.STREAM, "server-sent events")
     v1.get("/alerts/stream", responses=stream, response_class=StreamingResponse)(stream_alerts)
     router.include_router(v1)
@@ -76,7 +76,7 @@ def read_routes() -> APIRouter:
 
 
 def _add(
-    router: APIRouter, path: str, act: Callable[..., Any], model: type[BaseModel], example: ex.Example,
+    router: APIRouter, path: str, act: Callable[..., Any], model: type[BaseModel], *, example: ex.Example,
     more: Described | None = None, **options: Any,
 ) -> None:  # fmt: skip
     """A route that answers with JSON of this form."""

@@ -140,7 +140,7 @@ def _actor(
     """A function that tries the anomaly once, at the same place and hour each time it is called."""
     home = int(team.home[agent])
     if kind == "new place":
-        return _new_place(team, agent, normal, count, window, rng)
+        return _new_place(team, agent, normal, count, window=window, rng=rng)
     if kind == "odd hour":
         return _odd_hour(normal, home, window, rng)
     if kind == "frequency":
@@ -163,7 +163,7 @@ def _actor(
 
 
 def _new_place(
-    team: RedTeam, agent: int, normal: Diary, count: int, window: tuple[int, int], rng: np.random.Generator
+    team: RedTeam, agent: int, normal: Diary, count: int, *, window: tuple[int, int], rng: np.random.Generator
 ) -> Callable[[Diary], Edited] | None:
     """NUMOSIM's insertion: once between two stays at random; recurring at the same place and time of day."""
     place = _pick_place(team, agent, normal, window, rng=rng)

@@ -45,16 +45,16 @@ def inject(
     last = split.test_last if last_day is None else last_day
     ledger = open_ledger(data, first, last)
     rng = generator(seed, _STREAM)
-    agents = _choose(data, ledger, share, kinds, rng)
+    agents = _choose(data, ledger, share, kinds, rng=rng)
     for number, some in enumerate(np.array_split(agents, len(kinds))):
         count = _APPLY[kinds[number]](ledger, some, kinds[number], rng)
         if len(some) and not count:
             raise DataError(f"inject: no stay of {first} … {last} leaves room for '{kinds[number]}'")
-    return _close(data, ledger, kind, share, seed)
+    return _close(data, ledger, kind, share, seed=seed)
 
 
 def _choose(
-    data: Dataset, ledger: Ledger, share: float, kinds: tuple[str, ...], rng: np.random.Generator
+    data: Dataset, ledger: Ledger, share: float, kinds: tuple[str, ...], *, rng: np.random.Generator
 ) -> np.ndarray:
     """Agents to change, in random order: with stays in the period, without labels."""
     present = np.unique(ledger.code[ledger.eligible])
@@ -219,7 +219,7 @@ _APPLY: dict[str, Callable[[Ledger, np.ndarray, str, np.random.Generator], int]]
 
 
 # ------------------------------------------------------------------------------------------------ closing
-def _close(data: Dataset, ledger: Ledger, kind: str, share: float, seed: int) -> Dataset:
+def _close(data: Dataset, ledger: Ledger, kind: str, share: float, *, seed: int) -> Dataset:
     """The data set with the ledger's stays, its labels, and only the trips between unchanged stays."""
     events, labels = ledger.close()
     same_ids = _unchanged_ids(data.events, events, labels)

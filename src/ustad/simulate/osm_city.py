@@ -181,7 +181,9 @@ def _ground(
     spread = np.clip(tree.query(points, k=min(5, len(points)))[0][:, -1] / 2, 0.03, 0.5)
     kinds = [BY_NAME[name] for name in preset.classes]
     keep = near & ~homes & np.isin(category, kinds)
-    x, y, category = _fill_up(streets, spread, x[keep], y[keep], category[keep], kinds, busy / busy.sum(), rng)
+    x, y, category = _fill_up(
+        streets, spread, x[keep], y[keep], category=category[keep], kinds=kinds, busy=busy / busy.sum(), rng=rng
+    )
     cumulative = np.cumsum(living)
     urbanity = np.minimum(1.0, busy / max(float(np.quantile(busy, 0.97)), 1e-9))
     return Ground(projection, streets, cumulative / cumulative[-1], spread, urbanity, x, y, category)
@@ -192,6 +194,7 @@ def _fill_up(
     spread: np.ndarray,
     x: np.ndarray,
     y: np.ndarray,
+    *,
     category: np.ndarray,
     kinds: list[int],
     busy: np.ndarray,

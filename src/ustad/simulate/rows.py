@@ -46,7 +46,7 @@ def _category_names(simulation: Simulation, place: np.ndarray) -> pa.Array:
 
 
 def _events(
-    simulation: Simulation, agent: np.ndarray, place: np.ndarray, arrival: np.ndarray, departure: np.ndarray
+    simulation: Simulation, agent: np.ndarray, place: np.ndarray, arrival: np.ndarray, *, departure: np.ndarray
 ) -> pa.Table:
     agents, starts = pa.array(agent.astype(np.int64)), _times(simulation, arrival)
     zone = pa.DictionaryArray.from_arrays(
@@ -69,7 +69,7 @@ def _events(
 
 def stay_table(simulation: Simulation, lives: Lives) -> pa.Table:
     agent = lives.first + np.repeat(np.arange(len(lives.offsets) - 1), np.diff(lives.offsets))
-    return _events(simulation, agent, lives.place, lives.arrival, lives.departure)
+    return _events(simulation, agent, lives.place, lives.arrival, departure=lives.departure)
 
 
 def trip_table(
@@ -242,4 +242,4 @@ def counterfactual(simulation: Simulation, incidents: list[Incident]) -> pa.Tabl
     agent = np.repeat(
         np.array([incident.agent for incident in incidents], np.int64), [len(incident.before) for incident in incidents]
     )
-    return _events(simulation, agent, rows[:, 0], rows[:, 1], rows[:, 2])
+    return _events(simulation, agent, rows[:, 0], rows[:, 1], departure=rows[:, 2])

@@ -64,8 +64,8 @@ def simulate(
     """
     recording = Recording.of(fixes, phone)
     simulation = plan_simulation(
-        preset, agents, seed, days, variant=variant, dirty=dirty, anomalous_share=anomalous_share, osm=osm, timezone=timezone, red_team=red_team, red_team_kind=red_team_kind,
-        red_team_size=red_team_size,
+        preset, agents, seed, days, variant=variant, dirty=dirty, anomalous_share=anomalous_share,
+        osm=osm, timezone=timezone, red_team=red_team, red_team_kind=red_team_kind, red_team_size=red_team_size,
     )  # fmt: skip
     if agents_a_part < 1 or workers < 1:
         raise ConfigError(f"agents_a_part and workers must be at least 1, got {agents_a_part} and {workers}")
@@ -81,7 +81,7 @@ def simulate(
         last = min(simulation.agents, first + agents_a_part)
         return write_part(simulation, first, last, paths, recording, out, alone)
 
-    events, small = _gather(make, parts, simulation.agents, agents_a_part, workers)
+    events, small = _gather(make, parts, simulation.agents, agents_a_part, workers=workers)
     write_table(poi_table(simulation), out / "pois.parquet")
     for name in written_tables(simulation, small):
         write_table(pa.concat_tables(small[name]), out / f"{name}.parquet")
@@ -108,8 +108,8 @@ def simulate_tables(
 ) -> Dataset:
     """The same data set in memory, without fixes."""
     simulation = plan_simulation(
-        preset, agents, seed, days, variant=variant, dirty=dirty, anomalous_share=anomalous_share, osm=None, timezone=None, red_team=red_team, red_team_kind=red_team_kind,
-        red_team_size=red_team_size,
+        preset, agents, seed, days, variant=variant, dirty=dirty, anomalous_share=anomalous_share,
+        osm=None, timezone=None, red_team=red_team, red_team_kind=red_team_kind, red_team_size=red_team_size,
     )  # fmt: skip
     return in_memory(simulation, variant, paths, dirty)
 
@@ -208,7 +208,12 @@ def _fix_writer(out: Path) -> Callable[[int, pa.Table], None]:
 
 
 def _gather(
-    make: Callable[[int], tuple[int, dict[str, pa.Table]]], parts: Iterable[int], agents: int, size: int, workers: int
+    make: Callable[[int], tuple[int, dict[str, pa.Table]]],
+    parts: Iterable[int],
+    agents: int,
+    size: int,
+    *,
+    workers: int,
 ) -> tuple[int, dict[str, list[pa.Table]]]:
     """Run the parts, keep their small tables in order of the parts."""
     events = agents_done = 0

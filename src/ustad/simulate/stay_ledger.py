@@ -153,7 +153,7 @@ class Ledger:
         space = np.r_[self.space[self.alive], extra[:, 4]]
         kind = [self.kind[row] for row in np.flatnonzero(self.alive)] + [row[5] for row in self.added]
         role = [self.role[row] for row in np.flatnonzero(self.alive)] + ["inserted"] * len(self.added)
-        table = self._table(source, owner, start, end, space, np.arange(len(source)) >= int(self.alive.sum()))
+        table = self._table(source, owner, start, end, space=space, new=np.arange(len(source)) >= int(self.alive.sum()))
         table = table.append_column("_kind", pa.array(kind, pa.string()))
         table = sort_events(table.append_column("_role", pa.array(role, pa.string())), "agent_id", "started_at")
         rows = table.filter(table["_kind"].is_valid())
@@ -169,13 +169,14 @@ class Ledger:
         owner: np.ndarray,
         start: np.ndarray,
         end: np.ndarray,
+        *,
         space: np.ndarray,
         new: np.ndarray,
     ) -> pa.Table:
         agents = pa.array(self.agents, self.events["agent_id"].type).take(pa.array(owner))
         starts = pa.array(start).cast(TIMESTAMP)
         columns = {"agent_id": agents, "started_at": starts, "finished_at": pa.array(end).cast(TIMESTAMP)}
-        columns["stay_id"] = self._keys(agents, starts, source, owner, start, new)
+        columns["stay_id"] = self._keys(agents, starts, source, owner, start=start, new=new)
         for name in self.pool.column_names:
             columns[name] = self.pool[name].take(pa.array(space))
         origin = pa.array(source)
@@ -192,6 +193,7 @@ class Ledger:
         starts: pa.Array,
         source: np.ndarray,
         owner: np.ndarray,
+        *,
         start: np.ndarray,
         new: np.ndarray,
     ) -> pa.Array:

@@ -99,7 +99,7 @@ def _read_part(content: bytes, at: int, end: int, rows: list[Row]) -> int:
             continue
         else:
             layout = layouts[head & 15]
-            clock = _field(content, at, layout, _TIME, "I") or clock
+            clock = _field(content, at, layout, _TIME, form="I") or clock
         if layout.message == _RECORD:
             row = _row(content, at, layout, clock)
             if row is None:
@@ -125,7 +125,7 @@ def _read_layout(content: bytes, at: int, extended: bool) -> tuple[_Layout, int]
     return _Layout(message, size, fields, order), at
 
 
-def _field(content: bytes, at: int, layout: _Layout, number: int, form: str) -> int | None:
+def _field(content: bytes, at: int, layout: _Layout, number: int, *, form: str) -> int | None:
     """A field's value as a number of the form's size, or None where the message has none of that size."""
     offset, size = layout.fields.get(number, (0, 0))
     if size != struct.calcsize(form):
@@ -134,10 +134,10 @@ def _field(content: bytes, at: int, layout: _Layout, number: int, form: str) -> 
 
 
 def _row(content: bytes, at: int, layout: _Layout, clock: int) -> Row | None:
-    lat, lon = _field(content, at, layout, _LAT, "i"), _field(content, at, layout, _LON, "i")
+    lat, lon = _field(content, at, layout, _LAT, form="i"), _field(content, at, layout, _LON, form="i")
     if lat in (None, _NO_DEGREE) or lon in (None, _NO_DEGREE) or not _EARLIEST <= clock < _NO_TIME:
         return None
-    accuracy = _field(content, at, layout, _ACCURACY, "B")
+    accuracy = _field(content, at, layout, _ACCURACY, form="B")
     metres = None if accuracy in (None, _NO_METRE) else float(accuracy or 0)
     return (_EPOCH_S + clock) * 1_000_000, (lat or 0) * _DEGREE, (lon or 0) * _DEGREE, metres
 

@@ -49,7 +49,7 @@ class InvertedLists:
         queries = np.ascontiguousarray(queries, np.float32)
         size = max(1, (32 << 20) // len(self.centres))
         parts = [
-            _search(queries[i : i + size], self.centres, self.points, self.offsets, self.probes, k)
+            _search(queries[i : i + size], self.centres, self.points, self.offsets, probes=self.probes, k=k)
             for i in range(0, len(queries), size)
         ]
         return np.concatenate(parts) if parts else np.zeros((0, k), np.float32)
@@ -186,7 +186,7 @@ def _in_threads(
 
 
 def _search(
-    queries: np.ndarray, centres: np.ndarray, points: np.ndarray, offsets: np.ndarray, probes: int, k: int
+    queries: np.ndarray, centres: np.ndarray, points: np.ndarray, offsets: np.ndarray, *, probes: int, k: int
 ) -> np.ndarray:
     """Lists in the order of their centres; more than `probes` where those hold fewer than k points."""
     apart = (centres * centres).sum(1) - 2 * queries @ centres.T  # [Q, C]

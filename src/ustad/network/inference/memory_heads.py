@@ -71,17 +71,17 @@ class FastHeads:
         fresh = new.nonzero()[:, 0]
         if len(fresh):
             some = targets[fresh]
-            density = self._density(hidden[fresh], memory, pointers, owner[fresh], some)
+            density = self._density(hidden[fresh], memory, pointers, owner[fresh], targets=some)
             place[fresh] += torch.where(some.located[:, None], density, 0.0)
             kind = _take(self.heads.kind(hidden[fresh]).log_softmax(dim=-1), some.category)
             category[fresh] = torch.where(some.category[:, None] > 0, kind, 0.0)
-        starts, durations = self._times(hidden, memory, owner, own_slot, new, targets)
+        starts, durations = self._times(hidden, memory, owner, own_slot, new=new, targets=targets)
         duration = torch.where(targets.timed[:, None], _take(durations, targets.duration), 0.0)
         outputs = (place, _take(starts, targets.start), duration, category, places, starts, durations)
         return Outlook(*(values.transpose(0, 1) for values in outputs))
 
     def _times(
-        self, hidden: Tensor, memory: Memory, owner: Tensor, own_slot: Tensor, new: Tensor, targets: Targets
+        self, hidden: Tensor, memory: Memory, owner: Tensor, own_slot: Tensor, *, new: Tensor, targets: Targets
     ) -> tuple[Tensor, Tensor]:
         """Log-chances of every start given the place, and of every duration given both: [B, T, 48], [B, T, 32]."""
         (B, T, D), own, heads = hidden.shape, self.memory, self.heads
@@ -101,7 +101,9 @@ class FastHeads:
             chances.append(logits.add_(torch.where(new[:, None], 0.0, trust * log_shares)[:, None]).log_softmax(dim=-1))
         return chances[0], chances[1]
 
-    def _density(self, hidden: Tensor, memory: Memory, pointers: Pointers, owner: Tensor, targets: Targets) -> Tensor:
+    def _density(
+        self, hidden: Tensor, memory: Memory, pointers: Pointers, owner: Tensor, *, targets: Targets
+    ) -> Tensor:
         """Log-density of new places per km²: Cauchy kernels around own places, and anywhere: [M, T]."""
         weight = torch.baddbmm(pointers.around_bias[owner], hidden, pointers.around[owner]).softmax(dim=-1)
         reach = self.heads.reach(hidden).softmax(dim=-1)  # [M, T, S]

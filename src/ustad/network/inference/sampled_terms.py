@@ -78,7 +78,7 @@ def reduce_term(
 ) -> TermResult:
     """One term of predictions [T, B, …] against the true features [B, …]."""
     if term.kind == "category":
-        result = _category(term.fields[0], layout, predictions, truth, key, seed)
+        result = _category(term.fields[0], layout, predictions, truth, key=key, seed=seed)
     elif term.kind == "vector":
         result = _vector(term.fields[0], layout, predictions, truth)
     elif term.kind == "angle":
@@ -121,7 +121,7 @@ def _vector(name: str, layout: Layout, predictions: Predictions, truth: Features
 
 
 def _category(
-    name: str, layout: Layout, predictions: Predictions, truth: Features, key: Tensor, seed: int
+    name: str, layout: Layout, predictions: Predictions, truth: Features, *, key: Tensor, seed: int
 ) -> TermResult:
     column = layout.categories[name]
     logits = predictions.logits[column]  # [T, B, C]

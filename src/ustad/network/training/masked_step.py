@@ -74,14 +74,14 @@ class Stepper:
 
     def dense_loss(self, batch: Batch, masked: Tensor, size: int) -> Loss:
         flat, real = places(masked, size)
-        return self._finish(batch, masked, embed_shown(self.network, batch, masked, dense=True), flat, real)
+        return self._finish(batch, masked, embed_shown(self.network, batch, masked, dense=True), flat, real=real)
 
     def packed_loss(self, batch: Batch, masked: Tensor) -> Loss:
         flat = masked.flatten().nonzero()[:, 0]
         events = embed_shown(self.network, batch, masked, dense=False)
-        return self._finish(batch, masked, events, flat, torch.ones_like(flat, dtype=torch.bool))
+        return self._finish(batch, masked, events, flat, real=torch.ones_like(flat, dtype=torch.bool))
 
-    def _finish(self, batch: Batch, masked: Tensor, events: Tensor, flat: Tensor, real: Tensor) -> Loss:
+    def _finish(self, batch: Batch, masked: Tensor, events: Tensor, flat: Tensor, *, real: Tensor) -> Loss:
         """The loss of the masked events at the places `flat`, of which some are `real`: both [M]."""
         network = self.network
         hidden = network.contextualise_where(

@@ -51,10 +51,10 @@ def prediction_metrics(
     if lacking:
         raise DataError(f"prediction: no observed values of {', '.join(lacking)}")
     n = len(expected[terms[0].name])
-    rows = [_row(encoder, t, expected[t.name], observed[t.name], np.ones(n, bool), 0.0) for t in terms]
+    rows = [_row(encoder, t, expected[t.name], observed[t.name], certain=np.ones(n, bool), share=0.0) for t in terms]
     if uncertainty is not None:
         certain = most_certain(uncertainty, reject)
-        rows += [_row(encoder, t, expected[t.name], observed[t.name], certain, reject) for t in terms]
+        rows += [_row(encoder, t, expected[t.name], observed[t.name], certain=certain, share=reject) for t in terms]
     return pa.Table.from_pylist(rows, schema=SCHEMA)
 
 
@@ -73,7 +73,7 @@ def angular_difference(one: np.ndarray, other: np.ndarray, period: float) -> np.
 
 
 def _row(
-    encoder: Encoder, term: Term, expected: np.ndarray, observed: np.ndarray, certain: np.ndarray, share: float
+    encoder: Encoder, term: Term, expected: np.ndarray, observed: np.ndarray, *, certain: np.ndarray, share: float
 ) -> dict[str, Any]:
     expected, observed = np.asarray(expected), np.asarray(observed)
     feature = encoder.schema.feature(term.feature)

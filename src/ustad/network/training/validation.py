@@ -50,7 +50,7 @@ def validate(network: DualTransformer, tensors: EventTensors, queries: Queries, 
     size = min(size, max(1, DRAWS // (config.training.noise_samples * max(f.size for f in network.fields))))
     for i, first in enumerate(range(0, len(order), size)):
         part = queries.take(order[first : first + size])
-        losses, missing = _losses(network, tensors, part, embeddings, row, config, i)
+        losses, missing = _losses(network, tensors, part, embeddings, row=row, config=config, chunk=i)
         weighed_losses = (
             losses
             if tensors.weight is None
@@ -86,6 +86,7 @@ def _losses(
     tensors: EventTensors,
     queries: Queries,
     embeddings: Tensor,
+    *,
     row: Tensor,
     config: Config,
     chunk: int,
