@@ -22,7 +22,7 @@ import pyarrow as pa
 import torch
 
 from ustad import progress
-from ustad.config import Config, ModelConfig, SplitConfig, TrainingConfig
+from ustad.config import Config, SplitConfig
 from ustad.dataset import Dataset
 from ustad.events.encoder import Encoder
 from ustad.events.windows import EventTensors, Queries
@@ -39,7 +39,6 @@ RUNS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("transformer", {}),
     ("dual-tr", {}),
     ("ustad-plain", {}),
-    ("ustad-plain", {"variance_rate": 0.1}),
     ("ustad-plain", {"category_weight": 5.0}),
 )
 
@@ -106,9 +105,7 @@ def learned(
     budget = {"epochs": options.epochs, "patience": 99, "batch_size": options.batch, "learning_rate": options.rate}
     began = time.process_time()
     try:
-        ModelConfig.variance_rate = changes.get("variance_rate", 1.0)
-        TrainingConfig.category_weight = changes.get("category_weight", 1.0)
-        method = make(name, data.schema, options.seed, device=options.device, width=options.width, **budget)
+        method = make(name, data.schema, options.seed, device=options.device, width=options.width, **budget, **changes)
         method.fit(train, validation)
     finally:
         loop.validate = kept

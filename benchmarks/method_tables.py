@@ -90,7 +90,7 @@ def learning(*names: str) -> str:
         rows = []
         for run in found["runs"]:
             last = run["curve"][-1]
-            changes = "".join(f", `{key}: {run[key]:g}`" for key in ("variance_rate", "category_weight") if key in run)
+            changes = "".join(f", `{key}: {run[key]:g}`" for key in ("category_weight",) if key in run)
             rows.append((f"{run['method']}{changes}", *(f"{last[term]:.3g}" for term in LEARNED)))
         size = f"{found['agents']:,} agents of {found['data']}"
         said = f"{size}, {found['epochs']} epochs, batch {found['batch']}, one seed."

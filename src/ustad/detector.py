@@ -146,7 +146,7 @@ class Detector:
             self.config = self.config.replace({"model.network": "dual"})
         if start is not None:
             check_same_events(schema, start.schema)
-        encoder = start._fitted() if start else Encoder.fit(train, schema)
+        encoder = start._fitted() if start else Encoder.fit(train, schema, self.config.model.scaling)
         return Lessons(encoder, train, *split_entities(validation, schema.entity))
 
     def tensors(self, lessons: Lessons) -> tuple[EventTensors, Windows, tuple[EventTensors, Queries]]:
@@ -383,4 +383,11 @@ def _training_facts(result: Any) -> dict[str, Any]:
     """How a network was trained, where one was; carried on from a checkpoint that was complete, nothing is known."""
     if result is None:
         return {}
-    return {"validation_loss": result.best_loss, "epochs": result.epochs, "seconds": round(result.seconds, 1)}
+    return {
+        "validation_loss": result.best_loss,
+        "epochs": result.epochs,
+        "steps": result.steps,
+        "stopped": result.stopped,
+        "losses": [round(loss, 5) for loss in result.losses],
+        "seconds": round(result.seconds, 1),
+    }

@@ -27,10 +27,6 @@ class TwoBlocks(ModelConfig):
     feature_blocks = 2
 
 
-class SlowVariances(TwoBlocks):
-    variance_rate = 0.1
-
-
 SMALL = TwoBlocks(width=8, heads=2, event_blocks=2)
 
 
@@ -283,13 +279,3 @@ def test_only_embeddings_learn_faster_than_the_rest() -> None:
         "tokenizer.vectors.0.bias",
     }
     assert set(gains.values()) == {4.0}
-
-
-@torch.no_grad()
-def test_slow_variances_begin_the_same_for_every_event(batch: Batch) -> None:
-    masked = torch.zeros_like(batch.padding)
-    settings = (kind(width=16, heads=2, event_blocks=2) for kind in (SlowVariances, TwoBlocks))
-    slow, usual = (DualTransformer(FIELDS, one, max_events=6).eval()(batch, masked) for one in settings)
-    assert slow.log_variance.abs().max() < 0.5 < usual.log_variance.abs().max()
-    for slow_sigma, usual_sigma in zip(slow.log_sigma, usual.log_sigma, strict=True):
-        assert slow_sigma[..., 1:].exp().max() < 0.3 < usual_sigma[..., 1:].exp().max()

@@ -103,7 +103,7 @@ def test_samples_equal_t_sequential_passes(
 
         x, y = numbers.index("start_x"), numbers.index("start_y")
         angles = np.arctan2(mean[:, y], mean[:, x])
-        centre = np.angle(np.exp(1j * angles).mean())
+        centre = np.arctan2(mean[:, y].mean(), mean[:, x].mean())  # of the means, as the paper's θ̄
         delta = np.angle(np.exp(1j * (np.arctan2(truth[y], truth[x]) - centre)))
         beta = (variance[x] + variance[y]) / 2
         start_term = samples.terms["start"]

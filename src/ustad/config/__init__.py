@@ -169,7 +169,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "scoring.neighbours": 50,
         "scoring.percentiles": "calibrated",
     },
-    "paper": {"model.trips": "embedding"},
+    "paper": {"model.trips": "embedding", "scoring.knn_target": "masked"},
 }
 
 

@@ -124,8 +124,10 @@ class ModelConfig:
     trips: Literal["none", "summary", "embedding"] = setting(
         "none", "how the trip to a stay enters the model", NETWORKS
     )
+    scaling: Literal["spread", "minmax"] = setting(
+        "spread", "numbers are centred at the median and divided by their spread, or brought between 0 and 1", PAPER
+    )
     feature_blocks: ClassVar[int] = 1  # M1, blocks of the feature-level Transformer
-    variance_rate: ClassVar[float] = 1.0  # how fast log-variances learn; docs/method.md says what others did
     trip_size: ClassVar[int] = 16  # length of each trip vector (shape, speed)
     places: ClassVar[int] = 24  # own places that the memory network attends to, the most visited ones
 
@@ -164,7 +166,8 @@ class TrainingConfig:
 
     recipe: Literal["paper", "cosine"] = setting(
         "paper",
-        "paper: Adam at a constant rate, 50 draws of the categorical likelihood; cosine: AdamW, 100 steps of warm-up, "
+        "paper: Adam at a rate that is halved where validation stands still for a third of the patience, 50 draws of "
+        "the categorical likelihood; cosine: AdamW, 100 steps of warm-up, "
         "then a rate that falls as a cosine, 10 draws, half of the windows cut at a random event as live ones are",
         NETWORKS,
     )
@@ -172,7 +175,8 @@ class TrainingConfig:
         0.15, "share of a window's events that are masked (the paper searches 0.05 … 0.3)", NETWORKS
     )
     batch_size: int = setting(128, "windows per step", NETWORKS)
-    learning_rate: float = setting(1e-3, "peak learning rate", NETWORKS)
+    category_weight: float = setting(1.0, "λ, the weight of the categorical losses (the paper: 1)", PAPER)
+    learning_rate: float = setting(1e-3, "learning rate, the highest there is (the paper: starts from 1e-3)", NETWORKS)
     weight_decay: float = setting(1e-5, "weight decay", NETWORKS)
     epochs: int = setting(300, "at most this many passes over the training windows", NETWORKS)
     patience: int = setting(10, "stop after this many epochs without a better validation loss", NETWORKS)
@@ -183,7 +187,6 @@ class TrainingConfig:
         "off: fp32, nothing compiled or recorded",
         NETWORKS,
     )
-    category_weight: ClassVar[float] = 1.0  # λ, the weight of the categorical losses
     clip_norm: ClassVar[float] = 1.0  # gradients are clipped to this norm
     validation_share: ClassVar[float] = 0.1  # of the early-stopping entities, validated on each epoch
     robust: ClassVar[float] = 0.0  # share of the worst-fitting windows left out of each step
@@ -194,6 +197,7 @@ class TrainingConfig:
         require(0 < self.mask_ratio < 1, "training.mask_ratio", self.mask_ratio, "between 0 and 1")
         for name in ("batch_size", "epochs", "patience"):
             require(getattr(self, name) >= 1, f"training.{name}", getattr(self, name), "1 or more")
+        require(self.category_weight > 0, "training.category_weight", self.category_weight, "above 0")
         require(self.learning_rate > 0, "training.learning_rate", self.learning_rate, "above 0")
 
     @property
@@ -202,7 +206,7 @@ class TrainingConfig:
 
     @property
     def schedule(self) -> str:
-        return "constant" if self.recipe == "paper" else "cosine"
+        return "plateau" if self.recipe == "paper" else "cosine"
 
     @property
     def warmup_steps(self) -> int:
@@ -238,6 +242,9 @@ class ScoringConfig:
     samples: int = setting(50, "T, Monte-Carlo samples per event", NETWORKS)
     neighbours: int = setting(150, "k of the mean distance to the nearest training events; 0: no kNN term", PAPER)
     knn_scope: Literal["all", "own"] = setting("all", "neighbours among all training events or the entity's own", PAPER)
+    knn_target: Literal["visible", "masked"] = setting(
+        "visible", "whether the event itself is seen or masked when its embedding for kNN is made", PAPER
+    )
     percentiles: Literal["batch", "calibrated"] = setting(
         "batch",
         "ranks among the scored events (the paper) or against the calibration agents' validation week",
@@ -248,7 +255,6 @@ class ScoringConfig:
         "habits: whole weeks that lie more than so many days back enter an entity's history; 0: it stays as trained",
         HABITS,
     )
-    knn_target: ClassVar[str] = "visible"  # the event itself is seen when its embedding for kNN is made
     agent_score: ClassVar[str] = "max"  # an entity's score is its highest event, as in the paper
     counting: ClassVar[Literal["past", "whole"]] = "past"  # visits to a place are counted up to the event
     weights: ClassVar[Literal["unit", "injected"]] = "unit"  # every term counts once

@@ -62,13 +62,18 @@ class Scale:
     scale: list[float] = field(default_factory=lambda: [1.0])
 
     @classmethod
-    def fit(cls, values: np.ndarray) -> Scale:
-        """Median and half the central 68 %, falling back to the standard deviation, then to 1. values [n, k]."""
+    def fit(cls, values: np.ndarray, how: str = "spread") -> Scale:
+        """Median and half the central 68 %, falling back to the standard deviation, then to 1. values [n, k].
+
+        With `minmax` the smallest value and the range, so that what is learned from lies between 0 and 1.
+        """
         centre, scale = [], []
         for column in values.T:
             column = column[np.isfinite(column)]
             low, middle, high = np.quantile(column, [0.16, 0.5, 0.84]) if len(column) else (0.0, 0.0, 0.0)
             spread = (high - low) / 2 or (float(column.std()) if len(column) else 0.0)
+            if how == "minmax" and len(column):
+                middle, spread = column.min(), np.ptp(column)
             centre.append(float(middle))
             scale.append(float(spread) if np.isfinite(spread) and spread > 1e-9 else 1.0)
         return cls(centre, scale)
@@ -97,8 +102,8 @@ class Encoder:
 
     # ---------------------------------------------------------------------------------------- fitting
     @classmethod
-    def fit(cls, events: pa.Table, schema: EventSchema) -> Encoder:
-        """Learn centres, scales, categories and the projection from training events."""
+    def fit(cls, events: pa.Table, schema: EventSchema, scaling: str = "spread") -> Encoder:
+        """Learn centres, scales (`Scale.fit`), categories and the projection from training events."""
         check_columns(events, schema)
         clock = local_time(events[schema.time], zone_of(events, schema))
         scales, categories, projections = {}, {}, {}
@@ -111,11 +116,11 @@ class Encoder:
                 projection = Projection.fit(lat[has_place], lon[has_place]) if has_place.any() else Projection(0.0, 0.0)
                 projections[feature.name] = projection
                 for name, values in zip(feature.field_names, projection.forward(lat, lon), strict=True):
-                    scales[name] = Scale.fit(values[:, None])
+                    scales[name] = Scale.fit(values[:, None], scaling)
             elif feature.kind == "numeric":
-                scales[feature.name] = Scale.fit(_number(events, feature, schema, clock)[:, None])
+                scales[feature.name] = Scale.fit(_number(events, feature, schema, clock)[:, None], scaling)
             elif feature.kind == "vector":
-                scales[feature.name] = Scale.fit(_vector(events, feature))
+                scales[feature.name] = Scale.fit(_vector(events, feature), scaling)
         return cls(schema, scales, categories, projections)
 
     # --------------------------------------------------------------------------------------- encoding

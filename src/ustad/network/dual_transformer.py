@@ -22,16 +22,14 @@ from ustad.network.place_memory import Known, Memory, Outlook, PlaceMemory, Targ
 from ustad.network.tokenizer import FeatureTokenizer
 from ustad.schema import Field
 
-#: What begins quietly – branches of the feature blocks, log-variances – as a share of torch's own first weights.
+#: Branches of the feature blocks begin quietly: as this share of torch's own first weights.
 QUIET = 0.1
-#: The first log-σ of a category's logits: nearly no noise, so that kinds are learned as by plain cross-entropy.
-LOG_SIGMA = -2.0
 
 
 class DualTransformer(nn.Module):
     """Tokenizer → dropout → M1 feature blocks → sum over fields → positions → M2 event blocks → heads.
 
-    Where the paper is silent: the first weights (`_begin`), how fast embeddings (`gains`) and variances (`slow`) learn.
+    Where the paper is silent: the first weights (`_begin`), and how fast embeddings learn (`gains`).
     """
 
     heads: Heads  # the paper's; a network with place memory has `memory.heads` instead
@@ -81,17 +79,6 @@ class DualTransformer(nn.Module):
             for last in (block.attention.out, block.forward_out):  # type: ignore[union-attr]  # a Block
                 last.weight.mul_(QUIET)  # type: ignore[operator, union-attr]  # a Linear
                 last.bias.zero_()  # type: ignore[operator, union-attr]  # a Linear
-        self._begin_spreads()
-
-    def _begin_spreads(self) -> None:
-        """Log-variances that are the same for every event at first: errors are learned before their size."""
-        if not (parts := self.slow()):
-            return
-        weight, bias = parts
-        weight.mul_(QUIET)
-        bias.zero_()
-        numbers, classes = self.heads.spreads[0], sum(self.heads.spreads[1 : 1 + len(self.heads.classes)])
-        bias[numbers : numbers + classes] = LOG_SIGMA
 
     def gains(self) -> dict[str, float]:
         """Parameters that learn faster than the rest, by name: embeddings, √D times. A departure from the paper.
@@ -104,17 +91,6 @@ class DualTransformer(nn.Module):
         tokens = ("tokenizer.weight", "tokenizer.bias", "tokenizer.table", "tokenizer.missing")
         names = (*tokens, "masked_token", "position.weight", "day_position.weight")
         return dict.fromkeys(names, math.sqrt(self.config.width))
-
-    def slow(self) -> list[Tensor]:
-        """Parts of parameters that learn at `model.variance_rate`, as views: what log-variances come from.
-
-        The likelihood weighs an error by 1/σ². Where variances follow errors at once, the features that are easy to
-        tell take most of the gradient before the others have begun to be learned.
-        """
-        if self.has_memory or not self.heads.spreads or self.config.variance_rate == 1:
-            return []
-        first = sum(self.heads.means)
-        return [self.heads.linear.weight[first:], self.heads.linear.bias[first:]]
 
     # ---------------------------------------------------------------------------------- feature level
     def embed(self, features: Features, keep: Tensor | None = None) -> Tensor:

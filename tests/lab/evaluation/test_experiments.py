@@ -5,20 +5,25 @@ import math
 from pathlib import Path
 
 import numpy as np
+import pyarrow.compute as pc
 import pytest
 
+from ustad.cli.lab.experiment import read_seeds
 from ustad.config import ConfigError
 from ustad.dataset import Dataset
+from ustad.lab.baselines.protocol import agents_by_worst, event_table
 from ustad.lab.evaluation import experiments, runner, workshop
 from ustad.lab.evaluation import page as page_module
-from ustad.lab.evaluation.experiments import BUDGETS, EXPERIMENTS, PAPER, Cell, plan, read_results
+from ustad.lab.evaluation.cells import figures
+from ustad.lab.evaluation.experiments import BUDGETS, DETECTORS, EXPERIMENTS, PAPER, Cell, plan, read_results
 from ustad.lab.evaluation.figures import plan_figures
 from ustad.lab.evaluation.page import generated_from, page_text, publish
-from ustad.lab.evaluation.result_files import plain_json, read_lines
+from ustad.lab.evaluation.result_files import command, plain_json, read_lines
 from ustad.lab.evaluation.result_tables import format_mean
 from ustad.lab.evaluation.runner import Ran, run
 from ustad.lab.evaluation.sources import Source, parse_source
-from ustad.lab.evaluation.workshop import USTAD, Workshop, detector_of
+from ustad.lab.evaluation.workshop import USTAD, Budget, Workshop, detector_of
+from ustad.scores import Scores
 from ustad.scoring.calibration import combine
 from ustad.tables import DataError
 
@@ -53,6 +58,36 @@ def test_every_cell_of_every_experiment_has_one_line_that_says_how_it_was_made(f
             assert line["versions"]["torch"]
             assert line["hardware"]["cores"] >= 1
             assert line["seconds"] >= 0
+            assert line["date"] >= "2026-01-01"
+            assert line["load"] >= 0
+
+
+def test_every_learned_method_says_how_long_it_was_trained_and_why_it_stopped(finished):
+    """One epoch is allowed, so none of them stopped by itself."""
+    results = read_results(finished[0])
+    untrained = {"random", "distance", "ibat", *(n for n in DETECTORS if n.startswith("visit-rate"))}
+    for line in (*results["prediction"], *results["detection"]):
+        assert ("training" in line) == (line["method"] not in untrained), line["method"]
+        if "training" in line:
+            told = line["training"]
+            assert (told["epochs"], len(told["curve"]), told["converged"]) == (1, 1, False)
+            assert told["stopped"] == "epochs"
+            assert told["best_loss"] == pytest.approx(told["curve"][0], abs=1e-4)
+            assert told["steps"] >= 1
+
+
+def test_events_count_three_ways(shop):
+    """Scores that know what was inserted or changed: perfect where it was meant, blind to what stands beside it."""
+    labels, test = shop.data.labels, shop.test
+    meant = labels.filter(pc.not_equal(labels["role"], "neighbour"))["stay_id"]
+    beside = set(labels["stay_id"].to_pylist()) - set(meant.to_pylist())
+    score = pc.is_in(test["stay_id"], meant.combine_chunks()).to_numpy().astype(float)
+    schema = shop.data.schema
+    told = figures(shop, Scores(event_table(test, schema, score), agents_by_worst(test, schema, score)))
+    assert told["meant"]["auroc"] == told["meant"]["ap"] == 1
+    assert told["events"]["positives"] - told["meant"]["positives"] == len(beside) > 0
+    assert told["events"]["n"] - told["meant"]["n"] == len(beside)
+    assert told["events"]["auroc"] < told["incidents"]["auroc"]
 
 
 def test_a_finished_cell_is_not_run_again(finished, monkeypatch):
@@ -114,6 +149,8 @@ def test_fewer_weeks_with_equal_steps_are_gone_through_more_often(tmp_path, monk
     asked = []
 
     class Fitted:
+        training = ()
+
         def fit(self, train, validation):
             asked[-1]["days"] = len(np.unique(Dataset(train).days()))
 
@@ -123,7 +160,7 @@ def test_fewer_weeks_with_equal_steps_are_gone_through_more_often(tmp_path, monk
 
     monkeypatch.setattr(workshop, "make", make)
     monkeypatch.setattr(workshop, "save", lambda *_: None)
-    town = Workshop(Source("town", agents=10, days=56), 7, BUDGETS["full"], tmp_path, "cpu")
+    town = Workshop(Source("town", agents=10, days=56), 7, Budget(epochs=12, patience=4), tmp_path, "cpu")
     for weeks, equal in ((3, True), (1, True), (2, True), (1, False)):
         town.fitted(USTAD, weeks, equal)
     assert [(found["epochs"], found["patience"], found["days"]) for found in asked] == [
@@ -256,3 +293,43 @@ def test_the_tables_in_the_repository_are_those_of_the_result_files_and_no_other
     )
     assert set(kept) == set(written)
     assert [name for name in written if kept[name] != written[name]] == []
+
+
+def test_seeds_by_name_are_of_the_people_too():
+    cells = plan(["scores"], [TOWN], [3, 5], TINY)
+    assert [(cell.seed, cell.source.seed) for cell in cells] == [(3, 3), (5, 5)]
+    assert len({cell.key for cell in cells}) == 2
+    cells = plan(["scores"], [TOWN], 2, TINY)
+    assert {cell.source.seed for cell in cells} == {TOWN.seed}
+    files = Source("pol_atl", path="somewhere")
+    assert plan(["scores"], [files], [3], TINY)[0].source == files
+
+
+@pytest.mark.parametrize(("text", "seeds"), [("3", 3), ("1-3", [1, 2, 3]), ("2,7-8", [2, 7, 8])])
+def test_seeds_are_a_number_or_named(text, seeds):
+    assert read_seeds(text) == seeds
+
+
+@pytest.mark.parametrize("text", ["", "x", "5-1", "1-"])
+def test_seeds_that_say_nothing_are_refused(text):
+    with pytest.raises(ConfigError, match="--seeds"):
+        read_seeds(text)
+
+
+def test_a_result_names_its_command_without_directories():
+    words = [
+        "lab",
+        "experiment",
+        "all",
+        "--data",
+        "pol_atl=/a/b",
+        "--out",
+        "/c/d",
+        "--seeds",
+        "1-5",
+        "--work=/e",
+        "-o",
+        "x",
+    ]
+    assert command(words) == "ustad lab experiment all --data pol_atl=DIRECTORY --seeds 1-5"
+    assert command(["score", "model"]) == ""

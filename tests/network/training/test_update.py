@@ -14,14 +14,14 @@ from small_world import FIELDS
 from torch import Tensor
 from torch._dynamo.testing import CompileCounter
 
-from ustad.config import Config, ModelConfig, TrainingConfig
+from ustad.config import Config, TrainingConfig
 from ustad.events.windows import EventTensors, Queries, Windows
 from ustad.network.dual_transformer import DualTransformer, build_network
 from ustad.network.training import loop, update
 from ustad.network.training.compiling import CompiledBlocks
 from ustad.network.training.masked_step import Stepper, capacity, draw_masks
 from ustad.network.training.masked_task import fit
-from ustad.network.training.optimise import learning_rate, make_optimizer, set_rate, take_step
+from ustad.network.training.optimise import learning_rate, make_optimizer, set_rate
 
 World = tuple[EventTensors, Windows, Queries]
 Work = Callable[[], Tensor]
@@ -129,23 +129,6 @@ def test_each_parameter_learns_at_the_rate_of_its_gain(config: Config, recorded:
     assert found == pytest.approx(wanted)
     plain = torch.nn.Linear(3, 2)  # a network that knows of no gains
     assert len(make_optimizer(plain, config.training, recorded).param_groups) == 1
-
-
-def test_variances_go_the_share_of_a_step_that_is_asked_for(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ModelConfig, "variance_rate", 0.25)
-    slow, plain = build_network(FIELDS, config), build_network(FIELDS, config)
-    start = slow.heads.linear.weight.detach().clone()
-    for network, step in ((slow, take_step), (plain, lambda optimizer, _: optimizer.step())):
-        optimizer = make_optimizer(network, config.training)
-        network.heads.linear.weight.grad = torch.ones_like(network.heads.linear.weight)
-        step(optimizer, network)
-    means = sum(slow.heads.means)
-    moved, whole = (network.heads.linear.weight.detach() - start for network in (slow, plain))
-    torch.testing.assert_close(moved[:means], whole[:means])
-    torch.testing.assert_close(moved[means:], 0.25 * whole[means:])
-    assert whole[means:].abs().min() > 0
-    monkeypatch.undo()
-    assert build_network(FIELDS, config).slow() == []
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from ustad.cli.shared import DeviceOption, choose, out
+from ustad.config import ConfigError
 
 
 def experiment(
@@ -29,13 +30,23 @@ def experiment(
         ),
     ] = None,
     results: Annotated[Path, typer.Option("--out", "-o", help="Where the result files go.")] = Path("results/run"),
-    seeds: Annotated[int, typer.Option(min=1, help="How many seeds, from 7 on.")] = 5,
+    seeds: Annotated[
+        str,
+        typer.Option(
+            help="1-5 or 1,4,9: these seeds, each with other simulated people. A number alone: so many seeds of "
+            "training from 7 on, with the people of --data-seed."
+        ),
+    ] = "1-5",
     methods: Annotated[
         str | None, typer.Option(help="Only cells of these methods, with commas between: ustad-plain,transformer.")
     ] = None,
     size: Annotated[
-        str, typer.Option(help="full, large (for tens of thousands of agents), small or tiny networks.")
-    ] = "full",
+        str,
+        typer.Option(
+            help="paper: the paper's networks, trained until validation stands still; large: the same in batches of "
+            "512, for tens of thousands of agents; small or tiny networks."
+        ),
+    ] = "paper",
     search: Annotated[
         int, typer.Option(min=0, help="Choose each deep method's settings by so many trials on validation loss alone.")
     ] = 0,
@@ -52,6 +63,9 @@ def experiment(
     minutes: Annotated[
         float | None, typer.Option(min=0.0, help="Begin no further cell after so many minutes; run again to go on.")
     ] = None,
+    fit_minutes: Annotated[
+        float, typer.Option(min=0.0, help="Train no network for longer; results say which were cut. 0: no limit.")
+    ] = 0.0,
     figures_only: Annotated[bool, typer.Option("--figures-only", help="Run nothing; tables, figures, page.")] = False,
     cells_only: Annotated[bool, typer.Option("--cells-only", help="Result files only, nothing drawn.")] = False,
     page: Annotated[Path | None, typer.Option(help="The page to write; else OUT/results.md.")] = None,
@@ -90,10 +104,28 @@ def experiment(
         if not sources:
             raise DataError("no data is left to run on")
         budget = replace(BUDGETS[size], search=search, name=f"{size}-search{search}" if search else size)
-        cells = plan(names, sources, seeds, budget, methods.split(",") if methods else None, past)
-        ran = run(cells, results, work, device, workers, minutes)
+        cells = plan(names, sources, read_seeds(seeds), budget, methods.split(",") if methods else None, past)
+        ran = run(cells, results, work, device, workers, minutes, fit_minutes)
         left = f", {ran.left} left for another run" if ran.left else ""
         out.print(f"{ran.done} cells run{left}; results are in {results}")
     if not cells_only:
         place = publish([results, *(also or [])], page or results / "results.md", figures or results / "figures")
         out.print(f"written: {place}")
+
+
+def read_seeds(text: str) -> int | list[int]:
+    """`5`: so many seeds of training; `1-5` or `1,4,9`: seeds of people and training."""
+    try:
+        if text.isdigit():
+            return max(1, int(text))
+        seeds = [n for part in text.split(",") for n in _span(part)]
+    except ValueError:
+        seeds = []
+    if not seeds:
+        raise ConfigError(f"--seeds {text}: give a number, a span (1-5) or numbers with commas between (1,4,9)")
+    return seeds
+
+
+def _span(part: str) -> range:
+    first, _, last = part.partition("-")
+    return range(int(first), int(last or first) + 1)

@@ -21,7 +21,9 @@ from ustad.config import Config, ConfigError, SplitConfig, setting
 from ustad.dataset import Dataset, Split
 from ustad.detector import Detector
 from ustad.events.encoder import Encoder
-from ustad.lab.baselines.base import Baseline
+from ustad.lab.baselines.base import Baseline, searched
+from ustad.lab.baselines.deep import share_asked
+from ustad.lab.baselines.fitting import describe_facts, loop_settings
 from ustad.lab.baselines.networks import DeepSettings
 from ustad.lab.baselines.protocol import Abilities
 from ustad.network.training.prediction import most_certain
@@ -33,6 +35,10 @@ from ustad.scores import Scores
 class AblationSettings(DeepSettings):
     """What can be chosen."""
 
+    blocks: int = searched(4, (3, 4, 5), "M2, blocks of the event-level Transformer, as the paper searches them")
+    category_weight: float = searched(
+        1.0, (1.0, 2.0, 5.0), "λ, the weight of the categorical losses; the paper takes 1"
+    )
     samples: int = setting(50, "T, Monte-Carlo samples per event where EU is on, as in the paper")
     neighbours: int = setting(150, "k of the mean distance to the nearest training events, as in the paper")
 
@@ -53,6 +59,7 @@ class Ustad(Baseline):
     abilities: ClassVar[Abilities] = Abilities(scores_events=True, scores_agents=True, predicts=True, causal=False)
     settings_class: ClassVar[type] = AblationSettings
     uncertainty: ClassVar[str] = "both"
+    scaling: ClassVar[str] = "spread"
 
     def __init__(self, schema: EventSchema | None = None, seed: int = 7, device: str = "auto", **settings: Any) -> None:
         super().__init__(schema, seed, device, **settings)
@@ -65,7 +72,6 @@ class Ustad(Baseline):
     def _config(self) -> Config:
         """The paper's preset with the common budget; without EU one pass is enough."""
         settings = self.settings
-        names = ("batch_size", "learning_rate", "weight_decay", "epochs", "patience", "mask_ratio")
         return Config.preset("paper").replace(
             {
                 "seed": self.seed,
@@ -74,19 +80,27 @@ class Ustad(Baseline):
                 "model.heads": settings.heads,
                 "model.event_blocks": settings.blocks,
                 "model.uncertainty": self.uncertainty,
+                "model.scaling": self.scaling,
                 "window.length": settings.window_days,
                 "window.max_events": settings.max_events,
                 "scoring.samples": settings.samples if self.uncertainty in ("both", "epistemic") else 1,
                 "scoring.neighbours": settings.neighbours,
-                **{f"training.{name}": getattr(settings, name) for name in names},
+                "training.mask_ratio": settings.mask_ratio,
+                "training.category_weight": settings.category_weight,
+                **loop_settings(settings, self.targets_an_epoch()),
             }
         )
+
+    def targets_an_epoch(self) -> float:
+        return share_asked(self.settings, self.settings.mask_ratio)
 
     def _learn(self, train: pa.Table, validation: pa.Table) -> None:
         boundary = int(TwoPeriods(validation, self.schema).days().min())
         events = pa.concat_tables([train, validation], promote_options="default")
         self.detector.fit(TwoPeriods(events, self.schema, meta={"boundary": boundary}))
-        self.validation_loss = float(self.detector.facts["validation_loss"])
+        facts = self.detector.facts
+        self.validation_loss = float(facts["validation_loss"])
+        self.training = describe_facts(facts, self.targets_an_epoch() * train.num_rows)
 
     def score(self, events: Any, context: Any = None) -> Scores:
         """The detector's own tables: scores with expected values, uncertainties and reasons."""
@@ -130,6 +144,13 @@ class UstadNone(Ustad):
 
     name: ClassVar[str] = "ustad-none"
     uncertainty: ClassVar[str] = "none"
+
+
+class UstadMinMax(Ustad):
+    """USTAD with numbers brought between 0 and 1, which the paper's table of AU and EU fits."""
+
+    name: ClassVar[str] = "ustad-minmax"
+    scaling: ClassVar[str] = "minmax"
 
 
 class DualTransformerOnly(UstadNone):

@@ -79,8 +79,8 @@ class Atrom(TrajectoryBaseline):
         parts = [self._padded(days) for days in (train, validation)]
         self.network = self._build()
 
-        def loss(part: int, index: Tensor, noise: torch.Generator) -> Tensor:
-            places, real, last = parts[part].take(index)
+        def loss(part: int, index: Tensor, length: int, noise: torch.Generator | None) -> Tensor:
+            places, real, last = parts[part].take(index, length)
             kind = torch.randint(len(KINDS), (len(index),), generator=noise, device=self.device)
             log_p, divergence = self.network(disturb(places, last, kind, noise), real, last)
             weight = torch.where(kind == 0, len(KINDS) - 1.0, 1.0)  # as many usual days as disturbed ones
@@ -88,7 +88,8 @@ class Atrom(TrajectoryBaseline):
             near = divergence.gather(1, kind[:, None])[:, 0]
             return ((self.settings.kl_weight * near - own) * weight).sum() / weight.sum()
 
-        self._fit_network(loss, (len(train), len(validation)))
+        lengths = (parts[0].length.cpu().numpy(), parts[1].length.cpu().numpy())
+        self._fit_network(loss, lengths, len(train))
 
     def _build(self) -> MetricRule:
         return build(lambda: MetricRule(self.settings), self.seed, self.device)
@@ -118,7 +119,7 @@ class Atrom(TrajectoryBaseline):
         unpack(self.network, state.tensors)
 
 
-def disturb(places: Tensor, last: Tensor, kind: Tensor, noise: torch.Generator) -> Tensor:
+def disturb(places: Tensor, last: Tensor, kind: Tensor, noise: torch.Generator | None) -> Tensor:
     """Days [B, L, 2] made into their kinds [B]; donors are other days of the same batch."""
     B, L, _ = places.shape
     device = places.device

@@ -19,8 +19,9 @@ import torch
 from ustad.config import Config, ConfigError, SplitConfig
 from ustad.dataset import Dataset, event_days, load_directory
 from ustad.files import as_table
-from ustad.lab.baselines.fitting import LossFunction, fit_network
+from ustad.lab.baselines.fitting import LossFunction, describe_training, fit_network, loop_settings
 from ustad.lab.baselines.protocol import Abilities, agents_by_worst, event_table, events_of
+from ustad.network.training.loop import FitResult
 from ustad.periods import scored_days, training_periods
 from ustad.schema import EventSchema, Feature, mobility_schema
 from ustad.scores import Scores
@@ -63,6 +64,7 @@ class Baseline:
         self.settings: Any = read_settings(self.settings_class, settings, self.name)
         self.fitted = False
         self.validation_loss: float | None = None  # what settings are chosen by; never a label
+        self.training: dict[str, Any] = {}  # how a network was trained: epochs, steps, targets, losses, seconds
         self.last_day: str | None = None  # of the training events
 
     # ---------------------------------------------------------------------------------------- protocol
@@ -103,10 +105,27 @@ class Baseline:
     def _learn(self, train: pa.Table, validation: pa.Table) -> None:
         """Fit on the two tables (nothing, where there is nothing to learn)."""
 
-    def _fit_network(self, loss: LossFunction, items: tuple[int, int], label: str | None = None) -> None:
-        """The common small loop on `self.network`, with this baseline's budget; keeps the validation loss."""
-        result = fit_network(self.network, loss, items, self.settings, self.seed, self.device, label or self.name)
+    def targets_an_epoch(self) -> float:
+        """How often an epoch of training asks about each training event (or day)."""
+        return 1.0
+
+    def loop_config(self) -> Config:
+        """The detector's configuration with this baseline's budget; the rest as in the paper."""
+        return Config().replace({"seed": self.seed, **loop_settings(self.settings, self.targets_an_epoch())})
+
+    def _fit_network(
+        self, loss: LossFunction, lengths: tuple[np.ndarray, np.ndarray], targets: int, label: str | None = None
+    ) -> None:
+        """The detector's loop on `self.network`, with this baseline's budget; keeps how it went.
+
+        `lengths` of the items to train and to validate on; `targets` are events (or days) of the training period.
+        """
+        result = fit_network(self.network, loss, lengths, self.loop_config(), self.device, label or self.name)
+        self._keep_training(result, targets)
+
+    def _keep_training(self, result: FitResult, targets: int) -> None:
         self.validation_loss = result.best_loss
+        self.training = describe_training(result, targets * self.targets_an_epoch())
 
     def _rate(self, events: pa.Table, context: pa.Table | None) -> np.ndarray:
         """A score per row, in the order of the rows: float64 [n]."""

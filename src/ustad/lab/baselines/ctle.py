@@ -25,11 +25,13 @@ from ustad.config import setting
 from ustad.events.encoder import Encoder
 from ustad.events.windows import Batch, Features
 from ustad.lab.baselines.base import State, place_feature, searched
-from ustad.lab.baselines.deep import MaskedPredictor, loop_config
+from ustad.lab.baselines.deep import MaskedPredictor
 from ustad.lab.baselines.networks import DeepSettings, SequenceNetwork
 from ustad.lab.baselines.trajectory_grid import CellLookup, Grid
 from ustad.lab.baselines.windowed import random_masks, window_items
 from ustad.network.blocks import HIDDEN, Block
+from ustad.network.losses import masked_mean
+from ustad.network.training.masked_step import capacity, places
 from ustad.tables import DataError
 
 HOURS = 24
@@ -64,8 +66,11 @@ class LocationTransformer(SequenceNetwork):
 
     def cells(self, features: Features) -> Tensor:
         """Codes of the events' cells, 0 where unknown: [...]."""
-        has_cell = ~features.missing[..., self.columns].any(-1)
-        return self.lookup(features.numbers[..., self.columns]) * has_cell
+        missing, places_km = (
+            torch.stack([values[..., column] for column in self.columns], dim=-1)  # a list as index waits for the GPU
+            for values in (features.missing, features.numbers)
+        )
+        return self.lookup(places_km) * ~missing.any(-1)
 
     def hours(self, features: Features) -> Tensor:
         """Hour of day of the events, with its fraction: [...]."""
@@ -86,11 +91,13 @@ class LocationTransformer(SequenceNetwork):
     def pretraining_loss(self, batch: Batch, masked: Tensor) -> Tensor:
         """Cross-entropy of the cells and hours of masked events."""
         x = self.enter(self.embed(batch.features), masked, batch.position, batch.day_position)
-        hidden = self.locate(x, batch.padding)[masked]
-        cells = self.cells(batch.features)[masked]
-        hours = self.hours(batch.features)[masked].long().clamp(max=HOURS - 1)
+        flat, real = places(masked, capacity(len(masked), masked.shape[1], self.settings.mask_ratio))  # [M] each
+        hidden = self.locate(x, batch.padding).flatten(0, 1)[flat]
+        cells = self.cells(batch.features).flatten()[flat]
+        hours = self.hours(batch.features).flatten()[flat].long().clamp(max=HOURS - 1)
         cell_loss = nn.functional.cross_entropy(self.which_cell(hidden), cells, reduction="none")
-        return (cell_loss * (cells > 0)).mean() + nn.functional.cross_entropy(self.which_hour(hidden), hours)
+        hour_loss = nn.functional.cross_entropy(self.which_hour(hidden), hours, reduction="none")
+        return masked_mean(cell_loss * (cells > 0) + hour_loss, real)
 
 
 class Ctle(MaskedPredictor):
@@ -111,17 +118,19 @@ class Ctle(MaskedPredictor):
         self.grid = Grid.fit(x, y, self.settings.cell_km, self.settings.max_cells)
 
     def _train(self, train: pa.Table, validation: pa.Table) -> None:
-        config = loop_config(self.settings, self.seed)
+        config = self.loop_config()
         parts = window_items(self.encoder, train, validation, config.window, self.device)
 
-        def loss(part: int, index: Tensor, noise: torch.Generator) -> Tensor:
-            batch = parts[part].batch(index)
+        def loss(part: int, index: Tensor, length: int, noise: torch.Generator | None) -> Tensor:
+            batch = parts[part].batch(index, length)
             return self.network.pretraining_loss(batch, random_masks(batch.padding, self.settings.mask_ratio, noise))
 
-        self._fit_network(loss, (len(parts[0]), len(parts[1])), "ctle: locations")
+        self._fit_network(loss, (parts[0].length, parts[1].length), train.num_rows, "ctle: locations")
+        first = self.training
         for name, parameter in self.network.named_parameters():
             parameter.requires_grad_(name.split(".")[0] in ("blocks", "norm", "heads"))
         super()._train(train, validation)
+        self.training["locations"] = first
 
     def _state(self) -> State:
         state = super()._state()

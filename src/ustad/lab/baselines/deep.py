@@ -22,7 +22,7 @@ from ustad.dataset import event_days
 from ustad.events.encoder import Encoder, EventArrays
 from ustad.events.windows import EventTensors, Features, Queries, make_queries, make_windows
 from ustad.lab.baselines.base import Baseline, State, without
-from ustad.lab.baselines.fitting import build, pack, unpack
+from ustad.lab.baselines.fitting import build, loop_settings, pack, unpack
 from ustad.lab.baselines.networks import DeepSettings, SequenceNetwork
 from ustad.lab.baselines.protocol import Abilities, event_table
 from ustad.network.heads import Predictions
@@ -81,9 +81,15 @@ class MaskedPredictor(EncodedNetwork):
     def _prepare(self, train: pa.Table) -> None:
         """What a network needs to know of the data beside its encoding."""
 
+    def targets_an_epoch(self) -> float:
+        return share_asked(self.settings, self.settings.mask_ratio)
+
+    def loop_config(self) -> Config:
+        return loop_config(self.settings, self.seed, self.targets_an_epoch())
+
     def _train(self, train: pa.Table, validation: pa.Table) -> None:
         """The detector's own loop, with this baseline's budget."""
-        config = loop_config(self.settings, self.seed)
+        config = self.loop_config()
         arrays = self.encoder.encode(train)
         questions = ask(self.encoder, validation, train, config.window)
         result = fit(
@@ -94,7 +100,7 @@ class MaskedPredictor(EncodedNetwork):
             config,
             self.device,
         )
-        self.validation_loss = result.best_loss
+        self._keep_training(result, train.num_rows)
 
     # ----------------------------------------------------------------------------------------- scoring
     def _rate(self, events: pa.Table, context: pa.Table | None) -> np.ndarray:
@@ -137,16 +143,20 @@ class MaskedPredictor(EncodedNetwork):
 
 
 # -------------------------------------------------------------------------------------------- the parts
-def loop_config(settings: DeepSettings, seed: int) -> Config:
+def share_asked(settings: DeepSettings, ratio: float) -> float:
+    """How often an epoch asks about each event: it is in the windows of so many days, and masked in a share of them."""
+    return (settings.window_days + 1) * ratio
+
+
+def loop_config(settings: DeepSettings, seed: int, targets_an_epoch: float | None = None) -> Config:
     """The detector's configuration with a baseline's budget; the rest as in the paper."""
-    names = ("batch_size", "learning_rate", "weight_decay", "epochs", "patience", "mask_ratio")
     return Config().replace(
         {
             "seed": seed,
             "window.length": settings.window_days,
             "window.max_events": settings.max_events,
-            "training.acceleration": "off",
-            **{f"training.{name}": getattr(settings, name) for name in names},
+            "training.mask_ratio": settings.mask_ratio,
+            **loop_settings(settings, targets_an_epoch or share_asked(settings, settings.mask_ratio)),
         }
     )
 

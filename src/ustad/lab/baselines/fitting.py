@@ -1,26 +1,34 @@
-"""One small training loop for the baselines that do not predict masked events.
+"""How the baselines that do not predict masked events are trained: by the detector's own loop.
 
-In go a network, a number of items and a function that gives the loss of some of them; out comes the network with
-its best weights. The budget (epochs, patience, batch, learning rate) is the same for every deep baseline.
+In go a network, the lengths of its items (windows, days or single events) and a function that gives the loss of some
+of them; out comes the network with its best weights. Every learned method has the same loop, precision, recorded
+steps and rule to stop, and says in the same words how its training went.
 """
 
 from __future__ import annotations
 
-import time
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TypeVar
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ustad.config import setting
-from ustad.progress import track
+from ustad.config import Config, setting
+from ustad.events.windows import Windows
+from ustad.network.training.loop import CHECKPOINT, FitResult, train
+from ustad.network.training.task import Validation
 
 Network = TypeVar("Network", bound=nn.Module)
-#: loss(0 for training items or 1 for held-out ones, indices [B], generator) -> a scalar
-LossFunction = Callable[[int, Tensor, torch.Generator], Tensor]
+#: loss(0 for training items or 1 for held-out ones, indices [B], the length they are padded to, generator) -> a scalar
+LossFunction = Callable[[int, Tensor, int, torch.Generator | None], Tensor]
+#: However often an epoch shows each target, so many epochs without a better validation loss are waited for.
+FEWEST_EPOCHS = 5
+#: Held-out items whose loss is computed at once, on a CPU and on a GPU.
+AT_ONCE, AT_ONCE_CUDA = 512, 4096
 
 
 @dataclass(frozen=True)
@@ -28,19 +36,54 @@ class Budget:
     """How long and how fast any deep baseline learns. The paper gives every deep model the same search."""
 
     batch_size: int = setting(128, "windows (or trajectories) per step, as in the paper")
-    learning_rate: float = setting(1e-3, "learning rate of Adam, as in the paper")
+    learning_rate: float = setting(1e-3, "learning rate of Adam at the start, as in the paper")
     weight_decay: float = setting(1e-5, "weight decay of Adam, as in the paper")
-    epochs: int = setting(12, "at most this many passes over the training data")
-    patience: int = setting(3, "stop after this many epochs without a better validation loss")
+    epochs: int = setting(300, "at most this many passes over the training windows, days or events")
+    passes: float = setting(
+        6.0, "stop after every event was a target so often without a better validation loss, at least after 5 epochs"
+    )
+    patience: int = setting(0, "stop after this many epochs without a better validation loss; 0: by passes")
+    max_minutes: float = setting(0.0, "stop after this much wall time; 0: no limit")
 
 
-@dataclass(frozen=True)
-class Fitted:
-    """How training went."""
+def loop_settings(budget: Budget, targets_an_epoch: float) -> dict[str, Any]:
+    """A budget as settings of the loop; `targets_an_epoch` is how often an epoch asks about each training event."""
+    names = ("batch_size", "learning_rate", "weight_decay", "epochs", "max_minutes")
+    patience = budget.patience or max(FEWEST_EPOCHS, math.ceil(budget.passes / targets_an_epoch))
+    return {**{f"training.{name}": getattr(budget, name) for name in names}, "training.patience": patience}
 
-    best_loss: float
-    epochs: int
-    seconds: float
+
+def describe_training(result: FitResult, targets: float) -> dict[str, Any]:
+    """How training went, for result files; `targets` were asked about in each epoch."""
+    return {
+        "epochs": result.epochs,
+        "steps": result.steps,
+        "targets": round(targets * result.epochs),
+        "best_loss": result.best_loss,
+        "best_epoch": result.best_epoch,
+        "curve": [round(loss, 5) for loss in result.losses],
+        "seconds": round(result.seconds, 2),
+        "stopped": result.stopped,
+        "converged": result.stopped == "patience",
+    }
+
+
+def describe_facts(facts: dict[str, Any], targets: float | None = None) -> dict[str, Any]:
+    """The same of a detector, by what it says of its own training; nothing where it has no network."""
+    if "losses" not in facts:
+        return {}
+    losses = facts["losses"]
+    return {
+        "epochs": facts["epochs"],
+        "steps": facts["steps"],
+        **({} if targets is None else {"targets": round(targets * facts["epochs"])}),
+        "best_loss": facts["validation_loss"],
+        "best_epoch": int(np.argmin(losses)) if losses else 0,
+        "curve": losses,
+        "seconds": facts["seconds"],
+        "stopped": facts["stopped"],
+        "converged": facts["stopped"] == "patience",
+    }
 
 
 def seeded(device: torch.device, *numbers: int) -> torch.Generator:
@@ -56,53 +99,80 @@ def build(make: Callable[[], Network], seed: int, device: torch.device) -> Netwo
         return make().to(device)
 
 
+@dataclass(frozen=True)
+class Items:
+    """The training items as the loop sees events: where they are, and how many."""
+
+    device: torch.device
+    count: int
+
+    def __len__(self) -> int:
+        return self.count
+
+
+@dataclass
+class ItemTask:
+    """A `Task` of items; the loop's window i … i + length is item i, padded to that length."""
+
+    network: nn.Module
+    loss_of: LossFunction
+    events: Any  # `Items`, which answer what the loop asks of events
+    held_out: np.ndarray  # int64 [n] lengths of the items that are validated on
+    config: Config
+    label: str
+    checkpoint: str = CHECKPOINT
+    parts: tuple[str, ...] = ("loss",)
+
+    def __post_init__(self) -> None:
+        self.questions = len(self.held_out)
+
+    def copy(self) -> ItemTask:
+        return replace(self, network=deepcopy(self.network))
+
+    def prepare(self, dense: bool, compile_blocks: bool) -> None:
+        """Nothing: shapes depend on the length alone, and the blocks are small."""
+
+    def loss(self, start: Tensor, stop: Tensor, length: int) -> tuple[Tensor, Tensor]:
+        """Items `start`; where empty ones fill a batch up, its real ones take their places once more."""
+        real = (stop > start).sum().clamp(min=1)
+        index = start[torch.arange(len(start), device=start.device) % real]
+        loss = self.loss_of(0, index, length, None)
+        return loss, loss.detach()[None]
+
+    @torch.no_grad()
+    def validate(self, every: bool = False) -> Validation:
+        """The loss over all held-out items, with the same noise every time."""
+        was_training = self.network.training
+        self.network.eval()
+        device = self.events.device
+        noise = seeded(device, self.config.seed, 2)
+        total = torch.zeros((), dtype=torch.float64, device=device)
+        order = np.argsort(self.held_out, kind="stable")
+        size = AT_ONCE_CUDA if device.type == "cuda" else AT_ONCE
+        for rows in np.split(order, range(size, len(order), size)):
+            index = torch.from_numpy(rows).to(device)
+            total += self.loss_of(1, index, int(self.held_out[rows].max()), noise).double() * len(rows)
+        self.network.train(was_training)
+        mean = float(total) / max(len(order), 1)
+        return Validation(mean, {"loss": mean}, len(order))
+
+    def describe_data(self) -> dict[str, object]:
+        return {"items": len(self.events)}
+
+
 def fit_network(
     network: nn.Module,
     loss: LossFunction,
-    items: tuple[int, int],
-    budget: Budget,
-    seed: int,
+    lengths: tuple[np.ndarray, np.ndarray],
+    config: Config,
     device: torch.device,
     label: str,
-) -> Fitted:
-    """Adam on `items[0]` training items, early stopping on `items[1]` held-out ones, best weights at the end."""
-    began = time.monotonic()
-    optimiser = torch.optim.Adam(
-        network.parameters(), lr=budget.learning_rate, weight_decay=budget.weight_decay, fused=True
-    )
-    best, best_loss, best_epoch = _copy(network), float("inf"), -1
-    epoch = 0
-    with track(label, budget.epochs) as advance:
-        for epoch in range(budget.epochs):
-            network.train()
-            order = torch.randperm(items[0], generator=seeded(torch.device("cpu"), seed, epoch)).to(device)
-            noise = seeded(device, seed, epoch, 1)
-            for index in order.split(budget.batch_size):
-                optimiser.zero_grad(set_to_none=True)
-                loss(0, index, noise).backward()
-                nn.utils.clip_grad_norm_(network.parameters(), 1.0)
-                optimiser.step()
-            value = mean_loss(network, loss, items[1], budget.batch_size, seed, device)
-            advance(1, f"validation loss {value:.4f}")
-            if value < best_loss:
-                best, best_loss, best_epoch = _copy(network), value, epoch
-            elif epoch - best_epoch >= budget.patience:
-                break
-    network.load_state_dict(best)
-    network.eval()
-    return Fitted(best_loss, epoch + 1, time.monotonic() - began)
-
-
-@torch.no_grad()
-def mean_loss(
-    network: nn.Module, loss: LossFunction, items: int, batch_size: int, seed: int, device: torch.device
-) -> float:
-    """The loss over all held-out items, with the same noise every time."""
-    network.eval()
-    noise = seeded(device, seed, 2)
-    parts = torch.arange(items, device=device).split(4 * batch_size)
-    total = sum((loss(1, index, noise) * len(index) for index in parts), torch.zeros((), device=device))
-    return float(total) / max(items, 1)
+) -> FitResult:
+    """Train on items of the lengths[0], stop early by those of lengths[1]; the network keeps its best weights."""
+    start = np.arange(len(lengths[0]))
+    windows = Windows(start, start, start + np.asarray(lengths[0], np.int64))
+    items = Items(device, len(start))
+    return train(ItemTask(network, loss, items, np.asarray(lengths[1]), config, label), windows, config)
 
 
 def pack(network: nn.Module) -> dict[str, Tensor]:
@@ -115,7 +185,3 @@ def unpack(network: nn.Module, tensors: dict[str, Tensor]) -> None:
     own = {k.removeprefix("network."): v for k, v in tensors.items() if k.startswith("network.")}
     network.load_state_dict(own)
     network.eval()
-
-
-def _copy(network: nn.Module) -> dict[str, Tensor]:
-    return {name: value.detach().clone() for name, value in network.state_dict().items()}

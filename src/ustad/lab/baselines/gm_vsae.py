@@ -96,14 +96,15 @@ class GmVsae(TrajectoryBaseline):
         self.network = self._build()
         network = self.network
 
-        def loss(part: int, index: Tensor, noise: torch.Generator) -> Tensor:
-            cells, real, last = parts[part].take(index)
+        def loss(part: int, index: Tensor, length: int, noise: torch.Generator | None) -> Tensor:
+            cells, real, last = parts[part].take(index, length)
             mean, log_variance = network.encode(cells, last)
             z = mean + (0.5 * log_variance).exp() * torch.randn(mean.shape, generator=noise, device=mean.device)
             fit = network.log_probability(z, cells, real * (cells > 0))
             return (network.divergence(z, mean, log_variance) - fit).mean()
 
-        self._fit_network(loss, (len(train), len(validation)))
+        lengths = (parts[0].length.cpu().numpy(), parts[1].length.cpu().numpy())
+        self._fit_network(loss, lengths, len(train))
 
     def _build(self) -> RouteMixture:
         return build(lambda: RouteMixture(self.grid.size, self.settings), self.seed, self.device)

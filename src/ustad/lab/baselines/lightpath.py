@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from ustad.config import setting
 from ustad.events.windows import Batch
-from ustad.lab.baselines.deep import MaskedPredictor, loop_config
+from ustad.lab.baselines.deep import MaskedPredictor, share_asked
 from ustad.lab.baselines.networks import DeepSettings, SequenceNetwork
 from ustad.lab.baselines.windowed import random_masks, window_items
 from ustad.network.blocks import HIDDEN, Block
@@ -93,16 +93,19 @@ class LightPath(MaskedPredictor):
     dropped: ClassVar[tuple[str, ...]] = ("vector", "categorical")
     network: SparseEncoder
 
+    def targets_an_epoch(self) -> float:
+        return share_asked(self.settings, self.settings.first_ratio + self.settings.second_ratio)
+
     def _network(self) -> SequenceNetwork:
         return SparseEncoder(self.encoder.fields, self.settings)
 
     def _train(self, train: pa.Table, validation: pa.Table) -> None:
-        config = loop_config(self.settings, self.seed)
+        config = self.loop_config()
         parts = window_items(self.encoder, train, validation, config.window, self.device)
         network, settings = self.network, self.settings
 
-        def loss(part: int, index: Tensor, noise: torch.Generator) -> Tensor:
-            batch = parts[part].batch(index)
+        def loss(part: int, index: Tensor, length: int, noise: torch.Generator | None) -> Tensor:
+            batch = parts[part].batch(index, length)
             events = network.embed(batch.features)
             errors, vectors = [], []
             for ratio in (settings.first_ratio, settings.second_ratio):
@@ -114,14 +117,15 @@ class LightPath(MaskedPredictor):
                 vectors.append(vector)
             return errors[0] + errors[1] + settings.contrast_weight * contrast(vectors[0], vectors[1])
 
-        self._fit_network(loss, (len(parts[0]), len(parts[1])))
+        self._fit_network(loss, (parts[0].length, parts[1].length), train.num_rows)
 
 
 def contrast(first: Tensor, second: Tensor, temperature: float = 0.2) -> Tensor:
     """Binary classification of pairs [B, D] × [B, D]: the same sequence or not, both kinds weighing the same."""
     alike = first @ second.T / temperature  # [B, B]
     same = torch.eye(len(alike), dtype=torch.bool, device=alike.device)
-    positive = nn.functional.softplus(-alike[same]).mean()
+    positive = nn.functional.softplus(-alike.diagonal()).mean()
     if len(alike) == 1:
         return positive
-    return positive + nn.functional.softplus(alike[~same]).mean()
+    others = nn.functional.softplus(alike).masked_fill(same, 0.0).sum() / (len(alike) * (len(alike) - 1))
+    return positive + others

@@ -73,12 +73,13 @@ class NovOnline(EncodedNetwork):
         self.network = self._build()
         groups = feature_groups(self.encoder)
 
-        def loss(part: int, index: Tensor, noise: torch.Generator) -> Tensor:
+        def loss(part: int, index: Tensor, length: int, noise: torch.Generator | None) -> Tensor:
             real = self.network(parts[part][index])
             fake = self.network(alter(parts[part][index], parts[0], groups, noise))
             return nn.functional.softplus(-real).mean() + nn.functional.softplus(fake).mean()
 
-        self._fit_network(loss, (train.num_rows, validation.num_rows))
+        lengths = (np.ones(train.num_rows, np.int64), np.ones(validation.num_rows, np.int64))
+        self._fit_network(loss, lengths, train.num_rows)
 
     def _network(self) -> RealOrAltered:
         return RealOrAltered(self.encoder.fields, self.settings)
@@ -101,13 +102,13 @@ def feature_groups(encoder: Encoder) -> list[int]:
     return [owner[f.name] for f in encoder.fields]
 
 
-def alter(features: Features, pool: Features, groups: list[int], noise: torch.Generator) -> Features:
+def alter(features: Features, pool: Features, groups: list[int], noise: torch.Generator | None) -> Features:
     """Events [B] in which some features come from random events of `pool`, at least one feature each."""
     B, device = len(features.missing), features.missing.device
     n_groups = max(groups) + 1
     chance = torch.rand(B, n_groups, generator=noise, device=device)
     is_changed = (chance < 0.5) | (chance == chance.amin(dim=1, keepdim=True))  # [B, groups]
-    fields = is_changed[:, torch.tensor(groups, device=device)]  # [B, F]
+    fields = torch.stack([is_changed[:, group] for group in groups], dim=1)  # [B, F]; a list as index waits for the GPU
     donor = torch.randint(len(pool.missing), (B,), generator=noise, device=device)
     other = pool[donor]
     n = features.numbers.shape[1]

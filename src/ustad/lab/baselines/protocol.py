@@ -43,6 +43,7 @@ REGISTRY: dict[str, str] = {
     "ustad-plain": "ustad.lab.baselines.ablations:Ustad",
     "ustad-au": "ustad.lab.baselines.ablations:UstadAu",
     "ustad-eu": "ustad.lab.baselines.ablations:UstadEu",
+    "ustad-minmax": "ustad.lab.baselines.ablations:UstadMinMax",
     "ustad-none": "ustad.lab.baselines.ablations:UstadNone",
     "pyod": "ustad.lab.baselines.pyod_adapter:Pyod",
     "pyod-ecod": "ustad.lab.baselines.pyod_adapter:PyodEcod",

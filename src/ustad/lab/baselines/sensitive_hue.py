@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from ustad.config import setting
 from ustad.events.windows import EventTensors
 from ustad.lab.baselines.base import State, searched
-from ustad.lab.baselines.deep import MaskedPredictor, ask, in_rows, loop_config, masked_predictions
+from ustad.lab.baselines.deep import MaskedPredictor, ask, in_rows, loop_config, masked_predictions, share_asked
 from ustad.lab.baselines.networks import DeepSettings, SequenceNetwork
 from ustad.lab.baselines.windowed import window_items
 from ustad.network.blocks import HIDDEN
@@ -94,21 +94,24 @@ class SensitiveHue(MaskedPredictor):
     centre: np.ndarray  # [channels] median of each channel's score in validation
     spread: np.ndarray  # [channels] interquartile range
 
+    def targets_an_epoch(self) -> float:
+        return share_asked(self.settings, 1.0)
+
     def _network(self) -> SequenceNetwork:
         return OthersTell(self.encoder.fields, self.settings)
 
     def _train(self, train: pa.Table, validation: pa.Table) -> None:
-        config = loop_config(self.settings, self.seed)
+        config = self.loop_config()
         parts = window_items(self.encoder, train, validation, config.window, self.device)
 
-        def loss(part: int, index: Tensor, noise: torch.Generator) -> Tensor:
-            batch = parts[part].batch(index)
+        def loss(part: int, index: Tensor, length: int, noise: torch.Generator | None) -> Tensor:
+            batch = parts[part].batch(index, length)
             predictions = self.network(batch, torch.zeros_like(batch.padding))
             return masked_loss(
                 predictions, batch.features, ~batch.padding, self.network.fields, config=config.training
             ).total
 
-        self._fit_network(loss, (len(parts[0]), len(parts[1])))
+        self._fit_network(loss, (parts[0].length, parts[1].length), train.num_rows)
         raw, _ = self.channels(validation, train)
         low, self.centre, high = np.nanquantile(raw, [0.25, 0.5, 0.75], axis=0)
         self.spread = np.maximum(high - low, 1e-6)

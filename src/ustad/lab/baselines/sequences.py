@@ -18,10 +18,10 @@ class Padded:
     values: Tensor  # [D, L, ...]
     length: Tensor  # int64 [D], at least 1
 
-    def take(self, index: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def take(self, index: Tensor, longest: int | None = None) -> tuple[Tensor, Tensor, Tensor]:
         """Values of some days cut to the longest of them, which are real [B, L] as numbers, and the last [B]."""
         length = self.length[index]
-        longest = int(length.max())
+        longest = int(length.max()) if longest is None else longest
         real = (torch.arange(longest, device=length.device) < length[:, None]).float()
         return self.values[index, :longest], real, length - 1
 

@@ -47,7 +47,7 @@ def load(path: Path | str, device: str = "auto") -> Baseline:
     content = json.loads((path / METHOD).read_text())
     schema = EventSchema.from_dict(content["schema"])
     detector = find(content["method"])(schema, content["seed"], device, **content["settings"])
-    detector.last_day = content.get("last_day")
+    detector.last_day, detector.training = content.get("last_day"), content.get("training", {})
     if hasattr(detector, "detector"):
         detector.detector = type(detector.detector).load(path, device)
         detector.fitted = True
@@ -67,4 +67,5 @@ def _method(detector: Baseline, state: State) -> dict[str, Any]:
         "last_day": detector.last_day,
         "settings": dataclasses.asdict(detector.settings),
         "facts": state.facts,
+        "training": detector.training,
     }

@@ -26,10 +26,14 @@ class WindowItems:
     def __len__(self) -> int:
         return len(self.start)
 
-    def batch(self, index: Tensor) -> Batch:
-        """Some windows, padded to the longest of them."""
-        start, stop = self.start[index], self.stop[index]
-        return self.tensors.batch(start, stop, int((stop - start).max()))
+    @property
+    def length(self) -> np.ndarray:
+        """Of each window: int64 [W]."""
+        return (self.stop - self.start).cpu().numpy()
+
+    def batch(self, index: Tensor, length: int) -> Batch:
+        """Some windows, padded to a length that none of them exceeds."""
+        return self.tensors.batch(self.start[index], self.stop[index], length)
 
 
 def window_items(
@@ -45,7 +49,7 @@ def window_items(
     )
 
 
-def random_masks(padding: Tensor, ratio: float, noise: torch.Generator) -> Tensor:
+def random_masks(padding: Tensor, ratio: float, noise: torch.Generator | None) -> Tensor:
     """Each real event with probability `ratio`, at least one per window: bool [B, L]."""
     chance = torch.rand(padding.shape, generator=noise, device=padding.device).masked_fill(padding, 2.0)
     return (chance < ratio) | ((chance == chance.amin(dim=1, keepdim=True)) & ~padding)

@@ -19,7 +19,16 @@ from ustad.events.encoder import UNKNOWN
 from ustad.lab.baselines.protocol import agents_by_worst, event_table
 from ustad.lab.evaluation.binning import five_numbers, hexagons, histogram
 from ustad.lab.evaluation.detection_metrics import auroc, average_precision, evaluate
-from ustad.lab.evaluation.workshop import USTAD, Measured, Window, Workshop, detector_of, look_back_only, measured
+from ustad.lab.evaluation.workshop import (
+    USTAD,
+    WHOLE_PRESETS,
+    Measured,
+    Window,
+    Workshop,
+    detector_of,
+    look_back_only,
+    measured,
+)
 from ustad.network.training.prediction import prediction_metrics
 from ustad.scores import Scores
 from ustad.scoring.calibration import ABLATIONS, Ablation, combine
@@ -31,7 +40,6 @@ Options = dict[str, Any]
 NUMERIC = ("x", "y", "start", "duration")
 VARIANTS = ("ustad-plain", "ustad-au", "ustad-eu", "ustad-none")
 INJECTION_SCORES: tuple[Ablation, ...] = ("loss", "eu", "knn", "loss_knn")
-DEFAULT = "ustad-default"  # our best, no part of the paper
 REJECTED = 0.05
 SHARES = np.linspace(0.05, 1.0, 20)
 
@@ -69,8 +77,8 @@ def _values(column: pa.ChunkedArray) -> np.ndarray:
 # ---------------------------------------------------------------------------------------------- detection
 def detection(shop: Workshop, method: str, window: Window = "day", **_: Any) -> Options:
     """AUROC and average precision of events and agents, recurring and non-recurring anomalies also apart."""
-    if method == DEFAULT:
-        return figures(shop, shop.preset_scores("best"))
+    if method in WHOLE_PRESETS:
+        return figures(shop, shop.preset_scores(WHOLE_PRESETS[method]))
     if method.startswith("ustad") or method == "dual-tr":
         found = shop.measured(method, window)
         scores = scored(shop, found, combine(found.parts, "loss_knn"))
@@ -87,15 +95,20 @@ def scored(shop: Workshop, found: Measured, score: np.ndarray) -> Scores:
 
 
 def figures(shop: Workshop, scores: Scores) -> Options:
+    """Events by their own score, by their incident's (`incidents`) and those alone that were meant (`meant`); agents.
+
+    What stands beside an inserted visit is shortened by it and labelled too: it is no part of `meant`, on either side.
+    """
     data = shop.data
-    found = evaluate(
-        scores.events if data.labels is not None else None,
-        scores.agents,
-        data.labels,
-        data.agent_labels,
-        exclude_agents=data.meta.get("exclude_agents", []),
-        bootstrap=0,
-    )
+    excluded = {"exclude_agents": data.meta.get("exclude_agents", []), "bootstrap": 0}
+    events = scores.events if data.labels is not None else None
+    found = evaluate(events, scores.agents, data.labels, data.agent_labels, **excluded)
+    labels = data.labels
+    if events is not None and labels is not None and "role" in labels.column_names:
+        is_beside = pc.fill_null(pc.equal(labels["role"], "neighbour"), False)
+        beside = labels.filter(is_beside)["stay_id"].to_pylist()
+        meant = labels.filter(pc.invert(is_beside))
+        found["meant"] = evaluate(events, None, meant, None, exclude_events=beside, **excluded)["events"]
     kept = ("auroc", "ap", "n", "positives", "prevalence")
     return {
         level: {**{k: told[k] for k in kept}, **told.get("by", {}).get("recurring", {})}
@@ -184,7 +197,10 @@ def training_size(shop: Workshop, weeks: int, steps: str | None = None, **_: Any
 
 # --------------------------------------------------------------------------------------------- injections
 def injections(shop: Workshop, kind: str, **_: Any) -> Options:
-    """One kind of injection (or all six): AUROC and AP of each score, and boxes of loss and distance by kind."""
+    """One kind of injection (or all six): AUROC and AP of each score, and boxes of loss and distance by kind.
+
+    `changed`: without the stays that are labelled only because they stand beside a changed one.
+    """
     base = shop.measured(USTAD)
     labelled = set(shop.labelled)
     ordinary = [a for a in pc.unique(shop.test["agent_id"]).to_pylist() if a not in labelled]
@@ -204,13 +220,17 @@ def injections(shop: Workshop, kind: str, **_: Any) -> Options:
     events = events.filter(pc.is_in(events["agent_id"], altered))
     new = measured(detector_of(shop.fitted(USTAD)), events, shop.before)
     parts = joined(base.parts.take(rows), new.parts)
-    kinds = np.concatenate([np.full(len(rows), ""), _kinds(events, labels)])
-    truth = kinds != ""
+    kinds, roles = (np.concatenate([np.full(len(rows), ""), _words(events, labels, n)]) for n in ("kind", "role"))
+    truth, beside = kinds != "", roles == "neighbour"
     found = {how: combine(parts, how) for how in INJECTION_SCORES}
     return {
         "n": len(truth),
         "positives": int(truth.sum()),
-        "scores": {how: {"auroc": auroc(truth, s), "ap": average_precision(truth, s)} for how, s in found.items()},
+        "scores": {how: _areas(truth, s) for how, s in found.items()},
+        "changed": {
+            "positives": int((truth & ~beside).sum()),
+            "scores": {how: _areas(truth[~beside], s[~beside]) for how, s in found.items()},
+        },
         "boxes": _boxes(parts, kinds),
     }
 
@@ -221,10 +241,14 @@ def joined(one: Any, other: Any) -> Any:
     return type(one)(one.names, *matrices)
 
 
-def _kinds(events: pa.Table, labels: pa.Table) -> np.ndarray:
-    """Kind of injection of each event, an empty word for none."""
+def _words(events: pa.Table, labels: pa.Table, column: str) -> np.ndarray:
+    """The `kind` of injection of each event or its `role` in one, an empty word for none."""
     at = pc.index_in(events["stay_id"], labels["stay_id"].combine_chunks())
-    return np.array([word or "" for word in labels["kind"].take(at.combine_chunks()).to_pylist()])
+    return np.array([word or "" for word in labels[column].take(at.combine_chunks()).to_pylist()])
+
+
+def _areas(truth: np.ndarray, score: np.ndarray) -> dict[str, float]:
+    return {"auroc": auroc(truth, score), "ap": average_precision(truth, score)}
 
 
 def _boxes(parts: Any, kinds: np.ndarray) -> dict[str, Options]:

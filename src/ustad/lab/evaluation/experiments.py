@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +24,9 @@ from ustad.lab.evaluation import cells as compute
 from ustad.lab.evaluation.case_studies import cases
 from ustad.lab.evaluation.gps import GPS_METHODS, PRESET_METHODS, gps
 from ustad.lab.evaluation.recordings import TRUE_STAYS
-from ustad.lab.evaluation.result_files import Line, hardware, plain_json, read_lines, versions
+from ustad.lab.evaluation.result_files import Line, command, hardware, plain_json, read_lines, versions
 from ustad.lab.evaluation.sources import Source
-from ustad.lab.evaluation.workshop import BUDGETS, FIRST_SEED, SAME, USTAD, Budget, Workshop
+from ustad.lab.evaluation.workshop import BUDGETS, DEFAULT, FIRST_SEED, SAME, TRIPS, USTAD, Budget, Workshop
 from ustad.simulate import PRESETS
 from ustad.simulate.injections import KINDS
 from ustad.simulate.phones import PHONES
@@ -33,7 +35,7 @@ PREDICTORS = ("mlp", "lstm", "transformer", "lightpath", "dual-tr", USTAD)
 DETECTORS = (
     "random", "visit-rate", "visit-rate-causal", "visit-rate-category", "visit-rate-category-hour", "distance",
     "ibat", "gm-vsae", "atrom", "ctle", "sensitive-hue", "nov-online", "transformer",
-    "ustad-none", "ustad-au", "ustad-eu", USTAD, compute.DEFAULT,
+    "ustad-none", "ustad-au", "ustad-eu", USTAD, "ustad-minmax", TRIPS, DEFAULT,
 )  # fmt: skip
 #: Detectors that are also asked with nothing later than the event in their window.
 BOTH_WINDOWS = ("transformer", USTAD)
@@ -127,14 +129,16 @@ class Cell:
 def plan(
     names: Iterable[str],
     sources: Iterable[Source],
-    seeds: int,
+    seeds: int | Sequence[int],
     budget: Budget,
     methods: Iterable[str] | None = None,
     past: bool = True,
 ) -> list[Cell]:
     """All cells of the experiments, a first seed complete before a second begins.
 
-    `methods` leaves out all others, `past` False the windows without anything later than the event.
+    So many `seeds` are of training, on one and the same data; seeds by name are of the simulated people too, so that
+    each is another data set. `methods` leaves out all others, `past` False the windows without anything later than the
+    event.
     """
     sources, names, wanted_names = list(sources), list(names), None if methods is None else set(methods)
     all_names = {o["method"] for e in EXPERIMENTS.values() for o in e.options if "method" in o}
@@ -146,8 +150,8 @@ def plan(
         if name not in EXPERIMENTS:
             raise ConfigError(f"unknown experiment '{name}' (known: {', '.join(EXPERIMENTS)}, all)")
     return [
-        Cell(name, source, FIRST_SEED + number, budget, options)
-        for number in range(seeds)
+        Cell(name, source if isinstance(seeds, int) else source.with_people(seed), seed, budget, options)
+        for seed in (range(FIRST_SEED, FIRST_SEED + seeds) if isinstance(seeds, int) else seeds)
         for source in sources
         for name in names
         for options in EXPERIMENTS[name].options
@@ -172,11 +176,15 @@ def run_cell(cell: Cell, shop: Workshop) -> dict[str, Any]:
             {"settings": shop.settings(cell.method)} if cell.budget.search and cell.method not in PRESET_METHODS else {}
         ),
         "result": plain_json(result),
+        **({"training": plain_json(training)} if (training := shop.training_of(cell.model, cell.method)) else {}),
         "seconds": round(time.perf_counter() - began, 2),
         "fit_seconds": round(sum(shop.fit_seconds.values()) - fit_seconds, 2),
         "device": "cuda" if device_type(shop.device) == "cuda" else "cpu",
         "versions": versions(),
         "hardware": hardware(),
+        "date": date.today().isoformat(),
+        "load": round(os.getloadavg()[0], 2),
+        **({"command": told} if (told := command()) else {}),
     }
 
 

@@ -10,6 +10,8 @@ import json
 import math
 import os
 import platform
+import sys
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,8 @@ import torch
 import ustad
 
 Line = dict[str, Any]
+#: Options that say where something lies on this machine.
+_DIRECTORIES = ("--out", "-o", "--work", "--page", "--figures", "--also")
 
 
 def append_line(path: Path, line: Line) -> None:
@@ -70,6 +74,20 @@ def versions() -> dict[str, str]:
         "numpy": np.__version__,
         "python": platform.python_version(),
     }
+
+
+def command(words: Sequence[str] | None = None) -> str:
+    """The command line that a figure was made by, without the directories of a machine; empty from Python."""
+    words = list(sys.argv[1:] if words is None else words)
+    if words[:2] != ["lab", "experiment"]:
+        return ""
+    kept, is_value = ["ustad"], False
+    for word in words:
+        name, _, value = word.partition("=")
+        if not is_value and name not in _DIRECTORIES:
+            kept.append(f"{name}=DIRECTORY" if os.sep in value else Path(word).name if os.sep in word else word)
+        is_value = not is_value and name in _DIRECTORIES and not value
+    return " ".join(kept)
 
 
 @cache

@@ -22,11 +22,10 @@ import pyarrow as pa
 import torch
 
 from ustad.config import ConfigError
-from ustad.lab.evaluation.cells import DEFAULT
 from ustad.lab.evaluation.experiments import EXPERIMENTS, Cell, run_cell
 from ustad.lab.evaluation.result_files import Line, append_line, read_lines
 from ustad.lab.evaluation.sources import Source, open_source
-from ustad.lab.evaluation.workshop import Workshop
+from ustad.lab.evaluation.workshop import DEFAULT, Workshop
 from ustad.progress import say, track
 from ustad.tables import DataError
 
@@ -51,12 +50,20 @@ class Place:
     work: Path
     device: str
     until: float = float("inf")
+    fit_minutes: float = 0.0
 
 
 def run(
-    cells: list[Cell], out: Path, work: Path, device: str = "auto", workers: int = 1, minutes: float | None = None
+    cells: list[Cell],
+    out: Path,
+    work: Path,
+    device: str = "auto",
+    workers: int = 1,
+    minutes: float | None = None,
+    fit_minutes: float = 0.0,
 ) -> Ran:
-    """Fill in the cells that have no line yet. After `minutes` no further cell is begun."""
+    """Fill in the cells that have no line yet. After `minutes` no further cell is begun; no network is trained for
+    longer than `fit_minutes`."""
     keys = {line["key"] for name in EXPERIMENTS for line in read_lines(out / f"{name}.jsonl")}
     jobs: dict[tuple[Any, ...], list[Cell]] = {}
     for cell in cells:
@@ -66,7 +73,7 @@ def run(
         job.sort(key=lambda cell: cell.options.get("window") == "past")
     count = sum(map(len, jobs.values()))
     say(f"{count} of {len(cells)} cells to run")
-    place = Place(work, device, time.time() + 60 * minutes if minutes else float("inf"))
+    place = Place(work, device, time.time() + 60 * minutes if minutes else float("inf"), fit_minutes)
     finished, failures = 0, []
     with track("experiments", count) as advance:
         for line in _lines(list(jobs.values()), place, workers):
@@ -165,7 +172,7 @@ class _Bench:
     def _shop(self, cell: Cell) -> Workshop:
         key = (cell.source, cell.seed, cell.budget)
         if self.shop is None or (self.shop.source, self.shop.seed, self.shop.budget) != key:
-            self.shop = Workshop(*key, self.place.work, self.place.device)
+            self.shop = Workshop(*key, self.place.work, self.place.device, self.place.fit_minutes)
         return self.shop
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,8 @@ from ustad.mobility.readers import open_data
 from ustad.simulate import PRESETS, simulate
 from ustad.tables import DataError
 
+#: With more people than this trips are straight: their ways along the roads take longer than everything else.
+MOST_WITH_PATHS = 10_000
 #: Type of changed agent that shows no effect in the data: neither positive nor negative.
 POL_ATL_INVISIBLE = "Interest"
 _POL_ATL_GPS = ("pol_atl_gps_train.parquet", "pol_atl_gps_test.parquet")
@@ -52,6 +54,10 @@ class Source:
         """A file name for what is made from it."""
         content = [self.name, self.agents, self.seed, self.days, self.anomalous_share, self.phone]
         return "-".join(str(value) for value in content if value is not None)
+
+    def with_people(self, seed: int) -> Source:
+        """The same with other people, where they are simulated."""
+        return self if self.path is not None else replace(self, seed=seed)
 
     def to_dict(self) -> dict[str, Any]:
         """What a result says of it; a path stays on the machine it belongs to."""
@@ -95,7 +101,7 @@ def _make(source: Source, place: Path) -> None:
     people: dict[str, Any] = {"agents": source.agents, "seed": source.seed, "days": source.days}
     people["anomalous_share"] = source.anomalous_share
     if source.phone is None:
-        simulate(source.name, out=place, **people)
+        simulate(source.name, out=place, paths=source.agents is None or source.agents <= MOST_WITH_PATHS, **people)
     else:
         record_people(source.name, place, source.phone, **people)
 

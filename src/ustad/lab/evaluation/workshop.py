@@ -25,6 +25,7 @@ from ustad.detector import Detector
 from ustad.lab.baselines import find, make
 from ustad.lab.baselines.base import Baseline
 from ustad.lab.baselines.deep import MaskedPredictor, ask, in_rows, loop_config
+from ustad.lab.baselines.fitting import describe_facts
 from ustad.lab.baselines.search import has_loss, search
 from ustad.lab.baselines.storage import load, save
 from ustad.lab.evaluation.sources import Source, open_source
@@ -37,6 +38,10 @@ FIRST_SEED = 7
 #: The paper's two names for the same network: trained once.
 SAME = {"ustad-none": "dual-tr"}
 USTAD = "ustad-plain"
+DEFAULT = "ustad-default"  # our best, no part of the paper
+TRIPS = "ustad-trips"  # the paper's, with the way to each stay
+#: Methods that are the detector itself under a preset.
+WHOLE_PRESETS = {DEFAULT: "best", TRIPS: "paper"}
 #: What a budget changes in a preset of the detector.
 _SETTINGS = {
     "epochs": "training.epochs",
@@ -48,6 +53,7 @@ _SETTINGS = {
     "learning_rate": "training.learning_rate",
     "patience": "training.patience",
 }
+
 Window = Literal["day", "past"]
 
 
@@ -55,7 +61,7 @@ Window = Literal["day", "past"]
 class Budget:
     """The same for every deep method, so that none is ahead by training longer. None: the method's own default."""
 
-    name: str = "full"
+    name: str = "paper"
     epochs: int | None = None
     width: int | None = None
     blocks: int | None = None
@@ -64,6 +70,7 @@ class Budget:
     batch_size: int | None = None
     learning_rate: float | None = None
     patience: int | None = None
+    passes: float | None = None
     injected_share: float = 0.01
     search: int = 0  # trials on validation loss alone, the same for every deep method; 0: none
 
@@ -74,7 +81,7 @@ class Budget:
 
     def to_dict(self) -> dict[str, Any]:
         """All of it; the search only where there is one, so that results without keep their keys."""
-        return {k: v for k, v in asdict(self).items() if k != "search" or v}
+        return {k: v for k, v in asdict(self).items() if k not in ("search", "passes") or v}
 
     @property
     def key(self) -> str:
@@ -84,10 +91,10 @@ class Budget:
 
 
 BUDGETS = {
-    "full": Budget("full", epochs=12, batch_size=256, learning_rate=1.5e-3, patience=4),
-    "large": Budget("large", epochs=6, batch_size=1024, learning_rate=2e-3, patience=3),
+    "paper": Budget("paper"),  # every method until its own validation loss stands still
+    "large": Budget("large", batch_size=512, learning_rate=2e-3),
     "small": Budget(
-        "small", 6, 32, 2, samples=10, neighbours=50, batch_size=32, learning_rate=2e-3, injected_share=0.1
+        "small", 6, 32, 2, samples=10, neighbours=50, batch_size=32, learning_rate=2e-3, patience=6, injected_share=0.1
     ),
     "tiny": Budget("tiny", epochs=1, width=16, blocks=1, samples=3, neighbours=10, injected_share=0.3),
 }
@@ -109,11 +116,21 @@ class Measured:
 class Workshop:
     """Data, models and measurements of one source and one seed."""
 
-    def __init__(self, source: Source, seed: int, budget: Budget, work: Path, device: str = "auto") -> None:
+    def __init__(
+        self,
+        source: Source,
+        seed: int,
+        budget: Budget,
+        work: Path,
+        device: str = "auto",
+        fit_minutes: float = 0.0,
+    ) -> None:
         self.source, self.seed, self.budget, self.work, self.device = source, seed, budget, work, device
+        self.fit_minutes = fit_minutes  # the longest that one network is trained; 0: until it stops by itself
         self._measured: dict[tuple[str, str], Measured] = {}
         self._chosen: dict[str, dict[str, Any]] = {}
         self.fit_seconds: dict[str, float] = {}  # by model, of those that were fitted (or searched) here
+        self.training: dict[str, dict[str, Any]] = {}  # by model: epochs, steps, targets, losses, seconds
 
     # ------------------------------------------------------------------------------------------- data
     @cached_property
@@ -174,8 +191,12 @@ class Workshop:
         part = (f"-{weeks}w" if weeks else "") + ("-equal" if weeks and equal_steps else "")
         place = self.work / "models" / self.source.key / f"{method}{part}-{self.seed}-{self.budget.key}"
         if (place / "method.json").exists():
-            return load(place, self.device)
+            known = load(place, self.device)
+            self.training[f"{method}{part}"] = known.training
+            return known
         settings = self.settings(method)
+        if self.fit_minutes and has_loss(method):
+            settings["max_minutes"] = self.fit_minutes
         train = self.last_weeks(weeks) if weeks else self.train
         if weeks and equal_steps:
             first, validation, _, _ = self._boundaries
@@ -183,6 +204,7 @@ class Workshop:
         with self._timed(f"{method}{part}"):
             detector: Any = make(method, self.data.schema, self.seed, device=self.device, **settings)
             detector.fit(train, self.validation)
+        self.training[f"{method}{part}"] = detector.training
         save(detector, place)
         return detector
 
@@ -218,12 +240,16 @@ class Workshop:
         """Scores of the test weeks by the detector itself under a preset, with this budget's network and epochs."""
         changes = {name: getattr(self.budget, key) for key, name in _SETTINGS.items()}
         config = Config.preset(preset).replace({k: v for k, v in changes.items() if v is not None})
+        if preset == "paper" and self.fit_minutes:
+            config = config.replace({"training.max_minutes": self.fit_minutes})
         place = self.work / "models" / self.source.key / f"preset-{preset}-{self.seed}-{self.budget.key}"
         if place.exists():
-            return Detector.load(place, self.device).score(self.data)
-        with self._timed(f"ustad-{preset}"):
-            detector = Detector(config.replace({"seed": self.seed}), self.device).fit(self.data)
-        detector.save(place)
+            detector = Detector.load(place, self.device)
+        else:
+            with self._timed(f"ustad-{preset}"):
+                detector = Detector(config.replace({"seed": self.seed}), self.device).fit(self.data)
+            detector.save(place)
+        self.training[f"preset-{preset}"] = describe_facts(detector.facts)
         return detector.score(self.data)
 
     def measured(
@@ -241,6 +267,11 @@ class Workshop:
             self._measured[key] = measured(detector, events, self.before, window)
         return self._measured[key]
 
+    def training_of(self, model: str, method: str) -> dict[str, Any]:
+        """How the network behind a cell was trained, in the same words for all; empty where nothing was."""
+        facts = self.training.get(model, {})
+        return self.training.get(f"preset-{WHOLE_PRESETS[method]}", {}) if method in WHOLE_PRESETS else facts
+
     def _fewer(self, weeks: int | None) -> int | None:
         """The weeks where they are not all of the training weeks."""
         return None if weeks is None or self.last_weeks(weeks).num_rows == self.train.num_rows else weeks
@@ -254,7 +285,7 @@ def _repeated(settings: dict[str, Any], method: str, times: float) -> dict[str, 
     """Epochs and patience (in epochs, too) so many times as long."""
     usual: dict[str, Any] = {f.name: f.default for f in dataclasses.fields(find(method).settings_class)}
     usual |= settings
-    return {name: round(times * usual[name]) for name in ("epochs", "patience") if usual.get(name)}
+    return {name: round(times * usual[name]) for name in ("epochs", "patience", "passes") if usual.get(name)}
 
 
 def detector_of(method: Baseline) -> Detector:

@@ -102,7 +102,7 @@ def _number(name: str, layout: Layout, predictions: Predictions, truth: Features
 def _angle(names: tuple[str, ...], layout: Layout, predictions: Predictions, truth: Features) -> TermResult:
     x, y = (layout.numbers[name] for name in names)
     angles = torch.atan2(predictions.mean[..., y], predictions.mean[..., x])  # [T, B]
-    expected = torch.atan2(angles.sin().mean(0), angles.cos().mean(0))
+    expected = torch.atan2(predictions.mean[..., y].mean(0), predictions.mean[..., x].mean(0))
     au, beta = _variance(torch.cat([predictions.log_variance[..., x], predictions.log_variance[..., y]]), layout)
     delta = wrap_angle(torch.atan2(truth.numbers[:, y], truth.numbers[:, x]) - expected)
     spread = wrap_angle(angles - expected).square().mean(0)

@@ -172,11 +172,12 @@ class _Run:
         start, stop = (torch.from_numpy(a).to(self.device) for a in (plan.start, plan.stop))
         so_far = [progress.loss_sum, *(progress.field_sums or [0.0] * len(self.task.parts))]
         sums = torch.tensor(so_far, dtype=torch.float64, device=self.device)
+        losses = [entry["validation"] for entry in progress.history]
         for i in range(progress.done, len(plan)):
             seed_generators(self.device, self.team.seed(step_seed(self.config.seed, progress.step)))
             rows = slice(int(plan.first[i]), int(plan.last[i]))
             mine = (self.team.share(ends[rows]) for ends in (start, stop))
-            set_rate(self.optimizer, learning_rate(self.config.training, progress.step, self.total_steps))
+            set_rate(self.optimizer, learning_rate(self.config.training, progress.step, self.total_steps, losses))
             sums += self.update(*self._fill_up(*mine), int(plan.length[i]))
             progress.done, progress.step = i + 1, progress.step + 1
             self._note(advance, sums)
@@ -211,6 +212,7 @@ class _Run:
     def _record(self, plan: EpochPlan, validation: Validation, seconds: float, rate: float) -> None:
         progress, steps = self.progress, max(self.progress.done, 1)
         progress.seconds = self._total_seconds()
+        losses = [entry["validation"] for entry in progress.history]
         progress.history.append(
             {
                 "epoch": progress.epoch,
@@ -219,7 +221,7 @@ class _Run:
                 "fields": {n: s / steps for n, s in zip(self.task.parts, progress.field_sums, strict=True)},
                 "validation": validation.total,
                 "validation_fields": validation.fields,
-                "learning_rate": learning_rate(self.config.training, progress.step - 1, self.total_steps),
+                "learning_rate": learning_rate(self.config.training, progress.step - 1, self.total_steps, losses),
                 "padding": round(plan.padding, 4),
                 "windows_per_s": round(rate, 1),
                 "epoch_seconds": round(seconds, 3),

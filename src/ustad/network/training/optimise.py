@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -68,23 +68,32 @@ def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
 
 
 @torch.no_grad()
-def take_step(optimizer: torch.optim.Optimizer, network: nn.Module) -> None:
-    """One step of the optimiser, of which a network's `slow` parts go the share `model.variance_rate`."""
-    parts: list[Tensor] = network.slow() if hasattr(network, "slow") else []  # type: ignore[operator]  # a method
-    before = [part.clone() for part in parts]
+def take_step(optimizer: torch.optim.Optimizer) -> None:
+    """One step of the optimiser."""
     optimizer.step()
-    for part, old in zip(parts, before, strict=True):
-        part.lerp_(old, 1 - network.config.variance_rate)  # type: ignore[operator, union-attr]  # a ModelConfig
 
 
-def learning_rate(config: TrainingConfig, step: int, total: int) -> float:
-    """Linear warm-up, then constant or half a cosine down to zero at step `total`."""
+def learning_rate(config: TrainingConfig, step: int, total: int, losses: Sequence[float] = ()) -> float:
+    """Linear warm-up, then half a cosine down to zero at step `total`, or halved where validation stands still.
+
+    `losses` are of validation, by epoch: the rate follows from them alone, so a resumed run has the same.
+    """
     if step < config.warmup_steps:
         return config.learning_rate * (step + 1) / (config.warmup_steps + 1)
-    if config.schedule == "constant":
-        return config.learning_rate
+    if config.schedule == "plateau":
+        return config.learning_rate * 0.5 ** count_plateaus(losses, max(1, config.patience // 3))
     share = (step - config.warmup_steps) / max(total - config.warmup_steps, 1)
     return config.learning_rate * 0.5 * (1 + math.cos(math.pi * min(share, 1.0)))
+
+
+def count_plateaus(losses: Sequence[float], wait: int) -> int:
+    """How often `wait` epochs have gone by without a better loss, since the best one or the last such time."""
+    best, since, count = math.inf, 0, 0
+    for loss in losses:
+        best, since = (loss, 0) if loss < best else (best, since + 1)
+        if since == wait:
+            count, since = count + 1, 0
+    return count
 
 
 def step_seed(seed: int, step: int) -> int:

@@ -49,7 +49,7 @@ class Update:
         self.team.average(network, start, stop)
         if self.config.clip_norm > 0:  # departure from the paper: rare windows have huge errors
             torch.nn.utils.clip_grad_norm_(network.parameters(), self.config.clip_norm)
-        take_step(self.optimizer, network)
+        take_step(self.optimizer)
         return losses
 
     def _losses(self, start: Tensor, stop: Tensor, length: int) -> Tensor:
