@@ -17,13 +17,16 @@ def report(
     scores: Annotated[Path, typer.Argument(help="A directory that `ustad score` wrote.")],
     out_: OutOption = Path("report.html"),
     cases: Annotated[int, typer.Option("--cases", help="Open so many agents at least; those with alerts always.")] = 20,
+    map_: Annotated[
+        Path | None, typer.Option("--map", help="A map to draw on: .osm.pbf, or .pmtiles of up to 12 MB.")
+    ] = None,
 ) -> None:
     """The analyst's page of a run as one HTML file: every alert opens, with timeline, map and reason. Needs no network.
 
     Example: `ustad report runs/demo/scores --out report.html`
     """
     write_report = report_writer()
-    write_report(scores, out_, cases=cases)
+    write_report(scores, out_, cases=cases, map_file=map_)
     out.print(f"report: {out_} ({out_.stat().st_size / 1e6:.1f} MB); open it in a browser", highlight=False)
 
 

@@ -13,12 +13,13 @@ from urllib.parse import quote
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from sqlalchemy import Connection
+from sqlalchemy import Connection, select
 
 from ustad import __version__, progress
 from ustad.page import case, queries
 from ustad.page import records as r
 from ustad.page.facts import run_facts
+from ustad.page.ground import Ground, box_around
 from ustad.page.queries import Filter
 from ustad.page.runs import add_movements, add_table, set_agents, unscored
 from ustad.page.scored import Scored, agents_by_events, agents_by_score, read_scored
@@ -56,7 +57,9 @@ class Choice:
     left_out: int  # alerts without a line
 
 
-def freeze(run: RunTables, *, cases: int, lanes: int, alerts: int, title: str | None = None) -> FrozenRun:
+def freeze(
+    run: RunTables, *, cases: int, lanes: int, alerts: int, title: str | None = None, ground: Ground | None = None
+) -> FrozenRun:
     """All answers. Memory is that of the few columns that every event is asked for, and of the agents on show."""
     scored = read_scored(run)
     choice = choose(run, scored, cases, lanes, alerts)
@@ -65,6 +68,8 @@ def freeze(run: RunTables, *, cases: int, lanes: int, alerts: int, title: str | 
         keys = _import(store, run, scored, choice)
         with store.reading() as connection:
             answers = short(_for_all(connection, run, scored, choice, lanes, title))
+            if ground is not None and answers["/v1/about"]["has_place"]:
+                answers["/v1/ground"] = _ground(connection, ground)
             agents = {}
             with progress.track("report: cases", len(keys)) as advance:
                 for name, behind in keys.items():
@@ -174,11 +179,22 @@ def _about(run: RunTables, title: str | None) -> dict[str, Any]:
     kept = "This file holds everything it shows and fetches nothing."
     return {
         "version": __version__, "entity_word": schema.entity_word, "event_word": schema.event_word, "tiles": "",
+        "map": None,
         "caller": "", "roles": [], "live": False, "devices": False,
         "run": title or str(run.run.get("name") or "") or "report",
         "has_place": any(f.kind == "place" for f in schema.features), "alerts_per_day": None,
         "made": f"Made {made}. {kept}" if made else kept,
     }  # fmt: skip
+
+
+def _ground(connection: Connection, ground: Ground) -> dict[str, Any]:
+    """What the maps of this file stand on: around almost all places of the agents on show."""
+    e = r.events.c
+    rows = connection.execute(select(e.lon, e.lat).where(e.lat.is_not(None), e.lon.is_not(None))).all()
+    points = np.array([tuple(row) for row in rows], float).reshape(-1, 2)
+    if not len(points):
+        return ground.near((-180.0, -85.0, 180.0, 85.0))
+    return ground.near(box_around(np.quantile(points, [0.01, 0.99], axis=0), 0.5))
 
 
 def _left_out(schema: EventSchema, scored: Scored, choice: Choice) -> list[str]:

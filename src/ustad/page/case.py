@@ -286,9 +286,11 @@ def usual_places(known: History) -> list[dict[str, Any]]:
     made = []
     for visits in groups.values():
         categories = Counter(v["category"] or "unknown" for v in visits)
+        names = Counter(v["place_name"] for v in visits if v["place_name"])
         made.append({
             "lat": float(np.mean([v["lat"] for v in visits])), "lon": float(np.mean([v["lon"] for v in visits])),
             "visits": len(visits), "category": categories.most_common(1)[0][0],
+            "name": names.most_common(1)[0][0] if names else None,
             "hours": round(sum(v["finished_at"] - v["started_at"] for v in visits) / 3.6e9, 1),
         })  # fmt: skip
     return sorted(made, key=lambda p: -p["visits"])[:PLACES]

@@ -19,6 +19,8 @@ from ustad import progress
 from ustad.page import WEB
 from ustad.page.answers import FrozenRun, freeze
 from ustad.page.bundle import bundle
+from ustad.page.ground import Ground, streets_in_table
+from ustad.page.map_file import MapFile, is_extract, read_map_file
 from ustad.page.source import RunTables
 from ustad.tables import DataError
 
@@ -28,6 +30,8 @@ POLICY = (
 )
 MAP = "vendor/maplibre-gl"
 PLOT = "vendor/uplot"
+READER = "vendor/pmtiles/pmtiles.js"
+MOST_MAP_BYTES = 12_000_000  # of an archive of tiles within a file
 
 
 def write_report(
@@ -39,28 +43,47 @@ def write_report(
     lanes: int = 50,
     alerts: int = 500,
     title: str | None = None,
+    map_file: Path | None = None,
 ) -> Path:
     """Write the report and return its path.
 
     `run` is a directory that `ustad score` wrote, or its tables; `data` the data directory where run.json does not
     name it. Every agent with an alert can be opened, and at least `cases` in all; `lanes` get a row of days, `alerts`
-    events a line.
+    events a line. `map_file` is a map to draw on: an OpenStreetMap extract, or a small archive of tiles.
     """
     for name, value in (("cases", cases), ("lanes", lanes), ("alerts", alerts)):
         if value < 1:
             raise DataError(f"report: {name} must be 1 or more, got {value}")
     tables = run if isinstance(run, RunTables) else RunTables.from_directory(run, data)
     progress.say("report: reading scores")
-    frozen = freeze(tables, cases=cases, lanes=lanes, alerts=alerts, title=title)
+    extract, archive = _map_of(map_file)
+    ground = Ground(lambda: streets_in_table(tables.trips), extract)
+    frozen = freeze(tables, cases=cases, lanes=lanes, alerts=alerts, title=title, ground=ground)
+    if archive is not None:
+        frozen.answers["/v1/about"]["map"] = archive.describe()
     out = Path(out)
     out.parent.mkdir(parents=True, exist_ok=True)
     temporary = out.with_name(f".{out.name}.part")
-    temporary.write_text(render(frozen), encoding="utf-8")
+    temporary.write_text(render(frozen, archive), encoding="utf-8")
     temporary.replace(out)
     return out
 
 
-def render(frozen: FrozenRun) -> str:
+def _map_of(path: Path | None) -> tuple[Path | None, MapFile | None]:
+    """A map as an extract or as an archive that fits into a file."""
+    if path is None or is_extract(path):
+        return path, None
+    archive = read_map_file(path)
+    size = path.stat().st_size
+    if size > MOST_MAP_BYTES:
+        raise DataError(
+            f"{path}: {size / 1e6:.0f} MB are too much for a report ({MOST_MAP_BYTES / 1e6:.0f} MB); cut a smaller box "
+            "with `pmtiles extract`, or use it with `ustad serve --map`"
+        )
+    return None, archive
+
+
+def render(frozen: FrozenRun, archive: MapFile | None = None) -> str:
     """The page's own HTML with style, scripts and answers in place of the links to them."""
     about = frozen.answers["/v1/about"]
     agents = {name: pack(embed(answers)) for name, answers in frozen.agents.items()}
@@ -74,6 +97,9 @@ def render(frozen: FrozenRun) -> str:
         styles.append(_text(f"{MAP}/maplibre-gl.css"))
         library = {"map-library": "maplibre-gl-csp.js", "map-worker": "maplibre-gl-csp-worker.js"}
         parts += [_packed(name, f"{MAP}/{file}") for name, file in library.items()]
+    if archive is not None:
+        tiles = base64.b64encode(archive.path.read_bytes()).decode()
+        parts += [_packed("map-reader", READER), f'<script type="text/plain" id="map-archive">{tiles}</script>']
     head = [
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
         f"<title>{html.escape(about['run'] or 'ustad')}</title>",

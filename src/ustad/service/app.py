@@ -17,6 +17,8 @@ from fastapi.staticfiles import StaticFiles
 from ustad import __version__
 from ustad.config import ConfigError
 from ustad.page import WEB
+from ustad.page.ground import Ground, streets_in_store
+from ustad.page.map_file import is_extract, read_map_file
 from ustad.page.runs import import_run, run_schema
 from ustad.page.store import Store, now
 from ustad.schema import EventSchema
@@ -35,6 +37,7 @@ from ustad.service.retention import expire
 from ustad.service.routes_cases import case_routes
 from ustad.service.routes_devices import device_list_routes, device_routes
 from ustad.service.routes_ingest import ingest_routes
+from ustad.service.routes_map import map_routes
 from ustad.service.routes_notices import notice_routes
 from ustad.service.routes_page import page_routes
 from ustad.service.routes_read import read_routes
@@ -58,6 +61,9 @@ class Service:
     ) -> None:
         self.settings, self.store, self.claim, self.scorer, self.schema = settings, store, claim, scorer, schema
         self.keys = Keys(store, open_without=settings.is_loopback)
+        extract = settings.map if settings.map is not None and is_extract(settings.map) else None
+        self.map_file = read_map_file(settings.map) if settings.map is not None and extract is None else None
+        self.ground = Ground(lambda: streets_in_store(store), extract)
         self.pipeline: Pipeline | None = None
         self.intake: Intake | None = None
         self.metrics = Metrics(lambda: self.intake.depth if self.intake else 0)
@@ -161,6 +167,7 @@ class Service:
 
     def _let_go(self, agents: list[str]) -> None:
         """Hold nothing in memory of agents who are no longer in the store: before anything new of them is scored."""
+        self.ground.forget()
         if self.intake is not None and self.pipeline is not None:
             pipeline = self.pipeline
             self.intake.call(lambda: pipeline.forget(agents), agents)
@@ -219,6 +226,7 @@ def build(service: Service) -> FastAPI:
         if service.takes_fixes:
             app.include_router(device_routes())
     app.include_router(read_routes())
+    app.include_router(map_routes())
     app.include_router(device_list_routes())
     app.include_router(verdict_routes())
     app.include_router(case_routes())

@@ -33,9 +33,9 @@ _FEATURE: Example = {
 HEALTH: Example = {"status": "ok"}
 READY: Example = {"status": "ready", "scoring": "on"}
 ABOUT: Example = {
-    "version": "1.0.0", "entity_word": "agent", "event_word": "stay", "tiles": "", "caller": "morning shift",
-    "roles": ["read", "verdict"], "live": True, "devices": True, "run": None, "has_place": True, "alerts_per_day": 20.0,
-    "notes": [], "categories": ["home", "work"],
+    "version": "1.0.0", "entity_word": "agent", "event_word": "stay", "tiles": "", "map": None,
+    "caller": "morning shift", "roles": ["read", "verdict"], "live": True, "devices": True, "run": None,
+    "has_place": True, "alerts_per_day": 20.0, "notes": [], "categories": ["home", "work"],
 }  # fmt: skip
 RUN: Example = {
     "rule": "the 5 most unusual a day, p ≤ 0.0025", "notes": [], "figures": [], "groups": [], "scatter": None,
@@ -66,7 +66,10 @@ AGENT = _AGENT
 AGENTS: Example = {"total": 120, "offset": 0, "agents": [_AGENT]}
 EVENTS: Example = {"total": 148, "offset": 0, "events": [_ALERT]}
 ALERTS: Example = {"total": 12, "offset": 0, "next_since": 12, "alerts": [_ALERT]}
-PLACES: Example = {"places": [{"lat": 60.1841, "lon": 24.8301, "visits": 61, "category": "home", "hours": 702.5}]}
+_PLACE: Example = {
+    "lat": 60.1841, "lon": 24.8301, "visits": 61, "category": "home", "name": None, "hours": 702.5
+}  # fmt: skip
+PLACES: Example = {"places": [_PLACE]}
 MOVEMENTS: Example = {
     "trips": [{"started_at": "2024-02-05T19:48:00Z", "finished_at": "2024-02-05T20:10:00Z",
                "path": [[24.8301, 60.1841], [24.9384, 60.1699]]}],

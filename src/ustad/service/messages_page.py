@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict
 
 from ustad.service.messages import EventAnswer, GivenVerdict
 from ustad.service.messages_cases import CaseLine
+from ustad.service.messages_map import MapFacts
 
 
 class Health(BaseModel):
@@ -25,7 +26,8 @@ class Ready(BaseModel):
 
 
 class About(BaseModel):
-    """`run` is the name of the finished run on show; `tiles` the address of a map server, empty for none; `notes` say
+    """`run` is the name of the finished run on show; `tiles` the address of a map server, empty for none; `map` the
+    archive of tiles that the service was given; `notes` say
     what a reader should know before the numbers; `categories` are those that have a colour of their own;
     `devices` says whether phones can send."""
 
@@ -33,6 +35,7 @@ class About(BaseModel):
     entity_word: str
     event_word: str
     tiles: str
+    map: MapFacts | None
     caller: str
     roles: list[str]
     live: bool
@@ -140,6 +143,7 @@ class Place(BaseModel):
     lon: float
     visits: int
     category: str
+    name: str | None
     hours: float
 
 

@@ -116,7 +116,8 @@ def about(request: Request, caller: Read) -> dict[str, Any]:
     schema, facts = service.schema, _facts(service)
     return {
         "version": __version__, "entity_word": schema.entity_word, "event_word": schema.event_word,
-        "tiles": service.settings.tiles, "caller": caller.name, "roles": sorted(caller.roles),
+        "tiles": service.settings.tiles, "map": service.map_file.describe() if service.map_file else None,
+        "caller": caller.name, "roles": sorted(caller.roles),
         "live": service.intake is not None, "devices": service.takes_fixes,
         "run": (service.store.about("run") or {}).get("name"),
         "has_place": any(f.kind == "place" for f in schema.features),

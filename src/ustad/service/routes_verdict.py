@@ -93,4 +93,5 @@ async def delete_agent(
         count = await asyncio.to_thread(service.store.delete_agent, agent_id, caller.name)
         await asyncio.to_thread(service.store.scrub, agent_id)
     service.keys.read_again()
+    service.ground.forget()
     return {"deleted_events": count}

@@ -33,6 +33,7 @@ class Settings:
     port: int = setting(8350, "the port to listen on")
     device: str = setting("auto", "auto, cpu or cuda")
     tiles: str = setting("", "URL of raster map tiles with {z}/{x}/{y}; empty: streets from the data's own trips")
+    map: Path | None = setting(None, "a map in one file: tiles (.pmtiles) or an OpenStreetMap extract (.osm.pbf)")
     pois: Path | None = setting(None, "a table of POIs that names the places of stays found in live fixes")
     timezone: str | None = setting(None, "the zone of stays that carry none and whose place does not tell it")
     alerts_per_day: float = setting(0.0, "live scores: about this many alerts a day; 0: one usual event in a thousand")

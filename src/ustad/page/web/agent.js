@@ -68,7 +68,7 @@ async function load(parts, page) {
     return;
   }
   parts.chart = scoreChart(parts.scores, parts.events, agent.timezone, limits, (e) => go(address.agent(parts.id, page.filters, { event: e.id })));
-  if (page.about.has_place) parts.drawn = agentMap(parts.map, page.about.tiles, parts);
+  if (page.about.has_place) parts.drawn = agentMap(parts.map, page.about, parts);
   else parts.map.parentElement.hidden = true;
 }
 

@@ -33,6 +33,7 @@ export const agent = (id) => ask(agentPath(id));
 export const agentEvents = (id, wanted) => ask(agentPath(id) + "/events" + query(wanted));
 export const places = (id) => ask(agentPath(id) + "/places");
 export const movements = (id, wanted) => ask(agentPath(id) + "/movements" + query(wanted));
+export const ground = (box) => ask("/v1/ground" + query(box));
 export const event = (id) => ask(`/v1/events/${id}`);
 export const giveVerdict = (id, verdict) => ask(`/v1/alerts/${id}/verdict`, { method: "PUT", body: JSON.stringify(verdict) });
 

@@ -4,6 +4,7 @@ import { page } from "./cases.js";
 import { colours } from "./colours.js";
 import { drawer } from "./drawer.js";
 import { byId, h, show } from "./dom.js";
+import { boxAround, groundOf } from "./ground.js";
 import { here } from "./route.js";
 import { runPanels } from "./run.js";
 import { sketch } from "./sketch.js";
@@ -32,7 +33,8 @@ export async function printCases(incidents) {
 async function caseOf(line) {
   const id = line.agent_id;
   const [agent, events, places, moves, detail] = await Promise.all([api.agent(id), api.agentEvents(id, { limit: 1000 }), page.about.has_place ? api.places(id) : { places: [] }, api.movements(id, { limit: 1000 }), api.event(line.id)]);
-  return { agent, events: events.events.toReversed(), places: places.places, moves, detail, colour: colours(events.events, page.about.categories) };
+  const ground = places.places.length ? await groundOf(boxAround(places.places.slice(0, 12).map((p) => [p.lon, p.lat]))) : null;
+  return { agent, ground, events: events.events.toReversed(), places: places.places, moves, detail, colour: colours(events.events, page.about.categories) };
 }
 
 function casePage(parts) {

@@ -1,5 +1,6 @@
 // The map as plain lines: for paper, and where the browser has no WebGL. The same places, ways and marks.
 import { s } from "./dom.js";
+import { fitting, labelsOf } from "./map_labels.js";
 import * as say from "./words.js";
 
 const WIDTH = 560, HEIGHT = 300, EDGE = 46;
@@ -28,12 +29,33 @@ export function sketch(parts, day, event, place) {
   const at = ([x, y]) => [WIDTH / 2 + (x - lon) * east / km, HEIGHT / 2 - (y - lat) * KM / km];
   const path = (t) => t.path.map((p, i) => `${i ? "L" : "M"}${at(p).map((v) => v.toFixed(1)).join(" ")}`).join("");
   const svg = s("svg", { class: "sketch", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": words(place, seen, expected) });
-  for (const t of parts.moves.trips) if (t.path.length > 1) svg.append(s("path", { class: "street", d: path(t) }));
+  drawGround(svg, parts.ground, path);
+  for (const t of parts.moves.trips) if (t.path.length > 1) svg.append(s("path", { class: "ways", d: path(t) }));
   drawPlaces(svg, parts, at);
   for (const t of trips) svg.append(s("path", { class: "way", d: path(t) }));
   drawMarks(svg, { seen, expected, spread: place?.spread, at, km });
+  drawNames(svg, parts, { seen, expected, at });
+  if (parts.now) { const [x, y] = at(parts.now); svg.append(s("circle", { class: "now", cx: x, cy: y, r: 7 })); }
   drawScale(svg, km);
   return svg;
+}
+
+function drawGround(svg, ground, path) {
+  if (!ground) return;
+  const draw = (name, paths) => svg.append(...paths.map((p) => s("path", { class: name, d: path({ path: p }) })));
+  if (ground.box) svg.append(s("rect", { class: "water", width: WIDTH, height: HEIGHT }));
+  draw("land", ground.land);
+  draw("water", ground.lakes);
+  draw("river", ground.rivers);
+  draw("border", ground.borders);
+  for (const street of ground.streets) svg.append(s("path", { class: `street size-${street.size}`, d: path(street) }));
+}
+
+// Names of own places and of towns that are in the picture and do not overlap.
+function drawNames(svg, parts, { seen, expected, at }) {
+  const isShown = ({ x, y }) => x > 0 && x < WIDTH && y > 14 && y < HEIGHT;
+  const placed = labelsOf({ seen, expected, places: parts.places, towns: parts.ground?.names || [] }).map((l) => { const [x, y] = at(l.at); return { ...l, x, y }; });
+  for (const l of fitting(placed).filter((n) => !n.kept && isShown(n))) svg.append(s("text", { class: l.kind, x: l.x, y: l.y + l.dy + 4, "text-anchor": "middle" }, l.text));
 }
 
 function drawPlaces(svg, parts, at) {

@@ -1,0 +1,88 @@
+"""Streets, waters and names of places from an OpenStreetMap extract, for drawing a map.
+
+In: an .osm.pbf file. Out: lines of (lon, lat) by size, outlines of waters, and names with their rank.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ustad.tables import DataError, first_line
+
+#: Size of a street by its class: 2 is the largest.
+STREET_SIZES = {
+    "motorway": 2, "trunk": 2, "primary": 2, "secondary": 1, "tertiary": 1, "unclassified": 0, "residential": 0,
+    "living_street": 0, "pedestrian": 0,
+}  # fmt: skip
+#: Rank of a place by its kind, as on the map of the world: 0 is the largest.
+PLACE_RANKS = {"city": 5, "town": 8, "suburb": 10, "village": 10, "quarter": 11, "neighbourhood": 12}
+
+
+@dataclass(frozen=True)
+class OsmMap:
+    """`streets` and `rivers` are lines, `waters` closed rings; `sizes` has one number for each street."""
+
+    streets: list[np.ndarray] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)
+    rivers: list[np.ndarray] = field(default_factory=list)
+    waters: list[np.ndarray] = field(default_factory=list)
+    names: list[dict[str, Any]] = field(default_factory=list)
+
+
+def read_osm_map(path: Path) -> OsmMap:
+    """Everything that a map draws of an extract; the largest places first."""
+    try:
+        import osmium
+    except ImportError as error:
+        raise DataError("reading OpenStreetMap needs osmium; install it with pip install 'ustad[geo]'") from error
+    if not path.exists():
+        raise DataError(f"{path}: no such file")
+    keys = osmium.filter.KeyFilter("highway", "waterway", "natural", "place")
+    drawn = OsmMap()
+    try:
+        for item in osmium.FileProcessor(str(path)).with_locations().with_areas(keys).with_filter(keys):
+            if isinstance(item, osmium.osm.Way):
+                _add_way(drawn, item)
+            elif isinstance(item, osmium.osm.Area):
+                _add_water(drawn, item)
+            elif isinstance(item, osmium.osm.Node):
+                _add_name(drawn, item)
+    except Exception as error:  # osmium has errors of its own kinds for numbers and places that are none
+        raise DataError(f"{path}: not an OpenStreetMap file ({first_line(error)})") from error
+    if not drawn.streets:
+        raise DataError(f"{path}: no street was found; give an extract with roads")
+    drawn.names.sort(key=lambda place: (place["rank"], place["name"]))
+    return drawn
+
+
+def _points(nodes: Any) -> np.ndarray:
+    return np.array([(node.lon, node.lat) for node in nodes if node.location.valid()]).reshape(-1, 2)
+
+
+def _add_way(drawn: OsmMap, way: Any) -> None:
+    kind = way.tags.get("highway", "").removesuffix("_link")
+    is_river = way.tags.get("waterway") in ("river", "canal")
+    points = _points(way.nodes) if kind in STREET_SIZES or is_river else np.zeros((0, 2))
+    if len(points) < 2:
+        return
+    if is_river:
+        drawn.rivers.append(points)
+    else:
+        drawn.streets.append(points)
+        drawn.sizes.append(STREET_SIZES[kind])
+
+
+def _add_water(drawn: OsmMap, area: Any) -> None:
+    if area.tags.get("natural") == "water" or area.tags.get("waterway") == "riverbank":
+        drawn.waters.extend(ring for nodes in area.outer_rings() if len(ring := _points(nodes)) > 3)
+
+
+def _add_name(drawn: OsmMap, node: Any) -> None:
+    kind, name = node.tags.get("place"), node.tags.get("name")
+    if kind in PLACE_RANKS and name and node.location.valid():
+        at = node.location
+        drawn.names.append({"name": name, "lon": at.lon, "lat": at.lat, "rank": PLACE_RANKS[kind]})

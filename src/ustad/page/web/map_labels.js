@@ -1,0 +1,33 @@
+// Names on a map: the observed and the expected place, the person's own places, and towns, where they do not overlap.
+const HEIGHT = 17, LETTER = 6.6, MOST_TOWNS = 14;
+const HOMES = /^(home|house|apartment|residen|dwelling|lodging)/i, WORKS = /^(work|office|workplace|job)/i;
+
+// What the person's most used places are called: home and work where the category says so, else its name or category.
+export function ownNames(places, most = 6) {
+  const first = (pattern) => places.filter((p) => pattern.test(p.category)).sort((a, b) => b.hours - a.hours)[0];
+  const home = first(HOMES), work = first(WORKS);
+  const called = (p) => p === home ? "home" : p === work ? "work" : p.name || p.category;
+  const chosen = [home, work, ...places].filter((p, i, all) => p && all.indexOf(p) === i && (p === home || p === work || p.visits > 1));
+  return chosen.slice(0, most).map((p) => ({ at: [p.lon, p.lat], text: called(p) }));
+}
+
+// Of labels with a place in pixels those that fit, earlier ones first. `kept` stays whatever it covers.
+export function fitting(labels) {
+  const taken = [];
+  const boxOf = ({ x, y, text, dy }) => { const wide = text.length * LETTER / 2 + 8, middle = y + dy; return [x - wide, middle - HEIGHT / 2, x + wide, middle + HEIGHT / 2]; };
+  return labels.filter((label) => {
+    const box = boxOf(label);
+    if (!label.kept && taken.some((o) => o[0] < box[2] && o[2] > box[0] && o[1] < box[3] && o[3] > box[1])) return false;
+    taken.push(box);
+    return true;
+  });
+}
+
+const town = (place) => ({ at: [place.lon, place.lat], text: place.name, kind: "map-town", dy: 0 });
+
+// All labels of a view in order of importance.
+export function labelsOf({ seen, expected, places, towns }) {
+  const marks = [seen && { at: seen, text: "observed", kind: "map-label observed", dy: -18, kept: true }, expected && { at: expected, text: "expected", kind: "map-label expected", dy: 18, kept: true }];
+  const own = ownNames(places).map((p) => ({ ...p, kind: "map-name", dy: -16 }));
+  return [...marks.filter(Boolean), ...own, ...towns.slice(0, MOST_TOWNS).map(town)];
+}

@@ -1,0 +1,45 @@
+"""What maps stand on: the layers of a box, and the archive of tiles that the service was given."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Request
+from fastapi.responses import FileResponse
+
+from ustad.service import examples_map as ex
+from ustad.service import messages_map as page
+from ustad.service.described import ERRORS, answer
+from ustad.service.errors import InvalidError, NotFoundError
+from ustad.service.keys import Caller, needs
+
+Read = Annotated[Caller, Depends(needs("read"))]
+Longitude = Annotated[float, Query(ge=-180, le=180, allow_inf_nan=False)]
+Latitude = Annotated[float, Query(ge=-90, le=90, allow_inf_nan=False)]
+
+
+def map_routes() -> APIRouter:
+    router = APIRouter()
+    described = {"response_model": page.Ground, "responses": ERRORS | answer(ex.GROUND), "tags": ["read"]}
+    router.get("/v1/ground", **described)(ground)  # type: ignore[arg-type]  # options by name
+    router.get("/v1/map.pmtiles", include_in_schema=False)(map_file)
+    return router
+
+
+def ground(
+    request: Request, caller: Read, west: Longitude, south: Latitude, east: Longitude, north: Latitude
+) -> dict[str, Any]:
+    """Land, waters, borders, streets and names within a box. Without a map of its own the service draws streets that at
+    least five people passed."""
+    if west >= east or south >= north:
+        raise InvalidError("a box has its west below its east and its south below its north")
+    layers: dict[str, Any] = request.app.state.service.ground.near((west, south, east, north))
+    return layers
+
+
+def map_file(request: Request, caller: Read) -> FileResponse:
+    """The archive of tiles; browsers ask for ranges of it."""
+    archive = request.app.state.service.map_file
+    if archive is None:
+        raise NotFoundError("the service was given no map; start it with --map FILE.pmtiles")
+    return FileResponse(archive.path, media_type="application/octet-stream", headers={"Cache-Control": "no-cache"})
