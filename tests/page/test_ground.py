@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("sqlalchemy", reason="the page's libraries are not installed: pip install 'ustad[service]'")
 from ustad.page.ground import Ground, streets_in_table
-from ustad.page.streets import CELL, learn_streets
+from ustad.page.learned_streets import CELL, learn_streets
 from ustad.page.world import clip_ring, cut_lines, world_near
 from ustad.tables import PATH_POINT
 

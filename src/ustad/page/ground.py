@@ -22,8 +22,8 @@ from sqlalchemy import func, select
 from ustad.mobility.osm import ATTRIBUTION
 from ustad.mobility.osm_streets import read_osm_map
 from ustad.page import records as r
+from ustad.page.learned_streets import Streets, learn_streets
 from ustad.page.store import Store
-from ustad.page.streets import Streets, learn_streets
 from ustad.page.world import MOST_NAMES, Box, Layer, as_lists, clip_ring, cut_lines, world_near
 from ustad.tables import agent_codes
 
