@@ -1,4 +1,4 @@
-"""Tables of docs/evidence/scoring.md from the result files of benchmarks/scoring.py and benchmarks/calibrated.py.
+"""Tables of docs/evidence/scoring.md from the result files of scoring.py, calibrated.py and verdicts.py.
 
 python benchmarks/scoring_tables.py           writes them into the page, between their marks
 """
@@ -119,7 +119,27 @@ def machines() -> str:
     return f"{said} (`python benchmarks/machines.py`):\n\n{table(head, rows)}"
 
 
-BLOCKS = {"machines": machines, "speed": speed, "calibrated": calibrated}
+def verdicts() -> str:
+    """Precision after so many verdicts, and the mean weights."""
+    result = read("verdicts")
+    head = ("analyst", "verdicts", "precision", "lowest … highest town", "weights (mean)")
+    rows = [
+        (
+            row["analyst"],
+            str(row["verdicts"]),
+            f"{row['mean']:.3f}",
+            f"{min(row['precision']):.2f} … {max(row['precision']):.2f}",
+            ", ".join(f"{name} {weight:.2f}" for name, weight in row["weights"].items()) or "1 for all",
+        )
+        for row in result["rows"]
+    ]
+    seeds = result["seeds"]
+    towns = f"{len(seeds)} towns of {result['people']} people, `quick`, development seeds {seeds[0]} to {seeds[-1]}"
+    said = f"{towns}; {100 * result['wrong_verdicts']:.0f} % of the verdicts are mistaken."
+    return f"{said}\n\n{table(head, rows)}"
+
+
+BLOCKS = {"machines": machines, "speed": speed, "calibrated": calibrated, "verdicts": verdicts}
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from ustad import __version__, progress
-from ustad.cli import demo, extract, forget, infer, lab, report, score, serve, simulate, train, watch
+from ustad.cli import demo, extract, forget, infer, lab, learn, report, score, serve, simulate, train, watch
 from ustad.cli.shared import err, out
 from ustad.config import ConfigError
 from ustad.data_error import DataError
@@ -62,6 +62,7 @@ for verb in (
     simulate.inject,
     train.train,
     score.score,
+    learn.learn,
     forget.forget,
     report.report,
     serve.serve,

@@ -20,14 +20,14 @@ def hide_explained(place: Path, rules: list[Any], schema: Any) -> dict[str, Any]
     from ustad.scoring.hiding import COLUMN, hide_alerts
 
     alerts, names, incidents = [], [], set()
-    for file in _files(place, "events"):
+    for file in table_files(place, "events"):
         table = hide_alerts(read_table(file), rules, schema)
         write_table(table, file)
         alerts.append(table.filter(table["alert"]))
         hidden = table.filter(table[COLUMN].is_valid())
         names += hidden[COLUMN].to_pylist()
         incidents |= set(hidden["incident_id"].to_pylist()) if "incident_id" in hidden.column_names else set()
-    for file in _files(place, "incidents"):
+    for file in table_files(place, "incidents"):
         table = read_table(file)
         shown = [a and name not in incidents for a, name in zip(*_columns(table), strict=True)]
         write_table(table.set_column(table.column_names.index("alert"), "alert", pa.array(shown)), file)
@@ -42,7 +42,7 @@ def hide_explained(place: Path, rules: list[Any], schema: Any) -> dict[str, Any]
     return run
 
 
-def _files(place: Path, name: str) -> list[Path]:
+def table_files(place: Path, name: str) -> list[Path]:
     single = place / f"{name}.parquet"
     return [single] if single.exists() else sorted((place / name).glob("*.parquet"))
 

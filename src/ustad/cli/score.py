@@ -64,6 +64,10 @@ def score(
         Path | None,
         typer.Option("--rules", help="Hide alerts that these rules explain (YAML or CSV); their scores stay."),
     ] = None,
+    weights: Annotated[
+        Path | None,
+        typer.Option("--weights", help="Choose alerts by what verdicts taught (`ustad learn`); the scores stay."),
+    ] = None,
     schema: SchemaOption = None,
     timezone: TimezoneOption = None,
     test_from: TestFromOption = None,
@@ -83,6 +87,7 @@ def score(
     - `ustad score model data --top 20 --explain 20 --out scores` (what each of the highest scores is made of)
     - `ustad score model data --coverage 0.9 --reject 0.05 --curves --out scores` (what to expect, and how surely)
     - `ustad score model data --alerts-per-day 5 --rules rules.yaml --out scores` (without what is explained)
+    - `ustad score model data --alerts-per-day 5 --weights weights.json --out scores` (as verdicts taught)
     - `ustad score model s3://bucket/data --engine ray --address head:6379 --out s3://bucket/scores` (on a cluster)
     """
     from ustad.artefact import is_baseline
@@ -94,8 +99,9 @@ def score(
 
     model = find_model(model)
     rule = AlertRule.choose(alerts_per_day, fdr, top)
-    hiding = _rules(rules, engine)
-    extras = _Wanted.of(reasons, coverage, reject, reject_by, curves)
+    hiding, learned = _rules(rules, engine), _weights(weights, engine)
+    # who will be an alert is known once all are scored, so every event gets its reason
+    extras = _Wanted.of("all" if learned and reasons == "alerts" else reasons, coverage, reject, reject_by, curves)
     check_engine(engine, address, partitions, workers)
     event_schema = _schema(model, schema)
     if is_baseline(model) and test_from is not None:
@@ -127,7 +133,8 @@ def score(
             rule=rule, everything=everything, reasons=extras.reasons, coverage=extras.coverage,
         )  # fmt: skip
         counts = {"events": run["events"], "agents": run["agents"]}
-        _show({**_hidden(run, out_, hiding, dataset.schema), **counts}, out_, dataset.schema, json, explain=explain)
+        run = _hidden(_reweighed(run, out_, learned, dataset.schema), out_, hiding, dataset.schema)
+        _show({**run, **counts}, out_, dataset.schema, json, explain=explain)
         return
     else:
         scores = _detector_scores(_load(model, device, test_from), dataset, rule, everything, place=out_, extras=extras)
@@ -136,7 +143,7 @@ def score(
         shutil.rmtree(out_ / name, ignore_errors=True)
     scores.save(out_)
     counts = {"events": _rows(scores.events), "agents": _rows(scores.agents)}
-    run = _hidden(scores.run, out_, hiding, dataset.schema)
+    run = _hidden(_reweighed(scores.run, out_, learned, dataset.schema), out_, hiding, dataset.schema)
     _show({**run, **counts}, out_, dataset.schema, json, explain=explain)
 
 
@@ -168,6 +175,21 @@ def _rules(file: Path | None, engine: str) -> list[Any]:
     if file is not None and engine != "local":
         raise typer.BadParameter("needs --engine local", param_hint="--rules")
     return read_rules(file) if file is not None else []
+
+
+def _weights(file: Path | None, engine: str) -> dict[str, float]:
+    from ustad.scoring.verdict_weights import read_weights
+
+    if file is not None and engine != "local":
+        raise typer.BadParameter("needs --engine local", param_hint="--weights")
+    return read_weights(file) if file is not None else {}
+
+
+def _reweighed(run: dict[str, Any], out_: Path, weights: dict[str, float], schema: Any) -> dict[str, Any]:
+    """What the run says once alerts were chosen by learnt scores."""
+    from ustad.cli.reweigh import reweigh_alerts
+
+    return reweigh_alerts(out_, weights, schema) if weights else run
 
 
 def _hidden(run: dict[str, Any], out_: Path, rules: list[Any], schema: Any) -> dict[str, Any]:
