@@ -52,14 +52,14 @@ def _leaders(scores: Path) -> Any:
     import pyarrow as pa
 
     from ustad.cli.hide import table_files
-    from ustad.cli.reweigh import NEEDED, lead_rows
+    from ustad.cli.reweigh import COLUMNS, lead_rows
     from ustad.files import read_table
     from ustad.tables import DataError
 
     tables = [read_table(file) for file in table_files(scores, "events")]
-    if not tables or any(not set(NEEDED) - {"started_at"} <= set(table.column_names) for table in tables):
+    if not tables or any(not set(COLUMNS) - {"started_at"} <= set(table.column_names) for table in tables):
         raise DataError(f"{scores}: not a directory of scores with incidents and evidence; make one with `ustad score`")
-    own = [name for name in NEEDED if name in tables[0].column_names]
+    own = [name for name in COLUMNS if name in tables[0].column_names]
     return pa.concat_tables([table.select(own).take(lead_rows(table)) for table in tables])
 
 
@@ -75,9 +75,9 @@ def _preview(table: Any, words: dict[str, bool], weights: dict[str, float]) -> d
     if "started_at" in table.column_names:
         times = table["started_at"].to_pylist()
         recent = np.array([time >= max(times) - timedelta(days=30) for time in times])
-    confirmed = np.array([words.get(str(name)) is True for name in table["incident_id"].to_pylist()])
-    gone = recent & alert & ~after
-    return {"alerts": int((recent & alert).sum()), "go": int(gone.sum()), "confirmed": int((gone & confirmed).sum()),
+    is_confirmed = np.array([words.get(str(name)) is True for name in table["incident_id"].to_pylist()])
+    leaves = recent & alert & ~after
+    return {"alerts": int((recent & alert).sum()), "go": int(leaves.sum()), "confirmed": int((leaves & is_confirmed).sum()),
             "come": int((recent & after & ~alert).sum())}  # fmt: skip
 
 
@@ -87,9 +87,9 @@ def _print(facts: dict[str, Any]) -> None:
         out.print(f"  {name:<18}{weight:.2f}", highlight=False)
     if not facts["weights"]:
         out.print("  nothing was learnt: all verdicts say the same", highlight=False)
-    lost = f"of the confirmed {facts['confirmed']:,}" if facts["confirmed"] else "of the confirmed none"
+    price = f"of the confirmed {facts['confirmed']:,}" if facts["confirmed"] else "of the confirmed none"
     out.print(
-        f"of the {facts['alerts']:,} alerts of the last 30 days {facts['go']:,} would go, {lost}; "
+        f"of the {facts['alerts']:,} alerts of the last 30 days {facts['go']:,} would go, {price}; "
         f"{facts['come']:,} others would come",
         highlight=False,
     )

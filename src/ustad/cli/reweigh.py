@@ -13,7 +13,7 @@ import numpy as np
 from ustad.cli.hide import table_files
 from ustad.cli.shared import write_alerts
 
-NEEDED = ["incident_id", "echo", "alert", "score", "evidence", "started_at"]
+COLUMNS = ["incident_id", "echo", "alert", "score", "evidence", "started_at"]
 
 
 def reweigh_alerts(place: Path, weights: dict[str, float], schema: Any) -> dict[str, Any]:
@@ -25,11 +25,11 @@ def reweigh_alerts(place: Path, weights: dict[str, float], schema: Any) -> dict[
 
     files = table_files(place, "events")
     leaders = [lead_rows(read_table(file)) for file in files]
-    learned = [learned_column(read_table(file), weights) for file in files]
+    scores = [learned_column(read_table(file), weights) for file in files]
     before = sum(int(table["alert"].to_numpy(zero_copy_only=False).sum()) for table in map(read_table, files))
-    chosen = choose_alerts(np.concatenate([own[rows] for own, rows in zip(learned, leaders, strict=True)]), before)
-    parts, alerts, names, new = np.split(chosen, np.cumsum([len(rows) for rows in leaders])[:-1]), [], set(), 0
-    for file, rows, own, mine in zip(files, leaders, learned, parts, strict=True):
+    flags = choose_alerts(np.concatenate([own[rows] for own, rows in zip(scores, leaders, strict=True)]), before)
+    parts, alerts, names, new = np.split(flags, np.cumsum([len(rows) for rows in leaders])[:-1]), [], set(), 0
+    for file, rows, own, mine in zip(files, leaders, scores, parts, strict=True):
         table = read_table(file)
         flags = np.zeros(table.num_rows, bool)
         flags[rows[mine]] = True

@@ -99,9 +99,11 @@ def score(
 
     model = find_model(model)
     rule = AlertRule.choose(alerts_per_day, fdr, top)
-    hiding, learned = _rules(rules, engine), _weights(weights, engine)
+    hiding, question_weights = _rules(rules, engine), _weights(weights, engine)
     # who will be an alert is known once all are scored, so every event gets its reason
-    extras = _Wanted.of("all" if learned and reasons == "alerts" else reasons, coverage, reject, reject_by, curves)
+    extras = _Wanted.of(
+        "all" if question_weights and reasons == "alerts" else reasons, coverage, reject, reject_by, curves
+    )
     check_engine(engine, address, partitions, workers)
     event_schema = _schema(model, schema)
     if is_baseline(model) and test_from is not None:
@@ -133,7 +135,7 @@ def score(
             rule=rule, everything=everything, reasons=extras.reasons, coverage=extras.coverage,
         )  # fmt: skip
         counts = {"events": run["events"], "agents": run["agents"]}
-        run = _hidden(_reweighed(run, out_, learned, dataset.schema), out_, hiding, dataset.schema)
+        run = _hidden(_reweigh(run, out_, question_weights, dataset.schema), out_, hiding, dataset.schema)
         _show({**run, **counts}, out_, dataset.schema, json, explain=explain)
         return
     else:
@@ -143,7 +145,7 @@ def score(
         shutil.rmtree(out_ / name, ignore_errors=True)
     scores.save(out_)
     counts = {"events": _rows(scores.events), "agents": _rows(scores.agents)}
-    run = _hidden(_reweighed(scores.run, out_, learned, dataset.schema), out_, hiding, dataset.schema)
+    run = _hidden(_reweigh(scores.run, out_, question_weights, dataset.schema), out_, hiding, dataset.schema)
     _show({**run, **counts}, out_, dataset.schema, json, explain=explain)
 
 
@@ -185,7 +187,7 @@ def _weights(file: Path | None, engine: str) -> dict[str, float]:
     return read_weights(file) if file is not None else {}
 
 
-def _reweighed(run: dict[str, Any], out_: Path, weights: dict[str, float], schema: Any) -> dict[str, Any]:
+def _reweigh(run: dict[str, Any], out_: Path, weights: dict[str, float], schema: Any) -> dict[str, Any]:
     """What the run says once alerts were chosen by learnt scores."""
     from ustad.cli.reweigh import reweigh_alerts
 

@@ -47,7 +47,9 @@ class RowJudge:
         self._lessen(event, numbers, result)
         for term, values in zip(self.terms, result.values, strict=True):
             is_missing = any(missing[self._order[name]] for name in term.fields)
-            row.update(getattr(self, f"_{term.kind}")(term, values, numbers, codes, is_missing, result))
+            row.update(
+                getattr(self, f"_{term.kind}")(term, values, numbers, codes, is_missing=is_missing, result=result)
+            )
             row |= {f"loss_{term.name}": values[2], f"au_{term.name}": values[3], f"eu_{term.name}": values[4]}
         row.update(self._places(result))
         tails = self._tails(result, knn)
