@@ -77,8 +77,9 @@ def _preview(table: Any, words: dict[str, bool], weights: dict[str, float]) -> d
         recent = np.array([time >= max(times) - timedelta(days=30) for time in times])
     is_confirmed = np.array([words.get(str(name)) is True for name in table["incident_id"].to_pylist()])
     leaves = recent & alert & ~after
-    return {"alerts": int((recent & alert).sum()), "go": int(leaves.sum()), "confirmed": int((leaves & is_confirmed).sum()),
-            "come": int((recent & after & ~alert).sum())}  # fmt: skip
+    counts = {"alerts": recent & alert, "go": leaves, "confirmed": leaves & is_confirmed}
+    counts["come"] = recent & after & ~alert
+    return {name: int(rows.sum()) for name, rows in counts.items()}
 
 
 def _print(facts: dict[str, Any]) -> None:
