@@ -20,6 +20,7 @@ DOCS = Path(__file__).parent.parent / "docs"
 #: The scripts, by name.
 SCRIPTS = (
     "baselines",
+    "city_tables",
     "default_page",
     "example_tables",
     "extraction_tables",

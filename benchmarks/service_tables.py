@@ -142,12 +142,21 @@ def kills() -> str:
 def simulated() -> str:
     """Whole services in one process."""
     x = read("simulated_service")
-    n = x["figures"]
+    n, failed = x["figures"], sum(len(run["failed_seeds"]) for run in x["runs"])
     return (
-        f"{n['days']:,} simulated days of {n['end']} services, {n['killed']:,} kills, {n['answer']:,} answers, "
-        f"{n['scores compared']:,} scores compared: {len(x['failed_seeds'])} violations; {x['days_a_minute']} days a "
-        "minute."
+        f"{n['days']:,} simulated days of {n['end']:,} services (10,000 days asked), {n['started']:,} starts, "
+        f"{n['killed']:,} kills, {n['answer']:,} answers, {n['scores compared']:,} scores compared: {failed} seeds "
+        "with a violation."
     )
+
+
+def fuzz() -> str:
+    """Bytes that nobody meant."""
+    x = read("fuzz")
+    findings, seconds = (sum(run[name] for run in x["runs"]) for name in ("findings", "seconds"))
+    rows = [(name, f"{n:,}", f"{x['read'].get(name, 0):,}") for name, n in sorted(x["cases"].items())]
+    said = f"{x['total']:,} cases (1,000,000 asked) in {seconds / 60:.0f} minutes: {findings} findings."
+    return f"{said}\n\n{table(('target', 'cases', 'read, not refused'), rows)}"
 
 
 def soak() -> str:
@@ -172,6 +181,7 @@ BLOCKS = {
     "store": store,
     "kills": kills,
     "simulated": simulated,
+    "fuzz": fuzz,
     "soak": soak,
 }
 

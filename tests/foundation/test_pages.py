@@ -12,7 +12,7 @@ import pytest
 
 REPOSITORY = Path(__file__).parents[2]
 SCRIPTS = [
-    *("baselines", "default_page", "example_tables", "extraction_tables"),
+    *("baselines", "city_tables", "default_page", "example_tables", "extraction_tables"),
     *("method_tables", "scaling_tables", "scoring_tables", "service_tables", "simulation_tables"),
 ]
 MARK = re.compile(r"<!-- ([^:>]+): from ([^>]*) -->")

@@ -32,7 +32,7 @@ Values = Mapping[str, np.ndarray]  # question → one number for each of n event
 def evidence_column(surprise: Values, share: Values, numbers: Mapping[str, Values] | None = None) -> pa.Array:
     """The column of n events. `numbers` has, by question, those of `NUMBERS` that are known."""
     names = list(surprise)
-    n = len(next(iter(surprise.values()))) if names else 0
+    n = len(next(iter(surprise.values())))
     surprises, shares = (np.stack([values[q] for q in names], axis=1) for values in (surprise, share))
     row, question = np.nonzero(np.isfinite(surprises))
     order = np.lexsort((*(tied_ranks(-values[row, question]) for values in (surprises, shares)), row))
