@@ -14,7 +14,7 @@ from routine_stays import between, insert_visit, make_routine
 from ustad.events.visits import Frame, read_visits
 from ustad.habits import kernels as kernels
 from ustad.habits.history import Habits, own_keys
-from ustad.habits.population import Population
+from ustad.habits.population import LONGEST, Population
 from ustad.schema import mobility_schema
 from ustad.tables import DataError
 
@@ -144,20 +144,18 @@ def test_start_and_duration_terms_are_those_of_a_loop():
     visits = read_visits(between(table, 14, 20), SCHEMA, frame)
     population = Population.fit(visits, len(frame.categories) + 1)
     place, _ = habits.locate(visits)
-    density, longer = population.durations(visits)
+    density = population.durations(visits)
     got = kernels.times_at_place(
         place, visits.minute, np.log1p(visits.duration), visits.weekday >= 5, population.starts(visits), density,
-        longer, habits.visit_offsets, habits.visit_minute, habits.visit_log_duration, habits.visit_weekend,
+        habits.visit_offsets, habits.visit_minute, habits.visit_log_duration, habits.visit_weekend,
         habits.visit_start_weight, habits.visit_length_weight,
     )  # fmt: skip
     for i in range(0, len(visits), 5):
-        assert got[i] == pytest.approx(
-            _naive_times(i, habits, visits, population.starts(visits), density, longer, place)
-        )
+        assert got[i] == pytest.approx(_naive_times(i, habits, visits, population.starts(visits), density, place))
 
 
-def _naive_times(i, habits, visits, starts, density, longer, place):
-    total = begun = lasted = beyond = known = 0.0
+def _naive_times(i, habits, visits, starts, density, place):
+    total = begun = lasted = known = 0.0
     norm = math.sqrt(2 * math.pi)
     own = range(habits.visit_offsets[place[i]], habits.visit_offsets[place[i] + 1]) if place[i] >= 0 else ()
     for v in own:
@@ -170,12 +168,10 @@ def _naive_times(i, habits, visits, starts, density, longer, place):
             known += near
             step = (math.log1p(visits.duration[i]) - math.log1p(habits.visit_duration[v])) / kernels.DURATION_WIDTH
             lasted += near * math.exp(-0.5 * step * step) if abs(step) <= 6 else 0.0
-            beyond += near / (1 + math.exp(min(max(1.7 * step, -40), 40)))
     k = kernels.POPULATION_VISITS
     return [
         -math.log((begun / kernels.START_WIDTH / norm + k * starts[i]) / (total + k)),
         -math.log((lasted / kernels.DURATION_WIDTH / norm + k * density[i]) / (known + k)),
-        -math.log(max((beyond + k * longer[i]) / (known + k), 1e-12)),
     ]
 
 
@@ -220,9 +216,7 @@ def test_population_densities_sum_to_one():
     visits = visits_of(make_routine(seed=12))
     population = Population.fit(visits, 4)
     np.testing.assert_allclose(population.start.sum(axis=-1) * 1440 / population.start.shape[-1], 1.0)
-    assert (np.diff(population.longer, axis=-1) <= 1e-12).all()
-    assert population.longer[..., 0] == pytest.approx(1.0)
-    assert population.longer[..., -1] == pytest.approx(0.0)
+    np.testing.assert_allclose(population.duration.sum(axis=-1) * LONGEST / population.duration.shape[-1], 1.0)
 
 
 def test_places_hold_what_a_loop_over_their_visits_finds():

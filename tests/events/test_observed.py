@@ -26,7 +26,7 @@ from ustad.network.place_memory import Outlook
 from ustad.schema import mobility_schema
 
 SCHEMA = mobility_schema("none", 16, True)
-TIMES = ("start", "duration", "leaving")
+TIMES = ("start", "duration")
 NO_GAPS = dict.fromkeys(("early", "late", "silent"), 0.0)
 
 
@@ -146,13 +146,26 @@ def test_silence_in_a_stay_may_hide_what_is_odd_about_it_unless_it_is_usual(worl
     long = moved(visits, 0.0, 1200.0)
     silent = replace(long, silent=np.full(len(visits), 1100.0))
     whole, hidden = terms_of(world, long), terms_of(world, silent)
-    for name in ("duration", "leaving", "elsewhere"):
+    for name in ("duration", "elsewhere"):
         assert (hidden[name] <= whole[name] + 1e-9).all()
         assert (hidden[name] < whole[name] - 1).mean() > 0.5, name
     always = replace(habits, visit_silent=habits.visit_duration.astype(np.float32))
-    usual = terms_of((always, *others, visits), silent)
-    for name in ("duration", "leaving", "elsewhere"):
+    evening = replace(long, silent=np.full(len(visits), 300.0))
+    usual = terms_of((always, *others, visits), evening)
+    for name in ("duration", "elsewhere"):
         np.testing.assert_array_equal(usual[name], whole[name])
+
+
+def test_days_of_silence_hide_what_is_odd_about_a_stay_of_a_phone_that_is_silent_at_night(world):
+    """A phone that says nothing while it lies still is usually silent for a whole stay, but never for two days."""
+    habits, *others, visits = world
+    always = replace(habits, visit_silent=habits.visit_duration.astype(np.float32))
+    long = moved(visits, 0.0, 2880.0)
+    whole, hidden = (
+        terms_of((always, *others, visits), replace(long, silent=s)) for s in (0 * long.silent, long.duration)
+    )
+    assert (hidden["elsewhere"] < whole["elsewhere"] - 1).mean() > 0.5
+    assert (hidden["duration"] <= whole["duration"] + 1e-9).all()
 
 
 def test_silence_at_hours_that_are_always_silent_is_less_odd_than_at_others(world):

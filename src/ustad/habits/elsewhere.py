@@ -33,13 +33,14 @@ def expected_elsewhere(
     visit_duration: np.ndarray,
     visit_weekday: np.ndarray,
 ) -> np.ndarray:  # pragma: no cover - compiled
-    """log of how much likelier the likeliest place was than this one, added up over the visit: float64 [N].
+    """log of how much likelier the likeliest place was than this one, added up over a day of the visit: float64 [N].
 
     For each half hour the chance of a place is the smoothed share of days on which the entity was there at that time
     (the same weekday counts 1, other days of its kind OTHER_WEEKDAY), of the days from `place_since` [P] to `last_day`;
     that of a new place is the share of days since `known_since` [P] at places seen only once. Four hours are one piece
-    of evidence. The half hours that say most are left out for as many minutes as the entity may have been elsewhere
-    unseen (`hidden` [N]). NaN without history or without a duration.
+    of evidence. Of a longer visit the day that says most counts: who did not go out yesterday is expected out less today.
+    The half hours that say most are left out for as many minutes as the entity may have been elsewhere unseen
+    (`hidden` [N]). NaN without history or without a duration.
     """
     result = np.full(len(place), np.nan)
     latest = -1
@@ -74,13 +75,22 @@ def expected_elsewhere(
             for p in range(last - first):
                 best = max(best, _chance(there[p], days[p], day, hour))
             surer[slot - begin] = np.log(best / here)
-        if hidden[i] > 0.0:
-            surer = np.sort(surer)[: max(0, end - begin - int(np.ceil(hidden[i] * SLOTS / DAY_MINUTES)))]
-        total = 0.0
-        for value in surer:
-            total += value
-        result[i] = total / SLOTS_OF_EVIDENCE
+        for _ in range(min(end - begin, int(np.ceil(hidden[i] * SLOTS / DAY_MINUTES)))):
+            surer[np.argmax(surer)] = 0.0
+        result[i] = _most_in_a_day(surer) / SLOTS_OF_EVIDENCE
     return result
+
+
+@njit(nogil=True, cache=True)
+def _most_in_a_day(surer: np.ndarray) -> float:  # pragma: no cover - compiled
+    """The largest sum over half hours in a row that make no more than a day."""
+    total = most = 0.0
+    for slot in range(len(surer)):
+        total += surer[slot]
+        if slot >= SLOTS:
+            total -= surer[slot - SLOTS]
+        most = max(most, total)
+    return most
 
 
 @njit(nogil=True, cache=True)

@@ -150,28 +150,28 @@ class Habits:
         return length_weight(self.visit_early.astype(np.float64), self.visit_late.astype(np.float64))
 
     @cached_property
-    def entity_silence(self) -> np.ndarray:
-        """The share of a visit that each entity's data are usually silent for, at most: float64 [E]."""
-        usual = np.zeros(len(self.entity_key))
+    def usual_silence(self) -> np.ndarray:
+        """How silent the data of each entity usually are in a visit, at most: share of it and minutes, float64 [E, 2]."""
+        usual = np.zeros((len(self.entity_key), 2))
         known = np.isfinite(self.visit_duration) & (self.visit_duration > 0)
         if not self.visit_silent.any() or not known.any():
             return usual
         owner = np.repeat(self.place_owner, np.diff(self.visit_offsets))[known]
-        share = np.minimum(self.visit_silent[known] / self.visit_duration[known], 1.0)
-        share = share[np.lexsort((share, owner))]
+        silent = np.minimum(self.visit_silent[known], self.visit_duration[known])
         count = np.bincount(owner, minlength=len(usual))
         at = np.cumsum(count) - count + (USUAL_SILENCE * np.maximum(count - 1, 0)).astype(np.int64)
-        usual[count > 0] = share[at[count > 0]]
+        for column, values in enumerate((silent / self.visit_duration[known], silent)):
+            usual[count > 0, column] = values[np.lexsort((values, owner))][at[count > 0]]
         return usual
 
     def hidden_minutes(self, visits: Visits, owner: np.ndarray) -> np.ndarray:
         """Minutes of each visit in which its entity (`owner` [N]) may have been elsewhere unseen: float64 [N].
 
-        Silence that is usual for the entity hides nothing (a phone that is silent while it lies still); of a stranger
-        no silence is usual.
+        Silence that is usual for the entity hides nothing (a phone that is silent while it lies still, for a night):
+        usual by its share of the visit and by its length. Of a stranger no silence is usual.
         """
-        usual = np.append(self.entity_silence, 0.0)[owner] * np.nan_to_num(visits.duration)
-        hidden = visits.silent - usual
+        share, minutes = np.vstack([self.usual_silence, np.zeros((1, 2))])[owner].T
+        hidden = visits.silent - np.minimum(share * np.nan_to_num(visits.duration), minutes)
         return np.where(hidden > UNOBSERVED_MINUTES, hidden, 0.0)
 
     def owners(self, visits: Visits) -> np.ndarray:

@@ -130,12 +130,6 @@ def bell(difference: float, width: float) -> float:  # pragma: no cover - compil
 
 
 @njit(nogil=True, cache=True)
-def above(difference: float, width: float) -> float:  # pragma: no cover - compiled
-    """The upper tail of the logistic distribution with that width: the chance to stay longer still."""
-    return 1.0 / (1.0 + np.exp(min(max(1.7 * difference / width, -40.0), 40.0)))
-
-
-@njit(nogil=True, cache=True)
 def times_at_place(
     place: np.ndarray,
     minute: np.ndarray,
@@ -143,7 +137,6 @@ def times_at_place(
     weekend: np.ndarray,
     population_start: np.ndarray,
     population_duration: np.ndarray,
-    population_longer: np.ndarray,
     visit_offsets: np.ndarray,
     visit_minute: np.ndarray,
     visit_log_duration: np.ndarray,
@@ -151,17 +144,17 @@ def times_at_place(
     start_weight: np.ndarray,
     length_weight: np.ndarray,
 ) -> np.ndarray:  # pragma: no cover - compiled
-    """-log of start density, of duration density given the start, and of staying longer: float64 [N, 3].
+    """-log of start density and of duration density given the start: float64 [N, 2].
 
     Kernels around the entity's own visits to the place, smoothed towards the population's values (already looked
     up per visit). Earlier visits count by how well their start and their length were observed (`start_weight`,
     `length_weight` [V]). Densities are per minute of the day and per unit of log(1 + minutes).
     """
-    result = np.empty((len(place), 3))
+    result = np.empty((len(place), 2))
     start_norm = 1.0 / (START_WIDTH * np.sqrt(2 * np.pi))
     duration_norm = 1.0 / (DURATION_WIDTH * np.sqrt(2 * np.pi))
     for i in range(len(place)):
-        total = begun = lasted = longer = weight_known = 0.0
+        total = begun = lasted = weight_known = 0.0
         if place[i] >= 0:
             for v in range(visit_offsets[place[i]], visit_offsets[place[i] + 1]):
                 day = 1.0 if visit_weekend[v] == weekend[i] else OTHER_DAY
@@ -173,14 +166,11 @@ def times_at_place(
                     near *= length_weight[v]
                     weight_known += near
                     lasted += near * bell(abs(gap), DURATION_WIDTH)
-                    longer += near * above(gap, DURATION_WIDTH)
         prior = POPULATION_VISITS
         start = (begun * start_norm + prior * population_start[i]) / (total + prior)
         duration = (lasted * duration_norm + prior * population_duration[i]) / (weight_known + prior)
-        beyond = (longer + prior * population_longer[i]) / (weight_known + prior)
         result[i, 0] = -np.log(max(start, 1e-12))
         result[i, 1] = -np.log(max(duration, 1e-12))
-        result[i, 2] = -np.log(max(beyond, 1e-12))
     return result
 
 

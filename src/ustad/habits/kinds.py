@@ -21,7 +21,7 @@ from ustad.ties import first_highest, raised
 #: What the memory network's epistemic and aleatoric uncertainty are called among what it answers; they are no terms.
 DOUBT, NOISE = "memory_doubt", "memory_noise"
 #: Terms that rest on the start of an event, and those that rest on both of its ends; elsewhere is about the time seen.
-STARTS, LENGTHS = ("start", "memory_start"), ("duration", "leaving", "memory_duration")
+STARTS, LENGTHS = ("start", "memory_start"), ("duration", "memory_duration")
 
 
 def driving_shares(

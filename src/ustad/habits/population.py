@@ -22,7 +22,6 @@ class Population:
 
     start: np.ndarray  # float64 [2, C, 48] per minute, by weekday or weekend
     duration: np.ndarray  # float64 [C, 8, 44] per unit of log(1 + minutes), by part of the day
-    longer: np.ndarray  # float64 [C, 8, 45] chance of a duration beyond each edge
 
     @classmethod
     def fit(cls, visits: Visits, categories: int) -> Population:
@@ -38,29 +37,18 @@ class Population:
         duration = _histogram((kind[known], part, length), (categories, PART_BINS, DURATION_BINS), lasted[known])
         whole = _backed(duration.sum(axis=(0, 1)), np.ones(DURATION_BINS))
         duration = _backed(duration, _backed(duration.sum(axis=1), whole)[:, None])
-        beyond = np.concatenate([np.ones_like(duration[..., :1]), 1 - np.cumsum(duration, axis=-1)], axis=-1)
-        return cls(
-            start=start * START_BINS / 1440.0,
-            duration=duration * DURATION_BINS / LONGEST,
-            longer=np.maximum(beyond, 0.0),
-        )
+        return cls(start=start * START_BINS / 1440.0, duration=duration * DURATION_BINS / LONGEST)
 
     def starts(self, visits: Visits) -> np.ndarray:
         """Density of each visit's start given its kind: float64 [N]."""
         weekend = (visits.weekday >= 5).astype(np.int64)
         return self.start[weekend, visits.category, _bin(visits.minute, 1440.0, START_BINS)]
 
-    def durations(self, visits: Visits) -> tuple[np.ndarray, np.ndarray]:
-        """Density of each duration given kind and part of the day, and the chance of a longer one: 2 × [N]."""
+    def durations(self, visits: Visits) -> np.ndarray:
+        """Density of each duration given kind and part of the day: float64 [N]."""
         part = _bin(visits.minute, 1440.0, PART_BINS)
-        value = np.nan_to_num(_logarithm(visits.duration))
-        position = np.minimum(value / LONGEST * DURATION_BINS, DURATION_BINS - 1e-9)
-        length = position.astype(np.int64)
-        rest = position - length
-        beyond = self.longer[visits.category, part]
-        rows = np.arange(len(visits))
-        longer = beyond[rows, length] * (1 - rest) + beyond[rows, length + 1] * rest
-        return self.duration[visits.category, part, length], longer
+        length = _bin(np.nan_to_num(_logarithm(visits.duration)), LONGEST, DURATION_BINS)
+        return self.duration[visits.category, part, length]
 
 
 def _logarithm(minutes: np.ndarray) -> np.ndarray:

@@ -31,7 +31,6 @@ TERMS = {
     "distance": "how far it is to the nearest own place",
     "start": "the start, given the place",
     "duration": "the duration, given place and start",
-    "leaving": "staying so long, given place and start",
     "elsewhere": "being here at hours when history expects another place",
     "silence": "no data at hours that usually have some, before or in the visit; shown, not scored",
 }
@@ -136,20 +135,20 @@ def _elsewhere(habits: Habits, visits: Visits, owner: np.ndarray, place: np.ndar
 def _times(
     habits: Habits, population: Population, visits: Visits, place: np.ndarray, hidden: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """Start, duration and leaving; where an end was not observed, each at the most usual time that it may have had."""
+    """Start and duration; where an end was not observed, each at the most usual time that it may have had."""
 
     def measure(some: Visits, at: np.ndarray) -> np.ndarray:
         return _times_as_given(habits, population, some, at)
 
     values = least_over_intervals(measure(visits, place), visits, place, hidden, measure)
-    values[~np.isfinite(visits.duration), 1:] = np.nan
-    return {"start": values[:, 0], "duration": values[:, 1], "leaving": values[:, 2]}
+    values[~np.isfinite(visits.duration), 1] = np.nan
+    return {"start": values[:, 0], "duration": values[:, 1]}
 
 
 def _times_as_given(habits: Habits, population: Population, visits: Visits, place: np.ndarray) -> np.ndarray:
-    """-log of start density, duration density and staying longer: float64 [N, 3]."""
-    density, longer = population.durations(visits)
-    starts, length = population.starts(visits), np.log1p(np.maximum(visits.duration, 0.0))
+    """-log of start density and of duration density: float64 [N, 2]."""
+    starts, density = population.starts(visits), population.durations(visits)
+    length = np.log1p(np.maximum(visits.duration, 0.0))
     weekend = visits.weekday >= 5
     held = (
         habits.visit_offsets,
@@ -161,8 +160,8 @@ def _times_as_given(habits: Habits, population: Population, visits: Visits, plac
     )
 
     def times(rows: slice) -> np.ndarray:
-        own = (place, visits.minute, length, weekend, starts, density, longer)
-        return times_at_place(*(values[rows] for values in own), *held)  # type: ignore[call-arg]  # seven and six
+        own = (place, visits.minute, length, weekend, starts, density)
+        return times_at_place(*(values[rows] for values in own), *held)  # type: ignore[call-arg]  # six and six
 
     return in_parts(times, len(visits))
 

@@ -27,7 +27,7 @@ LOOKS: dict[str, tuple[str, ...]] = {
         "memory_start",
         "memory_duration",
     ),
-    "stay": ("duration", "leaving"),
+    "stay": ("duration",),
     "start": ("start",),
     "elsewhere": ("elsewhere",),
 }

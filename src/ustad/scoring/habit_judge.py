@@ -146,7 +146,7 @@ class HabitJudge:
         """Write the four files (three without the network) into a directory."""
         habits = self.habits
         write_table(habits.habits.to_table(habits.schema.entity), place / HABITS)
-        tensors = {f"population.{n}": getattr(habits.population, n) for n in ("start", "duration", "longer")}
+        tensors = {f"population.{n}": getattr(habits.population, n) for n in ("start", "duration")}
         groups: dict[str, dict[Any, Any]] = {"term": habits.tails, "look": habits.looks}
         for group, distributions in groups.items():
             for name, distribution in distributions.items():
@@ -251,7 +251,7 @@ def numbers_asked(schema: EventSchema, expected: Mapping[str, Any], judgement: J
         "recurrence": {"expected": judgement.compared.before, "observed": judgement.compared.count},
         "distance": {"observed": judgement.compared.distance},
     }
-    questions = {"@minute_of_day": ("start", "memory_start"), "@duration": ("duration", "leaving", "memory_duration")}
+    questions = {"@minute_of_day": ("start", "memory_start"), "@duration": ("duration", "memory_duration")}
     for feature in schema.features:
         for question in questions.get(feature.source[0], ()) if len(feature.source) == 1 else ():
             facts = {what: expected.get(f"{what}_{feature.name}") for what in ("expected", "observed", "spread")}
@@ -326,7 +326,7 @@ def load_habit_judge(
     habits = HabitModel(
         encoder.schema,
         frame,
-        Population(*(tensors[f"population.{n}"] for n in ("start", "duration", "longer"))),
+        Population(*(tensors[f"population.{n}"] for n in ("start", "duration"))),
         Recurrence(*facts["recurrence"]),
         Habits.from_table(read_table(place / HABITS) if whole else pq.read_schema(place / HABITS).empty_table()),
         {name: distribution_from(tensors, f"term.{name}") for name in facts["terms"]},
