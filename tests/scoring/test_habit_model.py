@@ -313,9 +313,9 @@ def town():
 
 @pytest.mark.parametrize(("share", "least"), [(0.5, 3), (0.2, 4), (0.1, 5), (0.05, 8)])
 def test_p_values_of_normal_agents_over_four_weeks_are_roughly_uniform(town, share, least):
-    """One week calibrates, four are judged: no more than twice what chance would give. No less than a third of a half, and
-    ever less of smaller shares: half of the false alarms are reserved for change without a peak, which normal people
-    hardly show, and there are only 300 of them. The peaks alone: no more than twice, no less than a third."""
+    """One week calibrates, four are judged: no more than twice what chance would give. No less than a third of a half,
+    and ever less of smaller shares: half of the false alarms are reserved for change without a peak, which normal
+    people hardly show, and there are only 300 of them. The peaks alone: no more than twice, no less than a third."""
     _, judged, normal = town
     found = float((p_values(judged.agent_score)[normal] <= share).mean())
     assert share / least <= found <= 2 * share

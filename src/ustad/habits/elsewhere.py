@@ -38,8 +38,8 @@ def expected_elsewhere(
     For each half hour the chance of a place is the smoothed share of days on which the entity was there at that time
     (the same weekday counts 1, other days of its kind OTHER_WEEKDAY), of the days from `place_since` [P] to `last_day`;
     that of a new place is the share of days since `known_since` [P] at places seen only once. Four hours are one piece
-    of evidence. Of a longer visit the day that says most counts: who did not go out yesterday is expected out less today.
-    The half hours that say most are left out for as many minutes as the entity may have been elsewhere unseen
+    of evidence. Of a longer visit the day that says most counts: who did not go out yesterday is expected out less
+    today. The half hours that say most are left out for as many minutes as the entity may have been elsewhere unseen
     (`hidden` [N]). NaN without history or without a duration.
     """
     result = np.full(len(place), np.nan)

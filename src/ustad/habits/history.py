@@ -151,7 +151,7 @@ class Habits:
 
     @cached_property
     def usual_silence(self) -> np.ndarray:
-        """How silent the data of each entity usually are in a visit, at most: share of it and minutes, float64 [E, 2]."""
+        """How silent the data of each entity usually are in a visit, at most: share and minutes, float64 [E, 2]."""
         usual = np.zeros((len(self.entity_key), 2))
         known = np.isfinite(self.visit_duration) & (self.visit_duration > 0)
         if not self.visit_silent.any() or not known.any():
