@@ -24,7 +24,7 @@ from ustad.tables import DataError
 
 pytest.importorskip("sqlalchemy", reason="the page's libraries are not installed: pip install 'ustad[service]'")
 
-from ustad.page import WEB, answers, case
+from ustad.page import WEB, answers, event_details
 from ustad.page.answers import short
 from ustad.page.bundle import bundle, module_order
 from ustad.page.card_blocks import card_blocks
@@ -208,7 +208,7 @@ def test_every_alert_opens_with_everything_behind_it(tmp_path, run):
 
 
 def test_an_agent_with_many_alerts_and_a_long_history_has_each_behind(tmp_path, run, monkeypatch):
-    monkeypatch.setattr(case, "HISTORY", 30)
+    monkeypatch.setattr(event_details, "HISTORY", 30)
     events, agents, data, facts = run
     mine = pa.array(events["agent_id"].to_numpy() == 4)
     events = events.set_column(events.column_names.index("alert"), "alert", mine)
@@ -476,7 +476,7 @@ def test_a_missing_library_is_said_in_one_line(monkeypatch):
 
 def test_events_older_than_the_history_that_is_looked_at_are_shown_too(run, page, tmp_path, monkeypatch):
     events, agents, data, facts = run
-    monkeypatch.setattr("ustad.page.case.HISTORY", 3)
+    monkeypatch.setattr("ustad.page.event_details.HISTORY", 3)
     shown = write(tmp_path, events, agents, facts, data)
     assert {name: sorted(of) for name, of in shown.agents.items()} == {n: sorted(of) for n, of in page.agents.items()}
     details = [(path, of[path]) for of in shown.agents.values() for path in of if path.startswith("/v1/events/")]

@@ -1,7 +1,7 @@
 """The answers of the service about a finished run, by address, for a page without a service.
 
 In: the tables of a run. Out: answers that concern everybody, and each open agent's apart. They are made by `queries`
-and `case` from a store in memory, so that a report and the service say the same.
+and `event_details` from a store in memory, so that a report and the service say the same.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ import pyarrow.compute as pc
 from sqlalchemy import Connection, select
 
 from ustad import __version__, progress
-from ustad.page import case, queries
+from ustad.page import queries
 from ustad.page import records as r
+from ustad.page.event_details import History, event_detail, event_details, movements, usual_places
 from ustad.page.facts import run_facts
 from ustad.page.ground import Ground, box_around
 from ustad.page.queries import Filter
@@ -217,19 +218,19 @@ def _lines(connection: Connection, scored: Scored, choice: Choice) -> list[dict[
 
 def _of_agent(connection: Connection, schema: EventSchema, name: str, keys: list[int]) -> dict[str, Any]:
     """What the service answers about one agent, its events, places and movements, and about these events."""
-    known = case.History.of(connection, name)
+    known = History.of(connection, name)
     total, events = queries.agent_events(connection, name, None, None, MOST_EVENTS, 0)
     path = f"/v1/agents/{quote(name, safe=UNQUOTED)}"
     answers: dict[str, Any] = {
         path: queries.agent(connection, name),
         f"{path}/events": {"total": total, "offset": 0, "events": events},
-        f"{path}/places": {"places": case.usual_places(known)},
+        f"{path}/places": {"places": usual_places(known)},
     }
     recent = {row["key"] for row in known.rows}
-    details: dict[int, Any] = case.event_details(connection, schema, [k for k in keys if k in recent], known)
+    details: dict[int, Any] = event_details(connection, schema, [k for k in keys if k in recent], known)
     for key in keys:  # one older than the history that is looked at is shown by itself
-        answers[f"/v1/events/{key}"] = details[key] if key in details else case.event_detail(connection, schema, key)
-    moves = case.movements(connection, name, 0, 2**62, MOST_MOVES)  # their points are short
+        answers[f"/v1/events/{key}"] = details[key] if key in details else event_detail(connection, schema, key)
+    moves = movements(connection, name, 0, 2**62, MOST_MOVES)  # their points are short
     return {**short(answers), f"{path}/movements": moves}
 
 

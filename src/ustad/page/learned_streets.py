@@ -15,7 +15,7 @@ import numpy as np
 from ustad.page.world import Box, Layer
 
 LEAST_PEOPLE = 5
-CELL = 0.0006  # degrees of latitude: 67 m
+CELL = 0.0009  # degrees of latitude: 100 m
 LONGEST = 0.02  # degrees: a longer jump between two points is no street
 SIZES = (15, 60)  # people from whom on a street is drawn wider
 MOST_LINES = 4_000  # of one answer, the busiest first

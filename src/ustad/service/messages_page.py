@@ -1,6 +1,6 @@
 """What the page is answered: totals, swim lanes, places and movements of an agent, one event in detail.
 
-These describe the answers in the OpenAPI description; the answers are made by `queries` and `case`.
+These describe the answers in the OpenAPI description; the answers are made by `queries` and `event_details`.
 """
 
 from __future__ import annotations

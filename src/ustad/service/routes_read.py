@@ -17,7 +17,7 @@ from pydantic import BaseModel, BeforeValidator
 
 from ustad import __version__
 from ustad.dataset import EPOCH
-from ustad.page import case, queries
+from ustad.page import event_details, queries
 from ustad.page.card_blocks import card_blocks
 from ustad.page.facts import NO_FACTS
 from ustad.page.queries import Filter, microseconds
@@ -236,7 +236,7 @@ def places(request: Request, agent_id: AgentName, caller: Read) -> dict[str, Any
     """The agent's usual places by visits."""
     agent(request, agent_id, caller)
     with request.app.state.service.store.reading() as connection:
-        return {"places": case.usual_places(case.History.of(connection, agent_id))}
+        return {"places": event_details.usual_places(event_details.History.of(connection, agent_id))}
 
 
 def movements(
@@ -248,7 +248,7 @@ def movements(
     agent(request, agent_id, caller)
     begin, end = _at(first), _at(last)
     with request.app.state.service.store.reading() as connection:
-        return case.movements(
+        return event_details.movements(
             connection, agent_id, begin if begin is not None else 0, end if end is not None else 2**62, limit
         )
 
@@ -257,7 +257,7 @@ def event(request: Request, event_id: Annotated[str, Path(max_length=20)], calle
     """One event: expected beside observed for each feature, nearest known events, what usually happens then."""
     service = request.app.state.service
     with service.store.reading() as connection:
-        detail = case.event_detail(connection, service.schema, event_key(event_id))
+        detail = event_details.event_detail(connection, service.schema, event_key(event_id))
     if detail is None:
         raise NotFoundError("there is no such event")
     return detail

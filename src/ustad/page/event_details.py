@@ -1,4 +1,4 @@
-"""One case opened: an event's features expected beside observed, its nearest known events, and the agent's habits.
+"""One event opened: its features expected beside observed, its nearest known events, and the agent's habits.
 
 In: an open connection, the schema, an event or an agent. Out: plain dictionaries for the page. At most
 `HISTORY` events of an agent are looked at.
