@@ -1,6 +1,16 @@
 #!/bin/sh
-# What the service's tests use beside Python: a PostgreSQL server and a browser. Debian and Ubuntu, as root.
+# What the service's tests use beside Python: a PostgreSQL server, a browser (Debian and Ubuntu, as root), and axe, which
+# looks for what people with a screen reader or weak sight cannot use. Without npm the tests with axe are skipped.
 set -e
+AXE=4.14.0
+here=$(cd "$(dirname "$0")" && pwd)
+if [ ! -f "$here/.axe/axe.min.js" ] && command -v npm >/dev/null; then
+  place=$(mktemp -d)
+  if (cd "$place" && npm pack --silent "axe-core@$AXE" >/dev/null 2>&1 && tar xzf axe-core-*.tgz); then
+    mkdir -p "$here/.axe" && cp "$place/package/axe.min.js" "$place/package/LICENSE" "$here/.axe/"
+  fi
+  rm -rf "$place"
+fi
 if command -v chromium >/dev/null && ls /usr/lib/postgresql >/dev/null 2>&1; then exit 0; fi
 export DEBIAN_FRONTEND=noninteractive
 apt-get update -qq
