@@ -17,12 +17,16 @@ TERMS = (*NUMBERS, "poi")
 BARE = "– the same, over no uncertainty at all"
 #: What can be turned round: the claims that turn with it.
 TURNS = {
-    "prediction": {"Training with uncertainty predicts better than without"},
+    "prediction": {
+        "Training with uncertainty predicts better than without",
+        "USTAD predicts every feature better than every other method",
+    },
     "rejection": {"Rejecting the most uncertain 5 % improves prediction"},
     "own rejection": {"– the same, each feature by its own uncertainty (ours)"},
     "surest half": {"The most certain half has nearly all kinds of place right"},
     "surest half by entropy": {"– the same, by the entropy of the kind of place alone (ours)"},
-    "kinds of place": {"Per kind of place, EU falls as accuracy rises"},
+    "kinds of place": {"Per kind of place, EU falls as accuracy rises", "Frequent kinds of place have low EU"},
+    "steadily": {"Errors rise steadily with the share that is kept"},
     "AU for numbers": {"AU helps numbers most", BARE},
     "EU for categories": {"EU helps categories most", BARE},
     "EU by weeks": {"EU falls with more training data"},
@@ -31,9 +35,9 @@ TURNS = {
     "AU by epochs": {"– AU, after as many epochs"},
     "weak": {"EU and distance correlate weakly overall"},
     "far": {"Events of high EU lie further from the training events"},
-    "tail": {"EU and distance correlate strongly in the tail"},
     "EU of novel events": {"EU alone fails on novel events"},
     "loss of predictable": {"Loss finds predictable anomalies"},
+    "loss by kind": {"Predictable injections have more loss than novel ones"},
     "distance of novel": {"Distance finds novel anomalies"},
     "both, injected, auroc": {"Loss & kNN is the best score on diverse injections, by AUROC"},
     "both, injected, ap": {"Loss & kNN is the best score on diverse injections, by AUPR"},
@@ -45,18 +49,25 @@ TURNS = {
     },
     "loss, agents, ap": {"Loss beats prediction error: agents, by AUPR"},
     "most for agents": {"Loss beats prediction error most for agents"},
-    "both, auroc": {"Loss & kNN is the best score, by AUROC"},
-    "both, ap": {"Loss & kNN is the best score, by AUPR"},
+    "both, auroc": {"Loss & kNN beats loss alone, by AUROC"},
+    "both, ap": {"Loss & kNN beats loss alone, by AUPR"},
+    "sum, auroc": {"Loss & kNN beats PE + AU + EU, by AUROC"},
+    "sum, ap": {"Loss & kNN beats PE + AU + EU, by AUPR"},
+    "nov-online": {"– Nov-Online, for which the paper prints no figure"},
+    "trajectories": {"Methods for trajectories are near chance"},
     "ahead": {"USTAD is ahead of every deep baseline by more than the spread"},
 }
 #: The effects of each claim in the world where the paper is right, worked out by hand from its figures.
 EFFECTS = {
-    "Training with uncertainty predicts better than without": {1 - 2 / 4, 0.8 - 0.6},
-    "Rejecting the most uncertain 5 % improves prediction": {0.5, 0.9 - 0.8},
-    "– the same, each feature by its own uncertainty (ours)": {1 - 1.6 / 2, 0.5 - 0.4},
+    "Training with uncertainty predicts better than without": {(4 * (1 - 2 / 4) + 0.8 - 0.6) / 5},
+    "USTAD predicts every feature better than every other method": {0.8 - 0.6},
+    "Rejecting the most uncertain 5 % improves prediction": {(4 * 0.5 + 0.9 - 0.8) / 5},
+    "– the same, each feature by its own uncertainty (ours)": {(4 * (1 - 1.6 / 2) + 0.5 - 0.4) / 5},
     "The most certain half has nearly all kinds of place right": {0.99 - 0.95},
     "– the same, by the entropy of the kind of place alone (ours)": {0.98 - 0.95},
     "Per kind of place, EU falls as accuracy rises": {1.0},
+    "Frequent kinds of place have low EU": {1.0},
+    "Errors rise steadily with the share that is kept": {1 - 0.9},
     "AU helps numbers most": {1 - 1 / 3},
     "EU helps categories most": {0.3 - 0.2},
     BARE: {1 - 1 / 2, 0.4 - 0.2},
@@ -66,9 +77,9 @@ EFFECTS = {
     "– AU, after as many epochs": {math.log(2) - math.log(1.1)},
     "EU and distance correlate weakly overall": {0.3 - 0.1},
     "Events of high EU lie further from the training events": {5 / 3 - 1},
-    "EU and distance correlate strongly in the tail": {0.4 - 0.1},
     "EU alone fails on novel events": {0.8 - 0.6},
     "Loss finds predictable anomalies": {0.9 - 0.45},
+    "Predictable injections have more loss than novel ones": {0.4 / 0.2 - 1},
     "Distance finds novel anomalies": {0.8 - 0.45},
     "Loss & kNN is the best score on diverse injections, by AUROC": {0.825 - 0.75},
     "Loss & kNN is the best score on diverse injections, by AUPR": {0.0825 - 0.075},
@@ -77,8 +88,12 @@ EFFECTS = {
     "Loss beats prediction error: agents, by AUROC": {0.7 - 0.5},
     "Loss beats prediction error: agents, by AUPR": {0.07 - 0.05},
     "Loss beats prediction error most for agents": {0.2 - 0.05},
-    "Loss & kNN is the best score, by AUROC": {0.66 - 0.6, 0.77 - 0.7},
-    "Loss & kNN is the best score, by AUPR": {0.066 - 0.06, 0.077 - 0.07},
+    "Loss & kNN beats loss alone, by AUROC": {(0.66 - 0.55 + 0.77 - 0.7) / 2},
+    "Loss & kNN beats loss alone, by AUPR": {(0.066 - 0.055 + 0.077 - 0.07) / 2},
+    "Loss & kNN beats PE + AU + EU, by AUROC": {(0.66 - 0.6 + 0.77 - 0.4) / 2},
+    "Loss & kNN beats PE + AU + EU, by AUPR": {(0.066 - 0.06 + 0.077 - 0.04) / 2},
+    "– Nov-Online, for which the paper prints no figure": {0.81 - 0.6, 0.82 - 0.6, 0.83 - 0.6},
+    "Methods for trajectories are near chance": {0.1 - 0.02},
     "USTAD is ahead of every deep baseline by more than the spread": {0.82 - 0.7 - 0.01},
 }
 
@@ -122,14 +137,17 @@ class World:
     def uncertainty(self, seed):
         half = self.pick("surest half", 0.01, 0.2)
         left = self.pick("own rejection", 0.8, 1.2)
-        rising = [("shop", 0.1), ("park", 0.5), ("house", 0.9)]
+        rising = [("shop", 0.1, 20), ("park", 0.5, 30), ("house", 0.9, 40)]
         classes = [
-            {"class": name, "n": 20, "accuracy": right, "eu": self.pick("kinds of place", 1 - right, right)}
-            for name, right in rising
+            {"class": name, "n": n, "accuracy": right, "eu": self.pick("kinds of place", 1 - right, right)}
+            for name, right, n in rising
         ]
         eu = self.pick("kinds of place", 9.0, -9.0)  # too rare to count, and against the rest
+        told = curves(1.5, 0.25, half)
+        for term in NUMBERS:
+            told["curves"][term] = self.pick("steadily", told["curves"][term], [9.0, 5.0, 1.5])
         plain = {
-            **curves(1.5, 0.25, half),
+            **told,
             "own": {**{term: [0.2, 2 * left, 2.0] for term in NUMBERS}, "poi": [0.05, left / 2, 0.5]},
             "classes": [*classes, {"class": "castle", "n": 19, "accuracy": 1.0, "eu": eu}],
         }
@@ -151,7 +169,6 @@ class World:
             {},
             {
                 "pearson": overall,
-                "pearson_tail": overall + self.pick("tail", 0.3, -0.3),
                 "median_high_eu": self.pick("far", 5.0, 2.0),
                 "median_low_eu": 3.0,
             },
@@ -169,7 +186,8 @@ class World:
         for what in ("auroc", "ap"):
             best = max(told[what] for told in scores["scores"].values())
             scores["scores"]["loss_knn"][what] = best * self.pick(f"both, injected, {what}", 1.1, 0.9)
-        yield {"kind": "all"}, scores
+        losses = {kind: self.pick("loss by kind", 0.4, 0.1) for kind in PREDICTABLE} | dict.fromkeys(NOVEL, 0.2)
+        yield {"kind": "all"}, {**scores, "boxes": {k: {"loss": [0, 0, v, 1, 1]} for k, v in losses.items()}}
 
     def scores(self, seed):
         gains = self.pick("most for agents", {"events": 0.05, "agents": 0.2}, {"events": 0.2, "agents": 0.05})
@@ -180,13 +198,17 @@ class World:
                 signed = gain * self.pick(f"loss, {level}, {what}", 1, -1)
                 figures = {"pe": 0.5, "loss": 0.5 + signed, "pe_au_eu": sums[level], "knn": 0.4, "eu": 0.3}
                 figures["loss_knn"] = max(figures.values()) * self.pick(f"both, {what}", 1.1, 0.9)
+                figures["pe_au_eu"] = self.pick(f"sum, {what}", figures["pe_au_eu"], 0.95)
                 for how, value in figures.items():
                     result[how][level][what] = scale * value
         yield {}, result
 
     def detection(self, seed):
         ours = self.pick("ahead", 0.8, 0.6) + 0.01 * seed
-        for method, value in (("ustad-plain", ours), ("transformer", 0.7), ("ctle", 0.5), ("visit-rate", 0.99)):
+        others = {"transformer": 0.7, "ctle": 0.5, "visit-rate": 0.99}
+        others["nov-online"] = self.pick("nov-online", 0.6, 0.95)
+        others["ibat"] = self.pick("trajectories", 0.52, 0.8)
+        for method, value in {"ustad-plain": ours, **others}.items():
             level = {"auroc": value, "ap": value / 10}
             yield {"method": method, "window": "day"}, {"events": level, "agents": level}
 
@@ -240,18 +262,18 @@ def test_every_claim_can_be_turned_by_something():
 @pytest.mark.parametrize(
     ("text", "count"),
     [
-        ("Training with uncertainty predicts better than without", 2 * 3 * 5),
-        ("Rejecting the most uncertain 5 % improves prediction", 2 * 3 * 5),
+        ("Training with uncertainty predicts better than without", 2 * 3),
+        ("Rejecting the most uncertain 5 % improves prediction", 2 * 3),
         ("The most certain half has nearly all kinds of place right", 2 * 3),
-        ("AU helps numbers most", 2 * 3 * 4),
+        ("AU helps numbers most", 2 * 3),
         ("EU helps categories most", 2 * 3),
-        ("EU falls with more training data", 2 * 3 * 5),
+        ("EU falls with more training data", 2 * 3),
         ("EU and distance correlate weakly overall", 2 * 3),
-        ("EU alone fails on novel events", 2 * 3 * 3),
-        ("Loss finds predictable anomalies", 2 * 3 * 3),
-        ("Loss & kNN is the best score, by AUROC", 2 * 3 * 2),
+        ("EU alone fails on novel events", 2 * 3),
+        ("Loss finds predictable anomalies", 2 * 3),
+        ("Loss & kNN beats loss alone, by AUROC", 2 * 3),
         ("USTAD is ahead of every deep baseline by more than the spread", 2 * 2),  # by level, over all seeds
     ],
 )
-def test_there_is_one_effect_for_each_data_set_seed_and_what_is_measured(text, count):
+def test_there_is_one_effect_for_each_data_set_and_seed(text, count):
     assert [len(claim.effects) for claim in judged(World().results()) if claim.text == text] == [count]

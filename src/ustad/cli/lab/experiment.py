@@ -127,5 +127,5 @@ def read_seeds(text: str) -> int | list[int]:
 
 
 def _span(part: str) -> range:
-    first, _, last = part.partition("-")
-    return range(int(first), int(last or first) + 1)
+    first, dash, last = part.partition("-")
+    return range(int(first), int(last if dash else first) + 1)

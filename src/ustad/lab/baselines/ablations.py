@@ -5,8 +5,8 @@ Dual-Tr is the last under the name that the paper uses for masked prediction. Ea
 settings changed. `predict(…, reject=0.05)` withholds the most uncertain share, which with both uncertainties on is the
 paper's USTAD with rejection.
 
-Where we had to decide: trips are left out, as for every baseline; the budget is that of the baselines, far below the
-paper's epochs; without EU one pass takes the place of T samples; uncertainty to reject by is the sum over the features.
+Where we had to decide: trips are left out, as for every baseline; without EU one pass takes the place of T samples;
+uncertainty to reject by is the sum over the features.
 """
 
 from __future__ import annotations
@@ -17,11 +17,10 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from ustad.config import Config, ConfigError, SplitConfig, setting
-from ustad.dataset import Dataset, Split
+from ustad.config import Config, ConfigError, setting
 from ustad.detector import Detector
 from ustad.events.encoder import Encoder
-from ustad.lab.baselines.base import Baseline, searched
+from ustad.lab.baselines.base import Baseline, TwoPeriods, searched
 from ustad.lab.baselines.deep import share_asked
 from ustad.lab.baselines.fitting import describe_facts, loop_settings
 from ustad.lab.baselines.networks import DeepSettings
@@ -41,15 +40,6 @@ class AblationSettings(DeepSettings):
     )
     samples: int = setting(50, "T, Monte-Carlo samples per event where EU is on, as in the paper")
     neighbours: int = setting(150, "k of the mean distance to the nearest training events, as in the paper")
-
-
-class TwoPeriods(Dataset):
-    """Training events followed by validation events; the boundary is the first day of validation."""
-
-    def split(self, config: SplitConfig) -> Split:
-        days = self.days()
-        first, last = int(days.min()), int(days.max())
-        return Split(first, int(self.meta["boundary"]), last + 1, last)
 
 
 class Ustad(Baseline):

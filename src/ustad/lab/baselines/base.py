@@ -17,7 +17,7 @@ import pyarrow as pa
 import torch
 
 from ustad.config import Config, ConfigError, SplitConfig
-from ustad.dataset import Dataset, event_days, load_directory
+from ustad.dataset import Dataset, Split, event_days, load_directory
 from ustad.files import as_table
 from ustad.lab.baselines.fitting import LossFunction, describe_training, fit_network, loop_settings
 from ustad.lab.baselines.protocol import Abilities, agents_by_worst, event_table, events_of
@@ -152,6 +152,15 @@ class Baseline:
 
     def _restore(self, state: State) -> None:
         """Nothing to take over."""
+
+
+class TwoPeriods(Dataset):
+    """Training events followed by validation events; the boundary is the first day of validation."""
+
+    def split(self, config: SplitConfig) -> Split:
+        days = self.days()
+        first, last = int(days.min()), int(days.max())
+        return Split(first, int(self.meta["boundary"]), last + 1, last)
 
 
 # -------------------------------------------------------------------------------------------- the parts

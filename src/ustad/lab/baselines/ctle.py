@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import reduce
 from typing import ClassVar
 
 import pyarrow as pa
@@ -66,11 +67,9 @@ class LocationTransformer(SequenceNetwork):
 
     def cells(self, features: Features) -> Tensor:
         """Codes of the events' cells, 0 where unknown: [...]."""
-        missing, places_km = (
-            torch.stack([values[..., column] for column in self.columns], dim=-1)  # a list as index waits for the GPU
-            for values in (features.missing, features.numbers)
-        )
-        return self.lookup(places_km) * ~missing.any(-1)
+        x, y = self.columns  # a list as index would wait for the GPU
+        has_cell = ~(features.missing[..., x] | features.missing[..., y])
+        return self.lookup(torch.stack([features.numbers[..., x], features.numbers[..., y]], -1)) * has_cell
 
     def hours(self, features: Features) -> Tensor:
         """Hour of day of the events, with its fraction: [...]."""
@@ -83,10 +82,12 @@ class LocationTransformer(SequenceNetwork):
 
     def locate(self, x: Tensor, padding: Tensor) -> Tensor:
         """The learned location embeddings: [B, L, D] -> [B, L, D]."""
-        return _through(self.context, x, padding)
+        bias = (padding.to(x.dtype) * HIDDEN)[:, None, None, :]
+        return reduce(lambda hidden, block: block(hidden, bias), self.context, x)
 
     def encode(self, x: Tensor, padding: Tensor) -> Tensor:
-        return _through(self.blocks, self.locate(x, padding), padding)
+        bias = (padding.to(x.dtype) * HIDDEN)[:, None, None, :]
+        return reduce(lambda hidden, block: block(hidden, bias), self.blocks, self.locate(x, padding))
 
     def pretraining_loss(self, batch: Batch, masked: Tensor) -> Tensor:
         """Cross-entropy of the cells and hours of masked events."""
@@ -118,8 +119,7 @@ class Ctle(MaskedPredictor):
         self.grid = Grid.fit(x, y, self.settings.cell_km, self.settings.max_cells)
 
     def _train(self, train: pa.Table, validation: pa.Table) -> None:
-        config = self.loop_config()
-        parts = window_items(self.encoder, train, validation, config.window, self.device)
+        parts = window_items(self.encoder, train, validation, self.loop_config().window, self.device)
 
         def loss(part: int, index: Tensor, length: int, noise: torch.Generator | None) -> Tensor:
             batch = parts[part].batch(index, length)
@@ -140,13 +140,6 @@ class Ctle(MaskedPredictor):
     def _restore(self, state: State) -> None:
         self.grid = Grid(self.settings.cell_km, state.tensors["known"].cpu().numpy())
         super()._restore(state)
-
-
-def _through(blocks: nn.ModuleList, x: Tensor, padding: Tensor) -> Tensor:
-    bias = (padding.to(x.dtype) * HIDDEN)[:, None, None, :]
-    for block in blocks:
-        x = block(x, bias)
-    return x
 
 
 def _cycle(encoder: Encoder) -> tuple[str, ...]:

@@ -1,0 +1,109 @@
+"""Tables that say how even a comparison is: events counted three ways, how long each network was trained, injections
+with and without the stays beside them.
+
+In go result lines, out come `Table`s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from ustad.lab.evaluation.result_tables import (
+    KIND_NAMES,
+    NAMES,
+    SCORES,
+    Line,
+    Results,
+    Table,
+    detection_values,
+    format_mean,
+    select_lines,
+    sets,
+    slug,
+)
+
+WAYS = {"events": "own score", "incidents": "incident's score", "meant": "meant events only"}
+THREE_WAYS = (
+    "Own score: every labelled event. Incident's score: each event takes the highest score of itself, the event before "
+    "and the one after, since two thirds of the labelled events are shortened neighbours of an inserted visit. Meant "
+    "events only: those neighbours are left out. Preset `default`, visit rate and distance look at neighbours by "
+    "themselves."
+)
+
+
+def three_ways_tables(lines: list[Line]) -> list[Table]:
+    """AUROC and AUPR of every method's events, by their own score, their incident's, and meant ones only."""
+    tables = []
+    for data in sets(lines):
+        rows = []
+        for method in dict.fromkeys(x["method"] for x in select_lines(lines, data=data, window="day")):
+            values = [detection_values(lines, data, method, way, what) for way in WAYS for what in ("auroc", "ap")]
+            if values[2]:
+                rows.append((NAMES[method], *(format_mean(v, 3) for v in values)))
+        if rows:
+            heads = ("method", *(f"{name} {what}" for name in WAYS.values() for what in ("AUROC", "AUPR")))
+            title = f"Events counted three ways, {data}"
+            tables.append(Table(f"three-ways-{slug(data)}", title, heads, tuple(rows), THREE_WAYS))
+    return tables
+
+
+def training_tables(results: Results) -> list[Table]:
+    """How each network was trained: means over its runs, and how many of them stopped by themselves."""
+    rows = []
+    for data, method, runs in _trainings(results):
+        told = [format_number(np.mean([run[key] for run in runs])) for key in ("epochs", "steps")]
+        targets = [run["targets"] for run in runs if "targets" in run]
+        converged = sum(run["converged"] for run in runs)
+        seconds, losses = [run["seconds"] for run in runs], [run["best_loss"] for run in runs]
+        rows.append(
+            (data, NAMES[method], *told, format_number(np.mean(targets)) if targets else "–", format_mean(losses),
+             f"{np.mean(seconds):.0f}", f"{converged} of {len(runs)}")
+        )  # fmt: skip
+    heads = ("data", "method", "epochs", "steps", "targets", "best validation loss", "seconds", "stopped by itself")
+    note = (
+        "Targets: events (or days) that were asked about in training. Losses of different methods are of different "
+        "things and compare with nothing but themselves. What did not stop by itself was cut by the time it was given."
+    )
+    return [Table("training", "How long each network was trained", heads, tuple(rows), note)] if rows else []
+
+
+def _trainings(results: Results) -> Iterator[tuple[str, str, list[dict]]]:
+    """Data set, method, and its runs, one for each seed."""
+    lines = [x for name in ("detection", "prediction") for x in results.get(name, []) if x.get("training")]
+    for data in sets(lines):
+        for method in dict.fromkeys(x["method"] for x in select_lines(lines, data=data)):
+            runs = {x["seed"]: x["training"] for x in select_lines(lines, data=data, method=method)}
+            yield data, method, list(runs.values())
+
+
+def unfinished(results: Results) -> list[str]:
+    """Networks that were cut before they stopped by themselves, by data set and method."""
+    return [
+        f"{NAMES[method]} on {data} ({sum(not run['converged'] for run in runs)} of {len(runs)})"
+        for data, method, runs in _trainings(results)
+        if not all(run["converged"] for run in runs)
+    ]
+
+
+def changed_tables(lines: list[Line]) -> list[Table]:
+    """Injections again, without the stays that are labelled only because they stand beside a changed one."""
+    tables = []
+    for data in sets(lines):
+        found = [x for x in select_lines(lines, data=data) if "changed" in x["result"]]
+        rows = []
+        for kind, name in KIND_NAMES.items():
+            told = [x["result"]["changed"]["scores"] for x in select_lines(found, kind=kind)]
+            if told:
+                rows.append((name, *(format_mean([t[how]["auroc"] for t in told]) for how in told[0])))
+        if rows:
+            heads = ("injection", *(f"{SCORES[how]} AUROC" for how in found[0]["result"]["changed"]["scores"]))
+            title = f"Injected anomalies, changed stays only, {data}"
+            tables.append(Table(f"changed-{slug(data)}", title, heads, tuple(rows)))
+    return tables
+
+
+def format_number(value: float) -> str:
+    """`1,234` or `1.23 M`."""
+    return f"{value:,.0f}" if value < 1e6 else f"{value / 1e6:,.2f} M"

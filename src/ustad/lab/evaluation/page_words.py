@@ -1,0 +1,80 @@
+"""What the results page says between its tables."""
+
+from __future__ import annotations
+
+OTHER_DATA = (
+    "The published figures are the paper's, on its own data: SimLA and SimJordan are private, and its NUMOSIM extract "
+    "is 20,000 chosen agents. Ours are simulated by `ustad simulate` under the same names, so they are **other data "
+    "than the paper's**: directions can be compared, values only roughly. AUPR depends on how many anomalies there "
+    "are and cannot be compared between different shares of them."
+)
+SMALL = (
+    "**This is a small run**: few agents, more of them anomalous than in the paper, small networks, few seeds. It "
+    "shows that every experiment works and how its figures look; its verdicts are about this run and say little "
+    "about the paper."
+)
+GPS = "gps: from raw GPS, beside the true stays of the same people"
+FROM_GPS = (
+    "Nobody has true stays. Here the same simulated people and red team are scored from their true stays and from "
+    "those that `ustad extract` finds in what a logger, a phone, an app or antennas (`sparse`) record of them."
+)
+HOW_TO_RUN = """## How to run it again
+Finished cells are not run again, so a run that was stopped goes on; `--figures-only` makes tables, figures and page
+from the files alone.
+
+```
+make experiments-small                                                    two CPU cores, minutes
+ustad lab experiment all --data numosim-la:2000 --seeds 1-5 --workers 10 --device cuda --out results/paper --cells-only
+ustad lab experiment detection,prediction,scores --data numosim-la:20000 --seeds 1-1 --size large --no-past \\
+    --device cuda --out results/large --cells-only
+ustad lab experiment all --figures-only --out results/paper --also results/large --also results/gps \\
+    --page docs/results.md --figures docs/figures/results
+```"""
+CAUSES = """### What the figures say about the causes
+USTAD is the preset `paper` here, without trip vectors but in a row of its own. The likelihood of numbers weighs
+errors by 1/σ² and takes the larger share of every step, so kinds of place are learned later than by a network
+without σ (λ, the paper's balance, is 1; docs/method.md has what others do). A feature that is learned late has
+losses that say little, and the score is the maximum over all features. On numosim-la, whose red team goes to new
+places, methods that are shown altered events or days (Nov-Online, ATROM) or look at the agent's own places
+(distance, visit rate) know more of what is looked for than three days of context tell; USTAD's preset `default`
+adds the agent's own history."""
+SPREAD = """± is the sample standard deviation over data sets: each seed has other simulated people, and with
+them other first weights, steps and samples. The standard error of an AUROC of 0.75 over so many
+agents (Hanley and McNeil) is what one data set leaves open."""
+TRAINING_SPREAD = """± is the standard deviation over seeds of a method (first weights, order of steps, samples) on
+one and the same data set: {data}. How much a figure would move with other people is not in it."""
+QUESTIONS = {
+    "prediction": "Q1 · How well are masked events predicted?",
+    "detection": "Q2 · Are anomalies found?",
+    "uncertainty": "Q3 · Do the uncertainties say how sure a prediction is?",
+    "scores": "Q4 · Which part of the score finds what?",
+    "cases": "Q5 · What do the events it finds look like?",
+}
+#: Experiments that belong to a question without a table of their own above the fold.
+ALSO = {"scores": ("injections", "epistemic")}
+INTRODUCTIONS = {
+    "prediction": "One event at a time is masked in the test weeks and predicted from its window.",
+    "detection": (
+        "Every method learns from the training weeks and scores the test weeks; none sees a label. `past only`: the "
+        "same model, asked with nothing later than the event in its window, which it has not met in training."
+    ),
+    "uncertainty": (
+        "Events are sorted by their total uncertainty (AU + EU, or the one that the variant has) and the most "
+        "uncertain left out. USTAD-none has nothing to sort by: its line is flat. The paper's AU of a kind of place is "
+        "the variance of the true kind's logit: it is known only afterwards, and small where an improbable kind came "
+        "true, so the sum can put wrong predictions among the surest. The dashed line sorts each feature by its own "
+        "AU + EU instead; USTAD-EU knows a kind of place by its entropy alone. Fewer weeks of training are gone "
+        "through more often, for as many steps; after as many epochs instead they have fewer steps, and a network that "
+        "has not learned a feature yet gives it nearly the same value always, with little EU."
+    ),
+    "scores": "One model, its events scored in different ways.",
+    "injections": (
+        "The six injections of the paper, into agents that are not labelled otherwise; each kind and all together. "
+        "Boxes: quartiles, whiskers at the 5th and 95th percentile; losses are scaled to [0, 1] by feature, averaged."
+    ),
+    "epistemic": "Test events: loss against EU by feature, and how EU goes with the distance to the training events.",
+    "cases": (
+        "Chosen by rule, without labels; the marked stay is the event. Most of them are false alarms by the labels: "
+        "what is rarest is seldom what was inserted."
+    ),
+}
