@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ustad.events.encoder import UNKNOWN
+from ustad.lab.evaluation.curve_figures import curve_figures
 from ustad.lab.evaluation.drawing import COLOURS, MARKERS, label_apart, plain_ticks, plots, steps_that_fit
 from ustad.lab.evaluation.result_tables import (
     DEEP,
@@ -34,8 +35,7 @@ from ustad.lab.evaluation.result_tables import (
 )  # fmt: skip
 
 _RESOLUTION = 110
-#: Grey: kinds of place without a colour of their own.
-OTHER = "0.75"
+OTHER = "0.75"  # grey: kinds of place without a colour of their own
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def _all(results: Results) -> dict[str, list[Figure]]:
 
 # ---------------------------------------------------------------------------------------------- detection
 def _detection(lines: list[Line]) -> list[Figure]:
-    return [
+    return [Figure(*told) for told in curve_figures(lines)] + [
         Figure(
             f"detection-{slug(data)}",
             f"AUROC and AUPR of every detector, mean and standard deviation over seeds, {data}",
@@ -89,7 +89,7 @@ def _detection(lines: list[Line]) -> list[Figure]:
 
 
 def _detectors(plt: Any, lines: list[Line], data: str) -> Any:
-    """A row per method; deep baselines, USTAD and its variants, and trivial methods in colours of their own."""
+    """A row per method; deep baselines, USTAD and its variants, and other methods in colours of their own."""
     methods = list(dict.fromkeys(x["method"] for x in lines))[::-1]
     levels = [level for level in LEVELS if any(level in x["result"] for x in lines)]
     columns = [(level, what) for level in levels for what in ("auroc", "ap")]

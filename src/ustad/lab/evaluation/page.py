@@ -97,15 +97,25 @@ def _question(
 ) -> list[str]:
     """A question's first table; its other tables and its figures folded."""
     tables, pictures, figures = shown
-    first, *others = [*tables.get(name, []), None]
-    parts = [f"## {question}", INTRODUCTIONS[name], *(_section([first], [], figures) if first else [])]
+    own = tables.get(name, [])
+    parts = [f"## {question}", INTRODUCTIONS[name], _older(results[name]), *_section(own[:1], [], figures)]
     rest = [f"### {name}: {EXPERIMENTS[name].about}"]
-    rest += _section([t for t in others if t], pictures.get(name, []), figures)
+    rest += _section(own[1:], pictures.get(name, []), figures)
     for other in ALSO.get(name, ()):
         if results[other]:
             rest += [f"### {other}: {EXPERIMENTS[other].about}", INTRODUCTIONS[other]]
             rest += _section(tables.get(other, []), pictures.get(other, []), figures)
     return [*parts, *_folded("Further tables and figures", rest)]
+
+
+def _older(lines: list[Line]) -> str:
+    """A sentence where cells were made by another version than the one that writes the page."""
+    others = sorted({f"{x['versions']['ustad']} (budget `{x['budget']['name']}`)" for x in lines} - _own(lines))
+    return f"Older cells, not run again since: made by ustad {', '.join(others)}." if others else ""
+
+
+def _own(lines: list[Line]) -> set[str]:
+    return {f"{__version__} (budget `{x['budget']['name']}`)" for x in lines}
 
 
 def _folded(summary: str, parts: list[str]) -> list[str]:
@@ -121,8 +131,8 @@ def _verdicts(results: Results) -> list[str]:
     rows = []
     for number in ("Q1", "Q2", "Q3", "Q4"):
         own = [claim for claim in claims if question_of(claim.text) == number]
-        words = {v: [c.text for c in own if c.verdict == v] for v in ("confirmed", "not confirmed", "reversed")}
-        cells = ("; ".join(text.lstrip("– ") for text in texts) or "–" for texts in words.values())
+        texts_of = {v: [c.text for c in own if c.verdict == v] for v in ("confirmed", "not confirmed", "reversed")}
+        cells = ("; ".join(text.lstrip("– ") for text in texts) or "–" for texts in texts_of.values())
         rows.append((number, *cells))
     table = Table("", "", ("", "confirmed", "not confirmed", "reversed"), tuple(rows)).markdown().rstrip()
     cut = unfinished(results)

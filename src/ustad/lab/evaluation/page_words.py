@@ -27,11 +27,11 @@ make experiments-small                                                    two CP
 ustad lab experiment all --data numosim-la:2000 --seeds 1-5 --workers 10 --device cuda --out results/paper --cells-only
 ustad lab experiment detection,prediction,scores --data numosim-la:20000 --seeds 1-1 --size large --no-past \\
     --device cuda --out results/large --cells-only
-ustad lab experiment all --figures-only --out results/paper --also results/large --also results/gps \\
+ustad lab experiment all --figures-only --out results/paper --also results/older --also results/gps \\
     --page docs/results.md --figures docs/figures/results
 ```"""
 CAUSES = """### What the figures say about the causes
-USTAD is the preset `paper` here, without trip vectors but in a row of its own. The likelihood of numbers weighs
+USTAD is the preset `paper` here, without trip vectors. The likelihood of numbers weighs
 errors by 1/σ² and takes the larger share of every step, so kinds of place are learned later than by a network
 without σ (λ, the paper's balance, is 1; docs/method.md has what others do). A feature that is learned late has
 losses that say little, and the score is the maximum over all features. On numosim-la, whose red team goes to new

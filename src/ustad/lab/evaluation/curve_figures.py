@@ -1,0 +1,59 @@
+"""Learning curves: validation loss by epoch of every network, one panel a method, one line a data set.
+
+In go detection lines, out comes how to draw them, given matplotlib's pyplot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ustad.lab.evaluation.drawing import COLOURS
+from ustad.lab.evaluation.result_tables import NAMES, Line, select_lines, sets, slug
+
+COLUMNS = 4
+
+
+def curve_figures(lines: list[Line]) -> list[tuple[str, str, Callable[[Any], Any]]]:
+    """File name, caption and how to draw it, for every data set with trainings."""
+    by_data = {data: select_lines(lines, data=data, window="day") for data in sets(lines)}
+    return [
+        (f"curves-{slug(data)}", f"Validation loss by epoch, {data}", partial(draw_curves, lines=own))
+        for data, own in by_data.items()
+        if curves_by_method(own)
+    ]
+
+
+def curves_by_method(lines: list[Line]) -> dict[str, list[dict[str, Any]]]:
+    """The trainings of each method that says how its went."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for line in lines:
+        if line.get("training", {}).get("curve"):
+            found.setdefault(line["method"], []).append(line["training"])
+    return found
+
+
+def draw_curves(plt: Any, lines: list[Line]) -> Any:
+    """A dot marks the weights that were kept; a line without room after it was cut before it stopped by itself."""
+    methods = curves_by_method(lines)
+    rows = -(-len(methods) // COLUMNS)
+    figure, axes = plt.subplots(rows, COLUMNS, figsize=(10, 2.1 * rows), squeeze=False)
+    for axis, (method, runs) in zip(axes.flat, methods.items(), strict=False):
+        for run in runs:
+            curve = np.array(run["curve"], float)
+            axis.plot(np.arange(1, len(curve) + 1), curve, color=COLOURS[0], linewidth=0.9)
+            axis.plot(run["best_epoch"] + 1, curve.min(), "o", color=COLOURS[1], markersize=3)
+        values = np.concatenate([np.array(run["curve"], float)[1:] for run in runs] or [np.zeros(1)])
+        if len(values):
+            low, high = values.min(), np.quantile(values, 0.97)
+            axis.set_ylim(low - 0.08 * (high - low + 1e-9), high + 0.1 * (high - low + 1e-9))
+        ended = sum(run["converged"] for run in runs)
+        axis.set_title(f"{NAMES[method].replace('`', '')}, n = {len(runs)}, {ended} ended by itself", fontsize=7)
+        axis.set_xlabel("epoch", fontsize=7)
+    for axis in list(axes.flat)[len(methods) :]:
+        axis.set_axis_off()
+    figure.supylabel("validation loss", fontsize=8)
+    return figure
