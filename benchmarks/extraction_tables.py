@@ -1,4 +1,5 @@
-"""Tables of docs/evidence/extraction.md from the result files of benchmarks/extraction.py, gps.py and takeout.py.
+"""Tables of docs/evidence/extraction.md from the result files of benchmarks/extraction.py and takeout.py, and the
+cells of `ustad lab experiment gps`.
 
 python benchmarks/extraction_tables.py        writes it into the page, between its marks
 """
@@ -8,12 +9,14 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from gps import read_lines
-from marked_pages import DOCS, RESULTS, read, table, write
+from marked_pages import DOCS, read, table, write
+from ustad.lab.evaluation.experiments import read_results
 from ustad.lab.evaluation.gps_tables import QUALITY, QUALITY_NOTE, gps_tables, quality_row
 from ustad.lab.evaluation.recordings import PLAIN, TRUE_STAYS
+from ustad.lab.evaluation.result_tables import NAMES
 
 PAGE = DOCS / "evidence" / "extraction.md"
+CELLS = DOCS.parent / "results" / "gps"
 
 
 def speed() -> str:
@@ -66,9 +69,9 @@ def atlanta() -> str:
 
 def gps() -> str:
     """Detection from each recording beside the true stays."""
-    lines = read_lines(RESULTS / "gps.json")
+    lines = read_cells()
     if not lines:
-        return "Not measured yet: `python benchmarks/gps.py`."
+        return "Not measured yet: `ustad lab experiment gps`."
     parts = []
     for data in dict.fromkeys(line["data"] for line in lines):
         of_data = [line for line in lines if line["data"] == data]
@@ -78,26 +81,30 @@ def gps() -> str:
     return "\n\n".join(parts)
 
 
+def read_cells() -> list[dict[str, Any]]:
+    """Cells of the experiment, in the order of its plan."""
+    return read_results(CELLS)["gps"]
+
+
 def demo() -> str:
     """True ones among the 14 most unusual, as the demo records its town and as its people lived, town by town."""
-    lines = [*read_lines(RESULTS / "demo.json"), *read_lines(RESULTS / "gps.json")]
-    groups: dict[tuple[str, str, str], dict[int, int]] = {}
-    for line in lines:
+    groups: dict[tuple[str, str], dict[int, int]] = {}
+    for line in read_cells():
         if line["data"].startswith("town") and line["phone"] in (PLAIN, TRUE_STAYS):
-            counts = groups.setdefault((f"ustad {line['ustad']}", line["method"], line["phone"]), {})
+            counts = groups.setdefault((NAMES.get(line["method"], line["method"]), line["phone"]), {})
             counts[line["seed"]] = line["result"]["true_of_most_unusual"]
     rows = []
     for group, counts in groups.items():
         by_seed = ", ".join(f"{seed}: {counts[seed]}" for seed in sorted(counts))
         rows.append((*group, by_seed, f"{sum(counts.values()) / len(counts):.1f}", str(min(counts.values()))))
     if not rows:
-        return "Not measured yet: `python benchmarks/gps.py`."
-    return table(("made by", "method", "from", "true of the 14 most unusual, seed by seed", "mean", "least"), rows)
+        return "Not measured yet: `ustad lab experiment gps`."
+    return table(("method", "from", "true of the 14 most unusual, seed by seed", "mean", "least"), rows)
 
 
 def describe_versions(lines: list[dict[str, Any]]) -> str:
     """Which versions made these lines."""
-    counts = Counter(line["ustad"] for line in lines)
+    counts = Counter(line["versions"]["ustad"] for line in lines)
     several = len(counts) > 1
     return ", ".join(f"ustad {name} ({n} lines)" if several else f"ustad {name}" for name, n in sorted(counts.items()))
 

@@ -131,21 +131,18 @@ def test_a_method_ahead_of_ustad_is_named_and_the_best_is_bold(script: ModuleTyp
 
 
 @pytest.mark.parametrize("script", ["extraction_tables"], indirect=True)
-def test_the_demos_rows_count_true_incidents_town_by_town_and_say_who_counted(
-    script: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def line(seed: int, count: int, method: str, version: str) -> dict[str, object]:
+def test_the_demos_rows_count_true_incidents_town_by_town(script: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    def line(seed: int, count: int, method: str, phone: str = "fix a minute") -> dict[str, object]:
         figures = {"true_of_most_unusual": count, "recording": {}}
-        town = {"data": "town (300 agents)", "phone": "fix a minute"}
-        return {**town, "seed": seed, "method": method, "ustad": version, "result": figures}
+        return {"data": "town (300 agents)", "phone": phone, "seed": seed, "method": method, "result": figures}
 
-    lines = [line(2, 6, "quick", "0.3.0"), line(1, 11, "quick", "0.2.0"), line(1, 0, "visit-rate", "0.3.0")]
-    lines.append(line(1, 10, "quick", "0.3.0"))
-    monkeypatch.setattr(script, "read_lines", lambda file: lines if file.name == "gps.json" else [])
+    lines = [line(2, 6, "ustad-quick"), line(1, 0, "visit-rate"), line(1, 9, "ustad-quick", "phone")]
+    lines.append(line(1, 10, "ustad-quick"))
+    monkeypatch.setattr(script, "read_cells", lambda: lines)
     said = script.demo().splitlines()
-    assert "| ustad 0.3.0 | quick | fix a minute | 1: 10, 2: 6 | 8.0 | 6 |" in said
-    assert "| ustad 0.2.0 | quick | fix a minute | 1: 11 | 11.0 | 11 |" in said
-    assert "| ustad 0.3.0 | visit-rate | fix a minute | 1: 0 | 0.0 | 0 |" in said
-    monkeypatch.setattr(script, "read_lines", lambda file: [])
+    assert "| preset `quick` (ours) | fix a minute | 1: 10, 2: 6 | 8.0 | 6 |" in said
+    assert "| visit rate | fix a minute | 1: 0 | 0.0 | 0 |" in said
+    assert len(said) == 4  # what a phone records is no demo
+    monkeypatch.setattr(script, "read_cells", list)
     assert "Not measured" in script.demo()
     assert "Not measured" in script.gps()

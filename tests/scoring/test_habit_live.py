@@ -103,7 +103,7 @@ def test_an_event_that_failed_can_be_sent_again_and_counts_once(world, monkeypat
     shaken.warm(before)
     for row in rows:
         with monkeypatch.context() as broken:
-            broken.setattr(HabitLive, "_words", lambda *_: 1 / 0)
+            broken.setattr(HabitLive, "_words", lambda *_, **__: 1 / 0)
             with pytest.raises(ZeroDivisionError):
                 shaken.update(row)
         expected, found = straight.update(row), shaken.update(row)

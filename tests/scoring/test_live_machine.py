@@ -91,7 +91,7 @@ class LiveMachine(RuleBasedStateMachine):
         with pytest.raises(DataError):
             self.live.update({**last, time: last[time].replace(year=2000)})
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(HabitLive, "_words", lambda *_: 1 / 0)
+            patch.setattr(HabitLive, "_words", lambda *_, **__: 1 / 0)
             with pytest.raises(ZeroDivisionError):
                 self.live.update({**last, time: last["finished_at"]})
         assert self.live.to_bytes(agent) == self.states[agent]

@@ -124,7 +124,7 @@ def test_an_event_that_failed_while_the_history_moved_can_be_sent_again(world, m
     live = live_of(world)
     for i, row in enumerate(rows_of(later, 1)):
         with monkeypatch.context() as broken:
-            broken.setattr(HabitLive, "_words", lambda *_: 1 / 0)
+            broken.setattr(HabitLive, "_words", lambda *_, **__: 1 / 0)
             for _ in range(i % 4 == 0):
                 with pytest.raises(ZeroDivisionError):
                     live.update(row)

@@ -141,8 +141,8 @@ def _angle(raw: np.ndarray, x: int, y: int, spread: int, truth_x: float, truth_y
     sine, cosine = 0.0, 0.0
     for t in range(count):
         angles[t] = math.atan2(raw[t, y], raw[t, x])
-        sine += math.sin(angles[t])
-        cosine += math.cos(angles[t])
+        sine += raw[t, y]
+        cosine += raw[t, x]
     expected = math.atan2(sine / count, cosine / count)
     square = 0.0
     for t in range(count):

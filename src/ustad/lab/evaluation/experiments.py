@@ -23,7 +23,7 @@ from ustad.config import ConfigError
 from ustad.lab.evaluation import cells as compute
 from ustad.lab.evaluation.case_studies import cases
 from ustad.lab.evaluation.gps import GPS_METHODS, PRESET_METHODS, gps
-from ustad.lab.evaluation.recordings import TRUE_STAYS
+from ustad.lab.evaluation.recordings import PLAIN, TRUE_STAYS
 from ustad.lab.evaluation.result_files import Line, command, hardware, plain_json, read_lines, versions
 from ustad.lab.evaluation.sources import Source
 from ustad.lab.evaluation.workshop import BUDGETS, DEFAULT, FIRST_SEED, SAME, TRIPS, USTAD, Budget, Workshop
@@ -89,7 +89,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "gps": Experiment(
         "detection from true stays and from what phones record of the same people",
         gps,
-        tuple({"phone": phone, "method": method} for phone in (TRUE_STAYS, *PHONES) for method in GPS_METHODS),
+        tuple({"phone": phone, "method": method} for phone in (TRUE_STAYS, PLAIN, *PHONES) for method in GPS_METHODS),
     ),
 }
 #: What `all` runs.
@@ -137,8 +137,8 @@ def plan(
     """All cells of the experiments, a first seed complete before a second begins.
 
     So many `seeds` are of training, on one and the same data; seeds by name are of the simulated people too, so that
-    each is another data set. `methods` leaves out all others, `past` False the windows without anything later than the
-    event.
+    each is another data set; those of `gps` always are. `methods` leaves out all others, `past` False the windows
+    without anything later than the event.
     """
     sources, names, wanted_names = list(sources), list(names), None if methods is None else set(methods)
     all_names = {o["method"] for e in EXPERIMENTS.values() for o in e.options if "method" in o}
@@ -149,8 +149,9 @@ def plan(
     for name in names:
         if name not in EXPERIMENTS:
             raise ConfigError(f"unknown experiment '{name}' (known: {', '.join(EXPERIMENTS)}, all)")
+    of_training = isinstance(seeds, int)
     return [
-        Cell(name, source if isinstance(seeds, int) else source.with_people(seed), seed, budget, options)
+        Cell(name, source if of_training and name != "gps" else source.with_people(seed), seed, budget, options)
         for seed in (range(FIRST_SEED, FIRST_SEED + seeds) if isinstance(seeds, int) else seeds)
         for source in sources
         for name in names

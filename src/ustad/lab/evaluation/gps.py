@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from ustad.dataset import Dataset
 from ustad.lab.evaluation.detection_metrics import auroc, average_precision, incident_scores
 from ustad.lab.evaluation.recordings import TRUE_STAYS
-from ustad.lab.evaluation.workshop import FIRST_SEED, Workshop
+from ustad.lab.evaluation.workshop import Workshop
 from ustad.scores import Scores
 from ustad.tables import DataError, agent_codes
 
@@ -29,8 +29,7 @@ def gps(shop: Workshop, phone: str, method: str, **_: Any) -> dict[str, Any]:
     """Figures of one method on one recording, and how good the recording's stays are."""
     if shop.source.path is not None:
         raise DataError(f"{shop.source.name}: phones record simulated people only; give a preset such as town")
-    seed = shop.source.seed + shop.seed - FIRST_SEED
-    source = replace(shop.source, seed=seed, phone=None if phone == TRUE_STAYS else phone)
+    source = replace(shop.source, phone=None if phone == TRUE_STAYS else phone)
     own = Workshop(source, shop.seed, shop.budget, shop.work, shop.device)
     if method in PRESET_METHODS:
         scores = own.preset_scores(PRESET_METHODS[method])

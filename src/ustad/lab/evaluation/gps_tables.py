@@ -12,7 +12,6 @@ import numpy as np
 from ustad.lab.evaluation.gps import MOST_UNUSUAL
 from ustad.lab.evaluation.recordings import TRUE_STAYS
 from ustad.lab.evaluation.result_tables import (
-    LEVELS,
     NAMES,
     Line,
     Table,
@@ -24,6 +23,8 @@ from ustad.lab.evaluation.result_tables import (
 )
 
 _MINUTE = 60.0
+#: Events by their own score and by that of their incident, and agents.
+GPS_LEVELS = ("events", "incidents", "agents")
 
 
 def gps_tables(lines: list[Line]) -> list[Table]:
@@ -34,7 +35,7 @@ def gps_tables(lines: list[Line]) -> list[Table]:
 
 def _detection_table(lines: list[Line], data: str) -> Table:
     heads = ["method", "from", "seeds"]
-    heads += [f"{level} {what}" for level in LEVELS for what in ("AUROC", "AUPR", "kept")]
+    heads += [f"{level} {what}" for level in GPS_LEVELS for what in ("AUROC", "AUPR", "kept")]
     heads.append(f"true of the {MOST_UNUSUAL} most unusual")
     rows = []
     for method in dict.fromkeys(x["method"] for x in select_lines(lines, data=data)):
@@ -42,13 +43,14 @@ def _detection_table(lines: list[Line], data: str) -> Table:
         for phone in dict.fromkeys(x["phone"] for x in select_lines(lines, data=data, method=method)):
             found = select_lines(lines, data=data, method=method, phone=phone)
             row = [NAMES.get(method, method), phone, str(len(found))]
-            for level in LEVELS:
+            for level in GPS_LEVELS:
                 row += [format_mean([_value(x, level, what) for x in found], 3) for what in ("auroc", "ap")]
                 row.append("" if phone == TRUE_STAYS else describe_kept(kept_share(truth, found, level)))
             row.append(format_mean([x["result"].get("true_of_most_unusual") for x in found], 1))
             rows.append(tuple(row))
     note = (
-        "kept: share of AUROC − 0.5 and of AUPR of the same people's true stays, seed by seed, then the mean. "
+        "incidents: events by the score of their incident. kept: share of AUROC − 0.5 and of AUPR of the same people's "
+        "true stays, seed by seed, then the mean. "
         "Labelled true stays that a recording does not show count as found last. ± is over towns, one for each seed."
     )
     return Table(f"gps-{slug(data)}", f"Detection from GPS, {data}", tuple(heads), tuple(rows), note)
