@@ -33,7 +33,7 @@ def _terms(rng: np.random.Generator) -> dict[str, np.ndarray]:
 
 @pytest.fixture(scope="module")
 def shares() -> dict[str, dict[float, np.ndarray]]:
-    """How often new people have p-values up to a level, town by town: by the groups, and by what the reference says of itself."""
+    """Shares of p-values up to a level of new people by town: by the groups, and by a reference that judges itself."""
     rng, entity = np.random.default_rng(0), np.repeat(np.arange(PEOPLE), EVENTS)
     everybody, weights, levels = np.ones(len(entity), bool), unit_weights(), (0.2, 0.05, 0.01)
     found: dict[str, dict[float, list[float]]] = {way: {p: [] for p in levels} for way in ("groups", "itself")}
