@@ -27,7 +27,7 @@ def runs(storage: str) -> list[dict[str, Any]]:
 def measured() -> str:
     """Costs of each size."""
     head = ("people", "fixes", "stays", *(f"`{step}`" for step in STEPS), "CPU per person", "disk per person",
-            "a worker's memory", "largest difference")  # fmt: skip
+            "a worker's memory", "CPU, Ray to one process", "largest difference")  # fmt: skip
     rows = []
     for run in runs("disk"):
         steps = run["steps"]
@@ -43,6 +43,7 @@ def measured() -> str:
                 f"{1e3 * cpu / run['agents']:.1f} ms",
                 f"{1e3 * disk / run['agents']:.0f} kB",
                 f"{max(steps[step]['worker_mb'] for step in STEPS):.0f} MB",
+                _to_one_process(run),
                 same if run.get("same_alerts", True) else f"{same}, other alerts",
             )
         )
@@ -55,6 +56,18 @@ def measured() -> str:
         f"{max(r['steps']['score']['load'] for r in runs('disk')):.0f} by other work:"
     )
     return f"{said}\n\n{table(head, rows)}"
+
+
+def _to_one_process(run: dict[str, Any]) -> str:
+    """Processor time of extraction by the fix and, where one process scored the same people, of scoring."""
+    alone = read("engine")["runs"]["extract"]["local"]
+    by_fix = [
+        x["cpu_seconds"] / fixes for x, fixes in ((run["steps"]["extract"], run["fixes"]), (alone, alone["fixes"]))
+    ]
+    text = f"`extract` {by_fix[0] / by_fix[1]:.1f}"
+    if "local_score" in run:
+        text += f", `score` {run['steps']['score']['cpu_seconds'] / run['local_score']['cpu_seconds']:.1f}"
+    return text
 
 
 def over_network() -> str:

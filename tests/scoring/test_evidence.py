@@ -1,13 +1,16 @@
 """Evidence: one form for every source, in bulk and for one event."""
 
+from datetime import UTC, datetime
+
 import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ustad.schema import mobility_schema
 from ustad.scores import Scores
-from ustad.scoring.evidence import EVIDENCE, evidence_column, evidence_of_one, read_evidence
+from ustad.scoring.evidence import EVIDENCE, evidence_column, evidence_of_one, most_unusual, read_evidence
 from ustad.tables import DataError
 
 
@@ -46,6 +49,26 @@ def test_scores_of_older_versions_have_the_same_evidence():
     ranks = {"pct_start": 0.999, "pct_knn": 0.9, "pct_poi": None}
     assert [(e["name"], round(e["surprise"], 6)) for e in read_evidence(ranks)] == [("start", 3.0), ("knn", 1.0)]
     assert read_evidence({"score": 1.0}) == []
+
+
+def test_shares_that_an_older_table_does_not_say_are_in_proportion_to_the_surprise():
+    """Of `surprise_…` without `share_…`, and of percentiles; where nothing is unusual they are 0."""
+    for row in (
+        {"surprise_a": 3.0, "surprise_b": 1.0, "surprise_c": 0.0},
+        {"pct_a": 0.999, "pct_b": 0.9, "pct_c": 0.0},
+    ):
+        assert {e["name"]: round(e["share"], 9) for e in read_evidence(row)} == {"a": 0.75, "b": 0.25, "c": 0.0}
+    assert [e["share"] for e in read_evidence({"surprise_a": 0.0, "surprise_b": 0.0})] == [0.0, 0.0]
+
+
+def test_the_most_unusual_events_are_told_with_their_moment_as_text():
+    moment = datetime(2024, 3, 1, 8, 30, tzinfo=UTC)
+    about = {"agent_id": ["x", "y", "z"], "started_at": [moment] * 3, "score": [1.0, 3.0, 2.0]}
+    events = pa.table({**about, "surprise_place": [1.0, 2.0, 0.5]})
+    highest = most_unusual(events, mobility_schema(), 2)
+    assert [(e["agent_id"], e["score"]) for e in highest] == [("y", 3.0), ("z", 2.0)]
+    assert highest[0]["started_at"] == moment.isoformat()
+    assert highest[0]["terms"] == {"place": {"surprise": 2.0, "share": 1.0}}
 
 
 def test_one_question_of_every_event():
