@@ -8,8 +8,8 @@ Seeds from 100 on: no figure that is reported elsewhere comes from them. One per
 team. Habits alone judge (as `quick`), one process. A line for each set and configuration: AUROC / AP of events by their
 own score, of events by their incident's, of agents; how many of the first 14 incidents are true, and of the first five
 a day per 1,000 people; shares of normal people's events with p ≤ .001, .01 and .05, each as a multiple of the level;
-agents' AUROC by kind. Simulated data are kept in the cache. Writes benchmarks/results/questions.json and
-docs/evidence/questions.md.
+agents' AUROC by kind. Simulated data are kept in the cache. `--before FILE` puts the result file of an earlier version
+beside it. Writes benchmarks/results/questions.json and docs/evidence/questions.md.
 """
 
 from __future__ import annotations
@@ -153,6 +153,7 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, help="where simulated data are kept; a directory of their own if absent")
     parser.add_argument("--sets", nargs="*", default=[town.name for town in TOWNS])
     parser.add_argument("--leave", nargs="*", default=["none", BY_HALF, *(t for t in TERMS if t != "silence")])
+    parser.add_argument("--before", type=Path, help="results of an earlier version, for the first line of the page")
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
     progress.disable()
@@ -170,13 +171,18 @@ def main() -> None:
     means = summarise(lines)
     for left_out, figures in means.items():
         print(f"mean without {left_out:<13}" + "  ".join(f"{name} {value:.3f}" for name, value in figures.items()))
-    options.out.write_text(json.dumps({"lines": lines, "means": means}, indent=1) + "\n")
+    results = {"lines": lines, "means": means}
+    if options.before is not None:
+        results["before"] = json.loads(options.before.read_text())["means"]["none"]
+    options.out.write_text(json.dumps(results, indent=1) + "\n")
     if options.out == RESULTS:
-        PAGE.write_text(write_page(lines, means))
+        PAGE.write_text(write_page(**results))
 
 
-def write_page(lines: list[dict[str, Any]], means: dict[str, dict[str, float]]) -> str:
-    """The page of evidence: means by configuration, then every set with all questions."""
+def write_page(
+    lines: list[dict[str, Any]], means: dict[str, dict[str, float]], before: dict[str, float] | None = None
+) -> str:
+    """The page of evidence: means by configuration, those of an earlier version first, then every set."""
     figures = ("events_auroc", "events_ap", "incidents_ap", "agents_auroc", "agents_ap", "true_of_14", "precision")
     text = [
         "# What each question of habits is worth",
@@ -185,10 +191,12 @@ def write_page(lines: list[dict[str, Any]], means: dict[str, dict[str, float]]) 
         f"seeds from 100 on, {ANOMALOUS:.0%} of the people anomalous, judged by habits alone. Means over the sets. "
         "`half`: half of the people calibrate instead of all.",
         "",
-        "| left out | events AUROC | AP | incidents AP | agents AUROC | AP | true of first 14 | precision |",
+        "| left out | events AUROC | events AP | incidents AP | agents AUROC | agents AP | true of first 14 | "
+        "precision |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    for left_out, found in means.items():
+    earlier = {"none, in the version before": before} if before is not None else {}
+    for left_out, found in {**earlier, **means}.items():
         text.append(f"| {left_out} | " + " | ".join(f"{found[name]:.3f}" for name in figures) + " |")
     text += [
         "",

@@ -96,11 +96,11 @@ def _most_in_a_day(surer: np.ndarray) -> float:  # pragma: no cover - compiled
 @njit(nogil=True, cache=True)
 def _chance(there: np.ndarray, days: np.ndarray, weekday: int, slot: int) -> float:  # pragma: no cover - compiled
     """Smoothed share of days with a visit in this half hour, as of at most MOST_DAYS days."""
-    seen = possible = 0.0
+    present = possible = 0.0
     for other in range(7):
         if (other >= 5) == (weekday >= 5):
             weight = 1.0 if other == weekday else OTHER_WEEKDAY
-            seen += weight * min(there[other, slot], days[other])
+            present += weight * min(there[other, slot], days[other])
             possible += weight * days[other]
-    kept = MOST_DAYS / possible if possible > MOST_DAYS else 1.0
-    return (kept * seen + 0.5) / (kept * possible + 1.0)
+    shrink = MOST_DAYS / possible if possible > MOST_DAYS else 1.0
+    return (shrink * present + 0.5) / (shrink * possible + 1.0)

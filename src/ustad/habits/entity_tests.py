@@ -57,15 +57,15 @@ class AgentReference:
     def fit(cls, score: np.ndarray, habits: Habits, visits: Visits, chosen: np.ndarray) -> AgentReference:
         """From the reference week's scores [N]; `chosen` [E] are the entities that calibrate."""
         E = len(visits.entity_ids)
-        bounded = np.minimum(score, SHIFT_LIMIT)
-        means = _means(bounded, visits.entity, E)
+        capped_scores = np.minimum(score, SHIFT_LIMIT)
+        means = _means(capped_scores, visits.entity, E)
         first, last = int(visits.day.min()), int(visits.day.max())
         late = visits.day >= first + (last - first + 1) // 2
-        typical, spread = float(bounded.mean()), float(max(bounded.std(), 1e-6))
-        halves = [_means(bounded[part], visits.entity[part], E) for part in (~late, late)]
+        typical, spread = float(capped_scores.mean()), float(max(capped_scores.std(), 1e-6))
+        halves = [_means(capped_scores[part], visits.entity[part], E) for part in (~late, late)]
         normal = {
             "top": top_mean(score, visits.entity, E),
-            "shift": _standardised(halves[1], halves[0], typical, spread),
+            "shift": _difference_in_errors(halves[1], halves[0], typical, spread),
             "profile": profile_change(habits, visits, first),
         }
         order = np.argsort(visits.entity_key)
@@ -87,7 +87,7 @@ class AgentReference:
         now = _means(np.minimum(score, SHIFT_LIMIT), visits.entity, E)
         days = period[1] - period[0] + 1
         longer = np.log10(max(days, 1) / self.days)
-        shift = _standardised(now, self._reference(visits), self.typical, self.spread)
+        shift = _difference_in_errors(now, self._reference(visits), self.typical, self.spread)
         return {
             "top": -self.tests["top"].log10_tail(top_mean(score, visits.entity, E) - longer),
             "shift": self._shown("shift", shift),
@@ -104,22 +104,22 @@ class AgentReference:
         if not len(self.entity_key):
             return Means(np.zeros(len(visits.entity_key)), np.full(len(visits.entity_key), self.typical))
         at = np.minimum(np.searchsorted(self.entity_key, visits.entity_key), len(self.entity_key) - 1)
-        known = self.entity_key[at] == visits.entity_key
-        return Means(np.where(known, self.count[at], 0.0), np.where(known, self.mean[at], self.typical))
+        has_reference = self.entity_key[at] == visits.entity_key
+        return Means(np.where(has_reference, self.count[at], 0.0), np.where(has_reference, self.mean[at], self.typical))
 
     def forget(self, entities: Iterable[Any]) -> AgentReference:
         """Without the reference week of some entities; what is normal stays, in which nobody can be told apart."""
-        kept = ~np.isin(self.entity_key, identity_hash(entities))
-        return replace(self, entity_key=self.entity_key[kept], count=self.count[kept], mean=self.mean[kept])
+        keep = ~np.isin(self.entity_key, identity_hash(entities))
+        return replace(self, entity_key=self.entity_key[keep], count=self.count[keep], mean=self.mean[keep])
 
     # ---------------------------------------------------------------------------------------- storing
     def to_tensors(self) -> dict[str, np.ndarray]:
-        held = {f"agents.{n}": getattr(self, n) for n in ("count", "mean")}
-        held["agents.entity_key"] = self.entity_key.view(np.int64)
-        held["agents.numbers"] = np.array([self.days, self.typical, self.spread])
+        tensors = {f"agents.{n}": getattr(self, n) for n in ("count", "mean")}
+        tensors["agents.entity_key"] = self.entity_key.view(np.int64)
+        tensors["agents.numbers"] = np.array([self.days, self.typical, self.spread])
         for name, distribution in self.tests.items():
-            held.update(distribution_tensors(distribution, f"agents.{name}"))
-        return held
+            tensors.update(distribution_tensors(distribution, f"agents.{name}"))
+        return tensors
 
     @classmethod
     def from_tensors(cls, tensors: dict[str, np.ndarray]) -> AgentReference:
@@ -153,9 +153,9 @@ def top_mean(score: np.ndarray, entity: np.ndarray, entities: int, most: int = T
     order = np.lexsort((-score, entity))
     owner = entity[order]
     rank = np.arange(len(order)) - np.searchsorted(owner, np.arange(entities))[owner]
-    chosen = rank < most
-    number = np.bincount(owner[chosen], minlength=entities)
-    return np.bincount(owner[chosen], score[order][chosen], entities) / np.maximum(number, 1)
+    is_top = rank < most
+    number = np.bincount(owner[is_top], minlength=entities)
+    return np.bincount(owner[is_top], score[order][is_top], entities) / np.maximum(number, 1)
 
 
 def profile_change(habits: Habits, visits: Visits, since: int) -> np.ndarray:
@@ -176,9 +176,9 @@ def profile_change(habits: Habits, visits: Visits, since: int) -> np.ndarray:
     group = together[0]
     total = np.bincount(group, count, E * weeks)
     places = np.append(np.diff(habits.place_offsets), 0)[owner][index]
-    visited = np.append(_history_visits(habits), 0.0)[owner][index]
-    known = habits.visits_at(place[index])
-    share = (known + PROFILE_PRIOR) / (visited + PROFILE_PRIOR * (places + 1))
+    history_total = np.append(_history_visits(habits), 0.0)[owner][index]
+    history_count = habits.visits_at(place[index])
+    share = (history_count + PROFILE_PRIOR) / (history_total + PROFILE_PRIOR * (places + 1))
     surprise = 2 * count * np.log(count / (total[group] * share))
     by_week = np.bincount(group, surprise, E * weeks).reshape(E, weeks)
     return by_week.sum(axis=1) / np.maximum((total.reshape(E, weeks) > 0).sum(axis=1), 1)
@@ -195,7 +195,7 @@ def _means(values: np.ndarray, entity: np.ndarray, entities: int) -> Means:
     return Means(count, np.bincount(entity, values, entities) / np.maximum(count, 1))
 
 
-def _standardised(now: Means, before: Means, typical: float, spread: float) -> np.ndarray:
+def _difference_in_errors(now: Means, before: Means, typical: float, spread: float) -> np.ndarray:
     """Difference of two means in standard errors; an entity without a reference is compared with the typical."""
     reference = np.where(before.count > 0, before.mean, typical)
     error = np.sqrt(1 / np.maximum(now.count, 1) + np.where(before.count > 0, 1 / np.maximum(before.count, 1), 0.1))

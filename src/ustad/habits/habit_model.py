@@ -197,40 +197,40 @@ class HabitModel:
         table: pa.Table,
         earlier: pa.Table | None,
         period: tuple[int, int],
-        wanted: np.ndarray,
+        mask: np.ndarray,
     ) -> tuple[Compared, dict[str, np.ndarray]]:
-        """Every wanted visit (bool [N]) compared with its own history, and the extra terms of it."""
-        visits, compared = history.visits, nothing_compared(len(history.visits))
+        """Every visit of the `mask` (bool [N]) compared with its own history, and the extra terms of it."""
+        visits, comparisons = history.visits, nothing_compared(len(history.visits))
         more: dict[str, np.ndarray] = {}
         for habits in history:
-            rows = np.flatnonzero(wanted & (history.end == habits.last_day))
+            rows = np.flatnonzero(mask & (history.end == habits.last_day))
             if not len(rows):
                 continue
-            counted = history.counted(habits)
-            key = habits.locate(visits.take(counted))[1]
-            at = np.searchsorted(counted, rows)
-            counts = count_so_far(visits.entity[counted], key)[at]
-            placed = replace(visits.take(rows), key=key[at])
+            counted_rows = history.counted(habits)
+            key = habits.locate(visits.take(counted_rows))[1]
+            at = np.searchsorted(counted_rows, rows)
+            counts = count_so_far(visits.entity[counted_rows], key)[at]
+            own_visits = replace(visits.take(rows), key=key[at])
             days = (history.since(habits, period[0]), period[1])
-            found = compare(habits, self.population, self.recurrence, placed, days, "past", counts)
-            compared.put(rows, found)
-            seen = history.day <= history.day[rows].max()
-            for name, values in self._asked(habits, table, earlier, visits.row[rows], visits.row[seen]).items():
+            comparison = compare(habits, self.population, self.recurrence, own_visits, days, "past", counts)
+            comparisons.put(rows, comparison)
+            is_context = history.day <= history.day[rows].max()
+            for name, values in self._asked(habits, table, earlier, visits.row[rows], visits.row[is_context]).items():
                 more.setdefault(name, np.full(len(visits), np.nan, values.dtype))[rows] = values
-        return compared, more
+        return comparisons, more
 
     def _asked(
-        self, habits: Habits, table: pa.Table, earlier: pa.Table | None, rows: np.ndarray, seen: np.ndarray
+        self, habits: Habits, table: pa.Table, earlier: pa.Table | None, rows: np.ndarray, context_rows: np.ndarray
     ) -> dict[str, np.ndarray]:
-        """The extra terms of some rows of the table, in their order; of the others those `seen` are context."""
+        """The extra terms of some rows of the table, in their order; `context_rows` are what else is known."""
         if self.extra is None:
             return {}
-        asked = np.sort(rows)
-        before = table.take(pa.array(np.setdiff1d(seen, asked)))
+        ascending = np.sort(rows)
+        before = table.take(pa.array(np.setdiff1d(context_rows, ascending)))
         if earlier is not None:
             before = pa.concat_tables([earlier, before], promote_options="permissive")
-        found = self.extra(habits, table.take(pa.array(asked)), before if before.num_rows else None)
-        return {name: values[np.searchsorted(asked, rows)] for name, values in found.items()}
+        answers = self.extra(habits, table.take(pa.array(ascending)), before if before.num_rows else None)
+        return {name: values[np.searchsorted(ascending, rows)] for name, values in answers.items()}
 
     def weigh(self, raw: Mapping[str, np.ndarray]) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], np.ndarray]:
         """From raw terms: -log10 p of every term and of every look, and the highest look: float64 [N] each."""
@@ -265,11 +265,11 @@ class HabitModel:
         entity, day = self.schema.entity, event_days(context, self.schema)
         later = day > self.habits.last_day
         days = (int(day[later].min()), int(day[later].max())) if later.any() else ()
-        wanted = pc.unique(events[entity]).cast(context[entity].type)
-        mine = pc.is_in(context[entity], wanted).to_numpy(zero_copy_only=False)
-        counted = context.filter(pa.array(later & mine))
-        joined = pa.concat_tables([counted, events], promote_options="permissive")
-        return joined, counted.num_rows, context.filter(pa.array(~later & mine)), days
+        entities = pc.unique(events[entity]).cast(context[entity].type)
+        mine = pc.is_in(context[entity], entities).to_numpy(zero_copy_only=False)
+        later_context = context.filter(pa.array(later & mine))
+        table = pa.concat_tables([later_context, events], promote_options="permissive")
+        return table, later_context.num_rows, context.filter(pa.array(~later & mine)), days
 
     def forget(self, entities: list[object]) -> HabitModel:
         """Without the history and the reference week of some entities."""

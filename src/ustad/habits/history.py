@@ -110,19 +110,19 @@ class Habits:
         """The local day such that as many days as from there to the end tell of an entity since it was first seen:
         int64 [E]."""
         has = np.diff(self.place_offsets) > 0
-        begun = np.full(len(has), self.last_day + 1)
+        since = np.full(len(has), self.last_day + 1)
         if not has.any():
-            return begun
-        begun[has] = np.minimum.reduceat(self.place_first, self.place_offsets[:-1][has])
-        away = np.flatnonzero(self.entity_back > begun)
+            return since
+        since[has] = np.minimum.reduceat(self.place_first, self.place_offsets[:-1][has])
+        away = np.flatnonzero(self.entity_back > since)
         if len(away):
             visitor = np.repeat(self.place_owner, np.diff(self.visit_offsets))
             own = np.isin(visitor, away)
             order = np.lexsort((self.visit_day[own], visitor[own]))
             offsets = np.append(np.searchsorted(visitor[own], away), own.sum())
             apart = _weeks_apart(self.visit_day[own][order], offsets, self.last_day)
-            begun[away] += np.minimum(np.minimum(self.entity_unseen, self.entity_back - begun)[away], apart)
-        return begun
+            since[away] += np.minimum(np.minimum(self.entity_unseen, self.entity_back - since)[away], apart)
+        return since
 
     @cached_property
     def visit_day(self) -> np.ndarray:
@@ -153,14 +153,14 @@ class Habits:
     def usual_silence(self) -> np.ndarray:
         """How silent the data of each entity usually are in a visit, at most: share and minutes, float64 [E, 2]."""
         usual = np.zeros((len(self.entity_key), 2))
-        known = np.isfinite(self.visit_duration) & (self.visit_duration > 0)
-        if not self.visit_silent.any() or not known.any():
+        has_length = np.isfinite(self.visit_duration) & (self.visit_duration > 0)
+        if not self.visit_silent.any() or not has_length.any():
             return usual
-        owner = np.repeat(self.place_owner, np.diff(self.visit_offsets))[known]
-        silent = np.minimum(self.visit_silent[known], self.visit_duration[known])
+        owner = np.repeat(self.place_owner, np.diff(self.visit_offsets))[has_length]
+        silent = np.minimum(self.visit_silent[has_length], self.visit_duration[has_length])
         count = np.bincount(owner, minlength=len(usual))
         at = np.cumsum(count) - count + (USUAL_SILENCE * np.maximum(count - 1, 0)).astype(np.int64)
-        for column, values in enumerate((silent / self.visit_duration[known], silent)):
+        for column, values in enumerate((silent / self.visit_duration[has_length], silent)):
             usual[count > 0, column] = values[np.lexsort((values, owner))][at[count > 0]]
         return usual
 
@@ -178,8 +178,8 @@ class Habits:
         """Index of each visit's entity here, -1 where the entity has no history: int64 [N]."""
         at = np.searchsorted(self.entity_key, visits.entity_key)
         at = np.minimum(at, max(len(self.entity_key) - 1, 0))
-        known = self.entity_key[at] == visits.entity_key if len(self.entity_key) else np.zeros(len(at), bool)
-        return np.where(known, at, -1)[visits.entity]
+        has_history = self.entity_key[at] == visits.entity_key if len(self.entity_key) else np.zeros(len(at), bool)
+        return np.where(has_history, at, -1)[visits.entity]
 
     def locate(self, visits: Visits) -> tuple[np.ndarray, np.ndarray]:
         """Own place of each visit (int64 [N], -1: not seen before) and the key of its place (uint64 [N])."""
@@ -304,19 +304,19 @@ def own_keys(visits: Visits, habits: Habits | None) -> np.ndarray:
     visits around the first of them.
     """
     key = visits.key.copy()
-    unnamed = key == 0
-    if not unnamed.any():
+    has_no_name = key == 0
+    if not has_no_name.any():
         return key
     if habits is not None:
         place, distance = nearest_place(
             habits.owners(visits), visits.x, visits.y, habits.place_offsets, habits.place_x, habits.place_y
         )
-        close = unnamed & (distance <= raised(SAME_PLACE_KM))
+        close = has_no_name & (distance <= raised(SAME_PLACE_KM))
         key[close] = habits.place_key[place[close]]
-        unnamed &= ~close
-    leader = lead(visits.entity, unnamed, visits.x, visits.y, SAME_PLACE_KM)[unnamed]
+        has_no_name &= ~close
+    leader = lead(visits.entity, has_no_name, visits.x, visits.y, SAME_PLACE_KM)[has_no_name]
     spot = spot_names(visits.x[leader], visits.y[leader])
-    key[unnamed] = place_keys(visits.entity_key[visits.entity[unnamed]], spot)
+    key[has_no_name] = place_keys(visits.entity_key[visits.entity[has_no_name]], spot)
     return key
 
 
@@ -332,9 +332,9 @@ def collect(visits: Visits, key: np.ndarray, previous: np.ndarray, most: int) ->
     stops = np.r_[starts[1:], len(key)]
     count = stops - starts
     age = np.repeat(stops, count) - np.arange(len(key))  # 1 is the latest visit to its place
-    kept = age <= most
+    is_recent = age <= most
     day, x, y = visits.day[order], visits.x[order], visits.y[order]
-    remembered, first_day = order[kept], int(visits.day.min())
+    recent_rows, first_day = order[is_recent], int(visits.day.min())
     return Habits(
         entity_ids=visits.entity_ids[rank],
         entity_key=visits.entity_key[rank],
@@ -349,14 +349,14 @@ def collect(visits: Visits, key: np.ndarray, previous: np.ndarray, most: int) ->
         place_first=day[starts],
         place_last=day[stops - 1],
         visit_offsets=np.r_[0, np.cumsum(np.minimum(count, most))].astype(np.int64),
-        visit_time=visits.time[remembered],
-        visit_minute=visits.minute[remembered],
-        visit_weekday=visits.weekday[remembered],
-        visit_duration=visits.duration[remembered],
-        visit_previous=previous[kept],
-        visit_early=visits.early[remembered].astype(np.float32),
-        visit_late=visits.late[remembered].astype(np.float32),
-        visit_silent=visits.silent[remembered].astype(np.float32),
+        visit_time=visits.time[recent_rows],
+        visit_minute=visits.minute[recent_rows],
+        visit_weekday=visits.weekday[recent_rows],
+        visit_duration=visits.duration[recent_rows],
+        visit_previous=previous[is_recent],
+        visit_early=visits.early[recent_rows].astype(np.float32),
+        visit_late=visits.late[recent_rows].astype(np.float32),
+        visit_silent=visits.silent[recent_rows].astype(np.float32),
         first_day=first_day,
         last_day=int(visits.day.max()),
     )
@@ -364,7 +364,7 @@ def collect(visits: Visits, key: np.ndarray, previous: np.ndarray, most: int) ->
 
 def _means(values: np.ndarray, starts: np.ndarray, count: np.ndarray) -> np.ndarray:
     """Means of runs; NaN where every value of a run is."""
-    known = np.isfinite(values)
-    number = np.add.reduceat(known, starts, dtype=np.int64)
-    total = np.add.reduceat(np.where(known, values, 0.0), starts)
+    is_finite = np.isfinite(values)
+    number = np.add.reduceat(is_finite, starts, dtype=np.int64)
+    total = np.add.reduceat(np.where(is_finite, values, 0.0), starts)
     return np.where(number > 0, total / np.maximum(number, 1), np.nan)

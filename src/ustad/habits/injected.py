@@ -24,14 +24,14 @@ def injected_week(week: pa.Table, schema: EventSchema, seed: int) -> tuple[pa.Ta
     """The week with changed events, and what was done to each: object [n], "" where nothing."""
     rng = np.random.default_rng([seed, 71])
     number = max(1, round(SHARE * week.num_rows))
-    chosen = rng.permutation(week.num_rows)[: 3 * number]
-    done = np.full(week.num_rows, "", dtype=object)
+    rows_to_change = rng.permutation(week.num_rows)[: 3 * number]
+    kinds = np.full(week.num_rows, "", dtype=object)
     table = week
-    for kind, rows in zip(("place", "time", "length"), np.array_split(chosen, 3), strict=True):
-        changed = {"place": _elsewhere, "time": _another_time, "length": _longer}[kind](table, schema, rows, rng)
-        if changed is not None:
-            table, done[rows] = changed, kind
-    return table, done
+    for kind, rows in zip(("place", "time", "length"), np.array_split(rows_to_change, 3), strict=True):
+        altered_table = {"place": _elsewhere, "time": _another_time, "length": _longer}[kind](table, schema, rows, rng)
+        if altered_table is not None:
+            table, kinds[rows] = altered_table, kind
+    return table, kinds
 
 
 def _elsewhere(table: pa.Table, schema: EventSchema, rows: np.ndarray, rng: np.random.Generator) -> pa.Table | None:
@@ -55,12 +55,12 @@ def _elsewhere(table: pa.Table, schema: EventSchema, rows: np.ndarray, rng: np.r
 
 def _another_time(table: pa.Table, schema: EventSchema, rows: np.ndarray, rng: np.random.Generator) -> pa.Table:
     """Start and end some hours earlier or later."""
-    moved = np.zeros(table.num_rows, np.int64)
+    microseconds = np.zeros(table.num_rows, np.int64)
     sign = rng.choice([-1, 1], len(rows))
-    moved[rows] = (sign * rng.uniform(*HOURS, len(rows)) * _HOUR_US).astype(np.int64)
+    microseconds[rows] = (sign * rng.uniform(*HOURS, len(rows)) * _HOUR_US).astype(np.int64)
     for name in (schema.time, schema.end):
         if name is not None and name in table.column_names:
-            table = _added(table, name, moved)
+            table = _shift_times(table, name, microseconds)
     return table
 
 
@@ -71,9 +71,9 @@ def _longer(table: pa.Table, schema: EventSchema, rows: np.ndarray, rng: np.rand
     start, end = (table[c].cast(pa.int64()).to_numpy() for c in (schema.time, schema.end))
     more = np.zeros(table.num_rows, np.int64)
     more[rows] = ((rng.uniform(*TIMES, len(rows)) - 1) * (end - start)[rows]).astype(np.int64)
-    return _added(table, schema.end, more)
+    return _shift_times(table, schema.end, more)
 
 
-def _added(table: pa.Table, name: str, microseconds: np.ndarray) -> pa.Table:
+def _shift_times(table: pa.Table, name: str, microseconds: np.ndarray) -> pa.Table:
     values = table[name].cast(pa.int64()).to_numpy() + microseconds
     return table.set_column(table.column_names.index(name), name, pa.array(values).cast(TIMESTAMP))

@@ -36,11 +36,11 @@ def silence(habits: Habits, visits: Visits, owner: np.ndarray, hidden: np.ndarra
     since = habits.first_day + habits.entity_unseen
     gap = np.where((habits.visit_early > 0) & np.isfinite(habits.visit_early), habits.visit_early, np.nan)
     minute, weekday = _back(habits.visit_minute, habits.visit_weekday, np.nan_to_num(gap))
-    begun, day = _back(visits.minute, visits.weekday, np.where(np.isfinite(visits.early), visits.early, 0.0))
+    start, day = _back(visits.minute, visits.weekday, np.where(np.isfinite(visits.early), visits.early, 0.0))
     silent = np.flatnonzero((owner >= 0) & (visits.early > 0))
     result = np.where((owner >= 0) & np.isfinite(visits.early), 0.0, np.nan)
     result[silent] = presence(
-        owner[silent], begun[silent], np.where(np.isfinite(visits.early), visits.early, np.nan)[silent], day[silent],
+        owner[silent], start[silent], np.where(np.isfinite(visits.early), visits.early, np.nan)[silent], day[silent],
         np.zeros(len(silent)), since, habits.last_day,
         habits.visit_offsets[habits.place_offsets], minute, gap.astype(np.float64), weekday,
     )  # fmt: skip
@@ -50,9 +50,9 @@ def silence(habits: Habits, visits: Visits, owner: np.ndarray, hidden: np.ndarra
 
 def _back(minute: np.ndarray, weekday: np.ndarray, by: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Minute of the day and weekday so many minutes before."""
-    begun = minute - by
-    days = np.floor(begun / DAY_MINUTES).astype(np.int64)
-    return begun - days * DAY_MINUTES, (weekday + days) % 7
+    start = minute - by
+    days = np.floor(start / DAY_MINUTES).astype(np.int64)
+    return start - days * DAY_MINUTES, (weekday + days) % 7
 
 
 def least_over_intervals(
@@ -90,15 +90,15 @@ def possible_times(visits: Visits, short: np.ndarray) -> tuple[np.ndarray, Visit
     low = np.log1p(np.maximum(np.where(short[at], 0.0, length), 0.0))
     high = np.log1p(np.maximum(length + late[at], 0.0))
     low, high = np.nan_to_num(low), np.nan_to_num(high)
-    each, lasted = _spread(low, high, np.minimum(np.ceil((high - low) / LENGTH_STEP), MOST_STEPS))
-    minutes = np.where(np.isnan(length)[each], np.nan, np.expm1(lasted))
+    each, log_length = _spread(low, high, np.minimum(np.ceil((high - low) / LENGTH_STEP), MOST_STEPS))
+    minutes = np.where(np.isnan(length)[each], np.nan, np.expm1(log_length))
     at, earlier = at[each], earlier[each]
-    taken = visits.take(at)
-    minute, weekday = _back(taken.minute, taken.weekday, earlier)
+    copies = visits.take(at)
+    minute, weekday = _back(copies.minute, copies.weekday, earlier)
     return at, replace(
-        taken,
-        time=taken.time - (earlier * 60e6).astype(np.int64),
-        day=taken.day + np.floor((taken.minute - earlier) / DAY_MINUTES).astype(np.int64),
+        copies,
+        time=copies.time - (earlier * 60e6).astype(np.int64),
+        day=copies.day + np.floor((copies.minute - earlier) / DAY_MINUTES).astype(np.int64),
         minute=minute,
         weekday=weekday,
         duration=minutes,
@@ -114,8 +114,8 @@ def _earlier_starts(length: np.ndarray, early: np.ndarray) -> tuple[np.ndarray, 
         whole < bend, np.log(whole / length) / LENGTH_STEP, bent + np.maximum(whole - bend, 0.0) / START_STEP
     )
     row, number = _spread(np.zeros(len(length)), high, np.ceil(high))
-    curved = length[row] * np.exp(np.minimum(number, bent[row]) * LENGTH_STEP)
-    return row, curved + np.maximum(number - bent[row], 0.0) * START_STEP - length[row]
+    earlier_length = length[row] * np.exp(np.minimum(number, bent[row]) * LENGTH_STEP)
+    return row, earlier_length + np.maximum(number - bent[row], 0.0) * START_STEP - length[row]
 
 
 def _spread(low: np.ndarray, high: np.ndarray, steps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

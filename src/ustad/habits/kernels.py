@@ -27,7 +27,7 @@ def find_known(
     owner: np.ndarray, key: np.ndarray, place_offsets: np.ndarray, place_key: np.ndarray
 ) -> np.ndarray:  # pragma: no cover - compiled
     """The own place with each visit's key, -1 where there is none; owner -1 is an entity without history."""
-    found = np.full(len(owner), -1, np.int64)
+    places = np.full(len(owner), -1, np.int64)
     for i in range(len(owner)):
         if owner[i] < 0 or key[i] == 0:
             continue
@@ -39,8 +39,8 @@ def find_known(
             else:
                 high = middle
         if low < place_offsets[owner[i] + 1] and place_key[low] == key[i]:
-            found[i] = low
-    return found
+            places[i] = low
+    return places
 
 
 @njit(nogil=True, cache=True)
@@ -69,7 +69,7 @@ def nearest_place(
 
 @njit(nogil=True, cache=True)
 def lead(
-    entity: np.ndarray, wanted: np.ndarray, x: np.ndarray, y: np.ndarray, radius: float
+    entity: np.ndarray, mask: np.ndarray, x: np.ndarray, y: np.ndarray, radius: float
 ) -> np.ndarray:  # pragma: no cover - compiled
     """For each wanted visit the earlier visit of the same entity that leads its cluster, or itself: int64 [N].
 
@@ -83,16 +83,16 @@ def lead(
     for i in range(len(entity)):
         if i > 0 and entity[i] != entity[i - 1]:
             first, count = i, 0
-        if not wanted[i]:
+        if not mask[i]:
             continue
-        best, chosen = radius * radius, i
+        best, leading = radius * radius, i
         for k in range(count):
             j = leaders[first + k]
             square = (x[j] - x[i]) ** 2 + (y[j] - y[i]) ** 2
             if square <= best + RELATIVE * best + ABSOLUTE:  # of equal ones the last
-                best, chosen = square, j
-        leader[i] = chosen
-        if chosen == i:
+                best, leading = square, j
+        leader[i] = leading
+        if leading == i:
             leaders[first + count] = i
             count += 1
     return leader
@@ -105,14 +105,14 @@ def count_so_far(entity: np.ndarray, key: np.ndarray) -> np.ndarray:  # pragma: 
     Visits are sorted by entity and time.
     """
     order = np.argsort(key, kind="mergesort")
-    counted = np.empty(len(entity), np.int64)
+    counts = np.empty(len(entity), np.int64)
     run = 0
     for k in range(len(order)):
         i = order[k]
         same = k > 0 and key[order[k - 1]] == key[i] and entity[order[k - 1]] == entity[i]
         run = run + 1 if same else 1
-        counted[i] = run
-    return counted
+        counts[i] = run
+    return counts
 
 
 @njit(nogil=True, cache=True)
@@ -125,8 +125,8 @@ def apart(first: float, second: float) -> float:  # pragma: no cover - compiled
 @njit(nogil=True, cache=True)
 def bell(difference: float, width: float) -> float:  # pragma: no cover - compiled
     """A Gaussian kernel that is 1 at 0."""
-    scaled = difference / width
-    return 0.0 if scaled > 6.0 else np.exp(-0.5 * scaled * scaled)
+    ratio = difference / width
+    return 0.0 if ratio > 6.0 else np.exp(-0.5 * ratio * ratio)
 
 
 @njit(nogil=True, cache=True)
@@ -154,21 +154,21 @@ def times_at_place(
     start_norm = 1.0 / (START_WIDTH * np.sqrt(2 * np.pi))
     duration_norm = 1.0 / (DURATION_WIDTH * np.sqrt(2 * np.pi))
     for i in range(len(place)):
-        total = begun = lasted = weight_known = 0.0
+        total = start_mass = length_mass = weight_known = 0.0
         if place[i] >= 0:
             for v in range(visit_offsets[place[i]], visit_offsets[place[i] + 1]):
                 day = 1.0 if visit_weekend[v] == weekend[i] else OTHER_DAY
                 near = day * bell(apart(visit_minute[v], minute[i]), START_WIDTH)
                 total += day * start_weight[v]
-                begun += near * start_weight[v]
+                start_mass += near * start_weight[v]
                 gap = log_duration[i] - visit_log_duration[v]
                 if near > 0.0 and not np.isnan(gap):
                     near *= length_weight[v]
                     weight_known += near
-                    lasted += near * bell(abs(gap), DURATION_WIDTH)
+                    length_mass += near * bell(abs(gap), DURATION_WIDTH)
         prior = POPULATION_VISITS
-        start = (begun * start_norm + prior * population_start[i]) / (total + prior)
-        duration = (lasted * duration_norm + prior * population_duration[i]) / (weight_known + prior)
+        start = (start_mass * start_norm + prior * population_start[i]) / (total + prior)
+        duration = (length_mass * duration_norm + prior * population_duration[i]) / (weight_known + prior)
         result[i, 0] = -np.log(max(start, 1e-12))
         result[i, 1] = -np.log(max(duration, 1e-12))
     return result
@@ -240,10 +240,10 @@ def slots_of(minute: float, duration: float) -> tuple[int, int]:  # pragma: no c
 @njit(nogil=True, cache=True)
 def _share(there: np.ndarray, days: np.ndarray, weekday: int, slot: int) -> float:  # pragma: no cover - compiled
     """Smoothed share of days on which the entity was there in this half hour."""
-    seen = possible = 0.0
+    present = possible = 0.0
     for other in range(7):
         if (other >= 5) == (weekday >= 5):
             weight = 1.0 if other == weekday else OTHER_WEEKDAY
-            seen += weight * min(there[other, slot], days[other])
+            present += weight * min(there[other, slot], days[other])
             possible += weight * days[other]
-    return (seen + 0.5) / (possible + 1.0)
+    return (present + 0.5) / (possible + 1.0)

@@ -35,10 +35,10 @@ def moved_on(
     visits = _present(visits)
     key = own_keys(visits, habits)
     later = collect(visits, key, _places_before(habits, visits, key), most)
-    merged = replace(_merged(habits, later, most), first_day=habits.first_day, last_day=last_day)
-    unseen, back = _seen(habits, visits, merged)
-    merged = replace(merged, entity_unseen=unseen, entity_back=back)
-    return _bounded(merged, np.isin(merged.entity_key, later.entity_key), limit)
+    history = replace(_merge(habits, later, most), first_day=habits.first_day, last_day=last_day)
+    unseen, back = _count_unseen(habits, visits, history)
+    history = replace(history, entity_unseen=unseen, entity_back=back)
+    return _limit_places(history, np.isin(history.entity_key, later.entity_key), limit)
 
 
 def with_end(habits: Habits, last_day: int, seen: bool = False) -> Habits:
@@ -63,10 +63,10 @@ def _places_before(habits: Habits, visits: Visits, key: np.ndarray) -> np.ndarra
     first = visits.offsets[:-1]
     before[first] = 0
     owner = habits.owners(visits)[first]
-    known = owner >= 0
-    if known.any():
+    has_history = owner >= 0
+    if has_history.any():
         latest = np.lexsort((_last_times(habits), habits.place_owner))[habits.place_offsets[1:] - 1]
-        before[first[known]] = habits.place_key[latest[owner[known]]]
+        before[first[has_history]] = habits.place_key[latest[owner[has_history]]]
     return before
 
 
@@ -76,7 +76,7 @@ def _last_times(habits: Habits) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class _Joined:
+class _Grouping:
     """Two sets of rows behind one another, put into the order of their groups."""
 
     order: np.ndarray  # int64 [N] of the rows
@@ -85,7 +85,7 @@ class _Joined:
     stops: np.ndarray
 
     @classmethod
-    def of(cls, *keys: np.ndarray) -> _Joined:
+    def of(cls, *keys: np.ndarray) -> _Grouping:
         """Groups of equal keys, the last key first in the order; within a group the rows stay as they are."""
         order = np.lexsort(keys)
         new = np.ones(len(order), bool)
@@ -96,20 +96,20 @@ class _Joined:
         return cls(order, group, starts, np.append(starts[1:], len(order)))
 
 
-def _merged(first: Habits, later: Habits, most: int) -> Habits:
+def _merge(first: Habits, later: Habits, most: int) -> Habits:
     """Both histories in one, `later` being after `first`; days are left to the caller."""
     entity_key, index = np.unique(np.r_[first.entity_key, later.entity_key], return_index=True)
     pair = (first, later)
     owner = np.concatenate([np.searchsorted(entity_key, h.entity_key)[h.place_owner] for h in pair])
-    places = _Joined.of(_both(pair, "place_key"), owner)
+    places = _Grouping.of(_both(pair, "place_key"), owner)
     own = owner[places.order][places.starts]
     number = np.concatenate([np.diff(h.visit_offsets) for h in pair])
     place = np.repeat(places.group, number)
     order = np.lexsort((_both(pair, "visit_time"), place))
     counts = np.bincount(place, minlength=len(places.starts))
     age = np.repeat(np.cumsum(counts), counts) - np.arange(len(order))  # 1 is the latest visit to its place
-    kept = order[age <= most]
-    visits = {n: _both(pair, n)[kept] for n in _VISITS}
+    recent_rows = order[age <= most]
+    visits = {n: _both(pair, n)[recent_rows] for n in _VISITS}
     ids = first.entity_ids if not len(later.entity_ids) else later.entity_ids
     if len(first.entity_ids) and len(later.entity_ids):
         ids = np.concatenate([first.entity_ids, later.entity_ids])
@@ -149,43 +149,43 @@ def _both(pair: tuple[Habits, Habits], name: str) -> np.ndarray:
     return np.concatenate([getattr(h, name) for h in pair])
 
 
-def _positions(pair: tuple[Habits, Habits], name: str, places: _Joined) -> np.ndarray:
+def _positions(pair: tuple[Habits, Habits], name: str, places: _Grouping) -> np.ndarray:
     """Mean positions, by counts: float64 [P]; those of places on one side alone stay as they are."""
     values, count = _both(pair, name)[places.order], _both(pair, "place_count")[places.order]
     weight = np.where(np.isfinite(values), count, 0)
     total = np.add.reduceat(weight, places.starts)
-    summed = np.add.reduceat(np.where(np.isfinite(values), values, 0.0) * weight, places.starts)
-    mean = np.where(total > 0, summed / np.maximum(total, 1), np.nan)
+    weighted_sum = np.add.reduceat(np.where(np.isfinite(values), values, 0.0) * weight, places.starts)
+    mean = np.where(total > 0, weighted_sum / np.maximum(total, 1), np.nan)
     return np.where(places.stops - places.starts == 1, values[places.starts], mean)
 
 
-def _seen(habits: Habits, visits: Visits, merged: Habits) -> tuple[np.ndarray, np.ndarray]:
+def _count_unseen(habits: Habits, visits: Visits, history: Habits) -> tuple[np.ndarray, np.ndarray]:
     """`entity_unseen` and `entity_back` of the merged history, from the weeks since the end of `habits`."""
-    span, begin = merged.last_day - habits.last_day, habits.last_day + 1
+    span, begin = history.last_day - habits.last_day, habits.last_day + 1
     weeks = -(-span // DAYS_A_WEEK)
-    unseen, back = np.full(len(merged.entity_key), habits.days), np.full(len(merged.entity_key), begin)
-    known = np.searchsorted(merged.entity_key, habits.entity_key)
-    unseen[known], back[known] = habits.entity_unseen, habits.entity_back
+    unseen, back = np.full(len(history.entity_key), habits.days), np.full(len(history.entity_key), begin)
+    position = np.searchsorted(history.entity_key, habits.entity_key)
+    unseen[position], back[position] = habits.entity_unseen, habits.entity_back
     if not weeks:
         return unseen, back
-    there = np.zeros((len(merged.entity_key), weeks), bool)
+    there = np.zeros((len(history.entity_key), weeks), bool)
     week = np.clip((visits.day - begin) // DAYS_A_WEEK, 0, weeks - 1)
-    there[np.searchsorted(merged.entity_key, visits.entity_key)[visits.entity], week] = True
+    there[np.searchsorted(history.entity_key, visits.entity_key)[visits.entity], week] = True
     length = np.diff(np.minimum(np.arange(weeks + 1) * DAYS_A_WEEK, span))
-    gone = ~there
-    unseen += (gone * length).sum(axis=1)
-    last = weeks - 1 - np.argmax(gone[:, ::-1], axis=1)  # the last week without a visit, where there is one
-    back = np.where(gone.any(axis=1), begin + np.minimum((last + 1) * DAYS_A_WEEK, span), back)
+    absent = ~there
+    unseen += (absent * length).sum(axis=1)
+    last = weeks - 1 - np.argmax(absent[:, ::-1], axis=1)  # the last week without a visit, where there is one
+    back = np.where(absent.any(axis=1), begin + np.minimum((last + 1) * DAYS_A_WEEK, span), back)
     return unseen, back
 
 
-def _bounded(habits: Habits, moved: np.ndarray, limit: int) -> Habits:
-    """At most `limit` places of each of the entities `moved` (bool [E])."""
+def _limit_places(habits: Habits, changes: np.ndarray, limit: int) -> Habits:
+    """At most `limit` places of each of the entities that have changes (bool [E])."""
     number = np.diff(habits.place_offsets)
-    if not (moved & (number > limit)).any():
+    if not (changes & (number > limit)).any():
         return habits
     owner = habits.place_owner
     order = np.lexsort((habits.place_key, -_last_times(habits), owner))
     rank = np.empty(len(order), np.int64)
     rank[order] = np.arange(len(order)) - habits.place_offsets[:-1][owner[order]]
-    return habits.with_places((rank < limit) | ~moved[owner])
+    return habits.with_places((rank < limit) | ~changes[owner])

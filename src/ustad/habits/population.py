@@ -26,17 +26,19 @@ class Population:
     @classmethod
     def fit(cls, visits: Visits, categories: int) -> Population:
         """`categories`: how many kinds there are, unknown included. What was not observed well counts less."""
-        begun, lasted = start_weight(visits.early), length_weight(visits.early, visits.late)
+        start_weights, length_weights = start_weight(visits.early), length_weight(visits.early, visits.late)
         kind, weekend = visits.category, (visits.weekday >= 5).astype(np.int64)
         bins = (weekend, kind, _bin(visits.minute, 1440.0, START_BINS))
-        start = _histogram(bins, (2, categories, START_BINS), begun)
-        start = _backed(start, _backed(start.sum(axis=(0, 1)), np.ones(START_BINS)))
-        known = np.isfinite(visits.duration)
-        part = _bin(visits.minute, 1440.0, PART_BINS)[known]
-        length = _bin(_logarithm(visits.duration[known]), LONGEST, DURATION_BINS)
-        duration = _histogram((kind[known], part, length), (categories, PART_BINS, DURATION_BINS), lasted[known])
-        whole = _backed(duration.sum(axis=(0, 1)), np.ones(DURATION_BINS))
-        duration = _backed(duration, _backed(duration.sum(axis=1), whole)[:, None])
+        start = _histogram(bins, (2, categories, START_BINS), start_weights)
+        start = _smooth(start, _smooth(start.sum(axis=(0, 1)), np.ones(START_BINS)))
+        has_length = np.isfinite(visits.duration)
+        part = _bin(visits.minute, 1440.0, PART_BINS)[has_length]
+        length = _bin(_logarithm(visits.duration[has_length]), LONGEST, DURATION_BINS)
+        duration = _histogram(
+            (kind[has_length], part, length), (categories, PART_BINS, DURATION_BINS), length_weights[has_length]
+        )
+        whole = _smooth(duration.sum(axis=(0, 1)), np.ones(DURATION_BINS))
+        duration = _smooth(duration, _smooth(duration.sum(axis=1), whole)[:, None])
         return cls(start=start * START_BINS / 1440.0, duration=duration * DURATION_BINS / LONGEST)
 
     def starts(self, visits: Visits) -> np.ndarray:
@@ -64,7 +66,7 @@ def _histogram(columns: tuple[np.ndarray, ...], shape: tuple[int, ...], weight: 
     return np.bincount(flat, weight, minlength=int(np.prod(shape))).reshape(shape)
 
 
-def _backed(counts: np.ndarray, coarser: np.ndarray) -> np.ndarray:
+def _smooth(counts: np.ndarray, coarser: np.ndarray) -> np.ndarray:
     """Shares along the last axis, smoothed towards a coarser histogram of the same length."""
     coarser = coarser / coarser.sum(axis=-1, keepdims=True)
     return (counts + COARSER * coarser) / (counts.sum(axis=-1, keepdims=True) + COARSER)

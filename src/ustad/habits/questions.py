@@ -56,12 +56,12 @@ class Compared:
         terms = {name: values[index] for name, values in self.terms.items()}
         return Compared(terms, *(getattr(self, name)[index] for name in _FACTS))
 
-    def put(self, rows: np.ndarray, found: Compared) -> None:
+    def put(self, rows: np.ndarray, comparison: Compared) -> None:
         """Set what was found of some rows."""
-        for name, values in found.terms.items():
+        for name, values in comparison.terms.items():
             self.terms[name][rows] = values
         for name in _FACTS:
-            getattr(self, name)[rows] = getattr(found, name)
+            getattr(self, name)[rows] = getattr(comparison, name)
 
 
 _FACTS = ("place", "key", "count", "before", "distance")
@@ -118,15 +118,15 @@ def _counts(visits: Visits, key: np.ndarray, counting: Counting) -> np.ndarray:
 def _elsewhere(habits: Habits, visits: Visits, owner: np.ndarray, place: np.ndarray, hidden: np.ndarray) -> np.ndarray:
     """What was seen is the least of what it may have been, but for less than one half hour: float64 [N]."""
     places = (habits.place_offsets, habits.place_count, habits.place_since, habits.known_since)
-    held = (habits.visit_offsets, habits.visit_minute, habits.visit_duration, habits.visit_weekday)
+    history = (habits.visit_offsets, habits.visit_minute, habits.visit_duration, habits.visit_weekday)
 
     def measure(rows: slice) -> np.ndarray:
         own = (owner[rows], place[rows], visits.minute[rows], visits.duration[rows], visits.weekday[rows], hidden[rows])
-        return expected_elsewhere(habits.last_day, *own, *places, *held)
+        return expected_elsewhere(habits.last_day, *own, *places, *history)
 
     def spread(some: Visits, at: np.ndarray) -> np.ndarray:
         own = (habits.owners(some), at, some.minute, some.duration, some.weekday, np.zeros(len(at)))
-        return expected_elsewhere(habits.last_day, *own, *places, *held)[:, None]
+        return expected_elsewhere(habits.last_day, *own, *places, *history)[:, None]
 
     brief, values = visits.duration < HALF_HOUR, in_parts(measure, len(visits))[:, None]
     return least_over_intervals(values, visits, place, np.zeros(len(visits)), spread, brief)[:, 0]
@@ -150,7 +150,7 @@ def _times_as_given(habits: Habits, population: Population, visits: Visits, plac
     starts, density = population.starts(visits), population.durations(visits)
     length = np.log1p(np.maximum(visits.duration, 0.0))
     weekend = visits.weekday >= 5
-    held = (
+    history = (
         habits.visit_offsets,
         habits.visit_minute,
         habits.visit_log_duration,
@@ -161,7 +161,7 @@ def _times_as_given(habits: Habits, population: Population, visits: Visits, plac
 
     def times(rows: slice) -> np.ndarray:
         own = (place, visits.minute, length, weekend, starts, density)
-        return times_at_place(*(values[rows] for values in own), *held)  # type: ignore[call-arg]  # six and six
+        return times_at_place(*(values[rows] for values in own), *history)  # type: ignore[call-arg]  # six and six
 
     return in_parts(times, len(visits))
 
@@ -173,5 +173,5 @@ def in_parts(work: Callable[[slice], np.ndarray], rows: int) -> np.ndarray:
         return work(slice(0, rows))
     edges = np.linspace(0, rows, parts + 1).astype(int)
     with ThreadPoolExecutor(parts) as pool:
-        done = pool.map(work, [slice(low, high) for low, high in pairwise(edges)])
-        return np.concatenate(list(done))
+        results = pool.map(work, [slice(low, high) for low, high in pairwise(edges)])
+        return np.concatenate(list(results))

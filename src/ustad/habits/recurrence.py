@@ -38,8 +38,8 @@ class Recurrence:
     @classmethod
     def fit(cls, before: np.ndarray, after: np.ndarray, days_before: float, days_after: float) -> Recurrence:
         """Largest likelihood of `after` (at least 1) given `before`, counts of the same places: int [n] each."""
-        seen = after >= 1
-        pairs, weight = np.unique(np.stack([before[seen], after[seen]]), axis=1, return_counts=True)
+        is_visited = after >= 1
+        pairs, weight = np.unique(np.stack([before[is_visited], after[is_visited]]), axis=1, return_counts=True)
         if pairs.shape[1] < 3:
             return cls()
         n, k = pairs.astype(np.float64)
@@ -53,8 +53,8 @@ class Recurrence:
             at_all = np.log(-np.expm1(shape * log_p))
             return float(-(weight * (log_mass - at_all)).sum() / weight.sum())
 
-        found = minimize(loss, _START, method="Nelder-Mead", options={"maxiter": 600, "xatol": 1e-3, "fatol": 1e-7})
-        a, b, c = np.exp(np.clip(found.x, -12, 8))
+        optimum = minimize(loss, _START, method="Nelder-Mead", options={"maxiter": 600, "xatol": 1e-3, "fatol": 1e-7})
+        a, b, c = np.exp(np.clip(optimum.x, -12, 8))
         return cls(float(max(a, LEAST_SHAPE)), float(b), float(min(c, 1.0)), float(days_before))
 
     @classmethod

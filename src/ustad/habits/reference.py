@@ -65,10 +65,10 @@ class Groups:
     def scores(self, raw: Terms, weights: Weights, whole: Fitted) -> np.ndarray:
         """Highest look of every event, of a calibrating one by the other groups: float64 [N]."""
         alone = whole.highest(raw, weights)
-        named = {name: values for name, values in raw.items() if name != DOUBT}
+        terms = {name: values for name, values in raw.items() if name != DOUBT}
         for mine, others in self:
-            fitted = Fitted.fit(named, others, weights)
-            alone[mine] = fitted.highest({name: values[mine] for name, values in named.items()}, weights)
+            others_distributions = Fitted.fit(terms, others, weights)
+            alone[mine] = others_distributions.highest({name: values[mine] for name, values in terms.items()}, weights)
         return alone
 
 

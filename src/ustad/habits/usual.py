@@ -57,13 +57,13 @@ def usual(habits: Habits, visits: Visits, place: np.ndarray) -> Usual:
     of_days = np.where(where >= 0, days[where, weekend_then.astype(int)], 0.0) if len(days) else np.zeros(len(where))
     at = np.where(place >= 0, place, where)
     minute = np.where(place >= 0, visits.minute, np.nan)
-    held = (habits.visit_offsets, habits.visit_minute, habits.visit_duration, habits.visit_weekend)
+    history = (habits.visit_offsets, habits.visit_minute, habits.visit_duration, habits.visit_weekend)
     weights = (habits.visit_start_weight, habits.visit_length_weight)
     order = np.argsort(2 * at + weekend, kind="stable")  # rows of one place and kind of day share their work
 
     def measure(rows: slice) -> np.ndarray:
         some = order[rows]
-        return usual_times(at[some], minute[some], weekend[some], *held, *weights)
+        return usual_times(at[some], minute[some], weekend[some], *history, *weights)
 
     times = np.empty((len(at), 4))
     times[order] = in_parts(measure, len(at))

@@ -59,20 +59,20 @@ def choose_weights(
     """From terms of the clean week [N] and of the injected one [M]; `kinds` [M] says what was done ("" nothing)."""
     weights = unit_weights(silence)
     parts = {look: _look(normal, injected, own) for look, own in weights.items()}
-    best = _found(parts, kinds)
+    best = _mean_precision(parts, kinds)
     for _ in range(ROUNDS):
         before = best
         for look, own in weights.items():
             for term in [name for name in own if name in normal]:
                 for choice in CHOICES:
-                    tried = {**own, term: choice}
-                    if not any(weight for name, weight in tried.items() if name in normal):
+                    trial = {**own, term: choice}
+                    if not any(weight for name, weight in trial.items() if name in normal):
                         continue
-                    value = _look(normal, injected, tried)
-                    found = _found({**parts, look: value}, kinds)
-                    if found > raised(best + BETTER):
-                        best, parts[look], weights[look] = found, value, tried
-                        own = tried
+                    value = _look(normal, injected, trial)
+                    precision = _mean_precision({**parts, look: value}, kinds)
+                    if precision > raised(best + BETTER):
+                        best, parts[look], weights[look] = precision, value, trial
+                        own = trial
         if best == before:
             break
     return weights
@@ -83,7 +83,7 @@ def _look(normal: Mapping[str, np.ndarray], injected: Mapping[str, np.ndarray], 
     return -Distribution.fit(look_sum(normal, own)).log10_tail(look_sum(injected, own))
 
 
-def _found(parts: Mapping[str, np.ndarray], kinds: np.ndarray) -> float:
+def _mean_precision(parts: Mapping[str, np.ndarray], kinds: np.ndarray) -> float:
     """Mean over the kinds of the average precision with which their events are found."""
     highest = np.max(list(parts.values()), axis=0)
     present = [kind for kind in np.unique(kinds.astype(str)) if kind]
