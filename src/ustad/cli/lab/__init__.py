@@ -9,10 +9,11 @@ from typing import Any
 import typer
 
 from ustad import progress
-from ustad.cli.lab import baseline, evaluate, experiment, methods, tune
+from ustad.cli.lab import baseline, benchmark, evaluate, experiment, methods, tune
 
 app = typer.Typer(name="lab", no_args_is_help=True, help="Compare methods: baselines, labels, searches, experiments.")
-for verb in (baseline.train, tune.tune, evaluate.evaluate, methods.methods, experiment.experiment):
+verbs = (baseline.train, tune.tune, evaluate.evaluate, methods.methods, experiment.experiment, benchmark.benchmark)
+for verb in verbs:
     app.command()(verb)
 
 #: Verbs that stood beside `train` and `score` before version 0.3.

@@ -1,0 +1,101 @@
+"""Public benchmarks from their files as published: what is taken of them, and which experiment each is for.
+
+In go a benchmark's name and the directory its files were unpacked into; out comes a `Source` that the experiments run
+on. Nothing is downloaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ustad.dataset import Dataset, load_directory, save_directory
+from ustad.lab.evaluation.sources import Source, parse_source
+from ustad.mobility.extraction import extract
+from ustad.mobility.readers import open_data
+from ustad.tables import DataError, agent_codes
+
+#: Days of a recording of years that a benchmark is made of: the paper's eight weeks.
+SPAN = 56
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """What is measured, how a table calls the data, and how the files become a source."""
+
+    experiment: str
+    title: str
+    prepare: Callable[[Path, Path, int | None, int], Source]
+
+
+def prepare_numosim(directory: Path, keep: Path, agents: int | None, seed: int) -> Source:
+    """All anomalous agents and, with `agents`, others at random up to so many, as the paper's extract has them."""
+    data = open_data(directory)
+    if data.labels is None or not pc.any(data.labels["anomaly"]).as_py():
+        raise DataError(f"{directory}: no anomalies are labelled; it needs stay_points_test_anomalous.parquet")
+    if agents is not None:
+        data = data.only(choose_agents(data, agents, seed))
+    place = keep / f"numosim-{agents or 'all'}-{seed}"
+    save_directory(replace(data, meta={**data.meta, "name": "numosim"}), place)
+    return Source("numosim", str(place))
+
+
+def choose_agents(data: Dataset, agents: int, seed: int) -> list[object]:
+    """The labelled agents, and as many others as make up the number."""
+    everybody = pc.unique(data.events["agent_id"]).to_pylist()
+    labels = data.labels
+    labelled = set() if labels is None else set(_labelled_agents(data, labels))
+    others = [agent for agent in everybody if agent not in labelled]
+    order = np.random.default_rng(seed).permutation(len(others))[: max(0, agents - len(labelled))]
+    return [*(agent for agent in everybody if agent in labelled), *(others[i] for i in order)]
+
+
+def _labelled_agents(data: Dataset, labels: pa.Table) -> list[object]:
+    labels = labels.filter(labels["anomaly"])
+    if "agent_id" in labels.column_names:
+        return pc.unique(labels["agent_id"]).to_pylist()
+    rows = pc.is_in(data.events["stay_id"], labels["stay_id"].combine_chunks())
+    return pc.unique(data.events.filter(rows)["agent_id"]).to_pylist()
+
+
+def prepare_urban(directory: Path, keep: Path, agents: int | None, seed: int) -> Source:
+    """Urban Patterns of Life: fixes of train and test weeks, check-ins, and labels by agent."""
+    source = parse_source(f"pol_atl={directory}", None, seed, None, None)
+    if source is None:
+        raise DataError(f"{directory}: needs pol_atl_gps_train.parquet and pol_atl_gps_test.parquet")
+    return source
+
+
+def prepare_geolife(directory: Path, keep: Path, agents: int | None, seed: int) -> Source:
+    """GeoLife's tracks as stays, of the eight weeks that most people recorded; the injections come later."""
+    place, cut = keep / "geolife-stays", keep / "geolife"
+    if not (place / "meta.json").exists():
+        extract([directory], place, timezone="Asia/Shanghai", on_error="skip")
+    data = load_directory(place)
+    first = busiest_days(data, SPAN)
+    events = data.between(first, first + SPAN - 1)
+    kept = replace(data.only(pc.unique(events["agent_id"]).to_pylist()), events=events)
+    save_directory(replace(kept, meta={**data.meta, "name": "geolife"}), cut)
+    return Source("geolife", str(cut))
+
+
+def busiest_days(data: Dataset, span: int) -> int:
+    """The first day of the span with the most days of people: their number counts, not how often they moved."""
+    days = data.days()
+    people = agent_codes(data.events["agent_id"])[0]
+    pairs = np.unique(np.stack([days, people]), axis=1)[0]
+    counts = np.bincount(pairs - pairs.min())
+    sums = np.convolve(counts, np.ones(min(span, len(counts)), np.int64), mode="valid")
+    return int(pairs.min() + sums.argmax())
+
+
+BENCHMARKS = {
+    "numosim": Benchmark("detection", "NUMOSIM-LA as published", prepare_numosim),
+    "urban-anomalies": Benchmark("detection", "Urban Patterns of Life, Atlanta", prepare_urban),
+    "geolife": Benchmark("injections", "GeoLife with the paper's six injections", prepare_geolife),
+}

@@ -1,0 +1,112 @@
+"""Public benchmarks from files of the layouts that are published, made here in small."""
+
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+from ustad.config import SplitConfig
+from ustad.dataset import Dataset
+from ustad.lab.evaluation.public_data import BENCHMARKS, busiest_days, choose_agents
+from ustad.lab.evaluation.sources import open_source
+from ustad.simulate import inject
+from ustad.tables import DataError
+
+AGENTS, DAYS, TEST = 6, 16, 8
+
+
+def numosim(path: Path) -> Path:
+    """Six agents, two stays a day, one of them with an inserted visit."""
+    path.mkdir()
+    start = datetime(2024, 1, 1)
+    rows = [
+        (agent, 10 + 2 * agent + night, start + timedelta(days=day, hours=12 * night), day)
+        for agent in range(AGENTS) for day in range(DAYS) for night in (0, 1)
+    ]  # fmt: skip
+
+    def table(chosen):
+        return pa.table({
+            "agent_id": [r[0] for r in chosen],
+            "poi_id": [r[1] for r in chosen],
+            "start_datetime": pa.array([r[2] for r in chosen], pa.timestamp("us")),
+            "end_datetime": pa.array([r[2] + timedelta(hours=11) for r in chosen], pa.timestamp("us")),
+        })  # fmt: skip
+
+    train, test = (table([r for r in rows if (r[3] >= TEST) == later]) for later in (False, True))
+    anomaly = np.array([agent == 3 and i % 7 == 0 for i, agent in enumerate(test["agent_id"].to_pylist())])
+    pq.write_table(train, path / "stay_points_train.parquet")
+    kinds = pa.array([2 if a else None for a in anomaly], pa.int32())
+    labelled = test.append_column("anomaly", pa.array(anomaly)).append_column("anomaly_type", kinds)
+    pq.write_table(labelled, path / "stay_points_test_anomalous.parquet")
+    places = range(10, 10 + 2 * AGENTS)
+    pois = {
+        "poi_id": list(places), "name": [str(p) for p in places], "latitude": [34 + p / 1000 for p in places],
+        "longitude": [-118.0] * len(places), "act_types": [["Home"]] * len(places),
+    }  # fmt: skip
+    pq.write_table(pa.table(pois), path / "poi.parquet")
+    return path
+
+
+def geolife(path: Path) -> Path:
+    """Two people who go between two places, a fix every half hour, `.plt` files of a day each as published."""
+    head = "Geolife trajectory\nWGS 84\nAltitude is in Feet\nReserved 3\n0,2,255,My Track,0,0,2,8421376\n0\n"
+    for person in range(2):
+        place = path / f"{person:03}" / "Trajectory"
+        place.mkdir(parents=True)
+        for day in range(60):
+            noon = datetime(2008, 10, 1) + timedelta(days=day)
+            rows = []
+            for half_hour in range(48):
+                at = noon + timedelta(minutes=30 * half_hour)
+                lat = 39.9 + (0.05 if 10 <= half_hour < 30 else 0.0) + 0.01 * person
+                rows.append(f"{lat:.6f},116.300000,0,100,39744.1,{at:%Y-%m-%d},{at:%H:%M:%S}")
+            (place / f"{noon:%Y%m%d}000000.plt").write_text(head + "\n".join(rows) + "\n")
+    return path
+
+
+def test_numosim_keeps_every_anomalous_agent_and_some_others(tmp_path):
+    source = BENCHMARKS["numosim"].prepare(numosim(tmp_path / "la"), tmp_path / "keep", 3, 7)
+    data = open_source(source, tmp_path)
+    people = pc.unique(data.events["agent_id"]).to_pylist()
+    assert len(people) == 3
+    assert 3 in people
+    assert data.labels.num_rows > 0
+    assert data.split(SplitConfig()).test_first - int(data.days().min()) == TEST
+    assert choose_agents(data, 1, 7) == [3]  # no others, and none of the anomalous left out
+
+
+def test_numosim_without_labels_is_refused(tmp_path):
+    place = numosim(tmp_path / "la")
+    labelled = place / "stay_points_test_anomalous.parquet"
+    pq.write_table(
+        pq.read_table(labelled).drop_columns(["anomaly", "anomaly_type"]), place / "stay_points_test_truth.parquet"
+    )
+    labelled.unlink()
+    with pytest.raises(DataError, match="no anomalies are labelled"):
+        BENCHMARKS["numosim"].prepare(place, tmp_path / "keep", None, 7)
+
+
+def test_geolife_is_eight_weeks_of_stays_that_can_be_injected_into(tmp_path):
+    source = BENCHMARKS["geolife"].prepare(geolife(tmp_path / "Data"), tmp_path / "keep", None, 7)
+    data = open_source(source, tmp_path)
+    assert np.ptp(data.days()) < 56
+    assert len(pc.unique(data.events["agent_id"])) == 2
+    assert inject(data, "temporal", 0.5, 7).labels.num_rows > 0
+
+
+def test_the_busiest_days_are_those_of_most_people(tmp_path):
+    days = [*range(30), *range(40, 50), *range(40, 50)]
+    people = [0] * 30 + [1] * 10 + [2] * 10
+    moments = pa.array([datetime(2024, 1, 1, 12) + timedelta(days=d) for d in days], pa.timestamp("us", tz="UTC"))
+    table = pa.table({"agent_id": people, "started_at": moments, "timezone": ["UTC"] * len(days)})
+    data = Dataset(table)
+    assert busiest_days(data, 10) - int(data.days().min()) == 40
+
+
+def test_a_missing_file_of_urban_anomalies_is_named(tmp_path):
+    with pytest.raises(DataError, match="pol_atl_gps_train"):
+        BENCHMARKS["urban-anomalies"].prepare(tmp_path, tmp_path / "keep", None, 7)
