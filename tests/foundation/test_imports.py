@@ -13,7 +13,7 @@ SOURCE = Path(ustad.__file__).parent
 #: Rooms from the ground up: a room may import from itself and from rows above it.
 TIERS = [
     {"tables", "files", "geo", "clock", "schema", "config", "progress", "dataset", "scores", "schema_infer", "ties"}
-    | {"distribution", "frames", "kind_words", "notebook", "torch_device", "data_error"},
+    | {"calendar_days", "distribution", "frames", "kind_words", "notebook", "torch_device", "data_error"},
     {"mobility", "simulate", "events"},
     {"habits"},
     {"network"},

@@ -52,5 +52,6 @@ def test_the_quick_start_runs(tmp_path, monkeypatch, capsys):
     exec(compile(code.group(1), "README.md", "exec"), {})
     reason = capsys.readouterr().out.strip()
     assert reason.endswith(".")
-    assert "seen" in reason or "Expected" in reason
+    assert reason.startswith("At ")
+    assert "sure: " in reason.lower()
     assert os.path.exists("runs/model/habits.parquet")

@@ -130,7 +130,7 @@ def test_silence_makes_an_event_unusual_only_where_asked_for(life, tmp_path, mon
     assert (quiet["share"], asked_for["share"]) == (0, 1)
     assert on["score"] > off["score"] + 0.5
     assert "No data at hours that usually have some." in on["reason"]
-    assert "no data" not in off["reason"]
+    assert "No data" not in off["reason"]
 
 
 def test_what_comes_next_changes_no_score(model, life, week):

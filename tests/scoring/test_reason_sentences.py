@@ -11,7 +11,7 @@ from routine_stays import between, make_routine, odd_week
 from whole_scores import score_by_habits
 
 from ustad.events.templates import TEMPLATES, say
-from ustad.events.words_page import PAGE, SCRIPT, fill, write_page, write_script
+from ustad.events.words_page import LIST, PAGE, SCRIPT, fill, write_page, write_script, write_sentences
 from ustad.habits.habit_model import HabitModel
 from ustad.kind_words import KIND_WORDS
 from ustad.schema import mobility_schema
@@ -78,5 +78,6 @@ def test_every_sentence_has_an_example_that_fills_it():
 def test_the_documentation_and_the_page_say_what_the_code_says():
     page = (REPOSITORY / PAGE).read_text()
     assert page == write_page(page), "write it anew: python -m ustad.events.words_page"
-    assert (REPOSITORY / SCRIPT).read_text() == write_script(), "write it anew: python -m ustad.events.words_page"
+    for file, text in ((LIST, write_sentences()), (SCRIPT, write_script())):
+        assert (REPOSITORY / file).read_text() == text, "write it anew: python -m ustad.events.words_page"
     assert page.count(next(iter(KIND_WORDS.values()))[1]) == 1

@@ -68,6 +68,19 @@ def score(
         Path | None,
         typer.Option("--weights", help="Choose alerts by what verdicts taught (`ustad learn`); the scores stay."),
     ] = None,
+    holidays: Annotated[
+        str | None,
+        typer.Option("--holidays", help="Name public holidays: of a country (DE, DE-BY), or of the data's `zone`."),
+    ] = None,
+    calendar: Annotated[
+        Path | None, typer.Option("--calendar", help="Name days by events of your own (CSV or ICS).")
+    ] = None,
+    group_days: Annotated[
+        bool,
+        typer.Option(
+            "--group-days/--no-group-days", help="An unusual day of everybody is one note instead of many alerts."
+        ),
+    ] = True,
     schema: SchemaOption = None,
     timezone: TimezoneOption = None,
     test_from: TestFromOption = None,
@@ -88,6 +101,7 @@ def score(
     - `ustad score model data --coverage 0.9 --reject 0.05 --curves --out scores` (what to expect, and how surely)
     - `ustad score model data --alerts-per-day 5 --rules rules.yaml --out scores` (without what is explained)
     - `ustad score model data --alerts-per-day 5 --weights weights.json --out scores` (as verdicts taught)
+    - `ustad score model data --holidays zone --calendar events.csv --out scores` (days with names)
     - `ustad score model s3://bucket/data --engine ray --address head:6379 --out s3://bucket/scores` (on a cluster)
     """
     from ustad.artefact import is_baseline
@@ -105,6 +119,9 @@ def score(
         "all" if question_weights and reasons == "alerts" else reasons, coverage, reject, reject_by, curves
     )
     check_engine(engine, address, partitions, workers)
+    if engine == "ray" and (holidays or calendar):
+        raise typer.BadParameter("needs --engine local", param_hint="--holidays, --calendar")
+    named_days = _Days(holidays, calendar, group_days)
     event_schema = _schema(model, schema)
     if is_baseline(model) and test_from is not None:
         raise typer.BadParameter("needs a model of the method ustad", param_hint="--test-from")
@@ -135,7 +152,8 @@ def score(
             rule=rule, everything=everything, reasons=extras.reasons, coverage=extras.coverage,
         )  # fmt: skip
         counts = {"events": run["events"], "agents": run["agents"]}
-        run = _hidden(_reweigh(run, out_, question_weights, dataset.schema), out_, hiding, dataset.schema)
+        run = named_days.note(_reweigh(run, out_, question_weights, dataset.schema), out_, dataset.schema)
+        run = _hidden(run, out_, hiding, dataset.schema)
         _show({**run, **counts}, out_, dataset.schema, json, explain=explain)
         return
     else:
@@ -145,7 +163,9 @@ def score(
         shutil.rmtree(out_ / name, ignore_errors=True)
     scores.save(out_)
     counts = {"events": _rows(scores.events), "agents": _rows(scores.agents)}
-    run = _hidden(_reweigh(scores.run, out_, question_weights, dataset.schema), out_, hiding, dataset.schema)
+    run = _reweigh(scores.run, out_, question_weights, dataset.schema)
+    run = run if is_baseline(model) else named_days.note(run, out_, dataset.schema)
+    run = _hidden(run, out_, hiding, dataset.schema)
     _show({**run, **counts}, out_, dataset.schema, json, explain=explain)
 
 
@@ -192,6 +212,23 @@ def _reweigh(run: dict[str, Any], out_: Path, weights: dict[str, float], schema:
     from ustad.cli.reweigh import reweigh_alerts
 
     return reweigh_alerts(out_, weights, schema) if weights else run
+
+
+@dataclass(frozen=True)
+class _Days:
+    """What is asked for about whole days."""
+
+    country: str | None
+    calendar: Path | None
+    group: bool
+
+    def note(self, run: dict[str, Any], out_: Path, schema: Any) -> dict[str, Any]:
+        """What the run says once its days have names and unusual ones are grouped."""
+        from ustad.cli.group_days import note_days
+
+        if not (self.country or self.calendar or self.group):
+            return run
+        return note_days(out_, schema, country=self.country, calendar=self.calendar, group=self.group)
 
 
 def _hidden(run: dict[str, Any], out_: Path, rules: list[Any], schema: Any) -> dict[str, Any]:

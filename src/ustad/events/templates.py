@@ -1,7 +1,7 @@
 """Every sentence that says why an event stands out: the one list of them.
 
 A reason is made of these, in this order: what happened, what is usual, how often since, how sure, what was not
-observed. `say` fills one in; docs/why-flagged.md lists them all with their examples, written by
+observed. `say` fills one in; docs/reference/sentences.md lists them all with examples, written by
 `python -m ustad.events.words_page`.
 """
 

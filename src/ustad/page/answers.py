@@ -167,7 +167,7 @@ def _for_all(
     _, rows = queries.lanes(connection, Filter(), *span, lanes, 0)
     notes = [*facts["notes"], *_left_out(run.schema, scored, choice)]
     return {
-        "/v1/about": {**_about(run, title), "notes": notes, "categories": facts["categories"]},
+        "/v1/about": {**_about(run, title), "notes": notes, "categories": facts["categories"], "days": facts["days"]},
         "/v1/summary": summary,
         "/v1/run": facts,
         "/v1/lanes": {"first": queries.iso_day(span[0]), "last": queries.iso_day(span[1]), "lanes": rows},

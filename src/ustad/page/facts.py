@@ -41,6 +41,7 @@ def run_facts(run: RunTables, scored: Scored | None = None) -> dict[str, Any]:
         "scatter": scatter(scored),
         "calibration": calibration(scored),
         "categories": categories(run),
+        "days": run.run.get("calendar") or {},
         "drift": run.run.get("drift"),
         "quality": quality_rows(run),
         "card": card_blocks(run.card) if run.card else [],
@@ -51,7 +52,7 @@ def run_facts(run: RunTables, scored: Scored | None = None) -> dict[str, Any]:
 #: The same of a service that shows no finished run.
 NO_FACTS: dict[str, Any] = {
     "rule": "", "notes": [], "figures": [], "groups": [], "scatter": None, "calibration": None, "categories": [],
-    "drift": None, "quality": [], "card": [], "facts": [],
+    "days": {}, "drift": None, "quality": [], "card": [], "facts": [],
 }  # fmt: skip
 
 

@@ -103,9 +103,9 @@ def learned_column(table: pa.Table, weights: Mapping[str, float]) -> np.ndarray:
 
 def choose_alerts(score: np.ndarray, number: int) -> np.ndarray:
     """The highest so many of the leading events, of equal ones the first: bool [N]."""
-    chosen = np.zeros(len(score), bool)
-    chosen[descending(score)[:number]] = True
-    return chosen
+    flags = np.zeros(len(score), bool)
+    flags[descending(score)[:number]] = True
+    return flags
 
 
 def read_verdicts(path: Path) -> dict[str, bool]:

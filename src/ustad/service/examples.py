@@ -36,11 +36,12 @@ ABOUT: Example = {
     "version": "1.0.0", "entity_word": "agent", "event_word": "stay", "tiles": "", "map": None,
     "caller": "morning shift", "roles": ["read", "verdict"], "live": True, "devices": True, "run": None,
     "has_place": True, "alerts_per_day": 20.0, "notes": [], "categories": ["home", "work"],
+    "days": {"2024-05-20": "Whit Monday"},
 }  # fmt: skip
 RUN: Example = {
     "rule": "the 5 most unusual a day, p ≤ 0.0025", "notes": [], "figures": [], "groups": [], "scatter": None,
     "calibration": {"at": [0.01, 1.0], "share": [0.012, 1.0], "bins": [1.0], "n": 14_351},
-    "categories": ["home", "work"],
+    "categories": ["home", "work"], "days": {"2024-05-20": "Whit Monday"},
     "drift": {"log_evidence": -0.9, "log_peak": 0.0, "log_limit": 2.0, "raised_on": None, "days": 14, "events": 14_351,
               "share_05": 0.047, "share_01": 0.011},
     "quality": [{"what": "stays without a known category", "typical": "31 of 14,351", "range": "0.2%"}],

@@ -28,7 +28,8 @@ class Ready(BaseModel):
 class About(BaseModel):
     """`run` is the name of the finished run on show; `tiles` the address of a map server, empty for none; `map` the
     archive of tiles that the service was given; `notes` say
-    what a reader should know before the numbers; `categories` are those that have a colour of their own;
+    what a reader should know before the numbers; `categories` are those that have a colour of their own; `days` are
+    holidays and other days with a name, by date;
     `devices` says whether phones can send."""
 
     version: str
@@ -45,6 +46,7 @@ class About(BaseModel):
     alerts_per_day: float | None
     notes: list[str]
     categories: list[str]
+    days: dict[str, str]
 
 
 class Drift(BaseModel):
@@ -73,6 +75,7 @@ class RunFacts(BaseModel):
     scatter: dict[str, Any] | None
     calibration: dict[str, Any] | None
     categories: list[str] = []
+    days: dict[str, str] = {}
     drift: Drift | None = None
     quality: list[dict[str, str]]
     card: list[dict[str, Any]]

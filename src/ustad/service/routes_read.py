@@ -122,7 +122,7 @@ def about(request: Request, caller: Read) -> dict[str, Any]:
         "run": (service.store.about("run") or {}).get("name"),
         "has_place": any(f.kind == "place" for f in schema.features),
         "alerts_per_day": service.settings.alerts_per_day, "notes": facts["notes"],
-        "categories": facts.get("categories") or _coloured(service),
+        "categories": facts.get("categories") or _coloured(service), "days": facts.get("days") or {},
     }  # fmt: skip
 
 

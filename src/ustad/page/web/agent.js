@@ -57,7 +57,7 @@ async function load(parts, page) {
     api.agent(parts.id), api.agentEvents(parts.id, { limit: MOST }), page.about.has_place ? api.places(parts.id) : { places: [] }, api.movements(parts.id, { limit: 1000 }), api.summary(), page.library]);
   if (parts !== held || turn !== parts.turn) return; // another agent was opened, or more came live, meanwhile
   const limits = { raised: totals.alert_score, slid: slidScore(page.filters, totals.curve) };
-  Object.assign(parts, { agent, limits, events: events.events.reverse().map((e) => asSlid(e, limits)), total: events.total, places: places.places, moves, colour: colours(events.events, page.about.categories) });
+  Object.assign(parts, { agent, limits, days: page.about.days, events: events.events.reverse().map((e) => asSlid(e, limits)), total: events.total, places: places.places, moves, colour: colours(events.events, page.about.categories) });
   show(parts.head, h("h1", {}, parts.id), h("p", {}, `${say.count(agent.n_events)} known, ${say.count(agent.n_scored)} scored, ${alertsOf(parts)}. Times are local to ${say.zoneName(agent.timezone)} (${agent.timezone}).`,
     parts.total > MOST ? ` The latest ${say.count(MOST)} of ${say.count(parts.total)} are shown.` : ""));
   show(parts.key, parts.colour.list.map(([name, colour]) => h("span", {}, h("i", { vars: { background: colour } }), name)), h("span", {}, h("i", { class: "hatch" }), "not observed"), h("span", {}, h("i", { class: "outlined" }), "alert"));

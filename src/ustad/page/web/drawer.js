@@ -4,12 +4,13 @@ import { h, s } from "./dom.js";
 import { casesOf } from "./in_cases.js";
 import { ruleChooser } from "./rules.js";
 import { frozen } from "./frozen.js";
+import { kindWords } from "./kinds.js";
 import * as say from "./words.js";
 
 const WIDTH = 240, HEIGHT = 30;
 
 export function drawer(detail, about, act) {
-  const event = detail.event, [kind, meaning] = say.kind(event.kind, event.term);
+  const event = detail.event, [kind, meaning] = kindWords(event.kind, event.term);
   const scored = event.score !== null;
   return h("section", { class: "panel drawer", "aria-label": "Event" },
     h("div", { class: "drawer-head" }, h("div", {}, h("h2", {}, say.span(event)), h("p", { class: "hint" }, `${[say.what(event), say.minutesOf(event) ? say.duration(say.minutesOf(event)) : "", `${say.zoneName(event.timezone)} time`].filter(Boolean).join(", ")}`, act.position ? ` · ${act.position}` : "")),

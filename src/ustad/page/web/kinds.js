@@ -26,3 +26,6 @@ export const KINDS = {
   "unsure": ["seen too little", "Unusual, but few cases like this are known."],
   "unobserved": ["not fully observed", "What makes it unusual rests on a time that nobody observed."],
 };
+export const kindNames = Object.keys(KINDS).filter((name) => !name.includes("/"));
+// In words and what it means, by the question that leads where that says more.
+export const kindWords = (name, term) => KINDS[`${name}/${term}`] || KINDS[name] || [name || "", ""];

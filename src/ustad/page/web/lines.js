@@ -2,6 +2,7 @@
 import { h } from "./dom.js";
 import { isKept } from "./frozen.js";
 import { address, filtersNow } from "./route.js";
+import { kindWords } from "./kinds.js";
 import * as say from "./words.js";
 
 export function alertLine(item, chosen) {
@@ -13,7 +14,7 @@ export function alertLine(item, chosen) {
 }
 
 function lineParts(item, verdict) {
-  const [kind, about] = say.kind(item.kind, item.term);
+  const [kind, about] = kindWords(item.kind, item.term);
   return [
     h("span", { class: "when" }, say.date(item.started_at, item.timezone), " ", h("b", {}, say.time(item.started_at, item.timezone))),
     h("span", { class: "who" }, item.agent_id),

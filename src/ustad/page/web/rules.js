@@ -3,6 +3,7 @@ import * as api from "./api.js";
 import { byId, empty, failure, h, show, skeleton, toast } from "./dom.js";
 import { address, go } from "./route.js";
 import { table } from "./run.js";
+import { kindWords } from "./kinds.js";
 import * as say from "./words.js";
 
 const AROUND = 60; // minutes before and after the hour of an event
@@ -15,7 +16,7 @@ export function ruleChooser(event, until) {
   const parts = [
     event.lat !== null ? ["place", "within 500 m of here", true, { lat: event.lat, lon: event.lon, radius_km: 0.5 }] : null,
     ["hours", `begun between ${say.clock(from)} and ${say.clock(to)}`, true, { from_minute: from, to_minute: to }],
-    event.kind ? ["kind", `of the kind “${say.kind(event.kind)[0]}”`, false, { kind: event.kind }] : null,
+    event.kind ? ["kind", `of the kind “${kindWords(event.kind)[0]}”`, false, { kind: event.kind }] : null,
     event.category ? ["category", `at ${event.category}`, false, { category: event.category }] : null,
   ].filter((p) => p).map(([id, text, checked, scope]) => { const [input, label] = box(`hide-${id}`, text, checked); return { input, label, scope }; });
   const told = h("p", { class: "hint", role: "status" }), scope = h("div", { class: "scope", hidden: true }, parts.map((p) => p.label), told);
@@ -51,5 +52,5 @@ function panel(rules, about, undo) {
 }
 
 function scopeWords(r) {
-  return [r.agent_id ?? "everybody", r.lat !== null ? `within ${say.distance(r.radius_km)} of a place` : "", r.category ? `at ${r.category}` : "", r.from_minute !== null ? `begun ${say.clock(r.from_minute)}–${say.clock(r.to_minute)}` : "", r.kind ? `“${say.kind(r.kind)[0]}”` : ""].filter(Boolean).join(", ");
+  return [r.agent_id ?? "everybody", r.lat !== null ? `within ${say.distance(r.radius_km)} of a place` : "", r.category ? `at ${r.category}` : "", r.from_minute !== null ? `begun ${say.clock(r.from_minute)}–${say.clock(r.to_minute)}` : "", r.kind ? `“${kindWords(r.kind)[0]}”` : ""].filter(Boolean).join(", ");
 }

@@ -2,6 +2,7 @@
 import * as api from "./api.js";
 import { byId, empty, failure, h, s, show, skeleton } from "./dom.js";
 import { address, go } from "./route.js";
+import { kindNames, kindWords } from "./kinds.js";
 import * as say from "./words.js";
 
 const WIDE = 620, HIGH = 320, LEFT = 52, RIGHT = 12, UPPER = 14, LOWER = 40;
@@ -44,7 +45,7 @@ export const table = (names, rows) => h("div", { class: "table-place" }, h("tabl
 // What parts the kinds is a rule about the event, not a line across one plane; so each kind has its own field.
 function scatter({ scatter: dots }, about) {
   if (!dots) return null;
-  const known = say.kinds, named = dots.kinds.some((k) => known.includes(k));
+  const known = kindNames, named = dots.kinds.some((k) => known.includes(k));
   const kinds = named ? [...new Set(["predictable", "novel", "unsure", ...dots.kinds.filter((k) => k)])] : dots.kinds;
   return panel("scatter", "Uncertainty against surprise",
     h("p", { class: "hint" }, `${say.count(dots.x.length)} of ${say.count(dots.of)} ${say.plural(about.event_word)}: all of the most unusual and a sample of the rest. Up: rarer. Right: the network was less sure of what drove its own score, ranked among all.${dots.line === null ? "" : " Shaded, above the dashed line: alerts, drawn large."}`),
@@ -52,9 +53,9 @@ function scatter({ scatter: dots }, about) {
 }
 
 function region(dots, kind, about) {
-  const [short, meaning] = say.kind(kind), [all, alerts] = dots.counts[kind] || [0, 0];
+  const [short, meaning] = kindWords(kind), [all, alerts] = dots.counts[kind] || [0, 0];
   const counted = `${say.count(all)} ${all === 1 ? about.event_word : say.plural(about.event_word)}, ${alerts ? `${say.count(alerts)} alert${alerts === 1 ? "" : "s"}` : "no alert"}`;
-  const name = say.kinds.includes(kind) ? kind : "other";
+  const name = kindNames.includes(kind) ? kind : "other";
   return h("figure", { class: `region ${name}` }, h("figcaption", { "data-tip": meaning }, h("b", {}, short || "all"), h("small", {}, counted)), field(dots, kind, `${short || "all"}: ${counted}. Uncertainty of the network across, surprise upwards.`));
 }
 

@@ -13,6 +13,7 @@ export function timeline(parts, chosen, day, width, open) {
   let top = 2;
   if (known.length) top = block(svg, parts, { x, top, width, open, chosen, day, title: "Before: what was usual", first: at(known[0]).day, last: Math.min(begin - 1, lastDay(known)) });
   if (scored.length) top = block(svg, parts, { x, top, width, open, chosen, day, title: "Scored", first: begin, last: lastDay(scored) });
+  top = named(svg, parts, top);
   svg.setAttribute("height", top);
   svg.setAttribute("viewBox", `0 0 ${width} ${top}`);
   return svg;
@@ -20,6 +21,17 @@ export function timeline(parts, chosen, day, width, open) {
 
 const at = (event) => say.local(event.started_at, event.timezone);
 const lastDay = (events) => Math.max(...events.slice(-50).map((e) => say.local(Math.max(new Date(e.started_at), new Date(e.finished_at) - 6e4), e.timezone).day));
+
+// Holidays and other days with a name, where one of this person's events is.
+function named(svg, parts, top) {
+  const own = new Set(parts.events.map((e) => e.day));
+  for (const [day, name] of Object.entries(parts.days || {})) {
+    if (!own.has(day)) continue;
+    svg.append(s("text", { x: 2, y: top + 11 }, `* ${say.dayText(day)}: ${name}`));
+    top += ROW;
+  }
+  return top;
+}
 
 function block(svg, parts, b) {
   const rows = new Map();
@@ -31,9 +43,10 @@ function block(svg, parts, b) {
   for (let d = first; d <= b.last; d++) {
     if (say.weekday(d) === 0 && d > first) top += 5;
     rows.set(d, top);
-    if (say.isWeekend(d)) svg.append(s("rect", { class: "weekend", x: 0, y: top, width: b.width, height: ROW }));
+    const name = parts.days?.[say.isoDay(d)];
+    if (say.isWeekend(d) || name) svg.append(s("rect", { class: "weekend", x: 0, y: top, width: b.width, height: ROW }));
     if (d === b.day) svg.append(s("rect", { class: "row-chosen", x: 0, y: top, width: b.width, height: ROW }));
-    svg.append(s("text", { x: 2, y: top + 11, class: say.weekday(d) === 0 || d === first ? "strong" : null }, `${say.DAYS[say.weekday(d)]} ${say.weekday(d) === 0 || d === first ? say.shortDay(d) : new Date(d * 864e5).getUTCDate()}`));
+    svg.append(s("text", { x: 2, y: top + 11, class: say.weekday(d) === 0 || d === first ? "strong" : null, "data-tip": name || null }, `${say.DAYS[say.weekday(d)]} ${say.weekday(d) === 0 || d === first ? say.shortDay(d) : new Date(d * 864e5).getUTCDate()}${name ? " *" : ""}`));
     top += ROW;
   }
   for (let hour = 0; hour <= 24; hour += 3) svg.append(s("line", { class: "hour", x1: b.x(hour * 60), x2: b.x(hour * 60), y1: start, y2: top }));

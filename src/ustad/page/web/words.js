@@ -1,6 +1,4 @@
 // How things are said: times in the agent's own zone, durations as people say them, distances in km.
-import { KINDS } from "./kinds.js";
-
 const formats = new Map();
 
 function format(zone, options) {
@@ -83,10 +81,6 @@ export const number = (v) => v === null || v === undefined ? "–" : Math.abs(v)
 export const atLeast = (score, least) => score >= least - 1e-9 * Math.abs(least) - 1e-12; // as ties.lowered
 export const rare = (p) => p === null || p === undefined ? "" : p >= 0.01 ? `about ${Math.max(1, Math.round(p * 100))} in 100` : `about 1 in ${count(roundNice(1 / p))}`;
 const roundNice = (n) => { const power = 10 ** Math.max(0, Math.floor(Math.log10(n)) - 1); return Math.round(n / power) * power; };
-
-// A stored kind in words and what it means, by the question that leads where that says more.
-export const kind = (name, term) => KINDS[`${name}/${term}`] || KINDS[name] || [name || "", ""];
-export const kinds = Object.keys(KINDS).filter((name) => !name.includes("/"));
 
 export const VERDICTS = { confirmed: "confirmed", expected: "explained", wrong: "wrong", open: "open" };
 const SIGNS = { confirmed: "✓", expected: "○", wrong: "✗" };

@@ -1,0 +1,144 @@
+"""`ustad score`: unusual days of everybody become one note each once scores are written, and the calendar is kept.
+
+Alerts of such a day that the same question leads are taken off the list: `hidden_by` says so, their scores stay.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ustad.cli.hide import table_files
+from ustad.cli.shared import write_alerts
+
+#: Days before the first scored one that the calendar is shown of.
+BEFORE = 60
+
+
+def note_days(place: Path, schema: Any, *, country: str | None, calendar: Path | None, group: bool) -> dict[str, Any]:
+    """Write what the calendar says and what days were unusual for everybody into `run.json`; returns the run."""
+    from ustad.calendar_days import iso_date
+    from ustad.files import read_json, read_table, write_json
+    from ustad.scoring.unusual_days import find_unusual_days
+
+    run = read_json(place / "run.json")
+    files = table_files(place, "events")
+    if not any(read_table(file).num_rows for file in files):
+        return dict(run)
+    parts = [_columns(read_table(file), schema) for file in files]
+    day, entity, p_value, lead = (np.concatenate(values) for values in zip(*parts, strict=True))
+    names = _name_days(files, schema, day, country=country, calendar=calendar)
+    days = find_unusual_days(day, entity, p_value, lead) if group else []
+    counts = _group(place, schema, parts, days) if days else []
+    notes = [_sentence(one, number, names.get(iso_date(one.day))) for one, number in zip(days, counts, strict=True)]
+    run["calendar"] = names | {iso_date(one.day): text for one, text in zip(days, _labels(days, names), strict=True)}
+    run["warnings"] = [*(run.get("warnings") or []), *notes]
+    run["unusual_days"] = [
+        {"day": iso_date(one.day), "share": one.share, "usual": one.usual, "p_value": one.p_value, "grouped": number}
+        for one, number in zip(days, counts, strict=True)
+    ]
+    if isinstance(run.get("alerts"), int):
+        run["alerts"] -= sum(counts)
+    write_json(run, place / "run.json")
+    return dict(run)
+
+
+def _columns(table: Any, schema: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Local day, entity, p-value and leading question of every event of a part."""
+    import pyarrow.compute as pc
+
+    from ustad.clock import local_time
+    from ustad.dataset import zone_of
+    from ustad.tables import TIMESTAMP, agent_codes, identity_hash
+
+    start = table[schema.time].cast("int64")
+    end = table[schema.end].cast("int64") if schema.end in table.column_names else start
+    # a day at home began the evening before: what counts is the middle of an event
+    middle = pc.divide(pc.add(start, pc.coalesce(end, start)), 2).cast(TIMESTAMP)
+    day = local_time(middle, zone_of(table, schema)).day.astype(np.int64)
+
+    codes, ids = agent_codes(table[schema.entity])
+    lead = np.full(table.num_rows, "", object)
+    if "evidence" in table.column_names and table.num_rows:
+        evidence = table["evidence"].combine_chunks()
+        rows = np.flatnonzero(np.nan_to_num(pc.list_value_length(evidence).to_numpy(zero_copy_only=False)) > 0)
+        first = pc.list_element(evidence.take(rows), 0)
+        lead[rows] = pc.struct_field(first, "name").to_pylist()
+    p_value = table["p_value"].to_numpy(zero_copy_only=False)
+    return day, identity_hash(ids)[codes], p_value, lead.astype(str)
+
+
+def _name_days(
+    files: list[Path], schema: Any, day: np.ndarray, *, country: str | None, calendar: Path | None
+) -> dict[str, str]:
+    from ustad.calendar_days import country_of_zone, name_days, public_holidays, read_calendar
+    from ustad.dataset import zone_of
+    from ustad.files import read_table
+    from ustad.tables import DataError
+
+    events = read_calendar(calendar) if calendar is not None else []
+    first, last = int(day.min()) - BEFORE, int(day.max())
+    if country == "zone":
+        zones = zone_of(read_table(files[0]), schema)
+        zone = zones if isinstance(zones, str) else str(zones[0])
+        country = country_of_zone(zone)
+        if country is None:
+            raise DataError(f"no country is known of the zone {zone}; give one, such as --holidays DE")
+    return name_days(first, last, public_holidays(country, first, last) if country else {}, events)
+
+
+def _group(place: Path, schema: Any, parts: list[Any], days: list[Any]) -> list[int]:
+    """Take alerts of these days that share their evidence off the list; how many of each day."""
+    import pyarrow as pa
+
+    from ustad.calendar_days import iso_date
+    from ustad.files import read_table, write_table
+    from ustad.scoring.hiding import COLUMN
+
+    counts, incidents, alerts = [0] * len(days), set(), []
+    for file, (day, _, _, lead) in zip(table_files(place, "events"), parts, strict=True):
+        table = read_table(file)
+        flags = table["alert"].to_numpy(zero_copy_only=False).astype(bool).copy()
+        words = table[COLUMN].to_pylist() if COLUMN in table.column_names else [None] * table.num_rows
+        for i, one in enumerate(days):
+            mine = np.flatnonzero(flags & (day == one.day) & np.isin(lead, one.questions))
+            counts[i] += len(mine)
+            flags[mine] = False
+            for row in mine:
+                words[row] = f"everybody on {iso_date(one.day)}"
+            if "incident_id" in table.column_names:
+                incidents |= set(table["incident_id"].take(mine).to_pylist())
+        table = _set(_set(table, "alert", pa.array(flags)), COLUMN, pa.array(words, pa.string()))
+        write_table(table, file)
+        alerts.append(table.filter(table["alert"]))
+    for file in table_files(place, "incidents"):
+        table = read_table(file)
+        pairs = zip(table["alert"].to_pylist(), table["incident_id"].to_pylist(), strict=True)
+        keep = [alert and incident not in incidents for alert, incident in pairs]
+        write_table(_set(table, "alert", pa.array(keep)), file)
+    write_alerts(pa.concat_tables(alerts, promote_options="permissive"), schema, place)
+    return counts
+
+
+def _sentence(one: Any, number: int, name: str | None) -> str:
+    from ustad.calendar_days import iso_date
+
+    what = f"{iso_date(one.day)}{f' ({name})' if name else ''} was unusual for everybody"
+    share = f"{100 * one.share:.0f} % of {one.entities:,} people, on other days {100 * one.usual:.0f} %"
+    rest = f"; {number:,} alert{'s' if number != 1 else ''} of that day with the same cause are left out of the list"
+    return f"{what}: {share}{rest if number else ''}"
+
+
+def _labels(days: list[Any], names: dict[str, str]) -> list[str]:
+    from ustad.calendar_days import iso_date
+
+    texts = [names.get(iso_date(one.day)) for one in days]
+    return [f"{name}, unusual for everybody" if name else "unusual for everybody" for name in texts]
+
+
+def _set(table: Any, name: str, values: Any) -> Any:
+    if name in table.column_names:
+        return table.set_column(table.column_names.index(name), name, values)
+    return table.append_column(name, values)
