@@ -128,9 +128,11 @@ def _elsewhere(model: HabitModel, visits: Visits, at: int, usual_visits: Usual) 
 def _times(usual_visits: Usual, at: int) -> str:
     """`from 18:10 ± 25 min for 13 h ± 40 min`, as far as they are known."""
     start, length = float(usual_visits.start[at]), float(usual_visits.duration[at])
-    spreads = [minutes_words(float(v[at])) for v in (usual_visits.start_spread, usual_visits.duration_spread)]
-    begins = f"from {clock_words(start)} ± {spreads[0]}" if np.isfinite(start) else ""
-    lasts = f"for {minutes_words(length)} ± {spreads[1]}" if np.isfinite(length) else ""
+    begins = lasts = ""
+    if np.isfinite(start):
+        begins = f"from {clock_words(start)} ± {minutes_words(float(usual_visits.start_spread[at]))}"
+    if np.isfinite(length):
+        lasts = f"for {minutes_words(length)} ± {minutes_words(float(usual_visits.duration_spread[at]))}"
     return " ".join(text for text in (begins, lasts) if text)
 
 
