@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import importlib
 import re
 import zoneinfo
 from dataclasses import dataclass
@@ -71,7 +72,7 @@ def country_of_zone(zone: str) -> str | None:
 def public_holidays(country: str, first: int, last: int) -> dict[int, str]:
     """Names of a country's public holidays by day, both ends included."""
     try:
-        import holidays
+        holidays = importlib.import_module("holidays")
     except ImportError as error:
         raise DataError(MISSING) from error
     years = range((EPOCH + timedelta(days=first)).year, (EPOCH + timedelta(days=last)).year + 1)
@@ -118,8 +119,8 @@ def _make_event(values: dict[str, str]) -> CalendarEvent:
         raise ValueError(f"it ends ({values['until']}) before it begins ({values['date']})")
     if bool(values["lat"]) != bool(values["lon"]):
         raise ValueError("a place needs both lat and lon")
-    place = (float(values["lat"]), float(values["lon"])) if values["lat"] else (None, None)
-    return CalendarEvent(first, last, values["name"], *place, float(values["radius_km"] or RADIUS_KM))
+    lat, lon = (float(values[name]) if values[name] else None for name in ("lat", "lon"))
+    return CalendarEvent(first, last, values["name"], lat, lon, float(values["radius_km"] or RADIUS_KM))
 
 
 def _from_ics(text: str, path: Path) -> list[CalendarEvent]:

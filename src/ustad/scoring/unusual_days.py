@@ -46,7 +46,7 @@ def find_unusual_days(day: np.ndarray, entity: np.ndarray, p_value: np.ndarray, 
         return []
     scale = np.arcsin(np.sqrt((unusual + 0.375) / (people + 0.75)))
     result = []
-    for i in np.flatnonzero(enough):
+    for i in np.flatnonzero(enough).tolist():
         others = enough & (np.arange(len(days)) != i)
         middle = np.median(scale[others])
         spread = 1.4826 * np.median(np.abs(scale[others] - middle))
