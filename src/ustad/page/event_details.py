@@ -21,6 +21,7 @@ from ustad.clock import DAY_NAMES, local_time
 from ustad.geo import haversine_km
 from ustad.page import records as r
 from ustad.page.cases import cases_of
+from ustad.page.company import company
 from ustad.page.queries import E, events_by_key, iso
 from ustad.page.store import chunks
 from ustad.schema import EventSchema, Feature
@@ -99,6 +100,7 @@ def event_details(
             "history_days": content.get("history_days"),
             "nearest": _nearest(own, past),
             "usually": _usually(own, past),
+            "company": company(connection, own.rows[0]) if event["alert"] else None,
             "verdicts": verdicts[key],
             "cases": cases_of(connection, key),
         }

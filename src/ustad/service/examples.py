@@ -90,6 +90,8 @@ EVENT: Example = {
         "id": "4611686018427381112", "started_at": "2024-01-19T16:05:00Z", "finished_at": "2024-01-19T17:20:00Z",
         "timezone": "Europe/Helsinki", "category": "restaurant", "place_name": None, "km": 4.1, "hours": 4.1,
     }],
+    "company": {"peers": {"people": 340, "alike": 12, "days": 7, "category": "restaurant"},
+                "others": {"people": 2, "new": [{"agent_id": "b", "visits": 0}]}},
     "usually": {"weekday": "Monday", "minute": 1330.0, "days": 5,
                 "what": [{"category": "home", "days": 5, "share": 1.0}]},
     "verdicts": [_VERDICT], "cases": [],

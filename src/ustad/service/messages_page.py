@@ -247,8 +247,38 @@ class Usually(BaseModel):
     what: list[UsualCategory]
 
 
+class Peers(BaseModel):
+    """Of the `people` whose event began at this hour on the `days` before, how many were at such a place."""
+
+    people: int
+    alike: int
+    days: int
+    category: str
+
+
+class Newcomer(BaseModel):
+    """Somebody who was there at the same time and only so often before."""
+
+    agent_id: str
+    visits: int
+
+
+class Others(BaseModel):
+    """How many other people were there at the same time, and those of the first ten who are usually not."""
+
+    people: int
+    new: list[Newcomer]
+
+
+class Company(BaseModel):
+    """`peers` is null without a category, `others` without a place."""
+
+    peers: Peers | None
+    others: Others | None
+
+
 class EventDetail(BaseModel):
-    """`habits` is null where the network scored; `cases` are those that hold the incident."""
+    """`habits` is null where the network scored; `cases` are those that hold the incident; `company` is of alerts."""
 
     event: EventAnswer
     features: list[FeatureAnswer]
@@ -257,5 +287,6 @@ class EventDetail(BaseModel):
     habits: Habits | None
     nearest: list[Known]
     usually: Usually
+    company: Company | None
     verdicts: list[GivenVerdict]
     cases: list[CaseLine]

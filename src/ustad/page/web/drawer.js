@@ -3,7 +3,8 @@ import * as api from "./api.js";
 import { h, s } from "./dom.js";
 import { casesOf } from "./in_cases.js";
 import { ruleChooser } from "./rules.js";
-import { frozen } from "./frozen.js";
+import { frozen, isKept } from "./frozen.js";
+import { address } from "./route.js";
 import { kindWords } from "./kinds.js";
 import * as say from "./words.js";
 
@@ -24,6 +25,7 @@ export function drawer(detail, about, act) {
     detail.habits ? habits(detail.habits, about) : null,
     detail.features.length ? features(detail, about) : null,
     usually(detail.usually, about),
+    detail.company ? company(detail.company) : null,
     neighbours(detail, about, act.open),
     history(detail.verdicts, event.timezone),
     event.lat !== null ? coordinates(event) : null);
@@ -104,6 +106,16 @@ function usually(usual, about) {
   if (!usual.weekday) return null;
   const what = usual.what.length ? h("ul", { class: "usually" }, usual.what.map((w) => h("li", {}, h("span", { class: "meter" }, h("i", { vars: { width: `${Math.round(100 * w.share)}%` } })), `${w.category}: ${w.days} of ${usual.days}`))) : h("p", { class: "sure" }, "Never observed at this hour of this weekday before.");
   return h("div", {}, h("h3", {}, `Usually on a ${usual.weekday} at ${say.clock(usual.minute)}`), what);
+}
+
+// Whether other people do this at this hour, and who else was there who is usually not.
+function company({ peers, others }) {
+  const lines = [];
+  if (peers?.people) lines.push(`${peers.alike ? `${say.count(peers.alike)} of` : "None of"} the ${say.count(peers.people)} other people who came somewhere at this hour, on the ${peers.days} days before, came to: ${peers.category}.`);
+  if (others) lines.push(others.people ? `${say.count(others.people)} other ${others.people === 1 ? "person was" : "people were"} there at the same time${others.new.length ? "; usually not there: " : "."}` : "Nobody else was there at the same time.");
+  if (!lines.length) return null;
+  const links = (others?.new || []).map((n, i) => [i ? ", " : "", isKept(n.agent_id) ? h("a", { href: address.agent(n.agent_id), "data-link": true }, n.agent_id) : n.agent_id, n.visits ? " (once before)" : " (never before)"]);
+  return h("div", { class: "company" }, h("h3", {}, "Other people"), h("p", { class: "sure" }, lines.join(" "), links));
 }
 
 // Near in everything the network looks at (all training events), and near in place and time (the agent's own).
