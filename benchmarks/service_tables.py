@@ -26,6 +26,8 @@ GPU_GOALS: Goals = {("live, 128 at once", "events_per_s"): (2000, True)}
 DEVICE_GOALS: Goals = {("through a proxy", "p50_ms"): (20, False), ("a connection each", "p50_ms"): (20, False)}
 #: Of every answer to the page from a store of a million events, at the median.
 STORE_MS = 300.0
+#: Until a browser shows something of the overview.
+PAINT_MS = 1000.0
 #: Memory is judged after so many minutes of load; before, it still grows to its size.
 SETTLED_MINUTES = 10
 UNITS = {
@@ -109,7 +111,18 @@ def store() -> str:
         f"{found['seconds to write them']:.0f} s, opened in {found['seconds to open']:.1f} s); {_machine(found)}:"
     )
     head = ("answer", "first, ms", "median, ms", "slowest, ms", f"goal: median ≤ {STORE_MS:.0f} ms")
-    return f"{said}\n\n{table(head, rows)}"
+    return f"{said}\n\n{table(head, rows)}{_painted(found.get('browser'))}"
+
+
+def _painted(browser: dict[str, float] | None) -> str:
+    """What a browser says of the overview; nothing where there was none."""
+    if not browser:
+        return ""
+    met = judged(browser["first_paint_ms"], (PAINT_MS, False))
+    return (
+        f"\n\nIn a browser the overview is first painted after {browser['first_paint_ms']:.0f} ms at the median (goal: "
+        f"at most {PAINT_MS:,.0f} ms, {met}); its alerts are there after {browser['alerts_there_ms']:.0f} ms."
+    )
 
 
 def devices() -> str:

@@ -16,6 +16,7 @@ from small_archive import write_archive
 
 from ustad.page import records as r
 from ustad.page.map_file import read_map_file
+from ustad.page.report_file import MOST_MAP_BYTES, write_report
 from ustad.page.store import insert_new
 from ustad.service.keys import create_key
 from ustad.tables import DataError
@@ -168,3 +169,19 @@ def test_tiles_of_the_services_own_archive_are_drawn(browser: Any, mapped: Threa
     page.wait_for_function(f"({COUNT})(['archive-roads-lines']) > 0")
     expect(page.locator(".map-key")).to_contain_text("A town")
     visit.close()
+
+
+def test_a_report_holds_the_archive_that_it_was_given(browser: Any, tiny_run: Path, tmp_path: Path) -> None:
+    archive = write_archive(tmp_path / "town.pmtiles", straight(HOME, WORK))
+    file = write_report(tiny_run / "scores", tmp_path / "report.html", cases=2, map_file=archive)
+    visit = Visit(browser, file.as_uri())
+    page = visit.go("", ".alerts li")
+    page.wait_for_function("window.maplibregl && window.pmtiles")
+    page.evaluate(KEEP_MAPS)
+    page.click(".alerts li a")
+    page.wait_for_selector(".map[data-drawn]")
+    page.wait_for_function(f"({COUNT})(['archive-roads-lines']) > 0")
+    visit.close()
+    archive.write_bytes(archive.read_bytes() + bytes(MOST_MAP_BYTES))
+    with pytest.raises(DataError, match="too much for a report"):
+        write_report(tiny_run / "scores", tmp_path / "more.html", map_file=archive)
