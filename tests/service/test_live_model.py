@@ -334,3 +334,26 @@ def test_alerts_a_day_become_a_share_of_the_training_rate() -> None:
     assert alert_share(facts, 5) == pytest.approx(0.05)
     assert alert_share(facts, 0) == pytest.approx(0.001)
     assert alert_share({}, 5) == pytest.approx(0.001)
+
+
+def test_usual_weeks_are_shown_beside_live_events_and_a_restart_brings_nobody_back(
+    tiny_run: Path, tmp_path: Path
+) -> None:
+    chosen = {"model": tiny_run / "model", "store": f"sqlite:///{tmp_path / 'x.db'}", "device": "cpu"}
+    events = [e for e in as_events(strange_week()) if e["agent_id"] == "agent 0"][:2]
+    with client_of(create_app(Settings(**chosen, history=tiny_run / "data"))) as client:
+        known = client.get("/v1/agents/agent%200/events?limit=1000").json()["events"]
+        last_day = Detector.load(tiny_run / "model", device="cpu").facts["last_day"]
+        assert known
+        assert {event["score"] for event in known} == {None}
+        assert max(event["finished_at"][:10] for event in known) <= last_day, "weeks that were not learned from"
+        answer = client.post("/v1/events", json={"events": events}).json()["events"]
+        scores = [event["score"] for event in answer]
+        assert client.get(f"/v1/events/{answer[0]['id']}").json()["usually"]["days"] > 0
+        assert client.delete("/v1/agents/agent%201").status_code == 200
+    with client_of(create_app(Settings(**chosen, history=tiny_run / "data"))) as client:
+        assert client.get("/v1/agents/agent%201").status_code == 404
+        assert client.get("/v1/agents/agent%200").json()["n_events"] == len(known) + len(events)
+    with client_of(create_app(Settings(**{**chosen, "store": "sqlite://"}))) as client:
+        bare = [event["score"] for event in client.post("/v1/events", json={"events": events}).json()["events"]]
+    assert scores == pytest.approx(bare, abs=1e-6), "what is shown beside an event has changed its score"

@@ -70,7 +70,7 @@ def import_run(store: Store, path: Path) -> EventSchema:
         raise DataError(f"{path}: the run has no scores of events, only of agents; there is nothing to show")
     schema = EventSchema.from_dict(scores.run["schema"]) if "schema" in scores.run else mobility_schema()
     data = _data(path, scores.run, schema)
-    _check_ids(path, schema.entity, [scores.events, *([data.events] if data is not None else [])])
+    check_ids(path, schema.entity, [scores.events, *([data.events] if data is not None else [])])
     layout = Layout.of(schema)
     add_table(store, scores.events, layout, "importing scores")
     if data is not None:
@@ -85,7 +85,7 @@ def import_run(store: Store, path: Path) -> EventSchema:
     return schema
 
 
-def _check_ids(path: Path, entity: str, tables: Sequence[pa.Table]) -> None:
+def check_ids(path: Path, entity: str, tables: Sequence[pa.Table]) -> None:
     """Refuse a run with agents that could be neither read nor erased, before anything of it is stored."""
     for table in tables:
         for name in pc.unique(table[entity]).to_pylist():
@@ -157,7 +157,12 @@ def unscored(scored: pa.Table, known: pa.Table, schema: EventSchema) -> pa.Table
         named = known.drop_columns([c for c in (schema.event_id,) if c in known.column_names])
     held = set(keys_of(scored, schema))
     fresh = np.array([key not in held for key in keys_of(named, schema)], bool)
-    return known.filter(pa.array(fresh, pa.bool_())).drop_columns([n for n in _UNSCORED if n in known.column_names])
+    return without_scores(known.filter(pa.array(fresh, pa.bool_())))
+
+
+def without_scores(events: pa.Table) -> pa.Table:
+    """Events that are known, not scored."""
+    return events.drop_columns([n for n in _UNSCORED if n in events.column_names])
 
 
 def _of_agents(table: pa.Table, ranked: pa.Array, entity: str, most: int) -> pa.Table:

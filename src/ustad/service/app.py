@@ -21,6 +21,7 @@ from ustad.page.ground import Ground, streets_in_store
 from ustad.page.map_file import is_extract, read_map_file
 from ustad.page.runs import import_run, run_schema
 from ustad.page.store import Store, now
+from ustad.page.usual_weeks import import_usual_weeks
 from ustad.schema import EventSchema
 from ustad.service import errors
 from ustad.service.channels import read_channels
@@ -195,6 +196,11 @@ def _make_service(settings: Settings, store: Store, claim: Claim, scorer: Scorer
         from ustad.service.live import ModelScorer
 
         scorer = ModelScorer.load(settings)
+    if settings.history is not None:
+        if settings.run is not None or scorer is None:
+            raise ConfigError("--history goes with a model alone; a finished run brings its own weeks")
+        until = getattr(scorer, "trained_until", lambda: None)()
+        import_usual_weeks(store, settings.history, scorer.schema, until)
     if scorer is not None:
         schema = scorer.schema
     service = Service(settings, store, claim, scorer, schema=schema or run_schema(store))

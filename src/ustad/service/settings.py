@@ -28,6 +28,9 @@ class Settings:
 
     model: Path | None = setting(None, "a model directory; none: a finished run is shown, nothing new is scored")
     run: Path | None = setting(None, "a directory with scores/ (and data/) of a finished run to show")
+    history: Path | None = setting(
+        None, "the data that the model was trained on: usual weeks to compare live events with"
+    )
     store: str = setting("sqlite:///ustad.db", "SQLAlchemy URL: sqlite:///FILE or postgresql://USER@HOST/NAME")
     host: str = setting("127.0.0.1", "the address to listen on; beyond loopback only with a key")
     port: int = setting(8350, "the port to listen on")
