@@ -18,6 +18,7 @@ from ustad.lab.evaluation.cells import figures
 from ustad.lab.evaluation.experiments import BUDGETS, DETECTORS, EXPERIMENTS, PAPER, Cell, plan, read_results
 from ustad.lab.evaluation.figures import plan_figures
 from ustad.lab.evaluation.page import generated_from, page_text, publish
+from ustad.lab.evaluation.page_words import QUESTIONS
 from ustad.lab.evaluation.result_files import command, plain_json, read_lines
 from ustad.lab.evaluation.result_tables import format_mean
 from ustad.lab.evaluation.runner import Ran, run
@@ -212,7 +213,7 @@ def test_the_page_is_made_from_the_result_files_alone(finished, tmp_path):
     assert "small run" in text
     assert "other data than the paper's" in text
     for name in PAPER:
-        assert f"## {name}:" in text
+        assert (f"## {QUESTIONS[name]}" if name in QUESTIONS else f"### {name}:") in text
     shown_files = {part.split(")")[0] for part in text.split("](figures/")[1:]}
     assert shown_files == {p.name for p in (tmp_path / "figures").iterdir()}
     assert all((tmp_path / "figures" / name).stat().st_size > 1000 for name in shown_files)
