@@ -26,7 +26,7 @@ from ustad.network.place_counts import HOURS, MemoryTensors, OwnPlaces
 from ustad.network.place_memory import AREA_KM, FLOOR, KERNELS_KM, Memory, Outlook, Targets, read_older
 from ustad.network.training import estimate, memory_task
 from ustad.network.training.memory_step import Data, _parts, ask, recall, span_masks, training_loss
-from ustad.network.training.memory_task import CHECKPOINT, MemoryTask, fit_memory, grow_batch
+from ustad.network.training.memory_task import CHECKPOINT, MemoryTask, fit_batch, fit_memory
 from ustad.network.training.update import Update
 from ustad.schema import mobility_schema
 
@@ -398,11 +398,23 @@ def test_a_checkpoint_of_other_settings_is_refused(tmp_path):
 def test_batches_grow_on_a_gpu_while_enough_steps_are_left():
     config, cuda = Config.preset("best"), torch.device("cuda")
     training = config.training
-    assert grow_batch(config, 10_000_000, torch.device("cpu")) == config
-    assert grow_batch(config, 93_000, cuda) == config
-    large = grow_batch(config, 400_000, cuda).training
+    assert fit_batch(config, 10_000_000, torch.device("cpu")) == config
+    assert fit_batch(config, 93_000, cuda) == config
+    large = fit_batch(config, 400_000, cuda).training
     assert (large.batch_size, large.learning_rate) == (4 * training.batch_size, 2 * training.learning_rate)
     assert training.epochs * 400_000 / large.batch_size >= 7_000
-    huge = grow_batch(config, 100_000_000, cuda).training
+    huge = fit_batch(config, 100_000_000, cuda).training
     assert huge.batch_size == 16 * training.batch_size
     assert huge.learning_rate == 2 * training.learning_rate
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_batches_shrink_where_there_are_few_windows(device):
+    config = Config.preset("best")
+    training = config.training
+    small = fit_batch(config, 2_600, torch.device(device)).training
+    assert small.batch_size == training.batch_size // 8 == 32
+    assert small.learning_rate == pytest.approx(training.learning_rate / 2)
+    middle = fit_batch(config, 15_000, torch.device(device)).training
+    assert training.epochs * 15_000 / middle.batch_size >= 2_000 > training.epochs * 15_000 / training.batch_size
+    assert middle.batch_size == training.batch_size // 2

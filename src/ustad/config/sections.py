@@ -174,7 +174,9 @@ class TrainingConfig:
     mask_ratio: float = setting(
         0.15, "share of a window's events that are masked (the paper searches 0.05 … 0.3)", NETWORKS
     )
-    batch_size: int = setting(128, "windows per step", NETWORKS)
+    batch_size: int = setting(
+        128, "windows per step; with place memory, fewer for little data and more for much data on a GPU", NETWORKS
+    )
     category_weight: float = setting(1.0, "λ, the weight of the categorical losses (the paper: 1)", PAPER)
     learning_rate: float = setting(1e-3, "learning rate, the highest there is (the paper: starts from 1e-3)", NETWORKS)
     weight_decay: float = setting(1e-5, "weight decay", NETWORKS)

@@ -26,6 +26,8 @@ CHECKPOINT = "memory-checkpoint.safetensors"
 MOST_QUESTIONS = 4096
 #: Steps that a run on a GPU keeps at least when its batches grow, and how often they double.
 STEPS, MOST_DOUBLINGS = 7_000, 4
+#: Steps under which batches of little data shrink, to the smallest size.
+FEWEST_STEPS, SMALLEST_BATCH = 2_000, 32
 
 
 @dataclass
@@ -80,20 +82,27 @@ def fit_memory(
     resume: bool = False,
 ) -> FitResult:
     """Train a network with place memory until the validation loss stops falling; it keeps its best weights."""
-    config = grow_batch(config, len(windows), data.events.device)
+    config = fit_batch(config, len(windows), data.events.device)
     task = MemoryTask(network, data, validation[0], _some(validation[1], config.seed), config)
     announce(task, windows, config)
     return train(task, windows, config, directory, resume)
 
 
-def grow_batch(config: Config, windows: int, device: torch.device) -> Config:
-    """On a GPU, batches double as long as the run keeps STEPS steps, and rates grow with their root, to twice at most.
+def fit_batch(config: Config, windows: int, device: torch.device) -> Config:
+    """Batches of the size that the data ask for.
 
-    A GPU does four times the windows in little more than twice the time. With fewer steps the same passes teach less
-    (docs/evidence/scaling.md), so small data keep the batches of the configuration.
+    Little data: batches halve as long as the run has fewer than FEWEST_STEPS steps; an eighth of the batch has half the
+    rate. Much data on a GPU: batches double as long as the run keeps STEPS steps, and rates grow with their root, to
+    twice at most. A GPU does four times the windows in little more than twice the time; with fewer steps the same
+    passes teach less (docs/evidence/scaling.md).
     """
     training = config.training
     steps = training.epochs * windows / training.batch_size
+    if steps < FEWEST_STEPS:
+        most = max(int(math.log2(training.batch_size / SMALLEST_BATCH)), 0)
+        halvings = min(math.ceil(math.log2(FEWEST_STEPS / max(steps, 1.0))), most)
+        rate = training.learning_rate * 0.5 ** (halvings / 3)
+        return config.replace({"training.batch_size": training.batch_size >> halvings, "training.learning_rate": rate})
     doublings = min(int(math.log2(max(steps / STEPS, 1.0))), MOST_DOUBLINGS) if device.type == "cuda" else 0
     rate = training.learning_rate * min(2.0 ** (doublings / 2), 2.0)
     return config.replace({"training.batch_size": training.batch_size << doublings, "training.learning_rate": rate})
