@@ -27,10 +27,11 @@ def map_routes() -> APIRouter:
 
 
 def ground(
-    request: Request, caller: Read, west: Longitude, south: Latitude, east: Longitude, north: Latitude
-) -> JSONResponse:
-    """Land, waters, borders, streets and names within a box. Without a map of its own the service draws streets that at
-    least five people passed."""
+    request: Request, caller: Read, west: Longitude = -180, south: Latitude = -85, east: Longitude = 180,
+    north: Latitude = 85,
+) -> JSONResponse:  # fmt: skip
+    """Land, waters, borders, streets and names within a box, of the whole world where none is given. Without a map of
+    its own the service draws streets that at least five people passed."""
     if west >= east or south >= north:
         raise InvalidError("a box has its west below its east and its south below its north")
     # As it is: checking each of ten thousand points against the description would take most of the time.
