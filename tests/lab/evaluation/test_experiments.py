@@ -28,7 +28,7 @@ from ustad.scores import Scores
 from ustad.scoring.calibration import combine
 from ustad.tables import DataError
 
-REPOSITORY = Path(__file__).parents[2]
+REPOSITORY = Path(__file__).parents[3]
 TOWN = Source("town", agents=30, days=21, anomalous_share=0.2)
 TINY = BUDGETS["tiny"]
 
