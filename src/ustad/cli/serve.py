@@ -36,7 +36,7 @@ def serve(
     alerts_per_day: Annotated[float, setting("--alerts-per-day", "Live: about this many alerts a day.")] = 0,
     tiles: Annotated[str, setting("--tiles", "URL of raster map tiles with {z}/{x}/{y}.")] = "",
     history: Annotated[Path | None, setting("--history", "Live: the training data, to compare with.")] = None,
-    map_: Annotated[Path | None, setting("--map", "A map in one file: .pmtiles or .osm.pbf.")] = None,
+    map: Annotated[Path | None, setting("--map", "A map in one file: .pmtiles or .osm.pbf.")] = None,
     pois: Annotated[Path | None, setting("--pois", "POIs that name the places of live fixes.")] = None,
     timezone: Annotated[str | None, setting("--timezone", "Zone of stays whose place tells none.")] = None,
     lateness: Annotated[float, setting("--lateness", "Fixes may be late by so many seconds.")] = 0.0,
@@ -78,7 +78,7 @@ def serve(
         raise DataError(EXTRA) from error
 
     settings = settings_for(
-        target, store, host=host, port=port, tiles=tiles, map=map_, history=history, device=device,
+        target, store, host=host, port=port, tiles=tiles, map=map, history=history, device=device,
         pois=pois, timezone=timezone, alerts_per_day=alerts_per_day, lateness_s=lateness,
         keep_days=days_of(keep) if keep else 0.0, ahead_days=days_of(ahead, "--ahead"), rate_limit=rate_limit,
         proxy_headers=proxy_headers, notify=notify,
