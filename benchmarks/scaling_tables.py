@@ -111,7 +111,9 @@ def verbs() -> str:
     """Whole verbs by the clock, on every kind of machine that they were measured on."""
     head = ("on", "preset", "agents", "train", "score", "scored", "peak memory", "goal", "said before training")
     parts = [
-        read(f"whole_verbs_{device}") for device in ("cpu", "cuda") if (RESULTS / f"whole_verbs_{device}.json").exists()
+        read(f"whole_verbs_{name}")
+        for name in ("cpu", "cpu_pinned", "cuda")
+        if (RESULTS / f"whole_verbs_{name}.json").exists()
     ]
     rows = [verb_row(content, run) for content in parts for run in content["runs"]]
     notes = [
