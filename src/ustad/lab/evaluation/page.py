@@ -68,10 +68,10 @@ def _refuse_two_budgets(results: Results) -> None:
 
 
 def page_text(results: Results, place: str, figures: str) -> str:
-    """The page: verdicts, a table for each question, and the rest folded. `place` names the result files, `figures` is
+    """The page: detection from GPS, verdicts, a table for each question, and the rest folded. `place` names the result files, `figures` is
     the way from the page to the figures."""
     tables, pictures = every_table(results), plan_figures(results)
-    parts = [GENERATED.format(place=place), "# Results", OTHER_DATA, *_verdicts(results)]
+    parts = [GENERATED.format(place=place), "# Results", *_from_gps(results), OTHER_DATA, *_verdicts(results)]
     for name, question in QUESTIONS.items():
         if results[name]:
             parts += _question(name, question, results, (tables, pictures, figures))
@@ -79,7 +79,6 @@ def page_text(results: Results, place: str, figures: str) -> str:
     training = [*_section(tables["training"], [], figures), *_section(tables["seconds"], [], figures)]
     parts += _folded("How long each method was trained, and how long it took", ["## Training", *training])
     parts += _folded("Every claim of the paper", ["## The paper's claims, one by one", _claims(results)])
-    parts += _folded("From raw GPS", _from_gps(results))
     parts.append(HOW_TO_RUN)
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -142,9 +141,12 @@ def _verdicts(results: Results) -> list[str]:
 
 
 def _from_gps(results: Results) -> list[str]:
-    """What counts in use, first: detection from what phones record."""
-    lines = results.get("gps", [])
-    return [f"## {GPS}", FROM_GPS, *_section(gps_tables(lines), [], "")] if lines else []
+    """What counts in use, first: detection from what phones record; a city and the recordings' stays folded."""
+    if not (lines := results.get("gps", [])):
+        return []
+    tables = sorted(gps_tables(lines), key=lambda table: not table.name.startswith("gps-town"))
+    rest = _folded("Other data, and how right the extracted stays are", _section(tables[1:], [], ""))
+    return [f"## {GPS}", FROM_GPS, *_section(tables[:1], [], ""), *rest]
 
 
 def _conditions(results: Results) -> list[str]:
