@@ -68,8 +68,8 @@ def _refuse_two_budgets(results: Results) -> None:
 
 
 def page_text(results: Results, place: str, figures: str) -> str:
-    """The page: detection from GPS, verdicts, a table for each question, and the rest folded. `place` names the result files, `figures` is
-    the way from the page to the figures."""
+    """The page: detection from GPS, verdicts, a table for each question, and the rest folded. `place` names the result
+    files, `figures` is the way from the page to the figures."""
     tables, pictures = every_table(results), plan_figures(results)
     parts = [GENERATED.format(place=place), "# Results", *_from_gps(results), OTHER_DATA, *_verdicts(results)]
     for name, question in QUESTIONS.items():
