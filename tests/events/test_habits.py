@@ -111,6 +111,22 @@ def test_known_places_are_found_again_and_new_ones_are_new(named):
     assert key[new][0] not in habits.place_key
 
 
+@pytest.mark.parametrize(("metres", "is_known"), [(0, True), (40, True), (60, False), (500, False)])
+def test_an_unknown_name_next_door_to_an_own_place_is_that_place(metres, is_known):
+    """GPS takes one of two doors for the other; what is farther away is new."""
+    table = make_routine(seed=6, agents=1, days=8)
+    frame = Frame.fit(table, SCHEMA)
+    habits = Habits.fit(visits_of(table, frame))
+    home = int(np.argmax(habits.place_count))
+    lat, lon = frame.projection.backward(habits.place_x[home : home + 1], habits.place_y[home : home + 1])
+    row = table.slice(0, 1)
+    for name, value in (("lat", lat[0] + metres / 111_195), ("lon", lon[0])):
+        row = row.set_column(row.column_names.index(name), name, pa.array([value]))
+    row = row.set_column(row.column_names.index("poi_id"), "poi_id", pa.array([987_654], row["poi_id"].type))
+    place, _ = habits.locate(visits_of(row, frame))
+    assert place[0] == (home if is_known else -1)
+
+
 def test_what_comes_later_never_changes_the_place_of_a_visit():
     table = make_routine(seed=8, named=False, agents=2, days=12)
     frame = Frame.fit(table, SCHEMA)

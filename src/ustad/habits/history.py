@@ -24,6 +24,8 @@ from ustad.ties import raised
 VISITS_A_PLACE = 96
 #: Stays without a named habitat within this distance of each other are one place, km.
 SAME_PLACE_KM = 0.15
+#: A named habitat that is not in the history and so near to one that is, km: GPS takes the one for the other.
+NEXT_DOOR_KM = 0.05
 #: The share of visits whose silence an entity's usual silence covers.
 USUAL_SILENCE = 0.9
 _SEEN = ("entity_unseen", "entity_back")
@@ -301,19 +303,21 @@ def own_keys(visits: Visits, habits: Habits | None) -> np.ndarray:
     """The key of each visit's place, also where the habitat is missing: uint64 [N].
 
     Such a visit belongs to the nearest own place in the history, if one is close, else to the cluster of unnamed
-    visits around the first of them.
+    visits around the first of them. A named place that is not in the history belongs to an own place next door.
     """
     key = visits.key.copy()
     has_no_name = key == 0
-    if not has_no_name.any():
-        return key
     if habits is not None:
+        owner = habits.owners(visits)
+        is_new = find_known(owner, key, habits.place_offsets, habits.place_key) < 0
         place, distance = nearest_place(
-            habits.owners(visits), visits.x, visits.y, habits.place_offsets, habits.place_x, habits.place_y
+            np.where(is_new, owner, -1), visits.x, visits.y, habits.place_offsets, habits.place_x, habits.place_y
         )
-        close = has_no_name & (distance <= raised(SAME_PLACE_KM))
+        close = is_new & (distance <= raised(np.where(has_no_name, SAME_PLACE_KM, NEXT_DOOR_KM)))
         key[close] = habits.place_key[place[close]]
         has_no_name &= ~close
+    if not has_no_name.any():
+        return key
     leader = lead(visits.entity, has_no_name, visits.x, visits.y, SAME_PLACE_KM)[has_no_name]
     spot = spot_names(visits.x[leader], visits.y[leader])
     key[has_no_name] = place_keys(visits.entity_key[visits.entity[has_no_name]], spot)
