@@ -150,7 +150,7 @@ def test_the_map_has_names_streets_and_a_legend_and_plays_a_day(browser: Any, to
     expect(page.locator(".map-key")).to_contain_text("at least 5 people")
     expect(page.locator(".map-key")).to_contain_text("Natural Earth")
     expect(page.locator(".maplibregl-ctrl-scale")).to_contain_text("km")
-    page.wait_for_function(f"({COUNT})(['roads']) > 0")
+    page.wait_for_function(f"() => ({COUNT})(['roads']) > 0")
     assert page.evaluate(COUNT, ["land"]) > 0
     expect(page.locator(".player")).to_be_hidden()
     page.evaluate(GO, "/agent/p0?day=2024-03-01")  # a day is played along its stays and trips
@@ -160,13 +160,13 @@ def test_the_map_has_names_streets_and_a_legend_and_plays_a_day(browser: Any, to
         expect(page.locator(".player output")).to_have_text(words)
     page.get_by_role("button", name="Play the day").click()
     expect(page.get_by_role("button", name="Pause")).to_be_visible()
-    page.wait_for_function("document.querySelector('.player input').value > 780")
+    page.wait_for_function("() => document.querySelector('.player input').value > 780")
     visit.close()
 
 
 def test_tiles_of_the_services_own_archive_are_drawn(browser: Any, mapped: ThreadServer) -> None:
     visit, page = open_map(browser, mapped, "/agent/p0")
-    page.wait_for_function(f"({COUNT})(['archive-roads-lines']) > 0")
+    page.wait_for_function(f"() => ({COUNT})(['archive-roads-lines']) > 0")
     expect(page.locator(".map-key")).to_contain_text("A town")
     visit.close()
 
@@ -176,11 +176,11 @@ def test_a_report_holds_the_archive_that_it_was_given(browser: Any, tiny_run: Pa
     file = write_report(tiny_run / "scores", tmp_path / "report.html", cases=2, map_file=archive)
     visit = Visit(browser, file.as_uri())
     page = visit.go("", ".alerts li")
-    page.wait_for_function("window.maplibregl && window.pmtiles")
+    page.wait_for_function("() => window.maplibregl && window.pmtiles")
     page.evaluate(KEEP_MAPS)
     page.click(".alerts li a")
     page.wait_for_selector(".map[data-drawn]")
-    page.wait_for_function(f"({COUNT})(['archive-roads-lines']) > 0")
+    page.wait_for_function(f"() => ({COUNT})(['archive-roads-lines']) > 0")
     visit.close()
     archive.write_bytes(archive.read_bytes() + bytes(MOST_MAP_BYTES))
     with pytest.raises(DataError, match="too much for a report"):
