@@ -73,7 +73,7 @@ def _text(value: Any) -> str:
 # -------------------------------------------------------------------------------------------------- notes
 def notes(scored: Scored, run: dict[str, Any]) -> list[str]:
     """What a reader should know before the numbers, one sentence or two each."""
-    found = [*_why_none(scored, run), *_asked_and_got(scored, run), *_by_chance(scored)]
+    found = [*_why_none(scored, run), *_asked_and_got(scored, run), *_by_chance(scored, run)]
     found += [in_plain_words(str(warning)) for warning in run.get("warnings") or []]
     return [text[:1].upper() + text[1:] for text in found]
 
@@ -87,9 +87,9 @@ def _asked_and_got(scored: Scored, run: dict[str, Any]) -> list[str]:
     return [f"Asked for {value:g} alerts a day, got {got:.2g}."]
 
 
-def _by_chance(scored: Scored) -> list[str]:
-    """Where the p-values say that chance alone would give more than there is."""
-    if not scored.alert.any():
+def _by_chance(scored: Scored, run: dict[str, Any]) -> list[str]:
+    """Where the p-values say that chance alone would give more than there is, and scoring has not said so itself."""
+    if "by_chance" in run or not scored.alert.any():
         return []
     count, chance = int(scored.alert.sum()), float(scored.p[scored.alert].max()) * len(scored.p)
     if chance <= count:

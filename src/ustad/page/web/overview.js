@@ -105,7 +105,7 @@ function drawTiles(places, totals, page) {
     flagged.textContent = say.count(shown);
     flaggedText.textContent = `${n === null ? "alerts, as they were raised" : `alerts: ${n} a day`}${totals.hidden ? `; ${say.count(totals.hidden)} more hidden by rules` : ""}`;
     alarms.textContent = usual === null ? "–" : usual < 0.1 ? "< 0.1" : usual < 10 ? usual.toFixed(1) : say.count(usual);
-    alarmsText.textContent = usual === null ? "false alarms a day: unknown" : "as unusual each day by chance alone";
+    alarmsText.textContent = usual === null ? "false alarms a day: unknown" : `${say.plural(page.about.event_word)} as unusual each day by chance alone`;
     show(places.notes, notes(page.about.notes, n, usual, shown / days));
   };
   recount(perDay);
@@ -126,8 +126,8 @@ const oddDays = (days, page) => h("p", { class: "hint odd" }, "Dated far from al
 
 // What a reader should know before the numbers. As raised the run says it; the slider's own line is weighed here.
 function notes(told, n, usual, perDay) {
-  const found = n === null ? [...told] : told.filter((text) => !/^(Asked for|By the p-values)/.test(text));
-  if (usual !== null && usual > 1.05 * perDay && perDay > 0 && !found.some((text) => text.startsWith("By the p-values"))) found.push(`By the p-values about ${say.number(usual)} a day would be expected if nothing unusual happened, and there are ${say.number(perDay)}: any of them may be a false alarm. Trust the order more than the p-values.`);
+  const found = n === null ? [...told] : told.filter((text) => !/^(Asked for|By the p-values)|normal behaviour alone/.test(text));
+  if (usual !== null && usual > 1.05 * perDay && perDay > 0 && !found.some((text) => /^By the p-values|normal behaviour alone/.test(text))) found.push(`By the p-values about ${say.number(usual)} a day would be expected if nothing unusual happened, and there are ${say.number(perDay)}: any of them may be a false alarm. Trust the order more than the p-values.`);
   return found.length ? h("div", { class: "note" }, found.map((text) => h("p", {}, text))) : null;
 }
 
