@@ -298,10 +298,9 @@ def test_cards_without_places_and_durations_are_judged_by_merchant_and_hour():
 
 
 # ---------------------------------------------------------------------------------------- entities' p-values
-@pytest.fixture(scope="module")
-def town():
+def judge_town(seed):
     """A simulated town: its model and the judgement of the four test weeks of agents that nothing was done to."""
-    data = simulate_tables("numosim-la", agents=300, seed=31)
+    data = simulate_tables("numosim-la", agents=300, seed=seed)
     split = data.split(SplitConfig())
     train = data.between(split.train_first, split.validation_first - 1)
     week = data.between(split.validation_first, split.test_first - 1)
@@ -311,16 +310,28 @@ def town():
     return model, judged, ~np.isin(judged.entity_ids, data.agent_labels["agent_id"].to_numpy())
 
 
-@pytest.mark.parametrize(("share", "least"), [(0.5, 3), (0.2, 4), (0.1, 5), (0.05, 8)])
-def test_p_values_of_normal_agents_over_four_weeks_are_roughly_uniform(town, share, least):
-    """One week calibrates, four are judged: no more than twice what chance would give. No less than a third of a half,
-    and ever less of smaller shares: half of the false alarms are reserved for change without a peak, which normal
-    people hardly show, and there are only 300 of them. The peaks alone: no more than twice, no less than a third."""
-    _, judged, normal = town
-    found = float((p_values(judged.agent_score)[normal] <= share).mean())
+@pytest.fixture(scope="module")
+def town():
+    return judge_town(31)
+
+
+@pytest.fixture(scope="module")
+def towns(town):
+    """In one town a few people decide: of 294, three are one in a hundred."""
+    return [town, judge_town(131), judge_town(132)]
+
+
+@pytest.mark.parametrize(("share", "least"), [(0.5, 3), (0.2, 4), (0.1, 3), (0.05, 6)])
+def test_p_values_of_normal_agents_over_four_weeks_are_roughly_uniform(towns, share, least):
+    """One week calibrates, four are judged: no more than twice what chance would give. No less than a third (a quarter
+    of a fifth, a sixth of a twentieth): half of the false alarms are reserved for change without a peak, which normal
+    people hardly show. The peaks alone: no more than twice, no less than two fifths."""
+    found, peaks = (
+        float(np.concatenate([p_values(scores(judged))[normal] <= share for _, judged, normal in towns]).mean())
+        for scores in (lambda judged: judged.agent_score, lambda judged: judged.agents["top"])
+    )
     assert share / least <= found <= 2 * share
-    peaks = float((p_values(judged.agents["top"])[normal] <= share).mean())
-    assert share / 3 <= peaks <= 2 * share
+    assert share / 2.5 <= peaks <= 2 * share
 
 
 def test_a_test_for_diffuse_change_claims_no_more_than_its_reference_can_show(town):
