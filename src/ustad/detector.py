@@ -67,7 +67,7 @@ class Detector:
 
     def __init__(self, config: Config | str = "best", device: str = "auto") -> None:
         self.config = Config.preset(config) if isinstance(config, str) else config
-        self.device = choose_device(device)
+        self.device = choose_device(device, network=self.config.model.network != "none")
         self.encoder: Encoder | None = None
         self.judge: Judge | None = None  # ours or the paper's, with its sources of evidence
         self.trips = TripFeatures("none")

@@ -5,6 +5,7 @@ The preset quick trains no network: it runs without torch.
 
 from __future__ import annotations
 
+from importlib import metadata
 from typing import TYPE_CHECKING
 
 from ustad.data_error import DataError
@@ -15,10 +16,15 @@ if TYPE_CHECKING:
 NO_TORCH = "this needs a network, and networks need torch: pip install torch; the preset quick does without"
 
 
-def choose_device(name: str) -> torch.device:
-    """auto: CUDA where there is one, else the CPU; without torch, the CPU."""
+def choose_device(name: str, network: bool = True) -> torch.device:
+    """auto: CUDA where there is one, else the CPU; without torch, the CPU.
+
+    Where no network will compute, torch is not imported to find out: that takes seconds.
+    """
     if name not in ("auto", "cpu", "cuda"):
         raise DataError(f"device '{name}' is not one of auto, cpu, cuda")
+    if not network and name != "cuda":
+        return "cpu"  # type: ignore[return-value]
     try:
         import torch
     except ModuleNotFoundError:
@@ -33,7 +39,6 @@ def choose_device(name: str) -> torch.device:
 def torch_version() -> str | None:
     """The version of torch, or None where it is not installed."""
     try:
-        import torch
-    except ModuleNotFoundError:
+        return metadata.version("torch")
+    except metadata.PackageNotFoundError:
         return None
-    return str(torch.__version__)

@@ -20,9 +20,12 @@ WITHOUT_TORCH = """
 import datetime as dt, json, sys
 from pathlib import Path
 
+wanted = []
+
 class Refuse:
     def find_spec(self, name, path=None, target=None):
         if name.split(".")[0] == "torch":
+            wanted.append(name)
             raise ModuleNotFoundError("No module named 'torch'", name="torch")
 
 sys.meta_path.insert(0, Refuse())
@@ -43,6 +46,7 @@ data = place / "data"
 said["train"] = run("train", data, "--preset", "quick", "--out", place / "model")
 said["score"] = run("score", place / "model", data, "--out", place / "scores")
 said["report"] = run("report", place / "scores", "--out", place / "report.html")
+said["wanted"] = list(wanted)
 said["best"] = run("train", data, "--preset", "best", "--out", place / "best")
 detector = Detector.load(place / "model")
 start, day = dt.datetime(2031, 1, 1, tzinfo=dt.UTC), 22_280
@@ -90,6 +94,10 @@ def test_scores_without_torch_are_those_with_it(done, town):
     without = pq.read_table(town / "scores" / "events.parquet")
     assert without["stay_id"].equals(with_torch["stay_id"])
     np.testing.assert_allclose(without["score"].to_numpy(), with_torch["score"].to_numpy(), atol=1e-6, rtol=0)
+
+
+def test_quick_does_not_even_look_for_torch_whose_import_takes_seconds(done):
+    assert json.loads(done.stdout.splitlines()[-1])["wanted"] == []
 
 
 def test_what_needs_a_network_says_so_in_one_line(done):

@@ -26,7 +26,7 @@ from ustad.network.place_counts import HOURS, MemoryTensors, OwnPlaces
 from ustad.network.place_memory import AREA_KM, FLOOR, KERNELS_KM, Memory, Outlook, Targets, read_older
 from ustad.network.training import estimate, memory_task
 from ustad.network.training.memory_step import Data, _parts, ask, recall, span_masks, training_loss
-from ustad.network.training.memory_task import CHECKPOINT, MemoryTask, fit_batch, fit_memory
+from ustad.network.training.memory_task import CHECKPOINT, MemoryTask, fit_batch, fit_memory, fit_passes
 from ustad.network.training.update import Update
 from ustad.schema import mobility_schema
 
@@ -406,6 +406,12 @@ def test_batches_grow_on_a_gpu_while_enough_steps_are_left():
     huge = fit_batch(config, 100_000_000, cuda).training
     assert huge.batch_size == 16 * training.batch_size
     assert huge.learning_rate == 2 * training.learning_rate
+
+
+def test_much_data_is_passed_over_less_often():
+    config = Config.preset("best")
+    passes = [fit_passes(config, windows).training.epochs for windows in (1_000, 372_000, 1_000_000, 3_700_000, 10**9)]
+    assert passes == [config.training.epochs, config.training.epochs, 8, 2, 2]
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])

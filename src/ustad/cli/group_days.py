@@ -5,12 +5,14 @@ Alerts of such a day that the same question leads are taken off the list: `hidde
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ustad.cli.hide import table_files
+from ustad.cli.parts import WRITERS
 from ustad.cli.shared import write_alerts
 
 #: Days before the first scored one that the calendar is shown of.
@@ -20,15 +22,15 @@ BEFORE = 60
 def note_days(place: Path, schema: Any, *, country: str | None, calendar: Path | None, group: bool) -> dict[str, Any]:
     """Write what the calendar says and what days were unusual for everybody into `run.json`; returns the run."""
     from ustad.calendar_days import iso_date
-    from ustad.files import read_json, read_table, write_json
+    from ustad.files import read_json, write_json
     from ustad.scoring.unusual_days import find_unusual_days
 
     run = read_json(place / "run.json")
     files = table_files(place, "events")
-    if not any(read_table(file).num_rows for file in files):
-        return dict(run)
-    parts = [_columns(read_table(file), schema) for file in files]
+    parts = [_columns(_read_needed(file, schema), schema) for file in files]
     day, entity, p_value, lead = (np.concatenate(values) for values in zip(*parts, strict=True))
+    if not len(day):
+        return dict(run)
     names = _name_days(files, schema, day, country=country, calendar=calendar)
     days = find_unusual_days(day, entity, p_value, lead) if group else []
     counts = _group(place, schema, parts, days) if days else []
@@ -43,6 +45,17 @@ def note_days(place: Path, schema: Any, *, country: str | None, calendar: Path |
         run["alerts"] -= sum(counts)
     write_json(run, place / "run.json")
     return dict(run)
+
+
+def _read_needed(file: Path, schema: Any) -> Any:
+    """The columns of a part that days are told by; of the evidence its names alone."""
+    import pyarrow.parquet as pq
+
+    names = (schema.time, schema.end, schema.entity, schema.timezone, "p_value")
+    with pq.ParquetFile(file) as part:
+        there = set(part.schema_arrow.names)
+        evidence = ["evidence.list.element.name"] if "evidence" in there else []
+        return part.read([name for name in names if name in there] + evidence)
 
 
 def _columns(table: Any, schema: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -92,34 +105,44 @@ def _name_days(
 def _group(place: Path, schema: Any, parts: list[Any], days: list[Any]) -> list[int]:
     """Take alerts of these days that share their evidence off the list; how many of each day."""
     import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from ustad.files import read_table, write_table
+
+    files = table_files(place, "events")
+    with ThreadPoolExecutor(WRITERS) as pool:
+        done = list(pool.map(lambda file, part: _group_part(file, part[0], part[3], days), files, parts))
+    incidents = pa.array(sorted({incident for _, names, _ in done for incident in names}), pa.string())
+    for file in table_files(place, "incidents"):
+        table = read_table(file)
+        keep = pc.and_(table["alert"], pc.invert(pc.is_in(table["incident_id"], incidents)))
+        write_table(_set(table, "alert", keep), file)
+    write_alerts(pa.concat_tables([alerts for _, _, alerts in done], promote_options="permissive"), schema, place)
+    return [sum(counts) for counts in zip(*(counts for counts, _, _ in done), strict=True)]
+
+
+def _group_part(file: Path, day: np.ndarray, lead: np.ndarray, days: list[Any]) -> tuple[list[int], set[str], Any]:
+    """One file of events, written anew: how many alerts of each day went, their incidents, and what alerts are left."""
+    import pyarrow as pa
 
     from ustad.calendar_days import iso_date
     from ustad.files import read_table, write_table
     from ustad.scoring.hiding import COLUMN
 
-    counts, incidents, alerts = [0] * len(days), set(), []
-    for file, (day, _, _, lead) in zip(table_files(place, "events"), parts, strict=True):
-        table = read_table(file)
-        flags = table["alert"].to_numpy(zero_copy_only=False).astype(bool).copy()
-        words = table[COLUMN].to_pylist() if COLUMN in table.column_names else [None] * table.num_rows
-        for i, one in enumerate(days):
-            mine = np.flatnonzero(flags & (day == one.day) & np.isin(lead, one.questions))
-            counts[i] += len(mine)
-            flags[mine] = False
-            for row in mine:
-                words[row] = f"everybody on {iso_date(one.day)}"
-            if "incident_id" in table.column_names:
-                incidents |= set(table["incident_id"].take(mine).to_pylist())
-        table = _set(_set(table, "alert", pa.array(flags)), COLUMN, pa.array(words, pa.string()))
-        write_table(table, file)
-        alerts.append(table.filter(table["alert"]))
-    for file in table_files(place, "incidents"):
-        table = read_table(file)
-        pairs = zip(table["alert"].to_pylist(), table["incident_id"].to_pylist(), strict=True)
-        keep = [alert and incident not in incidents for alert, incident in pairs]
-        write_table(_set(table, "alert", pa.array(keep)), file)
-    write_alerts(pa.concat_tables(alerts, promote_options="permissive"), schema, place)
-    return counts
+    table = read_table(file)
+    flags = table["alert"].to_numpy(zero_copy_only=False).astype(bool).copy()
+    words = table[COLUMN].to_numpy(zero_copy_only=False) if COLUMN in table.column_names else np.full(len(flags), None)
+    words, counts, gone = words.astype(object), [], []
+    for one in days:
+        mine = np.flatnonzero(flags & (day == one.day) & np.isin(lead, one.questions))
+        flags[mine], words[mine] = False, f"everybody on {iso_date(one.day)}"
+        counts.append(len(mine))
+        gone.append(mine)
+    known = "incident_id" in table.column_names
+    incidents = set(table["incident_id"].take(np.concatenate(gone)).to_pylist()) if known else set()
+    table = _set(_set(table, "alert", pa.array(flags)), COLUMN, pa.array(words, pa.string()))
+    write_table(table, file)
+    return counts, incidents, table.filter(table["alert"])
 
 
 def _sentence(one: Any, number: int, name: str | None) -> str:

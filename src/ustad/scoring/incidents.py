@@ -200,9 +200,8 @@ def incident_table(event_scores: pa.Table, schema: EventSchema) -> pa.Table:
     order = np.lexsort((start[member], code))
     edges = np.searchsorted(code[order], np.arange(len(names) + 1))
     label = schema.event_id if schema.event_id in event_scores.column_names else schema.time
-    rows = [member[order[edges[i] : edges[i + 1]]] for i in range(len(names))]
-    first = np.array([r[0] for r in rows], np.int64)
-    last = np.array([r[-1] for r in rows], np.int64)
+    member = member[order]
+    first, last = member[edges[:-1]], member[edges[1:] - 1]
     leaders = event_scores.take(pa.array(leading))
     table = pa.table(
         {
@@ -210,7 +209,7 @@ def incident_table(event_scores: pa.Table, schema: EventSchema) -> pa.Table:
             schema.entity: leaders[schema.entity],
             schema.time: event_scores[schema.time].take(pa.array(first)),
             schema.end or "last_at": event_scores[end_column].take(pa.array(last)),
-            f"{label}s": pa.array([event_scores[label].take(pa.array(r)).to_pylist() for r in rows]),
+            f"{label}s": pa.ListArray.from_arrays(edges, event_scores[label].take(pa.array(member)).combine_chunks()),
             f"leading_{label}": leaders[label],
             "n_events": np.diff(edges),
             "score": leaders["score"],

@@ -26,6 +26,8 @@ CHECKPOINT = "memory-checkpoint.safetensors"
 MOST_QUESTIONS = 4096
 #: Steps that a run on a GPU keeps at least when its batches grow, and how often they double.
 STEPS, MOST_DOUBLINGS = 7_000, 4
+#: Windows that a run sees at most, in as many passes as that makes, but so many at least: 20 passes of 20,000 people.
+MOST_SEEN, FEWEST_PASSES = 8_000_000, 2
 #: Steps under which batches of little data shrink, to the smallest size.
 FEWEST_STEPS, SMALLEST_BATCH = 2_000, 32
 
@@ -82,10 +84,16 @@ def fit_memory(
     resume: bool = False,
 ) -> FitResult:
     """Train a network with place memory until the validation loss stops falling; it keeps its best weights."""
-    config = fit_batch(config, len(windows), data.events.device)
+    config = fit_batch(fit_passes(config, len(windows)), len(windows), data.events.device)
     task = MemoryTask(network, data, validation[0], _some(validation[1], config.seed), config)
     announce(task, windows, config)
     return train(task, windows, config, directory, resume)
+
+
+def fit_passes(config: Config, windows: int) -> Config:
+    """Fewer passes over much data: what a network of this size can learn it has learnt after MOST_SEEN windows."""
+    passes = max(round(MOST_SEEN / windows), FEWEST_PASSES)
+    return config.replace({"training.epochs": min(config.training.epochs, passes)})
 
 
 def fit_batch(config: Config, windows: int, device: torch.device) -> Config:
