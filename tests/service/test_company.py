@@ -43,7 +43,7 @@ def expect_company(stays: list[dict[str, Any]], own: dict[str, Any]) -> dict[str
         "days": 7,
         "category": own["poi_category"],
     }
-    return {"peers": peers, "others": {"people": len(there), "new": new}}
+    return {"peers": peers, "others": {"people": len(there), "new": new, "missed": []}}
 
 
 def test_other_people_are_those_of_a_plain_list(open_client: Any) -> None:
@@ -72,3 +72,23 @@ def test_an_alert_without_place_and_kind_knows_nobody(open_client: Any) -> None:
     if answer.status_code == 200:
         found = client.get(f"/v1/events/{answer.json()['events'][0]['id']}").json()
         assert found["company"] == {"peers": None, "others": None}
+
+
+def test_who_is_usually_here_and_was_not_is_missed_with_where_they_were(open_client: Any) -> None:
+    day, stays = 13, []  # a Thursday; weekdays before it are days 0, 3 to 7, 10 to 12
+    for n in (0, 3, 4, 5, 6, 7, 10, 11, 12, day):
+        here = {"lat": 60.18, "poi_category": "bar"}
+        stays += [a_stay("always", 24 * n + 10, 3, **here)]
+        stays += [a_stay("regular", 24 * n + 10, 3, **(here if n != day else {}))]
+        stays += [a_stay("silent", 24 * n + 10, 3, **here)] if n != day else []
+        stays += [a_stay("seldom", 24 * n + 10, 3, **(here if n in (6, 12) else {}))]
+        stays += [a_stay("later", 24 * n + 15, 3, **here)] if n != day else []
+    own = a_stay("me", 24 * day + 10.5, 4, lat=60.18, poi_category="bar")
+    client = open_client(PlainScorer())
+    answer = client.post("/v1/events", json={"events": [*stays, own]}).json()
+    key = next(e["id"] for e in answer["events"] if e["agent_id"] == "me")
+    missed = client.get(f"/v1/events/{key}").json()["company"]["others"]["missed"]
+    assert missed == [
+        {"agent_id": "regular", "days": 9, "of": 10, "where": "work"},
+        {"agent_id": "silent", "days": 9, "of": 10, "where": None},
+    ]

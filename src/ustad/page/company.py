@@ -1,4 +1,5 @@
-"""Who else: whether other people do this at this hour, and who was there at the same time who is usually not.
+"""Who else: whether other people do this at this hour, who was there who is usually not, and who is usually there and
+was missed.
 
 In: an open connection and a stored event. Out: a small dictionary for the page. Only a few hours are looked through, by
 the index of time, and at most `MOST` events of them; of those who were there the first `SHOWN` are looked up.
@@ -9,10 +10,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import pyarrow as pa
 from sqlalchemy import Connection, and_, func, or_, select
 
-from ustad.clock import MICROSECONDS_PER_DAY
+from ustad.clock import MICROSECONDS_PER_DAY, local_time
 from ustad.page.queries import E
+from ustad.tables import TIMESTAMP
 
 HOUR = 3_600_000_000
 #: How far apart two people are still at one place, in degrees of latitude: about 150 m.
@@ -21,11 +24,14 @@ NEAR = 0.00135
 DAYS, LONG, MOST, SHOWN = 7, 12, 20_000, 10
 #: Who was there at most so often before is usually not there.
 SELDOM = 1
+#: Who is usually there was there at this hour on at least half of the days of the same kind (weekdays, weekend days) of
+#: these weeks, and on so many at least.
+WEEKS, OFTEN = 2, 3
 
 
 def company(connection: Connection, event: Any) -> dict[str, Any]:
-    """What others did: of those who began something at this hour on the days before, how many at such a place; and of
-    those who were there at the same time, who is usually not."""
+    """What others did: of those who began something at this hour on the days before, how many at such a place; of
+    those who were there at the same time, who is usually not; and who is usually there and was not."""
     return {"peers": _peers(connection, event), "others": _others(connection, event)}
 
 
@@ -52,7 +58,47 @@ def _others(connection: Connection, event: Any) -> dict[str, Any] | None:
     then = (*span, E.finished_at > event["started_at"], E.agent != event["agent"], *_near(event))
     names = connection.execute(select(E.agent).where(*then).distinct().order_by(E.agent).limit(MOST)).scalars().all()
     new = [(name, visits) for name in names[:SHOWN] if (visits := _visits(connection, event, name)) <= SELDOM]
-    return {"people": len(names), "new": [{"agent_id": name, "visits": visits} for name, visits in new]}
+    missed = _find_missed(connection, event, set(names))
+    return {
+        "people": len(names),
+        "new": [{"agent_id": name, "visits": visits} for name, visits in new],
+        "missed": missed,
+    }
+
+
+def _find_missed(connection: Connection, event: Any, present: set[str]) -> list[dict[str, Any]]:
+    """People who are usually here at this hour and were not: on how many days of the two weeks before they were, and
+    where they were instead (a kind of place, null where nobody knows). They are looked for among those who were here
+    on the latest such day and a week before."""
+    middle = (event["started_at"] + event["finished_at"]) // 2
+    alike = _alike_days(middle, event["timezone"])
+    moments = [middle - day * MICROSECONDS_PER_DAY for day in alike]
+    candidates: set[str] = set()
+    for moment in (moments[0], moments[alike.index(7)]):
+        query = select(E.agent).where(*_covers(moment), *_near(event)).distinct()
+        candidates |= set(connection.execute(query.order_by(E.agent).limit(SHOWN * 5)).scalars())
+    missed = []
+    for name in sorted(candidates - present - {event["agent"]}):
+        since = (E.agent == name, E.started_at > moments[-1] - LONG * HOUR, E.started_at <= middle)
+        rows = connection.execute(
+            select(E.started_at, E.finished_at, E.category, and_(*_near(event)).label("near")).where(*since)
+        ).all()
+        days = sum(any(r.started_at <= m < r.finished_at and r.near for r in rows) for m in moments)
+        if days >= max(OFTEN, len(moments) / 2):
+            where = next((r.category or "unknown" for r in rows if r.started_at <= middle < r.finished_at), None)
+            missed.append({"agent_id": name, "days": days, "of": len(moments), "where": where})
+    return sorted(missed, key=lambda person: -person["days"])[:SHOWN]
+
+
+def _alike_days(moment: int, zone: str) -> list[int]:
+    """How many days before a moment those of the same kind are: weekdays before a weekday, within two weeks."""
+    weekday = int(local_time(pa.array([moment], pa.int64()).cast(TIMESTAMP), zone).weekday[0])
+    return [day for day in range(1, 7 * WEEKS + 1) if ((weekday - day) % 7 >= 5) == (weekday >= 5)]
+
+
+def _covers(moment: int) -> tuple[Any, ...]:
+    """Conditions on events that last at a moment and began at most `LONG` hours before."""
+    return (E.started_at > moment - LONG * HOUR, E.started_at <= moment, E.finished_at > moment)
 
 
 def _visits(connection: Connection, event: Any, agent: str) -> int:

@@ -22,6 +22,7 @@ from ustad.geo import haversine_km
 from ustad.page import records as r
 from ustad.page.cases import cases_of
 from ustad.page.company import company
+from ustad.page.days_here import days_here
 from ustad.page.queries import E, events_by_key, iso
 from ustad.page.store import chunks
 from ustad.schema import EventSchema, Feature
@@ -100,6 +101,7 @@ def event_details(
             "history_days": content.get("history_days"),
             "nearest": _nearest(own, past),
             "usually": _usually(own, past),
+            "days": days_here(known.rows, known.columns, place[key]) if event["score"] is not None else None,
             "company": company(connection, own.rows[0]) if event["alert"] else None,
             "verdicts": verdicts[key],
             "cases": cases_of(connection, key),
@@ -221,13 +223,14 @@ def _observed(feature: Feature, row: Any, content: dict[str, Any]) -> Any:
 
 # ------------------------------------------------------------------------------------------ what is usual
 def _columns(events: list[Any]) -> dict[str, np.ndarray]:
-    """Local minute and weekday, duration and place of events, as arrays."""
+    """Local day, minute and weekday, duration and place of events, as arrays."""
     start = np.array([e["started_at"] for e in events], np.int64)
     zones = pa.array([e["timezone"] for e in events], pa.string())
     clock = local_time(pa.array(start).cast(TIMESTAMP), zones)
     numbers = {n: np.array([np.nan if e[n] is None else e[n] for e in events], float) for n in ("lat", "lon")}
     minutes = (np.array([e["finished_at"] for e in events], np.int64) - start) / 60e6
-    return {"minute": clock.minute, "weekday": clock.weekday.astype(np.int64), "duration": minutes, **numbers}
+    days = {"day": clock.day.astype(np.int64), "weekday": clock.weekday.astype(np.int64)}
+    return {"minute": clock.minute, **days, "duration": minutes, **numbers}
 
 
 def _nearest(own: History, past: History, wanted: int = 3) -> list[dict[str, Any]]:

@@ -91,9 +91,13 @@ EVENT: Example = {
         "timezone": "Europe/Helsinki", "category": "restaurant", "place_name": None, "km": 4.1, "hours": 4.1,
     }],
     "company": {"peers": {"people": 340, "alike": 12, "days": 7, "category": "restaurant"},
-                "others": {"people": 2, "new": [{"agent_id": "b", "visits": 0}]}},
+                "others": {"people": 2, "new": [{"agent_id": "b", "visits": 0}],
+                           "missed": [{"agent_id": "c", "days": 8, "of": 10, "where": "home"}]}},
     "usually": {"weekday": "Monday", "minute": 1330.0, "days": 5,
                 "what": [{"category": "home", "days": 5, "share": 1.0}]},
+    "days": {"minute": 1384.0, "today": "2024-02-05",
+             "days": [{"day": "2024-02-04", "at": "home", "here": False, "visits": 0},
+                      {"day": "2024-02-05", "at": "restaurant", "here": True, "visits": 1}]},
     "verdicts": [_VERDICT], "cases": [],
 }  # fmt: skip
 INGEST: Example = {

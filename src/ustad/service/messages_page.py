@@ -263,11 +263,23 @@ class Newcomer(BaseModel):
     visits: int
 
 
+class Missed(BaseModel):
+    """Somebody who is usually there at this hour (`days` of the `of` days of this kind before) and was not; `where`
+    they were, null where nobody knows."""
+
+    agent_id: str
+    days: int
+    of: int
+    where: str | None
+
+
 class Others(BaseModel):
-    """How many other people were there at the same time, and those of the first ten who are usually not."""
+    """How many other people were there at the same time, those of the first ten who are usually not, and who is
+    usually there and was not."""
 
     people: int
     new: list[Newcomer]
+    missed: list[Missed]
 
 
 class Company(BaseModel):
@@ -277,8 +289,27 @@ class Company(BaseModel):
     others: Others | None
 
 
+class DayHere(BaseModel):
+    """Where the agent was at the event's hour of one day (`at`, null where nobody knows), whether that was this place,
+    and how many visits to this place began that day."""
+
+    day: str
+    at: str | None
+    here: bool
+    visits: int
+
+
+class DaysHere(BaseModel):
+    """The days around an event, `today` among them; `minute` is the middle of its hours."""
+
+    minute: float
+    today: str
+    days: list[DayHere]
+
+
 class EventDetail(BaseModel):
-    """`habits` is null where the network scored; `cases` are those that hold the incident; `company` is of alerts."""
+    """`habits` is null where the network scored; `cases` are those that hold the incident; `company` is of alerts;
+    `days` is null without a place or a length."""
 
     event: EventAnswer
     features: list[FeatureAnswer]
@@ -287,6 +318,7 @@ class EventDetail(BaseModel):
     habits: Habits | None
     nearest: list[Known]
     usually: Usually
+    days: DaysHere | None
     company: Company | None
     verdicts: list[GivenVerdict]
     cases: list[CaseLine]

@@ -1,6 +1,7 @@
 // One event: its reason, what was expected beside what was observed, what is near it, and the verdict.
 import * as api from "./api.js";
 import { h, s } from "./dom.js";
+import { daysHere } from "./days_here.js";
 import { casesOf } from "./in_cases.js";
 import { ruleChooser } from "./rules.js";
 import { frozen, isKept } from "./frozen.js";
@@ -9,6 +10,8 @@ import { kindWords } from "./kinds.js";
 import * as say from "./words.js";
 
 const WIDTH = 240, HEIGHT = 30;
+const SAME_KM = 0.05; // as near as this is the same place
+const UNREMARKABLE = 0.5; // a surprise below this is nothing to speak of: one in three usual events
 
 export function drawer(detail, about, act) {
   const event = detail.event, [kind, meaning] = kindWords(event.kind, event.term);
@@ -19,6 +22,7 @@ export function drawer(detail, about, act) {
     scored ? h("p", { class: "sentence" }, event.reason || "Nothing stands out enough for a sentence.") : h("p", { class: "sentence" }, "Known, not scored: this is what was learnt from."),
     scored ? h("p", { class: "facts" }, h("b", {}, `Score ${say.number(event.score)}`), ` ${say.rare(event.p_value)} usual events are as unusual. `, h("span", { class: `kind ${event.kind || ""}` }, kind), " ", meaning) : null,
     act.incident?.length > 1 ? incident(event, act, about) : null,
+    act.colour ? daysHere(detail.days, act.colour) : null,
     detail.partial ? h("p", { class: "hint" }, "What is behind its score is in this file for the most unusual ones only.") : null,
     scored ? verdictForm(event, about, act.give) : null,
     scored && !frozen ? casesOf(event, detail.cases || [], about) : null,
@@ -31,11 +35,20 @@ export function drawer(detail, about, act) {
     event.lat !== null ? coordinates(event) : null);
 }
 
-// What belongs to the same incident: its events by time; a verdict is of them all.
+// What belongs to the same incident: its events by time, each with what joins it to those before; a verdict is of them all.
 function incident(event, act, about) {
   const name = (e) => `${say.span(e)}, ${say.what(e)}`;
   return h("div", { class: "incident" }, h("h3", {}, `One incident of ${act.incident.length} ${say.plural(about.event_word)}`),
-    h("ul", { class: "usually" }, act.incident.map((e) => h("li", {}, e.id === event.id ? h("b", {}, name(e)) : h("a", { href: "#", on: { click: (click) => { click.preventDefault(); act.open(e.id); } } }, name(e)), e.echo ? "" : " · the most unusual"))));
+    h("ul", { class: "usually" }, act.incident.map((e, i) => h("li", {}, e.id === event.id ? h("b", {}, name(e)) : h("a", { href: "#", on: { click: (click) => { click.preventDefault(); act.open(e.id); } } }, name(e)), e.echo ? "" : " · the most unusual", i ? h("span", { class: "hint" }, ` · ${joinedBy(e, act)}`) : null))),
+    h("p", { class: "hint" }, "One verdict judges them all."));
+}
+
+// Why an event is in the incident, as `scoring/incidents.py` joins them: it came right after one of it, or is one more of
+// the same.
+export function joinedBy(event, { incident, before }) {
+  const last = before(event);
+  if (last && incident.some((e) => e.id === last.id) && new Date(event.started_at) - new Date(last.started_at) <= 864e5) return "right after the one before";
+  return "again here at about the same hour, within a week";
 }
 
 // --------------------------------------------------------------------------------------------- habits
@@ -45,9 +58,12 @@ function habits(found, about) {
   if (found.new_place) facts.push("Not one of their own places so far.");
   if (found.visits_now) facts.push(`${found.visits_now === 1 ? "The first" : `Number ${found.visits_now}`} of their ${say.plural(about.event_word)} here since the model was made.`);
   if (found.km_from_own_places) facts.push(`${say.distance(found.km_from_own_places)} from the nearest own place.`);
-  const speaks = found.terms.filter((t) => t.share >= 0.005);
+  const speaks = found.terms.filter((t) => t.share >= 0.005), context = found.terms.filter((t) => t.share < 0.005 && t.surprise >= UNREMARKABLE), rest = found.terms.filter((t) => t.share < 0.005 && t.surprise < UNREMARKABLE);
+  const rarity = (t) => h("span", { class: "hint" }, ` · ${say.rare(10 ** -t.surprise)} usual events`), meter = (share) => h("span", { class: "meter" }, h("i", { vars: { width: `${Math.round(100 * share)}%` } }));
   return h("div", {}, h("h3", {}, "What makes it unusual"), facts.length ? h("p", { class: "sure" }, facts.join(" ")) : null,
-    h("ul", { class: "usually habits" }, speaks.map((t) => h("li", { "data-tip": `${say.rare(10 ** -t.surprise)} usual events are as unusual in this` }, h("span", { class: "meter" }, h("i", { vars: { width: `${Math.round(100 * t.share)}%` } })), `${t.label}: ${Math.round(100 * t.share)} %`))));
+    h("ul", { class: "usually habits" }, speaks.map((t) => h("li", {}, meter(t.share), `${t.label}: ${Math.round(100 * t.share)} % of the score`, rarity(t))), context.map((t) => h("li", { class: "context" }, meter(0), `${t.label}: not counted`, rarity(t)))),
+    context.length ? h("p", { class: "hint" }, `The score is that of ${speaks.length === 1 ? "the one question that is rarest by itself" : "the rarest questions together"}; what is not counted is told beside it.`) : null,
+    rest.length ? h("p", { class: "hint" }, `As usual: ${rest.map((t) => t.label).join("; ")}.`) : null);
 }
 
 // ------------------------------------------------------------------------------------------- features
@@ -73,7 +89,7 @@ function featureRow(f, shares) {
 const shareCell = (f, scored = true) => h("td", { class: "share", "data-tip": scored ? `${Math.round(100 * f.share)} % of what makes it unusual; more unusual than ${(100 * (f.pct ?? 0)).toFixed(1)} % of usual events` : "Not part of the score" }, h("span", { class: "meter" }, h("i", { vars: { width: `${Math.round(100 * f.share)}%` } })), scored ? `${Math.round(100 * f.share)} %` : "–");
 
 function texts(f) {
-  if (f.kind === "place") return [f.spread ? `within ${say.distance(Math.max(...f.spread))}` : "–", f.error === null ? "–" : `${say.distance(f.error)} away`];
+  if (f.kind === "place") return [!f.spread ? "–" : Math.max(...f.spread) < SAME_KM ? "one place" : `within ${say.distance(Math.max(...f.spread))}`, f.error === null ? "–" : f.error < SAME_KM ? "there" : `${say.distance(f.error)} away`];
   if (f.kind === "vector") return ["", f.pct === null ? "not observed" : f.pct > 0.99 ? "very different from usual" : f.pct > 0.9 ? "different from usual" : "much as usual"];
   const spread = f.spread === null || f.spread === undefined ? "" : ` ± ${f.display === "clock" || f.display === "duration" ? say.duration(f.spread) : say.number(f.spread)}`;
   return [f.expected === null || f.expected === undefined ? "–" : say.featureText(f, f.expected) + (typeof f.expected === "number" ? spread : ""), say.featureText(f, f.observed)];
@@ -108,14 +124,16 @@ function usually(usual, about) {
   return h("div", {}, h("h3", {}, `Usually on a ${usual.weekday} at ${say.clock(usual.minute)}`), what);
 }
 
-// Whether other people do this at this hour, and who else was there who is usually not.
+// Whether other people do this at this hour, who else was there who is usually not, and who usually is and was not.
 function company({ peers, others }) {
   const lines = [];
   if (peers?.people) lines.push(`${peers.alike ? `${say.count(peers.alike)} of` : "None of"} the ${say.count(peers.people)} other people who came somewhere at this hour, on the ${peers.days} days before, came to: ${peers.category}.`);
   if (others) lines.push(others.people ? `${say.count(others.people)} other ${others.people === 1 ? "person was" : "people were"} there at the same time${others.new.length ? "; usually not there: " : "."}` : "Nobody else was there at the same time.");
   if (!lines.length) return null;
-  const links = (others?.new || []).map((n, i) => [i ? ", " : "", isKept(n.agent_id) ? h("a", { href: address.agent(n.agent_id), "data-link": true }, n.agent_id) : n.agent_id, n.visits ? " (once before)" : " (never before)"]);
-  return h("div", { class: "company" }, h("h3", {}, "Other people"), h("p", { class: "sure" }, lines.join(" "), links));
+  const links = (people, tell) => people.map((n, i) => [i ? ", " : "", isKept(n.agent_id) ? h("a", { href: address.agent(n.agent_id), "data-link": true }, n.agent_id) : n.agent_id, ` (${tell(n)})`]);
+  const missed = others?.missed || [], where = (n) => n.where === null ? "not observed then" : `then at: ${n.where}`;
+  return h("div", { class: "company" }, h("h3", {}, "Other people"), h("p", { class: "sure" }, lines.join(" "), links(others?.new || [], (n) => n.visits ? "once before" : "never before")),
+    missed.length ? h("p", { class: "sure" }, "Usually here at this hour and missed: ", links(missed, (n) => `${n.days} of ${n.of} such days; ${where(n)}`), ".") : null);
 }
 
 // Near in everything the network looks at (all training events), and near in place and time (the agent's own).

@@ -1,5 +1,5 @@
 // Names on a map: the observed and the expected place, the person's own places, and towns, where they do not overlap.
-const HEIGHT = 17, LETTER = 6.6, MOST_TOWNS = 14;
+const HEIGHT = 17, LETTER = 6.6, MOST_TOWNS = 14, NEAR_KM = 0.1;
 const HOMES = /^(home|house|apartment|residen|dwelling|lodging)/i, WORKS = /^(work|office|workplace|job)/i;
 
 // What the person's most used places are called: home and work where the category says so, else its name or category.
@@ -11,23 +11,33 @@ export function ownNames(places, most = 6) {
   return chosen.slice(0, most).map((p) => ({ at: [p.lon, p.lat], text: called(p) }));
 }
 
-// Of labels with a place in pixels those that fit, earlier ones first. `kept` stays whatever it covers.
+// Of labels with a place in pixels those that fit, earlier ones first: above their place or below it. `kept` stays
+// whatever it covers.
 export function fitting(labels) {
   const taken = [];
-  const boxOf = ({ x, y, text, dy }) => { const wide = text.length * LETTER / 2 + 8, middle = y + dy; return [x - wide, middle - HEIGHT / 2, x + wide, middle + HEIGHT / 2]; };
-  return labels.filter((label) => {
-    const box = boxOf(label);
-    if (!label.kept && taken.some((o) => o[0] < box[2] && o[2] > box[0] && o[1] < box[3] && o[3] > box[1])) return false;
-    taken.push(box);
-    return true;
+  const boxOf = ({ x, y, text }, dy) => { const wide = text.length * LETTER / 2 + 8, middle = y + dy; return [x - wide, middle - HEIGHT / 2, x + wide, middle + HEIGHT / 2]; };
+  const isFree = (box) => !taken.some((o) => o[0] < box[2] && o[2] > box[0] && o[1] < box[3] && o[3] > box[1]);
+  return labels.flatMap((label) => {
+    const dy = [label.dy, -label.dy].find((side) => isFree(boxOf(label, side))) ?? (label.kept ? label.dy : null);
+    if (dy === null) return [];
+    taken.push(boxOf(label, dy));
+    return [{ ...label, dy }];
   });
+}
+
+// Whether two places are one to somebody who looks at the map: within 100 m.
+function isNear([lon, lat], [other, north]) {
+  const east = (lon - other) * Math.cos(lat * Math.PI / 180);
+  return Math.hypot(east, lat - north) * 111.32 <= NEAR_KM;
 }
 
 const town = (place) => ({ at: [place.lon, place.lat], text: place.name, kind: "map-town", dy: 0 });
 
 // All labels of a view in order of importance.
 export function labelsOf({ seen, expected, places, towns }) {
-  const marks = [seen && { at: seen, text: "observed", kind: "map-label observed", dy: -18, kept: true }, expected && { at: expected, text: "expected", kind: "map-label expected", dy: 18, kept: true }];
-  const own = ownNames(places).map((p) => ({ ...p, kind: "map-name", dy: -16 }));
-  return [...marks.filter(Boolean), ...own, ...towns.slice(0, MOST_TOWNS).map(town)];
+  const own = ownNames(places), named = new Set(), isOne = seen && expected && isNear(seen, expected);
+  const called = (word, at) => { const p = own.find((o) => isNear(o.at, at)); if (p) named.add(p); return p ? `${word}: ${p.text}` : word; };
+  const marks = [seen && { at: seen, text: called(isOne ? "observed and expected" : "observed", seen), kind: "map-label observed", dy: -18, kept: true }, expected && !isOne && { at: expected, text: called("expected", expected), kind: "map-label expected", dy: 18, kept: true }];
+  const names = own.filter((p) => !named.has(p)).map((p) => ({ ...p, kind: "map-name", dy: -16 }));
+  return [...marks.filter(Boolean), ...names, ...towns.slice(0, MOST_TOWNS).map(town)];
 }

@@ -55,7 +55,7 @@ function drawGround(svg, ground, path) {
 function drawNames(svg, parts, { seen, expected, at }) {
   const isShown = ({ x, y }) => x > 0 && x < WIDTH && y > 14 && y < HEIGHT;
   const placed = labelsOf({ seen, expected, places: parts.places, towns: parts.ground?.names || [] }).map((l) => { const [x, y] = at(l.at); return { ...l, x, y }; });
-  for (const l of fitting(placed).filter((n) => !n.kept && isShown(n))) svg.append(s("text", { class: l.kind, x: l.x, y: l.y + l.dy + 4, "text-anchor": "middle" }, l.text));
+  for (const l of fitting(placed).filter((n) => n.kept || isShown(n))) svg.append(l.kept ? label(l.x, l.y + l.dy + (l.dy > 0 ? 2 : 5), l.text) : s("text", { class: l.kind, x: l.x, y: l.y + l.dy + 4, "text-anchor": "middle" }, l.text));
 }
 
 function drawPlaces(svg, parts, at) {
@@ -72,12 +72,12 @@ function drawMarks(svg, { seen, expected, spread, at, km }) {
     const [x, y] = at(expected), [wide, high] = spread || [0.2, 0.2];
     svg.append(s("ellipse", { class: "ghost", cx: x, cy: y, rx: Math.max(3, wide / km), ry: Math.max(3, high / km) }));
     if (seen) svg.append(s("line", { class: "apart", x1: x, y1: y, x2: at(seen)[0], y2: at(seen)[1] }));
-    svg.append(s("circle", { class: "expected", cx: x, cy: y, r: 6 }), label(x, y + 20, "expected"));
+    svg.append(s("circle", { class: "expected", cx: x, cy: y, r: 6 }));
   }
-  if (seen) { const [x, y] = at(seen); svg.append(s("path", { class: "observed", d: `M${x} ${y - 8}l8 8-8 8-8-8z` }), label(x, y - 13, "observed")); }
+  if (seen) { const [x, y] = at(seen); svg.append(s("path", { class: "observed", d: `M${x} ${y - 8}l8 8-8 8-8-8z` })); }
 }
 
-const label = (x, y, text) => s("text", { class: "strong", x: Math.min(Math.max(x, 32), WIDTH - 32), y: Math.min(Math.max(y, 12), HEIGHT - 6), "text-anchor": "middle" }, text);
+const label = (x, y, text) => s("text", { class: "strong", x: Math.min(Math.max(x, 3.2 * text.length + 4), WIDTH - 3.2 * text.length - 4), y: Math.min(Math.max(y, 12), HEIGHT - 6), "text-anchor": "middle" }, text);
 
 function drawScale(svg, km) {
   const step = STEPS.findLast((v) => v <= 140 * km) || STEPS[0], long = step / km;

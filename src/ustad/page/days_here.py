@@ -1,0 +1,56 @@
+"""A strip of days around an event: where its agent was at that hour of each, and whether it came here at all.
+
+In: the event and the agent's history, before and after it. Out: a small dictionary for the page. It shows at a glance
+whether an unusual event is one of many, the first of a new routine, or stands alone, and on which days nobody looked.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ustad.geo import haversine_km
+from ustad.page.queries import iso_day
+
+#: Days shown before and after the event.
+BEFORE, AFTER = 28, 14
+#: As near as this, a stay without the same place id is at the same place, km.
+NEAR_KM = 0.15
+MINUTES = 1440.0
+
+
+def days_here(rows: list[Any], columns: dict[str, np.ndarray], at: int) -> dict[str, Any] | None:
+    """Around the event at this place of a history; none for events without a place or a length.
+
+    Of each day: the kind of place where the agent was at the middle of the event's hours (`at`, null where nobody
+    knows), whether that was this place (`here`), and how many visits to this place began that day (`visits`).
+    """
+    if rows[at]["lat"] is None or rows[at]["lon"] is None or not columns["duration"][at] > 0:
+        return None
+    start = columns["day"] * MINUTES + columns["minute"]
+    end, middle = start + columns["duration"], start[at] + columns["duration"][at] / 2
+    is_here = _find_visits(rows, columns, at)
+    today = int(middle // MINUTES)
+    first = max(int(columns["day"].min()), today - BEFORE)
+    last = min(int((end.max() - 1e-6) // MINUTES), today + AFTER)
+    days = []
+    for day in range(first, last + 1):
+        moment = middle + (day - today) * MINUTES
+        covers = np.flatnonzero((start <= moment) & (moment < end))
+        where = int(covers[0]) if len(covers) else -1
+        days.append({
+            "day": iso_day(day),
+            "at": (rows[where]["category"] or "unknown") if where >= 0 else None,
+            "here": bool(where >= 0 and is_here[where]),
+            "visits": int(np.sum(is_here & (columns["day"] == day))),
+        })  # fmt: skip
+    return {"minute": float(middle % MINUTES), "today": iso_day(today), "days": days}
+
+
+def _find_visits(rows: list[Any], columns: dict[str, np.ndarray], at: int) -> np.ndarray:
+    """Which events are at the same place: its id, or near it. bool [n]."""
+    own = rows[at]
+    apart = haversine_km(own["lat"], own["lon"], columns["lat"], columns["lon"])
+    same = [own["poi_id"] is not None and row["poi_id"] == own["poi_id"] for row in rows]
+    return np.array(same, bool) | (np.nan_to_num(apart, nan=np.inf) <= NEAR_KM)
