@@ -77,7 +77,7 @@ def _find_missed(connection: Connection, event: Any, present: set[str]) -> list[
     for moment in (moments[0], moments[alike.index(7)]):
         query = select(E.agent).where(*_covers(moment), *_near(event)).distinct()
         candidates |= set(connection.execute(query.order_by(E.agent).limit(SHOWN * 5)).scalars())
-    missed = []
+    missed: list[dict[str, Any]] = []
     for name in sorted(candidates - present - {event["agent"]}):
         since = (E.agent == name, E.started_at > moments[-1] - LONG * HOUR, E.started_at <= middle)
         rows = connection.execute(
