@@ -183,8 +183,7 @@ def measure(
     knn = np.full(len(queries), np.nan, np.float32)
     if neighbours is not None and len(queries):
         embeddings = embed_events(network, tensors, queries, config.scoring.knn_target == "visible")
-        owner = owners(arrays)[queries.target] if config.scoring.knn_scope == "own" else None
-        knn = neighbours.mean_distance(embeddings, config.scoring.neighbours, device, owner)
+        knn = neighbours.mean_distance(embeddings, config.scoring.neighbours, device)
     return samples, parts_of(samples, scored_terms(encoder), knn)
 
 
