@@ -168,9 +168,9 @@ def _times_as_given(habits: Habits, population: Population, visits: Visits, plac
 
 def in_parts(work: Callable[[slice], np.ndarray], rows: int) -> np.ndarray:
     """The work on all rows, divided among the processors where there are many: compiled loops run side by side."""
-    parts = min(os.cpu_count() or 1, rows // LEAST_ROWS)
-    if parts < 2:
+    if rows < 2 * LEAST_ROWS:
         return work(slice(0, rows))
+    parts = min(os.cpu_count() or 1, rows // LEAST_ROWS)
     edges = np.linspace(0, rows, parts + 1).astype(int)
     with ThreadPoolExecutor(parts) as pool:
         results = pool.map(work, [slice(low, high) for low, high in pairwise(edges)])
