@@ -2,6 +2,8 @@
 
     python benchmarks/whole_verbs.py                                                  740 agents by quick and by best
     python benchmarks/whole_verbs.py --device cuda --runs best:1000 best:5000 best:20000 paper:20000
+    python benchmarks/whole_verbs.py --device cuda --runs best:5000 best:200000 --days 20 --speed-only \\
+        --out benchmarks/results/whole_verbs_flat_cuda.json                           what an agent costs, few or many
     python benchmarks/whole_verbs.py --runs quick:40 --days 28 --out trial.json       a trial
 
 A run is a preset and a number of agents of numosim-la. Beside seconds it keeps processor seconds, peak memory, the load
@@ -94,20 +96,24 @@ def read_estimate(lines: list[str]) -> dict[str, Any]:
     return {"estimate": {"said_s": expected, "took_s": took, "all_steps_s": round(took * total / max(done, 1))}}
 
 
-def measure_run(preset: str, data: Path, work: Path, device: str, cache: Path | None) -> dict[str, Any]:
-    """Training and scoring by one preset, and how well it detects."""
+def measure_run(
+    preset: str, data: Path, work: Path, device: str, *, cache: Path | None, detection: bool = True
+) -> dict[str, Any]:
+    """Training and scoring by one preset, and how well it detects where that is wanted."""
     model, scores = work / "model", work / "scores"
     train, _ = run_verb(["train", str(data), "--preset", preset, "--out", str(model), "--device", device], cache)
     score, printed = run_verb(
         ["score", str(model), str(data), "--out", str(scores), "--device", device, "--json"], cache
     )
     facts = json.loads(printed)
-    _, figures = run_verb(["lab", "evaluate", str(scores), "--json"], cache)
-    return {
+    cost = {
         "train": train,
         "score": {**score, "events": facts["events"], "events_per_s": round(facts["events"] / score["seconds"])},
-        "detection": read_figures(json.loads(figures)),
     }
+    if not detection:
+        return cost
+    _, figures = run_verb(["lab", "evaluate", str(scores), "--json"], cache)
+    return {**cost, "detection": read_figures(json.loads(figures))}
 
 
 def read_figures(figures: dict[str, Any]) -> dict[str, Any]:
@@ -133,10 +139,12 @@ def measure_all(options: argparse.Namespace, keep: list[dict[str, Any]], facts: 
                 run_verb(["simulate", "--preset", "numosim-la", *sizes, "--out", str(data)], cache)
             facts_of_run: dict[str, Any] = {"preset": preset, "agents": int(agents), "days": options.days}
             if first_use:
-                before = measure_run(preset, data, work / "first", options.device, cache)
+                before = measure_run(preset, data, work / "first", options.device, cache=cache, detection=False)
                 facts_of_run["first_use_s"] = {verb: before[verb]["seconds"] for verb in ("train", "score")}
                 first_use = False
-            found = {**facts_of_run, **measure_run(preset, data, work / name.replace(":", "-"), options.device, cache)}
+            place = work / name.replace(":", "-")
+            costs = measure_run(preset, data, place, options.device, cache=cache, detection=not options.speed_only)
+            found = {**facts_of_run, **costs}
             runs = [r for r in runs if (r["preset"], r["agents"]) != (preset, int(agents))] + [found]
             show(found)
             out.parent.mkdir(parents=True, exist_ok=True)
@@ -160,6 +168,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=7, help="of the simulated people")
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--first-use", action="store_true", help="make the first run twice, first with an empty cache")
+    parser.add_argument("--speed-only", action="store_true", help="leave out how well the scores detect")
     parser.add_argument("--keep", action="store_true", help="keep earlier lines of other runs")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
