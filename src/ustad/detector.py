@@ -385,6 +385,7 @@ def _training_facts(result: Any) -> dict[str, Any]:
         return {}
     return {
         "validation_loss": result.best_loss,
+        "validation_fields": {name: round(loss, 5) for name, loss in result.validation.fields.items()},
         "epochs": result.epochs,
         "steps": result.steps,
         "stopped": result.stopped,

@@ -98,3 +98,11 @@ def test_saving_that_breaks_off_leaves_the_older_model_whole(older, step, scored
     save(scored("ustad-eu")[0], place)
     assert load(place, device="cpu").name == "ustad-eu"
     assert "method.json" in artefact.check(place)
+
+
+def test_the_loss_that_lambda_is_searched_by_does_not_grow_with_lambda():
+    train, validation = town(agents=8, days=6), town(agents=8, days=2, first_day=6)
+    models = [make("ustad-plain", **TINY, category_weight=w).fit(train, validation) for w in (1.0, 10.0)]
+    losses = [model.validation_loss for model in models]
+    assert losses[1] < losses[0] + 1.0  # ten times the categories' share would add far more
+    assert models[1].training["best_loss"] > losses[1] + 5.0

@@ -48,6 +48,27 @@ def test_cells_of_one_model_are_one_job():
     assert models["ustad-plain-1w"] == {"uncertainty"}
 
 
+def test_methods_are_run_in_the_order_they_are_asked_for(tmp_path, monkeypatch):
+    asked = ["visit-rate", "random", "distance"]
+    ran = []
+
+    def note(cell, shop):
+        ran.append((cell.method, cell.seed))
+        return {"key": cell.key, "experiment": cell.experiment, "data": ""}
+
+    monkeypatch.setattr(runner, "run_cell", note)
+    run(plan(["detection"], [TOWN], [1, 2], TINY, asked), tmp_path, tmp_path / "work", "cpu")
+    assert ran == [(method, seed) for method in asked for seed in (1, 2)]
+
+
+def test_a_network_is_trained_no_longer_than_the_run_has_left(monkeypatch, tmp_path):
+    monkeypatch.setattr(runner, "time", SimpleNamespace(time=lambda: 100.0))
+    assert runner.Place(tmp_path, "cpu").minutes_to_train() == 0  # until it stops by itself
+    assert runner.Place(tmp_path, "cpu", until=220.0).minutes_to_train() == 2
+    assert runner.Place(tmp_path, "cpu", until=220.0, fit_minutes=1.0).minutes_to_train() == 1
+    assert 0 < runner.Place(tmp_path, "cpu", until=90.0).minutes_to_train() < 0.1  # cut, not endless
+
+
 def test_an_error_of_any_kind_costs_its_own_cell_only(tmp_path, monkeypatch):
     def broken(cell, shop):
         if cell.method == "visit-rate":

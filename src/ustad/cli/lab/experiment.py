@@ -38,7 +38,8 @@ def experiment(
         ),
     ] = "1-5",
     methods: Annotated[
-        str | None, typer.Option(help="Only cells of these methods, with commas between: ustad-plain,transformer.")
+        str | None,
+        typer.Option(help="Only cells of these methods, in this order, with commas between: ustad-plain,transformer."),
     ] = None,
     size: Annotated[
         str,
@@ -50,6 +51,9 @@ def experiment(
     search: Annotated[
         int, typer.Option(min=0, help="Choose each deep method's settings by so many trials on validation loss alone.")
     ] = 0,
+    category_weight: Annotated[
+        float | None, typer.Option(help="λ, the weight of kinds against numbers in USTAD's loss; else the method's.")
+    ] = None,
     past: Annotated[
         bool, typer.Option("--past/--no-past", help="Also with windows that show nothing later than the event.")
     ] = True,
@@ -103,7 +107,8 @@ def experiment(
                 sources.append(source)
         if not sources:
             raise DataError("no data is left to run on")
-        budget = replace(BUDGETS[size], search=search, name=f"{size}-search{search}" if search else size)
+        label = f"{size}{f'-search{search}' if search else ''}{f'-λ{category_weight:g}' if category_weight else ''}"
+        budget = replace(BUDGETS[size], search=search, category_weight=category_weight, name=label)
         cells = plan(names, sources, read_seeds(seeds), budget, methods.split(",") if methods else None, past)
         ran = run(cells, results, work, device, workers, minutes, fit_minutes)
         left = f", {ran.left} left for another run" if ran.left else ""

@@ -55,6 +55,7 @@ class Baseline:
     abilities: ClassVar[Abilities]
     settings_class: ClassVar[type] = NoSettings
     needs_validation: ClassVar[bool] = True  # False: a lone table is learned from whole
+    networks: ClassVar[int] = 1  # trained one after the other, each within the limit of time
     network: Any  # of the deep ones
 
     def __init__(self, schema: EventSchema | None = None, seed: int = 7, device: str = "auto", **settings: Any) -> None:

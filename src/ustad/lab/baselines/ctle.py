@@ -106,8 +106,8 @@ class Ctle(MaskedPredictor):
 
     name: ClassVar[str] = "ctle"
     settings_class: ClassVar[type] = CtleSettings
+    networks: ClassVar[int] = 2
     network: LocationTransformer
-    grid: Grid
 
     def _network(self) -> SequenceNetwork:
         return LocationTransformer(self.encoder, self.settings, self.grid)
@@ -116,7 +116,7 @@ class Ctle(MaskedPredictor):
         place = place_feature(self.schema, self.name)
         lat, lon = (train[c].to_numpy() for c in place.source)
         x, y = self.encoder.projections[place.name].forward(lat, lon)
-        self.grid = Grid.fit(x, y, self.settings.cell_km, self.settings.max_cells)
+        self.grid: Grid = Grid.fit(x, y, self.settings.cell_km, self.settings.max_cells)
 
     def _train(self, train: pa.Table, validation: pa.Table) -> None:
         parts = window_items(self.encoder, train, validation, self.loop_config().window, self.device)

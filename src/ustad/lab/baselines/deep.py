@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from ustad.config import Config, ConfigError, WindowConfig
 from ustad.dataset import event_days
+from ustad.distribution import Distribution, Tail
 from ustad.events.encoder import Encoder, EventArrays
 from ustad.events.windows import EventTensors, Features, Queries, make_queries, make_windows
 from ustad.lab.baselines.base import Baseline, State, without
@@ -31,6 +32,7 @@ from ustad.network.inference.sampling import Samples, TermSamples
 from ustad.network.training.masked_task import fit
 from ustad.progress import track
 from ustad.schema import EventSchema
+from ustad.scoring.calibration import apply_tails, highest
 from ustad.scoring.network_columns import term_columns, to_arrow
 
 
@@ -105,11 +107,22 @@ class MaskedPredictor(EncodedNetwork):
     # ----------------------------------------------------------------------------------------- scoring
     def _rate(self, events: pa.Table, context: pa.Table | None) -> np.ndarray:
         """Maximum over the scored terms of the percentile of the term's error: float64 [n] in (0, 1]."""
+        errors, row = self._term_errors(events, context)
+        ranks = np.stack([percentiles(column) for column in errors.T])
+        return in_rows(ranks.max(axis=0), row)
+
+    def rate_calibrated(self, events: pa.Table, context: pa.Table, normal: pa.Table, before: pa.Table) -> np.ndarray:
+        """The same by tail shares among `normal` events (with what came `before` them) in place of ranks among the
+        scored ones, which cannot tell apart what is far out: −log₁₀, float64 [n]."""
+        errors, row = self._term_errors(events, context)
+        tails: list[Tail] = [Distribution.fit(column) for column in self._term_errors(normal, before)[0].T]
+        return in_rows(highest(apply_tails(tails, errors)), row)
+
+    def _term_errors(self, events: pa.Table, context: pa.Table | None) -> tuple[np.ndarray, np.ndarray]:
+        """Errors of the scored terms [Q, terms] and the row that each question is about [Q]."""
         questions = self._ask(events, context)
         terms = tuple(t.name for t in self.encoder.terms if t.scored)
-        errors = self._reduce(questions).matrix("error", terms)  # [Q, terms]
-        ranks = np.stack([percentiles(column) for column in errors.T])
-        return in_rows(ranks.max(axis=0), questions.row)
+        return self._reduce(questions).matrix("error", terms), questions.row
 
     def predict(self, events: Any, context: Any = None, reject: float = 0.0) -> pa.Table:
         """What each event's features were expected to be when it was masked, beside what they were.

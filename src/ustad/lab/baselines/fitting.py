@@ -64,6 +64,7 @@ def describe_training(result: FitResult, targets: float) -> dict[str, Any]:
         "seconds": round(result.seconds, 2),
         "stopped": result.stopped,
         "converged": result.stopped == "patience",
+        "fields": {name: round(loss, 5) for name, loss in result.validation.fields.items()},
     }
 
 
@@ -82,6 +83,7 @@ def describe_facts(facts: dict[str, Any], targets: float | None = None) -> dict[
         "seconds": facts["seconds"],
         "stopped": facts["stopped"],
         "converged": facts["stopped"] == "patience",
+        "fields": facts.get("validation_fields", {}),
     }
 
 

@@ -6,6 +6,8 @@ and observed. The picture (`figures.draw_case`) is made from that alone.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,54 +17,86 @@ import pyarrow.compute as pc
 from ustad.clock import local_time
 from ustad.dataset import zone_of
 from ustad.lab.baselines.deep import percentiles
-from ustad.lab.evaluation.workshop import USTAD, Measured, Workshop
+from ustad.lab.evaluation.workshop import USTAD, WHOLE_PRESETS, Measured, Workshop
 from ustad.scoring.calibration import combine
 
 CASES_OF_A_KIND = 2
+#: People whose first event is counted as true or false.
+COUNTED = 20
 RULES = {
     "predictable": "highest loss score among the half of the events with the lowest EU (the lower EU among equals)",
     "novel": "largest distance to the training events",
+    "preset best": "highest score of the preset `best`",
 }
 
 
-def cases(shop: Workshop, **_: Any) -> dict[str, Any]:
-    """The cases of both kinds, one per agent. No label is read in choosing; each case says what its label is."""
-    measurement = shop.measured(USTAD)
-    eu = percentiles(np.nansum(measurement.parts.eu.astype(np.float64), axis=1))
-    loss = combine(measurement.parts, "loss")
-    predictable = np.lexsort((eu, -np.where(eu <= 0.5, loss, -1.0)))
-    novel = np.argsort(-np.nan_to_num(measurement.parts.knn, nan=-1.0), kind="stable")
+def cases(shop: Workshop, method: str = USTAD, **_: Any) -> dict[str, Any]:
+    """The cases of both kinds (or of the preset `best`), one per agent, first among all events, then by the same rule
+    among labelled ones. No label is read in choosing the first; each case says what its label is."""
+    if method == USTAD:
+        measurement = shop.measured(USTAD)
+        events, orders = measurement.events, _by_parts(measurement)
+        describe: Callable[[int], dict[str, Any]] = partial(_case, shop, measurement, _eu_percentiles(measurement))
+    else:
+        events, orders = _by_preset(shop, WHOLE_PRESETS[method])
+        describe = partial(_scored_case, shop, events)
+    agents, labelled = np.asarray(events["agent_id"].to_pylist()), _labelled_rows(shop, events)
     agents_shown: set[Any] = set()
     rows = []
-    for kind, order in (("predictable", predictable), ("novel", novel)):
-        for row in _first_of_agents(order, measurement.agents, agents_shown):
-            rows.append({"kind": kind, "rule": RULES[kind], **_case(shop, measurement, row, eu)})
-    return {"cases": rows}
+    for among in ("all events", "labelled events"):
+        for kind, order in orders.items():
+            order = order if among == "all events" else order[labelled[order]]
+            for row in _first_of_agents(order, agents, agents_shown):
+                rows.append({"kind": kind, "rule": RULES[kind], "among": among, **describe(row)})
+    return {"cases": rows, "shares": {kind: _false_shares(order, agents, labelled) for kind, order in orders.items()}}
 
 
-def _first_of_agents(order: np.ndarray, agents: np.ndarray, agents_shown: set[Any]) -> list[int]:
+def _by_parts(measurement: Measured) -> dict[str, np.ndarray]:
+    """All rows by each rule, the first first."""
+    eu, loss = _eu_percentiles(measurement), combine(measurement.parts, "loss")
+    return {
+        "predictable": np.lexsort((eu, -np.where(eu <= 0.5, loss, -1.0))),
+        "novel": np.argsort(-np.nan_to_num(measurement.parts.knn, nan=-1.0), kind="stable"),
+    }
+
+
+def _by_preset(shop: Workshop, preset: str) -> tuple[pa.Table, dict[str, np.ndarray]]:
+    events = shop.preset_scores(preset).events
+    if events is None:
+        raise ValueError("a preset of the detector scores events")
+    return events, {"preset best": np.argsort(-events["score"].to_numpy(), kind="stable")}
+
+
+def _eu_percentiles(measurement: Measured) -> np.ndarray:
+    return percentiles(np.nansum(measurement.parts.eu.astype(np.float64), axis=1))
+
+
+def _false_shares(order: np.ndarray, agents: np.ndarray, labelled: np.ndarray) -> dict[str, int]:
+    """Of the first events of so many agents: how many no label speaks of."""
+    rows = _first_of_agents(order, agents, set(), COUNTED)
+    return {"shown": len(rows), "false": int((~labelled[rows]).sum())}
+
+
+def _first_of_agents(
+    order: np.ndarray, agents: np.ndarray, agents_shown: set[Any], count: int = CASES_OF_A_KIND
+) -> list[int]:
     """The first rows of the order, each of another agent."""
     chosen: list[int] = []
     for row in order[:10_000]:
         if agents[row] not in agents_shown:
             agents_shown.add(agents[row])
             chosen.append(int(row))
-        if len(chosen) == CASES_OF_A_KIND:
+        if len(chosen) == count:
             break
     return chosen
 
 
-def _case(shop: Workshop, found: Measured, row: int, eu: np.ndarray) -> dict[str, Any]:
+def _case(shop: Workshop, found: Measured, eu: np.ndarray, row: int) -> dict[str, Any]:
     agent = found.events["agent_id"][row]
     parts, names = found.parts, found.parts.names
-    train, test = (_own(table, agent) for table in (shop.before, shop.test))
-    begin = _begin(shop, train, test)
     losses = {n: float(percentiles(parts.loss[:, i])[row]) for i, n in enumerate(names)}
-    mark = _blocks(shop, found.events.slice(row, 1), begin)
     return {
-        "train": _blocks(shop, train, begin),
-        "test": _blocks(shop, test, begin),
-        "event": mark,
+        **_weeks(shop, agent, shop.test, found.events["stay_id"][row]),
         "expected": _words(found, row, "expected"),
         "observed": _words(found, row, "observed"),
         "loudest": max(losses, key=lambda name: losses[name]),
@@ -71,6 +105,33 @@ def _case(shop: Workshop, found: Measured, row: int, eu: np.ndarray) -> dict[str
         "knn_percentile": round(float(percentiles(parts.knn)[row]), 4),
         "labelled": _labelled(shop, found.events, row),
     }
+
+
+def _scored_case(shop: Workshop, events: pa.Table, row: int) -> dict[str, Any]:
+    """A case of the detector itself: its weeks, its sentence and its label."""
+    return {
+        **_weeks(shop, events["agent_id"][row], shop.test, events["stay_id"][row]),
+        "expected": {},
+        "observed": {},
+        "reason": events["reason"][row].as_py(),
+        "labelled": _labelled(shop, events, row),
+    }
+
+
+def _weeks(shop: Workshop, agent: pa.Scalar, period: pa.Table, stay: pa.Scalar) -> dict[str, Any]:
+    """The agent's stays before the test weeks and in them, and the stay that the case is about."""
+    train, test = (_own(table, agent) for table in (shop.before, period))
+    begin = _begin(shop, train, test)
+    event = test.filter(pc.equal(test["stay_id"], stay))
+    return {part: _blocks(shop, table, begin) for part, table in (("train", train), ("test", test), ("event", event))}
+
+
+def _labelled_rows(shop: Workshop, events: pa.Table) -> np.ndarray:
+    """Which events a label says are anomalous: bool [n]."""
+    labels = shop.data.labels
+    if labels is None:
+        return np.zeros(events.num_rows, bool)
+    return pc.is_in(events["stay_id"], labels["stay_id"].cast(events["stay_id"].type).combine_chunks()).to_numpy()
 
 
 def _own(table: pa.Table, agent: pa.Scalar) -> pa.Table:

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from scipy.stats import pearsonr, spearmanr
 
 from ustad.config import SplitConfig
+from ustad.dataset import Dataset
 from ustad.events.encoder import UNKNOWN
 from ustad.lab.baselines.protocol import agents_by_worst, event_table
 from ustad.lab.evaluation.binning import five_numbers, hexagons, histogram
@@ -40,6 +41,8 @@ Options = dict[str, Any]
 NUMERIC = ("x", "y", "start", "duration")
 VARIANTS = ("ustad-plain", "ustad-au", "ustad-eu", "ustad-none")
 INJECTION_SCORES: tuple[Ablation, ...] = ("loss", "eu", "knn", "loss_knn")
+#: Baselines whose score is ranks among the scored events, as the paper's is.
+RANKED = ("ctle", "transformer")
 REJECTED = 0.05
 SHARES = np.linspace(0.05, 1.0, 20)
 
@@ -49,10 +52,10 @@ def prediction(shop: Workshop, method: str, **_: Any) -> Options:
     """MAE, MAPE and accuracy per term; with uncertainty also without the most uncertain five per cent."""
     fitted: Any = shop.fitted(method)
     if hasattr(fitted, "detector"):
-        found = shop.measured(method)
-        total = uncertainty(found.parts) if fitted.uncertainty != "none" else None
+        measurement = shop.measured(method)
+        total = uncertainty(measurement.parts) if fitted.uncertainty != "none" else None
         encoder = fitted.detector.encoder
-        told = {name: v for name, v in found.columns.items() if name.startswith(("expected_", "observed_"))}
+        told = {name: v for name, v in measurement.columns.items() if name.startswith(("expected_", "observed_"))}
     else:
         encoder, total = fitted.encoder, None
         table = fitted.predict(shop.test, shop.before)
@@ -79,19 +82,27 @@ def detection(shop: Workshop, method: str, window: Window = "day", **_: Any) -> 
     """AUROC and average precision of events and agents, recurring and non-recurring anomalies also apart."""
     if method in WHOLE_PRESETS:
         return figures(shop, shop.preset_scores(WHOLE_PRESETS[method]))
+    tail_scores = None
     if method.startswith("ustad") or method == "dual-tr":
-        found = shop.measured(method, window)
-        scores = scored(shop, found, combine(found.parts, "loss_knn"))
+        measurement = shop.measured(method, window)
+        scores = scored(shop, measurement.events, combine(measurement.parts, "loss_knn"))
+        if window == "day":
+            tail_scores = combine(measurement.parts, "loss_knn", shop.reference(method))
     else:
         fitted: Any = shop.fitted(method)
         scores = (look_back_only(fitted) if window == "past" else fitted).score(shop.test, shop.before)
-    return figures(shop, scores)
+        if window == "day" and method in RANKED:
+            tail_scores = fitted.rate_calibrated(shop.test, shop.before, shop.validation, shop.train)
+    result = figures(shop, scores)
+    if tail_scores is not None:
+        result["calibrated"] = figures(shop, scored(shop, shop.test, tail_scores))
+    return result
 
 
-def scored(shop: Workshop, found: Measured, score: np.ndarray) -> Scores:
+def scored(shop: Workshop, events: pa.Table, score: np.ndarray) -> Scores:
     """Score tables of events and, by their most unusual event, of agents."""
     schema = shop.data.schema
-    return Scores(event_table(found.events, schema, score), agents_by_worst(found.events, schema, score))
+    return Scores(event_table(events, schema, score), agents_by_worst(events, schema, score))
 
 
 def figures(shop: Workshop, scores: Scores) -> Options:
@@ -102,25 +113,30 @@ def figures(shop: Workshop, scores: Scores) -> Options:
     data = shop.data
     excluded = {"exclude_agents": data.meta.get("exclude_agents", []), "bootstrap": 0}
     events = scores.events if data.labels is not None else None
-    found = evaluate(events, scores.agents, data.labels, data.agent_labels, **excluded)
+    levels = evaluate(events, scores.agents, data.labels, data.agent_labels, **excluded)
     labels = data.labels
     if events is not None and labels is not None and "role" in labels.column_names:
         is_beside = pc.fill_null(pc.equal(labels["role"], "neighbour"), False)
         beside = labels.filter(is_beside)["stay_id"].to_pylist()
         meant = labels.filter(pc.invert(is_beside))
-        found["meant"] = evaluate(events, None, meant, None, exclude_events=beside, **excluded)["events"]
+        levels["meant"] = evaluate(events, None, meant, None, exclude_events=beside, **excluded)["events"]
     kept = ("auroc", "ap", "n", "positives", "prevalence")
     return {
-        level: {**{k: told[k] for k in kept}, **told.get("by", {}).get("recurring", {})}
-        for level, told in found.items()
+        level: {**{k: figure[k] for k in kept}, **figure.get("by", {}).get("recurring", {})}
+        for level, figure in levels.items()
     }
 
 
 # ------------------------------------------------------------------------------------------------- scores
 def scores(shop: Workshop, **_: Any) -> Options:
     """The same model under every score: PE, loss, PE + AU + EU, loss & kNN, and the single parts."""
-    found = shop.measured(USTAD)
-    return {how: figures(shop, scored(shop, found, combine(found.parts, how))) for how in ABLATIONS}
+    measurement, normal = shop.measured(USTAD), shop.reference(USTAD)
+
+    def measure_score(how: Ablation, against: Any) -> Options:
+        return figures(shop, scored(shop, measurement.events, combine(measurement.parts, how, against)))
+
+    ranked: Options = {how: measure_score(how, None) for how in ABLATIONS}
+    return {**ranked, "calibrated": {how: measure_score(how, normal) for how in ABLATIONS}}
 
 
 # -------------------------------------------------------------------------------------------- uncertainty
@@ -129,33 +145,33 @@ def rejection(shop: Workshop, method: str, **_: Any) -> Options:
 
     Events are sorted by the paper's sum of uncertainties over all terms and, in `own`, by the term's own.
     """
-    found = shop.measured(method)
+    measurement = shop.measured(method)
     total = {
-        "ustad-plain": found.parts.au + found.parts.eu,
-        "ustad-au": found.parts.au,
-        "ustad-eu": found.parts.eu,
+        "ustad-plain": measurement.parts.au + measurement.parts.eu,
+        "ustad-au": measurement.parts.au,
+        "ustad-eu": measurement.parts.eu,
     }.get(method)
-    errors = _errors(found)
+    errors = _errors(measurement)
     order = None if total is None else np.nansum(total.astype(np.float64), axis=1)
     result: Options = {
         "kept": SHARES.round(3).tolist(),
         "curves": {name: _curve(values, order) for name, values in errors.items()},
     }
     if total is not None:
-        columns = dict(zip(found.parts.names, total.astype(np.float64).T, strict=True))
+        columns = dict(zip(measurement.parts.names, total.astype(np.float64).T, strict=True))
         own = {n: np.nan_to_num(columns[n], nan=np.inf) for n in errors}
         result["own"] = {name: _curve(values, own[name]) for name, values in errors.items()}
     if method == USTAD:
-        result["classes"] = _classes(found)
+        result["classes"] = _classes(measurement)
     return result
 
 
-def _errors(found: Measured) -> dict[str, np.ndarray]:
+def _errors(measurement: Measured) -> dict[str, np.ndarray]:
     """Absolute errors of the numbers in their own units; 0 and 1 for right and wrong kinds of place."""
-    errors = {name: np.asarray(found.columns[f"error_{name}"], float) for name in NUMERIC}
-    if "expected_poi" in found.columns:
-        known = np.array([value not in (None, UNKNOWN) for value in found.columns["observed_poi"]])
-        wrong = (found.columns["expected_poi"] != found.columns["observed_poi"]).astype(float)
+    errors = {name: np.asarray(measurement.columns[f"error_{name}"], float) for name in NUMERIC}
+    if "expected_poi" in measurement.columns:
+        known = np.array([value not in (None, UNKNOWN) for value in measurement.columns["observed_poi"]])
+        wrong = (measurement.columns["expected_poi"] != measurement.columns["observed_poi"]).astype(float)
         errors["poi"] = np.where(known, wrong, np.nan)
     return errors
 
@@ -166,13 +182,13 @@ def _curve(errors: np.ndarray, order: np.ndarray | None) -> list[float]:
     return [float(v) for v in rejection_curve(errors, order, SHARES)["error"].to_numpy()]
 
 
-def _classes(found: Measured) -> list[Options]:
+def _classes(measurement: Measured) -> list[Options]:
     """Per kind of place: how often it is, how often it is predicted right, mean EU of that prediction."""
-    if "observed_poi" not in found.columns:
+    if "observed_poi" not in measurement.columns:
         return []
-    observed = np.array(["" if value in (None, UNKNOWN) else value for value in found.columns["observed_poi"]])
-    right = found.columns["expected_poi"] == found.columns["observed_poi"]
-    eu = found.parts.eu[:, found.parts.names.index("poi")]
+    observed = np.array(["" if value in (None, UNKNOWN) else value for value in measurement.columns["observed_poi"]])
+    right = measurement.columns["expected_poi"] == measurement.columns["observed_poi"]
+    eu = measurement.parts.eu[:, measurement.parts.names.index("poi")]
     rows = [(name, observed == name) for name in np.unique(observed) if name]
     return [
         {"class": str(name), "n": int(m.sum()), "accuracy": float(right[m].mean()), "eu": float(eu[m].mean())}
@@ -183,9 +199,9 @@ def _classes(found: Measured) -> list[Options]:
 def training_size(shop: Workshop, weeks: int, steps: str | None = None, **_: Any) -> Options:
     """Mean AU and EU of each term on two test weeks, after so many weeks of training: as many epochs as with all of
     them or, with `steps` "equal", as many steps."""
-    found = shop.measured(USTAD, weeks=weeks, equal_steps=steps == "equal")
-    early = pc.is_in(found.events["stay_id"], shop.first_test_weeks(2)["stay_id"].combine_chunks())
-    parts = found.parts.take(np.flatnonzero(early.to_numpy()))
+    measurement = shop.measured(USTAD, weeks=weeks, equal_steps=steps == "equal")
+    early = pc.is_in(measurement.events["stay_id"], shop.first_test_weeks(2)["stay_id"].combine_chunks())
+    parts = measurement.parts.take(np.flatnonzero(early.to_numpy()))
     return {
         "weeks": weeks,
         "terms": {
@@ -196,43 +212,63 @@ def training_size(shop: Workshop, weeks: int, steps: str | None = None, **_: Any
 
 
 # --------------------------------------------------------------------------------------------- injections
-def injections(shop: Workshop, kind: str, **_: Any) -> Options:
+def injections(shop: Workshop, kind: str, method: str = USTAD, **_: Any) -> Options:
     """One kind of injection (or all six): AUROC and AP of each score, and boxes of loss and distance by kind.
 
     `changed`: without the stays that are labelled only because they stand beside a changed one.
     """
-    base = shop.measured(USTAD)
+    changed, altered = _inject(shop, kind)
+    labels: Any = changed.labels
+    split = shop.data.split(SplitConfig())
+    events = changed.between(split.test_first, split.test_last)
+    events = events.filter(pc.is_in(events["agent_id"], altered))
+    if method in WHOLE_PRESETS:
+        base, new = _preset_scores(shop, WHOLE_PRESETS[method], changed.only(altered.to_pylist()))
+        rows, events = _untouched(shop, base, altered), new
+        scores_by_way = {"score": np.concatenate([base["score"].to_numpy()[rows], new["score"].to_numpy()])}
+    else:
+        own, other = shop.measured(USTAD), measured(detector_of(shop.fitted(USTAD)), events, shop.before)
+        rows = _untouched(shop, own.events, altered)
+        parts = joined(own.parts.take(rows), other.parts)
+        scores_by_way = {how: combine(parts, how) for how in INJECTION_SCORES}
+    kinds, roles = (np.concatenate([np.full(len(rows), ""), _words(events, labels, n)]) for n in ("kind", "role"))
+    truth, beside = kinds != "", roles == "neighbour"
+    return {
+        "n": len(truth),
+        "positives": int(truth.sum()),
+        "scores": {how: _areas(truth, s) for how, s in scores_by_way.items()},
+        "changed": {
+            "positives": int((truth & ~beside).sum()),
+            "scores": {how: _areas(truth[~beside], s[~beside]) for how, s in scores_by_way.items()},
+        },
+        **({} if method in WHOLE_PRESETS else {"boxes": _boxes(parts, kinds)}),
+    }
+
+
+def _inject(shop: Workshop, kind: str) -> tuple[Dataset, pa.Array]:
+    """The people without labels, with one kind of injection among them, and those it was done to."""
     labelled = set(shop.labelled)
     ordinary = [a for a in pc.unique(shop.test["agent_id"]).to_pylist() if a not in labelled]
     clean = replace(shop.data.only(ordinary), labels=None, agent_labels=None)
     changed = inject(clean, kind, shop.budget.injected_share, shop.seed)
-    labels = changed.labels
-    if labels is None:
+    if changed.labels is None:
         raise ValueError("an injection always labels what it changed")
-    altered = pc.unique(labels["agent_id"])
-    rest = pc.and_(
-        pc.is_in(base.events["agent_id"], pa.array(ordinary, base.events["agent_id"].type)),
-        pc.invert(pc.is_in(base.events["agent_id"], altered)),
-    )
-    rows = np.flatnonzero(rest.to_numpy())
-    split = shop.data.split(SplitConfig())
-    events = changed.between(split.test_first, split.test_last)
-    events = events.filter(pc.is_in(events["agent_id"], altered))
-    new = measured(detector_of(shop.fitted(USTAD)), events, shop.before)
-    parts = joined(base.parts.take(rows), new.parts)
-    kinds, roles = (np.concatenate([np.full(len(rows), ""), _words(events, labels, n)]) for n in ("kind", "role"))
-    truth, beside = kinds != "", roles == "neighbour"
-    found = {how: combine(parts, how) for how in INJECTION_SCORES}
-    return {
-        "n": len(truth),
-        "positives": int(truth.sum()),
-        "scores": {how: _areas(truth, s) for how, s in found.items()},
-        "changed": {
-            "positives": int((truth & ~beside).sum()),
-            "scores": {how: _areas(truth[~beside], s[~beside]) for how, s in found.items()},
-        },
-        "boxes": _boxes(parts, kinds),
-    }
+    return changed, pc.unique(changed.labels["agent_id"])
+
+
+def _untouched(shop: Workshop, events: pa.Table, altered: pa.Array) -> np.ndarray:
+    """Rows of the people that neither a label nor the injection is about."""
+    agents = events["agent_id"]
+    others = pa.array([*altered.to_pylist(), *shop.labelled], agents.type)
+    return np.flatnonzero(pc.invert(pc.is_in(agents, others)).to_numpy())
+
+
+def _preset_scores(shop: Workshop, preset: str, changed: Dataset) -> tuple[pa.Table, pa.Table]:
+    """Event scores of a preset: of the data as it is, and of the people that were changed."""
+    base, new = shop.preset_scores(preset).events, shop.preset_detector(preset).score(changed).events
+    if base is None or new is None:
+        raise ValueError("a preset of the detector scores events")
+    return base, new
 
 
 def joined(one: Any, other: Any) -> Any:

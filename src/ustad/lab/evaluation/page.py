@@ -32,7 +32,7 @@ from ustad.lab.evaluation.page_words import (
     SPREAD,
     TRAINING_SPREAD,
 )
-from ustad.lab.evaluation.result_tables import Line, Results, Table, all_tables, select_lines
+from ustad.lab.evaluation.result_tables import LEVELS, Line, Results, Table, all_tables, select_lines
 from ustad.lab.evaluation.standing import causes, standing
 from ustad.tables import DataError
 
@@ -229,7 +229,8 @@ def _data_sets(results: Results) -> list[str]:
 
 
 def _condition(data: str, lines: list[Line]) -> tuple[str, ...]:
-    levels = [level for x in lines if x["experiment"] == "detection" for level in x["result"].items()]
+    detections = [x["result"] for x in lines if x["experiment"] == "detection"]
+    levels = [(level, result[level]) for result in detections for level in LEVELS if level in result]
     counts = {name: f"{counts_of['positives']:,} of {counts_of['n']:,}" for name, counts_of in levels}
     machines = {f"{x['hardware']['gpu'] if x['device'] == 'cuda' else x['hardware']['cpu']}" for x in lines}
     return (

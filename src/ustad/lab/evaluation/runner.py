@@ -52,6 +52,12 @@ class Place:
     until: float = float("inf")
     fit_minutes: float = 0.0
 
+    def minutes_to_train(self) -> float:
+        """How long a network that is begun now may be trained; 0: until it stops by itself."""
+        left = max((self.until - time.time()) / 60, 0.01)
+        limits = [m for m in (self.fit_minutes, left) if 0 < m < float("inf")]
+        return min(limits, default=0.0)
+
 
 def run(
     cells: list[Cell],
@@ -62,8 +68,11 @@ def run(
     minutes: float | None = None,
     fit_minutes: float = 0.0,
 ) -> Ran:
-    """Fill in the cells that have no line yet. After `minutes` no further cell is begun; no network is trained for
-    longer than `fit_minutes`."""
+    """Fill in the cells that have no line yet, in the order of the plan where it has one of methods.
+
+    After `minutes` no further cell is begun, and a network that is still trained then is cut, scored and said to be
+    cut. No network is trained for longer than `fit_minutes`.
+    """
     keys = {line["key"] for name in EXPERIMENTS for line in read_lines(out / f"{name}.jsonl")}
     jobs: dict[tuple[Any, ...], list[Cell]] = {}
     for cell in cells:
@@ -72,11 +81,12 @@ def run(
     for job in jobs.values():  # first what uses the same measurements
         job.sort(key=lambda cell: cell.options.get("window") == "past")
     count = sum(map(len, jobs.values()))
+    in_turn = sorted(jobs.values(), key=_turn)
     say(f"{count} of {len(cells)} cells to run")
     place = Place(work, device, time.time() + 60 * minutes if minutes else float("inf"), fit_minutes)
     finished, failures = 0, []
     with track("experiments", count) as advance:
-        for line in _lines(list(jobs.values()), place, workers):
+        for line in _lines(in_turn, place, workers):
             advance(1, f"{line['experiment']} {line['data']}")
             if "failed" in line:
                 failures.append(line)
@@ -99,13 +109,19 @@ def _lines(jobs: list[list[Cell]], place: Place, workers: int) -> Iterator[Line]
         for job in jobs:
             yield from bench.lines(job)
         return
-    jobs = sorted(jobs, key=lambda job: (job[0].model == DEFAULT, job[0].seed, job[0].model in LIGHT, -_weight(job)))
     context = get_context("spawn")
     with context.Manager() as manager, ProcessPoolExecutor(workers, mp_context=context) as pool:
         _make_data(pool, [job[0].source for job in jobs], place.work)
         lines = manager.Queue()
         waiting = [pool.submit(_into, lines, job, place) for job in jobs]
         yield from _arriving(lines, waiting)
+
+
+def _turn(job: list[Cell]) -> tuple[Any, ...]:
+    """Methods in the order they were asked for, all seeds of each; else a first seed complete before a second."""
+    cell = job[0]
+    usual = (cell.model == DEFAULT, cell.seed, cell.model in LIGHT, -_weight(job))
+    return (cell.turn, cell.seed, *usual) if cell.turn is not None else usual
 
 
 def _weight(job: list[Cell]) -> int:
@@ -165,6 +181,7 @@ class _Bench:
         for cell in job:
             if time.time() > self.place.until:
                 return
+            shop.fit_minutes = self.place.minutes_to_train()
             yield attempt(cell, shop)
         shop.forget()
         _free_memory()
@@ -172,7 +189,7 @@ class _Bench:
     def _shop(self, cell: Cell) -> Workshop:
         key = (cell.source, cell.seed, cell.budget)
         if self.shop is None or (self.shop.source, self.shop.seed, self.shop.budget) != key:
-            self.shop = Workshop(*key, self.place.work, self.place.device, self.place.fit_minutes)
+            self.shop = Workshop(*key, self.place.work, self.place.device)
         return self.shop
 
 

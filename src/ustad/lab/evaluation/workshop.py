@@ -53,6 +53,8 @@ _SETTINGS = {
     "learning_rate": "training.learning_rate",
     "patience": "training.patience",
 }
+#: … and in the paper's alone.
+_PAPER_SETTINGS = {"category_weight": "training.category_weight"}
 
 Window = Literal["day", "past"]
 
@@ -71,6 +73,7 @@ class Budget:
     learning_rate: float | None = None
     patience: int | None = None
     passes: float | None = None
+    category_weight: float | None = None  # λ of the paper's loss
     injected_share: float = 0.01
     search: int = 0  # trials on validation loss alone, the same for every deep method; 0: none
 
@@ -80,8 +83,8 @@ class Budget:
         return {k: v for k, v in asdict(self).items() if v is not None and k in names}
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it; the search only where there is one, so that results without keep their keys."""
-        return {k: v for k, v in asdict(self).items() if k not in ("search", "passes") or v}
+        """All of it; what was added later only where it is used, so that results without it keep their keys."""
+        return {k: v for k, v in asdict(self).items() if k not in ("search", "passes", "category_weight") or v}
 
     @property
     def key(self) -> str:
@@ -128,6 +131,7 @@ class Workshop:
         self.source, self.seed, self.budget, self.work, self.device = source, seed, budget, work, device
         self.fit_minutes = fit_minutes  # the longest that one network is trained; 0: until it stops by itself
         self._measured: dict[tuple[str, str], Measured] = {}
+        self._preset_scores: dict[str, Scores] = {}
         self._chosen: dict[str, dict[str, Any]] = {}
         self.fit_seconds: dict[str, float] = {}  # by model, of those that were fitted (or searched) here
         self.training: dict[str, dict[str, Any]] = {}  # by model: epochs, steps, targets, losses, seconds
@@ -196,7 +200,7 @@ class Workshop:
             return known
         settings = self.settings(method)
         if self.fit_minutes and has_loss(method):
-            settings["max_minutes"] = self.fit_minutes
+            settings["max_minutes"] = self.fit_minutes / find(method).networks
         train = self.last_weeks(weeks) if weeks else self.train
         if weeks and equal_steps:
             first, validation, _, _ = self._boundaries
@@ -238,9 +242,16 @@ class Workshop:
 
     def preset_scores(self, preset: str) -> Scores:
         """Scores of the test weeks by the detector itself under a preset, with this budget's network and epochs."""
-        changes = {name: getattr(self.budget, key) for key, name in _SETTINGS.items()}
+        if preset not in self._preset_scores:
+            self._preset_scores[preset] = self.preset_detector(preset).score(self.data)
+        return self._preset_scores[preset]
+
+    def preset_detector(self, preset: str) -> Detector:
+        """The detector itself under a preset, fitted once."""
+        names = _SETTINGS | (_PAPER_SETTINGS if preset == "paper" else {})
+        changes = {name: getattr(self.budget, key) for key, name in names.items()}
         config = Config.preset(preset).replace({k: v for k, v in changes.items() if v is not None})
-        if preset == "paper" and self.fit_minutes:
+        if config.model.network != "none" and self.fit_minutes:
             config = config.replace({"training.max_minutes": self.fit_minutes})
         place = self.work / "models" / self.source.key / f"preset-{preset}-{self.seed}-{self.budget.key}"
         if place.exists():
@@ -250,7 +261,7 @@ class Workshop:
                 detector = Detector(config.replace({"seed": self.seed}), self.device).fit(self.data)
             detector.save(place)
         self.training[f"preset-{preset}"] = describe_facts(detector.facts)
-        return detector.score(self.data)
+        return detector
 
     def measured(
         self, method: str = USTAD, window: Window = "day", weeks: int | None = None, equal_steps: bool = False
@@ -267,6 +278,10 @@ class Workshop:
             self._measured[key] = measured(detector, events, self.before, window)
         return self._measured[key]
 
+    def reference(self, method: str = USTAD) -> Parts:
+        """What a USTAD variant measured of the calibration agents' validation week: normal days."""
+        return detector_of(self.fitted(method)).paper().model.calibration.parts
+
     def training_of(self, model: str, method: str) -> dict[str, Any]:
         """How the network behind a cell was trained, in the same words for all; empty where nothing was."""
         facts = self.training.get(model, {})
@@ -279,6 +294,7 @@ class Workshop:
     def forget(self) -> None:
         """Let go of what was measured; tables and what lies on disk stay."""
         self._measured.clear()
+        self._preset_scores.clear()
 
 
 def _repeated(settings: dict[str, Any], method: str, times: float) -> dict[str, Any]:

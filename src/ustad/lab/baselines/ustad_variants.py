@@ -1,0 +1,37 @@
+"""USTAD with one choice of the paper made otherwise: how numbers are scaled, and λ by a search.
+
+Each is the ablation `ustad-plain` with one setting changed. Where we had to decide: λ is compared by the validation
+losses added up without it, since a larger λ makes the same predictions cost more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ustad.config import setting
+from ustad.lab.baselines.ablations import AblationSettings, Ustad
+
+#: The λ of `ablations.LAMBDAS` with the lowest validation loss on a development seed (`results/search`).
+BEST_LAMBDA = 5.0
+
+
+@dataclass(frozen=True)
+class LambdaSettings(AblationSettings):
+    """The same with the λ that a search on validation loss chose."""
+
+    category_weight: float = setting(BEST_LAMBDA, "λ, by validation loss on a development seed")
+
+
+class UstadLambda(Ustad):
+    """USTAD with λ, the weight of kinds against numbers, chosen on validation loss."""
+
+    name: ClassVar[str] = "ustad-lambda"
+    settings_class: ClassVar[type] = LambdaSettings
+
+
+class UstadMinMax(Ustad):
+    """USTAD with numbers brought between 0 and 1, which the paper's table of AU and EU fits."""
+
+    name: ClassVar[str] = "ustad-minmax"
+    scaling: ClassVar[str] = "minmax"
