@@ -138,3 +138,37 @@ def test_scored_events_hold_no_other_entity_than_local_ones(cluster, model_direc
     expected = Detector.load(model_directory, "cpu").score(few, everything=True)
     assert_same(expected.events, Scores.load(tmp_path / "scores").events, ["agent_id", "started_at"])
     assert np.isfinite(expected.agents["score"].to_numpy()).all()
+
+
+def test_weights_rules_and_days_do_on_a_cluster_what_they_do_locally(
+    cluster, model_directory, town_directory, tmp_path
+):
+    (tmp_path / "weights.json").write_text(json.dumps({"weights": {"start": 0.3, "distance": 2.0}}))
+    (tmp_path / "days.csv").write_text("date,name\n2024-05-22,fair\n")
+    rules = [{"name": "by day", "agent": str(n), "hours": "06:00-20:00", "until": "2030-01-01", "reason": "known"}
+             for n in range(300)]  # fmt: skip
+    (tmp_path / "rules.yaml").write_text(json.dumps(rules))
+    more = ["--top", "25"]
+    for name, option in (("weights.json", "--weights"), ("rules.yaml", "--rules"), ("days.csv", "--calendar")):
+        more += [option, str(tmp_path / name)]
+    for engine in ("local", "ray"):
+        verb = ["score", str(model_directory), str(town_directory), "--out", str(tmp_path / engine), *more]
+        with pytest.raises(SystemExit) as done:
+            main([*verb, "--engine", engine, *(["--workers", "1", "--partitions", "2"] if engine == "ray" else [])])
+        assert done.value.code == 0
+    local, ray = (Scores.load(tmp_path / engine) for engine in ("local", "ray"))
+    columns = ["agent_id", "started_at", "alert", "hidden_by", "learned_score", "reason"]
+    assert_same(local.events.select(columns), ray.events.select(columns), ["agent_id", "started_at"])
+    assert local.run["hidden"] == ray.run["hidden"]
+    assert sum(local.run["hidden"].values()) > 0
+    assert local.run["learned"] == ray.run["learned"]
+    assert local.run["calendar"] == ray.run["calendar"]
+    assert local.run["warnings"] == ray.run["warnings"]
+
+
+def test_a_cluster_refuses_in_one_line_what_it_cannot_do_elsewhere(model_directory, tmp_path, capsys):
+    (tmp_path / "weights.json").write_text(json.dumps({"weights": {"start": 0.3}}))
+    with pytest.raises(SystemExit):
+        main(["score", str(model_directory), "data", "--engine", "ray", "--out", "s3://bucket/x", "--weights",
+              str(tmp_path / "weights.json")])  # fmt: skip
+    assert "this machine; copy it afterwards" in " ".join(capsys.readouterr().err.split())

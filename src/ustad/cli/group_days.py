@@ -23,7 +23,7 @@ def note_days(place: Path, schema: Any, *, country: str | None, calendar: Path |
     """Write what the calendar says and what days were unusual for everybody into `run.json`; returns the run."""
     from ustad.calendar_days import iso_date
     from ustad.files import read_json, write_json
-    from ustad.scoring.unusual_days import find_unusual_days
+    from ustad.scoring.unusual_days import describe_day, find_unusual_days
 
     run = read_json(place / "run.json")
     files = table_files(place, "events")
@@ -34,7 +34,8 @@ def note_days(place: Path, schema: Any, *, country: str | None, calendar: Path |
     names = _name_days(files, schema, day, country=country, calendar=calendar)
     days = find_unusual_days(day, entity, p_value, lead) if group else []
     counts = _group(place, schema, parts, days) if days else []
-    notes = [_sentence(one, number, names.get(iso_date(one.day))) for one, number in zip(days, counts, strict=True)]
+    words = [describe_day(one, names.get(iso_date(one.day)), schema.event_word) for one in days]
+    notes = [text + _left_out(number) for text, number in zip(words, counts, strict=True)]
     run["calendar"] = names | {iso_date(one.day): text for one, text in zip(days, _labels(days, names), strict=True)}
     run["warnings"] = [*(run.get("warnings") or []), *notes]
     run["unusual_days"] = [
@@ -111,14 +112,14 @@ def _group(place: Path, schema: Any, parts: list[Any], days: list[Any]) -> list[
 
     files = table_files(place, "events")
     with ThreadPoolExecutor(WRITERS) as pool:
-        done = list(pool.map(lambda file, part: _group_part(file, part[0], part[3], days), files, parts))
-    incidents = pa.array(sorted({incident for _, names, _ in done for incident in names}), pa.string())
+        results = list(pool.map(lambda file, part: _group_part(file, part[0], part[3], days), files, parts))
+    incidents = pa.array(sorted({incident for _, names, _ in results for incident in names}), pa.string())
     for file in table_files(place, "incidents"):
         table = read_table(file)
         keep = pc.and_(table["alert"], pc.invert(pc.is_in(table["incident_id"], incidents)))
         write_table(_set(table, "alert", keep), file)
-    write_alerts(pa.concat_tables([alerts for _, _, alerts in done], promote_options="permissive"), schema, place)
-    return [sum(counts) for counts in zip(*(counts for counts, _, _ in done), strict=True)]
+    write_alerts(pa.concat_tables([alerts for _, _, alerts in results], promote_options="permissive"), schema, place)
+    return [sum(counts) for counts in zip(*(counts for counts, _, _ in results), strict=True)]
 
 
 def _group_part(file: Path, day: np.ndarray, lead: np.ndarray, days: list[Any]) -> tuple[list[int], set[str], Any]:
@@ -132,26 +133,27 @@ def _group_part(file: Path, day: np.ndarray, lead: np.ndarray, days: list[Any]) 
     table = read_table(file)
     flags = table["alert"].to_numpy(zero_copy_only=False).astype(bool).copy()
     words = table[COLUMN].to_numpy(zero_copy_only=False) if COLUMN in table.column_names else np.full(len(flags), None)
-    words, counts, gone = words.astype(object), [], []
+    words, counts, rows = words.astype(object), [], []
     for one in days:
         mine = np.flatnonzero(flags & (day == one.day) & np.isin(lead, one.questions))
         flags[mine], words[mine] = False, f"everybody on {iso_date(one.day)}"
         counts.append(len(mine))
-        gone.append(mine)
-    known = "incident_id" in table.column_names
-    incidents = set(table["incident_id"].take(np.concatenate(gone)).to_pylist()) if known else set()
+        rows.append(mine)
+    has_incidents = "incident_id" in table.column_names
+    incidents = set(table["incident_id"].take(np.concatenate(rows)).to_pylist()) if has_incidents else set()
     table = _set(_set(table, "alert", pa.array(flags)), COLUMN, pa.array(words, pa.string()))
     write_table(table, file)
     return counts, incidents, table.filter(table["alert"])
 
 
-def _sentence(one: Any, number: int, name: str | None) -> str:
-    from ustad.calendar_days import iso_date
-
-    what = f"{iso_date(one.day)}{f' ({name})' if name else ''} was unusual for everybody"
-    share = f"{100 * one.share:.0f} % of {one.entities:,} people, on other days {100 * one.usual:.0f} %"
-    rest = f"; {number:,} alert{'s' if number != 1 else ''} of that day with the same cause are left out of the list"
-    return f"{what}: {share}{rest if number else ''}"
+def _left_out(number: int) -> str:
+    """How many alerts of such a day are not in the list."""
+    what = (
+        "1 alert of that day with the same cause is"
+        if number == 1
+        else f"{number:,} alerts of that day with the same cause are"
+    )
+    return f"; {what} left out of the list" if number else ""
 
 
 def _labels(days: list[Any], names: dict[str, str]) -> list[str]:

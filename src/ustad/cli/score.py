@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json as json_module
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -113,22 +113,20 @@ def score(
 
     model = find_model(model)
     rule = AlertRule.choose(alerts_per_day, fdr, top)
-    hiding, question_weights = _rules(rules, engine), _weights(weights, engine)
+    after = _After.of(weights, _Days(holidays, calendar, group_days), rules)
     # who will be an alert is known once all are scored, so every event gets its reason
     extras = _Wanted.of(
-        "all" if question_weights and reasons == "alerts" else reasons, coverage, reject, reject_by, curves
+        "all" if after.weights and reasons == "alerts" else reasons, coverage, reject, reject_by, curves
     )
     check_engine(engine, address, partitions, workers)
-    if engine == "ray" and (holidays or calendar):
-        raise typer.BadParameter("needs --engine local", param_hint="--holidays, --calendar")
-    named_days = _Days(holidays, calendar, group_days)
+    after.check(out_)
     event_schema = _schema(model, schema)
     if is_baseline(model) and test_from is not None:
         raise typer.BadParameter("needs a model of the method ustad", param_hint="--test-from")
-    if (engine == "ray" or is_baseline(model)) and extras != _Wanted():
-        raise typer.BadParameter(
-            "--reasons, --coverage, --reject and --curves need a model of the method ustad and --engine local"
-        )
+    if is_baseline(model) and extras != _Wanted():
+        raise typer.BadParameter("--reasons, --coverage, --reject and --curves need a model of the method ustad")
+    if engine == "ray" and replace(extras, reasons="flagged") != _Wanted():
+        raise typer.BadParameter("--coverage, --reject and --curves need --engine local")
     if engine == "ray":
         from ustad.engine.score_job import score as score_on_ray
         from ustad.schema import EventSchema
@@ -137,10 +135,11 @@ def score(
             raise typer.BadParameter("scores models of the method ustad only", param_hint="--engine ray")
         summary = score_on_ray(
             model, data, out_, rule, everything, event_schema, timezone, on_error, device, workers, address, partitions,
-            test_from,
+            test_from, extras.reasons,  # type: ignore[arg-type]  # checked above
         )  # fmt: skip
         words = EventSchema.from_dict(summary.run["schema"])
-        _show({"events": summary.events, "agents": summary.agents, **summary.run}, out_, words, json, explain=explain)
+        run = after.apply(summary.run, out_, words)
+        _show({"events": summary.events, "agents": summary.agents, **run}, out_, words, json, explain=explain)
         return
     dataset = open_data(data, schema=event_schema, timezone=timezone, on_error=on_error)
     if is_baseline(model):
@@ -152,8 +151,7 @@ def score(
             rule=rule, everything=everything, reasons=extras.reasons, coverage=extras.coverage,
         )  # fmt: skip
         counts = {"events": run["events"], "agents": run["agents"]}
-        run = named_days.note(_reweigh(run, out_, question_weights, dataset.schema), out_, dataset.schema)
-        run = _hidden(run, out_, hiding, dataset.schema)
+        run = after.apply(run, out_, dataset.schema)
         _show({**run, **counts}, out_, dataset.schema, json, explain=explain)
         return
     else:
@@ -163,9 +161,7 @@ def score(
         shutil.rmtree(out_ / name, ignore_errors=True)
     scores.save(out_)
     counts = {"events": _rows(scores.events), "agents": _rows(scores.agents)}
-    run = _reweigh(scores.run, out_, question_weights, dataset.schema)
-    run = run if is_baseline(model) else named_days.note(run, out_, dataset.schema)
-    run = _hidden(run, out_, hiding, dataset.schema)
+    run = after.apply(scores.run, out_, dataset.schema, days=not is_baseline(model))
     _show({**run, **counts}, out_, dataset.schema, json, explain=explain)
 
 
@@ -191,29 +187,6 @@ def _show(run: dict[str, Any], out_: Path, words: Any, json: bool, *, explain: i
     out.print(f"next:  ustad report {out_} --out report.html", highlight=False, soft_wrap=True)
 
 
-def _rules(file: Path | None, engine: str) -> list[Any]:
-    from ustad.scoring.hiding import read_rules
-
-    if file is not None and engine != "local":
-        raise typer.BadParameter("needs --engine local", param_hint="--rules")
-    return read_rules(file) if file is not None else []
-
-
-def _weights(file: Path | None, engine: str) -> dict[str, float]:
-    from ustad.scoring.verdict_weights import read_weights
-
-    if file is not None and engine != "local":
-        raise typer.BadParameter("needs --engine local", param_hint="--weights")
-    return read_weights(file) if file is not None else {}
-
-
-def _reweigh(run: dict[str, Any], out_: Path, weights: dict[str, float], schema: Any) -> dict[str, Any]:
-    """What the run says once alerts were chosen by learnt scores."""
-    from ustad.cli.reweigh import reweigh_alerts
-
-    return reweigh_alerts(out_, weights, schema) if weights else run
-
-
 @dataclass(frozen=True)
 class _Days:
     """What is asked for about whole days."""
@@ -231,11 +204,47 @@ class _Days:
         return note_days(out_, schema, country=self.country, calendar=self.calendar, group=self.group)
 
 
-def _hidden(run: dict[str, Any], out_: Path, rules: list[Any], schema: Any) -> dict[str, Any]:
-    """What the run says once rules have hidden what they explain."""
-    from ustad.cli.hide import hide_explained
+@dataclass(frozen=True)
+class _After:
+    """What happens to alerts once scores are written, whatever wrote them: learnt weights, whole days, rules."""
 
-    return hide_explained(out_, rules, schema) if rules else run
+    weights: dict[str, float]
+    days: _Days
+    rules: list[Any]
+
+    @classmethod
+    def of(cls, weights: Path | None, days: _Days, rules: Path | None) -> _After:
+        from ustad.scoring.hiding import read_rules
+        from ustad.scoring.verdict_weights import read_weights
+
+        return cls(
+            read_weights(weights) if weights is not None else {}, days, read_rules(rules) if rules is not None else []
+        )
+
+    def check(self, out_: Path) -> None:
+        """Tables elsewhere are not written a second time."""
+        from ustad.engine.folder import is_uri
+
+        if is_uri(out_) and (self.weights or self.rules or self.days.country or self.days.calendar):
+            raise typer.BadParameter(
+                "--weights, --rules, --holidays and --calendar need an --out on this machine; copy it afterwards",
+                param_hint="--out",
+            )
+
+    def apply(self, run: dict[str, Any], out_: Path, schema: Any, days: bool = True) -> dict[str, Any]:
+        """What the run says from then on."""
+        from ustad.cli.hide import hide_explained
+        from ustad.cli.reweigh import reweigh_alerts
+        from ustad.engine.folder import is_uri
+        from ustad.progress import say
+
+        if is_uri(out_):
+            if self.days.group:
+                say(f"{out_}: unusual days of everybody are not looked for where tables are not on this machine")
+            return run
+        run = reweigh_alerts(out_, self.weights, schema) if self.weights else run
+        run = self.days.note(run, out_, schema) if days else run
+        return hide_explained(out_, self.rules, schema) if self.rules else run
 
 
 def _schema(model: Path, file: Path | None) -> Any:

@@ -30,7 +30,7 @@ from ustad.schema import EventSchema
 from ustad.scoring.alerts import AlertRule, raise_alerts, refuse_everything
 from ustad.scoring.drift_alarm import join_counts, note_drift
 from ustad.scoring.export import write_alerts_csv, write_alerts_geojson
-from ustad.scoring.judge import Span, Wanted
+from ustad.scoring.judge import Reasons, Span, Wanted
 from ustad.scoring.scored_parts import report_scores
 from ustad.tables import DataError, OnError
 from ustad.trip_features import COLUMNS
@@ -52,7 +52,7 @@ def score(
     model: Path | str, data: Any, out: Path | str, rule: AlertRule | None = None, everything: bool = False,
     schema: EventSchema | None = None, timezone: str | None = None, on_error: OnError = "fail",
     device: str = "auto", workers: int = 0, address: str | None = None, partitions: int | None = None,
-    test_from: str | None = None,
+    test_from: str | None = None, reasons: Reasons = "flagged",
 ) -> ScoreSummary:  # fmt: skip
     """Score on a Ray cluster. Model, data and `out` may be URIs; events and agents are written in parts.
 
@@ -72,13 +72,14 @@ def score(
             [rule.kind, float(rule.value)],
             cluster.device,
             test_from,
+            reasons,
         ]
         job = Job.open(place, "score", identity, cluster)
         parts = engine_events.divide(job, source, partitions)
         detector = model_place.load("cpu").scoring_from(test_from)
         check_extraction(detector.config, detector.facts.get("extraction", []), parts.dataset())
         split = None if everything else detector.scored_days(parts.dataset())
-        plan = _plan(job, model_place.shared(), parts, detector, split, Wanted(rule), cluster.device)
+        plan = _plan(job, model_place.shared(), parts, detector, split, Wanted(rule, reasons), cluster.device)
         model_place.divide_habits(plan.habits, parts.number)
         results = _measure(job, plan)
         judging, notes = _judge(job, plan, results, detector)

@@ -99,6 +99,7 @@ def event_details(
             "event": event,
             **_evidence(schema, own.rows[0], content),
             "history_days": content.get("history_days"),
+            "learned_score": content.get("learned_score"),
             "nearest": _nearest(own, past),
             "usually": _usually(own, past),
             "days": days_here(known.rows, known.columns, place[key]) if event["score"] is not None else None,

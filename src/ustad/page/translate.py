@@ -29,7 +29,7 @@ from ustad.tables import TIMESTAMP, event_keys, identity_hash, mix
 
 PARTS = ("expected", "observed", "loss", "error", "au", "eu", "pct", "spread")
 #: Columns of the score table that belong to the event as a whole.
-WHOLE = ("knn", "pct_knn", "history_days", "expected_lat", "expected_lon")
+WHOLE = ("knn", "pct_knn", "history_days", "expected_lat", "expected_lon", "learned_score")
 #: Columns of a score by habits that belong to the event as a whole.
 HABITS = ("visits_now", "km_from_own_places", "new_place")
 _TEXTS = ("event_id", "poi_id", "place_name", "category")

@@ -7,9 +7,12 @@ more entities than on other days had something unusual, and the questions that m
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 
 import numpy as np
 from scipy import stats
+
+from ustad.dataset import EPOCH
 
 #: An entity's day is unusual where one of its events has a p-value up to this.
 LEVEL = 0.05
@@ -34,13 +37,19 @@ class UnusualDay:
 
 
 def find_unusual_days(day: np.ndarray, entity: np.ndarray, p_value: np.ndarray, lead: np.ndarray) -> list[UnusualDay]:
-    """Of events [N]; `lead` are names of questions. The days in order.
+    """Of events [N]; `lead` are names of questions. The days in order."""
+    days, code = np.unique(day, return_inverse=True)
+    return judge_days(days, *_count(code, entity, p_value, lead))
+
+
+def judge_days(
+    days: np.ndarray, people: np.ndarray, unusual: np.ndarray, leads: dict[str, np.ndarray]
+) -> list[UnusualDay]:
+    """The same from counts by day [D]: entities, those with something unusual, and those by the question that led.
 
     Shares are compared on the scale where a share's variance does not depend on it. What varies from day to day is
     measured by the median deviation of the other days, and is no less than chance alone gives.
     """
-    days, code = np.unique(day, return_inverse=True)
-    people, unusual, leads = _count(code, entity, p_value, lead)
     enough = people >= ENTITIES
     if enough.sum() <= DAYS:
         return []
@@ -77,3 +86,11 @@ def _ask(leads: dict[str, np.ndarray], people: np.ndarray, i: int, others: np.nd
     usual = {name: float(np.median(count[others] / people[others])) for name, count in leads.items()}
     more = [n for n, count in leads.items() if count[i] >= LEAST and count[i] / people[i] >= OFTENER * usual[n]]
     return tuple(sorted(more, key=lambda name: -leads[name][i]))
+
+
+def describe_day(one: UnusualDay, name: str | None, event_word: str) -> str:
+    """What is said of such a day; `name` is what the calendar calls it."""
+    date = (EPOCH + timedelta(days=one.day)).isoformat()
+    what = f"{date}{f' ({name})' if name else ''} was unusual for everybody"
+    share = f"{100 * one.share:.0f} % of {one.entities:,} people had an unusual {event_word}"
+    return f"{what}: {share}, on other days {100 * one.usual:.0f} %"

@@ -19,13 +19,14 @@ import pyarrow.compute as pc
 
 from ustad.files import read_json, write_json
 from ustad.tables import DataError, first_line
-from ustad.ties import descending
+from ustad.ties import descending, lowered
 
 #: What a verdict says of an alert: worth having or not. `open` and verdicts that were taken back say nothing.
 MEANINGS = {"confirmed": True, "explained": False, "expected": False, "wrong": False}
 #: Verdicts that a weight of one is worth before anybody judged: a few verdicts change little.
 PRIOR = 20.0
 HIGHEST = 3.0
+SMALLEST = 1e-300  # of p-values, so that each has a logarithm
 COLUMN = "learned_score"
 Evidence = Sequence[Mapping[str, Any]]
 
@@ -59,6 +60,16 @@ def learned_score(score: float, evidence: Evidence, weights: Mapping[str, float]
     if not shares:
         return score
     return score * math.fsum(share * weights.get(name, 1.0) for name, share in shares)
+
+
+def is_alert_by_weights(p_value: float, evidence: Evidence, weights: Mapping[str, float], limit: float) -> bool:
+    """Whether an event is an alert by its learnt score: beyond the score that the p-value `limit` stands for.
+
+    >>> is_alert_by_weights(1e-4, [{"name": "start", "share": 1.0}], {"start": 0.5}, 1e-3)
+    False
+    """
+    surprise = learned_score(-math.log10(max(p_value, SMALLEST)), evidence, weights)
+    return surprise >= lowered(-math.log10(limit))
 
 
 def learned_scores(scores: Sequence[float], evidence: Sequence[Evidence], weights: Mapping[str, float]) -> np.ndarray:

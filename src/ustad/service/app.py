@@ -18,11 +18,13 @@ from ustad import __version__
 from ustad.config import ConfigError
 from ustad.page import WEB
 from ustad.page.ground import Ground, streets_in_store
+from ustad.page.live_days import unusual_days_in_store
 from ustad.page.map_file import is_extract, read_map_file
 from ustad.page.runs import import_run, run_schema
 from ustad.page.store import Store, now
 from ustad.page.usual_weeks import import_usual_weeks
 from ustad.schema import EventSchema
+from ustad.scoring.unusual_days import UnusualDay
 from ustad.service import errors
 from ustad.service.channels import read_channels
 from ustad.service.claim import Claim
@@ -44,6 +46,7 @@ from ustad.service.routes_page import page_routes
 from ustad.service.routes_read import read_routes
 from ustad.service.routes_rules import rule_routes
 from ustad.service.routes_verdict import verdict_routes
+from ustad.service.routes_weights import weight_routes
 from ustad.service.settings import Settings
 from ustad.service.stay_journal import Extraction
 
@@ -51,6 +54,7 @@ log = logging.getLogger("ustad.service")
 RETENTION_S = 600.0
 WATCH_S = 5.0
 NOTIFY_S = 2.0
+DAYS_S = 600.0
 MICROSECONDS_PER_DAY = 86_400_000_000
 
 
@@ -71,10 +75,14 @@ class Service:
         self.metrics.watch_store(store)
         if scorer is not None:
             self.metrics.watch_model(scorer)
+        self.weights = getattr(scorer, "weights", None)
+        if self.weights is not None:
+            self.weights.recall(store)
         self.rates = Rates(settings.rate_limit)
         self.notifier = Notifier(store, read_channels(settings.notify)) if settings.notify is not None else None
         self.listeners: set[asyncio.Event] = set()
         self.stopping = self.usurped = False
+        self.unusual_days: list[UnusualDay] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         if scorer is not None:
             config = getattr(scorer, "extraction", None)
@@ -118,6 +126,8 @@ class Service:
         if self.intake is not None:
             self.intake.start()
         tasks = [asyncio.create_task(self._watch())]
+        if self.intake is not None:
+            tasks.append(asyncio.create_task(self._note_days()))
         if self.settings.keep_days:
             tasks.append(asyncio.create_task(self._retain()))
         if self.notifier is not None:
@@ -149,6 +159,19 @@ class Service:
             except Exception as error:  # tried again next time; a message could hold ids
                 log.error("notices failed: %s at %s", type(error).__name__, errors.where(error))
             await asyncio.sleep(NOTIFY_S)
+
+    async def _note_days(self) -> None:
+        while True:
+            try:
+                await asyncio.to_thread(self.note_days)
+            except Exception as error:  # tried again next time; a message could hold ids
+                log.error("looking for unusual days failed: %s at %s", type(error).__name__, errors.where(error))
+            await asyncio.sleep(DAYS_S)
+
+    def note_days(self) -> None:
+        """Look which days were unusual for everybody by live scores."""
+        with self.store.reading() as connection:
+            self.unusual_days = unusual_days_in_store(connection)
 
     async def _retain(self) -> None:
         while True:
@@ -191,6 +214,8 @@ def create_app(settings: Settings, scorer: Scorer | None = None) -> FastAPI:
 
 
 def _make_service(settings: Settings, store: Store, claim: Claim, scorer: Scorer | None) -> Service:
+    if settings.weights is not None and settings.model is None and scorer is None:
+        raise ConfigError("--weights needs a model that scores; in bulk it is `ustad score --weights`")
     schema = import_run(store, settings.run) if settings.run else None
     if scorer is None and settings.model is not None:
         from ustad.service.live import ModelScorer
@@ -237,6 +262,7 @@ def build(service: Service) -> FastAPI:
     app.include_router(verdict_routes())
     app.include_router(case_routes())
     app.include_router(rule_routes())
+    app.include_router(weight_routes())
     app.include_router(notice_routes())
     app.include_router(page_routes(service.settings))
     complete(app)

@@ -78,7 +78,7 @@ MOVEMENTS: Example = {
 }  # fmt: skip
 EVENT: Example = {
     "event": _ALERT, "features": [_FEATURE], "knn": {"distance": 0.84, "pct": 0.993, "share": 0.3},
-    "history_days": 35.0,
+    "history_days": 35.0, "learned_score": None,
     "habits": {
         "terms": [
             {"name": "distance", "label": "how far from its own places", "surprise": 3.2, "share": 0.62},

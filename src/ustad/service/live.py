@@ -31,6 +31,7 @@ from ustad.scoring.alerts import DEFAULT_P_VALUE
 from ustad.scoring.incidents import IncidentLog
 from ustad.service.live_backends import make_backend
 from ustad.service.live_incidents import join_incident, pack_state, unpack_state
+from ustad.service.live_weights import LiveWeights
 from ustad.service.pipeline import Scored
 from ustad.service.place_names import PlaceNames
 from ustad.service.settings import Settings
@@ -49,6 +50,7 @@ class ModelScorer:
         self._detector, self._settings = detector, settings
         self._p_value = alert_share(detector.facts, settings.alerts_per_day)
         self._backend = make_backend(detector, self._p_value, settings.max_live_agents)
+        self.weights = LiveWeights.read(settings.weights, self._p_value)
         self.context = self._backend.context
         self.fingerprint = model_fingerprint(settings.model)
         self._zone = check_zone(settings.timezone) if settings.timezone else only_zone(detector.facts)
@@ -132,6 +134,8 @@ class ModelScorer:
         zones = event_zones(events, self._layout, self._zone)
         rows = event_rows([{**row, "timezone": z} for row, z in zip(events, zones, strict=True)], self._layout)
         judgements = self._backend.score(rows)
+        if self.weights is not None:
+            self.weights.choose(judgements.rows)
         echoes = self._join_incidents(events, judgements.rows)
         starts = {str(event["agent"]): event["started_at"] for event in events}  # the latest of each
         states = {

@@ -309,12 +309,13 @@ class DaysHere(BaseModel):
 
 class EventDetail(BaseModel):
     """`habits` is null where the network scored; `cases` are those that hold the incident; `company` is of alerts;
-    `days` is null without a place or a length."""
+    `days` is null without a place or a length; `learned_score` is null where no weights that verdicts taught count."""
 
     event: EventAnswer
     features: list[FeatureAnswer]
     knn: Distance
     history_days: float | None
+    learned_score: float | None
     habits: Habits | None
     nearest: list[Known]
     usually: Usually

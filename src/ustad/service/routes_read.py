@@ -20,8 +20,9 @@ from ustad.dataset import EPOCH
 from ustad.page import event_details, queries
 from ustad.page.card_blocks import card_blocks
 from ustad.page.facts import NO_FACTS
-from ustad.page.queries import Filter, microseconds
+from ustad.page.queries import Filter, iso_day, microseconds
 from ustad.page.store import DISK_FULL
+from ustad.scoring.unusual_days import describe_day
 from ustad.service import errors
 from ustad.service import examples as ex
 from ustad.service import messages_page as page
@@ -158,7 +159,11 @@ def _facts(service: Any) -> dict[str, Any]:
         return facts
     drift = service.pipeline.drift
     is_live = drift.alarm.days > 0 or not facts.get("drift")
-    notes = [*facts["notes"], *drift.notes()]
+    days = facts.get("days") or {}
+    new = [one for one in service.unusual_days if iso_day(one.day) not in days]  # a run has said its own
+    words = [describe_day(one, None, service.schema.event_word) + "." for one in new]
+    facts = {**facts, "days": {**days, **{iso_day(one.day): "unusual for everybody" for one in new}}}
+    notes = [*facts["notes"], *drift.notes(), *words]
     return {**facts, "notes": notes, "drift": drift.describe() if is_live else facts["drift"]}
 
 

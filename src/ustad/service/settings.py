@@ -41,6 +41,7 @@ class Settings:
     timezone: str | None = setting(None, "the zone of stays that carry none and whose place does not tell it")
     alerts_per_day: float = setting(0.0, "live scores: about this many alerts a day; 0: one usual event in a thousand")
     notify: Path | None = setting(None, "a YAML file of webhooks, Alertmanagers and e-mail that are told of alerts")
+    weights: Path | None = setting(None, "live alerts by what verdicts taught: a file that `ustad learn` wrote")
     keep_days: float = setting(0.0, "events that ended longer ago than this many days are deleted; 0: kept")
     lateness_s: float = setting(0.0, "fixes may come out of order by this many seconds")
     ahead_days: float = setting(1.0, "a time so many days ahead of this machine's clock is refused; 0: none is")

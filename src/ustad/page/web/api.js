@@ -52,6 +52,8 @@ export const rules = () => ask("/v1/rules");
 export const previewRule = (content) => ask("/v1/rules/preview", send("POST", content));
 export const addRule = (content) => ask("/v1/rules", send("POST", content));
 export const endRule = (id) => ask(`/v1/rules/${encodeURIComponent(id)}`, { method: "DELETE" });
+export const weights = () => ask("/v1/weights");
+export const turnWeights = (on) => ask("/v1/weights", send("PUT", { on }));
 
 // Calls `found(alert)` for every new alert and `state(connected)` when the connection comes or goes.
 export function listen(found, state) {

@@ -20,7 +20,7 @@ export function drawer(detail, about, act) {
     h("div", { class: "drawer-head" }, h("div", {}, h("h2", {}, say.span(event)), h("p", { class: "hint" }, `${[say.what(event), say.minutesOf(event) ? say.duration(say.minutesOf(event)) : "", `${say.zoneName(event.timezone)} time`].filter(Boolean).join(", ")}`, act.position ? ` · ${act.position}` : "")),
       act.close ? h("button", { type: "button", class: "round", "aria-label": "Close", on: { click: act.close } }, "×") : null),
     scored ? h("p", { class: "sentence" }, event.reason || "Nothing stands out enough for a sentence.") : h("p", { class: "sentence" }, "Known, not scored: this is what was learnt from."),
-    scored ? h("p", { class: "facts" }, h("b", {}, `Score ${say.number(event.score)}`), ` ${say.rare(event.p_value)} usual events are as unusual. `, h("span", { class: `kind ${event.kind || ""}` }, kind), " ", meaning) : null,
+    scored ? h("p", { class: "facts" }, h("b", {}, `Score ${say.number(event.score)}`), ` ${say.rare(event.p_value)} usual events are as unusual. `, detail.learned_score === null || detail.learned_score === undefined ? "" : `By what verdicts taught it counts as ${say.number(detail.learned_score)}. `, h("span", { class: `kind ${event.kind || ""}` }, kind), " ", meaning) : null,
     act.incident?.length > 1 ? incident(event, act, about) : null,
     act.colour ? daysHere(detail.days, act.colour) : null,
     detail.partial ? h("p", { class: "hint" }, "What is behind its score is in this file for the most unusual ones only.") : null,

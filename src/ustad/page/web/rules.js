@@ -36,7 +36,8 @@ export async function rulesView(page) {
   const view = { escape: () => go(address.overview(page.filters)) };
   page.view = view;
   show(byId("main"), h("section", { class: "panel" }, skeleton(8)));
-  const draw = ({ rules }) => page.view === view && show(byId("main"), panel(rules, page.about, undo));
+  let taught = await api.weights().catch(() => null);
+  const draw = ({ rules }) => page.view === view && show(byId("main"), panel(rules, page.about, undo), weightsPanel(taught, page.about, async (on) => { try { taught = await api.turnWeights(on); draw({ rules }); toast(on ? "From now on alerts follow what verdicts taught." : "From now on alerts follow the score alone."); } catch (error) { toast(error.message); } }));
   const undo = async (id) => { try { draw(await api.endRule(id)); toast("Undone: what it hid is shown again."); } catch (error) { toast(error.message); } };
   try { draw(await api.rules()); }
   catch (error) { if (page.view === view) show(byId("main"), failure(error, () => rulesView(page))); }
@@ -49,6 +50,18 @@ function panel(rules, about, undo) {
   return h("section", { class: "panel", id: "rules", "aria-label": "Rules" }, h("h2", {}, "What is hidden, and why"),
     h("p", { class: "hint" }, "Nothing is hidden unless somebody said so. Scores stay as they are. ", h("a", { href: address.overview({ state: "hidden" }), "data-link": true }, "List what is hidden")),
     rules.length ? table(["Alerts of", "Until", "State", "Hides", ""], rules.map(row)) : empty("No rules", "“Explained …” beside an alert can also hide what is like it."));
+}
+
+// What verdicts taught: how much each question counts, what it changes, and the switch.
+function weightsPanel(taught, about, turn) {
+  if (!taught || !taught.change) return null;
+  const { change } = taught, may = about.roles.includes("verdict");
+  const label = taught.on ? "In force: alerts follow the learnt score." : "Switched off: alerts follow the score alone.";
+  return h("section", { class: "panel", id: "weights", "aria-label": "What verdicts taught" }, h("h2", {}, "What verdicts taught"),
+    h("p", {}, `${label} `, taught.by ? `Turned by ${taught.by}. ` : "", may ? h("button", { type: "button", class: "plain", on: { click: () => turn(!taught.on) } }, taught.on ? "Switch off" : "Switch on") : null),
+    h("p", { class: "sure" }, `Of the ${say.count(change.alerts)} alerts by score of the last 30 days ${say.count(change.go)} go, ${change.confirmed ? `${say.count(change.confirmed)} of them confirmed` : "none of them confirmed"}; ${say.count(change.come)} others come.`),
+    h("p", { class: "hint" }, "Scores stay as they are, and so do alerts that were raised."),
+    table(["Question", "Counts"], Object.entries(taught.weights).sort((a, b) => b[1] - a[1]).map(([name, weight]) => h("tr", {}, h("th", { scope: "row" }, name), h("td", {}, weight.toFixed(2))))));
 }
 
 function scopeWords(r) {

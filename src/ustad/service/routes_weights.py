@@ -1,0 +1,81 @@
+"""Weights that verdicts taught: what they are, what they change, and the switch, which needs the role `verdict`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request
+from pydantic import BaseModel, ConfigDict
+
+from ustad.page.learned import preview_weights
+from ustad.service.described import ERRORS, answer, failure
+from ustad.service.errors import NotFoundError
+from ustad.service.examples import Example
+from ustad.service.live_weights import LiveWeights
+from ustad.service.messages import Strict
+from ustad.service.routes_cases import Decide
+from ustad.service.routes_read import Read
+
+
+class Change(BaseModel):
+    """Of incidents from `first_day` on: `alerts` by score alone, how many of these would `go` (and how many of those
+    are `confirmed`), and how many others would `come`."""
+
+    first_day: str | None
+    alerts: int
+    go: int
+    confirmed: int
+    come: int
+
+
+class Weights(BaseModel):
+    """`weights` is empty where the service was given none; `by` and `at` say who turned the switch last."""
+
+    weights: dict[str, float]
+    on: bool
+    by: str
+    at: str
+    change: Change | None
+
+
+class Switch(Strict):
+    """Whether alerts are raised by what verdicts taught, from now on."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"on": True}]})
+    on: bool
+
+
+WEIGHTS: Example = {
+    "weights": {"distance": 1.3, "start": 0.6}, "on": True, "by": "morning shift", "at": "2024-02-06T07:30:00Z",
+    "change": {"first_day": "2024-01-08", "alerts": 42, "go": 9, "confirmed": 0, "come": 4},
+}  # fmt: skip
+
+
+def weight_routes() -> APIRouter:
+    router = APIRouter(prefix="/v1", tags=["rules"], responses=ERRORS)
+    router.get("/weights", response_model=Weights, responses=answer(WEIGHTS))(get_weights)
+    router.put("/weights", response_model=Weights, responses=answer(WEIGHTS) | failure(404))(put_weights)
+    return router
+
+
+def get_weights(request: Request, caller: Read) -> Any:
+    """What verdicts taught, whether it counts, and what it changes of the last 30 days."""
+    return _describe(request.app.state.service)
+
+
+def put_weights(request: Request, switch: Switch, caller: Decide) -> Any:
+    """Turn the switch: alerts of events that come from now on. What is stored stays as it is."""
+    service = request.app.state.service
+    if service.weights is None:
+        raise NotFoundError("the service has no weights; start it with --weights FILE, which `ustad learn` writes")
+    service.weights.turn(service.store, switch.on, caller.name)
+    return _describe(service)
+
+
+def _describe(service: Any) -> dict[str, Any]:
+    live: LiveWeights | None = service.weights
+    if live is None:
+        return {"weights": {}, "on": False, "by": "", "at": "", "change": None}
+    with service.store.reading() as connection:
+        change = preview_weights(connection, live.weights, live.p_value)
+    return {"weights": live.weights, "on": live.is_on, "by": live.by, "at": live.at, "change": change}
