@@ -1,4 +1,4 @@
-"""What verdicts taught, live: alerts by it and scores as they were, its preview, its switch; unusual days of everybody."""
+"""What verdicts taught, live: alerts by it, scores as they were, its preview and switch; unusual days of everybody."""
 
 from __future__ import annotations
 
@@ -76,7 +76,8 @@ def test_weights_choose_alerts_scores_stay_and_the_switch_is_remembered(
             if event["alert"]:
                 assert alert_of(event, details[event["id"]], limit)
             shown = details[event["id"]]["learned_score"]
-            assert shown is not None and (shown >= -np.log10(limit)) == alert_of(event, details[event["id"]], limit)
+            assert shown is not None
+            assert (shown >= -np.log10(limit)) == alert_of(event, details[event["id"]], limit)
         change = client.get("/v1/weights").json()["change"]
         pairs = [(by_score[key], wanted[key]) for key in wanted]
         assert (change["alerts"], change["go"], change["come"]) == (
@@ -112,4 +113,4 @@ def test_a_day_that_is_unusual_for_everybody_is_noted_live_as_in_bulk(open_clien
     about = client.get("/v1/about").json()
     day = iso_day(19783 + snow)  # 2024-03-01
     assert about["days"] == {day: "unusual for everybody"}
-    assert [note for note in about["notes"] if "everybody" in note][0].startswith(f"{day} was unusual for everybody: ")
+    assert any(note.startswith(f"{day} was unusual for everybody: ") for note in about["notes"])
