@@ -194,7 +194,8 @@ def test_the_memory_network_is_resumed_from_the_directory_of_the_model(life, wee
 
 def test_several_events_of_an_agent_are_called_by_the_schemas_word():
     model = SimpleNamespace(schema=replace(mobility_schema(), event_word="entry"))
-    judged = SimpleNamespace(agents={"top": np.array([0.0, 9.0]), "shift": np.array([9.0, 0.0])})
+    tests = {"top": np.array([0.0, 9.0]), "shift": np.array([9.0, 0.0])}
+    judged = SimpleNamespace(agents=tests, change_words=[None, None])
     changed, same = _agent_reasons(model, judged, ["this one.", "this one."])
     assert changed.startswith("Their entries are on the whole more unusual")
     assert same == "this one."

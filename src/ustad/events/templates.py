@@ -123,6 +123,29 @@ TEMPLATES: dict[str, dict[str, Template]] = {
             "other places, or the same ones in another measure",
             {"events": "stays", "reason": "…"},
         ),
+        "lasting": Template(
+            "{change} Most unusual: {reason}",
+            "a lasting change, see below",
+            {"change": "Since 3 May weekday evenings at a bar instead of at home: …", "reason": "…"},
+        ),
+        "changed": Template(
+            "Since {date} {times} {now} instead of {before}: {days} of {all}, before {days_before} of {all_before}.",
+            "a lasting change of where they are at some time of day",
+            {
+                "date": "3 May", "times": "weekday evenings", "now": "at home", "before": "at a bar",
+                "days": "11", "all": "12", "days_before": "3", "all_before": "20",
+            },
+        ),
+        "changed_number": Template(
+            "Since {date} {what} on {which}: {now} instead of {before} (medians).",
+            "a lasting change of how many visits a day has, or of how far they lie apart",
+            {"date": "3 May", "what": "more stays", "which": "weekdays", "now": "9 a day", "before": "4 a day"},
+        ),
+        "changed_otherwise": Template(
+            "Since {date} {times} are unlike those before.",
+            "a lasting change that no one place or number tells",
+            {"date": "3 May", "times": "weekday evenings"},
+        ),
     },
 }  # fmt: skip
 _BY_NAME = {name: template.text for group in TEMPLATES.values() for name, template in group.items()}

@@ -24,8 +24,9 @@ from ustad.tables import identity_hash
 from ustad.ties import first_highest
 
 TOP = 3
-#: The tests, and the share of false alarms that each may make: half for peaks, half for change without one.
-TESTS = {"top": 0.5, "shift": 0.25, "profile": 0.25}
+#: The tests, and the share of false alarms that each may make: half for peaks, half for change without one. `lasting`
+#: needs no reference: see `habits/lasting.py`.
+TESTS = {"top": 0.45, "shift": 0.225, "profile": 0.225, "lasting": 0.1}
 #: Single events count up to this -log10 p in the mean: it is about many, the top is about few.
 SHIFT_LIMIT = 2.0
 #: Visits that the history of each place is worth more than counted, against zeros in the G-test.
@@ -125,7 +126,7 @@ class AgentReference:
     def from_tensors(cls, tensors: dict[str, np.ndarray]) -> AgentReference:
         days, typical, spread = tensors["agents.numbers"].tolist()
         return cls(
-            {name: distribution_from(tensors, f"agents.{name}") for name in TESTS},
+            {name: distribution_from(tensors, f"agents.{name}") for name in TESTS if name != "lasting"},
             int(days),
             tensors["agents.entity_key"].view(np.uint64),
             tensors["agents.count"],

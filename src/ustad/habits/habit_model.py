@@ -23,6 +23,8 @@ from ustad.habits.history import Habits
 from ustad.habits.injected import injected_week
 from ustad.habits.kernels import count_so_far
 from ustad.habits.kinds import DOUBT, NOISE, driving_shares, kinds, unseen_parts
+from ustad.habits.lasting import Changes, find_changes
+from ustad.habits.lasting_words import describe_changes
 from ustad.habits.population import Population
 from ustad.habits.questions import Compared, Counting, compare, nothing_compared
 from ustad.habits.recurrence import Recurrence
@@ -52,6 +54,8 @@ class Judged:
     doubts: dict[str, np.ndarray] = field(default_factory=dict)  # both uncertainties of the memory network, [N]
     end: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))  # int64 [N], see `habits/stages.py`
     history: Iterable[Habits] = ()  # the histories that events were compared with, by `end`
+    changes: Changes | None = None  # lasting changes of the entities, and a sentence for each that is told
+    change_words: list[str | None] = field(default_factory=list)
 
     @property
     def agent_score(self) -> np.ndarray:
@@ -175,6 +179,8 @@ class HabitModel:
         shares, kind = self.driven(compared, raw, surprise, looks, unseen_parts(table, visits, self.schema))
         score = self.calibrated(alone)
         agents = self.agents.judge(score[scored], self.habits, visits.take(scored), tested)
+        changes = find_changes(self.habits, visits)
+        agents["lasting"] = changes.evidence
         back = _order(visits.row, first)
         return Judged(
             {name: values[back] for name, values in surprise.items()},
@@ -189,6 +195,8 @@ class HabitModel:
             {name: raw[name][back] for name in (DOUBT, NOISE) if name in raw},
             history.end[back],
             history,
+            changes,
+            describe_changes(self.schema, self.frame, self.habits, visits, changes),
         )
 
     def _in_stages(

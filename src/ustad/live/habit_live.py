@@ -27,12 +27,14 @@ from ustad.habits.habit_model import HabitModel, Judged
 from ustad.habits.habit_words import plain_words
 from ustad.habits.history import SAME_PLACE_KM
 from ustad.habits.kinds import unseen_parts
+from ustad.habits.lasting import find_changes
+from ustad.habits.lasting_words import describe_changes
 from ustad.habits.questions import compare
 from ustad.habits.stages import history_end
 from ustad.habits.usual import Usual, usual, usual_columns
 from ustad.live.absorbing import MOST_VISITS, absorb, make_room
 from ustad.live.habit_state import HabitState, model_mark
-from ustad.live.visit_log import log_days, log_rows, unpack_habits
+from ustad.live.visit_log import as_visits, log_days, log_rows, unpack_habits
 from ustad.scoring.alerts import DEFAULT_P_VALUE
 from ustad.scoring.evidence import evidence_of_one
 from ustad.scoring.habit_judge import HabitJudge, numbers_asked, p_values
@@ -68,7 +70,8 @@ class HabitLive:
     gives its row: score, p_value, alert (whether the p-value is at most the one asked for; `scoring.incidents` joins
     events that belong together), kind, reason (None unless asked for), visits_now, km_from_own_places, new_place,
     evidence, what was expected by the entity's own history (expected_f, observed_f, spread_f and
-    error_f of every feature that habits look at), and the event's own entity, time and id.
+    error_f of every feature that habits look at), and the event's own entity, time and id. The first event of a local
+    day also has `change`, a sentence, where the days before it go on differently for good.
 
     An entity's history moves on as in bulk: weeks enter it once they lie `scoring.absorb_after` days back.
 
@@ -150,6 +153,7 @@ class HabitLive:
         newest = self._table([row])
         visits = read_visits(newest, self.model.schema, entry.model.frame)
         entry.state.follows = self._mark
+        change = self._change(entry, visits)
         self._move_on(entry, visits)
         judgement = self._judge(entry, row, newest, visits)
         model = entry.model
@@ -159,7 +163,8 @@ class HabitLive:
         facts["evidence"] = self._evidence(judgement, usual_facts)
         facts["reason"] = self._words(model, judgement, newest, visits, usual_visits=usual_visits)
         entry.state.move_on(row, self.memory.model.config.window.max_events if self.memory is not None else 1)
-        return self._row(row, facts, float(judgement.score[0]))
+        scores = self._row(row, facts, float(judgement.score[0]))
+        return scores if change is None else {**scores, "change": change}
 
     def to_bytes(self, entity: Any) -> bytes:
         """What is held of an entity since going live."""
@@ -236,6 +241,15 @@ class HabitLive:
         if habits is not model.habits:
             entry.model, entry.window = replace(model, habits=habits), None
         state.log = np.concatenate([state.log, log_rows(visits)])
+
+    def _change(self, entry: _Entry, visits: Visits) -> str | None:
+        """With the first event of a local day: how the days up to then go on differently for good, where they do."""
+        log, habits = entry.state.log, entry.model.habits
+        if not len(log) or log_days(log)[-1] >= visits.day[0]:
+            return None
+        before = as_visits(log, visits.entity_ids[0])
+        changes = find_changes(habits, before, self.model.habits.last_day)
+        return describe_changes(self.model.schema, self.model.frame, habits, before, changes)[0]
 
     # ----------------------------------------------------------------------------------------- scoring
     def _judge(self, entry: _Entry, row: dict[str, Any], newest: pa.Table, visits: Visits) -> Judged:

@@ -78,6 +78,13 @@ def finalise(connection: Connection, finals: Mapping[int, Mapping[str, Any]]) ->
     return [row["key"] for row in became]
 
 
+def keep_changes(connection: Connection, changes: Mapping[str, str]) -> None:
+    """What has changed for good in the lives of agents, in words; it stays until there is something newer."""
+    if changes:
+        change = update(r.agents).where(r.agents.c.agent == bindparam("at")).values(change=bindparam("words"))
+        connection.execute(change, [{"at": agent, "words": words} for agent, words in changes.items()])
+
+
 def keep_states(connection: Connection, states: Mapping[str, bytes], model: str) -> None:
     """What live scores hold of each agent, in the transaction of the events it comes from."""
     if states:

@@ -211,11 +211,17 @@ def keep_an_outbox(store: Operations) -> None:
     )
 
 
+def keep_changes(store: Operations) -> None:
+    """Version 12: what has changed for good in an agent's life."""
+    store.add_column("agents", Column("change", Text))
+
+
 #: Step i leads from version i + 1 to i + 2. A step that was released is never changed: add another, and change
 #: `records` to what the tables are after it.
 STEPS: tuple[Step, ...] = (
     tell_final_from_provisional, never_use_a_number_twice, keep_the_order_of_arrival, let_keys_expire,
     keep_what_was_observed, let_devices_send, tell_incidents, keep_cases, let_rules_hide, keep_an_outbox,
+    keep_changes,
 )  # fmt: skip
 
 version_table = Table("store_version", MetaData(), Column("version", Integer, nullable=False))

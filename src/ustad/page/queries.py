@@ -208,6 +208,7 @@ def agent_answer(row: Row[Any]) -> dict[str, Any]:
         "agent_id": row.agent, "timezone": row.timezone, "first_at": iso(row.first_at), "last_at": iso(row.last_at),
         "n_events": row.n_events, "n_scored": row.n_scored, "n_alerts": row.n_alerts, "score": row.score,
         "p_value": row.p_value, "worst": str(row.worst) if row.worst is not None else None, "reason": row.reason,
+        "change": row.change,
     }  # fmt: skip
 
 

@@ -39,6 +39,7 @@ agents = Table(
     Column("p_value", Float),
     Column("worst", BigInteger),
     Column("reason", Text),
+    Column("change", Text),  # a lasting change in words
     Index("agents_by_score", "score"),
 )  # fmt: skip
 events = Table(

@@ -190,7 +190,7 @@ def set_agents(store: Store, agents: pa.Table, schema: EventSchema) -> None:
     """Scores of agents as the run has them, where they differ from their highest event's."""
     names = [str(a) for a in agents[schema.entity].to_pylist()]
     values: dict[str, list[Any]] = {"at": names, "score": agents["score"].to_pylist()}
-    for name in ("p_value", "reason"):
+    for name in ("p_value", "reason", "change"):
         if name in agents.column_names:
             values[name] = agents[name].to_pylist()
     rows = [dict(zip(values, row, strict=True)) for row in zip(*values.values(), strict=True)]

@@ -283,17 +283,32 @@ def agent_table(model: HabitModel, judgement: Judged, event_scores: pa.Table, wo
             f"worst_{label}": event_scores[label].take(pa.array(worst)),
             "reason": _agent_reasons(model, judgement, event_scores["reason"].take(pa.array(worst)).to_pylist()),
             **{f"surprise_{name}": values for name, values in judgement.agents.items()},
+            **_change_columns(judgement),
         }
     )
+
+
+def _change_columns(judgement: Judged) -> dict[str, pa.Array]:
+    """The day that a lasting change began on, and a sentence."""
+    changes = judgement.changes
+    assert changes is not None
+    days = pa.array(changes.since.astype(np.int32), mask=changes.told == 0)
+    return {
+        "changed_since": days.cast(pa.date32()),
+        "change": pa.array(judgement.change_words, pa.string()),
+    }
 
 
 def _agent_reasons(model: HabitModel, judgement: Judged, worst: list[str | None]) -> list[str | None]:
     """The worst event's reason, after what changed on the whole where that is what makes the entity unusual."""
     events = plural(model.schema.event_word)
     tests = strongest(judgement.agents)
+    changes = judgement.change_words
     return [
-        say(test, events=events, reason=text) if text is not None and test in ("shift", "profile") else text
-        for test, text in zip(tests, worst, strict=True)
+        say(test, events=events, reason=text, change=change)
+        if text is not None and (test in ("shift", "profile") or (test == "lasting" and change))
+        else text
+        for test, text, change in zip(tests, worst, changes, strict=True)
     ]
 
 

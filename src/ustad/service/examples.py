@@ -23,6 +23,7 @@ _AGENT: Example = {
     "agent_id": "a-17", "timezone": "Europe/Helsinki", "first_at": "2024-01-01T05:00:00Z",
     "last_at": "2024-02-06T01:40:00Z", "n_events": 148, "n_scored": 36, "n_alerts": 1, "score": 4.2,
     "p_value": 0.000063, "worst": _ALERT["id"], "reason": _ALERT["reason"],
+    "change": "Since 29 January weekday evenings at a gym instead of at home: 5 of 6, before 0 of 20.",
 }  # fmt: skip
 _FEATURE: Example = {
     "name": "duration", "label": "duration", "display": "duration", "unit": "min", "kind": "numeric", "scored": True,

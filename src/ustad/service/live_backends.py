@@ -29,10 +29,11 @@ REPLAYED = 256
 
 @dataclass
 class LiveScores:
-    """Columns of each event, in order; states by agent."""
+    """Columns of each event, in order; states and lasting changes by agent."""
 
     rows: list[dict[str, Any]] = field(default_factory=list)
     states: dict[str, bytes] = field(default_factory=dict)
+    changes: dict[str, str] = field(default_factory=dict)
 
 
 class Backend(Protocol):
@@ -119,7 +120,11 @@ class HabitBackend:
         """Scores of rows in order of agent and time."""
         scores = LiveScores()
         for event in events:
-            scores.rows.append(self._columns(self._live.update(event)))
+            row = self._columns(self._live.update(event))
+            change = row.pop("change", None)
+            scores.rows.append(row)
+            if change is not None:
+                scores.changes[str(event[self._schema.entity])] = change
         for agent in {str(event[self._schema.entity]) for event in events}:
             scores.states[agent] = self._live.to_bytes(agent)
         return scores

@@ -277,6 +277,7 @@ class AgentAnswer(BaseModel):
     p_value: float | None
     worst: str | None
     reason: str | None
+    change: str | None
 
 
 class AgentPage(BaseModel):

@@ -17,7 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from ustad.page import likeness, queries
 from ustad.page import records as r
-from ustad.page.ledger import add_events, finalise, keep_states
+from ustad.page.ledger import add_events, finalise, keep_changes, keep_states
 from ustad.page.movements import gap_rows, trip_rows
 from ustad.page.store import DISK_FULL, Row, Store, chunks, insert_new, is_disk_full
 from ustad.page.translate import Layout, event_table, fresh_rows, identified, keys_for, table_rows
@@ -49,6 +49,7 @@ class Scored:
     rows: Sequence[Mapping[str, Any]]
     finals: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
     states: Mapping[str, bytes] = field(default_factory=dict)  # of agents, kept in the same transaction
+    changes: Mapping[str, str] = field(default_factory=dict)  # lasting ones of agents, in words
 
 
 class Scorer(Protocol):
@@ -143,6 +144,7 @@ class _Judged:
     details: dict[int, str] = field(default_factory=dict)
     finals: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
     states: Mapping[str, bytes] = field(default_factory=dict)
+    changes: Mapping[str, str] = field(default_factory=dict)
 
 
 class Pipeline:
@@ -288,7 +290,7 @@ class Pipeline:
             self.scorer.remember(absent, event_table(context_rows, self.layout), states, known_incidents(context_rows))
         scores = self.scorer.score([row for row, _ in new])
         rows, details = fresh_rows(new, scores.zones, scores.rows, self.layout)
-        return _Judged(rows, details, _merged(rows, scores.finals), scores.states)
+        return _Judged(rows, details, _merged(rows, scores.finals), scores.states, scores.changes)
 
     def _write(self, judgement: _Judged, findings: _Found) -> list[int]:
         rows = judgement.rows
@@ -299,6 +301,7 @@ class Pipeline:
             alerts = finalise(connection, judgement.finals)
             add_events(connection, rows, judgement.details)
             keep_states(connection, judgement.states, self.scorer.fingerprint)
+            keep_changes(connection, judgement.changes)
             alarm = self.drift.record(connection, rows)
             for table, parts, to_rows in ((r.trips, findings.trips, trip_rows), (r.gaps, findings.gaps, gap_rows)):
                 new = [row for part in parts if part.num_rows for row in to_rows(part)]

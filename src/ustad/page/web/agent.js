@@ -59,7 +59,8 @@ async function load(parts, page) {
   const limits = { raised: totals.alert_score, slid: slidScore(page.filters, totals.curve) };
   Object.assign(parts, { agent, limits, days: page.about.days, events: events.events.reverse().map((e) => asSlid(e, limits)), total: events.total, places: places.places, moves, colour: colours(events.events, page.about.categories) });
   show(parts.head, h("h1", {}, parts.id), h("p", {}, `${say.count(agent.n_events)} known, ${say.count(agent.n_scored)} scored, ${alertsOf(parts)}. Times are local to ${say.zoneName(agent.timezone)} (${agent.timezone}).`,
-    parts.total > MOST ? ` The latest ${say.count(MOST)} of ${say.count(parts.total)} are shown.` : ""));
+    parts.total > MOST ? ` The latest ${say.count(MOST)} of ${say.count(parts.total)} are shown.` : ""),
+    agent.change && h("p", { class: "changed" }, h("strong", {}, "Changed. "), agent.change));
   show(parts.key, parts.colour.list.map(([name, colour]) => h("span", {}, h("i", { vars: { background: colour } }), name)), h("span", {}, h("i", { class: "hatch" }), "not observed"), h("span", {}, h("i", { class: "outlined" }), "alert"));
   watchButton(parts.id, page.about).then((button) => button && parts.head.append(button)).catch(() => null);
   if (parts.chart) { // what came live is added; what was zoomed to stays
