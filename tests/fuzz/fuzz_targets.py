@@ -6,10 +6,10 @@ finding. `corpus/TARGET/` holds the files that cases are made from, all written 
 
 from __future__ import annotations
 
-import shutil
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -94,13 +94,18 @@ def read_model(path: Path) -> None:
 def _beside(path: Path, name: str) -> Path:
     """A copy of the corpus' directory with this one file in it."""
     place = path.parent / "whole" / name
-    if not place.exists():
-        shutil.copytree(CORPUS / name, place)
-    for one in (CORPUS / name).iterdir():  # what an earlier case left is put right
-        if one.read_bytes() != (place / one.name).read_bytes():
-            shutil.copy(one, place / one.name)
-    shutil.copy(path, place / path.name)
+    files = _corpus_files(name)
+    place.mkdir(parents=True, exist_ok=True)
+    for one, content in {**files, path.name: path.read_bytes()}.items():  # what an earlier case left is put right
+        there = place / one
+        if not there.exists() or there.read_bytes() != content:
+            there.write_bytes(content)
     return place
+
+
+@cache
+def _corpus_files(name: str) -> dict[str, bytes]:
+    return {one.name: one.read_bytes() for one in (CORPUS / name).iterdir()}
 
 
 def read_config(path: Path) -> None:

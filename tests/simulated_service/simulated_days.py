@@ -59,14 +59,14 @@ class Simulation:
             alerts_per_day=3.0, max_live_agents=self.chance.choice((1, 2, 1000)), micro_batch=MICRO_BATCH,
         )  # fmt: skip
         self.model = PlainList(detector, self.settings)
-        self.phones = [
+        people = [
             Phone(name, number, sends, self._branch(), KNOWN_DAYS)
             for name, number, sends in (
                 ("agent 0", 0, "events"), ("stranger-1", 1, "events"), ("stranger-2", 2, "fixes"),
+                ("agent 3", 3, "events"),
             )
         ]  # fmt: skip
-        if self.chance.random() < 0.3:
-            self.phones.append(Phone("agent 3", 3, "events", self._branch(), KNOWN_DAYS))
+        self.phones = self.chance.sample(people, self.chance.choice((1, 1, 1, 2, 2, 4)))
 
     def _branch(self) -> random.Random:
         return random.Random(self.chance.getrandbits(64))
@@ -302,8 +302,8 @@ class Simulation:
             self._deliver(exchange)
 
     def _forget(self) -> None:
-        phone = self.chance.choice([p for p in self.phones if p.agent.startswith("stranger")])
-        if phone.agent not in self.forgetting:
+        phone = self.chance.choice(self.phones)
+        if phone.agent.startswith("stranger") and phone.agent not in self.forgetting:
             phone.live_until(self.clock.true)
             phone.outbox, phone.trying, phone.is_paused = [], None, True
             self.forgetting.append(phone.agent)

@@ -15,8 +15,9 @@ from typing import Any, ClassVar
 from unittest import mock
 
 from simulated_machine import Disk, KilledError
+from sqlalchemy import create_engine
 
-from ustad.page import ledger
+from ustad.page import ledger, store
 from ustad.service import app as app_module
 from ustad.service.settings import Settings
 
@@ -69,8 +70,19 @@ def open_service(settings: Settings, scorer: Any, apps: list[Any]) -> Any:
 
     build = app_module.build
     ledger._latest[0] = 0  # a process counts from its own beginning
-    with mock.patch.object(app_module, "build", build_once):
+    with mock.patch.object(app_module, "build", build_once), mock.patch.object(store, "create_engine", _alike):
         return app_module.create_app(settings, scorer)
+
+
+def _alike(*arguments: Any, **options: Any) -> Any:
+    """An engine that knows the statements of the ones before: to put them in words is a sixth of a simulated day."""
+    engine = create_engine(*arguments, **options)
+    first = ENGINES.setdefault(engine.dialect.name, engine)
+    engine.dialect, engine._compiled_cache = first.dialect, first._compiled_cache
+    return engine
+
+
+ENGINES: dict[str, Any] = {}
 
 
 class Life:

@@ -35,9 +35,10 @@ def read_categories(path: Path | None = None) -> Rules:
     rules: Rules = {}
     for rank, (category, tags) in enumerate(content.items()):
         for tag in tags:
-            key, sign, value = str(tag).partition("=")
+            key, sign, value = tag.partition("=") if isinstance(tag, str) else ("", "", "")  # no list: it may be huge
             if not (key and sign and value):
-                raise DataError(f"{name}: category '{category}': '{tag}' is not KEY=VALUE or KEY=*")
+                shown = tag if isinstance(tag, str) else type(tag).__name__
+                raise DataError(f"{name}: category '{category}': '{shown}' is not KEY=VALUE or KEY=*")
             rules.setdefault((key.strip(), value.strip()), (rank, str(category)))
     return rules
 
