@@ -200,13 +200,14 @@ def test_presence_is_that_of_half_hours_counted_on_the_calendar(visits, asked, f
 
 # --------------------------------------------------------------------------------------------------- elsewhere
 def naive_elsewhere(places, since, last, asked, at, hidden):
-    """`places`: visits (day, minute, minutes there) by own place; `at`: the own place asked for, -1 a new one."""
+    """`places`: visits (day, minute, minutes there) by own place; `since`: the first day of each place, then of the
+    history; `at`: the own place asked for, -1 a new one."""
 
-    def chance(visits, weekday, slot):
+    def chance(visits, known, weekday, slot):
         alike = {d: 1.0 if d == weekday else 0.4 for d in range(7) if (d >= 5) == (weekday >= 5)}
         moments = [moment for visit in visits for moment in half_hours(*visit) if moment % 48 == slot]
         seen = Counter(weekday_of(moment // 48) for moment in moments)
-        days = Counter(weekday_of(day) for day in range(since, last + 1))
+        days = Counter(weekday_of(day) for day in range(known, last + 1))
         there, possible = (sum(weight * n[d] for d, weight in alike.items()) for n in (seen & days, days))
         shrink = min(1.0, 3.0 / possible) if possible else 1.0  # three such days are as sure as any number of them
         return (shrink * there + 0.5) / (shrink * possible + 1.0)
@@ -215,8 +216,8 @@ def naive_elsewhere(places, since, last, asked, at, hidden):
     surer = []
     for moment in half_hours(*asked):
         then = (weekday_of(moment // 48), moment % 48)
-        here = chance(places[at] if at >= 0 else once, *then)
-        surer.append(math.log(max([here, *(chance(visits, *then) for visits in places)]) / here))
+        chances = [chance(visits, known, *then) for visits, known in zip([*places, once], since, strict=True)]
+        surer.append(math.log(max(*chances[:-1], chances[at]) / chances[at]))
     for _ in range(min(len(surer), math.ceil(hidden / 30))):
         surer[surer.index(max(surer))] = 0.0
     return max(sum(surer[first : first + 48]) for first in range(len(surer))) / 8
@@ -226,21 +227,29 @@ def naive_elsewhere(places, since, last, asked, at, hidden):
 @given(
     places=st.lists(st.lists(a_visit, min_size=1, max_size=4), min_size=1, max_size=4), asked=a_visit,
     at=st.integers(-1, 3), first=st.integers(-9000, 20_000), hidden=st.sampled_from([0.0, 20.0, 95.0, 5000.0]),
+    known=st.lists(st.integers(0, 20), min_size=4, max_size=4), start=st.integers(0, 9),
 )  # fmt: skip
-def test_elsewhere_is_the_likeliest_place_against_this_one_half_hour_by_half_hour(places, asked, at, first, hidden):
+def test_elsewhere_is_the_likeliest_place_against_this_one_half_hour_by_half_hour(
+    places, asked, at, first, hidden, known, start
+):
+    """Of the second of two entities; the first has one place, with a visit of unknown length."""
     places = [[(first + day, minute, length) for day, minute, length in visits] for visits in places]
     asked, at = (first + 21 + asked[0], *asked[1:]), min(at, len(places) - 1)
-    visits = [visit for own in places for visit in own]
+    visits = [(first, 600, 60), (first, 0, np.nan), *(visit for own in places for visit in own)]
     day, minute, length = (np.array(column) for column in zip(*visits, strict=True))
-    number, since = np.array([len(own) for own in places]), np.full(len(places), first)
+    number, since = np.array([2, *map(len, places)]), first + np.array([0, *known[: len(places)]])
+    begun = np.array([first, *[first + start] * len(places)])
     got = expected_elsewhere(
-        first + 20, np.array([0, -1]), np.array([at, -1]), np.array([asked[1], 0.0]), np.array([asked[2], 60.0]),
-        np.array([weekday_of(asked[0]), 0]), np.array([hidden, 0.0]), np.array([0, len(places)]), number, since, since,
+        first + 20, np.array([1, 0, -1]), np.array([at + 1 if at >= 0 else -1, 0, -1]), np.array([asked[1], 570.0, 0]),
+        np.array([asked[2], 120.0, 60.0]), np.array([weekday_of(asked[0]), weekday_of(first), 0]),
+        np.array([hidden, 0.0, 0.0]), np.array([0, 1, 1 + len(places)]), number, since, begun,
         np.r_[0, np.cumsum(number)], minute.astype(float), length.astype(float),
         np.array([weekday_of(int(d)) for d in day]),
     )  # fmt: skip
-    assert got[0] == pytest.approx(naive_elsewhere(places, first, first + 20, asked, at, hidden))
-    assert np.isnan(got[1]), "of a stranger history says nothing"
+    since = [*(max(first + day, first + start) for day in known[: len(places)]), first + start]
+    assert got[0] == pytest.approx(naive_elsewhere(places, since, first + 20, asked, at, hidden))
+    assert got[1] == 0.0, "nowhere is likelier than at the only place one has"
+    assert np.isnan(got[2]), "of a stranger history says nothing"
 
 
 def test_more_days_of_the_same_life_do_not_make_another_place_surer():

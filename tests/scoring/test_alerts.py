@@ -10,10 +10,26 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
 
 from ustad.config import ConfigError
 from ustad.schema import EventSchema, Feature, mobility_schema
-from ustad.scoring.alerts import AlertRule, drift, expect_by_chance, flag_events
+from ustad.scoring.alerts import (
+    BINS,
+    DRIFT_LIMIT,
+    AlertRule,
+    drift,
+    drift_of_bins,
+    drift_words,
+    expect_by_chance,
+    flag_events,
+    raise_alerts,
+    refuse_everything,
+    report_part,
+    too_small,
+)
 from ustad.scoring.calibration import Parts
 from ustad.scoring.export import write_alerts_csv, write_alerts_geojson
 from ustad.scoring.rejection import WITHHELD, keep_surest, rejection_curve, uncertainty, withhold
@@ -109,8 +125,107 @@ def test_rules_are_checked() -> None:
         AlertRule("fdr", 1.5)
 
 
+def test_the_default_is_one_false_alarm_in_a_thousand_and_shares_end_below_one() -> None:
+    assert AlertRule() == AlertRule("p_value", 0.001)
+    for kind in ("fdr", "p_value"):
+        with pytest.raises(ConfigError, match="below 1"):
+            AlertRule(kind, 1.0)  # type: ignore[arg-type]  # one of the rules
+    assert AlertRule("top", 1).most(days=5) == 1
+
+
+# ------------------------------------------------------------------------------------- by plain lists
+#: p-value, score, whether another event leads its incident, and which of two parts it is in; many tie.
+EVENT = st.tuples(
+    st.sampled_from([1e-5, 0.0005, 0.001, 0.01, 0.05, 0.2, 0.6, 1.0]), st.sampled_from([0.0, 1.0, 2.5]), st.booleans(),
+    st.integers(0, 1),
+)  # fmt: skip
+RULES = [AlertRule(), AlertRule("p_value", 0.2), AlertRule("fdr", 0.1), AlertRule("fdr", 0.5), AlertRule("top", 3),
+         AlertRule("top", 40), AlertRule("alerts_per_day", 0.3), AlertRule("alerts_per_day", 1.5)]  # fmt: skip
+
+
+def listed_alerts(events: list[tuple[float, float, bool, int]], rule: AlertRule, days: float) -> tuple[set[int], float]:
+    """Which events raise an alert, and up to which p-value."""
+    leaders = [i for i, (_, _, echo, _) in enumerate(events) if not echo]
+    p = [event[0] for event in events]
+    if rule.kind in ("top", "alerts_per_day"):
+        most = int(rule.value) if rule.kind == "top" else max(1, round(rule.value * max(days, 1)))
+        alerting = sorted(leaders, key=lambda i: (p[i], -events[i][1], i))[:most]
+        return set(alerting), max((p[i] for i in alerting), default=0.0)
+    threshold = rule.value
+    if rule.kind == "fdr":  # Benjamini and Hochberg: the k smallest, with the k-th at most k / n of the rate
+        smallest = sorted(p[i] for i in leaders)
+        passing = [x for k, x in enumerate(smallest, 1) if x <= rule.value * k / len(events) + 1e-12]
+        threshold = max(passing, default=0.0)
+    return {i for i in leaders if p[i] <= threshold}, threshold
+
+
+@settings(max_examples=150, deadline=None)
+@given(events=st.lists(EVENT, min_size=1, max_size=25), rule=st.sampled_from(RULES), days=st.sampled_from([0.5, 1, 4]))
+def test_alerts_of_any_parts_are_those_of_one_plain_list(
+    events: list[tuple[float, float, bool, int]], rule: AlertRule, days: float
+) -> None:
+    p, scores, echo, part = (np.array(column) for column in zip(*events, strict=True))
+    expected, threshold = listed_alerts(events, rule, days)
+    up_to = sum(x <= threshold for x in p)
+    by_chance = len(p) * threshold * (len(expected) / up_to if up_to else 1.0)
+    flagged, whole = flag_events(p, scores, echo, rule, days)
+    assert set(np.flatnonzero(flagged)) == expected
+    assert (whole.count, whole.threshold) == (len(expected), threshold)
+    assert whole.by_chance == pytest.approx(by_chance)
+
+    rows = {str(n): np.flatnonzero(part == n) for n in (0, 1)}
+    reports = {n: report_part(p[r], scores[r], echo[r], np.arange(len(r)), rule, days) for n, r in rows.items()}
+    split = raise_alerts(rule, reports, days, reference=0, rank=lambda name, row: int(rows[name][row]))
+    again = [rows[n][split.flags(n, p[r], echo[r])] for n, r in rows.items()]
+    assert set(np.concatenate(again)) == expected
+    assert (split.count, split.threshold, split.by_chance) == (whole.count, whole.threshold, whole.by_chance)
+
+
+@pytest.mark.parametrize(
+    ("flagged", "events", "rule", "days", "refused"),
+    [
+        (45, 50, None, 1, True), (44, 50, None, 1, False), (49, 49, None, 1, False),
+        (50, 50, AlertRule("p_value", 0.44), 1, True), (50, 50, AlertRule("p_value", 0.45), 1, False),
+        (50, 50, AlertRule("fdr", 0.9), 1, True), (50, 50, AlertRule("top", 50), 1, False),
+        (50, 50, AlertRule("alerts_per_day", 2), 11, True), (50, 50, AlertRule("alerts_per_day", 2), 12, False),
+    ],
+)  # fmt: skip
+def test_nearly_all_events_are_refused_as_alerts_where_far_fewer_were_asked_for(
+    flagged: int, events: int, rule: AlertRule | None, days: float, refused: bool
+) -> None:
+    if refused:
+        with pytest.raises(DataError, match=f"{flagged} of {events} events would be alerts"):
+            refuse_everything(flagged, events, rule, days)
+    else:
+        refuse_everything(flagged, events, rule, days)
+
+
+def test_drift_is_the_distance_of_kolmogorov_and_smirnov() -> None:
+    for p in (NORMAL[:40], NORMAL[:40] ** 3, np.sqrt(NORMAL[:40]), np.array([0.9])):
+        assert drift(p) == pytest.approx(stats.kstest(p, "uniform").statistic)
+        counts = np.histogram(p, bins=BINS, range=(0, 1))[0]
+        assert drift_of_bins(counts) == pytest.approx(drift(p), abs=1.5 / BINS)
+    assert drift_words(DRIFT_LIMIT) == []
+    assert drift_words(DRIFT_LIMIT + 1e-6) != []
+
+
+def test_ninety_nine_events_say_nothing_of_drift_and_a_hundred_do() -> None:
+    for count, says in ((99, False), (100, True)):
+        p = np.full(count, 0.01)
+        assert any("differ from" in w for w in alerts(p, -np.log10(p), reference=1000).warnings) is says
+
+
+def test_a_threshold_is_too_small_below_one_in_as_many_as_there_are_and_one_more() -> None:
+    assert too_small(0.1, AlertRule(), reference=9) == []
+    assert too_small(0.0999, AlertRule(), reference=9) != []
+    assert too_small(0.0, AlertRule(), reference=9) == []
+    assert too_small(0.0999, AlertRule(), reference=0) == []
+    assert expect_by_chance(events=0, alerts=0, total=1000, threshold=0.01) == 10.0
+
+
 def test_nothing_scored_means_nothing_flagged() -> None:
-    assert len(alerts(np.zeros(0), np.zeros(0)).flagged) == 0
+    nothing = alerts(np.zeros(0), np.zeros(0))
+    assert (len(nothing.flagged), nothing.threshold, nothing.count, nothing.by_chance) == (0, 0.0, 0, 0.0)
 
 
 # ---------------------------------------------------------------------------------------------- rejection

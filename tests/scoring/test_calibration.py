@@ -219,6 +219,25 @@ def test_very_many_events_are_thinned_by_whole_agents(monkeypatch: pytest.Monkey
     assert calibration.n_events == 1000
 
 
+def test_of_agents_with_more_events_than_are_kept_one_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ustad.scoring.calibration.MOST_VALUES", 5)
+    calibration = Calibration.fit(make_parts(40, 16), np.arange(40) // 10, 7)
+    assert len(np.unique(calibration.entity)) == 1
+    assert len(calibration.parts) == 10
+
+
+def test_reference_scores_are_by_the_other_people_and_of_one_person_by_its_own_events() -> None:
+    parts = make_parts(60, 19, missing=0)
+    columns = parts.columns("loss_knn")
+    alone = Calibration.fit(parts, np.zeros(60, int), 7)
+    np.testing.assert_allclose(alone.scores, combine(parts, reference=parts))
+    half = np.arange(60) < 30
+    both = Calibration.fit(parts, half.astype(int), 7).scores
+    for mine in (half, ~half):
+        tails = [Distribution.fit(column).log10_tail(columns[mine, j]) for j, column in enumerate(columns[~mine].T)]
+        np.testing.assert_allclose(both[mine], np.max(-np.array(tails), axis=0))
+
+
 def test_tails_keep_the_order_of_each_column() -> None:
     parts, reference = make_parts(400, 17, missing=0), make_parts(400, 18, missing=0)
     tails = log10_tails(parts, reference=reference)
