@@ -4,6 +4,8 @@ import re
 import sys
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "events"))
@@ -81,3 +83,31 @@ def test_the_documentation_and_the_page_say_what_the_code_says():
     for file, text in ((LIST, write_sentences()), (SCRIPT, write_script())):
         assert (REPOSITORY / file).read_text() == text, "write it anew: python -m ustad.events.words_page"
     assert page.count(next(iter(KIND_WORDS.values()))[1]) == 1
+
+
+def test_a_spread_that_says_nothing_is_said_as_a_span():
+    """Errands of a minute or a day: a mean and its spread tell nobody anything, the span of most of them does."""
+    life = make_routine(seed=2)
+    lengths = np.random.default_rng(4).choice([2, 5, 9, 150, 300, 420], life.num_rows)
+    start = life["started_at"].cast(pa.int64()).to_numpy()
+    is_errand = np.array(life["poi_category"].to_pylist()) == "Shop"
+    assert is_errand.sum() > 50
+    end = np.where(is_errand, start + lengths * 60_000_000, life["finished_at"].cast(pa.int64()).to_numpy())
+    at = life.column_names.index("finished_at")
+    life = life.set_column(at, "finished_at", pa.array(end).cast(life["finished_at"].type))
+    model = HabitModel.fit(between(life, 0, 21), between(life, 21, 28), mobility_schema("none", 16, True))
+    rows = score_by_habits(HabitJudge(model), between(life, 28, 35), reasons="all")[0].to_pylist()
+    spans = 0
+    for row in rows:
+        said = re.search(r"for anything from (\d+ min|\d+ h[ \dmin]*) to ", row["reason"])
+        wide = row["spread_duration"] is not None and row["spread_duration"] > row["expected_duration"] / 2
+        assert bool(said) == (wide and not row["new_place"]), row["reason"]
+        assert not re.search(r"± (1[3-9]|2\d) h", row["reason"])
+        spans += bool(said)
+    assert spans > 5
+
+
+def test_home_is_never_called_a_new_kind_of_place(scored):
+    assert any(row["reason"].startswith("At home ") for row in scored)
+    for row in scored:
+        assert not (row["reason"].startswith("At home ") and "new kind" in row["reason"])

@@ -204,7 +204,7 @@ def test_the_driver_of_the_score_is_named(encoder: Encoder) -> None:
     row = {"expected_duration": 45.0, "observed_duration": 665.0, "spread_duration": 20.0}
     text = Explainer(encoder).sentence(row, "duration", None)
     assert text == "Stay: 11 h 5 min. Expected 45 min ± 20 min."
-    assert "Unlike any stay known." in Explainer(encoder).sentence(row, None, None)
+    assert "Unlike any known stay." in Explainer(encoder).sentence(row, None, None)
     known = {"seen": 4, "hour_seen": False, "weekday_seen": True, "days": 21}
     assert "Here 4 times in 21 days, never at this hour." in Explainer(encoder).sentence(row, "duration", known)
 

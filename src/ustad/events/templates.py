@@ -37,7 +37,7 @@ TEMPLATES: dict[str, dict[str, Template]] = {
             {"what": "Stay", "clock": "12:10", "length": "40 min"},
         ),
         "unlike": Template(
-            "Unlike any {event} known.", "`paper`: the distance to known events leads", {"event": "stay"}
+            "Unlike any known {event}.", "`paper`: the distance to known events leads", {"event": "stay"}
         ),
         "value": Template(
             "{label}: {value}.", "`paper`: another feature leads", {"label": "Duration", "value": "11 h 5 min"}
@@ -51,6 +51,11 @@ TEMPLATES: dict[str, dict[str, Template]] = {
             {**_DAYS, "away": ", 4.6 km away"},
         ),
         "here": Template("Usually here {times}.", "an own place", {"times": "from 18:10 ± 25 min for 13 h ± 40 min"}),
+        "here_varies": Template(
+            "Usually here {times}.",
+            "an own place whose visits differ much: eight of ten are within the span",
+            {"times": "at any hour, for anything from 10 min to 14 h"},
+        ),
         "expected": Template(
             "Expected {what}{away}.", "`paper`", {"what": "home at 18:10 ± 25 min", "away": ", 41 km away"}
         ),
@@ -114,12 +119,12 @@ TEMPLATES: dict[str, dict[str, Template]] = {
     },
     "a person as a whole": {
         "shift": Template(
-            "Their {events} are on the whole more unusual than in their reference week. Most of all: {reason}",
+            "Their {events} are on the whole more unusual than before. Most of all: {reason}",
             "many small changes",
             {"events": "stays", "reason": "…"},
         ),
         "profile": Template(
-            "Their {events} are spread over their places otherwise than before. Most unusual: {reason}",
+            "Their {events} are divided between their places otherwise than before. Most unusual: {reason}",
             "other places, or the same ones in another measure",
             {"events": "stays", "reason": "…"},
         ),
@@ -150,7 +155,7 @@ TEMPLATES: dict[str, dict[str, Template]] = {
 }  # fmt: skip
 _BY_NAME = {name: template.text for group in TEMPLATES.values() for name, template in group.items()}
 #: How often somebody is somewhere, from this share of the days on.
-OFTEN = ((0.995, "Always"), (0.9, "Nearly always"), (0.5, "Usually"), (0.3, "Often"), (0.0, "Sometimes"))
+OFTEN = ((0.995, "Always"), (0.9, "Nearly always"), (0.6, "Usually"), (0.3, "Often"), (0.0, "Sometimes"))
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 #: From so many similar days or visits on, a reason calls itself sure, and fairly sure.
 MANY, SOME = 10, 5

@@ -18,7 +18,7 @@ from ustad.habits.habit_model import HabitModel, Judged
 from ustad.habits.kinds import LENGTHS, STARTS
 from ustad.habits.usual import Usual, find_home, usual
 from ustad.schema import plural
-from ustad.ties import highest_of, lowered, rounded
+from ustad.ties import highest_of, lowered, raised, rounded
 
 _ORDINALS = ("", "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
 #: A term speaks in the sentence when it has at least this share of what its event's terms say together.
@@ -27,6 +27,8 @@ SPEAKS = 0.2
 NEAR_KM = 0.2
 #: An event that is longer has no one hour, minutes.
 ONE_HOUR = 60.0
+#: Starts that differ by more are at any hour, minutes; lengths that differ by more than this share of themselves vary.
+ANY_HOUR, WIDE = 180.0, 0.5
 
 
 def sentences(model: HabitModel, judged: Judged, events: pa.Table, rows: np.ndarray) -> list[str]:
@@ -99,8 +101,7 @@ def _what_is_usual(
     model: HabitModel, visits: Visits, at: int, place: int, usual_visits: Usual, leaders: list[str]
 ) -> list[str]:
     """Where they are at that hour, and when and for how long they are here; what leads comes first."""
-    times = _times(usual_visits, at) if place >= 0 else ""
-    here = say("here", times=times) if times else ""
+    here = _times(model, usual_visits, at, place) if place >= 0 else ""
     where = int(usual_visits.place[at])
     elsewhere = _elsewhere(model, visits, at, usual_visits) if where >= 0 and where != place else ""
     both = [elsewhere, here]
@@ -125,15 +126,30 @@ def _elsewhere(model: HabitModel, visits: Visits, at: int, usual_visits: Usual) 
     )
 
 
-def _times(usual_visits: Usual, at: int) -> str:
-    """`from 18:10 ± 25 min for 13 h ± 40 min`, as far as they are known."""
+def _times(model: HabitModel, usual_visits: Usual, at: int, place: int) -> str:
+    """`Usually here from 18:10 ± 25 min for 13 h ± 40 min`, as far as they are known; what differs much is said so,
+    because a spread as large as the value tells nobody anything."""
     start, length = float(usual_visits.start[at]), float(usual_visits.duration[at])
-    begins = lasts = ""
+    early, longer = float(usual_visits.start_spread[at]), float(usual_visits.duration_spread[at])
+    parts, varies = [], False
     if np.isfinite(start):
-        begins = f"from {clock_words(start)} ± {minutes_words(float(usual_visits.start_spread[at]))}"
+        varies = early > raised(ANY_HOUR)
+        parts.append("at any hour" if varies else f"from {clock_words(start)} ± {minutes_words(early)}")
     if np.isfinite(length):
-        lasts = f"for {minutes_words(length)} ± {minutes_words(float(usual_visits.duration_spread[at]))}"
-    return " ".join(text for text in (begins, lasts) if text)
+        is_wide = longer > raised(WIDE * length)
+        parts.append(_span(model, place) if is_wide else f"for {minutes_words(length)} ± {minutes_words(longer)}")
+        varies |= is_wide
+    return (
+        say("here_varies" if varies else "here", times=", ".join(parts) if varies else " ".join(parts)) if parts else ""
+    )
+
+
+def _span(model: HabitModel, place: int) -> str:
+    """How long eight of ten remembered visits to a place lasted."""
+    first, last = model.habits.visit_offsets[place : place + 2]
+    lengths = model.habits.visit_duration[first:last].astype(np.float64)
+    low, high = np.nanquantile(lengths, [0.1, 0.9], method="nearest")
+    return f"for anything from {minutes_words(float(low))} to {minutes_words(float(high))}"
 
 
 def _name_place(model: HabitModel, place: int) -> str:
@@ -177,7 +193,7 @@ def _how_often(
         far = f", {distance_words(distance)} from anywhere usual" if np.isfinite(distance) else ""
         name = "again" if count > 1 else "first"
         parts.append(say(name, ordinal=ordinal(count), before=before, distance=far))
-    if kind is not None and usual_visits.new_kind[at]:
+    if kind is not None and usual_visits.new_kind[at] and not _is_home(model, place):
         whom = "them" if visits.category[at] else "everybody"  # 0: of no event that was learnt from
         parts.append(say("new_kind", whom=whom, kind=kind))
     return parts

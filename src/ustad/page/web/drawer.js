@@ -92,7 +92,9 @@ function texts(f) {
   if (f.kind === "place") return [!f.spread ? "–" : Math.max(...f.spread) < SAME_KM ? "one place" : `within ${say.distance(Math.max(...f.spread))}`, f.error === null ? "–" : f.error < SAME_KM ? "there" : `${say.distance(f.error)} away`];
   if (f.kind === "vector") return ["", f.pct === null ? "not observed" : f.pct > 0.99 ? "very different from usual" : f.pct > 0.9 ? "different from usual" : "much as usual"];
   const spread = f.spread === null || f.spread === undefined ? "" : ` ± ${f.display === "clock" || f.display === "duration" ? say.duration(f.spread) : say.number(f.spread)}`;
-  return [f.expected === null || f.expected === undefined ? "–" : say.featureText(f, f.expected) + (typeof f.expected === "number" ? spread : ""), say.featureText(f, f.observed)];
+  const isWide = f.display === "duration" ? f.spread > f.expected / 2 : f.display === "clock" && f.spread > 180;
+  const expected = f.expected === null || f.expected === undefined ? "–" : isWide ? (f.display === "clock" ? "at any hour" : `varies, about ${say.featureText(f, f.expected)}`) : say.featureText(f, f.expected) + (typeof f.expected === "number" ? spread : "");
+  return [expected, say.featureText(f, f.observed)];
 }
 
 // A small axis: the band of what was expected, a tick in its middle, a diamond where it was observed.

@@ -79,7 +79,8 @@ export const count = (n) => Math.round(n).toLocaleString("en-GB");
 export const plural = (word) => /[^aeiou]y$/.test(word) ? `${word.slice(0, -1)}ies` : `${word}${/(s|x|z|ch|sh)$/.test(word) ? "es" : "s"}`; // as schema.plural
 export const number = (v) => v === null || v === undefined ? "–" : Math.abs(v) >= 100 ? v.toFixed(0) : Math.abs(v) >= 1 ? v.toFixed(1) : v.toPrecision(2);
 export const atLeast = (score, least) => score >= least - 1e-9 * Math.abs(least) - 1e-12; // as ties.lowered
-export const rare = (p) => p === null || p === undefined ? "" : p >= 0.01 ? `about ${Math.max(1, Math.round(p * 100))} in 100` : `about 1 in ${count(roundNice(1 / p))}`;
+// Rarer than the usual events that a score is compared with can tell, nobody knows how rare.
+export const rare = (p) => p === null || p === undefined ? "" : p < 1e-5 ? "fewer than 1 in 100,000" : p >= 0.01 ? `about ${Math.max(1, Math.round(p * 100))} in 100` : `about 1 in ${count(roundNice(1 / p))}`;
 const roundNice = (n) => { const power = 10 ** Math.max(0, Math.floor(Math.log10(n)) - 1); return Math.round(n / power) * power; };
 
 export const VERDICTS = { confirmed: "confirmed", expected: "explained", wrong: "wrong", open: "open" };
