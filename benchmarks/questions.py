@@ -18,6 +18,9 @@ import argparse
 import dataclasses
 import json
 import tempfile
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +37,7 @@ from ustad.lab.evaluation.detection_metrics import auroc, average_precision, inc
 from ustad.lab.evaluation.gps import count_true
 from ustad.lab.evaluation.recordings import TRUE_STAYS, open_recording
 from ustad.schema import mobility_schema
-from ustad.scoring.habit_judge import calibrating, p_values
+from ustad.scoring.habit_judge import calibrating, p_values, take_whole_week
 from ustad.scoring.incidents import find_incidents
 from ustad.simulate import presets
 
@@ -97,6 +100,8 @@ def measure(data: Dataset, without: tuple[str, ...], by_half: bool = False) -> d
     week = data.between(split.validation_first, split.test_first - 1)
     test = data.between(split.test_first, split.test_last)
     half = calibrating(week, SCHEMA.entity) if by_half else None
+    if half is None:
+        train, week = take_whole_week(train, week, SCHEMA)
     model = HabitModel.fit(train, week, SCHEMA, half, without=without)
     judged = model.judge(test, pa.concat_tables([train, week]))
     assert data.labels is not None
@@ -148,6 +153,20 @@ def show(town: str, left_out: str, found: dict[str, Any]) -> None:
     )
 
 
+def measure_town(town: Town, cache: Path, leave: list[str]) -> list[dict[str, Any]]:
+    """A line for each configuration."""
+    progress.disable()
+    labelled = dataclasses.replace(presets.PRESETS["simjordan"], event_labels=True)  # single stays are needed here
+    presets.PRESETS["simjordan"] = labelled
+    data, lines = town.open(cache), []
+    for left_out in leave:
+        whole = left_out in ("none", BY_HALF)
+        figures = measure(data, () if whole else (left_out,), by_half=left_out == BY_HALF)
+        lines.append({"set": town.name, "without": left_out, **figures})
+        show(town.name, left_out, figures)
+    return lines
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cache", type=Path, help="where simulated data are kept; a directory of their own if absent")
@@ -155,19 +174,14 @@ def main() -> None:
     parser.add_argument("--leave", nargs="*", default=["none", BY_HALF, *(t for t in TERMS if t != "silence")])
     parser.add_argument("--before", type=Path, help="results of an earlier version, for the first line of the page")
     parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--workers", type=int, default=1, help="processes")
     options = parser.parse_args()
-    progress.disable()
-    labelled = dataclasses.replace(presets.PRESETS["simjordan"], event_labels=True)  # single stays are needed here
-    presets.PRESETS["simjordan"] = labelled
     cache = options.cache or Path(tempfile.mkdtemp(prefix="questions-"))
-    lines = []
-    for town in (town for town in TOWNS if town.name in options.sets):
-        data = town.open(cache)
-        for left_out in options.leave:
-            whole = left_out in ("none", BY_HALF)
-            found = measure(data, () if whole else (left_out,), by_half=left_out == BY_HALF)
-            lines.append({"set": town.name, "without": left_out, **found})
-            show(town.name, left_out, found)
+    lines: list[dict[str, Any]] = []
+    with ProcessPoolExecutor(options.workers, get_context("spawn")) as pool:
+        towns = [town for town in TOWNS if town.name in options.sets]
+        for some in pool.map(partial(measure_town, cache=cache, leave=options.leave), towns):
+            lines += some
     means = summarise(lines)
     for left_out, figures in means.items():
         print(f"mean without {left_out:<13}" + "  ".join(f"{name} {value:.3f}" for name, value in figures.items()))

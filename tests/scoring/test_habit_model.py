@@ -22,6 +22,7 @@ from ustad.habits.entity_tests import AgentReference, top_mean
 from ustad.habits.habit_model import HabitModel
 from ustad.habits.habit_words import sentences
 from ustad.habits.history import Habits
+from ustad.habits.population import Population
 from ustad.habits.questions import TERMS, compare
 from ustad.habits.recurrence import Recurrence
 from ustad.schema import EventSchema, Feature, mobility_schema
@@ -89,19 +90,26 @@ def test_the_calibration_week_is_compared_with_the_training_weeks_alone(life, mo
     visits = read_visits(week, SCHEMA, model.frame)
     alone = Habits.fit(read_visits(train, SCHEMA, model.frame))
     period = (FIRST_DAY + 21, FIRST_DAY + 27)
-    raw = compare(alone, model.population, model.recurrence, visits, period).terms
+    learnt = read_visits(between(life, 0, 28), SCHEMA, model.frame)
+    groups = Population.fit_others(learnt, visits, period[0], len(model.frame.categories) + 1)
+    parts = [compare(alone, others, model.recurrence, visits.take(rows), period).terms for rows, others in groups]
     for name in TERMS:
-        np.testing.assert_array_equal(model.tails[name].values, Distribution.fit(raw[name]).values)
+        raw = np.concatenate([terms[name] for terms in parts])
+        np.testing.assert_array_equal(model.tails[name].values, Distribution.fit(raw).values)
     assert model.habits.last_day == FIRST_DAY + 27  # later events are compared with both
 
 
-def test_the_validation_week_changes_no_prior(life, model):
+def test_of_the_validation_week_only_those_who_calibrate_change_what_people_do_on_the_whole(life, model):
     week = between(life, 21, 28)
+    mine = week["agent_id"].to_numpy() == 4
+    changed = week
     for _ in range(3):
-        week = insert_visit(week, 4, 23, 1350, minutes=40)
-    other = HabitModel.fit(between(life, 0, 21), week, SCHEMA)
-    assert other.recurrence == model.recurrence
-    np.testing.assert_array_equal(other.population.start, model.population.start)
+        changed = insert_visit(changed, 4, 23, 1350, minutes=40)
+    away = changed["agent_id"].to_numpy() != 4
+    held_back = [HabitModel.fit(between(life, 0, 21), w, SCHEMA, c) for w, c in ((week, ~mine), (changed, away))]
+    assert held_back[0].recurrence == held_back[1].recurrence == model.recurrence
+    np.testing.assert_array_equal(held_back[0].population.start, held_back[1].population.start)
+    assert not np.array_equal(held_back[0].population.start, model.population.start)
 
 
 def test_whole_counting_sees_the_later_visits(life, odd):

@@ -12,14 +12,15 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "events"))
 from routine_stays import between, make_routine
 
 from ustad.distribution import FOLDS, Distribution
-from ustad.events.visits import read_visits
+from ustad.events.visits import Frame, read_visits
 from ustad.habits.habit_model import HabitModel
 from ustad.habits.history import Habits
+from ustad.habits.population import Population
 from ustad.habits.questions import TERMS
 from ustad.habits.reference import Fitted, Groups
 from ustad.habits.weights import unit_weights
 from ustad.schema import mobility_schema
-from ustad.scoring.habit_judge import p_values
+from ustad.scoring.habit_judge import p_values, take_whole_week
 
 SCHEMA = mobility_schema()
 PEOPLE, EVENTS, TOWNS = 12, 25, 180
@@ -111,3 +112,31 @@ def test_a_single_person_calibrates_for_want_of_others() -> None:
     life = make_routine(seed=1, agents=1, days=28)
     model = HabitModel.fit(between(life, 0, 21), between(life, 21, 28), SCHEMA)
     assert np.isfinite(model.judge(between(life, 21, 28)).score).all()
+
+
+# ------------------------------------------------------------------------------------------------- population
+def test_the_population_of_a_group_leaves_out_its_own_calibration_week() -> None:
+    life = make_routine(seed=4, agents=12, days=28)
+    week = between(life, 21, 28)
+    frame = Frame.fit(life, SCHEMA)
+    learnt, judged = (read_visits(table, SCHEMA, frame) for table in (life, week))
+    since, kinds, rows_seen = int(judged.day.min()), len(frame.categories) + 1, []
+    for rows, population in Population.fit_others(learnt, judged, since, kinds):
+        people = set(judged.entity_ids[np.unique(judged.entity[rows])].tolist())
+        inside = np.isin(life["agent_id"].to_numpy(), list(people))
+        late = np.isin(life["stay_id"].to_numpy(), week["stay_id"].to_numpy())
+        by_hand = Population.fit(read_visits(life.filter(pa.array(~(inside & late))), SCHEMA, frame), kinds)
+        np.testing.assert_allclose(population.start, by_hand.start)
+        np.testing.assert_allclose(population.duration, by_hand.duration)
+        rows_seen.append(rows)
+    np.testing.assert_array_equal(np.sort(np.concatenate(rows_seen)), np.arange(len(judged)))
+
+
+def test_where_two_weeks_are_known_the_last_of_them_calibrates() -> None:
+    life = make_routine(seed=1, agents=3, days=28)
+    train, week = take_whole_week(between(life, 0, 10), between(life, 10, 14), SCHEMA)
+    assert week.equals(between(life, 7, 14)) or week.sort_by("stay_id").equals(between(life, 7, 14).sort_by("stay_id"))
+    assert train.num_rows + week.num_rows == between(life, 0, 14).num_rows
+    short, long = (between(life, 0, 9), between(life, 9, 12)), (between(life, 0, 14), between(life, 14, 21))
+    for parts in (short, long):  # twelve days are not two weeks, and a week is one already
+        assert take_whole_week(*parts, SCHEMA) == parts

@@ -100,17 +100,26 @@ class HabitModel:
         silence: bool = False,
     ) -> HabitModel:
         """Learn habits and calibrate. `calibrating`: bool by row of `validation`, whose entities calibrate; all
-        by default. The history that the validation week is compared with is the training weeks alone, and so is what
-        the priors come from."""
+        by default. The history that the validation week is compared with is the training weeks alone. What people do
+        on the whole comes from the calibrating weeks too; nobody's own is part of what it is compared with."""
         frame = Frame.fit(train, schema)
         before, week = (read_visits(t, schema, frame) for t in (train, validation))
         both = read_visits(pa.concat_tables([train, validation], promote_options="permissive"), schema, frame)
-        habits, population = Habits.fit(before), Population.fit(before, len(frame.categories) + 1)
-        recurrence = Recurrence.fit_halves(before)
-        period = (int(week.day.min()), int(week.day.max()))
-        compared = compare(habits, population, recurrence, week, period, counting)
-        raw = {**compared.terms, **_more(extra, habits, week, validation, train)}
-        normal = np.ones(len(week), bool) if calibrating is None else calibrating[week.row]
+        habits, recurrence = Habits.fit(before), Recurrence.fit_halves(before)
+        period, kinds_known = (int(week.day.min()), int(week.day.max())), len(frame.categories) + 1
+        calibrates = np.ones(validation.num_rows, bool) if calibrating is None else calibrating
+        learnt = both.take(np.r_[np.ones(train.num_rows, bool), calibrates][both.row])
+
+        def compare_week(visits: Visits) -> dict[str, np.ndarray]:
+            """Terms of the calibration week, of each group of people by what the others did in it."""
+            comparisons = nothing_compared(len(visits))
+            for rows, population in Population.fit_others(learnt, visits, period[0], kinds_known):
+                some = compare(habits, population, recurrence, visits.take(rows), period, counting)
+                comparisons.put(rows, some)
+            return comparisons.terms
+
+        raw = {**compare_week(week), **_more(extra, habits, week, validation, train)}
+        normal = calibrates[week.row]
         if normal.sum() < 2:
             raise DataError("habits: fewer than two events of the validation week are there to calibrate on")
         raw = {name: values for name, values in raw.items() if name not in (*without, NOISE)}
@@ -118,8 +127,7 @@ class HabitModel:
         if weighing == "injected":
             changed, done = injected_week(validation, schema, seed)
             visits = read_visits(changed, schema, frame)
-            terms = compare(habits, population, recurrence, visits, period, counting).terms
-            odd = {**terms, **_more(extra, habits, visits, changed, train)}
+            odd = {**compare_week(visits), **_more(extra, habits, visits, changed, train)}
             tails = fit_tails(raw, normal)
             usual = {name: values[normal] for name, values in surprise_of(tails, raw).items()}
             weights = choose_weights(usual, surprise_of(tails, odd), done[visits.row], silence)
@@ -131,7 +139,7 @@ class HabitModel:
         return cls(
             schema,
             frame,
-            population,
+            Population.fit(learnt, kinds_known),
             recurrence,
             Habits.fit(both),
             fitted.tails,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
+from ustad.distribution import FOLDS
 from ustad.events.observed import length_weight, start_weight
 from ustad.events.visits import Visits
 
@@ -40,6 +42,19 @@ class Population:
         whole = _smooth(duration.sum(axis=(0, 1)), np.ones(DURATION_BINS))
         duration = _smooth(duration, _smooth(duration.sum(axis=1), whole)[:, None])
         return cls(start=start * START_BINS / 1440.0, duration=duration * DURATION_BINS / LONGEST)
+
+    @classmethod
+    def fit_others(
+        cls, visits: Visits, judged: Visits, since: int, categories: int
+    ) -> Iterator[tuple[np.ndarray, Population]]:
+        """For each group of people, the rows of `judged` that are theirs and what all people do, from `visits` but for
+        the group's own from the local day `since` on. An event that is itself among a few rare ones is not rare."""
+        own, group = judged.entity_key % FOLDS, visits.entity_key % FOLDS
+        for i in range(FOLDS):
+            rows = np.flatnonzero((own == i)[judged.entity])
+            if len(rows):
+                others = (visits.day < since) | (group != i)[visits.entity]
+                yield rows, cls.fit(visits.take(others), categories)
 
     def starts(self, visits: Visits) -> np.ndarray:
         """Density of each visit's start given its kind: float64 [N]."""

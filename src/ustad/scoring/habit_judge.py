@@ -21,6 +21,7 @@ from safetensors.numpy import load_file as load_numpy
 from safetensors.numpy import save_file as save_numpy
 
 from ustad.config import Config, ConfigError
+from ustad.dataset import event_days
 from ustad.distribution import Tail
 from ustad.events.encoder import Encoder
 from ustad.events.templates import say
@@ -49,6 +50,8 @@ if TYPE_CHECKING:
 
 #: The smallest p-value that is written is ten to the minus this.
 SMALLEST = 300.0
+#: Days that calibrate at least, where there are twice as many.
+WEEK = 7
 HABITS, TENSORS, FACTS, NETWORK = "habits.parquet", "habits.safetensors", "habits.json", "memory.safetensors"
 
 
@@ -186,6 +189,8 @@ def fit_habit_judge(
     schema = encoder.schema
     if config.model.network == "memory" and memory is None:
         memory = fit_memory_model(train, validation, encoder, config, device, directory, resume)
+    if memory is None:
+        train, validation = take_whole_week(train, validation, schema)
     habits = HabitModel.fit(
         train,
         validation,
@@ -217,6 +222,18 @@ def fit_memory_model(
     from ustad.network.inference.memory_model import MemoryModel
 
     return MemoryModel.fit(train, stopping, encoder, config, device, directory, resume, start)
+
+
+def take_whole_week(train: pa.Table, validation: pa.Table, schema: EventSchema) -> tuple[pa.Table, pa.Table]:
+    """Where less than a week calibrates and there are two weeks in all, the last of them: weekends are not as weekdays.
+    Not where a network has learnt from those days."""
+    days = [event_days(table, schema) for table in (train, validation)]
+    first, last = (int(days[0].min()), int(days[1].max())) if len(days[0]) and len(days[1]) else (0, 0)
+    if last - int(days[1].min(initial=last)) + 1 >= WEEK or last - first + 1 < 2 * WEEK:
+        return train, validation
+    both = pa.concat_tables([train, validation], promote_options="permissive")
+    late = np.concatenate(days) > last - WEEK
+    return both.filter(pa.array(~late)), both.filter(pa.array(late))
 
 
 def calibrating(validation: pa.Table, entity: str) -> np.ndarray:
