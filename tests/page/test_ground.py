@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 
 pytest.importorskip("sqlalchemy", reason="the page's libraries are not installed: pip install 'ustad[service]'")
 from ustad.page.ground import Ground, streets_in_table
-from ustad.page.learned_streets import CELL, learn_streets
+from ustad.page.learned_streets import CELL, Streets, learn_streets
 from ustad.page.world import clip_ring, cut_lines, world_near
 from ustad.tables import PATH_POINT
 
@@ -106,3 +107,25 @@ def test_streets_of_a_table_are_those_of_its_paths() -> None:
     theirs = learn_streets(*trips([(agent, ALONG) for agent in range(5)]))
     assert [line.tolist() for line in ours.layer.lines] == [line.tolist() for line in theirs.layer.lines]
     assert Ground(lambda: ours).near(GULF)["streets_from"] == "trips"
+
+
+def test_streets_are_learned_before_anybody_asks_and_again_after_a_deletion():
+    """Who looks at a map waits for what was begun in the background, and starts nothing a second time."""
+    begun, go_on, learned = threading.Event(), threading.Event(), []
+
+    def learn():
+        begun.set()
+        assert go_on.wait(20)
+        learned.append(threading.current_thread().name)
+        return Streets.of([np.array([[0.0, 48.0], [0.0, 48.01]])], [1])
+
+    ground = Ground(learn)
+    ground.learn_ahead()
+    assert begun.wait(20)
+    go_on.set()
+    for _ in range(3):
+        assert len(ground.near((-0.1, 47.9, 0.1, 48.1))["streets"]) == 1
+    assert learned == ["streets"]
+    ground.forget()
+    assert len(ground.near((-0.1, 47.9, 0.1, 48.1))["streets"]) == 1
+    assert len(learned) == 2

@@ -24,8 +24,8 @@ def extract(tmp_path_factory: pytest.TempPathFactory) -> Path:
             tags = {"place": "village", "name": "Petitmont"} if number == 3 else {}
             writer.add_node(osmium.osm.mutable.Node(id=number, location=at, tags=tags))
         ways = [
-            ([1, 2], {"highway": "primary"}),
-            ([2, 3], {"highway": "residential"}),
+            ([1, 2], {"highway": "primary", "name": "Grande Rue"}),
+            ([2, 3], {"highway": "residential", "name": "Petite Rue"}),
             ([1, 3], {"highway": "footway"}),
         ]
         ways.append(([4, 5, 6, 4], {"natural": "water"}))
@@ -40,7 +40,9 @@ def test_streets_waters_and_names_are_those_of_the_extract(extract: Path) -> Non
         (0, [[0.02, 48.0], [0.02, 48.02]]), (2, [[0.0, 48.0], [0.02, 48.0]]),
     ]  # fmt: skip
     assert {(0.03, 48.01), (0.05, 48.01), (0.04, 48.03)} == {tuple(p) for p in ground["lakes"][-1]}
-    assert ground["names"][0]["name"] == "Petitmont"
+    names = [place["name"] for place in ground["names"]]
+    assert names[:2] == ["Petitmont", "Grande Rue"], "places come before main streets"
+    assert "Petite Rue" not in names
     assert ground["streets_from"] == "map"
     assert "OpenStreetMap" in ground["note"]
 

@@ -18,6 +18,8 @@ STREET_SIZES = {
     "motorway": 2, "trunk": 2, "primary": 2, "secondary": 1, "tertiary": 1, "unclassified": 0, "residential": 0,
     "living_street": 0, "pedestrian": 0,
 }  # fmt: skip
+#: Rank of the name of a street by its size; small ones have none.
+STREET_RANKS = {2: 13, 1: 14}
 #: Rank of a place by its kind, as on the map of the world: 0 is the largest.
 PLACE_RANKS = {"city": 5, "town": 8, "suburb": 10, "village": 10, "quarter": 11, "neighbourhood": 12}
 
@@ -31,6 +33,7 @@ class OsmMap:
     rivers: list[np.ndarray] = field(default_factory=list)
     waters: list[np.ndarray] = field(default_factory=list)
     names: list[dict[str, Any]] = field(default_factory=list)
+    longest: dict[str, tuple[float, np.ndarray, int]] = field(default_factory=dict)  # way of each named main street
 
 
 def read_osm_map(path: Path) -> OsmMap:
@@ -55,6 +58,7 @@ def read_osm_map(path: Path) -> OsmMap:
         raise DataError(f"{path}: not an OpenStreetMap file ({first_line(error)})") from error
     if not drawn.streets:
         raise DataError(f"{path}: no street was found; give an extract with roads")
+    drawn.names.extend(_name_streets(drawn))
     drawn.names.sort(key=lambda place: (place["rank"], place["name"]))
     return drawn
 
@@ -74,6 +78,21 @@ def _add_way(drawn: OsmMap, way: Any) -> None:
     else:
         drawn.streets.append(points)
         drawn.sizes.append(STREET_SIZES[kind])
+        _keep_longest(drawn, way.tags.get("name") or way.tags.get("ref"), points, STREET_SIZES[kind])
+
+
+def _keep_longest(drawn: OsmMap, name: str | None, points: np.ndarray, size: int) -> None:
+    """A main street is made of many ways; its name stands on the longest of them."""
+    length = float(np.hypot(*np.diff(points, axis=0).T).sum())
+    if name and size in STREET_RANKS and length > drawn.longest.get(name, (0.0,))[0]:
+        drawn.longest[name] = (length, points[len(points) // 2], size)
+
+
+def _name_streets(drawn: OsmMap) -> list[dict[str, Any]]:
+    return [
+        {"name": name, "lon": float(middle[0]), "lat": float(middle[1]), "rank": STREET_RANKS[size]}
+        for name, (_, middle, size) in drawn.longest.items()
+    ]
 
 
 def _add_water(drawn: OsmMap, area: Any) -> None:

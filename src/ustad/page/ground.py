@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import threading
@@ -42,6 +43,7 @@ class Ground:
         self._streets: Streets | None = None
         self._learned_at = 0.0
         self._lock = threading.Lock()
+        self._ahead = False  # whether streets are learned before somebody asks
 
     def near(self, box: Box) -> dict[str, Any]:
         """Layers of a map within a box, and where they are from."""
@@ -51,16 +53,44 @@ class Ground:
         streets = self._known_streets().near(box)
         return {**world, "streets": streets, "streets_from": "trips" if streets else None}
 
+    def learn_ahead(self) -> None:
+        """Learn streets in the background from now on: nobody who looks at a map waits for them."""
+        self._ahead = True
+        self._begin_learning()
+
     def forget(self) -> None:
         """Streets are learned anew: somebody whose trips they were learned from has been deleted."""
         with self._lock:
             self._streets = None
+        if self._ahead:
+            self._begin_learning()
 
     def _known_streets(self) -> Streets:
+        asked, streets = time.monotonic(), self._streets
+        is_old = asked - self._learned_at > RENEWED_S
+        is_empty = streets is None or not len(streets.size)  # trips may have come since
+        if streets is None or is_empty or (is_old and not self._ahead):
+            return self._learn_since(asked)
+        if is_old:
+            self._learned_at = asked  # one is enough
+            self._begin_learning()
+        return streets
+
+    def _learn_since(self, moment: float) -> Streets:
+        """Streets that were learned after a moment; who comes while they are learned waits for them."""
         with self._lock:
-            if self._streets is None or time.monotonic() - self._learned_at > RENEWED_S:
+            if self._streets is None or self._learned_at <= moment:
                 self._streets, self._learned_at = self._learn(), time.monotonic()
             return self._streets
+
+    def _begin_learning(self) -> None:
+        if self._drawn is None:
+            threading.Thread(target=self._learn_quietly, args=[time.monotonic()], name="streets", daemon=True).start()
+
+    def _learn_quietly(self, moment: float) -> None:
+        """In the background: what fails, as a store that is closed, fails again where somebody asks."""
+        with contextlib.suppress(Exception):
+            self._learn_since(moment)
 
 
 class _DrawnMap:

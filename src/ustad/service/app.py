@@ -123,6 +123,7 @@ class Service:
     async def run(self) -> AsyncIterator[None]:
         """Between start and stop of the server."""
         self._loop = asyncio.get_running_loop()
+        self.ground.learn_ahead()
         if self.intake is not None:
             self.intake.start()
         tasks = [asyncio.create_task(self._watch())]

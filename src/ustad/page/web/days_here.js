@@ -31,7 +31,7 @@ function strip(cells, colour, clock) {
 export function sentence(cells, clock) {
   const today = cells.find((d) => d.isToday), isWeekend = say.isWeekend(today.number), alike = cells.filter((d) => say.isWeekend(d.number) === isWeekend && d.at !== null);
   const before = alike.filter((d) => d.number < today.number), after = alike.filter((d) => d.number > today.number);
-  const both = (wanted) => `${of(before, wanted)} before and ${of(after, wanted)} after`, of = (days, wanted) => `${days.filter(wanted).length} of ${days.length}`;
+  const both = (wanted) => `${of(before, wanted)} before${after.length ? ` and ${of(after, wanted)} after` : ""}`, of = (days, wanted) => `${days.filter(wanted).length} of ${days.length}`;
   const usual = mostFrequent(before.filter((d) => !d.here).map((d) => d.at)), visits = (side) => cells.filter((d) => d.visits && side(d.number, today.number)).length;
   const parts = [`${isWeekend ? "Weekend days" : "Weekdays"} at ${clock}: here on ${both((d) => d.here)}`];
   if (usual) parts.push(`, ${usual}${today.at === usual ? " elsewhere" : ""} on ${both((d) => !d.here && d.at === usual)}`);

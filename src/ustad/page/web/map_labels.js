@@ -1,5 +1,5 @@
 // Names on a map: the observed and the expected place, the person's own places, and towns, where they do not overlap.
-const HEIGHT = 17, LETTER = 6.6, MOST_TOWNS = 14, NEAR_KM = 0.1;
+const HEIGHT = 17, LETTER = 6.6, MOST_TOWNS = 20, NEAR_KM = 0.1, STREETS = 13; // names of main streets have this rank or more
 const HOMES = /^(home|house|apartment|residen|dwelling|lodging)/i, WORKS = /^(work|office|workplace|job)/i;
 
 // What the person's most used places are called: home and work where the category says so, else its name or category.
@@ -31,7 +31,7 @@ function isNear([lon, lat], [other, north]) {
   return Math.hypot(east, lat - north) * 111.32 <= NEAR_KM;
 }
 
-const town = (place) => ({ at: [place.lon, place.lat], text: place.name, kind: "map-town", dy: 0 });
+const town = (place) => ({ at: [place.lon, place.lat], text: place.name, kind: place.rank >= STREETS ? "map-town map-street" : "map-town", dy: 0 });
 
 // All labels of a view in order of importance.
 export function labelsOf({ seen, expected, places, towns }) {
