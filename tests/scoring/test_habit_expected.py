@@ -19,6 +19,7 @@ from ustad.habits.habit_model import HabitModel
 from ustad.habits.history import Habits
 from ustad.habits.usual import _days, usual
 from ustad.habits.usual_kernels import usual_start, visits_near, weighted_quantile
+from ustad.habits.widths import Widths
 from ustad.live.habit_live import HabitLive
 from ustad.schema import mobility_schema
 from ustad.scoring.alerts import AlertRule
@@ -28,6 +29,7 @@ from ustad.scoring.rejection import withhold
 from ustad.scoring.scored_parts import ScoredParts
 
 SCHEMA = mobility_schema()
+PLAIN = Widths.plain(1)  # as wide as the earlier visits lie
 FEATURES = ("start", "duration", "x", "y")
 
 
@@ -61,7 +63,7 @@ def test_the_expected_place_is_where_a_loop_over_days_finds_the_entity_most_ofte
     visits = read_visits(odd, SCHEMA, model.frame)
     habits = model.habits
     place, _ = habits.locate(visits)
-    found = usual(habits, visits, place)
+    found = usual(habits, visits, place, PLAIN)
     past = read_visits(between(life, 0, 28), SCHEMA, model.frame)
     own, _ = habits.locate(past)
     for i in range(0, len(visits), 37):
@@ -98,9 +100,9 @@ def test_what_is_usual_of_a_row_does_not_hang_on_the_rows_around_it(model, odd, 
     place, _ = model.habits.locate(visits)
     monkeypatch.setattr("ustad.habits.questions.LEAST_ROWS", 50)
     monkeypatch.setattr("os.cpu_count", lambda: 3)
-    together = usual(model.habits, visits, place)
+    together = usual(model.habits, visits, place, PLAIN)
     for i in (0, 17, len(visits) - 1):
-        single = usual(model.habits, visits.take(np.array([i])), place[[i]])
+        single = usual(model.habits, visits.take(np.array([i])), place[[i]], PLAIN)
         for name in ("start", "start_spread", "duration", "duration_spread"):
             np.testing.assert_array_equal(getattr(single, name)[0], getattr(together, name)[i])
 
@@ -256,7 +258,38 @@ def test_shares_of_who_joined_late_are_of_the_days_since(life, model, odd):
     others = early.filter(pa.array([agent != 4 for agent in early["agent_id"].to_pylist()]))
     late = Habits.fit(read_visits(pa.concat_tables([others, between(life, 14, 28)]), SCHEMA, model.frame))
     visits = read_visits(odd, SCHEMA, model.frame)
-    known, found = (usual(habits, visits, habits.locate(visits)[0]) for habits in (model.habits, late))
+    known, found = (usual(habits, visits, habits.locate(visits)[0], PLAIN) for habits in (model.habits, late))
     four = np.array([agent == 4 for agent in visits.entity_ids[visits.entity].tolist()])
     assert four.any()
     assert np.median(found.share[four]) == pytest.approx(np.median(known.share[four]), abs=0.15)
+
+
+def test_two_thirds_of_what_comes_lie_within_the_spread_for_every_kind_and_any_number_of_visits():
+    """Kinds and thin histories that are off by known factors: the factors are found, and hold for other events."""
+    rng, spread = np.random.default_rng(3), np.array([1.0, 0.5, 2.0, 4.0])
+
+    def draw(n):
+        kind, visits = rng.integers(0, 4, n), rng.choice([1, 2, 4, 7, 12, 30], n)
+        return kind, visits, np.abs(rng.normal(size=(2, n))) * spread[kind] * (1 + 3 / visits)
+
+    kind, visits, away = draw(100_000)
+    widths = Widths.fit(away, kind, visits, 4)
+    kind, visits, away = draw(100_000)
+    within = away <= widths.widen(np.ones_like(away), kind, visits)
+    for group in [*(kind == k for k in range(4)), *(visits == v for v in (1, 2, 4, 7, 12, 30))]:
+        np.testing.assert_allclose(within[:, group].mean(axis=1), 0.683, atol=0.02)
+    assert (np.diff(widths.by_visits) < 0).all()  # the fewer visits, the wider
+    assert np.array_equal(
+        Widths.fit(away[:, :30], kind[:30], visits[:30], 4).by_kind, np.ones((2, 4))
+    )  # too few to say
+
+
+def test_widened_spreads_are_those_of_the_calibration_week(life, model):
+    week = read_visits(between(life, 21, 28), SCHEMA, model.frame)
+    before = Habits.fit(read_visits(between(life, 0, 21), SCHEMA, model.frame))
+    place, _ = before.locate(week)
+    plain, wide = (usual(before, week, place, widths) for widths in (PLAIN, model.widths))
+    known = place >= 0
+    inside = np.abs(week.duration - wide.duration) <= wide.duration_spread + 1e-9
+    assert inside[known].mean() == pytest.approx(0.683, abs=0.05)
+    assert not np.allclose(plain.duration_spread[known], wide.duration_spread[known])

@@ -26,6 +26,7 @@ from ustad.habits.population import Population
 from ustad.habits.questions import TERMS, compare
 from ustad.habits.recurrence import Recurrence
 from ustad.schema import EventSchema, Feature, mobility_schema
+from ustad.scoring.alerts import order_by_p
 from ustad.scoring.habit_judge import p_values
 from ustad.simulate import simulate_tables
 from ustad.tables import TIMESTAMP, DataError
@@ -97,6 +98,16 @@ def test_the_calibration_week_is_compared_with_the_training_weeks_alone(life, mo
         raw = np.concatenate([terms[name] for terms in parts])
         np.testing.assert_array_equal(model.tails[name].values, Distribution.fit(raw).values)
     assert model.habits.last_day == FIRST_DAY + 27  # later events are compared with both
+
+
+def test_beyond_the_reference_the_order_of_alerts_is_that_of_the_evidence(model):
+    """In a small town many events are rarer than the reference can show: they keep their order and do not tie."""
+    evidence = float(model.events.values.max()) + np.linspace(0.5, 40.0, 14)
+    score = model.calibrated(np.random.default_rng(0).permutation(evidence))
+    order = order_by_p(p_values(score), score)
+    assert score[order[-1]] > np.log10(model.events.count)  # all are beyond it
+    np.testing.assert_allclose(score[order], model.calibrated(evidence[::-1]))
+    assert (np.diff(score[order]) < 0).all()
 
 
 def test_of_the_validation_week_only_those_who_calibrate_change_what_people_do_on_the_whole(life, model):

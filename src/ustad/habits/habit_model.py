@@ -30,7 +30,9 @@ from ustad.habits.questions import Compared, Counting, compare, nothing_compared
 from ustad.habits.recurrence import Recurrence
 from ustad.habits.reference import Fitted, Groups, fit_tails, minus_log10_p, surprise_of
 from ustad.habits.stages import MovingHistory
+from ustad.habits.usual import fit_widths
 from ustad.habits.weights import Weighing, Weights, choose_weights, look_sum, unit_weights
+from ustad.habits.widths import Widths
 from ustad.schema import EventSchema
 from ustad.tables import DataError
 
@@ -81,6 +83,7 @@ class HabitModel:
     without: tuple[str, ...] = ()  # terms that are left out
     weights: Weights = field(default_factory=unit_weights)  # of each term, by look
     absorb_after: int = 28
+    widths: Widths = field(default_factory=lambda: Widths.plain(1))  # of the expectations that are shown
 
     # ---------------------------------------------------------------------------------------- fitting
     @classmethod
@@ -151,6 +154,7 @@ class HabitModel:
             without,
             weights,
             absorb_after,
+            fit_widths(habits, week.take(normal), habits.locate(week)[0][normal], kinds_known),
         )
 
     # ---------------------------------------------------------------------------------------- judging

@@ -49,7 +49,7 @@ def _sentences(model: HabitModel, judged: Judged, events: pa.Table, rows: np.nda
     visits = read_visits(chosen, model.schema, model.frame)
     back = np.empty(len(rows), np.int64)
     back[visits.row] = np.arange(len(rows))
-    usual_visits = usual(model.habits, visits, judged.compared.place[rows][visits.row])
+    usual_visits = usual(model.habits, visits, judged.compared.place[rows][visits.row], model.widths)
     kind = kind_feature(events, model.schema)
     words = chosen[kind.columns[0]].to_pylist() if kind is not None else [None] * len(rows)
     return [

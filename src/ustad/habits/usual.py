@@ -19,6 +19,7 @@ from ustad.events.visits import Frame, Visits, kind_feature, place_feature
 from ustad.habits.history import Habits
 from ustad.habits.questions import in_parts
 from ustad.habits.usual_kernels import usual_times, whereabouts
+from ustad.habits.widths import Widths
 from ustad.schema import EventSchema
 from ustad.ties import lowered
 
@@ -43,8 +44,8 @@ class Usual:
     of_days: np.ndarray  # float64 [N] how many days of that kind `share` is a share of
 
 
-def usual(habits: Habits, visits: Visits, place: np.ndarray) -> Usual:
-    """Of every visit; `place` [N] is the own place that each is at, -1 somewhere new."""
+def usual(habits: Habits, visits: Visits, place: np.ndarray, widths: Widths) -> Usual:
+    """Of every visit; `place` [N] is the own place that each is at, -1 somewhere new. `widths` say how wide ± is."""
     weekend, owner = visits.weekday >= 5, habits.owners(visits)
     half = np.nan_to_num(visits.duration) / 2
     moment = (visits.minute + half) % 1440
@@ -57,6 +58,18 @@ def usual(habits: Habits, visits: Visits, place: np.ndarray) -> Usual:
     of_days = np.where(where >= 0, days[where, weekend_then.astype(int)], 0.0) if len(days) else np.zeros(len(where))
     at = np.where(place >= 0, place, where)
     minute = np.where(place >= 0, visits.minute, np.nan)
+    start, start_spread, duration, duration_spread = _times(habits, at, minute, weekend)
+    if len(habits.place_count):
+        spreads = np.stack([start_spread, duration_spread])
+        start_spread, duration_spread = widths.widen(spreads, habits.place_category[at], habits.place_count[at])
+    since = np.append(habits.entity_since, habits.last_day + 2)[owner]  # the last is of strangers: -1
+    length = (duration, duration_spread, habits.last_day + 1 - since)
+    new_kind = _new_kinds(habits, visits, owner)
+    return Usual(where, share, weekend_then, apart, start, start_spread, *length, new_kind, of_days)
+
+
+def _times(habits: Habits, at: np.ndarray, minute: np.ndarray, weekend: np.ndarray) -> np.ndarray:
+    """Start and duration at places, each with ± as wide as the earlier visits lie: float64 [4, N]."""
     history = (habits.visit_offsets, habits.visit_minute, habits.visit_duration, habits.visit_weekend)
     weights = (habits.visit_start_weight, habits.visit_length_weight)
     order = np.argsort(2 * at + weekend, kind="stable")  # rows of one place and kind of day share their work
@@ -67,11 +80,21 @@ def usual(habits: Habits, visits: Visits, place: np.ndarray) -> Usual:
 
     times = np.empty((len(at), 4))
     times[order] = in_parts(measure, len(at))
-    start, start_spread, duration, duration_spread = times.T
-    since = np.append(habits.entity_since, habits.last_day + 2)[owner]  # the last is of strangers: -1
-    length = (duration, duration_spread, habits.last_day + 1 - since)
-    new_kind = _new_kinds(habits, visits, owner)
-    return Usual(where, share, weekend_then, apart, start, start_spread, *length, new_kind, of_days)
+    return times.T
+
+
+def fit_widths(habits: Habits, visits: Visits, place: np.ndarray, kinds: int) -> Widths:
+    """From visits of normal people that the history does not hold; `place` [N] as in `usual`. What begins or ends
+    unseen is left out."""
+    rows = np.flatnonzero((place >= 0) & (visits.early <= 0) & (visits.late <= 0))
+    if not len(rows):
+        return Widths.plain(kinds)
+    at, own = place[rows], visits.take(rows)
+    start, start_spread, duration, duration_spread = _times(habits, at, own.minute, own.weekday >= 5)
+    away = np.abs(own.minute - start)
+    differences = np.stack([np.minimum(away, 1440.0 - away), np.abs(own.duration - duration)])
+    spreads = np.maximum(np.stack([start_spread, duration_spread]), 1e-6)
+    return Widths.fit(differences / spreads, habits.place_category[at], habits.place_count[at], kinds)
 
 
 def find_home(habits: Habits, place: int) -> int:

@@ -157,7 +157,7 @@ class HabitLive:
         self._move_on(entry, visits)
         judgement = self._judge(entry, row, newest, visits)
         model = entry.model
-        usual_visits = usual(model.habits, visits, judgement.compared.place)
+        usual_visits = usual(model.habits, visits, judgement.compared.place, model.widths)
         usual_facts = usual_columns(model.habits, model.frame, model.schema, newest, visits, usual_visits)
         facts = {**self._facts(judgement), **{name: _plain(values[0]) for name, values in usual_facts.items()}}
         facts["evidence"] = self._evidence(judgement, usual_facts)

@@ -36,6 +36,7 @@ from ustad.habits.population import Population
 from ustad.habits.recurrence import Recurrence
 from ustad.habits.usual import usual, usual_columns
 from ustad.habits.weights import unit_weights
+from ustad.habits.widths import Widths
 from ustad.schema import EventSchema, plural
 from ustad.scoring.alerts import flag_events
 from ustad.scoring.evidence import evidence_column
@@ -155,6 +156,7 @@ class HabitJudge:
             for name, distribution in distributions.items():
                 tensors.update(distribution_tensors(distribution, f"{group}.{name}"))
         tensors.update(distribution_tensors(habits.events, "final.none"))
+        tensors |= {"widths.kind": habits.widths.by_kind, "widths.visits": habits.widths.by_visits}
         tensors.update(habits.agents.to_tensors())
         save_numpy({name: np.ascontiguousarray(v) for name, v in tensors.items()}, place / TENSORS)
         facts = {
@@ -251,7 +253,7 @@ def _expected_columns(model: HabitModel, judgement: Judged, events: pa.Table) ->
     for habits in judgement.history:
         mine = np.flatnonzero(judgement.end[visits.row] == habits.last_day)
         own = visits if len(mine) == len(visits) else visits.take(mine)
-        usual_visits = usual(habits, own, judgement.compared.place[own.row])
+        usual_visits = usual(habits, own, judgement.compared.place[own.row], model.widths)
         for name, values in usual_columns(habits, model.frame, model.schema, events, own, usual_visits).items():
             columns.setdefault(name, np.empty(len(visits), values.dtype))[own.row] = values
     return columns
@@ -355,6 +357,7 @@ def load_habit_judge(
         network.load_state_dict(read_older(load_file(place / NETWORK)))
         memory = MemoryModel(network.to(device).eval(), encoder, frame, config, device)
     weights = facts["weights"] if "weights" in facts else unit_weights()
+    plain = astuple(Widths.plain(1))  # of models of before
     habits = HabitModel(
         encoder.schema,
         frame,
@@ -369,5 +372,6 @@ def load_habit_judge(
         memory.terms if memory is not None else None,
         weights=weights,
         absorb_after=config.scoring.absorb_after,
+        widths=Widths(*(tensors.get(f"widths.{n}", one) for n, one in zip(("kind", "visits"), plain, strict=True))),
     )
     return HabitJudge(habits, memory)

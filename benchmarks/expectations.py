@@ -1,0 +1,125 @@
+"""Does doubt mean something? Coverage of what habits expect, and precision of alerts by how sure their sentence is.
+
+    OMP_NUM_THREADS=1 python benchmarks/expectations.py --cache DIRECTORY
+
+Coverage: in development towns without anomalies, how many starts and durations of the test weeks at own places lie
+within the ± that is shown (two thirds are meant), as the earlier visits lie and as widened, by visits known and by kind
+of place. Precision: of the first five incidents a day per 1,000 people (14 at least) in the sets of `questions.py`, how
+many are true, by whether the sentence says sure, fairly sure or unsure. Writes benchmarks/results/expectations.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import tempfile
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from questions import ALERTS_A_DAY, SCHEMA, TOWNS, label_every_stay
+from ustad import progress
+from ustad.config import SplitConfig
+from ustad.dataset import Dataset
+from ustad.events.visits import read_visits
+from ustad.habits.habit_model import HabitModel
+from ustad.habits.habit_words import sentences
+from ustad.habits.usual import usual
+from ustad.habits.usual_kernels import WITHIN
+from ustad.habits.widths import Widths
+from ustad.lab.evaluation.gps import MOST_UNUSUAL
+from ustad.scoring.habit_judge import p_values, take_whole_week
+from ustad.scoring.incidents import find_incidents
+from ustad.simulate import simulate_tables
+
+RESULTS = Path(__file__).parent / "results" / "expectations.json"
+#: Towns without anomalies whose expectations are checked: preset, people, seeds.
+QUIET = (("town", 300, range(401, 405)), ("numosim-la", 300, range(401, 403)))
+FEWEST = 500  # events of a group that is reported
+EDGES, NAMES = np.array([2, 4, 10, 20]), ("1", "2 or 3", "4 to 9", "10 to 19", "20 or more")
+
+
+def learn(data: Dataset) -> tuple[HabitModel, pa.Table, pa.Table, int]:
+    """The model, the test weeks, what came before them, and how many days they are."""
+    split = data.split(SplitConfig())
+    train = data.between(split.train_first, split.validation_first - 1)
+    week = data.between(split.validation_first, split.test_first - 1)
+    model = HabitModel.fit(*take_whole_week(train, week, SCHEMA), SCHEMA)
+    test = data.between(split.test_first, split.test_last)
+    return model, test, pa.concat_tables([train, week]), split.test_last - split.test_first + 1
+
+
+def measure_coverage() -> dict[str, dict[str, Any]]:
+    groups: dict[str, list[np.ndarray]] = defaultdict(list)
+    for preset, people, seeds in QUIET:
+        for seed in seeds:
+            model, test, _, _ = learn(simulate_tables(preset, agents=people, seed=seed, anomalous_share=0.0))
+            visits = read_visits(test, SCHEMA, model.frame)
+            place = model.habits.locate(visits)[0]
+            known = np.flatnonzero(place >= 0)
+            at, own = place[known], visits.take(known)
+            inside = np.stack([_inside(model, own, at, widths) for widths in (Widths.plain(1), model.widths)])
+            number = np.searchsorted(EDGES, model.habits.place_count[at], side="right")
+            kind = model.habits.place_category[at]
+            for i, name in enumerate(NAMES):
+                groups[f"{preset}, visits known: {name}"].append(inside[..., number == i])
+            for code in np.unique(kind[kind > 0]):
+                groups[f"{preset}, {model.frame.categories[code - 1]}"].append(inside[..., kind == code])
+    together = {name: np.concatenate(parts, axis=-1) for name, parts in groups.items()}
+    return {
+        name: {"events": values.shape[-1], **dict(zip(("plain", "wide"), values.mean(axis=-1).tolist(), strict=True))}
+        for name, values in together.items()
+        if values.shape[-1] >= FEWEST
+    }
+
+
+def _inside(model: HabitModel, visits: Any, place: np.ndarray, widths: Widths) -> np.ndarray:
+    """Whether start and duration lie within ±: bool [2, N]."""
+    times = usual(model.habits, visits, place, widths)
+    away = np.abs(visits.minute - times.start)
+    start = np.minimum(away, 1440.0 - away) <= times.start_spread
+    return np.stack([start, np.abs(visits.duration - times.duration) <= times.duration_spread])
+
+
+def count_by_doubt(data: Dataset) -> dict[str, list[int]]:
+    """True ones and all of the first incidents, by the word of their sentence."""
+    model, test, before, days = learn(data)
+    judged = model.judge(test, before)
+    incidents = find_incidents(test, SCHEMA, p_values(judged.score), judged.score)
+    assert data.labels is not None
+    labelled = pc.is_in(test["stay_id"], data.labels["stay_id"].cast(test["stay_id"].type).combine_chunks()).to_numpy()
+    right = set(incidents.incident_id[labelled]) - {None}
+    leads = np.flatnonzero(np.array([i is not None for i in incidents.incident_id]) & ~incidents.echo)
+    most = max(MOST_UNUSUAL, round(ALERTS_A_DAY * days * len(judged.entity_ids) / 1000))
+    leads = leads[np.argsort(-judged.score[leads], kind="stable")][:most]
+    counts: dict[str, list[int]] = defaultdict(lambda: [0, 0])
+    for row, text in zip(leads, sentences(model, judged, test, leads), strict=True):
+        word = re.search(r"(Sure|Fairly sure|Unsure):", text)
+        counts[word.group(1) if word else "nothing said"][0] += incidents.incident_id[row] in right
+        counts[word.group(1) if word else "nothing said"][1] += 1
+    return counts
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cache", type=Path, help="where simulated data are kept; a directory of their own if absent")
+    options = parser.parse_args()
+    progress.disable()
+    label_every_stay()
+    cache, total = options.cache or Path(tempfile.mkdtemp(prefix="questions-")), defaultdict(lambda: np.zeros(2, int))
+    for town in TOWNS:
+        for word, counts in count_by_doubt(town.open(cache)).items():
+            total[word] += counts
+    doubt = {word: counts.tolist() for word, counts in total.items()}
+    print(doubt, flush=True)
+    results = {"share": WITHIN, "coverage": measure_coverage(), "doubt": doubt}
+    RESULTS.write_text(json.dumps(results, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
