@@ -17,7 +17,7 @@ from ustad.events.templates import without_expected
 from ustad.events.visits import Frame, read_visits
 from ustad.habits.habit_model import HabitModel
 from ustad.habits.history import Habits
-from ustad.habits.usual import _days, usual
+from ustad.habits.usual import remembered_days, usual
 from ustad.habits.usual_kernels import usual_start, visits_near, weighted_quantile
 from ustad.habits.widths import Widths
 from ustad.live.habit_live import HabitLive
@@ -83,7 +83,7 @@ def test_the_expected_place_is_where_a_loop_over_days_finds_the_entity_most_ofte
 def test_days_of_each_kind_are_those_of_the_calendar(model):
     days = range(model.habits.first_day, model.habits.last_day + 1)
     weekends = sum((d + 3) % 7 >= 5 for d in days)
-    assert (_days(model.habits) == [len(days) - weekends, weekends]).all()
+    assert (remembered_days(model.habits) == [len(days) - weekends, weekends]).all()
 
 
 def test_of_two_usual_starts_the_nearer_one_is_expected():

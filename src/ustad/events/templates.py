@@ -50,6 +50,14 @@ TEMPLATES: dict[str, dict[str, Template]] = {
             "they are somewhere else on most such days",
             {**_DAYS, "away": ", 4.6 km away"},
         ),
+        "missed": Template(
+            "Not {there} on {day}; there at {hour} on {days} of {all} {which}{away}.",
+            "somewhere for hours instead of where they nearly always are",
+            {
+                "there": "at work", "day": "Tuesday", "hour": "10:30", "days": "19", "all": "20", "which": "weekdays",
+                "away": ", 4.6 km away",
+            },
+        ),
         "here": Template("Usually here {times}.", "an own place", {"times": "from 18:10 ± 25 min for 13 h ± 40 min"}),
         "here_varies": Template(
             "Usually here {times}.",
@@ -212,5 +220,5 @@ def without_expected(reason: str) -> str:
     >>> without_expected("At a gym at 02:40. Always at home at this hour (9 of 9 days), 4.6 km away. Never here.")
     'At a gym at 02:40. Never here.'
     """
-    starts = "|".join([word for _, word in OFTEN])
+    starts = "|".join([*(word for _, word in OFTEN), "Not (?:at|elsewhere)"])
     return re.sub(rf"(?<=[.:] )(?:{starts}) .*?\.(?: (?=[A-Z])|$)", "", reason).rstrip()

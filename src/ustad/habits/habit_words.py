@@ -16,6 +16,7 @@ from ustad.events.visits import Visits, kind_feature, read_visits
 from ustad.events.words import clock_words, distance_words, minutes_words, times_words, unseen_words
 from ustad.habits.habit_model import HabitModel, Judged
 from ustad.habits.kinds import LENGTHS, STARTS
+from ustad.habits.missed import find_missed
 from ustad.habits.usual import Usual, find_home, usual
 from ustad.schema import plural
 from ustad.ties import highest_of, lowered, raised, rounded
@@ -25,6 +26,7 @@ _ORDINALS = ("", "first", "second", "third", "fourth", "fifth", "sixth", "sevent
 SPEAKS = 0.2
 #: Nearer than this, two places are not said to be apart, km.
 NEAR_KM = 0.2
+WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 #: An event that is longer has no one hour, minutes.
 ONE_HOUR = 60.0
 #: Starts that differ by more are at any hour, minutes; lengths that differ by more than this share of themselves vary.
@@ -103,17 +105,40 @@ def _what_is_usual(
     """Where they are at that hour, and when and for how long they are here; what leads comes first."""
     here = _times(model, usual_visits, at, place) if place >= 0 else ""
     where = int(usual_visits.place[at])
-    elsewhere = _elsewhere(model, visits, at, usual_visits) if where >= 0 and where != place else ""
+    elsewhere = _missed(model, visits, at, place) if "elsewhere" in leaders else ""
+    if not elsewhere and where >= 0 and where != place:
+        elsewhere = _elsewhere(model, visits, at, usual_visits)
     both = [elsewhere, here]
     return both[::-1] if leaders and leaders[0] in (*STARTS, *LENGTHS) else both
+
+
+def _missed(model: HabitModel, visits: Visits, at: int, place: int) -> str:
+    """The visit that did not come because of this one, where this one is long."""
+    missed = find_missed(model.habits, visits, at, place) if visits.duration[at] > ONE_HOUR else None
+    if missed is None:
+        return ""
+    return say(
+        "missed",
+        there=_name_place(model, missed.place),
+        day=WEEKDAYS[missed.weekday],
+        hour=clock_words(missed.minute),
+        days=f"{rounded(missed.share * missed.days):.0f}",
+        all=f"{missed.days:.0f}",
+        which="weekend days" if missed.weekday >= 5 else "weekdays",
+        away=_away(model, visits, at, missed.place),
+    )
+
+
+def _away(model: HabitModel, visits: Visits, at: int, where: int) -> str:
+    """How far from an own place a visit is, where that is far."""
+    apart = float(np.hypot(visits.x[at] - model.habits.place_x[where], visits.y[at] - model.habits.place_y[where]))
+    return f", {distance_words(apart)} away" if apart >= lowered(NEAR_KM) else ""
 
 
 def _elsewhere(model: HabitModel, visits: Visits, at: int, usual_visits: Usual) -> str:
     where, share, days = int(usual_visits.place[at]), float(usual_visits.share[at]), float(usual_visits.of_days[at])
     length = float(np.nan_to_num(visits.duration[at]))
     moment = clock_words((visits.minute[at] + length / 2) % 1440)
-    x, y = model.habits.place_x[where], model.habits.place_y[where]
-    apart = float(np.hypot(visits.x[at] - x, visits.y[at] - y))
     return say(
         "elsewhere",
         often=next(word for least, word in OFTEN if share >= lowered(least)),
@@ -122,7 +147,7 @@ def _elsewhere(model: HabitModel, visits: Visits, at: int, usual_visits: Usual) 
         days=f"{rounded(share * days):.0f}",
         all=f"{days:.0f}",
         which=_which_days(usual_visits, at),
-        away=f", {distance_words(apart)} away" if apart >= lowered(NEAR_KM) else "",
+        away=_away(model, visits, at, where),
     )
 
 
@@ -186,7 +211,7 @@ def _how_often(
         known, now = (times_words(n) for n in (int(model.habits.place_count[place]), count))
         is_more = "recurrence" in leaders
         parts.append(say("more" if is_more else "known", times=known, before=before, now=now))
-        if "elsewhere" in leaders and not 0 <= usual_visits.place[at] != place:
+        if "elsewhere" in leaders and not (0 <= usual_visits.place[at] != place or _missed(model, visits, at, place)):
             parts.append(say("elsewhere_hours"))
     else:
         distance = float(judged.compared.distance[row])

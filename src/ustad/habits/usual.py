@@ -51,9 +51,10 @@ def usual(habits: Habits, visits: Visits, place: np.ndarray, widths: Widths) -> 
     moment = (visits.minute + half) % 1440
     later = ((visits.minute + half) // 1440).astype(np.int64)  # days between the start and the middle
     weekend_then = (visits.weekday + later) % 7 >= 5
+    days = remembered_days(habits)
     where, share, apart = whereabouts(
         owner, moment, weekend_then, habits.place_offsets, habits.place_x, habits.place_y,
-        habits.visit_offsets, habits.visit_day, habits.visit_minute, habits.visit_duration, days := _days(habits),
+        habits.visit_offsets, habits.visit_day, habits.visit_minute, habits.visit_duration, days,
     )  # fmt: skip
     of_days = np.where(where >= 0, days[where, weekend_then.astype(int)], 0.0) if len(days) else np.zeros(len(where))
     at = np.where(place >= 0, place, where)
@@ -105,7 +106,7 @@ def find_home(habits: Habits, place: int) -> int:
     where, share, _ = whereabouts(
         np.zeros(1, np.int64), np.array([NIGHT]), np.zeros(1, bool), np.array([0, last - first]), habits.place_x[rows],
         habits.place_y[rows], habits.visit_offsets[first : last + 1], habits.visit_day, habits.visit_minute,
-        habits.visit_duration, _days(habits, rows),
+        habits.visit_duration, remembered_days(habits, rows),
     )  # fmt: skip
     return first + int(where[0]) if share[0] >= lowered(0.5) else -1
 
@@ -118,7 +119,7 @@ def _new_kinds(habits: Habits, visits: Visits, owner: np.ndarray) -> np.ndarray:
     return ((owner >= 0) | (visits.category == 0)) & ~np.isin(owner * many + visits.category, own)
 
 
-def _days(habits: Habits, rows: slice = slice(None)) -> np.ndarray:
+def remembered_days(habits: Habits, rows: slice = slice(None)) -> np.ndarray:
     """Weekdays and weekend days that the visits to each place are remembered of, since its entity was first seen:
     float64 [P, 2]."""
     since = np.maximum(habits.place_since[rows], habits.known_since[rows]) + 3

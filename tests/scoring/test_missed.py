@@ -1,0 +1,74 @@
+"""A visit that was expected and did not come: which, against a slow count, and told in bulk and live with counts."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from plain_days import DAY, HISTORY, HOME, MONDAY, SCHEMA, as_events, day_of, learn, lives, read
+
+from ustad.events.templates import without_expected
+from ustad.habits.habit_model import HabitModel
+from ustad.habits.habit_words import sentences
+from ustad.habits.missed import find_missed
+from ustad.live.habit_live import HabitLive
+from ustad.scoring.habit_judge import HabitJudge
+
+TUESDAY = HISTORY + 1
+
+
+def at_home(day: int, first: int, last: int) -> dict[str, object]:
+    """Home from an hour of a day to another one."""
+    start = (MONDAY + day) * DAY
+    times = {"started_at": start + first * DAY // 24, "finished_at": start + last * DAY // 24}
+    return {"agent_id": 0, "lon": 9.5, **HOME, **times}
+
+
+def test_the_surest_place_is_that_of_a_slow_count_of_days() -> None:
+    history = lives(1, range(HISTORY), None)
+    frame, habits = learn(history)
+    visits = read(frame, as_events([at_home(TUESDAY, 0, 24)]))
+    home = int(habits.locate(visits)[0][0])
+    missed = find_missed(habits, visits, 0, home)
+    assert missed is not None
+    starts, ends = (history[c].cast(pa.int64()).to_numpy() for c in ("started_at", "finished_at"))
+    kinds, counts = np.array(history["poi_category"].to_pylist()), {}
+    for slot in range(48):
+        for kind in ("office", "bar"):
+            moments = [(MONDAY + d) * DAY + (2 * slot + 1) * DAY // 96 for d in range(HISTORY) if d % 7 < 5]
+            counts[slot, kind] = sum(bool(((starts <= m) & (ends > m) & (kinds == kind)).any()) for m in moments)
+    slot, kind = max(counts, key=lambda key: counts[key])
+    assert frame.categories[habits.place_category[missed.place] - 1] == kind
+    assert (missed.weekday, missed.minute, missed.days) == (1, 30 * slot + 15, 20)
+    assert round(missed.share * missed.days) == counts[slot, kind]
+
+
+def test_nothing_is_missed_by_strangers_at_usual_hours_or_without_a_length() -> None:
+    frame, habits = learn(lives(1, range(HISTORY), None))
+    usual = read(frame, as_events([at_home(TUESDAY, 0, 9)]))
+    assert find_missed(habits, usual, 0, int(habits.locate(usual)[0][0])) is None
+    stranger = read(frame, as_events([{**at_home(TUESDAY, 0, 24), "agent_id": 77}]))
+    assert find_missed(habits, stranger, 0, -1) is None
+
+
+@pytest.fixture(scope="module")
+def model() -> HabitModel:
+    known = lives(12, range(HISTORY), None)
+    days = known["started_at"].cast(pa.int64()).to_numpy() // DAY - MONDAY
+    train, week = (known.filter(pa.array(mask)) for mask in (days < HISTORY - 7, days >= HISTORY - 7))
+    return HabitModel.fit(train, week, SCHEMA)
+
+
+def test_an_absence_is_told_with_its_day_and_counts_in_bulk_and_live(model: HabitModel) -> None:
+    events = as_events([*day_of(0, HISTORY, HOME), at_home(TUESDAY, 0, 24)])
+    judged = model.judge(events)
+    (reason,) = sentences(model, judged, events, np.array([3]))
+    sentence = "Not at an office on Tuesday; there at 09:15 on 20 of 20 weekdays, 1.1 km away."
+    assert sentence in reason
+    assert sentence not in without_expected(reason)
+    assert "for 24 h" in without_expected(reason)
+    live = HabitLive(HabitJudge(model), MONDAY + HISTORY, reasons="all")
+    assert [live.update(row)["reason"] for row in events.to_pylist()][3] == reason
+    assert datetime.fromtimestamp((MONDAY + TUESDAY) * 86_400, UTC).strftime("%A") == "Tuesday"
