@@ -30,6 +30,7 @@ import pyarrow.compute as pc
 from ustad.config import SplitConfig
 from ustad.dataset import Dataset
 from ustad.files import read_json, write_json
+from ustad.lab.evaluation.detection_metrics import auroc
 from ustad.simulate import second_red_team
 from ustad.simulate.second_team import KINDS
 from ustad.simulate.simulation import in_memory, plan_simulation
@@ -217,6 +218,7 @@ def factors_of(kind: str, ladder: list[float]) -> list[float]:
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Counts by kind and size over all seeds."""
     counts = {(kind, factor): Count() for kind in options.kinds for factor in factors_of(kind, options.ladder)}
+    areas: dict[tuple[str, float], list[float]] = {key: [] for key in counts}
     for normal, make in make_towns(options):
         scorer = make_scorer(options.scorer)
         if not options.fit_each:
@@ -228,24 +230,42 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
             if options.fit_each:
                 scorer = make_scorer(options.scorer)
                 scorer.fit(data)
-            count = count_caught(scorer.score(data), data)
+            scores = scorer.score(data)
+            count = count_caught(scores, data)
             counts[kind, factor].add(count)
+            areas[kind, factor] += agents_auroc(scores, data)
             size = f"{KINDS[kind].standard * factor:7g} {KINDS[kind].unit:<7}"
             print(
                 f"{kind:<16} {size} {count.agents_caught:4d} of {count.agents:4d} agents, "
                 f"{count.stays_caught:5d} of {count.stays:5d} stays, {count.alerts} alerts",
                 flush=True,
             )
-    return {name: describe(name, {f: c for (kind, f), c in counts.items() if kind == name}) for name in options.kinds}
+    curves = {}
+    for name in options.kinds:
+        own = {factor: count for (kind, factor), count in counts.items() if kind == name}
+        curves[name] = describe(name, own, {factor: areas[name, factor] for factor in own})
+    return curves
 
 
-def describe(kind: str, counts: dict[float, Count]) -> dict[str, Any]:
+def agents_auroc(scores: Any, data: Dataset) -> list[float]:
+    """AUROC of agents, where the scorer says anything of them."""
+    agents = getattr(scores, "agents", None)
+    if agents is None or data.agent_labels is None:
+        return []
+    truth = pc.is_in(agents["agent_id"], data.agent_labels["agent_id"].cast(agents["agent_id"].type).combine_chunks())
+    return [auroc(truth.to_numpy(zero_copy_only=False), agents["score"].to_numpy())]
+
+
+def describe(kind: str, counts: dict[float, Count], areas: dict[float, list[float]] | None = None) -> dict[str, Any]:
     """One kind's curve, with sizes in its unit."""
     unit, standard = KINDS[kind].unit, KINDS[kind].standard
     rows: list[dict[str, Any]] = [
         {"size": standard * factor, "factor": factor, "counts": vars(count), **count.shares()}
         for factor, count in sorted(counts.items())
     ]
+    for row in rows:
+        own = (areas or {}).get(row["factor"], [])
+        row["agents_auroc"] = float(np.mean(own)) if own else None
     hidden = half_hidden([row["size"] for row in rows], [row["agents_caught"] for row in rows])
     return {"unit": unit, "standard": standard, "half_hidden": hidden, "rows": rows}
 
