@@ -180,6 +180,8 @@ def _show(run: dict[str, Any], out_: Path, words: Any, json: bool, *, explain: i
     counts = f", {facts['alerts']:,} alerts (alerts.csv)" if facts["alerts"] is not None else ""
     if "hidden" in run:
         counts += f", {sum(run['hidden'].values()):,} more hidden by rules"
+    if run.get("meetings"):
+        counts += f", {run['meetings']:,} meetings (meetings.parquet)"
     if "rejected" in run:
         counts += f", {run['rejected']['withheld']:,} predictions withheld"
     events, entities = plural(words.event_word), plural(words.entity_word)
@@ -233,6 +235,7 @@ class _After:
 
     def apply(self, run: dict[str, Any], out_: Path, schema: Any, days: bool = True) -> dict[str, Any]:
         """What the run says from then on."""
+        from ustad.cli.group_people import note_meetings
         from ustad.cli.hide import hide_explained
         from ustad.cli.reweigh import reweigh_alerts
         from ustad.engine.folder import is_uri
@@ -244,7 +247,8 @@ class _After:
             return run
         run = reweigh_alerts(out_, self.weights, schema) if self.weights else run
         run = self.days.note(run, out_, schema) if days else run
-        return hide_explained(out_, self.rules, schema) if self.rules else run
+        run = hide_explained(out_, self.rules, schema) if self.rules else run
+        return {**run, "meetings": note_meetings(out_, schema)} if days and self.days.group else run
 
 
 def _schema(model: Path, file: Path | None) -> Any:

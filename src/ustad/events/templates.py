@@ -125,6 +125,13 @@ TEMPLATES: dict[str, dict[str, Template]] = {
         "around": Template("Not observed for {length} around it.", "events without a clock time", {"length": "45 min"}),
         "silence": Template("No data at hours that usually have some.", "the question `silence` leads", {}),
     },
+    "several people": {
+        "met": Template(
+            "Together at {place} at {clock} on {date}: {who}. New to all of them; hardly anybody else goes there.",
+            "a row of `meetings.parquet`",
+            {"who": "a-17 and b-3", "place": "a warehouse", "clock": "12:10", "date": "14 May"},
+        ),
+    },
     "a person as a whole": {
         "shift": Template(
             "Their {events} are on the whole more unusual than before. Most of all: {reason}",
