@@ -303,7 +303,7 @@ def test_the_figures_in_the_repository_are_those_of_the_page_and_no_others(store
     page, _, results = stored
     names = [name for figures in plan_figures(results).values() for name, _ in figures]
     files = {path.name for path in (page.parent / "figures" / "results").iterdir()}
-    assert files == {f"{name}.{ending}" for name in names for ending in ("png", "svg")}
+    assert files == {f"{name}.png" for name in names}
 
 
 def test_the_tables_in_the_repository_are_those_of_the_result_files_and_no_others(stored, tmp_path, monkeypatch):
@@ -357,3 +357,5 @@ def test_a_result_names_its_command_without_directories():
     ]
     assert command(words) == "ustad lab experiment all --data pol_atl=DIRECTORY --seeds 1-5"
     assert command(["score", "model"]) == ""
+    words = ["lab", "benchmark", "urban-anomalies", "--data", "here", "--out", "there", "--seeds", "3"]
+    assert command(words) == "ustad lab benchmark urban-anomalies --data DIRECTORY --seeds 3"

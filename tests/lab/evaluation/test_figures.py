@@ -5,9 +5,10 @@ from itertools import combinations
 import pytest
 
 from ustad.events.encoder import UNKNOWN
+from ustad.lab.evaluation.case_figures import case_colours, draw_case
 from ustad.lab.evaluation.drawing import COLOURS, label_apart, plain_ticks, plots, steps_that_fit
 from ustad.lab.evaluation.experiments import EXPERIMENTS
-from ustad.lab.evaluation.figures import _classes, case_colours, draw_case, plan_figures
+from ustad.lab.evaluation.figures import _classes, plan_figures
 
 pytest.importorskip("matplotlib")
 
@@ -141,7 +142,7 @@ def test_captions_of_one_model_alone_name_the_seed_it_was_drawn_from():
         }
     )
     captions = {name: caption for figures in found.values() for name, caption in figures}
-    one_seed = {"classes-town", "injections-town", "loss-eu-town", "distance-eu-town", "case-town-1"}
+    one_seed = {"classes-town", "injections-town", "loss-eu-town", "distance-eu-town", "case-town-novel-all-events"}
     assert {name for name, caption in captions.items() if "seed 8" in caption} == one_seed
     assert "mean over seeds" in captions["rejection-town"]
 
@@ -160,7 +161,7 @@ def test_a_figure_by_weeks_of_training_has_at_least_two_numbers_of_weeks():
 def test_without_kinds_of_place_their_figure_is_empty_but_drawn(plt):
     lines = [{"data": "town", "seed": 1, "method": "ustad-plain", "result": {"classes": []}}]
     (axis,) = _classes(plt, lines).axes
-    assert axis.get_xlabel() == "mean EU of the kind of place"
+    assert axis.get_xlabel() == "mean EU of the kind of place, nats"
     assert not axis.texts
 
 

@@ -107,6 +107,35 @@ def test_the_busiest_days_are_those_of_most_people(tmp_path):
     assert busiest_days(data, 10) - int(data.days().min()) == 40
 
 
+def urban(path: Path) -> Path:
+    """Three people between two venues, a fix every five minutes, four weeks to learn from and two to test."""
+    path.mkdir()
+    start = 1_705_276_800  # 2024-01-15
+    for name, first, days in (("train", 0, 28), ("test", 28, 14)):
+        t = start + 86_400 * first + np.arange(0, 86_400 * days, 300)
+        away = (t // 3600 % 24 >= 9) & (t // 3600 % 24 < 17)
+        lat = np.where(away, 33_750_000, 33_736_000)
+        people = [{"agent": np.full(len(t), a, np.int32), "t": t, "lat_e6": (lat + 500 * a).astype(np.int32),
+                   "lon_e6": np.full(len(t), -84_384_000, np.int32)} for a in range(3)]  # fmt: skip
+        pq.write_table(pa.concat_tables([pa.table(p) for p in people]), path / f"pol_atl_gps_{name}.parquet")
+    venues = {"agent": [0, 0], "t": pa.array([start * 10**9] * 2, pa.timestamp("ns")), "venue_id": [7, 8],
+              "venue_type": ["Apartment", "Pub"], "lat": [33.736, 33.75], "lon": [-84.384] * 2}  # fmt: skip
+    pq.write_table(pa.table(venues), path / "pol_atl_checkins_train.parquet")
+    (path / "pol_atl_labels.csv").write_text("agent_id,outlier_type,degree\n1,Work,RED\n2,Interest,RED\n")
+    return path
+
+
+def test_urban_anomalies_are_read_as_stays_with_labels_of_people(tmp_path):
+    source = BENCHMARKS["urban-anomalies"].prepare(urban(tmp_path / "files"), tmp_path / "keep", None, 7)
+    data = open_source(source, tmp_path / "keep")
+    assert len(pc.unique(data.events["agent_id"])) == 3
+    kinds = data.events.filter(pc.equal(data.events["agent_id"], 0))["poi_category"].to_pylist()
+    assert kinds.count("Pub") == 42  # once a day
+    assert data.agent_labels.select(["agent_id", "kind"]).to_pylist() == [{"agent_id": 1, "kind": "Work"}]
+    assert data.meta["exclude_agents"] == [2]  # a change that shows in nothing counts neither way
+    assert data.meta["split"]["test_first"] == "2024-02-12"
+
+
 def test_a_missing_file_of_urban_anomalies_is_named(tmp_path):
     with pytest.raises(DataError, match="pol_atl_gps_train"):
         BENCHMARKS["urban-anomalies"].prepare(tmp_path, tmp_path / "keep", None, 7)

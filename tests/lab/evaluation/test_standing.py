@@ -36,7 +36,7 @@ def test_ahead_and_behind_need_more_than_the_spread(ours, word):
 def test_visit_rate_and_the_preset_with_history_stand_beside():
     methods = {"ustad-plain": 0.8, "transformer": 0.7, "visit-rate": 0.85, "ustad-default": 0.95}
     (sentence,) = standing(results(detection=[x for m, v in methods.items() for x in detection(m, (v, v))]))
-    assert sentence.endswith("visit rate has 0.850 / 0.100; USTAD's preset `default` has 0.950 / 0.100.")
+    assert sentence.endswith("visit rate has 0.850 / 0.100; our preset `best` has 0.950 / 0.100.")
 
 
 def test_the_lead_is_the_difference_of_means_beside_the_larger_spread():

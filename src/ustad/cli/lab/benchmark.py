@@ -19,7 +19,7 @@ def benchmark(
     ] = None,
     methods: Annotated[
         str, typer.Option(help="Methods with commas between.")
-    ] = "visit-rate,distance,transformer,sensitive-hue,ustad-plain,ustad-default",
+    ] = "visit-rate,distance,transformer,sensitive-hue,ustad-plain,ustad-quick,ustad-default",
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds of training, from 7 on.")] = 1,
     size: Annotated[str, typer.Option(help="paper, large, small or tiny, as for experiments.")] = "paper",
     work: Annotated[Path, typer.Option(help="Where data and models are kept.")] = Path("runs/benchmark"),
@@ -41,16 +41,16 @@ def benchmark(
 
     choose(name, tuple(BENCHMARKS), "NAME")
     choose(size, tuple(BUDGETS), "--size")
-    chosen = BENCHMARKS[name]
-    source = chosen.prepare(data, work / "data", agents, 7)
-    wanted = methods.split(",") if chosen.experiment == "detection" else None
-    run(plan([chosen.experiment], [source], seeds, BUDGETS[size], wanted, False), results, work, device, workers,
+    spec = BENCHMARKS[name]
+    source = spec.prepare(data, work / "data", agents, 7)
+    names = methods.split(",") if spec.experiment == "detection" else None
+    run(plan([spec.experiment], [source], seeds, BUDGETS[size], names, False), results, work, device, workers,
         fit_minutes=fit_minutes)  # fmt: skip
-    lines = read_results(results)[chosen.experiment]
-    if chosen.experiment == "detection":
+    lines = read_results(results)[spec.experiment]
+    if spec.experiment == "detection":
         tables = [*detection_tables(lines)[:1], *three_ways_tables(lines)]
     else:
         tables = [*injection_tables(lines), *changed_tables(lines)]
-    text = "\n\n".join(f"# {chosen.title}: {t.title}\n\n{t.markdown()}{t.note}" for t in tables)
+    text = "\n\n".join(f"# {spec.title}: {t.title}\n\n{t.markdown()}{t.note}" for t in tables)
     (results / "table.md").write_text(text + "\n")
     out.print(text, markup=False, highlight=False, soft_wrap=True)

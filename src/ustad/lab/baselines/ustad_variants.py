@@ -13,7 +13,7 @@ from ustad.config import setting
 from ustad.lab.baselines.ablations import AblationSettings, Ustad
 
 #: The λ of `ablations.LAMBDAS` with the lowest validation loss on a development seed (`results/search`).
-BEST_LAMBDA = 5.0
+BEST_LAMBDA = 2.0
 
 
 @dataclass(frozen=True)

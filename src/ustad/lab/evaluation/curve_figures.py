@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ustad.lab.evaluation.drawing import COLOURS
-from ustad.lab.evaluation.result_tables import NAMES, Line, select_lines, sets, slug
+from ustad.lab.evaluation.result_tables import NAMES, Line, has_ended, select_lines, sets, slug
 
 COLUMNS = 4
 
@@ -32,7 +32,7 @@ def curves_by_method(lines: list[Line]) -> dict[str, list[dict[str, Any]]]:
     found: dict[str, list[dict[str, Any]]] = {}
     for line in lines:
         if line.get("training", {}).get("curve"):
-            found.setdefault(line["method"], []).append(line["training"])
+            found.setdefault(line["method"], []).append({**line["training"], "ended": has_ended(line)})
     return found
 
 
@@ -50,8 +50,8 @@ def draw_curves(plt: Any, lines: list[Line]) -> Any:
         if len(values):
             low, high = values.min(), np.quantile(values, 0.97)
             axis.set_ylim(low - 0.08 * (high - low + 1e-9), high + 0.1 * (high - low + 1e-9))
-        ended = sum(run["converged"] for run in runs)
-        axis.set_title(f"{NAMES[method].replace('`', '')}, n = {len(runs)}, {ended} ended by itself", fontsize=7)
+        ended = sum(run["ended"] for run in runs)
+        axis.set_title(f"{NAMES[method].replace('`', '')}, n = {len(runs)}, {ended} ended", fontsize=7)
         axis.set_xlabel("epoch", fontsize=7)
     for axis in list(axes.flat)[len(methods) :]:
         axis.set_axis_off()

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from ustad.lab.evaluation.gps import GPS_METHODS, PRESET_METHODS, gps
 from ustad.lab.evaluation.recordings import PLAIN, TRUE_STAYS
 from ustad.lab.evaluation.result_files import Line, command, hardware, plain_json, read_lines, versions
 from ustad.lab.evaluation.sources import Source
-from ustad.lab.evaluation.workshop import BUDGETS, DEFAULT, FIRST_SEED, SAME, TRIPS, USTAD, Budget, Workshop
+from ustad.lab.evaluation.workshop import BUDGETS, DEFAULT, FIRST_SEED, QUICK, SAME, TRIPS, USTAD, Budget, Workshop
 from ustad.simulate import PRESETS
 from ustad.simulate.injections import KINDS
 from ustad.simulate.phones import PHONES
@@ -35,7 +36,7 @@ PREDICTORS = ("mlp", "lstm", "transformer", "lightpath", "dual-tr", USTAD, "usta
 DETECTORS = (
     "random", "visit-rate", "visit-rate-causal", "visit-rate-category", "visit-rate-category-hour", "distance",
     "ibat", "gm-vsae", "atrom", "ctle", "sensitive-hue", "nov-online", "transformer",
-    "ustad-none", "ustad-au", "ustad-eu", USTAD, "ustad-minmax", "ustad-lambda", TRIPS, DEFAULT,
+    "ustad-none", "ustad-au", "ustad-eu", USTAD, "ustad-minmax", "ustad-lambda", TRIPS, QUICK, DEFAULT,
 )  # fmt: skip
 #: Detectors that are also asked with nothing later than the event in their window.
 BOTH_WINDOWS = ("transformer", USTAD)
@@ -207,7 +208,9 @@ def run_cell(cell: Cell, shop: Workshop) -> dict[str, Any]:
 def read_results(*directories: Path) -> dict[str, list[Line]]:
     """All lines by experiment, those of the same cell once (the latest), in the order of data sets and of the plan.
 
-    What our own preset does where the paper speaks of USTAD alone is apart: `injections of best`, `cases of best`.
+    Three things are apart. What our own preset does where the paper speaks of USTAD alone: `injections of best`,
+    `cases of best`. Further runs on one and the same data set, beside those with other people: `NAME by training`.
+    The search of λ: `search`.
     """
     lines_by_name: dict[str, list[Line]] = {}
     for name, experiment in EXPERIMENTS.items():
@@ -217,11 +220,26 @@ def read_results(*directories: Path) -> dict[str, list[Line]]:
         lines_by_name[name] = sorted(
             {line["key"]: line for line in lines}.values(), key=lambda line: _place(line, places, keys)
         )
+    lines_by_name["search"] = []
+    for name in EXPERIMENTS:
+        lines_by_name["search"] += _take_out(lines_by_name, name, lambda line: "category_weight" in line["budget"])
+        with_people = {line["data"] for line in lines_by_name[name] if line["source"].get("seed") == line["seed"]}
+        lines_by_name[f"{name} by training"] = _take_out(lines_by_name, name, partial(_is_again, with_people))
     for name in OF_BEST:
-        ours = [line for line in lines_by_name[name] if line.get("method") == DEFAULT]
-        lines_by_name[name] = [line for line in lines_by_name[name] if line.get("method") != DEFAULT]
-        lines_by_name[f"{name} of best"] = ours
+        lines_by_name[f"{name} of best"] = _take_out(lines_by_name, name, lambda line: line.get("method") == DEFAULT)
     return lines_by_name
+
+
+def _is_again(data: set[str], line: Line) -> bool:
+    """Whether a line is of a data set of the list, with another seed of training than of its people."""
+    return line["data"] in data and line["source"].get("seed") != line["seed"]
+
+
+def _take_out(lines_by_name: dict[str, list[Line]], name: str, is_apart: Callable[[Line], bool]) -> list[Line]:
+    """The lines of an experiment that are something else; the others stay."""
+    apart = [line for line in lines_by_name[name] if is_apart(line)]
+    lines_by_name[name] = [line for line in lines_by_name[name] if not is_apart(line)]
+    return apart
 
 
 def _place(line: Line, places: dict[str, int], keys: list[str]) -> tuple[int, int, int, int]:

@@ -17,8 +17,10 @@ from ustad.lab.evaluation.result_tables import (
     Line,
     Results,
     Table,
+    count_ended,
     detection_values,
     format_mean,
+    has_ended,
     select_lines,
     sets,
     slug,
@@ -28,8 +30,7 @@ WAYS = {"events": "own score", "incidents": "incident's score", "meant": "meant 
 THREE_WAYS = (
     "Own score: every labelled event. Incident's score: each event takes the highest score of itself, the event before "
     "and the one after, since two thirds of the labelled events are shortened neighbours of an inserted visit. Meant "
-    "events only: those neighbours are left out. Preset `default`, visit rate and distance look at neighbours by "
-    "themselves."
+    "events only: those neighbours are left out. Visit rate and distance look at neighbours by themselves."
 )
 
 
@@ -52,14 +53,14 @@ def three_ways_tables(lines: list[Line]) -> list[Table]:
 def training_tables(results: Results) -> list[Table]:
     """How each network was trained: means over its runs, and how many of them stopped by themselves."""
     rows = []
-    for data, method, runs in _trainings(results):
+    for data, method, lines in _trainings(results):
+        runs = [line["training"] for line in lines]
         told = [format_number(np.mean([run[key] for run in runs])) for key in ("epochs", "steps")]
         targets = [run["targets"] for run in runs if "targets" in run]
-        converged = sum(run["converged"] for run in runs)
         seconds, losses = [run["seconds"] for run in runs], [run["best_loss"] for run in runs]
         rows.append(
             (data, NAMES[method], *told, format_number(np.mean(targets)) if targets else "–", format_mean(losses),
-             f"{np.mean(seconds):.0f}", f"{converged} of {len(runs)}")
+             f"{np.mean(seconds):.0f}", count_ended(lines))
         )  # fmt: skip
     heads = ("data", "method", "epochs", "steps", "targets", "best validation loss", "seconds", "stopped by itself")
     note = (
@@ -69,21 +70,21 @@ def training_tables(results: Results) -> list[Table]:
     return [Table("training", "How long each network was trained", heads, tuple(rows), note)] if rows else []
 
 
-def _trainings(results: Results) -> Iterator[tuple[str, str, list[dict]]]:
-    """Data set, method, and its runs, one for each seed."""
+def _trainings(results: Results) -> Iterator[tuple[str, str, list[Line]]]:
+    """Data set, method, and a line for each seed that its network was trained with."""
     lines = [x for name in ("detection", "prediction") for x in results.get(name, []) if x.get("training")]
     for data in sets(lines):
         for method in dict.fromkeys(x["method"] for x in select_lines(lines, data=data)):
-            runs = {x["seed"]: x["training"] for x in select_lines(lines, data=data, method=method)}
+            runs = {x["seed"]: x for x in select_lines(lines, data=data, method=method)}
             yield data, method, list(runs.values())
 
 
 def unfinished(results: Results) -> list[str]:
     """Networks that were cut before they stopped by themselves, by data set and method."""
     return [
-        f"{NAMES[method]} on {data} ({sum(not run['converged'] for run in runs)} of {len(runs)})"
-        for data, method, runs in _trainings(results)
-        if not all(run["converged"] for run in runs)
+        f"{NAMES[method]} on {data} ({sum(not has_ended(line) for line in lines)} of {len(lines)})"
+        for data, method, lines in _trainings(results)
+        if not all(map(has_ended, lines))
     ]
 
 

@@ -1,11 +1,10 @@
-"""Figures from result lines: PNG and SVG, readable, in colours that colour-blind people can tell apart.
+"""Figures from result lines: PNG, readable, in colours that colour-blind people can tell apart.
 
 In go the lines that `experiments.read_results` returns and a directory; out come files and their names.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ustad.events.encoder import UNKNOWN
+from ustad.lab.evaluation.case_figures import case_figures
 from ustad.lab.evaluation.curve_figures import curve_figures
 from ustad.lab.evaluation.drawing import COLOURS, MARKERS, label_apart, plain_ticks, plots, steps_that_fit
 from ustad.lab.evaluation.result_tables import (
@@ -34,8 +34,9 @@ from ustad.lab.evaluation.result_tables import (
     slug,
 )  # fmt: skip
 
-_RESOLUTION = 110
-OTHER = "0.75"  # grey: kinds of place without a colour of their own
+_RESOLUTION = 130
+#: What matplotlib calls the five quantiles of a box.
+BOX = ("whislo", "q1", "med", "q3", "whishi")
 
 
 @dataclass(frozen=True)
@@ -48,14 +49,13 @@ class Figure:
 
 
 def draw_all(results: Results, directory: Path) -> None:
-    """Every figure the results allow, as PNG and SVG."""
+    """Every figure the results allow."""
     plt = plots()
     directory.mkdir(parents=True, exist_ok=True)
     for figures in _all(results).values():
         for figure in figures:
             picture = figure.draw(plt)
             picture.savefig(directory / f"{figure.name}.png", dpi=_RESOLUTION, metadata={"Software": None})
-            picture.savefig(directory / f"{figure.name}.svg", metadata={"Date": None})
             plt.close(picture)
 
 
@@ -71,9 +71,11 @@ def _all(results: Results) -> dict[str, list[Figure]]:
         "scores": _scores,
         "injections": _injections,
         "epistemic": _epistemic,
-        "cases": _cases,
+        "cases": lambda lines: [Figure(*case) for case in case_figures(lines)],
     }
-    return {name: make(results[name]) if results[name] else [] for name, make in makers.items()}
+    figures = {name: make(results[name]) if results[name] else [] for name, make in makers.items()}
+    figures["cases"] += makers["cases"](results.get("cases of best", []))
+    return figures
 
 
 # ---------------------------------------------------------------------------------------------- detection
@@ -102,7 +104,7 @@ def _detectors(plt: Any, lines: list[Line], data: str) -> Any:
                 spread = np.std(values, ddof=1) if len(values) > 1 else 0.0
                 kind = 1 if method.startswith("ustad") else 0 if method in DEEP else 6
                 axis.errorbar(np.mean(values), row, xerr=spread, fmt=MARKERS[kind], color=COLOURS[kind], capsize=2)
-        axis.set_title(f"{'AUROC' if what == 'auroc' else 'AUPR'}, {level}")
+        axis.set_title(f"{'AUROC' if what == 'auroc' else 'AUPR'}, {level}, n = {count_seeds(lines)}")
         axis.set_ylim(-0.6, len(methods) - 0.4)
         axis.set_yticks(range(len(methods)), [NAMES[m].replace("`", "") for m in methods])
         axis.grid(axis="y", color="0.92")
@@ -156,26 +158,44 @@ def _seed_told(lines: list[Line], data: str) -> str:
 
 
 def _rejection(plt: Any, lines: list[Line]) -> Any:
+    """A panel a feature, error bars over data sets."""
     terms = [t for t in TERMS if any(t in x["result"]["curves"] for x in lines)]
-    figure, axes = plt.subplots(1, len(terms), figsize=(2.6 * len(terms), 3.0), squeeze=False)
-    for axis, term in zip(axes[0], terms, strict=True):
+    figure, axes = _panels(plt, len(terms))
+    for axis, term in zip(axes, terms, strict=True):
         for i, method in enumerate(("ustad-plain", "ustad-au", "ustad-eu", "ustad-none")):
             results = [x["result"] for x in select_lines(lines, method=method)]
             if not results:
                 continue
             values = np.mean([r["curves"][term] for r in results], axis=0)
+            spread = np.std([r["curves"][term] for r in results], axis=0, ddof=1) if len(results) > 1 else None
             heights = 1 - values if term == "poi" else values
             shares = 100 * np.array(results[0]["kept"])
-            axis.plot(shares, heights, marker=MARKERS[i], markersize=3, color=COLOURS[i], label=NAMES[method])
+            style = {"marker": MARKERS[i], "markersize": 3, "color": COLOURS[i], "elinewidth": 0.7}
+            axis.errorbar(shares, heights, yerr=spread, label=NAMES[method], **style)
             if method == "ustad-plain" and all("own" in r for r in results):
                 own = np.mean([r["own"][term] for r in results], axis=0)
                 label = "USTAD, by the feature's own"
                 axis.plot(shares, 1 - own if term == "poi" else own, color=COLOURS[i], linestyle="--", label=label)
-        axis.set_title("accuracy, kind of place" if term == "poi" else f"MAE, {TERMS[term]}")
+        title = "kind of place, share right" if term == "poi" else f"MAE, {TERMS[term]}"
+        axis.set_title(f"{title}, n = {count_seeds(lines)}")
         axis.set_xlabel("% kept, surest first")
-    handles, labels = axes[0][0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=5, frameon=False, fontsize=8)
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False, fontsize=8)
     return figure
+
+
+def _panels(plt: Any, count: int) -> tuple[Any, list[Any]]:
+    """So many panels, three in a row: a figure that can be read at half a page."""
+    rows = -(-count // 3)
+    figure, axes = plt.subplots(rows, 3, figsize=(7.5, 2.4 * rows), squeeze=False)
+    for axis in list(axes.flat)[count:]:
+        axis.set_axis_off()
+    return figure, list(axes.flat)[:count]
+
+
+def count_seeds(lines: list[Line]) -> int:
+    """Data sets (or runs on one) that a panel shows the mean of."""
+    return len({line["seed"] for line in lines})
 
 
 def _classes(plt: Any, lines: list[Line]) -> Any:
@@ -189,7 +209,8 @@ def _classes(plt: Any, lines: list[Line]) -> Any:
     at = [(row["eu"], 100 * row["accuracy"]) for row in rows]
     axis.scatter(*np.reshape(at, (-1, 2)).T, s=areas, alpha=0.55, color=COLOURS[0], edgecolor="white")
     axis.margins(0.12)
-    axis.set_xlabel("mean EU of the kind of place")
+    axis.set_title(f"n = {sum(row['n'] for row in rows):,} events")
+    axis.set_xlabel("mean EU of the kind of place, nats")
     axis.set_ylabel("accuracy, %")
     circles = zip(at, np.sqrt(areas) / 2, rows, strict=True)
     label_apart(axis, [(*point, radius, row["class"]) for point, radius, row in circles])
@@ -208,7 +229,7 @@ def _training_size(plt: Any, lines: list[Line]) -> Any:
         axis.axhline(1, color="0.7", linewidth=0.8, zorder=0)
         axis.set_xlabel("weeks of training")
         axis.set_xticks(weeks)
-        axis.set_title(f"{what}, against one week")
+        axis.set_title(f"{what}, against one week, n = {count_seeds(lines)}")
         axis.set_yscale("log")
         plain_ticks(plt, axis.yaxis, steps_that_fit(axis.yaxis))
     axes[0].legend(frameon=False, fontsize=7)
@@ -239,7 +260,9 @@ def _bars(plt: Any, lines: list[Line], what: str) -> Any:
             spread = [np.std(v, ddof=1) if len(v) > 1 else 0 for v in values]
             heights = [np.mean(v) for v in values]
             axis.bar(at, heights, 0.18, yerr=spread, color=COLOURS[i], label=SCORES[how], error_kw={"lw": 0.8})
-        axis.set_xticks(range(len(names[level])), [n.replace(" (", "\n(") for n in names[level]], fontsize=7)
+        counts = (count_seeds(select_lines(lines, data=data)) for data in names[level])
+        ticks = [n.replace(" (", "\n(") + f", n = {k}" for n, k in zip(names[level], counts, strict=True)]
+        axis.set_xticks(range(len(ticks)), ticks, fontsize=7)
         axis.set_title(f"{'AUROC' if what == 'auroc' else 'AUPR'}, {level}")
         if what == "auroc":
             axis.axhline(0.5, color="0.6", linewidth=0.8, linestyle=":")
@@ -264,12 +287,21 @@ def _boxes(plt: Any, lines: list[Line]) -> Any:
     """Boxes from quantiles, of each kind's own injection; whiskers are the 5th and 95th percentile."""
     boxes = {x["kind"]: x["result"]["boxes"] for x in lines}
     figure, axes = plt.subplots(1, 2, figsize=(9, 3.1))
-    for axis, what, title in zip(axes, ("loss", "knn"), ("loss, scaled", "distance (kNN)"), strict=True):
+    titles = ("loss, scaled to [0, 1]", "distance in the network's space")
+    for axis, what, title in zip(axes, ("loss", "knn"), titles, strict=True):
         groups = [("normal", next(iter(boxes.values()))["normal"])]
         groups += [(KIND_NAMES[k], boxes[k][k]) for k in KIND_NAMES if k in boxes and k in boxes[k]]
         stats = [
-            {"label": name, "whislo": q[0], "q1": q[1], "med": q[2], "q3": q[3], "whishi": q[4], "fliers": []}
-            for name, q in ((name, box[what]) for name, box in groups)
+            {
+                "label": f"{name}, n = {n:,}",
+                "whislo": q[0],
+                "q1": q[1],
+                "med": q[2],
+                "q3": q[3],
+                "whishi": q[4],
+                "fliers": [],
+            }
+            for name, n, q in ((name, box["n"], box[what]) for name, box in groups)
             if q
         ]
         axis.bxp(stats, showfliers=False, medianprops={"color": COLOURS[1]})
@@ -306,12 +338,12 @@ def _hexbin(axis: Any, bins: dict[str, Any]) -> None:
 
 def _loss_and_eu(plt: Any, result: dict[str, Any]) -> Any:
     terms = [t for t, bins in result["terms"].items() if bins["x"]]
-    figure, axes = plt.subplots(1, len(terms), figsize=(2.4 * len(terms), 2.6), squeeze=False)
-    for axis, term in zip(axes[0], terms, strict=True):
+    figure, axes = _panels(plt, len(terms))
+    for axis, term in zip(axes, terms, strict=True):
         _hexbin(axis, result["terms"][term])
-        axis.set_title(term)
+        axis.set_title(f"{term}, n = {sum(result['terms'][term]['count']):,}")
         axis.set_xlabel("log₁₀ EU")
-    axes[0][0].set_ylabel("log₁₀ loss")
+        axis.set_ylabel("log₁₀ loss")
     return figure
 
 
@@ -321,6 +353,7 @@ def _distance_and_eu(plt: Any, result: dict[str, Any]) -> Any:
     for i, (key, label) in enumerate((("knn_low_eu", "5 % lowest EU"), ("knn_high_eu", "5 % highest EU"))):
         counts = np.array(result[key], float)
         left.stairs(counts / max(counts.sum(), 1), edges, color=COLOURS[i], label=label, fill=True, alpha=0.5)
+    left.set_title(f"n = {result['n']:,} events")
     left.set_xlabel("distance to the training events")
     left.set_ylabel("share of events")
     left.legend(frameon=False, fontsize=7)
@@ -331,70 +364,3 @@ def _distance_and_eu(plt: Any, result: dict[str, Any]) -> Any:
     right.set_xlabel("EU, summed over features")
     right.set_ylabel("distance")
     return figure
-
-
-# --------------------------------------------------------------------------------------------------- cases
-def _cases(lines: list[Line]) -> list[Figure]:
-    figures = []
-    for line in _of_first_seed(lines):
-        data = line["data"]
-        for number, case in enumerate(line["result"]["cases"], 1):
-            caption = f"Case {number}, {case['kind']}, {data}, seed {line['seed']}: {case_words(case)}"
-            figures.append(Figure(f"case-{slug(data)}-{number}", caption, partial(draw_case, case=case)))
-    return figures
-
-
-def case_words(case: dict[str, Any]) -> str:
-    """Expected and observed in one sentence."""
-    sides = " and ".join(f"{side} {_described(case[side])}" for side in ("expected", "observed"))
-    label = {"event": "labelled as an anomaly", "agent": "of a labelled agent", "no": "not labelled"}[case["labelled"]]
-    return (
-        f"{sides}; EU above {100 * case['eu_percentile']:.0f} %, distance above {100 * case['knn_percentile']:.0f} % "
-        f"of events; {label}"
-    )
-
-
-def _described(values: dict[str, Any]) -> str:
-    start = values.get("start", 0.0)
-    clock = f"{int(start // 60) % 24:02d}:{int(start % 60):02d}"
-    return f"{values.get('poi') or 'a stay'} from {clock} for {values.get('duration', 0) / 60:.1f} h"
-
-
-def draw_case(plt: Any, case: dict[str, Any]) -> Any:
-    """Training weeks beside test weeks: a row a day, time of day across, coloured by kind of place."""
-    colour = case_colours(case)
-    days = [sorted({b[0] for b in case[part]}) or [0] for part in ("train", "test")]
-    tall = max(2.4, 0.11 * max(d[-1] - d[0] + 1 for d in days) + 1.2)
-    figure, axes = plt.subplots(1, 2, figsize=(9, tall))
-    for axis, part, span in zip(axes, ("train", "test"), days, strict=True):
-        for day, low, high, word in case[part]:
-            axis.barh(day, (high - low) / 60, left=low / 60, height=0.85, color=colour.get(word, OTHER))
-        axis.set_xlim(0, 24)
-        axis.set_ylim(span[-1] + 0.6, span[0] - 0.6)
-        axis.set_xticks(range(0, 25, 6), [f"{h:02d}:00" for h in range(0, 25, 6)])
-        axis.set_title("before the test weeks" if part == "train" else "test weeks")
-        axis.set_ylabel("day")
-        axis.set_yticks(range(span[0], span[-1] + 1, 7))
-    for day, low, high, _ in case["event"]:
-        axes[1].barh(day, (high - low) / 60, left=low / 60, height=1.1, fill=False, edgecolor="black", linewidth=2)
-    patch = partial(plt.Rectangle, (0, 0), 1, 1)
-    handles = {word: patch(color=tint) for word, tint in colour.items()}
-    if any(block[3] not in colour for part in ("train", "test") for block in case[part]):
-        handles["other"] = patch(color=OTHER)
-    handles["the event"] = patch(fill=False, edgecolor="black", linewidth=2)
-    figure.legend(
-        handles.values(), handles, loc="outside lower center", ncols=(len(handles) + 1) // 2, frameon=False, fontsize=7
-    )
-    return figure
-
-
-def case_colours(case: dict[str, Any]) -> dict[str, str]:
-    """A colour for the most frequent kinds of place; the event's own and the expected one are always among them.
-
-    Not black: the event is framed in it.
-    """
-    colours = [colour for colour in COLOURS if colour != "#000000"]
-    words = Counter(str(block[3]) for part in ("train", "test") for block in case[part])
-    words_shown = [*(block[3] for block in case["event"]), case["expected"].get("poi")]
-    in_order = sorted(words, key=lambda word: (word not in words_shown, -words[word], word))[: len(colours)]
-    return dict(zip(sorted(in_order, key=lambda word: (-words[word], word)), colours, strict=False))

@@ -9,12 +9,21 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ustad import __version__
 from ustad.events.encoder import UNKNOWN
 from ustad.lab.evaluation.claims import judged, question_of
+from ustad.lab.evaluation.comparison_tables import (
+    best_injection_tables,
+    calibrated_score_tables,
+    calibrated_tables,
+    case_tables,
+    search_tables,
+    spread_tables,
+)
 from ustad.lab.evaluation.experiments import EXPERIMENTS, read_results
 from ustad.lab.evaluation.fairness_tables import changed_tables, three_ways_tables, training_tables, unfinished
 from ustad.lab.evaluation.figures import draw_all, plan_figures
@@ -57,7 +66,8 @@ def publish(directories: Sequence[Path], page: Path, figures: Path) -> Path:
 
 def _refuse_two_budgets(results: Results) -> None:
     """Figures of the same method on the same data with two budgets are no spread over seeds."""
-    for name, lines in results.items():
+    for name in EXPERIMENTS:
+        lines = results.get(name, [])
         for data in {line["data"] for line in lines}:
             budgets = sorted({line["budget"]["name"] for line in select_lines(lines, data=data)})
             if len(budgets) > 1:
@@ -86,9 +96,12 @@ def page_text(results: Results, place: str, figures: str) -> str:
 def every_table(results: Results) -> dict[str, list[Table]]:
     """All tables by experiment: those with the paper's figures, and those that say how even the comparison is."""
     tables = all_tables(results)
-    tables["detection"] = [*tables["detection"], *three_ways_tables(results["detection"])]
-    tables["injections"] = [*tables["injections"], *changed_tables(results["injections"])]
-    return {**tables, "training": training_tables(results)}
+    tables["prediction"] += search_tables(results)
+    tables["detection"] += [*three_ways_tables(results["detection"]), *calibrated_tables(results["detection"])]
+    tables["detection"] += spread_tables(results)
+    tables["scores"] += calibrated_score_tables(results["scores"])
+    tables["injections"] += [*changed_tables(results["injections"]), *best_injection_tables(results)]
+    return {**tables, "cases": case_tables(results), "training": training_tables(results)}
 
 
 def _question(
@@ -145,13 +158,16 @@ def _from_gps(results: Results) -> list[str]:
     if not (lines := results.get("gps", [])):
         return []
     tables = sorted(gps_tables(lines), key=lambda table: not table.name.startswith("gps-town"))
-    rest = _folded("Other data, and how right the extracted stays are", _section(tables[1:], [], ""))
-    return [f"## {GPS}", FROM_GPS, *_section(tables[:1], [], ""), *rest]
+    ours = gps_tables([line for line in lines if line["method"] == "ustad-best"] or lines)
+    first = min(ours, key=lambda table: not table.name.startswith("gps-town"))
+    first = replace(first, title=f"In short: {first.title}")
+    rest = _folded("Other methods and data, and how right the extracted stays are", _section(tables, [], ""))
+    return [f"## {GPS}", FROM_GPS, *_section([first], [], ""), *rest]
 
 
 def _conditions(results: Results) -> list[str]:
     """Sizes, seeds, budget, machine: what the figures were made with."""
-    lines = [line for part in results.values() for line in part]
+    lines = [line for name, part in results.items() if name in EXPERIMENTS for line in part]
     budgets = {line["budget"]["name"]: line["budget"] for line in lines}
     notes = [SMALL] if {name.partition("-")[0] for name in budgets} & {"small", "tiny"} else []
     rows = [_condition(data, [x for x in lines if x["data"] == data]) for data in _data_sets(results)]
@@ -286,7 +302,7 @@ def _section(tables: list[Table], pictures: list[tuple[str, str]], figures: str)
     for table in tables:
         parts += [f"### {table.title}", table.markdown().rstrip(), table.note]
     for name, caption in pictures:
-        parts.append(f"![{caption}]({figures}/{name}.png)\n\n*{caption}* ([SVG]({figures}/{name}.svg))")
+        parts.append(f"![{caption}]({figures}/{name}.png)\n\n*{caption}*")
     return parts
 
 

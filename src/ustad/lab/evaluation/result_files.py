@@ -79,12 +79,14 @@ def versions() -> dict[str, str]:
 def command(words: Sequence[str] | None = None) -> str:
     """The command line that a figure was made by, without the directories of a machine; empty from Python."""
     words = list(sys.argv[1:] if words is None else words)
-    if words[:2] != ["lab", "experiment"]:
+    if words[:1] != ["lab"] or words[1:2] not in (["experiment"], ["benchmark"]):
         return ""
     kept, is_value = ["ustad"], False
-    for word in words:
+    for i, word in enumerate(words):
         name, _, value = word.partition("=")
-        if not is_value and name not in _DIRECTORIES:
+        if words[1] == "benchmark" and i and words[i - 1] == "--data":
+            kept.append("DIRECTORY")
+        elif not is_value and name not in _DIRECTORIES:
             kept.append(f"{name}=DIRECTORY" if os.sep in value else Path(word).name if os.sep in word else word)
         is_value = not is_value and name in _DIRECTORIES and not value
     return " ".join(kept)

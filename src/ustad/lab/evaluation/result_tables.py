@@ -43,6 +43,9 @@ KIND_NAMES = {
 #: Baselines that learn a network and that the paper prints figures of: what USTAD is compared with.
 DEEP = ("ctle", "gm-vsae", "atrom", "sensitive-hue", "transformer")
 LEVELS = ("events", "agents")
+ENDED = "stopped by itself"
+#: Methods whose learning rate falls to zero over a number of epochs of their own.
+OWN_SCHEDULE = ("ustad-default",)
 
 
 @dataclass(frozen=True)
@@ -131,18 +134,35 @@ def prediction_tables(lines: list[Line]) -> list[Table]:
 def _prediction_table(lines: list[Line], data: str) -> Table:
     columns = [(what, term) for what in ("mae", "mape") for term in ("x", "y", "start", "duration")]
     columns.append(("accuracy", "poi"))
-    heads = ["method", *(f"{'MAE' if w == 'mae' else 'MAPE'} {t}" for w, t in columns[:-1]), "accuracy %"]
+    heads = ["method", *(f"{'MAE' if w == 'mae' else 'MAPE'} {t}" for w, t in columns[:-1]), "accuracy %", ENDED]
     paper = read_published()["prediction"].get(base_name(lines, data), {})
     rows = []
     for method in [*dict.fromkeys(x["method"] for x in select_lines(lines, data=data)), "rejection"]:
         values = [prediction_values(lines, data, method, what, term) for what, term in columns]
         if not any(values):
             continue
-        rows.append((NAMES[method], *(format_mean(v, 2) for v in values)))
+        own = select_lines(lines, data=data, method="ustad-plain" if method == "rejection" else method)
+        rows.append((NAMES[method], *(format_mean(v, 2) for v in values), count_ended(own)))
         if method in paper:
-            rows.append((f"*{NAMES[method]}, paper*", *(plain(v, 2) for v in paper[method])))
-    note = "x, y in km, start and duration in minutes; MAPE leaves out targets of zero"
-    return Table(f"prediction-{slug(data)}", f"Masked prediction, {data}", tuple(heads), tuple(rows), note)
+            rows.append((f"*{NAMES[method]}, paper*", *(plain(v, 2) for v in paper[method]), "–"))
+    note = (
+        "x, y in km, start and duration in minutes; MAPE leaves out targets of zero. Rows of the paper are of its own "
+        "data and in the units it prints."
+    )
+    table = Table(f"prediction-{slug(data)}", f"Masked prediction, {data}", tuple(heads), tuple(rows), note)
+    return without_empty(table)
+
+
+def count_ended(lines: list[Line]) -> str:
+    """How many of the networks stopped by themselves, of all that were trained; a dash where none was."""
+    trained = [line for line in lines if line.get("training")]
+    return f"{sum(map(has_ended, trained))} of {len(trained)}" if trained else "–"
+
+
+def has_ended(line: Line) -> bool:
+    """Whether a network stopped by itself: its validation loss stood still, or its own schedule came to its end."""
+    training = line["training"]
+    return training["converged"] or (line["method"] in OWN_SCHEDULE and training["stopped"] == "epochs")
 
 
 def prediction_values(lines: list[Line], data: str, method: str, what: str, term: str) -> list[float]:
@@ -162,6 +182,7 @@ def _detection_table(lines: list[Line], data: str) -> Table:
     heads = ["method", "seeds"]
     for level in LEVELS:
         heads += [f"{level} AUROC", "paper", f"{level} AUPR", "paper"]
+    heads.append(ENDED)
     paper = read_published()["detection"].get(base_name(lines, data), {})
     rows = []
     for method, window in dict.fromkeys((x["method"], x["window"]) for x in select_lines(lines, data=data)):
@@ -174,9 +195,13 @@ def _detection_table(lines: list[Line], data: str) -> Table:
                     format_mean(detection_values(lines, data, method, level, what, window), 3 + i),
                     plain(published_values[i], 3 + i) if published_values else "–",
                 ]
+        row.append(count_ended(select_lines(lines, data=data, method=method, window=window)))
         rows.append(tuple(row))
     rows.append(_improvement(lines, data))
-    note = "improvement: of USTAD over the best deep baseline, as the paper computes it"
+    note = (
+        "improvement: of USTAD over the best deep baseline, as the paper computes it. The columns `paper` are of its "
+        "own data. It prints no figure of Nov-Online, which is therefore no part of the improvement."
+    )
     return Table(f"detection-{slug(data)}", f"Detection, {data}", tuple(heads), tuple(rows), note)
 
 
@@ -227,7 +252,7 @@ def _improvement(lines: list[Line], data: str) -> tuple[str, ...]:
             ours, best = detection_values(lines, data, "ustad-plain", level, what), best_deep(lines, data, level, what)
             text = f"{100 * (np.mean(ours) - best[1]) / best[1]:+.1f} % ({NAMES[best[0]]})" if ours and best else "–"
             row += [text, ""]
-    return tuple(row)
+    return (*row, "")
 
 
 def _recurrence_table(lines: list[Line], data: str) -> Table:
@@ -311,7 +336,11 @@ def _training_size_table(lines: list[Line], name: str, title: str) -> Table | No
             if weeks in paper:
                 row = (f"{v:.2e}" for term in TERMS for v in paper[weeks][term])
                 rows.append((f"*{data.split(' (')[0]}, paper*", str(weeks), *row))
-    return Table(name, title, heads, tuple(rows))
+    note = (
+        "**Other units**: ours are squared spreads of scaled numbers (of one, half the central 68 %) and nats; the "
+        "paper does not say its own, and its figures fit numbers between 0 and 1. Compare directions, not values."
+    )
+    return Table(name, title, heads, tuple(rows), note)
 
 
 def size_values(lines: list[Line], data: str, weeks: int, term: str, what: str) -> list[float]:

@@ -20,6 +20,7 @@ from ustad.lab.evaluation.result_tables import (
     plain,
     prediction_values,
     score_values,
+    select_lines,
     sets,
 )
 
@@ -44,9 +45,11 @@ def standing(results: Results) -> list[str]:
             words = [_against_deep(lines, data, level, what, word) for what, word in MEASURES]
             if not all(words):
                 continue
+            calibrated = [_calibrated(lines, data, level, what) for what, _ in MEASURES]
+            words += [f"with calibrated tail shares it has {' / '.join(calibrated)}"] if all(calibrated) else []
             others = [
                 f"{name} has {' / '.join(plain(float(np.mean(v))) for v in values)}"
-                for method, name in (("visit-rate", "visit rate"), ("ustad-default", "USTAD's preset `default`"))
+                for method, name in (("visit-rate", "visit rate"), ("ustad-default", "our preset `best`"))
                 if all(values := [detection_values(lines, data, method, level, what) for what, _ in MEASURES])
             ]
             sentences.append(f"{data}, {level}: USTAD is {'; '.join([*words, *others])}.")
@@ -66,11 +69,22 @@ def _against_deep(lines: list[Line], data: str, level: str, what: str, word: str
     return f"{place} {which} by {word}, {NAMES[best[0]]} ({figures})"
 
 
+def _calibrated(lines: list[Line], data: str, level: str, what: str) -> str:
+    """The same figure with tail shares against a normal week in place of ranks; empty where it was not measured."""
+    own = [x["result"] for x in select_lines(lines, data=data, method="ustad-plain", window="day")]
+    values = [result["calibrated"][level][what] for result in own if level in result.get("calibrated", {})]
+    return plain(float(np.mean(values))) if values else ""
+
+
 def causes(results: Results) -> list[str]:
     """For each data set: what USTAD predicts better and worse than the Transformer, and which of its scores is best."""
     told = []
     for data in sets(results["detection"]):
-        sentences = [*_predictions(results["prediction"], data), *_parts(results, data)]
+        sentences = [
+            *_predictions(results["prediction"], data),
+            *_parts(results, data),
+            *_trips(results["detection"], data),
+        ]
         if sentences:
             told.append(f"{data}: {' '.join(sentences)}")
     return told
@@ -90,6 +104,18 @@ def _predictions(lines: list[Line], data: str) -> list[str]:
             sides[word].append(f"{TERMS[term].split(' (')[0]} ({figures})")
     words = [f"{', '.join(terms)} {word}" for word, terms in sides.items() if terms]
     return [f"Beside the Transformer it predicts {'; '.join(words)}."] if words else []
+
+
+def _trips(lines: list[Line], data: str) -> list[str]:
+    """What the way to each stay adds, as one of the features of the score."""
+    pairs = [
+        [detection_values(lines, data, method, level, "auroc") for method in ("ustad-trips", "ustad-plain")]
+        for level in LEVELS
+    ]
+    if not all(map(all, pairs)):
+        return []
+    words = (f"{level} {np.mean(a):.3f} against {np.mean(b):.3f}" for level, (a, b) in zip(LEVELS, pairs, strict=True))
+    return [f"With trips among its features it has {', '.join(words)}."]
 
 
 def _parts(results: Results, data: str) -> list[str]:

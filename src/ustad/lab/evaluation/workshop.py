@@ -39,9 +39,10 @@ FIRST_SEED = 7
 SAME = {"ustad-none": "dual-tr"}
 USTAD = "ustad-plain"
 DEFAULT = "ustad-default"  # our best, no part of the paper
+QUICK = "ustad-quick"  # … and without a network
 TRIPS = "ustad-trips"  # the paper's, with the way to each stay
 #: Methods that are the detector itself under a preset.
-WHOLE_PRESETS = {DEFAULT: "best", TRIPS: "paper"}
+WHOLE_PRESETS = {DEFAULT: "best", QUICK: "quick", TRIPS: "paper"}
 #: What a budget changes in a preset of the detector.
 _SETTINGS = {
     "epochs": "training.epochs",

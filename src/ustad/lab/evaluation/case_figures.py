@@ -1,0 +1,87 @@
+"""Pictures of case studies: the weeks of a person with the event marked, one case a rule.
+
+In go lines of the experiment `cases`, out comes how to draw them, given matplotlib's pyplot.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from ustad.lab.evaluation.drawing import COLOURS
+from ustad.lab.evaluation.result_tables import Line, select_lines, sets, slug
+
+OTHER = "0.75"  # grey: kinds of place without a colour of their own
+
+
+def case_figures(lines: list[Line]) -> list[tuple[str, str, Callable[[Any], Any]]]:
+    """File name, caption and how to draw it: the first case by each rule, of the lowest seed of each data set."""
+    figures: list[tuple[str, str, Callable[[Any], Any]]] = []
+    for data in sets(lines):
+        line = min(select_lines(lines, data=data), key=lambda x: x["seed"])
+        cases = {(case["kind"], case.get("among", "all events")): case for case in reversed(line["result"]["cases"])}
+        for (kind, among), case in reversed(cases.items()):
+            caption = f"First by the rule {kind} among {among}, {data}, seed {line['seed']}: {case_words(case)}"
+            name = f"case-{slug(data)}-{slug(kind)}-{slug(among)}"
+            figures.append((name, caption, partial(draw_case, case=case)))
+    return figures
+
+
+def case_words(case: dict[str, Any]) -> str:
+    """Expected and observed in one sentence."""
+    label = {"event": "labelled as an anomaly", "agent": "of a labelled agent", "no": "not labelled"}[case["labelled"]]
+    if "reason" in case:
+        return f"{case['reason'] or 'not flagged, so without a sentence.'} {label.capitalize()}"
+    sides = " and ".join(f"{side} {_described(case[side])}" for side in ("expected", "observed"))
+    return (
+        f"{sides}; EU above {100 * case['eu_percentile']:.0f} %, distance above {100 * case['knn_percentile']:.0f} % "
+        f"of events; {label}"
+    )
+
+
+def _described(values: dict[str, Any]) -> str:
+    start = values.get("start", 0.0)
+    clock = f"{int(start // 60) % 24:02d}:{int(start % 60):02d}"
+    return f"{values.get('poi') or 'a stay'} from {clock} for {values.get('duration', 0) / 60:.1f} h"
+
+
+def draw_case(plt: Any, case: dict[str, Any]) -> Any:
+    """Training weeks beside test weeks: a row a day, time of day across, coloured by kind of place."""
+    colour = case_colours(case)
+    days = [sorted({b[0] for b in case[part]}) or [0] for part in ("train", "test")]
+    tall = max(2.4, 0.11 * max(d[-1] - d[0] + 1 for d in days) + 1.2)
+    figure, axes = plt.subplots(1, 2, figsize=(9, tall))
+    for axis, part, span in zip(axes, ("train", "test"), days, strict=True):
+        for day, low, high, word in case[part]:
+            axis.barh(day, (high - low) / 60, left=low / 60, height=0.85, color=colour.get(word, OTHER))
+        axis.set_xlim(0, 24)
+        axis.set_ylim(span[-1] + 0.6, span[0] - 0.6)
+        axis.set_xticks(range(0, 25, 6), [f"{h:02d}:00" for h in range(0, 25, 6)])
+        axis.set_title("before the test weeks" if part == "train" else "test weeks")
+        axis.set_ylabel("day")
+        axis.set_yticks(range(span[0], span[-1] + 1, 7))
+    for day, low, high, _ in case["event"]:
+        axes[1].barh(day, (high - low) / 60, left=low / 60, height=1.1, fill=False, edgecolor="black", linewidth=2)
+    patch = partial(plt.Rectangle, (0, 0), 1, 1)
+    handles = {word: patch(color=tint) for word, tint in colour.items()}
+    if any(block[3] not in colour for part in ("train", "test") for block in case[part]):
+        handles["other"] = patch(color=OTHER)
+    handles["the event"] = patch(fill=False, edgecolor="black", linewidth=2)
+    figure.legend(
+        handles.values(), handles, loc="outside lower center", ncols=(len(handles) + 1) // 2, frameon=False, fontsize=7
+    )
+    return figure
+
+
+def case_colours(case: dict[str, Any]) -> dict[str, str]:
+    """A colour for the most frequent kinds of place; the event's own and the expected one are always among them.
+
+    Not black: the event is framed in it.
+    """
+    colours = [colour for colour in COLOURS if colour != "#000000"]
+    words = Counter(str(block[3]) for part in ("train", "test") for block in case[part])
+    words_shown = [*(block[3] for block in case["event"]), case["expected"].get("poi")]
+    in_order = sorted(words, key=lambda word: (word not in words_shown, -words[word], word))[: len(colours)]
+    return dict(zip(sorted(in_order, key=lambda word: (-words[word], word)), colours, strict=False))

@@ -1,0 +1,181 @@
+"""Tables that set one figure beside another of the same kind: ranks and calibrated shares, people and training,
+λ and λ, the paper's score and the preset `best` on injections, true cases and false ones.
+
+In go result lines, out come `Table`s.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ustad.lab.evaluation.result_tables import (
+    KIND_NAMES,
+    LEVELS,
+    NAMES,
+    SCORES,
+    Line,
+    Results,
+    Table,
+    detection_values,
+    format_mean,
+    select_lines,
+    sets,
+    slug,
+)
+
+WHATS = (("auroc", "AUROC"), ("ap", "AUPR"))
+CALIBRATED = (
+    "Ranks: percentiles among the scored events, as the paper says. With n events none is rarer than 1 in n, so what "
+    "is far out and what is very far out have nearly the same score. Calibrated: tail shares against a normal week, "
+    "continued by a fitted tail. SensitiveHUE, Nov-Online and the trajectory methods are never ranked."
+)
+SAME_DATA = (
+    "Spread over people: each data set has other people. Spread of training: one data set, other first weights, order "
+    "of steps and samples. Both are sample standard deviations."
+)
+
+
+def calibrated_tables(lines: list[Line]) -> list[Table]:
+    """Every ranked method by ranks and by calibrated tail shares."""
+    return [table for data in sets(lines) if (table := _calibrated_table(lines, data)) is not None]
+
+
+def _calibrated_table(lines: list[Line], data: str) -> Table | None:
+    rows = []
+    for method in dict.fromkeys(x["method"] for x in select_lines(lines, data=data, window="day")):
+        own = select_lines(lines, data=data, method=method, window="day")
+        pairs = [(x["result"], x["result"]["calibrated"]) for x in own if "calibrated" in x["result"]]
+        if pairs:
+            rows.append((NAMES[method], *_side_by_side(pairs)))
+    if not rows:
+        return None
+    title = f"Ranks and calibrated tail shares, {data}"
+    return Table(f"calibrated-{slug(data)}", title, ("method", *_pair_heads()), tuple(rows), CALIBRATED)
+
+
+def calibrated_score_tables(lines: list[Line]) -> list[Table]:
+    """The scores of the same model, by ranks and by calibrated tail shares."""
+    rows = []
+    for data in sets(lines):
+        own = [x["result"] for x in select_lines(lines, data=data) if "calibrated" in x["result"]]
+        for how, name in SCORES.items():
+            if own:
+                rows.append((data, name, *_side_by_side([(r[how], r["calibrated"][how]) for r in own])))
+    heads = ("data", "score", *_pair_heads())
+    title = "Scores of the same model, by ranks and calibrated"
+    return [Table("scores-calibrated", title, heads, tuple(rows))] if rows else []
+
+
+def _pair_heads() -> list[str]:
+    return [f"{level} {word}, {how}" for level in LEVELS for _, word in WHATS for how in ("ranks", "calibrated")]
+
+
+def _side_by_side(pairs: list[tuple[dict[str, Any], dict[str, Any]]]) -> list[str]:
+    """Cells of `_pair_heads` over some pairs of results."""
+    return [
+        format_mean([pair[side].get(level, {}).get(what) for pair in pairs], 3)
+        for level in LEVELS
+        for what, _ in WHATS
+        for side in (0, 1)
+    ]
+
+
+# --------------------------------------------------------------------------------------- people and training
+def spread_tables(results: Results) -> list[Table]:
+    """Standard deviation over people and over runs on the same people."""
+    lines, again = results["detection"], results.get("detection by training", [])
+    rows = []
+    for data in sets(again):
+        for method in dict.fromkeys(x["method"] for x in select_lines(again, data=data)):
+            row = [data, NAMES[method], str(len(select_lines(again, data=data, method=method)))]
+            for level in LEVELS:
+                for what, _ in WHATS:
+                    values = (detection_values(part, data, method, level, what) for part in (lines, again))
+                    row += [f"{np.std(v, ddof=1):.3f}" if len(v) > 1 else "–" for v in values]
+            rows.append(tuple(row))
+    spreads = [f"{level} {word}, {of}" for level in LEVELS for _, word in WHATS for of in ("people", "training")]
+    heads = ("data", "method", "runs on the same people", *spreads)
+    return [Table("spread", "Spread over people and of training", heads, tuple(rows), SAME_DATA)] if rows else []
+
+
+# --------------------------------------------------------------------------------------------------- λ
+def search_tables(results: Results) -> list[Table]:
+    """What each λ gives on a development seed: the losses that decide, and predictions of its test weeks."""
+    lines, rows = results.get("search", []), []
+    for line in sorted(lines, key=lambda x: x["budget"]["category_weight"]):
+        training = line["training"]
+        terms = {row["term"]: row for row in line["result"]["rows"] if not row["rejected"]}
+        rows.append(
+            (
+                f"{line['budget']['category_weight']:g}",
+                f"{unweighted_loss(line):.3f}",
+                f"{training['fields'].get('poi', float('nan')):.3f}",
+                *(f"{terms[name]['mae']:.2f}" for name in ("x", "y", "start", "duration")),
+                f"{terms['poi']['accuracy']:.1f}",
+                f"{training['epochs']}" + ("" if training["converged"] else " (cut)"),
+            )
+        )
+    heads = (
+        "λ", "validation loss without λ", "of it, kind of place", "MAE x, km", "MAE y, km", "MAE start, min",
+        "MAE duration, min", "kind of place, % right", "epochs",
+    )  # fmt: skip
+    seeds = ", ".join(sorted({str(line["seed"]) for line in lines}))
+    measured = any(line["method"] == "ustad-lambda" for line in results["prediction"])
+    open_words = "" if measured else " It has not been run on the seeds of the tables yet."
+    note = f"Development seed {seeds}; the λ of the lowest validation loss is `ustad-lambda`'s.{open_words}"
+    return [Table("search-lambda", "The search of λ", heads, tuple(rows), note)] if rows else []
+
+
+def unweighted_loss(line: Line) -> float:
+    """The validation losses of all fields added up, kinds counting as much as numbers."""
+    return float(sum(line["training"]["fields"].values()))
+
+
+# ------------------------------------------------------------------------------------------------ preset best
+def best_injection_tables(results: Results) -> list[Table]:
+    """The paper's score and the preset `best` on the same injections, all labelled stays and changed ones only."""
+    paper, ours, tables = results["injections"], results.get("injections of best", []), []
+    for data in sets(ours):
+        rows = []
+        for kind, name in KIND_NAMES.items():
+            columns = (
+                [_areas(x, part, how) for x in select_lines(lines, data=data, kind=kind)]
+                for part in ("all", "changed")
+                for lines, how in ((paper, "loss_knn"), (ours, "score"))
+            )
+            rows.append((name, *(format_mean(c, 3) for pair in columns for c in _split(pair))))
+        heads = (
+            "injection",
+            *(f"{who}, {part} {word}" for part in ("all", "changed only") for who in ("loss & kNN", "`best`")
+              for _, word in WHATS),
+        )  # fmt: skip
+        title = f"Injected anomalies, the preset `best` beside the paper's score, {data}"
+        tables.append(Table(f"injections-best-{slug(data)}", title, heads, tuple(rows)))
+    return tables
+
+
+def _areas(line: Line, part: str, how: str) -> tuple[float, float]:
+    areas = (line["result"] if part == "all" else line["result"]["changed"])["scores"][how]
+    return areas["auroc"], areas["ap"]
+
+
+def _split(pairs: list[tuple[float, float]]) -> tuple[list[float], list[float]]:
+    return [a for a, _ in pairs], [b for _, b in pairs]
+
+
+# ------------------------------------------------------------------------------------------------------ cases
+def case_tables(results: Results) -> list[Table]:
+    """How many of the first events by each rule no label speaks of."""
+    rows = []
+    for lines in (results["cases"], results.get("cases of best", [])):
+        for data in sets(lines):
+            shares = [x["result"]["shares"] for x in select_lines(lines, data=data) if "shares" in x["result"]]
+            for kind in shares[0] if shares else ():
+                people = sum(s[kind]["shown"] for s in shares)
+                false = sum(s[kind]["false"] for s in shares)
+                rows.append((data, kind, str(len(shares)), str(people), f"{false} ({100 * false / people:.0f} %)"))
+    heads = ("data", "rule", "data sets", "people with the most unusual events", "false by the labels")
+    title = "How many of the most unusual events are false alarms"
+    return [Table("cases", title, heads, tuple(rows))] if rows else []

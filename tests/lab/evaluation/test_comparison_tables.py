@@ -1,0 +1,107 @@
+"""Figures of one kind side by side: what is apart in the result files, and what the tables make of it."""
+
+import json
+from pathlib import Path
+
+from ustad.lab.baselines.ablations import LAMBDAS
+from ustad.lab.baselines.ustad_variants import BEST_LAMBDA
+from ustad.lab.evaluation.comparison_tables import (
+    best_injection_tables,
+    calibrated_tables,
+    case_tables,
+    search_tables,
+    spread_tables,
+    unweighted_loss,
+)
+from ustad.lab.evaluation.experiments import read_results
+
+AREAS = {"auroc": 0.8, "ap": 0.1}
+
+
+def line(experiment, seed, result, people=None, budget=None, **options):
+    source = {"name": "town", "agents": 9, "seed": seed if people is None else people}
+    key = f"{experiment}{seed}{people}{budget}{options}"
+    return {
+        "key": key, "experiment": experiment, "data": "town (9 agents)", "source": source, "seed": seed,
+        "budget": budget or {"name": "paper"}, "result": result, **options,
+    }  # fmt: skip
+
+
+def detection(seed, agents, people=None):
+    result = {"events": AREAS, "agents": {"auroc": agents, "ap": 0.1}}
+    return line("detection", seed, result, people, method="transformer", window="day")
+
+
+def write(place, *lines):
+    for one in lines:
+        with (place / f"{one['experiment']}.jsonl").open("a") as file:
+            file.write(json.dumps(one) + "\n")
+    return read_results(place)
+
+
+def test_runs_on_the_same_people_are_no_part_of_the_spread_over_people(tmp_path):
+    again = [detection(seed, agents, people=1) for seed, agents in ((7, 0.7), (8, 0.7), (9, 0.7))]
+    results = write(tmp_path, detection(1, 0.6), detection(2, 0.8), *again)
+    assert [x["seed"] for x in results["detection"]] == [1, 2]
+    (table,) = spread_tables(results)
+    row = dict(zip(table.heads, table.rows[0], strict=True))
+    assert row["runs on the same people"] == "3"
+    assert row["agents AUROC, people"] == "0.141"  # the sample standard deviation of 0.6 and 0.8
+    assert row["agents AUROC, training"] == "0.000"
+
+
+def test_runs_with_one_set_of_people_alone_stay_where_they_are(tmp_path):
+    results = write(tmp_path, detection(7, 0.6, people=11), detection(8, 0.8, people=11))
+    assert len(results["detection"]) == 2
+    assert not results["detection by training"]
+
+
+def test_ranks_and_calibrated_shares_stand_side_by_side():
+    own = detection(1, 0.6)
+    own["result"]["calibrated"] = {"events": AREAS, "agents": {"auroc": 0.9, "ap": 0.5}}
+    (table,) = calibrated_tables([own, {**detection(1, 0.5), "method": "atrom"}])
+    (row,) = (dict(zip(table.heads, r, strict=True)) for r in table.rows)  # what is never ranked has no row
+    assert (row["agents AUROC, ranks"], row["agents AUROC, calibrated"]) == ("0.600", "0.900")
+    assert (row["agents AUPR, ranks"], row["agents AUPR, calibrated"]) == ("0.100", "0.500")
+
+
+def test_the_search_is_apart_and_compares_losses_without_lambda(tmp_path):
+    terms = [{"term": t, "mae": 1.0, "rejected": 0.0} for t in ("x", "y", "start", "duration")]
+    rows = [*terms, {"term": "poi", "accuracy": 60.0, "rejected": 0.0}]
+    lines = []
+    for weight in LAMBDAS:
+        budget = {"name": f"paper-λ{weight:g}", "category_weight": weight}
+        training = {"fields": {"x": -2.0, "poi": 1.0}, "best_loss": weight - 2.0, "epochs": 9, "converged": True}
+        lines.append({**line("prediction", 101, {"rows": rows}, budget=budget), "training": training})
+    results = write(tmp_path, *reversed(lines))
+    assert not results["prediction"]
+    (table,) = search_tables(results)
+    assert [row[0] for row in table.rows] == [f"{weight:g}" for weight in LAMBDAS]
+    assert {row[1] for row in table.rows} == {"-1.000"}
+
+
+def test_the_lambda_in_use_is_the_one_that_the_stored_search_found():
+    lines = read_results(Path(__file__).parents[3] / "results" / "search")["search"]
+    assert sorted(line["budget"]["category_weight"] for line in lines) == list(LAMBDAS)
+    assert min(line["seed"] for line in lines) > 100  # no seed that figures are reported of
+    assert min(lines, key=unweighted_loss)["budget"]["category_weight"] == BEST_LAMBDA
+
+
+def test_best_stands_beside_the_papers_score_on_the_same_injections(tmp_path):
+    def injected(how, area, **options):
+        scores = {"scores": {how: {"auroc": area, "ap": area / 2}}}
+        return line("injections", 1, {**scores, "changed": scores}, kind="swap", **options)
+
+    results = write(tmp_path, injected("loss_knn", 0.7), injected("score", 0.9, method="ustad-default"))
+    (table,) = best_injection_tables(results)
+    row = next(dict(zip(table.heads, r, strict=True)) for r in table.rows if r[0] == "swap")
+    assert (row["loss & kNN, all AUROC"], row["`best`, all AUROC"], row["`best`, all AUPR"]) == (
+        "0.700", "0.900", "0.450",
+    )  # fmt: skip
+
+
+def test_false_alarms_are_counted_over_all_data_sets(tmp_path):
+    shares = [{"novel": {"shown": 20, "false": false}} for false in (20, 15)]
+    lines = [line("cases", seed, {"cases": [], "shares": share}) for seed, share in enumerate(shares)]
+    (table,) = case_tables(write(tmp_path, *lines))
+    assert table.rows == (("town (9 agents)", "novel", "2", "40", "35 (88 %)"),)
