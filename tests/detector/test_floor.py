@@ -1,4 +1,4 @@
-"""The demo's model finds the demo's anomalies: a floor over three seeds, far below what is usual."""
+"""The presets find the simulator's anomalies, from true stays and from raw GPS: floors far below what is usual."""
 
 import numpy as np
 import pytest
@@ -6,6 +6,8 @@ import pytest
 from ustad.config import Config
 from ustad.detector import Detector
 from ustad.lab.evaluation.detection_metrics import evaluate
+from ustad.lab.evaluation.gps import compare_scores
+from ustad.lab.evaluation.sources import Source, open_source
 from ustad.simulate import simulate_tables
 
 #: Chance is 0.5. Towns this small, learned this briefly, usually give about 0.86 for events and 0.66 for agents.
@@ -33,3 +35,29 @@ def test_unusual_events_are_found_well_above_chance(figures):
 def test_unusual_agents_are_found_well_above_chance(figures):
     assert figures[:, 1].mean() > AGENT_FLOOR
     assert figures[:, 1].min() > 0.5
+
+
+#: A network that is trained in seconds.
+SMALL = {"model.width": 16, "model.event_blocks": 1, "training.epochs": 2, "scoring.samples": 2}
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
+    """Two small towns as a GPS logger recorded them."""
+    place = tmp_path_factory.mktemp("towns")
+    towns = [Source("town", agents=60, seed=seed, days=24, anomalous_share=0.1, phone="logger") for seed in (111, 112)]
+    return [open_source(town, place) for town in towns]
+
+
+@pytest.mark.parametrize(("preset", "changes"), [("quick", {}), ("best", SMALL)])
+def test_from_raw_gps_the_most_unusual_are_true_many_times_more_often_than_by_chance(recorded, preset, changes):
+    """Average precision; by chance it is the share of what is unusual."""
+    better = []
+    for town in recorded:
+        scores = Detector(Config.preset(preset, seed=1).replace(changes), device="cpu").fit(town).score(town)
+        found = compare_scores(town, scores)
+        share = town.labels.num_rows / scores.events.num_rows, town.agent_labels.num_rows / scores.agents.num_rows
+        better.append((found["incidents"]["ap"] / share[0], found["agents"]["ap"] / share[1]))
+    events, agents = np.mean(better, axis=0)
+    assert events > 8
+    assert agents > 1.5
