@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import re
@@ -294,6 +295,30 @@ def test_no_key_gets_more_than_its_rate_and_waiting_as_told_is_enough(pauses: li
 
 
 # --------------------------------------------------------------------------------------------- the store's file
+def test_an_audit_says_which_key_read_what_and_without_it_nothing_is_shown(
+    open_client: Any, store_url: str, tmp_path: Path, stay: Stay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "reads.jsonl"
+    client = open_client(store=store_url, audit=file)
+    key = create_key(Store(store_url), "night shift", ["read", "ingest"])
+    headers = {"Authorization": f"Bearer {key}"}
+    assert client.post("/v1/events", json={"events": [stay("a")]}, headers=headers).status_code == 200
+    assert client.get("/v1/agents/a/movements?first=2024-03-01T00:00:00Z", headers=headers).status_code == 200
+    assert client.get("/v1/agents/b", headers={"Authorization": "Bearer no"}).status_code == 401
+    (line,) = map(json.loads, file.read_text().splitlines())  # writing and being refused is no reading
+    assert (line["key"], line["address"]) == ("night shift", "/v1/agents/a/movements")
+    assert line["query"] == "first=2024-03-01T00:00:00Z"
+    assert datetime.fromisoformat(line["at"]).tzinfo is not None
+    assert file.stat().st_mode & 0o077 == 0
+
+    def full(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("ustad.service.read_audit.os.write", full)
+    refused = client.get("/v1/agents/a", headers=headers)
+    assert (refused.status_code, "n_events" in refused.text) == (503, False)
+
+
 def test_the_store_is_readable_by_its_owner_alone(tmp_path: Path, stay: Stay, open_client: Any) -> None:
     before = os.umask(0)
     try:

@@ -46,6 +46,7 @@ def serve(
         str, setting("--proxy-headers", "Addresses of proxies whose X-Forwarded-For is believed.")
     ] = "",
     notify: Annotated[Path | None, setting("--notify", "Tell others of alerts: webhooks, e-mail (YAML).")] = None,
+    audit: Annotated[Path | None, setting("--audit", "A file that says which key read what, and when.")] = None,
     weights: Annotated[Path | None, setting("--weights", "Live: alerts by what verdicts taught.")] = None,
     create_key: Annotated[str | None, typer.Option("--create-key", help="Make a key of this name and exit.")] = None,
     roles: Annotated[
@@ -82,7 +83,7 @@ def serve(
         target, store, host=host, port=port, tiles=tiles, map=map, history=history, device=device,
         pois=pois, timezone=timezone, alerts_per_day=alerts_per_day, lateness_s=lateness,
         keep_days=days_of(keep) if keep else 0.0, ahead_days=days_of(ahead, "--ahead"), rate_limit=rate_limit,
-        proxy_headers=proxy_headers, notify=notify, weights=weights,
+        proxy_headers=proxy_headers, notify=notify, weights=weights, audit=audit,
     )  # fmt: skip
     if create_key is not None:
         until = expiry_of(expires) if expires else None

@@ -36,6 +36,7 @@ from ustad.service.metrics import Metrics
 from ustad.service.notices import Notifier
 from ustad.service.pipeline import Pipeline, Scorer
 from ustad.service.rates import Rates
+from ustad.service.read_audit import ReadAudit
 from ustad.service.retention import expire
 from ustad.service.routes_cases import case_routes
 from ustad.service.routes_devices import device_list_routes, device_routes
@@ -79,6 +80,7 @@ class Service:
         if self.weights is not None:
             self.weights.recall(store)
         self.rates = Rates(settings.rate_limit)
+        self.audit = ReadAudit(settings.audit) if settings.audit is not None else None
         self.notifier = Notifier(store, read_channels(settings.notify)) if settings.notify is not None else None
         self.listeners: set[asyncio.Event] = set()
         self.stopping = self.usurped = False
@@ -277,6 +279,7 @@ def add_guard(app: FastAPI, service: Service) -> None:
     app.add_middleware(
         Guard, max_body=service.settings.max_body_bytes, policy=content_policy(service.settings.tiles),
         metrics=service.metrics, keys=service.keys, rates=service.rates, local_only=lambda: service.local_only,
+        audit=service.audit,
     )  # fmt: skip
 
 

@@ -25,6 +25,7 @@ from ustad.service.keys import LOCAL, Caller, Keys, device_key_in, key_in
 from ustad.service.login import login_page
 from ustad.service.metrics import Metrics
 from ustad.service.rates import Rates
+from ustad.service.read_audit import ReadAudit
 
 log = logging.getLogger("ustad.service.access")
 Scope = MutableMapping[str, Any]
@@ -57,10 +58,10 @@ class Guard:
 
     def __init__(
         self, app: Any, *, max_body: int, policy: str, metrics: Metrics, keys: Keys, rates: Rates,
-        local_only: Callable[[], bool],
+        local_only: Callable[[], bool], audit: ReadAudit | None = None,
     ) -> None:  # fmt: skip
         self.app, self._max_body, self._metrics, self._keys, self._local_only = app, max_body, metrics, keys, local_only
-        self._rates = rates
+        self._rates, self._audit = rates, audit
         self._reading: asyncio.Future[Any] | None = None
         self._headers = [
             (b"content-security-policy", policy.encode()),
@@ -129,6 +130,9 @@ class Guard:
                 wait = [(b"retry-after", str(seconds).encode())]
                 await _refuse(send, 429, "this key sends too many requests a second; send again later", wait)
                 return
+            if self._audit is not None and not self._noted(caller, scope):
+                await _refuse(send, 503, "the audit cannot be written, so nothing is shown; the disk may be full")
+                return
         length = headers.get(b"content-length", b"0")
         too_large = f"the body is larger than {self._max_body:,} bytes; send smaller batches"
         if not length.isdigit() or int(length) > self._max_body:
@@ -142,6 +146,15 @@ class Guard:
             await _refuse(send, 413, too_large)
             return
         await self.app(scope, _replay(body, receive), send)
+
+    def _noted(self, caller: Caller, scope: Scope) -> bool:
+        """Whether the audit has this request."""
+        try:
+            self._audit.note(caller.name, scope["method"], scope["path"], scope["query_string"])  # type: ignore[union-attr]  # asked before
+        except OSError as error:
+            errors.log.error("the audit cannot be written: %s", error.strerror or error)
+            return False
+        return True
 
     async def _read_keys(self) -> None:
         """Where it is time for it, in a thread: the loop goes on, and requests of the same moment share one reading."""

@@ -42,6 +42,9 @@ class Settings:
     alerts_per_day: float = setting(0.0, "live scores: about this many alerts a day; 0: one usual event in a thousand")
     notify: Path | None = setting(None, "a YAML file of webhooks, Alertmanagers and e-mail that are told of alerts")
     weights: Path | None = setting(None, "live alerts by what verdicts taught: a file that `ustad learn` wrote")
+    audit: Path | None = setting(
+        None, "a file that gets a line for each request that reads data: when, which key, what"
+    )
     keep_days: float = setting(0.0, "events that ended longer ago than this many days are deleted; 0: kept")
     lateness_s: float = setting(0.0, "fixes may come out of order by this many seconds")
     ahead_days: float = setting(1.0, "a time so many days ahead of this machine's clock is refused; 0: none is")
