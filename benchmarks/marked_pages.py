@@ -24,6 +24,7 @@ SCRIPTS = (
     "default_page",
     "example_tables",
     "extraction_tables",
+    "hiding_tables",
     "method_tables",
     "scaling_tables",
     "scoring_tables",

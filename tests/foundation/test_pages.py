@@ -13,6 +13,7 @@ import pytest
 REPOSITORY = Path(__file__).parents[2]
 SCRIPTS = [
     *("baselines", "city_tables", "default_page", "example_tables", "extraction_tables"),
+    "hiding_tables",
     *("method_tables", "scaling_tables", "scoring_tables", "service_tables", "simulation_tables"),
 ]
 MARK = re.compile(r"<!-- ([^:>]+): from ([^>]*) -->")
