@@ -2,8 +2,6 @@
 
     python benchmarks/whole_verbs.py                                                  740 agents by quick and by best
     python benchmarks/whole_verbs.py --device cuda --runs best:1000 best:5000 best:20000 paper:20000
-    python benchmarks/whole_verbs.py --device cuda --runs best:5000 best:200000 --days 20 --speed-only \\
-        --out benchmarks/results/whole_verbs_flat_cuda.json                           what an agent costs, few or many
     python benchmarks/whole_verbs.py --runs quick:40 --days 28 --out trial.json       a trial
 
 A run is a preset and a number of agents of numosim-la. Beside seconds it keeps processor seconds, peak memory, the load

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 
 import numpy as np
@@ -13,6 +14,7 @@ from town import walks
 
 from ustad.config import SplitConfig
 from ustad.dataset import save_directory
+from ustad.events.observed import read_gaps
 from ustad.mobility.extraction import extract_tables
 from ustad.mobility.readers import open_data
 from ustad.mobility.writers import export, write_csv, write_geoparquet
@@ -238,3 +240,30 @@ def test_a_geodataframe_is_taken_by_its_points():
         found = extract_tables(source).events
         assert found["started_at"].equals(expected["started_at"])
         assert np.allclose(found["lat"].to_numpy(), expected["lat"].to_numpy(), atol=1e-6)
+
+
+# ------------------------------------------------------------------------------------------- cut at midnight
+def _nights(last_end: str, **columns: list[float]) -> pa.Table:
+    """Two people in Helsinki (UTC+2): the first's data are cut at local midnights, the second's are not."""
+    times = [
+        ("2024-01-31T22:00:00", "2024-02-01T06:00:00"), ("2024-02-01T15:00:00", last_end),
+        ("2024-02-01T07:00:00", "2024-02-01T15:00:00"), ("2024-02-01T16:00:00", "2024-02-02T05:00:00"),
+    ]  # fmt: skip
+    starts, ends = (
+        [dt.datetime.fromisoformat(t).replace(tzinfo=dt.UTC) for t in side] for side in zip(*times, strict=True)
+    )
+    given = {"lat": [60.2] * 4, "lon": [24.9] * 4, "timezone": ["Europe/Helsinki"] * 4, **columns}
+    return pa.table({"agent_id": [1, 1, 2, 2], "started_at": starts, "finished_at": ends, **given})
+
+
+def test_stays_that_the_data_cut_at_midnight_are_not_known_to_begin_or_end_there():
+    early, late = read_gaps(open_data(_nights("2024-02-02T22:00:00")).events)
+    assert early.tolist() == [np.inf, 0, 0, 0]
+    assert late.tolist() == [0, np.inf, 0, 0]
+
+
+def test_a_stay_that_ends_within_a_day_ended_there_and_tables_that_say_so_are_believed():
+    _, late = read_gaps(open_data(_nights("2024-02-02T21:59:00")).events)
+    assert late.tolist() == [0, 0, 0, 0]
+    told = _nights("2024-02-02T22:00:00", start_gap_s=[0.0] * 4, end_gap_s=[60.0] * 4)
+    assert [gap.tolist() for gap in read_gaps(open_data(told).events)] == [[0] * 4, [1] * 4]

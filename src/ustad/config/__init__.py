@@ -153,7 +153,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "training.learning_rate": 2e-3,
         "training.epochs": 20,
         "training.patience": 5,
-        "scoring.samples": 16,
+        "scoring.samples": 8,
         "scoring.percentiles": "calibrated",
     },
     # The settings of a network are for events that habits cannot tell apart (`periods.beyond_habits`).

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pa_json
 
-from ustad.clock import check_zone, is_zone
+from ustad.clock import check_zone, is_zone, local_time
 from ustad.dataset import Dataset, load_directory, require_zone
 from ustad.files import as_table, find_table
 from ustad.mobility.columns import STAY_NAMES, as_stays, refuse_other_bytes
@@ -30,7 +30,7 @@ from ustad.mobility.times import holds_numbers, no_times, to_utc
 from ustad.mobility.timezones import with_timezone
 from ustad.progress import say, warn
 from ustad.schema import EventSchema
-from ustad.tables import Complaints, DataError, OnError, check_overlaps, event_keys, sort_events
+from ustad.tables import Complaints, DataError, OnError, agent_codes, check_overlaps, event_keys, sort_events
 
 
 def open_data(
@@ -128,7 +128,33 @@ def check_stays(source: Any, where: str, reading: Reading, zone: str | None = No
     reading.count(complaints)
     stays = _identify(stays, reading)
     stays = with_timezone(stays, zone, reading)
-    return _categorise(stays, reading)
+    return _categorise(mark_cut(stays, reading), reading)
+
+
+def mark_cut(stays: pa.Table, reading: Reading) -> pa.Table:
+    """Stays that the data's own first or last midnight cut are not known to begin or end there.
+
+    An agent's first stay that begins at a local midnight, and its last that ends at one, in a table that does not say
+    what was observed: a night at home is not over because the month is. The table is in order.
+    """
+    if {"start_gap_s", "end_gap_s"} & set(stays.column_names):
+        return stays
+    agent = agent_codes(stays["agent_id"])[0]
+    first, last = np.flatnonzero(np.diff(agent, prepend=-1)), np.flatnonzero(np.diff(agent, append=-1))
+    cut_first = first[_at_midnight(stays, "started_at", first)]
+    cut_last = last[_at_midnight(stays, "finished_at", last)]
+    if not len(cut_first) + len(cut_last):
+        return stays
+    gaps = np.full((2, stays.num_rows), np.nan)  # a gap that is not told beside one that is: nothing bounds it
+    gaps[1, cut_first], gaps[0, cut_last] = 0.0, 0.0
+    reading.say(f"{len(cut_first) + len(cut_last):,} stays are cut at the first or last midnight of their agent's data")
+    start, end = (pa.array(values, from_pandas=True) for values in gaps)
+    return set_columns(stays, start_gap_s=start, end_gap_s=end)
+
+
+def _at_midnight(stays: pa.Table, column: str, rows: np.ndarray) -> np.ndarray:
+    some = stays.take(pa.array(rows))
+    return local_time(some[column], pc.fill_null(some["timezone"], "UTC")).minute == 0
 
 
 def _refuse_fixes(table: pa.Table, where: str) -> None:

@@ -5,7 +5,8 @@ evidence begins at 1. While p-values are what they say, the chance that it ever 
 however long it is watched: it is the capital of somebody who bets fairly against the calibration.
 
 Each day begins a new bet with a part of the capital, so that a change after a quiet year is noticed nearly as soon as
-one after a week. P-values are counted in bins: parts of the data can be added up, and what is kept is a few numbers.
+one after a week. What a day can win is limited, which keeps the bet fair and one unusual day of everybody from
+ringing. P-values are counted in bins: parts of the data can be added up, and what is kept is a few numbers.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ EDGES = np.array([0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 1.0])
 EXPONENTS = np.array([0.25, 0.5, 0.75])
 #: Logarithms beyond this are cut off: more evidence says nothing more.
 MOST = 250.0
+#: One day multiplies the evidence by ten at most, log10: a holiday or a strike is over the day after, and no drift.
+MOST_A_DAY = 1.0
 #: Local day (since 1970-01-01) → number of p-values in each bin.
 DayCounts = dict[int, list[int]]
 
@@ -102,7 +105,8 @@ class DriftAlarm:
 
     def _log_bets(self) -> np.ndarray:
         """log10 of each bet after what has come of the latest day: [exponents]."""
-        return np.clip(np.asarray(self.log_capital) + LOG_PAYOFFS @ np.asarray(self.counts), -MOST, MOST)
+        won = np.minimum(LOG_PAYOFFS @ np.asarray(self.counts), MOST_A_DAY)
+        return np.clip(np.asarray(self.log_capital) + won, -MOST, MOST)
 
     @property
     def log_evidence(self) -> float:
