@@ -16,6 +16,7 @@ from ustad.engine.cluster import Cluster
 from ustad.engine.distributed_terms import DistributedTerms
 from ustad.engine.folder import Place
 from ustad.engine.train_job import RayDetector
+from ustad.mobility.readers import open_data
 
 SETTINGS = {
     "model.width": 16, "model.event_blocks": 1, "training.epochs": 1, "training.batch_size": 64,
@@ -32,6 +33,12 @@ class Here:
 
     def run(self, step, tasks, work, shared=None, label=None):
         return [json.loads(json.dumps(work(task.payload, shared))) for task in tasks]
+
+
+@pytest.fixture(scope="module")
+def town(town_directory):
+    """The town as a verb opens it, and so as workers do."""
+    return open_data(town_directory)
 
 
 @pytest.fixture(scope="module")
