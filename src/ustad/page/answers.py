@@ -62,13 +62,13 @@ def freeze(
     run: RunTables, *, cases: int, lanes: int, alerts: int, title: str | None = None, ground: Ground | None = None
 ) -> FrozenRun:
     """All answers. Memory is that of the few columns that every event is asked for, and of the agents on show."""
-    scored = read_scored(run)
-    choice = choose(run, scored, cases, lanes, alerts)
+    run_scores = read_scored(run)
+    choice = choose(run, run_scores, cases, lanes, alerts)
     store = Store("sqlite://")
     try:
-        keys = _import(store, run, scored, choice)
+        keys = _import(store, run, run_scores, choice)
         with store.reading() as connection:
-            answers = short(_for_all(connection, run, scored, choice, lanes, title))
+            answers = short(_for_all(connection, run, run_scores, choice, lanes, title))
             if ground is not None and answers["/v1/about"]["has_place"]:
                 answers["/v1/ground"] = _ground(connection, ground)
             agents = {}
@@ -81,26 +81,26 @@ def freeze(
     return FrozenRun(answers, agents)
 
 
-def choose(run: RunTables, scored: Scored, cases: int, lanes: int, alerts: int) -> Choice:
+def choose(run: RunTables, run_scores: Scored, cases: int, lanes: int, alerts: int) -> Choice:
     """Who has an alert, and then the most unusual agents up to `cases`; the most unusual events."""
-    flagged = scored.ranked[scored.alert[scored.ranked]]
-    with_alert = _first_seen(scored.codes[flagged[:alerts]])[:MOST_AGENTS]
-    by_score = agents_by_score(run, scored)
+    alert_rows = run_scores.ranked[run_scores.alert[run_scores.ranked]]
+    with_alert = _first_seen(run_scores.codes[alert_rows[:alerts]])[:MOST_AGENTS]
+    by_score = agents_by_score(run, run_scores)
     more = by_score[~np.isin(by_score, with_alert)][: max(0, cases - len(with_alert))]
-    opened = np.concatenate([with_alert, more])
-    ends = scored.codes[[int(scored.day.argmin()), int(scored.day.argmax())]]
-    beside = np.setdiff1d(np.concatenate([agents_by_events(scored)[:lanes], ends]), opened)
-    shown = flagged[:alerts][np.isin(scored.codes[flagged[:alerts]], with_alert)]
-    lines = np.union1d(scored.ranked[:alerts], shown)
-    detailed = np.union1d(shown, _most_unusual(scored, opened))
-    return Choice(opened, beside, lines, detailed, len(flagged) - len(shown))
+    in_full = np.concatenate([with_alert, more])
+    ends = run_scores.codes[[int(run_scores.day.argmin()), int(run_scores.day.argmax())]]
+    beside = np.setdiff1d(np.concatenate([agents_by_events(run_scores)[:lanes], ends]), in_full)
+    alerts_shown = alert_rows[:alerts][np.isin(run_scores.codes[alert_rows[:alerts]], with_alert)]
+    lines = np.union1d(run_scores.ranked[:alerts], alerts_shown)
+    with_details = np.union1d(alerts_shown, _most_unusual(run_scores, in_full))
+    return Choice(in_full, beside, lines, with_details, len(alert_rows) - len(alerts_shown))
 
 
-def _most_unusual(scored: Scored, opened: np.ndarray) -> np.ndarray:
+def _most_unusual(run_scores: Scored, in_full: np.ndarray) -> np.ndarray:
     """Rows of the most unusual events of each of these agents."""
-    rows = scored.ranked[np.isin(scored.codes[scored.ranked], opened)]
-    rows = rows[np.argsort(scored.codes[rows], kind="stable")]
-    starts = np.r_[True, scored.codes[rows][1:] != scored.codes[rows][:-1]]
+    rows = run_scores.ranked[np.isin(run_scores.codes[run_scores.ranked], in_full)]
+    rows = rows[np.argsort(run_scores.codes[rows], kind="stable")]
+    starts = np.r_[True, run_scores.codes[rows][1:] != run_scores.codes[rows][:-1]]
     place = np.arange(len(rows)) - np.maximum.accumulate(np.where(starts, np.arange(len(rows)), 0))
     return rows[place < MOST_DETAILS]
 
@@ -111,40 +111,40 @@ def _first_seen(codes: np.ndarray) -> np.ndarray:
 
 
 # ------------------------------------------------------------------------------------------------- import
-def _import(store: Store, run: RunTables, scored: Scored, choice: Choice) -> dict[str, list[int]]:
+def _import(store: Store, run: RunTables, run_scores: Scored, choice: Choice) -> dict[str, list[int]]:
     """The agents on show with all that is known of them; of the others the events that have a line. Returns, by agent,
     the keys of the events that come with everything behind their scores."""
     schema, entity = run.schema, run.schema.entity
     layout = Layout.of(schema)
-    opened, beside = ([scored.names[code] for code in codes] for codes in (choice.opened, choice.beside))
-    detailed = run.events.take(pa.array(choice.detailed))
-    add_table(store, detailed, layout, "report: alerts")
-    keys: dict[str, list[int]] = {str(name): [] for name in opened}
-    for name, key in zip(detailed[entity].to_pylist(), keys_of(detailed, schema), strict=True):
+    in_full, beside = ([run_scores.names[code] for code in codes] for codes in (choice.opened, choice.beside))
+    with_details = run.events.take(pa.array(choice.detailed))
+    add_table(store, with_details, layout, "report: alerts")
+    keys: dict[str, list[int]] = {str(name): [] for name in in_full}
+    for name, key in zip(with_details[entity].to_pylist(), keys_of(with_details, schema), strict=True):
         keys[str(name)].append(key)
     lean = _lean_columns(run, layout)
-    own = rows_of(run.events, entity, [*opened, *beside], lean)
+    own = rows_of(run.events, entity, [*in_full, *beside], lean)
     assert own is not None  # the entities were read from this table
     add_table(store, own, layout, "report: scores")
-    shown = np.concatenate([choice.opened, choice.beside])
-    lines = choice.lines[~np.isin(scored.codes[choice.lines], shown)]
+    on_show = np.concatenate([choice.opened, choice.beside])
+    lines = choice.lines[~np.isin(run_scores.codes[choice.lines], on_show)]
     if len(lines):
         _add_lines(store, run.events.take(pa.array(np.sort(lines)), columns=lean), layout)
-    known = rows_of(run.history, entity, opened)
-    if known is not None:
-        add_table(store, unscored(own, known, schema), layout, "report: the weeks before")
-    add_movements(store, rows_of(run.trips, entity, opened), rows_of(run.gaps, entity, opened))
+    history = rows_of(run.history, entity, in_full)
+    if history is not None:
+        add_table(store, unscored(own, history, schema), layout, "report: the weeks before")
+    add_movements(store, rows_of(run.trips, entity, in_full), rows_of(run.gaps, entity, in_full))
     if run.agents is not None:
-        wanted = pa.array(opened).cast(run.agents[entity].type)
-        set_agents(store, run.agents.filter(pc.is_in(run.agents[entity], wanted)), schema)
+        names = pa.array(in_full).cast(run.agents[entity].type)
+        set_agents(store, run.agents.filter(pc.is_in(run.agents[entity], names)), schema)
     return keys
 
 
 def _lean_columns(run: RunTables, layout: Layout) -> list[str]:
     """What a line or a cell shows of an event, without what is behind its score."""
     schema = layout.schema
-    named = [schema.entity, schema.time, schema.end, schema.timezone, *layout.columns.values(), *SCORES]
-    return [name for name in dict.fromkeys(named) if name and name in run.events.schema.names]
+    columns = [schema.entity, schema.time, schema.end, schema.timezone, *layout.columns.values(), *SCORES]
+    return [name for name in dict.fromkeys(columns) if name and name in run.events.schema.names]
 
 
 def _add_lines(store: Store, events: pa.Table, layout: Layout) -> None:
@@ -156,35 +156,35 @@ def _add_lines(store: Store, events: pa.Table, layout: Layout) -> None:
 
 # ------------------------------------------------------------------------------------------------ answers
 def _for_all(
-    connection: Connection, run: RunTables, scored: Scored, choice: Choice, lanes: int, title: str | None
+    connection: Connection, run: RunTables, run_scores: Scored, choice: Choice, lanes: int, title: str | None
 ) -> dict[str, Any]:
-    facts = run_facts(run, scored)
+    facts = run_facts(run, run_scores)
     summary = queries.totals(connection)
-    summary |= {"events": len(scored.score), "agents": len(scored.names), "alerts": int(scored.alert.sum())}
+    summary |= {"events": len(run_scores.score), "agents": len(run_scores.names), "alerts": int(run_scores.alert.sum())}
     summary["curve"] = [c for c in summary["curve"] if c["per_day"] * summary["days"] <= len(choice.lines)]
     span = queries.span(connection)
     assert span is not None
     _, rows = queries.lanes(connection, Filter(), *span, lanes, 0)
-    notes = [*facts["notes"], *_left_out(run.schema, scored, choice)]
+    notes = [*facts["notes"], *_left_out(run.schema, run_scores, choice)]
     return {
         "/v1/about": {**_about(run, title), "notes": notes, "categories": facts["categories"], "days": facts["days"]},
         "/v1/summary": summary,
         "/v1/run": facts,
         "/v1/lanes": {"first": queries.iso_day(span[0]), "last": queries.iso_day(span[1]), "lanes": rows},
-        "/v1/alerts": {"alerts": _lines(connection, scored, choice)},
+        "/v1/alerts": {"alerts": _lines(connection, run_scores, choice)},
     }
 
 
 def _about(run: RunTables, title: str | None) -> dict[str, Any]:
-    schema, made = run.schema, run.run.get("created")
-    kept = "This file holds everything it shows and fetches nothing."
+    schema, created_at = run.schema, run.run.get("created")
+    note = "This file holds everything it shows and fetches nothing."
     return {
         "version": __version__, "entity_word": schema.entity_word, "event_word": schema.event_word, "tiles": "",
         "map": None,
         "caller": "", "roles": [], "live": False, "devices": False,
         "run": title or str(run.run.get("name") or "") or "report",
         "has_place": any(f.kind == "place" for f in schema.features), "alerts_per_day": None,
-        "made": f"Made {made}. {kept}" if made else kept,
+        "made": f"Made {created_at}. {note}" if created_at else note,
     }  # fmt: skip
 
 
@@ -198,36 +198,37 @@ def _ground(connection: Connection, ground: Ground) -> dict[str, Any]:
     return ground.near(box_around(np.quantile(points, [0.01, 0.99], axis=0), 0.5))
 
 
-def _left_out(schema: EventSchema, scored: Scored, choice: Choice) -> list[str]:
+def _left_out(schema: EventSchema, run_scores: Scored, choice: Choice) -> list[str]:
     if not choice.left_out:
         return []
+    n_alerts = int(run_scores.alert.sum())
     return [
-        f"This file holds the first {int(scored.alert.sum()) - choice.left_out:,} of {int(scored.alert.sum()):,} "
+        f"This file holds the first {n_alerts - choice.left_out:,} of {n_alerts:,} "
         f"alerts; all {plural(schema.event_word)} are in the score table, and `ustad serve` shows them."
     ]
 
 
-def _lines(connection: Connection, scored: Scored, choice: Choice) -> list[dict[str, Any]]:
+def _lines(connection: Connection, run_scores: Scored, choice: Choice) -> list[dict[str, Any]]:
     """The most unusual events as the list of alerts shows them, and every alert, in the list's order."""
-    least = float(scored.score[choice.lines].min())
+    least = float(run_scores.score[choice.lines].min())
     _, _, top = queries.alerts(connection, Filter(min_score=least), 0, "score", len(choice.lines), 0)
-    _, _, raised = queries.alerts(connection, Filter(), 0, "score", len(choice.lines), 0)
-    both = {line["id"]: line for line in (*top, *raised)}
+    _, _, alert_lines = queries.alerts(connection, Filter(), 0, "score", len(choice.lines), 0)
+    both = {line["id"]: line for line in (*top, *alert_lines)}
     return sorted(both.values(), key=lambda line: (-line["score"], int(line["id"])))
 
 
 def _of_agent(connection: Connection, schema: EventSchema, name: str, keys: list[int]) -> dict[str, Any]:
     """What the service answers about one agent, its events, places and movements, and about these events."""
-    known = History.of(connection, name)
+    history = History.of(connection, name)
     total, events = queries.agent_events(connection, name, None, None, MOST_EVENTS, 0)
     path = f"/v1/agents/{quote(name, safe=UNQUOTED)}"
     answers: dict[str, Any] = {
         path: queries.agent(connection, name),
         f"{path}/events": {"total": total, "offset": 0, "events": events},
-        f"{path}/places": {"places": usual_places(known)},
+        f"{path}/places": {"places": usual_places(history)},
     }
-    recent = {row["key"] for row in known.rows}
-    details: dict[int, Any] = event_details(connection, schema, [k for k in keys if k in recent], known)
+    recent = {row["key"] for row in history.rows}
+    details: dict[int, Any] = event_details(connection, schema, [k for k in keys if k in recent], history)
     for key in keys:  # one older than the history that is looked at is shown by itself
         answers[f"/v1/events/{key}"] = details[key] if key in details else event_detail(connection, schema, key)
     moves = movements(connection, name, 0, 2**62, MOST_MOVES)  # their points are short

@@ -31,9 +31,9 @@ def module_order(entry: str = ENTRY) -> list[str]:
 def _visit(name: str, order: list[str], above: list[str]) -> None:
     if name in above:
         raise ValueError(f"scripts import each other in a circle: {' → '.join([*above, name])}")
-    for found in _IMPORT.finditer(_source(name)):
-        if found["file"] not in order:
-            _visit(found["file"], order, [*above, name])
+    for match in _IMPORT.finditer(_source(name)):
+        if match["file"] not in order:
+            _visit(match["file"], order, [*above, name])
     order.append(name)
 
 
@@ -43,18 +43,18 @@ def _source(name: str) -> str:
 
 def _module(name: str) -> str:
     text = _source(name)
-    exported = ", ".join(_EXPORT.findall(text))
+    names = ", ".join(_EXPORT.findall(text))
     text = _EXPORT.sub("", _IMPORT.sub(_binding, text))
     if re.search(r"^(import|export)\b", text, re.M):
         raise ValueError(f"{name}: an import or export that cannot be put into one file")
-    return f"const {_variable(name)} = (() => {{\n{text}\nreturn {{ {exported} }};\n}})();"
+    return f"const {_variable(name)} = (() => {{\n{text}\nreturn {{ {names} }};\n}})();"
 
 
-def _binding(found: re.Match[str]) -> str:
-    module = _variable(found["file"])
-    if found["whole"]:
-        return f"const {found['whole']} = {module};"
-    return f"const {{ {found['names'].replace(' as ', ': ').strip()} }} = {module};"
+def _binding(match: re.Match[str]) -> str:
+    module = _variable(match["file"])
+    if match["whole"]:
+        return f"const {match['whole']} = {module};"
+    return f"const {{ {match['names'].replace(' as ', ': ').strip()} }} = {module};"
 
 
 def _variable(name: str) -> str:

@@ -20,14 +20,14 @@ N, H = r.case_incidents.c, r.case_history.c
 
 def forget_in_cases(connection: Connection, agent: str) -> None:
     """Take a person out of all cases; called before their rows of `records.OF_AGENTS` are deleted."""
-    named = select(N.case_id).where(N.agent == agent).union(select(H.case_id).where(H.agent == agent))
-    touched = list(connection.execute(named).scalars())
+    mentions = select(N.case_id).where(N.agent == agent).union(select(H.case_id).where(H.agent == agent))
+    case_ids = list(connection.execute(mentions).scalars())
     connection.execute(delete(r.case_incidents).where(N.agent == agent))
     connection.execute(delete(r.case_history).where(H.agent == agent))
-    spoken = (H.case_id.in_(touched), H.act.in_(FREE_TEXT), H.content != "")
-    connection.execute(update(r.case_history).where(*spoken).values(content=ERASED))
-    connection.execute(update(r.cases).where(r.cases.c.id.in_(touched)).values(title=""))
-    _delete_empty(connection, touched)
+    texts = (H.case_id.in_(case_ids), H.act.in_(FREE_TEXT), H.content != "")
+    connection.execute(update(r.case_history).where(*texts).values(content=ERASED))
+    connection.execute(update(r.cases).where(r.cases.c.id.in_(case_ids)).values(title=""))
+    _delete_empty(connection, case_ids)
     address = r.saved_views.c.address
     spellings = {agent, quote(agent, safe=""), quote(agent, safe="!'()*~"), quote_plus(agent)}
     connection.execute(
@@ -37,15 +37,15 @@ def forget_in_cases(connection: Connection, agent: str) -> None:
 
 def detach_from_cases(connection: Connection, keys: Any) -> None:
     """Take events that are about to be deleted out of cases; `keys` is a query of their keys."""
-    touched = list(connection.execute(select(N.case_id).where(N.key.in_(keys)).distinct()).scalars())
+    case_ids = list(connection.execute(select(N.case_id).where(N.key.in_(keys)).distinct()).scalars())
     connection.execute(delete(r.case_incidents).where(N.key.in_(keys)))
     connection.execute(delete(r.case_history).where(H.key.in_(keys)))
-    _delete_empty(connection, touched)
+    _delete_empty(connection, case_ids)
 
 
 def _delete_empty(connection: Connection, cases: list[int]) -> None:
     """Of these cases those without an incident, with their history."""
     left = set(connection.execute(select(N.case_id).where(N.case_id.in_(cases))).scalars())
-    gone = [case for case in cases if case not in left]
-    connection.execute(delete(r.case_history).where(H.case_id.in_(gone)))
-    connection.execute(delete(r.cases).where(r.cases.c.id.in_(gone)))
+    empty_cases = [case for case in cases if case not in left]
+    connection.execute(delete(r.case_history).where(H.case_id.in_(empty_cases)))
+    connection.execute(delete(r.cases).where(r.cases.c.id.in_(empty_cases)))

@@ -23,13 +23,13 @@ C, N, H = r.cases.c, r.case_incidents.c, r.case_history.c
 def open_case(connection: Connection, by: str, keys: Sequence[int], *, title: str, assignee: str) -> int:
     """A new case of these incidents, given by any of their events that was scored."""
     moment = now()
-    made = connection.execute(
+    new_key = connection.execute(
         insert(r.cases).values(
             title=title, state="open", assignee=assignee, opened_at=moment, opened_by=by, changed_at=moment
         )
     ).inserted_primary_key
-    assert made is not None
-    case = int(made[0])
+    assert new_key is not None
+    case = int(new_key[0])
     write_history(connection, case, by, "opened", title)
     if assignee:
         write_history(connection, case, by, "assigned", assignee)
@@ -39,10 +39,10 @@ def open_case(connection: Connection, by: str, keys: Sequence[int], *, title: st
 
 def attach(connection: Connection, case: int, by: str, keys: Sequence[int]) -> None:
     """Add incidents; those that are there already are left as they are."""
-    known = set(connection.execute(select(N.key).where(N.case_id == case)).scalars())
+    attached_keys = set(connection.execute(select(N.key).where(N.case_id == case)).scalars())
     for key, agent in leading_events(connection, keys):
-        if key not in known:
-            known.add(key)
+        if key not in attached_keys:
+            attached_keys.add(key)
             row = {"case_id": case, "key": key, "agent": agent, "attached_at": now()}
             insert_new(connection, r.case_incidents, [row])
             write_history(connection, case, by, "attached", "", agent=agent, key=key)

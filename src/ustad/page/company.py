@@ -58,11 +58,11 @@ def _others(connection: Connection, event: Any) -> dict[str, Any] | None:
     then = (*span, E.finished_at > event["started_at"], E.agent != event["agent"], *_near(event))
     names = connection.execute(select(E.agent).where(*then).distinct().order_by(E.agent).limit(MOST)).scalars().all()
     new = [(name, visits) for name in names[:SHOWN] if (visits := _visits(connection, event, name)) <= SELDOM]
-    missed = _find_missed(connection, event, set(names))
+    absentees = _find_missed(connection, event, set(names))
     return {
         "people": len(names),
         "new": [{"agent_id": name, "visits": visits} for name, visits in new],
-        "missed": missed,
+        "missed": absentees,
     }
 
 
@@ -77,7 +77,7 @@ def _find_missed(connection: Connection, event: Any, present: set[str]) -> list[
     for moment in (moments[0], moments[alike.index(7)]):
         query = select(E.agent).where(*_covers(moment), *_near(event)).distinct()
         candidates |= set(connection.execute(query.order_by(E.agent).limit(SHOWN * 5)).scalars())
-    missed: list[dict[str, Any]] = []
+    absentees: list[dict[str, Any]] = []
     for name in sorted(candidates - present - {event["agent"]}):
         since = (E.agent == name, E.started_at > moments[-1] - LONG * HOUR, E.started_at <= middle)
         rows = connection.execute(
@@ -86,8 +86,8 @@ def _find_missed(connection: Connection, event: Any, present: set[str]) -> list[
         days = sum(any(r.started_at <= m < r.finished_at and r.near for r in rows) for m in moments)
         if days >= max(OFTEN, len(moments) / 2):
             where = next((r.category or "unknown" for r in rows if r.started_at <= middle < r.finished_at), None)
-            missed.append({"agent_id": name, "days": days, "of": len(moments), "where": where})
-    return sorted(missed, key=lambda person: -person["days"])[:SHOWN]
+            absentees.append({"agent_id": name, "days": days, "of": len(moments), "where": where})
+    return sorted(absentees, key=lambda person: -person["days"])[:SHOWN]
 
 
 def _alike_days(moment: int, zone: str) -> list[int]:

@@ -76,38 +76,38 @@ def event_detail(connection: Connection, schema: EventSchema, key: int) -> dict[
     row = connection.execute(select(r.events).where(E.key == key)).mappings().first()
     if row is None:
         return None
-    known = History.of(connection, row["agent"])
-    if all(other["key"] != key for other in known.rows):  # older than what is looked at
-        known = History([row], _columns([row]))
-    return event_details(connection, schema, [key], known)[key]
+    history = History.of(connection, row["agent"])
+    if all(other["key"] != key for other in history.rows):  # older than what is looked at
+        history = History([row], _columns([row]))
+    return event_details(connection, schema, [key], history)[key]
 
 
 def event_details(
-    connection: Connection, schema: EventSchema, keys: Sequence[int], known: History
+    connection: Connection, schema: EventSchema, keys: Sequence[int], history: History
 ) -> dict[int, dict[str, Any]]:
     """Events of one agent by key: the event, its evidence, habits at its hour and weekday, and the nearest known
     events. `known` is the agent's history, these events among it."""
     contents: dict[int, str] = {}
     for part in chunks(keys):
         contents |= {row.key: row.content for row in connection.execute(_DETAILS.where(r.details.c.key.in_(part)))}
-    place, verdicts = {row["key"]: i for i, row in enumerate(known.rows)}, _verdicts(connection, keys)
-    made = {}
+    place, verdicts = {row["key"]: i for i, row in enumerate(history.rows)}, _verdicts(connection, keys)
+    details = {}
     for event in events_by_key(connection, keys):
         key = int(event["id"])
-        content, past, own = json.loads(contents.get(key, "{}")), known.before(place[key]), known.only(place[key])
-        made[key] = {
+        content, past, own = json.loads(contents.get(key, "{}")), history.before(place[key]), history.only(place[key])
+        details[key] = {
             "event": event,
             **_evidence(schema, own.rows[0], content),
             "history_days": content.get("history_days"),
             "learned_score": content.get("learned_score"),
             "nearest": _nearest(own, past),
             "usually": _usually(own, past),
-            "days": days_here(known.rows, known.columns, place[key]) if event["score"] is not None else None,
+            "days": days_here(history.rows, history.columns, place[key]) if event["score"] is not None else None,
             "company": company(connection, own.rows[0]) if event["alert"] else None,
             "verdicts": verdicts[key],
             "cases": cases_of(connection, key),
         }
-    return made
+    return details
 
 
 _DETAILS = select(r.details.c.key, r.details.c.content)
@@ -118,8 +118,12 @@ def _evidence(schema: EventSchema, row: Any, content: dict[str, Any]) -> dict[st
     expected, a score by the network its percentiles, uncertainties and distance to known events."""
     habits = _habits(content.get("habits"))
     if habits is not None:
-        asked = [f for f in schema.features if _asked_by_habits(f, schema)]
-        return {"features": _features(asked, row, content, {}, SAID_BY_HABITS), "knn": NO_NEIGHBOURS, "habits": habits}
+        features = [f for f in schema.features if _asked_by_habits(f, schema)]
+        return {
+            "features": _features(features, row, content, {}, SAID_BY_HABITS),
+            "knn": NO_NEIGHBOURS,
+            "habits": habits,
+        }
     share = _shares(schema, content)
     knn = {"distance": content.get("knn"), "pct": content.get("pct_knn"), "share": share["knn"]}
     return {"features": _features(schema.features, row, content, share), "knn": knn, "habits": None}
@@ -139,27 +143,27 @@ def _features(
 ) -> list[dict[str, Any]]:  # fmt: skip
     """Features expected beside observed; of what is stored of their terms only these parts, or all."""
     terms = content.get("terms", {})
-    made: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     for feature in features:
         parts = [terms[t.name] for t in feature.terms() if t.name in terms]
         if only is not None:
             parts = [{name: part.get(name) for name in only} for part in parts]
         if parts:
-            seen = parts[0].get("observed") if feature.kind != "place" else None
-            observed = seen if seen is not None else _observed(feature, row, content)
-            told = _feature(feature, parts, content)
-            made.append({**told, "observed": observed, "share": share.get(feature.name, 0.0)})
-    return made
+            value = parts[0].get("observed") if feature.kind != "place" else None
+            observed = value if value is not None else _observed(feature, row, content)
+            answer = _feature(feature, parts, content)
+            rows.append({**answer, "observed": observed, "share": share.get(feature.name, 0.0)})
+    return rows
 
 
 def _shares(schema: EventSchema, content: dict[str, Any]) -> dict[str, float]:
     """Each scored feature's share of the score (a place: that of its two terms), and `knn`'s: together 1."""
     terms = content.get("terms", {})
-    scored = {t.name: t.feature for t in schema.terms() if t.scored and t.name in terms}
-    percentiles = [terms[name].get("pct") for name in scored] + [content.get("pct_knn")]
+    features = {t.name: t.feature for t in schema.terms() if t.scored and t.name in terms}
+    percentiles = [terms[name].get("pct") for name in features] + [content.get("pct_knn")]
     parts = shares(log_tails(np.array([percentiles], float)))[0]
-    share = dict.fromkeys((*scored.values(), "knn"), 0.0)
-    for name, part in zip((*scored.values(), "knn"), parts, strict=True):
+    share = dict.fromkeys((*features.values(), "knn"), 0.0)
+    for name, part in zip((*features.values(), "knn"), parts, strict=True):
         share[name] += float(part)
     return share
 
@@ -167,38 +171,38 @@ def _shares(schema: EventSchema, content: dict[str, Any]) -> dict[str, float]:
 def _feature(feature: Feature, parts: list[dict[str, Any]], content: dict[str, Any]) -> dict[str, Any]:
     """One feature of one or (a place) two terms: the larger percentile, the sum of the losses."""
     pct = max((p["pct"] for p in parts if p.get("pct") is not None), default=None)
-    made: dict[str, Any] = {
+    answer: dict[str, Any] = {
         "name": feature.name, "label": feature.label, "display": feature.display, "unit": feature.unit,
         "kind": feature.kind, "scored": feature.scored, "pct": pct, "surprise": _surprise(pct),
         "period": feature.period or None,
     }  # fmt: skip
     for name in ("loss", "au", "eu"):
         values = [p[name] for p in parts if p.get(name) is not None]
-        made[name] = sum(values) if values else None
+        answer[name] = sum(values) if values else None
     if feature.kind == "place":
         errors: list[Any] = [p.get("error") for p in parts]
         spreads: list[Any] = [p.get("spread") for p in parts]
-        made["expected"] = {"lat": content.get("expected_lat"), "lon": content.get("expected_lon")}
-        made["error"] = math.hypot(*errors) if all(v is not None for v in errors) else None
-        made["spread"] = spreads if all(v is not None for v in spreads) else None
+        answer["expected"] = {"lat": content.get("expected_lat"), "lon": content.get("expected_lon")}
+        answer["error"] = math.hypot(*errors) if all(v is not None for v in errors) else None
+        answer["spread"] = spreads if all(v is not None for v in spreads) else None
     else:
-        made |= {name: parts[0].get(name) for name in ("expected", "error", "spread")}
-    return made
+        answer |= {name: parts[0].get(name) for name in ("expected", "error", "spread")}
+    return answer
 
 
-def _habits(held: dict[str, Any] | None) -> dict[str, Any] | None:
+def _habits(content: dict[str, Any] | None) -> dict[str, Any] | None:
     """What the score by habits is made of: each term in words, with its share; none where the network scored."""
-    if not held:
+    if not content:
         return None
-    surprise = {name: value for name, value in held["surprise"].items() if value is not None}
+    surprise = {name: value for name, value in content["surprise"].items() if value is not None}
     total = sum(surprise.values()) or 1.0
     words = {name: HABIT_WORDS.get(name, name.replace("_", " ")) for name in surprise}
-    shares = {name: held.get("share", {}).get(name, value / total) or 0.0 for name, value in surprise.items()}
+    shares = {name: content.get("share", {}).get(name, value / total) or 0.0 for name, value in surprise.items()}
     terms = [
         {"name": name, "label": words[name], "surprise": surprise[name], "share": shares[name]}
         for name in sorted(surprise, key=lambda name: (-rounded(shares[name]), -rounded(surprise[name])))
     ]
-    return {"terms": terms, **{name: value for name, value in held.items() if name not in ("surprise", "share")}}
+    return {"terms": terms, **{name: value for name, value in content.items() if name not in ("surprise", "share")}}
 
 
 def _surprise(pct: float | None) -> float:
@@ -234,7 +238,7 @@ def _columns(events: list[Any]) -> dict[str, np.ndarray]:
     return {"minute": clock.minute, **days, "duration": minutes, **numbers}
 
 
-def _nearest(own: History, past: History, wanted: int = 3) -> list[dict[str, Any]]:
+def _nearest(own: History, past: History, most: int = 3) -> list[dict[str, Any]]:
     """The agent's earlier events nearest in place (km), start (hours) and duration (hours, logarithmic)."""
     if not past.rows:
         return []
@@ -243,7 +247,7 @@ def _nearest(own: History, past: History, wanted: int = 3) -> list[dict[str, Any
     hours = np.minimum(apart, 1440 - apart) / 60
     longer = np.abs(np.log1p(all_["duration"] / 60) - np.log1p(one["duration"] / 60))
     km = haversine_km(one["lat"], one["lon"], all_["lat"], all_["lon"])
-    order = np.argsort(np.nan_to_num(km, nan=0.0) + hours + 2 * longer, kind="stable")[:wanted]
+    order = np.argsort(np.nan_to_num(km, nan=0.0) + hours + 2 * longer, kind="stable")[:most]
     return [
         {
             "id": str(rows[i]["key"]), "started_at": iso(rows[i]["started_at"]), "timezone": rows[i]["timezone"],
@@ -271,46 +275,46 @@ def _usually(own: History, past: History) -> dict[str, Any]:
 
 def _verdicts(connection: Connection, keys: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
     """What was said of each event, the latest first."""
-    found: dict[int, list[dict[str, Any]]] = {key: [] for key in keys}
+    by_key: dict[int, list[dict[str, Any]]] = {key: [] for key in keys}
     query = select(r.verdicts).order_by(r.verdicts.c.id.desc())
     for part in chunks(keys):
         for v in connection.execute(query.where(r.verdicts.c.key.in_(part))):
-            found[v.key].append({
+            by_key[v.key].append({
                 "verdict": v.verdict, "reason": v.reason, "note": v.note, "by": v.given_by, "at": iso(v.given_at),
                 "until": iso(v.expires_at) if v.expires_at is not None else None,
             })  # fmt: skip
-    return {key: verdicts[:VERDICTS] for key, verdicts in found.items()}
+    return {key: verdicts[:VERDICTS] for key, verdicts in by_key.items()}
 
 
-def usual_places(known: History) -> list[dict[str, Any]]:
+def usual_places(history: History) -> list[dict[str, Any]]:
     """The agent's places by visits: where, how often, how long, mostly as what."""
     groups: dict[Any, list[Any]] = {}
-    for event in known.rows:
+    for event in history.rows:
         if event["lat"] is not None and event["lon"] is not None:
             spot = (round(event["lat"], DEGREES), round(event["lon"], DEGREES))
             groups.setdefault(event["poi_id"] or spot, []).append(event)
-    made = []
+    places = []
     for visits in groups.values():
         categories = Counter(v["category"] or "unknown" for v in visits)
         names = Counter(v["place_name"] for v in visits if v["place_name"])
-        made.append({
+        places.append({
             "lat": float(np.mean([v["lat"] for v in visits])), "lon": float(np.mean([v["lon"] for v in visits])),
             "visits": len(visits), "category": categories.most_common(1)[0][0],
             "name": names.most_common(1)[0][0] if names else None,
             "hours": round(sum(v["finished_at"] - v["started_at"] for v in visits) / 3.6e9, 1),
         })  # fmt: skip
-    return sorted(made, key=lambda p: -p["visits"])[:PLACES]
+    return sorted(places, key=lambda p: -p["visits"])[:PLACES]
 
 
 def movements(connection: Connection, agent: str, first: int, last: int, limit: int) -> dict[str, Any]:
     """Trips and gaps that touch [first, last), in order of time; of more than `limit` the latest."""
-    made: dict[str, Any] = {}
+    answer: dict[str, Any] = {}
     for name, table in (("trips", r.trips), ("gaps", r.gaps)):
         query = select(table).where(table.c.agent == agent, table.c.started_at < last, table.c.finished_at >= first)
         rows = connection.execute(query.order_by(table.c.started_at.desc()).limit(limit)).mappings().all()
-        made[name] = [
+        answer[name] = [
             {"started_at": iso(row["started_at"]), "finished_at": iso(row["finished_at"]),
              **({"path": json.loads(row["path"])} if name == "trips" else {})}
             for row in reversed(rows)
         ]  # fmt: skip
-    return made
+    return answer

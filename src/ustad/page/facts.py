@@ -30,16 +30,16 @@ MOST_CATEGORIES = 10
 SHOWN = ("method", "data", "model", "split", "preset", "seed", "version", "created")
 
 
-def run_facts(run: RunTables, scored: Scored | None = None) -> dict[str, Any]:
+def run_facts(run: RunTables, run_scores: Scored | None = None) -> dict[str, Any]:
     """Everything the view of the run shows, ready for JSON."""
-    scored = scored or read_scored(run)
+    run_scores = run_scores or read_scored(run)
     return {
         "rule": rule_in_words(run.run),
-        "notes": notes(scored, run.run),
+        "notes": notes(run_scores, run.run),
         "figures": figures(run.run),
         "groups": groups(run.run),
-        "scatter": scatter(scored),
-        "calibration": calibration(scored),
+        "scatter": scatter(run_scores),
+        "calibration": calibration(run_scores),
         "categories": categories(run),
         "days": run.run.get("calendar") or {},
         "drift": run.run.get("drift"),
@@ -62,8 +62,8 @@ def categories(run: RunTables) -> list[str]:
     if name is None or name not in run.events.schema.names:
         return []
     counts = pc.value_counts(run.events.to_table(columns=[name])[name].cast("string")).to_pylist()
-    known = [(-part["counts"], part["values"]) for part in counts if part["values"] is not None]
-    return [word for _, word in sorted(known)[:MOST_CATEGORIES]]
+    pairs = [(-part["counts"], part["values"]) for part in counts if part["values"] is not None]
+    return [word for _, word in sorted(pairs)[:MOST_CATEGORIES]]
 
 
 def _text(value: Any) -> str:
@@ -71,30 +71,30 @@ def _text(value: Any) -> str:
 
 
 # -------------------------------------------------------------------------------------------------- notes
-def notes(scored: Scored, run: dict[str, Any]) -> list[str]:
+def notes(run_scores: Scored, run: dict[str, Any]) -> list[str]:
     """What a reader should know before the numbers, one sentence or two each."""
-    found = [*_why_none(scored, run), *_asked_and_got(scored, run), *_by_chance(scored, run)]
-    found += [in_plain_words(str(warning)) for warning in run.get("warnings") or []]
-    return [text[:1].upper() + text[1:] for text in found]
+    texts = [*_why_none(run_scores, run), *_asked_and_got(run_scores, run), *_by_chance(run_scores, run)]
+    texts += [in_plain_words(str(warning)) for warning in run.get("warnings") or []]
+    return [text[:1].upper() + text[1:] for text in texts]
 
 
-def _asked_and_got(scored: Scored, run: dict[str, Any]) -> list[str]:
-    value, got = run.get("value"), int(scored.alert.sum()) / scored.days
-    if run.get("rule") != "alerts_per_day" or not isinstance(value, (int, float)) or not got:
+def _asked_and_got(run_scores: Scored, run: dict[str, Any]) -> list[str]:
+    value, per_day = run.get("value"), int(run_scores.alert.sum()) / run_scores.days
+    if run.get("rule") != "alerts_per_day" or not isinstance(value, (int, float)) or not per_day:
         return []
-    if max(value / got, got / value) < OFF:
+    if max(value / per_day, per_day / value) < OFF:
         return []
-    return [f"Asked for {value:g} alerts a day, got {got:.2g}."]
+    return [f"Asked for {value:g} alerts a day, got {per_day:.2g}."]
 
 
-def _by_chance(scored: Scored, run: dict[str, Any]) -> list[str]:
+def _by_chance(run_scores: Scored, run: dict[str, Any]) -> list[str]:
     """Where the p-values say that chance alone would give more than there is, and scoring has not said so itself."""
-    if "by_chance" in run or not scored.alert.any():
+    if "by_chance" in run or not run_scores.alert.any():
         return []
-    count, chance = int(scored.alert.sum()), float(scored.p[scored.alert].max()) * len(scored.p)
+    count, chance = int(run_scores.alert.sum()), float(run_scores.p[run_scores.alert].max()) * len(run_scores.p)
     if chance <= count:
         return []
-    events = plural(scored.schema.event_word)
+    events = plural(run_scores.schema.event_word)
     return [
         f"By the p-values about {chance:.3g} {events} as unusual as the mildest alert would be expected if nothing "
         f"unusual had happened, and there are {count}: any of them may be a false alarm. Trust the order of the alerts "
@@ -105,14 +105,14 @@ def _by_chance(scored: Scored, run: dict[str, Any]) -> list[str]:
 def rule_in_words(run: dict[str, Any]) -> str:
     """The alert rule as people say it; empty where the run names none."""
     rule, value, threshold = run.get("rule"), run.get("value"), run.get("threshold")
-    said = []
+    parts = []
     if rule in RULES and isinstance(value, (int, float)):
-        said.append(RULES[rule].format(value))
+        parts.append(RULES[rule].format(value))
     elif rule and rule != "p_value":
-        said.append(str(rule))
+        parts.append(str(rule))
     if isinstance(threshold, (int, float)):
-        said.append(f"p ≤ {threshold:.2g}")
-    return ", ".join(said)
+        parts.append(f"p ≤ {threshold:.2g}")
+    return ", ".join(parts)
 
 
 _SMALL = re.compile(r"p ≤ (?P<p>[\d.e-]+), rarer than one in the (?P<n>[\d,]+) reference events")
@@ -130,16 +130,16 @@ def in_plain_words(warning: str) -> str:
     )
 
 
-def _why_none(scored: Scored, run: dict[str, Any]) -> list[str]:
+def _why_none(run_scores: Scored, run: dict[str, Any]) -> list[str]:
     """Why there is no alert, and what to do about it; nothing where there are some."""
-    if scored.alert.any():
+    if run_scores.alert.any():
         return []
-    best = scored.p[scored.ranked[0]]
+    best = run_scores.p[run_scores.ranked[0]]
     rule = rule_in_words(run)
     return [
-        f"No {scored.schema.event_word} passed the alert rule{f' ({rule})' if rule else ''}. "
-        f"The most unusual one has p = {best:.2g} among {len(scored.p):,}. The slider lists the most unusual ones all "
-        "the same; to be alerted more often, score again with a higher --alerts-per-day, a larger --fdr or --top."
+        f"No {run_scores.schema.event_word} passed the alert rule{f' ({rule})' if rule else ''}. "
+        f"The most unusual one has p = {best:.2g} among {len(run_scores.p):,}. The slider lists the most unusual ones "
+        "all the same; to be alerted more often, score again with a higher --alerts-per-day, a larger --fdr or --top."
     ]
 
 
@@ -152,16 +152,16 @@ def figures(run: dict[str, Any]) -> list[dict[str, Any]]:
             continue
         row: dict[str, Any] = {"method": name}
         for level in ("events", "agents"):
-            found = result.get(level) or {}
-            interval = found.get("interval_95") or {}
+            of_level = result.get(level) or {}
+            interval = of_level.get("interval_95") or {}
             row[level] = {
-                "auroc": _finite(found.get("auroc")),
-                "ap": _finite(found.get("ap")),
+                "auroc": _finite(of_level.get("auroc")),
+                "ap": _finite(of_level.get("ap")),
                 "auroc_range": [_finite(v) for v in interval.get("auroc", [])],
                 "ap_range": [_finite(v) for v in interval.get("ap", [])],
-                "positives": found.get("positives"),
-                "n": found.get("n"),
-                "reason": found.get("reason", ""),
+                "positives": of_level.get("positives"),
+                "n": of_level.get("n"),
+                "reason": of_level.get("reason", ""),
             }
         rows.append(row)
     return rows
@@ -171,13 +171,13 @@ def groups(run: dict[str, Any]) -> list[dict[str, Any]]:
     """Recurring, non-recurring and each kind of labelled anomaly apart, for the method of the run."""
     rows = []
     for level in ("events", "agents"):
-        found = (run.get("evaluation") or {}).get(level) or {}
-        for column, values in (found.get("by") or {}).items():
+        of_level = (run.get("evaluation") or {}).get(level) or {}
+        for column, values in (of_level.get("by") or {}).items():
             if level == "agents" and column == "role":  # an agent has events of every role
                 continue
             for value, row in values.items():
-                measured = {"auroc": _finite(row.get("auroc")), "ap": _finite(row.get("ap"))}
-                rows.append({"level": level, "by": column, "value": value, "n": row.get("positives"), **measured})
+                pair = {"auroc": _finite(row.get("auroc")), "ap": _finite(row.get("ap"))}
+                rows.append({"level": level, "by": column, "value": value, "n": row.get("positives"), **pair})
     return rows
 
 

@@ -66,13 +66,13 @@ class Ground:
             self._begin_learning()
 
     def _known_streets(self) -> Streets:
-        asked, streets = time.monotonic(), self._streets
-        is_old = asked - self._learned_at > RENEWED_S
+        moment, streets = time.monotonic(), self._streets
+        is_old = moment - self._learned_at > RENEWED_S
         is_empty = streets is None or not len(streets.size)  # trips may have come since
         if streets is None or is_empty or (is_old and not self._ahead):
-            return self._learn_since(asked)
+            return self._learn_since(moment)
         if is_old:
-            self._learned_at = asked  # one is enough
+            self._learned_at = moment  # one is enough
             self._begin_learning()
         return streets
 
@@ -105,12 +105,12 @@ class _DrawnMap:
         west, south, east, north = box
         names = [n for n in self.map.names if west <= n["lon"] <= east and south <= n["lat"] <= north]
         waters = [clip_ring(ring, box) for ring in self.waters.near(box)]
-        known = {name["name"] for name in names}
+        map_names = {name["name"] for name in names}
         return {
             **world,
             "lakes": world["lakes"] + as_lists([ring for ring in waters if len(ring)]),
             "rivers": world["rivers"] + as_lists(cut_lines(self.rivers.near(box), box)),
-            "names": ([*names, *(n for n in world["names"] if n["name"] not in known)])[:MOST_NAMES],
+            "names": ([*names, *(n for n in world["names"] if n["name"] not in map_names)])[:MOST_NAMES],
             "streets": self.streets.near(box), "streets_from": "map", "note": f"{ATTRIBUTION}. {world['note']}",
         }  # fmt: skip
 

@@ -36,37 +36,37 @@ def _rule(row: Any) -> HidingRule:
 
 def hide_new(connection: Connection, rows: Iterable[Row]) -> None:
     """Set `hidden_by` of events that are about to be stored."""
-    scored = [row for row in rows if row["score"] is not None]
-    rules = rules_in_force(connection) if scored else []
-    for row in scored if rules else ():
+    with_score = [row for row in rows if row["score"] is not None]
+    rules = rules_in_force(connection) if with_score else []
+    for row in with_score if rules else ():
         row["hidden_by"] = next((number for number, rule in rules if rule.covers(row)), None)
 
 
 def add_rule(connection: Connection, rule: HidingRule, by: str) -> int:
     """Keep a rule and hide what it covers; returns its id."""
     begin, end = rule.hours or (None, None)
-    made = connection.execute(
+    primary_key = connection.execute(
         insert(r.hiding_rules).values(
             agent=rule.agent, lat=rule.lat, lon=rule.lon, radius_km=rule.radius_km, category=rule.category,
             from_minute=begin, to_minute=end, kind=rule.kind, until=rule.until, reason=rule.reason, made_by=by,
             made_at=now(),
         )
     ).inserted_primary_key  # fmt: skip
-    assert made is not None
-    _hide(connection, int(made[0]), rule)
-    return int(made[0])
+    assert primary_key is not None
+    _hide(connection, int(primary_key[0]), rule)
+    return int(primary_key[0])
 
 
 def end_rule(connection: Connection, number: int, by: str) -> bool:
     """Undo a rule: what it hides is shown again, unless another rule hides it; whether there was one in force."""
-    ended = update(r.hiding_rules).where(H.id == number, H.ended_at.is_(None)).values(ended_at=now(), ended_by=by)
-    if not connection.execute(ended).rowcount:
+    statement = update(r.hiding_rules).where(H.id == number, H.ended_at.is_(None)).values(ended_at=now(), ended_by=by)
+    if not connection.execute(statement).rowcount:
         return False
-    shown = list(connection.execute(select(E.agent).where(E.hidden_by == number).distinct()).scalars())
+    agents = list(connection.execute(select(E.agent).where(E.hidden_by == number).distinct()).scalars())
     connection.execute(update(r.events).where(E.hidden_by == number).values(hidden_by=None))
     for other, rule in rules_in_force(connection):
         _hide(connection, other, rule)
-    _recount(connection, shown)
+    _recount(connection, agents)
     return True
 
 
@@ -104,14 +104,14 @@ def preview(connection: Connection, rule: HidingRule) -> dict[str, Any]:
     recent = (E.alert.is_(True), E.day >= first, E.hidden_by.is_(None))
     keys = [row["key"] for row in _candidates(connection, rule, *recent) if rule.covers(row)]
     alerts = connection.execute(select(func.count()).select_from(r.events).where(*recent)).scalar_one()
-    confirmed = 0
+    n_confirmed = 0
     for part in chunks(keys):
         query = select(func.count()).select_from(r.events).join(r.verdicts, V.id == E.verdict)
-        confirmed += connection.execute(query.where(E.key.in_(part), V.verdict == "confirmed")).scalar_one()
+        n_confirmed += connection.execute(query.where(E.key.in_(part), V.verdict == "confirmed")).scalar_one()
     examples = sorted(events_by_key(connection, keys[:500]), key=lambda e: (-e["score"], e["id"]))[:PREVIEW_LINES]
     return {
         "first_day": iso_day(first) if last is not None else None, "alerts": alerts, "hidden": len(keys),
-        "confirmed": confirmed, "examples": examples,
+        "confirmed": n_confirmed, "examples": examples,
     }  # fmt: skip
 
 

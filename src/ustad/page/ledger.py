@@ -58,21 +58,23 @@ def finalise(connection: Connection, finals: Mapping[int, Mapping[str, Any]]) ->
     """Set the final score, p-value, alert and reason of stored events, by key; returns those that became alerts."""
     if not finals:
         return []
-    held = [dict(row) for part in chunks(list(finals)) for row in connection.execute(_HELD, {"keys": part}).mappings()]
-    if not held:  # retention has deleted them since
+    rows_before = [
+        dict(row) for part in chunks(list(finals)) for row in connection.execute(_HELD, {"keys": part}).mappings()
+    ]
+    if not rows_before:  # retention has deleted them since
         return []
-    connection.execute(_SETTLE, [{"at": row["key"]} for row in held])
-    raised = [_raised(row, finals[row["key"]]) for row in held if _differs(row, finals[row["key"]])]
-    if not raised:
+    connection.execute(_SETTLE, [{"at": row["key"]} for row in rows_before])
+    changes = [_raised(row, finals[row["key"]]) for row in rows_before if _differs(row, finals[row["key"]])]
+    if not changes:
         return []
-    fell = sorted({row["agent"] for row in raised if row["score"] < row["was"]["score"]})
+    fell = sorted({row["agent"] for row in changes if row["score"] < row["was"]["score"]})
     own_scores = with_own_scores(connection, fell) if fell else set()
-    became = [row for row in raised if row["alert"] and not row["was"]["alert"]]
+    became = [row for row in changes if row["alert"] and not row["was"]["alert"]]
     likeness.mark(connection, became)
-    connection.execute(_RAISE, [{"at": row["key"], **{name: row[name] for name in _FINAL}} for row in raised])
+    connection.execute(_RAISE, [{"at": row["key"], **{name: row[name] for name in _FINAL}} for row in changes])
     _add_alerts(connection, [row["key"] for row in became])
-    _add(connection, r.agents, _summed(raised, _of_agent, lambda row: row["agent"]))
-    _add(connection, r.days, _summed(raised, _of_day, lambda row: (row["agent"], row["day"])))
+    _add(connection, r.agents, _summed(changes, _of_agent, lambda row: row["agent"]))
+    _add(connection, r.days, _summed(changes, _of_day, lambda row: (row["agent"], row["day"])))
     for agent in fell:
         recount(connection, agent, agent in own_scores)
     return [row["key"] for row in became]
@@ -107,10 +109,10 @@ def _differs(row: Row, final: Mapping[str, Any]) -> bool:
 
 def _raised(row: Row, final: Mapping[str, Any]) -> Row:
     """The stored row with its final score; `was` is what it was."""
-    told = {name: final[name] for name in ("reason", "term") if final.get(name) is not None}
+    words = {name: final[name] for name in ("reason", "term") if final.get(name) is not None}
     scores = {name: final.get(name, row[name]) for name in ("score", "p_value")}
     flags = {"alert": bool(final.get("alert")) or bool(row["alert"]), "echo": bool(final.get("echo", row["echo"]))}
-    return {**row, **scores, **told, **flags, "was": row}
+    return {**row, **scores, **words, **flags, "was": row}
 
 
 def _add_alerts(connection: Connection, keys: list[int]) -> None:
@@ -163,8 +165,8 @@ def _of_day(row: Row) -> Row:
 def _counts(row: Row) -> Row:
     """An event counts once: what was there before (`was`) adds only the alert that it became."""
     was = row.get("was")
-    flagged = bool(row["alert"]) and row.get("hidden_by") is None and not (was and was["alert"])
-    return {"n_events": int(was is None), "n_alerts": int(flagged)}
+    is_new_alert = bool(row["alert"]) and row.get("hidden_by") is None and not (was and was["alert"])
+    return {"n_events": int(was is None), "n_alerts": int(is_new_alert)}
 
 
 def _add(connection: Connection, table: Table, rows: list[Row]) -> None:

@@ -18,13 +18,13 @@ from ustad.page.store import Row, chunks
 NEAR_KM = 0.5
 
 
-def is_like(event: Any, judged: Any) -> bool:
+def is_like(event: Any, other: Any) -> bool:
     """Whether `event` is like the event that was judged."""
-    if event["agent"] != judged["agent"] or event["term"] != judged["term"]:
+    if event["agent"] != other["agent"] or event["term"] != other["term"]:
         return False
-    if event["category"] != judged["category"]:
+    if event["category"] != other["category"]:
         return False
-    places = (event["lat"], event["lon"], judged["lat"], judged["lon"])
+    places = (event["lat"], event["lon"], other["lat"], other["lon"])
     if any(v is None for v in places):
         return True
     return bool(haversine_km(*places) <= NEAR_KM)
@@ -32,12 +32,12 @@ def is_like(event: Any, judged: Any) -> bool:
 
 def mark(connection: Connection, rows: Iterable[Row]) -> None:
     """Set `marked_by` of new alerts that a verdict in force calls expected."""
-    flagged = [row for row in rows if row["alert"]]
+    alerts = [row for row in rows if row["alert"]]
     verdicts: dict[str, list[Any]] = {}
-    for part in chunks(list({row["agent"] for row in flagged})):
+    for part in chunks(list({row["agent"] for row in alerts})):
         for verdict in connection.execute(_in_force().where(r.verdicts.c.agent.in_(part))).mappings():
             verdicts.setdefault(verdict["agent"], []).append(verdict)
-    for row in flagged:
+    for row in alerts:
         row["marked_by"] = next((v["id"] for v in verdicts.get(row["agent"], []) if _covers(v, row)), None)
 
 
@@ -57,8 +57,8 @@ def mark_open(connection: Connection, verdict_id: Any) -> None:
 
 def unmark(connection: Connection, key: int) -> None:
     """Take back what earlier verdicts on this event marked."""
-    given = select(r.verdicts.c.id).where(r.verdicts.c.key == key)
-    connection.execute(update(r.events).where(r.events.c.marked_by.in_(given)).values(marked_by=None))
+    verdict_ids = select(r.verdicts.c.id).where(r.verdicts.c.key == key)
+    connection.execute(update(r.events).where(r.events.c.marked_by.in_(verdict_ids)).values(marked_by=None))
 
 
 def _covers(verdict: Any, event: Any) -> bool:

@@ -51,12 +51,12 @@ def read_map_file(path: Path) -> MapFile:
             if size > MOST_METADATA:
                 raise DataError(f"{path}: its metadata are damaged; {ADVICE}")
             file.seek(start)
-            packed = file.read(size)
-            if len(packed) < size:
+            content = file.read(size)
+            if len(content) < size:
                 raise DataError(f"{path}: the file is cut off; {ADVICE}")
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror}); {ADVICE}") from error
-    return _describe(path, head, packed)
+    return _describe(path, head, content)
 
 
 def _describe(path: Path, head: bytes, packed: bytes) -> MapFile:

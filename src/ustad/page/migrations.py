@@ -55,8 +55,8 @@ def tell_final_from_provisional(store: Operations) -> None:
     )
     store.drop_index("days_by_day", "days")
     store.create_index("days_by_agent", "days", ["agent", "day", "score"])
-    flagged = column("alert", Boolean).is_(True)
-    store.create_index("alerts_by_score", "events", ["score"], sqlite_where=flagged, postgresql_where=flagged)
+    is_alert = column("alert", Boolean).is_(True)
+    store.create_index("alerts_by_score", "events", ["score"], sqlite_where=is_alert, postgresql_where=is_alert)
 
 
 def never_use_a_number_twice(store: Operations) -> None:
@@ -75,9 +75,9 @@ def keep_the_order_of_arrival(store: Operations) -> None:
     store.drop_index("events_by_score", "events")
     store.create_index("events_by_score", "events", ["score", "p_value"])
     store.drop_index("alerts_by_score", "events")
-    flagged = column("alert", Boolean).is_(True)
-    narrowed = ["score", "agent", "day", "started_at", "kind", "category", "verdict", "marked_by", "alert"]
-    store.create_index("alerts_by_score", "events", narrowed, sqlite_where=flagged, postgresql_where=flagged)
+    is_alert = column("alert", Boolean).is_(True)
+    index_columns = ["score", "agent", "day", "started_at", "kind", "category", "verdict", "marked_by", "alert"]
+    store.create_index("alerts_by_score", "events", index_columns, sqlite_where=is_alert, postgresql_where=is_alert)
     store.create_index("days_in_order", "days", ["day"])
 
 
@@ -188,9 +188,20 @@ def let_rules_hide(store: Operations) -> None:
     )
     store.add_column("events", Column("hidden_by", BigInteger))
     store.drop_index("alerts_by_score", "events")
-    flagged, hidden = column("alert", Boolean).is_(True), column("hidden_by", BigInteger).is_not(None)
-    narrowed = ["score", "agent", "day", "started_at", "kind", "category", "verdict", "marked_by", "alert", "hidden_by"]
-    store.create_index("alerts_by_score", "events", narrowed, sqlite_where=flagged, postgresql_where=flagged)
+    is_alert, hidden = column("alert", Boolean).is_(True), column("hidden_by", BigInteger).is_not(None)
+    index_columns = [
+        "score",
+        "agent",
+        "day",
+        "started_at",
+        "kind",
+        "category",
+        "verdict",
+        "marked_by",
+        "alert",
+        "hidden_by",
+    ]
+    store.create_index("alerts_by_score", "events", index_columns, sqlite_where=is_alert, postgresql_where=is_alert)
     store.create_index("hidden_events", "events", ["hidden_by"], sqlite_where=hidden, postgresql_where=hidden)
 
 

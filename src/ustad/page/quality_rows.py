@@ -24,19 +24,19 @@ def quality_rows(source: RunTables) -> list[dict[str, str]]:
 def _event_facts(source: RunTables) -> list[dict[str, str]]:
     schema, present = source.schema, source.events.schema.names
     category, events = category_column(schema), plural(schema.event_word)
-    wanted = [n for n in (category, "start_gap_s", "end_gap_s", "history_days", "kind") if n and n in present]
-    table = source.events.to_table(columns=wanted)
+    names = [n for n in (category, "start_gap_s", "end_gap_s", "history_days", "kind") if n and n in present]
+    table = source.events.to_table(columns=names)
     n, rows = max(source.events.count_rows(), 1), []
-    if category in wanted:
+    if category in names:
         unknown = pc.fill_null(pc.equal(table[category], "unknown"), True)
         rows.append(_share(f"{events} without a known category", int(pc.sum(unknown).as_py() or 0), n))
-    if {"start_gap_s", "end_gap_s"} <= set(wanted):
+    if {"start_gap_s", "end_gap_s"} <= set(names):
         cut = (np.nan_to_num(numbers(table, "start_gap_s")) > 0) | (np.nan_to_num(numbers(table, "end_gap_s")) > 0)
         rows.append(_share(f"{events} whose start or end was not observed", int(cut.sum()), n))
-    if "kind" in wanted:
+    if "kind" in names:
         unseen = int(pc.sum(pc.equal(table["kind"], "unobserved")).as_py() or 0)
         rows.append(_share("scores that rest on missing data (not fully observed)", unseen, n))
-    if "history_days" in wanted:
+    if "history_days" in names:
         days = numbers(table, "history_days")
         rows.append({"what": "days of history before an event", **_spread(days)})
     return rows

@@ -59,30 +59,30 @@ class Filter:
 
     def conditions(self) -> list[ColumnElement[bool]]:
         """The same for the table of events."""
-        found: list[ColumnElement[bool]] = []
+        conditions: list[ColumnElement[bool]] = []
         if self.agent is not None:
-            found.append(E.agent == self.agent)
+            conditions.append(E.agent == self.agent)
         if self.search:
-            found.append(E.agent.contains(self.search, autoescape=True))
+            conditions.append(E.agent.contains(self.search, autoescape=True))
         if self.first is not None:
-            found.append(self.first <= MOMENT)
+            conditions.append(self.first <= MOMENT)
         if self.last is not None:
-            found.append(self.last > MOMENT)
+            conditions.append(self.last > MOMENT)
         if self.first_day is not None:
-            found.append(E.day >= self.first_day)
+            conditions.append(E.day >= self.first_day)
         if self.last_day is not None:
-            found.append(E.day <= self.last_day)
+            conditions.append(E.day <= self.last_day)
         if self.kind is not None:
-            found.append(E.kind == self.kind)
+            conditions.append(E.kind == self.kind)
         if self.category is not None:
-            found.append(E.category == self.category)
+            conditions.append(E.category == self.category)
         if self.min_score is not None:
-            found += [E.score >= lowered(self.min_score), E.echo.is_(False)]
+            conditions += [E.score >= lowered(self.min_score), E.echo.is_(False)]
         if self.raised:
-            found.append(E.alert.is_(True))
+            conditions.append(E.alert.is_(True))
         if self.watched:
-            found.append(E.agent.in_(select(r.watchlist.c.agent)))
-        return found + self._state()
+            conditions.append(E.agent.in_(select(r.watchlist.c.agent)))
+        return conditions + self._state()
 
     def _state(self) -> list[ColumnElement[bool]]:
         if self.state == "hidden":
@@ -97,17 +97,24 @@ class Filter:
 
 # ------------------------------------------------------------------------------------------------- events
 def _event_rows() -> Select[Any]:
-    judged = (V.verdict.label("judgement"), V.reason.label("because"), V.note, V.expires_at, V.given_by, V.given_at)
-    return select(r.events, *judged).join_from(r.events, r.verdicts, V.id == E.verdict, isouter=True)
+    verdict_columns = (
+        V.verdict.label("judgement"),
+        V.reason.label("because"),
+        V.note,
+        V.expires_at,
+        V.given_by,
+        V.given_at,
+    )
+    return select(r.events, *verdict_columns).join_from(r.events, r.verdicts, V.id == E.verdict, isouter=True)
 
 
 def event_answer(row: Any) -> dict[str, Any]:
     """One event as lists show it."""
-    judged = row.judgement is not None and row.judgement != "open"
+    has_verdict = row.judgement is not None and row.judgement != "open"
     verdict = {
         "verdict": row.judgement, "reason": row.because, "note": row.note, "by": row.given_by,
         "until": iso(row.expires_at) if row.expires_at is not None else None, "at": iso(row.given_at),
-    } if judged else None  # fmt: skip
+    } if has_verdict else None  # fmt: skip
     return {
         "id": str(row.key), "event_id": row.event_id, "agent_id": row.agent, "started_at": iso(row.started_at),
         "finished_at": iso(row.finished_at), "day": iso_day(row.day), "timezone": row.timezone,
@@ -127,20 +134,20 @@ def fresh_answer(row: dict[str, Any]) -> dict[str, Any]:
 
 def events_by_key(connection: Connection, keys: Sequence[int]) -> list[dict[str, Any]]:
     """Events as answers, in no particular order; unknown keys are left out."""
-    found = []
+    answers = []
     for part in chunks(keys):
-        found += [event_answer(row) for row in connection.execute(_event_rows().where(E.key.in_(part)))]
-    return found
+        answers += [event_answer(row) for row in connection.execute(_event_rows().where(E.key.in_(part)))]
+    return answers
 
 
 def recent_events(connection: Connection, agents: Sequence[str], most: int = CONTEXT_EVENTS) -> list[dict[str, Any]]:
     """The latest events of each agent, oldest first, with what the model reads beyond the store's columns."""
     latest = func.row_number().over(partition_by=E.agent, order_by=LATEST_FIRST)
-    ranked = select(r.events, latest.label("place")).where(E.agent.in_(agents)).subquery()
-    query = select(ranked, r.details.c.content).join_from(
-        ranked, r.details, r.details.c.key == ranked.c.key, isouter=True
+    by_rank = select(r.events, latest.label("place")).where(E.agent.in_(agents)).subquery()
+    query = select(by_rank, r.details.c.content).join_from(
+        by_rank, r.details, r.details.c.key == by_rank.c.key, isouter=True
     )
-    query = query.where(ranked.c.place <= most).order_by(ranked.c.agent, ranked.c.place.desc())
+    query = query.where(by_rank.c.place <= most).order_by(by_rank.c.agent, by_rank.c.place.desc())
     rows = [dict(row) for row in connection.execute(query).mappings()]
     for row in rows:
         row["given"] = json.loads(row["content"]).get("given") if row["content"] else None
@@ -168,7 +175,7 @@ def agent_events(
 
 # ------------------------------------------------------------------------------------------------- alerts
 def alerts(
-    connection: Connection, wanted: Filter, since: int, order: str, limit: int, offset: int
+    connection: Connection, filters: Filter, since: int, order: str, limit: int, offset: int
 ) -> tuple[int, int, list[dict[str, Any]]]:
     """Total, the sequence number to ask on from, and a page of alerts.
 
@@ -176,9 +183,9 @@ def alerts(
     with `raised` too only those that were.
     """
     latest = connection.execute(select(func.max(r.alerts.c.seq))).scalar() or 0
-    conditions = wanted.conditions()
+    conditions = filters.conditions()
     query = _event_rows()
-    if wanted.min_score is None or since:
+    if filters.min_score is None or since:
         conditions.append(E.alert.is_(True))
     if since:
         query = query.join(r.alerts, r.alerts.c.key == E.key)
@@ -225,8 +232,8 @@ def agents(
     if min_score is not None:
         conditions.append(A.score >= lowered(min_score))
     total = connection.execute(select(func.count()).select_from(r.agents).where(*conditions)).scalar_one()
-    unscored = A.score.is_(None)
-    query = select(r.agents).where(*conditions).order_by(unscored, A.score.desc(), A.agent)
+    without_score = A.score.is_(None)
+    query = select(r.agents).where(*conditions).order_by(without_score, A.score.desc(), A.agent)
     return total, [agent_answer(row) for row in connection.execute(query.limit(limit).offset(offset))]
 
 
@@ -238,41 +245,43 @@ def count(store: Store, what: Any) -> int:
 
 # -------------------------------------------------------------------------------------------------- lanes
 def lanes(
-    connection: Connection, wanted: Filter, first_day: int, last_day: int, limit: int, offset: int
+    connection: Connection, filters: Filter, first_day: int, last_day: int, limit: int, offset: int
 ) -> tuple[int, list[dict[str, Any]]]:
     """Agents by their highest score within the days, each with one cell a day: score, events, alerts, worst.
 
     Narrowed by kind, category or verdict, they are those whose alerts match; by score, whose events do, or with
     `raised` whose alerts do. A score alone is looked for among the days, of which there are fewer than events.
     """
-    if wanted.kind or wanted.category or wanted.state or wanted.raised:
-        judged = [E.score.is_not(None)] if wanted.min_score is not None else [E.alert.is_(True)]
+    if filters.kind or filters.category or filters.state or filters.raised:
+        is_scored = [E.score.is_not(None)] if filters.min_score is not None else [E.alert.is_(True)]
         name = func.coalesce(E.agent, literal_column("''")).label(
             "agent"
         )  # by the column itself SQLite walks all events
         source = select(name, func.max(E.score).label("top")).where(
-            *judged, E.day.between(first_day, last_day), *wanted.conditions()
+            *is_scored, E.day.between(first_day, last_day), *filters.conditions()
         )
-        if wanted.state in ("confirmed", "expected", "wrong"):
+        if filters.state in ("confirmed", "expected", "wrong"):
             source = source.join_from(r.events, r.verdicts, V.id == E.verdict)
-        ranked = source.group_by(name).subquery()
+        by_score = source.group_by(name).subquery()
     else:
-        conditions = [D.agent.contains(wanted.search, autoescape=True)] if wanted.search else []
-        if wanted.min_score is not None:
-            conditions.append(D.score >= lowered(wanted.min_score))
-        if wanted.watched:
+        conditions = [D.agent.contains(filters.search, autoescape=True)] if filters.search else []
+        if filters.min_score is not None:
+            conditions.append(D.score >= lowered(filters.min_score))
+        if filters.watched:
             conditions.append(D.agent.in_(select(r.watchlist.c.agent)))
         inside = (D.day + literal_column("0")).between(first_day, last_day)  # through the index that has scores too
-        ranked = select(D.agent, func.max(D.score).label("top")).where(inside, *conditions).group_by(D.agent).subquery()
-    page = select(ranked.c.agent, func.count().over().label("total"))
-    rows = connection.execute(page.order_by(ranked.c.top.desc(), ranked.c.agent).limit(limit).offset(offset)).all()
+        by_score = (
+            select(D.agent, func.max(D.score).label("top")).where(inside, *conditions).group_by(D.agent).subquery()
+        )
+    page = select(by_score.c.agent, func.count().over().label("total"))
+    rows = connection.execute(page.order_by(by_score.c.top.desc(), by_score.c.agent).limit(limit).offset(offset)).all()
     names = [row.agent for row in rows]
-    total = rows[0].total if rows else connection.execute(select(func.count()).select_from(ranked)).scalar_one()
+    total = rows[0].total if rows else connection.execute(select(func.count()).select_from(by_score)).scalar_one()
     cells: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
     reasons = select(r.days, E.reason, E.kind).join_from(r.days, r.events, E.key == D.worst, isouter=True)
     for part in chunks(names):
-        found = connection.execute(reasons.where(D.agent.in_(part), D.day.between(first_day, last_day)))
-        for row in found:
+        cell_rows = connection.execute(reasons.where(D.agent.in_(part), D.day.between(first_day, last_day)))
+        for row in cell_rows:
             cells[row.agent].append({
                 "day": iso_day(row.day), "score": row.score, "events": row.n_events, "alerts": row.n_alerts,
                 "worst": str(row.worst), "reason": row.reason, "kind": row.kind,
@@ -315,7 +324,7 @@ def totals(connection: Connection) -> dict[str, Any]:
     """Counts, the span of days, the least score of an alert, and the curve behind the slider: score and p-value at
     1 … `CURVE` alerts a day."""
     both = span(connection)
-    scored, flagged, known = connection.execute(
+    n_scored, n_alerts, n_known = connection.execute(
         select(func.sum(A.n_scored), func.sum(A.n_alerts), func.count()).select_from(r.agents)
     ).one()
     n_days = both[1] - both[0] + 1 if both else 0
@@ -324,7 +333,7 @@ def totals(connection: Connection) -> dict[str, Any]:
         select(func.min(E.score), func.max(E.p_value)).where(E.alert.is_(True), E.hidden_by.is_(None))
     ).one()
     return {
-        "events": int(scored or 0), "agents": int(known), "alerts": int(flagged or 0), "days": n_days,
+        "events": int(n_scored or 0), "agents": int(n_known), "alerts": int(n_alerts or 0), "days": n_days,
         "hidden": int(connection.execute(select(func.count()).select_from(r.events).where(HIDDEN)).scalar_one()),
         "first_day": iso_day(both[0]) if both else None, "last_day": iso_day(both[1]) if both else None,
         "alert_score": lowest, "alert_p_value": likeliest,
@@ -345,11 +354,11 @@ def _curve(connection: Connection, n_days: int, within: tuple[int, int] | None) 
     )
     if within is not None:
         query = query.where(E.day.between(*within))
-    ranked = connection.execute(query).all()
+    top = connection.execute(query).all()
     ranks = [per_day * n_days - 1 for per_day in range(1, CURVE + 1)]
     return [
-        {"per_day": i + 1, "score": ranked[rank].score, "p_value": ranked[rank].p_value}
-        for i, rank in enumerate(ranks) if rank < len(ranked)
+        {"per_day": i + 1, "score": top[rank].score, "p_value": top[rank].p_value}
+        for i, rank in enumerate(ranks) if rank < len(top)
     ]  # fmt: skip
 
 

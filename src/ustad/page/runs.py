@@ -60,10 +60,10 @@ def run_schema(store: Store) -> EventSchema:
 
 def import_run(store: Store, path: Path) -> EventSchema:
     """Copy a run into the store unless it is there; returns its schema."""
-    mark, held = fingerprint(path), store.about("run")
-    if held and held["fingerprint"] == mark:
+    mark, run_before = fingerprint(path), store.about("run")
+    if run_before and run_before["fingerprint"] == mark:
         return run_schema(store)
-    if held:
+    if run_before:
         raise DataError("the store holds another run; choose another --store")
     scores = Scores.load(scores_directory(path) or path)
     if scores.events is None:
@@ -95,15 +95,15 @@ def check_ids(path: Path, entity: str, tables: Sequence[pa.Table]) -> None:
 
 def _data(path: Path, run: dict[str, Any], schema: EventSchema) -> Dataset | None:
     """The data that was scored: stays beside the scores, or whatever the run says it read."""
-    told = Path(run["data"]) if run.get("data") else None
+    data_path = Path(run["data"]) if run.get("data") else None
     if schema.name == "mobility":
-        for place in (path / "data", path.parent / "data", *([told] if told else [])):
+        for place in (path / "data", path.parent / "data", *([data_path] if data_path else [])):
             if any((place / name).exists() for name in ("stays.parquet", "stays")):
                 return load_directory(place)
-    if told is None or not (told.is_file() or (schema.name != "mobility" and told.exists())):
+    if data_path is None or not (data_path.is_file() or (schema.name != "mobility" and data_path.exists())):
         return None
     try:
-        return open_data(told, schema=schema, on_error="skip")
+        return open_data(data_path, schema=schema, on_error="skip")
     except DataError as error:  # the scores can be shown without
         progress.say(f"the weeks before the scored ones are not shown: {error}")
         return None
@@ -135,29 +135,29 @@ def _first_of_each(table: pa.Table, layout: Layout) -> pa.Table:
 def _ranked(scores: Scores, entity: str) -> pa.Array:
     """Agents, the most unusual first."""
     table: Any = scores.agents if scores.agents is not None else scores.events
-    ordered = table.sort_by([("score", "descending")])[entity]
-    return pc.unique(ordered)
+    names = table.sort_by([("score", "descending")])[entity]
+    return pc.unique(names)
 
 
 def _import_around(store: Store, scores: Scores, data: Dataset, layout: Layout) -> None:
     """The weeks that were not scored, trips and gaps, of the most unusual agents, as many as fit."""
     entity = layout.schema.entity
-    ranked = _ranked(scores, entity)
+    by_score = _ranked(scores, entity)
     if scores.events is not None:
         before = unscored(scores.events, data.events, layout.schema)
-        add_table(store, _of_agents(before, ranked, entity, MOST_CONTEXT), layout, "importing the weeks before")
-    trips, gaps = (None if t is None else _of_agents(t, ranked, entity, MOST_TRIPS) for t in (data.trips, data.gaps))
+        add_table(store, _of_agents(before, by_score, entity, MOST_CONTEXT), layout, "importing the weeks before")
+    trips, gaps = (None if t is None else _of_agents(t, by_score, entity, MOST_TRIPS) for t in (data.trips, data.gaps))
     add_movements(store, trips, gaps)
 
 
-def unscored(scored: pa.Table, known: pa.Table, schema: EventSchema) -> pa.Table:
+def unscored(scores: pa.Table, history: pa.Table, schema: EventSchema) -> pa.Table:
     """Of the known events those that are not among the scored ones (the training weeks)."""
-    named = known
-    if schema.event_id and schema.event_id not in scored.column_names:  # then neither is known by it
-        named = known.drop_columns([c for c in (schema.event_id,) if c in known.column_names])
-    held = set(keys_of(scored, schema))
-    fresh = np.array([key not in held for key in keys_of(named, schema)], bool)
-    return without_scores(known.filter(pa.array(fresh, pa.bool_())))
+    rows = history
+    if schema.event_id and schema.event_id not in scores.column_names:  # then neither is known by it
+        rows = history.drop_columns([c for c in (schema.event_id,) if c in history.column_names])
+    keys = set(keys_of(scores, schema))
+    fresh = np.array([key not in keys for key in keys_of(rows, schema)], bool)
+    return without_scores(history.filter(pa.array(fresh, pa.bool_())))
 
 
 def without_scores(events: pa.Table) -> pa.Table:
@@ -165,18 +165,18 @@ def without_scores(events: pa.Table) -> pa.Table:
     return events.drop_columns([n for n in _UNSCORED if n in events.column_names])
 
 
-def _of_agents(table: pa.Table, ranked: pa.Array, entity: str, most: int) -> pa.Table:
+def _of_agents(table: pa.Table, by_score: pa.Array, entity: str, most: int) -> pa.Table:
     """Rows of the first agents of the ranking whose rows together are at most `most`."""
     if table.num_rows == 0:
         return table
     codes, values = agent_codes(table[entity])
-    rank = pc.index_in(pa.array(values.tolist(), table[entity].type), ranked.cast(table[entity].type))
-    rank = pc.fill_null(rank, len(ranked)).to_numpy()
+    rank = pc.index_in(pa.array(values.tolist(), table[entity].type), by_score.cast(table[entity].type))
+    rank = pc.fill_null(rank, len(by_score)).to_numpy()
     order = np.argsort(rank, kind="stable")
     fits = np.cumsum(np.bincount(codes, minlength=len(values))[order]) <= most
-    chosen = np.zeros(len(values), bool)
-    chosen[order[fits]] = True
-    return table.filter(pa.array(chosen[codes]))
+    rows = np.zeros(len(values), bool)
+    rows[order[fits]] = True
+    return table.filter(pa.array(rows[codes]))
 
 
 def add_movements(store: Store, trips: pa.Table | None, gaps: pa.Table | None) -> None:

@@ -49,9 +49,9 @@ def read_scored(run: RunTables) -> Scored:
     for name in (schema.entity, schema.time, "score"):
         if name not in present:
             raise DataError(f"event scores: missing column {name}; found {', '.join(present) or 'no columns'}")
-    wanted = [schema.entity, schema.time, schema.event_id, schema.timezone, *IDENTIFYING]
-    wanted += [name for name in present if name.startswith(("eu_", "au_", "pct_"))]
-    table = run.events.to_table(columns=[name for name in dict.fromkeys(wanted) if name in present])
+    columns = [schema.entity, schema.time, schema.event_id, schema.timezone, *IDENTIFYING]
+    columns += [name for name in present if name.startswith(("eu_", "au_", "pct_"))]
+    table = run.events.to_table(columns=[name for name in dict.fromkeys(columns) if name in present])
     if table.num_rows == 0:
         raise DataError("event scores: the table is empty; nothing was scored")
     score = numbers(table, "score")
@@ -66,26 +66,26 @@ def read_scored(run: RunTables) -> Scored:
 
 def _rank_p(score: np.ndarray) -> np.ndarray:
     """Where no p-value was given: the share of events that score at least as high."""
-    ordered = np.sort(score)
-    return (len(score) - np.searchsorted(ordered, lowered(score), "left")) / len(score)
+    in_order = np.sort(score)
+    return (len(score) - np.searchsorted(in_order, lowered(score), "left")) / len(score)
 
 
-def agents_by_events(scored: Scored) -> np.ndarray:
+def agents_by_events(run_scores: Scored) -> np.ndarray:
     """Agent codes by their most unusual event, as the lanes rank them."""
-    codes = scored.codes[scored.ranked]
+    codes = run_scores.codes[run_scores.ranked]
     _, first = np.unique(codes, return_index=True)
     return codes[np.sort(first)]
 
 
-def agents_by_score(run: RunTables, scored: Scored) -> np.ndarray:
+def agents_by_score(run: RunTables, run_scores: Scored) -> np.ndarray:
     """Agent codes by the agents' own scores; by their events where the run has none."""
-    given = run.agents
-    if given is None or given.num_rows == 0:
-        return agents_by_events(scored)
-    entity = scored.schema.entity
-    position = pc.index_in(given[entity], pa.array(scored.names).cast(given[entity].type))
+    table = run.agents
+    if table is None or table.num_rows == 0:
+        return agents_by_events(run_scores)
+    entity = run_scores.schema.entity
+    position = pc.index_in(table[entity], pa.array(run_scores.names).cast(table[entity].type))
     codes = pc.fill_null(position, -1).to_numpy()
-    known = codes >= 0
-    if not known.any():
+    has_agent = codes >= 0
+    if not has_agent.any():
         raise DataError("agent scores and event scores share no agent; are they of the same run?")
-    return codes[known][descending(numbers(given, "score")[known])]
+    return codes[has_agent][descending(numbers(table, "score")[has_agent])]

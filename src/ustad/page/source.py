@@ -97,9 +97,9 @@ def _around(path: Path | None, run: dict[str, Any]) -> tuple[dict[str, Any], lis
     if path is None:
         return {}, ["The data that was scored was not found, so cases show the scored period only."]
     if path.is_dir() and find_table(path, "stays") is not None:
-        found = {key: find_table(path, name) for key, name in COMPANIONS.items()}
+        paths = {key: find_table(path, name) for key, name in COMPANIONS.items()}
         quality = find_table(path, "quality")
-        tables: dict[str, Any] = {key: _open(where) for key, where in found.items() if where is not None}
+        tables: dict[str, Any] = {key: _open(where) for key, where in paths.items() if where is not None}
         return {**tables, "quality": None if quality is None else read_table(quality)}, []
     from ustad.mobility.readers import open_data
 
@@ -119,22 +119,22 @@ def rows_of(
         return None
     kind = source.schema.field(column).type
     try:
-        wanted = pa.array(list(values)).cast(kind)
+        ids = pa.array(list(values)).cast(kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None
     names = None if columns is None else [name for name in columns if name in source.schema.names]
-    return source.to_table(columns=names, filter=pc.field(column).isin(wanted))
+    return source.to_table(columns=names, filter=pc.field(column).isin(ids))
 
 
-def _named(given: Path | str | None, said: Any, beside: Path) -> Path | None:
+def _named(path: Path | str | None, name: Any, beside: Path) -> Path | None:
     """The first that exists: the path given, the one in run.json as it is, the same beside the scores."""
-    if given is not None:
-        if not Path(given).exists():
-            raise DataError(f"{given}: no such file or directory")
-        return Path(given)
-    if not isinstance(said, str) or not said:
+    if path is not None:
+        if not Path(path).exists():
+            raise DataError(f"{path}: no such file or directory")
+        return Path(path)
+    if not isinstance(name, str) or not name:
         return None
-    return next((p for p in (Path(said), beside / said, beside.parent / Path(said).name) if p.exists()), None)
+    return next((p for p in (Path(name), beside / name, beside.parent / Path(name).name) if p.exists()), None)
 
 
 def _name_of(directory: Path | None) -> str:

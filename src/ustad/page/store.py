@@ -135,14 +135,14 @@ class Store:
     # ---------------------------------------------------------------------------------------- events
     def known(self, keys: Sequence[int], agents: Sequence[str]) -> tuple[set[int], dict[str, int]]:
         """Which of these events are there already, and when each agent's latest event ended."""
-        found: set[int] = set()
-        ended: dict[str, int] = {}
+        present: set[int] = set()
+        last_ends: dict[str, int] = {}
         with self.reading() as connection:
             for part in chunks(keys):
-                found.update(connection.execute(_KNOWN, {"keys": part}).scalars())
+                present.update(connection.execute(_KNOWN, {"keys": part}).scalars())
             for part in chunks(agents):
-                ended |= {row[0]: row[1] for row in connection.execute(_ENDED, {"agents": part})}
-        return found, ended
+                last_ends |= {row[0]: row[1] for row in connection.execute(_ENDED, {"agents": part})}
+        return present, last_ends
 
     def about(self, name: str) -> Any:
         """Something remembered by name; none where nothing is."""
@@ -220,7 +220,7 @@ class Store:
 
 
 def _contains(file: Path, text: bytes) -> bool:
-    with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as content:
+    with file.open("rb") as handle, mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ) as content:
         return content.find(text) >= 0
 
 
@@ -232,10 +232,10 @@ def with_own_scores(connection: Connection, agents: Sequence[str]) -> set[str]:
     return set(connection.execute(query).scalars())
 
 
-def add_days(connection: Connection, agent: str, scored: Iterable[Any]) -> None:
+def add_days(connection: Connection, agent: str, rows: Iterable[Any]) -> None:
     """The totals of each local day of an agent, from its scored events (key, day, score, alert)."""
     by_day: dict[int, list[Any]] = {}
-    for row in scored:
+    for row in rows:
         by_day.setdefault(row.day, []).append(row)
     for day, group in by_day.items():
         worst = group[highest_of([row.score for row in group])]
@@ -295,24 +295,24 @@ def chunks(values: Sequence[Any]) -> Iterator[list[Any]]:
 
 def _engine(url: str, patience: Patience | None = None) -> Engine:
     try:
-        parsed = make_url(url)
+        address = make_url(url)
     except ArgumentError as error:
         raise DataError("--store takes a URL such as sqlite:///ustad.db or postgresql://USER@HOST/NAME") from error
-    if parsed.get_backend_name() == "postgresql":
-        parsed = parsed.set(drivername="postgresql+psycopg")
-        engine = create_engine(parsed, hide_parameters=True, pool_pre_ping=True, **POOL)
+    if address.get_backend_name() == "postgresql":
+        address = address.set(drivername="postgresql+psycopg")
+        engine = create_engine(address, hide_parameters=True, pool_pre_ping=True, **POOL)
         connect = partial(connect_with, patience or Patience())
         event.listen(engine, "do_connect", lambda dialect, record, place, options: connect(*place, **options))
         return engine
-    if parsed.get_backend_name() != "sqlite":
-        raise DataError(f"--store: '{parsed.get_backend_name()}' is not supported; use sqlite or postgresql")
+    if address.get_backend_name() != "sqlite":
+        raise DataError(f"--store: '{address.get_backend_name()}' is not supported; use sqlite or postgresql")
     options: dict[str, Any] = {"connect_args": {"check_same_thread": False, "timeout": 30}}
-    if parsed.database in (None, "", ":memory:"):
+    if address.database in (None, "", ":memory:"):
         options["poolclass"] = StaticPool
     else:
-        _keep_private(Path(parsed.database))
+        _keep_private(Path(address.database))
         options["pool_use_lifo"] = True  # the connection used last, so that those of a rush fill no memory after it
-    engine = create_engine(parsed, hide_parameters=True, **options)
+    engine = create_engine(address, hide_parameters=True, **options)
     _prepare_sqlite(engine)
     return engine
 

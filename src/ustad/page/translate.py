@@ -59,12 +59,12 @@ class Layout:
     @cached_property
     def columns(self) -> dict[str, str]:
         """Column of the store → column of the table."""
-        named = {
+        pairs = {
             "event_id": self.schema.event_id, "lat": self.lat, "lon": self.lon, "category": self.category,
             "poi_id": self.schema.habitat or "poi_id", "place_name": "poi_name", "n_fixes": "n_fixes",
             **{name: name for name in GAP_COLUMNS},
         }  # fmt: skip
-        return {ours: theirs for ours, theirs in named.items() if theirs}
+        return {ours: theirs for ours, theirs in pairs.items() if theirs}
 
     @cached_property
     def given(self) -> tuple[str, ...]:
@@ -87,10 +87,10 @@ class Layout:
 
     def parts(self, names: Iterable[str]) -> Parts:
         """Which parts scores with these columns have. They are the same for every event of a model."""
-        wanted = tuple(names)
-        if wanted not in self._known_parts:
-            self._known_parts[wanted] = _parts_of(set(wanted), self.schema)
-        return self._known_parts[wanted]
+        key = tuple(names)
+        if key not in self._known_parts:
+            self._known_parts[key] = _parts_of(set(key), self.schema)
+        return self._known_parts[key]
 
     @cached_property
     def _known_parts(self) -> dict[tuple[str, ...], Parts]:
@@ -118,16 +118,16 @@ def keys_for(rows: Sequence[Mapping[str, Any]], by_id: bool = False) -> list[int
     times = np.array([row["started_at"] for row in rows], np.int64).astype(np.uint64)
     with np.errstate(over="ignore"):
         keys = mix(names + times * np.uint64(0x9E3779B97F4A7C15))
-    found: list[int] = (keys >> np.uint64(1)).astype(np.int64).tolist()
-    return _with_ids(found, [row.get("event_id") for row in rows]) if by_id else found
+    key_list: list[int] = (keys >> np.uint64(1)).astype(np.int64).tolist()
+    return _with_ids(key_list, [row.get("event_id") for row in rows]) if by_id else key_list
 
 
 def _with_ids(keys: list[int], ids: Sequence[Any]) -> list[int]:
     """Keys that tell events of one entity and moment apart by their ids; as they were where there is no id."""
     hashes = identity_hash([str(i) for i in ids]) if keys else np.empty(0, np.uint64)
     with np.errstate(over="ignore"):
-        mixed = mix(np.array(keys, np.uint64) * np.uint64(0x9E3779B97F4A7C15) + hashes) >> np.uint64(1)
-    return [key if i is None else int(new) for key, i, new in zip(keys, ids, mixed.tolist(), strict=True)]
+        new_keys = mix(np.array(keys, np.uint64) * np.uint64(0x9E3779B97F4A7C15) + hashes) >> np.uint64(1)
+    return [key if i is None else int(new) for key, i, new in zip(keys, ids, new_keys.tolist(), strict=True)]
 
 
 @lru_cache(maxsize=100_000)
@@ -141,13 +141,13 @@ def store_rows(events: pa.Table, layout: Layout) -> tuple[list[Row], dict[int, s
     values = events.drop_columns([n for n in (schema.time, schema.end) if n]).to_pylist()
     parts = layout.parts(events.column_names)
     rows, details = [], {}
-    for value, fixed in zip(values, _fixed(events, schema), strict=True):
+    for value, basics in zip(values, _fixed(events, schema), strict=True):
         own = {ours: _finite(value.get(theirs)) for ours, theirs in layout.columns.items()}
-        row = {**own, **{n: None if own.get(n) is None else str(own[n]) for n in _TEXTS}, **fixed}
+        row = {**own, **{n: None if own.get(n) is None else str(own[n]) for n in _TEXTS}, **basics}
         evidence = read_evidence(value)
         rows.append(_scored(row, value, evidence))
-        given = {n: _plain(value[n]) for n in layout.given if n in value}
-        details[row["key"]] = _detail(value, parts, evidence, given)
+        extras = {n: _plain(value[n]) for n in layout.given if n in value}
+        details[row["key"]] = _detail(value, parts, evidence, extras)
     return rows, details
 
 
@@ -158,19 +158,19 @@ def fresh_rows(
     parts = layout.parts(scores[0]) if scores else {}
     rows, details = [], {}
     for (row, key), zone, score in zip(new, zones, scores, strict=True):
-        fixed = {**row, "key": key, "timezone": zone, "day": local_day(row["started_at"], zone)}
+        basics = {**row, "key": key, "timezone": zone, "day": local_day(row["started_at"], zone)}
         evidence = read_evidence(score)
-        rows.append(_scored(fixed, score, evidence))
+        rows.append(_scored(basics, score, evidence))
         details[key] = _detail(score, parts, evidence, {n: _plain(v) for n, v in (row.get("given") or {}).items()})
     return rows, details
 
 
 def local_day(moment: int, zone: str) -> int:
     """The local date of one moment, as `dataset.event_days` gives it for many."""
-    known = _zone(zone)
-    if known is None:
+    zone_info = _zone(zone)
+    if zone_info is None:
         return int(local_time(pa.array([moment], pa.int64()).cast(TIMESTAMP), zone).day[0])
-    ahead = known.utcoffset((_START + timedelta(microseconds=moment)).astimezone(known)) or timedelta()
+    ahead = zone_info.utcoffset((_START + timedelta(microseconds=moment)).astimezone(zone_info)) or timedelta()
     return (moment + ahead // _MICROSECOND) // MICROSECONDS_PER_DAY
 
 
@@ -184,10 +184,10 @@ def _zone(name: str) -> tzinfo | None:
 
 def _scored(row: Row, score: Mapping[str, Any], evidence: Sequence[Mapping[str, Any]]) -> Row:
     """A whole row of the store: the event and what belongs to its score."""
-    judged = {name: _finite(score.get(name)) for name in _SCORES}
+    judgement = {name: _finite(score.get(name)) for name in _SCORES}
     whole = {
         **row,
-        **judged,
+        **judgement,
         "term": evidence[0]["name"] if evidence else None,
         "alert": bool(score.get("alert")),
         **_UNJUDGED,
@@ -200,12 +200,12 @@ def _scored(row: Row, score: Mapping[str, Any], evidence: Sequence[Mapping[str, 
 def _fixed(events: pa.Table, schema: EventSchema) -> Iterator[Row]:
     """What follows from an event's agent, times and zone."""
     zones = zone_of(events, schema)
-    finished = events[schema.end] if schema.end else events[schema.time]
+    ends = events[schema.end] if schema.end else events[schema.time]
     columns: dict[str, list[Any]] = {
         "key": keys_of(events, schema),
         "agent": [str(a) for a in events[schema.entity].to_pylist()],
         "started_at": events[schema.time].cast(pa.int64()).to_pylist(),
-        "finished_at": finished.cast(pa.int64()).to_pylist(),
+        "finished_at": ends.cast(pa.int64()).to_pylist(),
         "day": event_days(events, schema).tolist(),
         "timezone": [zones] * events.num_rows if isinstance(zones, str) else zones.to_pylist(),
     }
@@ -221,11 +221,11 @@ def _parts_of(names: set[str], schema: EventSchema) -> Parts:
 
 
 def _detail(
-    value: Mapping[str, Any], parts: Parts, evidence: Sequence[Mapping[str, Any]], given: Mapping[str, Any]
+    value: Mapping[str, Any], parts: Parts, evidence: Sequence[Mapping[str, Any]], extras: Mapping[str, Any]
 ) -> str:
     content: dict[str, Any] = {
         "terms": {t: {p: _finite(value.get(f"{p}_{t}")) for p in found} for t, found in parts.items()},
-        "given": given,
+        "given": extras,
         **{n: _finite(value[n]) for n in WHOLE if n in value},
     }
     if any(name in value for name in HABITS):
@@ -268,9 +268,9 @@ def _event_row(row: Mapping[str, Any], layout: Layout) -> dict[str, Any]:
         event[schema.end] = _START + timedelta(microseconds=row["finished_at"])
     for ours, theirs in layout.columns.items():
         event[theirs] = row.get(ours)
-    given = row.get("given") or {}
+    extras = row.get("given") or {}
     for name, kind in layout.given_types.items():
-        value = given.get(name)
+        value = extras.get(name)
         event[name] = float(value) if value is not None and kind == pa.float64() else value
     if layout.zone_column:
         event[layout.zone_column] = row["timezone"]
@@ -288,9 +288,9 @@ def table_rows(table: pa.Table, layout: Layout) -> list[Row]:
     }  # fmt: skip
     zones = schema.timezone in table.column_names
     columns["timezone"] = table[schema.timezone].to_pylist() if zones else [None] * len(start)
-    given = table.select(layout.given).to_pylist() if layout.given else [{}] * len(start)
+    extras = table.select(layout.given).to_pylist() if layout.given else [{}] * len(start)
     rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
-    return [{**row, "given": more} for row, more in zip(rows, given, strict=True)]
+    return [{**row, "given": more} for row, more in zip(rows, extras, strict=True)]
 
 
 def _plain(value: Any) -> Any:

@@ -30,13 +30,13 @@ def import_usual_weeks(store: Store, path: Path, schema: EventSchema, until: flo
         progress.say("the store has its usual weeks already; --history is left alone")
         return
     data = _read(path, schema)
-    known = _ended(data.events, schema.end or schema.time, until)
-    if not known.num_rows:
+    events = _ended(data.events, schema.end or schema.time, until)
+    if not events.num_rows:
         raise DataError(
             f"{path}: nothing in it is from before the model's last day of training; give its training data"
         )
-    check_ids(path, schema.entity, [known])
-    latest = known.sort_by([(schema.time, "descending")]).slice(0, MOST_CONTEXT)
+    check_ids(path, schema.entity, [events])
+    latest = events.sort_by([(schema.time, "descending")]).slice(0, MOST_CONTEXT)
     add_table(store, without_scores(latest), Layout.of(schema), "importing the usual weeks")
     trips, gaps = (
         None if t is None else _ended(t, "finished_at", until).slice(0, MOST_TRIPS) for t in (data.trips, data.gaps)

@@ -66,10 +66,10 @@ class Layer:
         points, starts = np.vstack(self.lines), _starts(self.lines)
         keep = np.r_[True, (np.diff(np.floor(points / step), axis=0) != 0).any(axis=1)]
         keep[starts] = keep[np.r_[starts[1:], len(points)] - 1] = True
-        kept = np.split(points[keep], np.cumsum(np.add.reduceat(keep, starts))[:-1])
+        pieces = np.split(points[keep], np.cumsum(np.add.reduceat(keep, starts))[:-1])
         size = (self.boxes[:, 2:] - self.boxes[:, :2]).max(axis=1)
         least = LEAST_STEPS * step if least_points > 2 else step
-        return Layer.of_lines([kept[i] for i in np.flatnonzero(size >= least) if len(kept[i]) >= least_points])
+        return Layer.of_lines([pieces[i] for i in np.flatnonzero(size >= least) if len(pieces[i]) >= least_points])
 
 
 def _starts(lines: list[np.ndarray]) -> np.ndarray:
