@@ -5,6 +5,7 @@ from pathlib import Path
 
 from ustad.lab.baselines.ablations import LAMBDAS
 from ustad.lab.baselines.ustad_variants import BEST_LAMBDA
+from ustad.lab.evaluation.claims import judged
 from ustad.lab.evaluation.comparison_tables import (
     best_injection_tables,
     calibrated_tables,
@@ -13,7 +14,8 @@ from ustad.lab.evaluation.comparison_tables import (
     spread_tables,
     unweighted_loss,
 )
-from ustad.lab.evaluation.experiments import read_results
+from ustad.lab.evaluation.experiments import EXPERIMENTS, read_results
+from ustad.lab.evaluation.result_tables import SCORES
 
 AREAS = {"auroc": 0.8, "ap": 0.1}
 
@@ -51,8 +53,8 @@ def test_runs_on_the_same_people_are_no_part_of_the_spread_over_people(tmp_path)
 
 
 def test_runs_with_one_set_of_people_alone_stay_where_they_are(tmp_path):
-    results = write(tmp_path, detection(7, 0.6, people=11), detection(8, 0.8, people=11))
-    assert len(results["detection"]) == 2
+    results = write(tmp_path, *(detection(seed, 0.6, people=11) for seed in (7, 8, 11)))
+    assert len(results["detection"]) == 3
     assert not results["detection by training"]
 
 
@@ -63,6 +65,13 @@ def test_ranks_and_calibrated_shares_stand_side_by_side():
     (row,) = (dict(zip(table.heads, r, strict=True)) for r in table.rows)  # what is never ranked has no row
     assert (row["agents AUROC, ranks"], row["agents AUROC, calibrated"]) == ("0.600", "0.900")
     assert (row["agents AUPR, ranks"], row["agents AUPR, calibrated"]) == ("0.100", "0.500")
+
+
+def test_calibrated_figures_beside_ranks_leave_the_claims_about_scores_as_they_are():
+    ranked = {how: {"events": AREAS, "agents": {"auroc": 0.6 + 0.1 * (how == "loss"), "ap": 0.1}} for how in SCORES}
+    lines = [line("scores", seed, {**ranked, "calibrated": ranked}) for seed in (1, 2, 3)]
+    claims = {claim.text: claim for claim in judged({**{name: [] for name in EXPERIMENTS}, "scores": lines})}
+    assert len(claims["Loss beats prediction error: agents, by AUROC"].effects) == 3
 
 
 def test_the_search_is_apart_and_compares_losses_without_lambda(tmp_path):

@@ -51,6 +51,6 @@ def benchmark(
         tables = [*detection_tables(lines)[:1], *three_ways_tables(lines)]
     else:
         tables = [*injection_tables(lines), *changed_tables(lines)]
-    text = "\n\n".join(f"# {spec.title}: {t.title}\n\n{t.markdown()}{t.note}" for t in tables)
+    text = "\n\n".join(f"# {spec.title}: {t.title}\n\n{t.markdown()}\n{t.note}".rstrip() for t in tables)
     (results / "table.md").write_text(text + "\n")
     out.print(text, markup=False, highlight=False, soft_wrap=True)

@@ -10,7 +10,7 @@ from scipy.stats import spearmanr
 
 from ustad.events.encoder import UNKNOWN
 from ustad.lab.evaluation.cells import NUMERIC
-from ustad.lab.evaluation.result_tables import LEVELS, TERMS, Line, Results, Steps, after, select_lines, sets
+from ustad.lab.evaluation.result_tables import LEVELS, SCORES, TERMS, Line, Results, Steps, after, select_lines, sets
 from ustad.lab.evaluation.standing import lead
 
 PREDICTABLE = ("spatial", "temporal", "spatial_temporal")
@@ -181,9 +181,9 @@ def predictable_have_more_loss(results: Results) -> Effects:
 
 def _score_pairs(results: Results, level: str, what: str) -> Iterator[dict[str, float]]:
     for line in results["scores"]:
-        told = {how: found.get(level, {}).get(what) for how, found in line["result"].items()}
-        if all(value is not None for value in told.values()):
-            yield told
+        areas = {how: line["result"][how].get(level, {}).get(what) for how in SCORES if how in line["result"]}
+        if all(value is not None for value in areas.values()):
+            yield areas
 
 
 def loss_beats_error(level: str, what: str) -> Callable[[Results], Effects]:

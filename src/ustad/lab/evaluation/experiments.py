@@ -223,8 +223,11 @@ def read_results(*directories: Path) -> dict[str, list[Line]]:
     lines_by_name["search"] = []
     for name in EXPERIMENTS:
         lines_by_name["search"] += _take_out(lines_by_name, name, lambda line: "category_weight" in line["budget"])
-        with_people = {line["data"] for line in lines_by_name[name] if line["source"].get("seed") == line["seed"]}
-        lines_by_name[f"{name} by training"] = _take_out(lines_by_name, name, partial(_is_again, with_people))
+        people: dict[str, set[int]] = {}
+        for line in lines_by_name[name]:
+            people.setdefault(line["data"], set()).add(line["source"].get("seed", 0))
+        several = {data for data, seeds in people.items() if len(seeds) > 1}
+        lines_by_name[f"{name} by training"] = _take_out(lines_by_name, name, partial(_is_again, several))
     for name in OF_BEST:
         lines_by_name[f"{name} of best"] = _take_out(lines_by_name, name, lambda line: line.get("method") == DEFAULT)
     return lines_by_name

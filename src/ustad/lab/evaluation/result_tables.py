@@ -44,6 +44,10 @@ KIND_NAMES = {
 DEEP = ("ctle", "gm-vsae", "atrom", "sensitive-hue", "transformer")
 LEVELS = ("events", "agents")
 ENDED = "stopped by itself"
+IMPROVEMENT = (
+    "improvement: of USTAD over the best deep baseline, as the paper computes it. The columns `paper` are of its own "
+    "data. It prints no figure of Nov-Online, which is therefore no part of the improvement."
+)
 #: Methods whose learning rate falls to zero over a number of epochs of their own.
 OWN_SCHEDULE = ("ustad-default",)
 
@@ -197,11 +201,12 @@ def _detection_table(lines: list[Line], data: str) -> Table:
                 ]
         row.append(count_ended(select_lines(lines, data=data, method=method, window=window)))
         rows.append(tuple(row))
-    rows.append(_improvement(lines, data))
-    note = (
-        "improvement: of USTAD over the best deep baseline, as the paper computes it. The columns `paper` are of its "
-        "own data. It prints no figure of Nov-Online, which is therefore no part of the improvement."
-    )
+    improvement = _improvement(lines, data)
+    if any("%" in cell for cell in improvement):
+        rows.append(improvement)
+        note = IMPROVEMENT
+    else:
+        note = ""
     return Table(f"detection-{slug(data)}", f"Detection, {data}", tuple(heads), tuple(rows), note)
 
 
