@@ -9,7 +9,7 @@ from datetime import date
 import numpy as np
 import pyarrow as pa
 import pytest
-from plain_days import DAY, HISTORY, MONDAY, SCHEMA, learn, lives, read
+from plain_days import DAY, HISTORY, HOME, MONDAY, SCHEMA, as_events, day_of, learn, lives, read
 
 from ustad.habits.habit_model import HabitModel
 from ustad.habits.lasting import (
@@ -23,6 +23,7 @@ from ustad.habits.lasting import (
     lay_out,
     rank_days,
 )
+from ustad.habits.lasting_words import describe_changes
 from ustad.habits.moving import moved_on
 from ustad.live.habit_live import HabitLive
 from ustad.scoring.habit_judge import HabitJudge, agent_table
@@ -114,6 +115,26 @@ def test_a_history_that_has_moved_on_says_the_same() -> None:
     later = find_changes(moved, visits.take(~early), habits.last_day)
     for field in dataclasses.fields(whole):
         np.testing.assert_array_equal(getattr(later, field.name), getattr(whole, field.name))
+
+
+def test_more_visits_are_told_with_medians_of_the_days_that_were_observed() -> None:
+    frame, habits = learn(lives(1, range(HISTORY), None, out=0.0))
+    rows: list[dict[str, object]] = []
+    for day in range(HISTORY, HISTORY + 21):
+        morning, *rest = day_of(0, day, HOME)
+        rows.append(morning)
+        if day >= HISTORY + 2:  # of the first two days nothing else is known; from then on work comes in three pieces
+            for start in range(9, 18, 3) if rest else ():
+                at = (MONDAY + day) * DAY + start * DAY // 24
+                rows.append({**rest[0], "started_at": at, "finished_at": at + DAY // 8})
+            rows += rest[1:]
+    visits = read(frame, as_events(rows))
+    changes = find_changes(habits, visits)
+    assert changes.told[0] > 0
+    (text,) = describe_changes(SCHEMA, frame, habits, visits, changes)
+    words = r"Since \d November more stays on weekdays: 5 a day instead of 3 a day \(medians\)\."
+    assert text is not None
+    assert re.fullmatch(words, text), text
 
 
 @pytest.fixture(scope="module")

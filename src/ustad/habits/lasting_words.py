@@ -71,7 +71,7 @@ def _describe(
         return say("changed", date=date_words, times=times, now=now, before=then, **moved.counts)
     if name in NUMBERS:
         number, what = NUMBERS[name]
-        medians = (float(np.median(numbers[number][mask])) for mask in (since_then, before))
+        medians = (float(np.nanmedian(numbers[number][mask])) for mask in (since_then, before))
         shown = [distance_words(m) if number else f"{m:.0f} a day" for m in medians]
         what = what.format(events=plural(schema.event_word))
         which = "weekend days" if changes.weekend[e] else "weekdays"
