@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import sqlite3
 import threading
@@ -54,6 +55,25 @@ def test_the_whole_way_works_on_every_database(open_client: Any, any_store_url: 
     case = client.get(f"/v1/events/{alerts['alerts'][0]['id']}").json()
     assert [f["name"] for f in case["features"]] == ["start", "duration"]
     assert client.get("/v1/summary").json()["curve"][0]["score"] == 7.0
+
+
+def test_a_lasting_change_stays_with_its_agent_on_every_database(
+    open_client: Any, any_store_url: str, stay: Stay
+) -> None:
+    class Changing(PlainScorer):
+        def score(self, rows: Any) -> Any:
+            changes = (
+                {"b": "Since 3 May …"} if rows[0]["finished_at"] - rows[0]["started_at"] > 2 * 3_600_000_000 else {}
+            )
+            return dataclasses.replace(super().score(rows), changes=changes)
+
+    client = open_client(Changing(), store=any_store_url)
+    for begin, hours in ((0, 1), (5, 3), (30, 1)):  # told with the second event, and still there after the third
+        client.post("/v1/events", json={"events": [stay("b", begin, hours)]})
+    client.post("/v1/events", json={"events": [stay("a", 0)]})
+    told = {a["agent_id"]: a["change"] for a in client.get("/v1/agents").json()["agents"]}
+    assert told == {"a": None, "b": "Since 3 May …"}
+    assert client.get("/v1/agents/b").json()["change"] == "Since 3 May …"
 
 
 def test_events_scores_and_windows_survive_a_restart(open_client: Any, any_store_url: str, stay: Stay) -> None:
