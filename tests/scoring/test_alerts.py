@@ -25,6 +25,7 @@ from ustad.scoring.alerts import (
     drift_words,
     expect_by_chance,
     flag_events,
+    order_by_p,
     raise_alerts,
     refuse_everything,
     report_part,
@@ -198,6 +199,15 @@ def test_nearly_all_events_are_refused_as_alerts_where_far_fewer_were_asked_for(
             refuse_everything(flagged, events, rule, days)
     else:
         refuse_everything(flagged, events, rule, days)
+
+
+def test_events_that_tie_come_in_the_order_that_is_given() -> None:
+    same = np.full(4, 0.01)
+    order = np.array([2, 0, 3, 1])
+    assert order_by_p(same, same, order).tolist() == [1, 3, 0, 2]
+    assert order_by_p(same, same).tolist() == [0, 1, 2, 3]
+    flagged, _ = flag_events(same, same, np.zeros(4, bool), AlertRule("top", 1), order=order)
+    assert flagged.tolist() == [False, True, False, False]
 
 
 def test_drift_is_the_distance_of_kolmogorov_and_smirnov() -> None:
