@@ -35,9 +35,7 @@ class Scores:
                 continue
             kinds = [f.type for f in table.schema if f.name == "score"]
             if len(kinds) != 1 or not (pa.types.is_floating(kinds[0]) or pa.types.is_integer(kinds[0])):
-                raise DataError(
-                    f"the table of {what}s has no numbers called 'score'; make it with `ustad score`"
-                )
+                raise DataError(f"the table of {what}s has no numbers called 'score'; make it with `ustad score`")
             if not np.isfinite(table["score"].to_numpy()).all():
                 raise DataError(f"a score of an {what} is not a finite number; the model or its data is damaged")
 

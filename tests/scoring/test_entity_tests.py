@@ -29,8 +29,8 @@ def known() -> Known:
     life = make_routine(seed=4, agents=5, days=28)
     frame = Frame.fit(life, SCHEMA)
     later = between(life, 14, 28)
-    for day, poi in ((15, 901), (16, 902), (24, 901)):
-        later = insert_visit(later, 2, day, 1200, poi=poi)
+    for agent, day, poi in ((0, 15, 900), (1, 16, 900), (2, 15, 901), (2, 16, 902), (2, 24, 901), (3, 17, 900)):
+        later = insert_visit(later, agent, day, 1200, poi=poi)
     history = between(life, 0, 14)
     history = history.filter(np.array(history["agent_id"]) != 4)  # nothing is known of the last one
     return Habits.fit(read_visits(history, SCHEMA, frame)), read_visits(later, SCHEMA, frame)
@@ -61,13 +61,14 @@ def test_a_shift_is_the_difference_of_two_means_in_standard_errors(known: Known)
     capped = np.minimum(then, 2.0)
     assert (reference.typical, reference.spread) == pytest.approx((capped.mean(), capped.std()))
     assert reference.days == 14
-    one_less = reference.forget([visits.entity_ids[1]])
+    gone = int(np.argmax(visits.entity_key))
+    one_less = reference.forget([visits.entity_ids[gone]])
     assert len(one_less.entity_key) == 4
     judged = one_less.judge(now, habits, visits, (FIRST_DAY + 14, FIRST_DAY + 27))
     for entity in range(5):
         mine = visits.entity == entity
         n, mean = mine.sum(), capped[mine].mean()
-        reference_mean, error = (capped.mean(), 0.1) if entity == 1 else (mean, 1 / n)
+        reference_mean, error = (capped.mean(), 0.1) if entity == gone else (mean, 1 / n)
         z = (np.minimum(now[mine], 2.0).mean() - reference_mean) / (capped.std() * math.sqrt(1 / n + error))
         assert judged["shift"][entity] == pytest.approx(shown(reference.tests["shift"], z))
 
@@ -110,3 +111,5 @@ def test_an_entitys_p_value_is_the_smallest_by_the_shares_of_the_tests() -> None
     assert strongest(tests).tolist() == ["top", "top", "profile"]
     two = {name: tests[name] for name in ("shift", "profile")}  # the shares of those that were asked make one
     np.testing.assert_allclose(combined(two)[2], 2.5 + math.log10(0.5), atol=1e-5)
+    four = {**tests, "lasting": np.array([3.0, 0.0, 4.0])}
+    np.testing.assert_allclose(combined(four)[[0, 2]], [3 + math.log10(0.45), 4 + math.log10(0.1)], atol=1e-5)
