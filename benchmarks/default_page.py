@@ -126,24 +126,15 @@ def _measured(runs: list[list[float]]) -> str:
 
 
 def p_values(name: str) -> str:
-    """How often normal people have small p-values, for each way of saying what normal events score."""
-    found = read(name)
+    """How often held-back normal people have small p-values, and what five a day come to."""
     rows = []
-    for kind in found["kinds"]:
+    for kind in read(name)["kinds"]:
         weeks = "" if kind["days"] is None else f", {kind['days'] // 7} weeks"
-        town = f"{kind['towns']} × {kind['preset']}, {kind['people']} people{weeks}"
-        for who in kind["runs"]["groups"][0]:
-            for what in ("events", "agents"):
-                cells = (_shares([run[who][what] for run in runs]) for runs in kind["runs"].values())
-                rows.append((town, who, what, *cells))
-    ways = {"groups": "by the other groups", "half way": "half way", "itself": "by itself"}
-    return table(("towns", "judged", "of", *(ways[way] for way in found["kinds"][0]["runs"])), rows)
-
-
-def _shares(values: list[list[float]]) -> str:
-    """Mean and standard deviation over towns, in percent, for each level."""
-    pairs = zip(100 * np.mean(values, axis=0), 100 * np.std(values, axis=0), strict=True)
-    return " / ".join(f"{mean:.2f} ± {spread:.2f}" for mean, spread in pairs)
+        phone = "" if kind["phone"] == "true stays" else f", from a {kind['phone']}"
+        multiples = (" / ".join(f"{x:.2f}" for x in kind["multiples"][what]) for what in CALIBRATED)
+        five = ("{:.1f} ({:.1f} … {:.1f})".format(*kind["five"][what]) for what in CALIBRATED)
+        rows.append((f"{kind['towns']} × {kind['preset']}, {kind['people']} people{weeks}{phone}", *multiples, *five))
+    return table(("towns", *CALIBRATED, *(f"five {what}" for what in CALIBRATED)), rows)
 
 
 def moving(name: str) -> str:
@@ -222,6 +213,8 @@ def history(name: str) -> str:
     return table(("history", "seconds"), rows)
 
 
+#: What has p-values.
+CALIBRATED = ("events", "incidents", "agents")
 BLOCKS: dict[str, Callable[[], str]] = {
     "standard": partial(standard, "default"),
     "hard cases": partial(hard, "default"),

@@ -62,13 +62,13 @@ class Kind:
 
 KINDS = (
     Kind("town", 150, 20),
-    Kind("town", 50, 12),
-    Kind("town", 500, 4),
-    Kind("town", 150, 6, days=56),
-    Kind("numosim-la", 150, 6),
-    Kind("simla", 150, 6),
+    Kind("town", 50, 8),
+    Kind("town", 500, 2),
+    Kind("town", 150, 3, days=56),
+    Kind("numosim-la", 150, 2),
+    Kind("simla", 150, 2),
     Kind("town", 150, 4, "phone"),
-    Kind("town", 150, 4, "logger"),
+    Kind("town", 150, 2, "logger"),
 )
 
 
