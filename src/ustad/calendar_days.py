@@ -22,6 +22,8 @@ EPOCH = date(1970, 1, 1)
 MISSING = "public holidays need the library holidays: pip install 'ustad[calendar]'"
 #: How far an event with a place reaches where nothing is said, km.
 RADIUS_KM = 1.0
+#: A model knows holidays for so many years after its training weeks.
+YEARS_AHEAD = 5
 
 
 @dataclass(frozen=True)
@@ -145,6 +147,21 @@ def _from_ics(text: str, path: Path) -> list[CalendarEvent]:
 
 def _ends_at_midnight(text: str) -> bool:
     return "T" not in text or "T000000" in text
+
+
+def find_days_off(
+    country: str | None, zones: list[str], events: list[CalendarEvent], first: int, last: int
+) -> list[int]:
+    """Days that habits compare with weekend days: public holidays from first on until some years after last, and days
+    of events that are not of one area alone. `country` may be `zone`: that of the first zone."""
+    if country == "zone":
+        country = next((name for name in map(country_of_zone, zones) if name), None)
+        if country is None:
+            raise DataError(f"no country is known of the zone {', '.join(zones) or 'UTC'}; give one, such as DE")
+    days = set(public_holidays(country, first, last + YEARS_AHEAD * 366)) if country else set()
+    for event in events:
+        days |= set(range(event.first, event.last + 1)) if event.lat is None else set()
+    return sorted(days)
 
 
 def name_days(first: int, last: int, holidays: dict[int, str], events: list[CalendarEvent]) -> dict[str, str]:

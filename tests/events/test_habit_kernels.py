@@ -241,7 +241,7 @@ def test_elsewhere_is_the_likeliest_place_against_this_one_half_hour_by_half_hou
     begun = np.array([first, *[first + start] * len(places)])
     got = expected_elsewhere(
         first + 20, np.array([1, 0, -1]), np.array([at + 1 if at >= 0 else -1, 0, -1]), np.array([asked[1], 570.0, 0]),
-        np.array([asked[2], 120.0, 60.0]), np.array([weekday_of(asked[0]), weekday_of(first), 0]),
+        np.array([asked[2], 120.0, 60.0]), following([weekday_of(asked[0]), weekday_of(first), 0]),
         np.array([hidden, 0.0, 0.0]), np.array([0, 1, 1 + len(places)]), number, since, begun,
         np.r_[0, np.cumsum(number)], minute.astype(float), length.astype(float),
         np.array([weekday_of(int(d)) for d in day]),
@@ -252,12 +252,17 @@ def test_elsewhere_is_the_likeliest_place_against_this_one_half_hour_by_half_hou
     assert np.isnan(got[2]), "of a stranger history says nothing"
 
 
+def following(weekdays):
+    """The weekdays of each day and the three after it."""
+    return (np.array(weekdays)[:, None] + np.arange(4)) % 7
+
+
 def test_more_days_of_the_same_life_do_not_make_another_place_surer():
     """Home on every day, asked for somewhere new at noon: three weeks and a year say the same."""
     said = []
     for days in (21, 364):
         weekday = np.array([weekday_of(day) for day in range(4, 4 + days)])
-        asked = (np.array([0]), np.array([-1]), np.array([720.0]), np.array([240.0]), np.array([2]), np.zeros(1))
+        asked = (np.array([0]), np.array([-1]), np.array([720.0]), np.array([240.0]), following([2]), np.zeros(1))
         places = (np.array([0, 1]), np.array([days]), np.array([4]), np.array([4]))
         visits = (np.array([0, days]), np.zeros(days), np.full(days, 1439.0), weekday)
         said.append(expected_elsewhere(3 + days, *asked, *places, *visits)[0])
@@ -311,7 +316,7 @@ def test_a_second_day_of_the_same_adds_nothing_to_being_elsewhere():
     visits = (np.array([0, len(days), 2 * len(days)]), minute, length, weekday)
     surprise = []
     for hours in (12.0, 24.0, 48.0):
-        asked = (np.array([0]), np.array([1]), np.array([1080.0]), np.array([60 * hours]), np.array([6]), np.zeros(1))
+        asked = (np.array([0]), np.array([1]), np.array([1080.0]), np.array([60 * hours]), following([6]), np.zeros(1))
         surprise.append(expected_elsewhere(31, *asked, *places, *visits)[0])
     assert surprise[0] < 0.1
     assert surprise[1] > 3

@@ -57,6 +57,15 @@ def train(
     timezone: TimezoneOption = None,
     train_until: TrainUntilOption = None,
     test_from: TestFromOption = None,
+    holidays: Annotated[
+        str | None,
+        typer.Option(
+            "--holidays", help="Compare public holidays with weekend days: of a country (DE, DE-BY), or of the `zone`."
+        ),
+    ] = None,
+    calendar: Annotated[
+        Path | None, typer.Option("--calendar", help="Days of your own that are like weekend days (CSV or ICS).")
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Carry on where a killed run stopped.")] = False,
     device: DeviceOption = "auto",
     on_error: OnErrorOption = "fail",
@@ -80,6 +89,8 @@ def train(
     from ustad.schema import EventSchema
 
     check_engine(engine, address, workers=workers)
+    if engine == "ray" and (holidays or calendar):
+        raise typer.BadParameter("needs --engine local", param_hint="--holidays, --calendar")
     if method != "ustad":
         from ustad.cli.lab import baseline
 
@@ -104,11 +115,36 @@ def train(
         )  # fmt: skip
         show_model(model.facts, data, out_, json)
         return
+    events = _read_days(holidays, calendar)  # what is wrong with them is said before the work
     dataset = open_data(data, schema=event_schema, timezone=timezone, on_error=on_error)
     detector = Detector(settings, device=device)
     detector.fit(dataset, directory=out_, resume=resume, start=start)
+    if holidays or calendar:
+        _learn_days_off(detector, holidays, events)
     detector.save(out_)
     show_model(detector.facts, data, out_, json)
+
+
+def _read_days(holidays: str | None, calendar: Path | None) -> list[Any]:
+    """Events of a calendar file; refuses a country of which no holidays are known."""
+    from ustad.calendar_days import public_holidays, read_calendar
+
+    if holidays:
+        public_holidays("US" if holidays == "zone" else holidays, 0, 0)
+    return read_calendar(calendar) if calendar is not None else []
+
+
+def _learn_days_off(detector: Any, holidays: str | None, events: list[Any]) -> None:
+    """Store with the model which days are like weekend days."""
+    from ustad.calendar_days import day_number, find_days_off
+    from ustad.scoring.habit_judge import HabitJudge
+
+    if not isinstance(detector.judge, HabitJudge):
+        raise typer.BadParameter("habits compare days; the preset paper has none", param_hint="--holidays, --calendar")
+    first, last = (day_number(detector.facts[name]) for name in ("first_day", "last_day"))
+    days = find_days_off(holidays, detector.facts.get("timezones") or [], events, first, last)
+    detector.judge = detector.judge.with_days_off(days)
+    progress.say(f"{sum(day > last for day in days):,} days after the training weeks are compared with weekend days")
 
 
 def split_dates(train_until: str | None, test_from: str | None) -> dict[str, str]:

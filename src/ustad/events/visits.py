@@ -31,6 +31,7 @@ class Frame:
 
     projection: Projection | None
     categories: tuple[str, ...]  # code 0 is `unknown`, code k is categories[k - 1]
+    days_off: tuple[int, ...] = ()  # local dates that are like weekend days: holidays, and what somebody says
 
     @classmethod
     def fit(cls, events: pa.Table, schema: EventSchema) -> Frame:
@@ -45,12 +46,14 @@ class Frame:
 
     def to_dict(self) -> dict[str, Any]:
         centre = None if self.projection is None else [self.projection.lat, self.projection.lon]
-        return {"centre": centre, "categories": list(self.categories)}
+        days = {"days_off": list(self.days_off)} if self.days_off else {}
+        return {"centre": centre, "categories": list(self.categories), **days}
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> Frame:
         centre = content["centre"]
-        return cls(Projection(*centre) if centre else None, tuple(content["categories"]))
+        days = tuple(int(day) for day in content.get("days_off", ()))
+        return cls(Projection(*centre) if centre else None, tuple(content["categories"]), days)
 
 
 @dataclass(frozen=True)
@@ -73,14 +76,20 @@ class Visits:
     y: np.ndarray
     category: np.ndarray  # int64 [N] code in the frame, 0 where unknown
     row: np.ndarray  # int64 [N] row of the table that each visit came from
+    days_off: tuple[int, ...] = ()  # of the frame
 
     def __len__(self) -> int:
         return len(self.entity)
 
     def take(self, rows: np.ndarray) -> Visits:
         """Some of the visits, of the same entities."""
-        of_all = ("entity_ids", "entity_key")
+        of_all = ("entity_ids", "entity_key", "days_off")
         return replace(self, **{f.name: getattr(self, f.name)[rows] for f in fields(self) if f.name not in of_all})
+
+    @property
+    def kinds(self) -> np.ndarray:
+        """What weekday the day of the start and the three after it are like: int64 [N, 4]."""
+        return day_kinds(self.day[:, None] + np.arange(4), self.days_off)
 
     @property
     def offsets(self) -> np.ndarray:
@@ -118,7 +127,18 @@ def read_visits(events: pa.Table, schema: EventSchema, frame: Frame) -> Visits:
         y=y[order],
         category=category[order],
         row=order,
+        days_off=frame.days_off,
     )
+
+
+def day_kinds(days: np.ndarray, days_off: tuple[int, ...]) -> np.ndarray:
+    """Weekdays of local dates, 0 is Monday; a day off is a Sunday, whatever day it falls on.
+
+    >>> day_kinds(np.array([0, 1, 2]), (1,))  # 1970-01-01 was a Thursday
+    array([3, 6, 5])
+    """
+    weekdays = (days + 3) % 7
+    return np.where(np.isin(days, days_off), 6, weekdays) if days_off else weekdays
 
 
 def place_feature(events: pa.Table, schema: EventSchema) -> Feature | None:

@@ -22,7 +22,7 @@ def expected_elsewhere(
     place: np.ndarray,
     minute: np.ndarray,
     duration: np.ndarray,
-    weekday: np.ndarray,
+    kinds: np.ndarray,
     hidden: np.ndarray,
     place_offsets: np.ndarray,
     place_count: np.ndarray,
@@ -36,7 +36,8 @@ def expected_elsewhere(
     """log of how much likelier the likeliest place was than this one, added up over a day of the visit: float64 [N].
 
     For each half hour the chance of a place is the smoothed share of days on which the entity was there at that time
-    (the same weekday counts 1, other days of its kind OTHER_WEEKDAY), of the days from `place_since` [P] to `last_day`;
+    (the same weekday counts 1, other days of its kind OTHER_WEEKDAY; `kinds` [N, 4] are the weekdays of the visit's
+    first days, a day off is a Sunday), of the days from `place_since` [P] to `last_day`;
     that of a new place is the share of days since `known_since` [P] at places seen only once. Four hours are one piece
     of evidence. Of a longer visit the day that says most counts: who did not go out yesterday is expected out less
     today. The half hours that say most are left out for as many minutes as the entity may have been elsewhere unseen
@@ -66,7 +67,7 @@ def expected_elsewhere(
         begin, end = slots_of(minute[i], duration[i])
         surer = np.empty(end - begin)
         for slot in range(begin, end):
-            day, hour = (weekday[i] + slot // SLOTS) % 7, slot % SLOTS
+            day, hour = kinds[i, slot // SLOTS], slot % SLOTS
             if place[i] >= 0:
                 here = _chance(there[place[i] - first], days[place[i] - first], day, hour)
             else:

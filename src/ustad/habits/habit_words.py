@@ -124,7 +124,7 @@ def _missed(model: HabitModel, visits: Visits, at: int, place: int) -> str:
         hour=clock_words(missed.minute),
         days=f"{rounded(missed.share * missed.days):.0f}",
         all=f"{missed.days:.0f}",
-        which="weekend days" if missed.weekday >= 5 else "weekdays",
+        which="weekend days" if missed.is_weekend else "weekdays",
         away=_away(model, visits, at, missed.place),
     )
 

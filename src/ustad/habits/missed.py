@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ustad.events.visits import Visits
+from ustad.events.visits import Visits, day_kinds
 from ustad.habits.history import Habits
 from ustad.habits.kernels import DAY_MINUTES, SLOTS
 from ustad.habits.usual import remembered_days
@@ -32,6 +32,7 @@ class Missed:
     minute: float  # of the day
     share: float  # of days of the kind on which the entity is there at that time
     days: float  # how many such days are known
+    is_weekend: bool  # whether those are weekend days, with which a day off is compared too
 
 
 def find_missed(habits: Habits, visits: Visits, at: int, place: int) -> Missed | None:
@@ -43,7 +44,7 @@ def find_missed(habits: Habits, visits: Visits, at: int, place: int) -> Missed |
     slots = max(1, min(int(visits.duration[at] // step), MOST_SLOTS))
     moment = visits.minute[at] + step * (np.arange(slots) + 0.5)
     weekday = (visits.weekday[at] + moment // DAY_MINUTES).astype(np.int64) % 7
-    weekend = weekday >= 5
+    weekend = day_kinds(visits.day[at] + (moment // DAY_MINUTES).astype(np.int64), visits.days_off) >= 5
     first, last = (int(edge) for edge in habits.place_offsets[owner : owner + 2])
     rows = slice(first, last)
     days = remembered_days(habits, rows)
@@ -58,4 +59,4 @@ def find_missed(habits: Habits, visits: Visits, at: int, place: int) -> Missed |
         return None
     known = float(days[where[best], int(weekend[best])])
     minute = float(moment[best] % DAY_MINUTES)
-    return Missed(first + int(where[best]), int(weekday[best]), minute, float(sure[best]), known)
+    return Missed(first + int(where[best]), int(weekday[best]), minute, float(sure[best]), known, bool(weekend[best]))

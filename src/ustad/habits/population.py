@@ -9,7 +9,7 @@ import numpy as np
 
 from ustad.distribution import FOLDS
 from ustad.events.observed import length_weight, start_weight
-from ustad.events.visits import Visits
+from ustad.events.visits import Visits, day_kinds
 
 START_BINS, PART_BINS, DURATION_BINS = 48, 8, 44
 #: The longest duration that has a bin of its own, log(1 + minutes): four days.
@@ -58,7 +58,7 @@ class Population:
 
     def starts(self, visits: Visits) -> np.ndarray:
         """Density of each visit's start given its kind: float64 [N]."""
-        weekend = (visits.weekday >= 5).astype(np.int64)
+        weekend = (day_kinds(visits.day, visits.days_off) >= 5).astype(np.int64)
         return self.start[weekend, visits.category, _bin(visits.minute, 1440.0, START_BINS)]
 
     def durations(self, visits: Visits) -> np.ndarray:

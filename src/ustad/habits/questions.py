@@ -16,7 +16,7 @@ from typing import Literal
 
 import numpy as np
 
-from ustad.events.visits import Visits
+from ustad.events.visits import Visits, day_kinds
 from ustad.habits.elsewhere import expected_elsewhere
 from ustad.habits.history import Habits
 from ustad.habits.intervals import least_over_intervals, silence
@@ -119,13 +119,14 @@ def _elsewhere(habits: Habits, visits: Visits, owner: np.ndarray, place: np.ndar
     """What was seen is the least of what it may have been, but for less than one half hour: float64 [N]."""
     places = (habits.place_offsets, habits.place_count, habits.place_since, habits.known_since)
     history = (habits.visit_offsets, habits.visit_minute, habits.visit_duration, habits.visit_weekday)
+    kinds = visits.kinds
 
     def measure(rows: slice) -> np.ndarray:
-        own = (owner[rows], place[rows], visits.minute[rows], visits.duration[rows], visits.weekday[rows], hidden[rows])
+        own = (owner[rows], place[rows], visits.minute[rows], visits.duration[rows], kinds[rows], hidden[rows])
         return expected_elsewhere(habits.last_day, *own, *places, *history)
 
     def spread(some: Visits, at: np.ndarray) -> np.ndarray:
-        own = (habits.owners(some), at, some.minute, some.duration, some.weekday, np.zeros(len(at)))
+        own = (habits.owners(some), at, some.minute, some.duration, some.kinds, np.zeros(len(at)))
         return expected_elsewhere(habits.last_day, *own, *places, *history)[:, None]
 
     brief, values = visits.duration < HALF_HOUR, in_parts(measure, len(visits))[:, None]
@@ -149,7 +150,7 @@ def _times_as_given(habits: Habits, population: Population, visits: Visits, plac
     """-log of start density and of duration density: float64 [N, 2]."""
     starts, density = population.starts(visits), population.durations(visits)
     length = np.log1p(np.maximum(visits.duration, 0.0))
-    weekend = visits.weekday >= 5
+    weekend = day_kinds(visits.day, visits.days_off) >= 5
     history = (
         habits.visit_offsets,
         habits.visit_minute,

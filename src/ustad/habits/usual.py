@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from ustad.events.encoder import UNKNOWN
-from ustad.events.visits import Frame, Visits, kind_feature, place_feature
+from ustad.events.visits import Frame, Visits, day_kinds, kind_feature, place_feature
 from ustad.habits.history import Habits
 from ustad.habits.questions import in_parts
 from ustad.habits.usual_kernels import usual_times, whereabouts
@@ -46,11 +46,11 @@ class Usual:
 
 def usual(habits: Habits, visits: Visits, place: np.ndarray, widths: Widths) -> Usual:
     """Of every visit; `place` [N] is the own place that each is at, -1 somewhere new. `widths` say how wide ± is."""
-    weekend, owner = visits.weekday >= 5, habits.owners(visits)
+    weekend, owner = day_kinds(visits.day, visits.days_off) >= 5, habits.owners(visits)
     half = np.nan_to_num(visits.duration) / 2
     moment = (visits.minute + half) % 1440
     later = ((visits.minute + half) // 1440).astype(np.int64)  # days between the start and the middle
-    weekend_then = (visits.weekday + later) % 7 >= 5
+    weekend_then = day_kinds(visits.day + later, visits.days_off) >= 5
     days = remembered_days(habits)
     where, share, apart = whereabouts(
         owner, moment, weekend_then, habits.place_offsets, habits.place_x, habits.place_y,

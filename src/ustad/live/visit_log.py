@@ -89,6 +89,7 @@ def as_visits(log: np.ndarray, entity: Any) -> Visits:
         minute=minute,
         weekday=(day + 3) % 7,
         row=np.arange(len(log)),
+        days_off=(),
         category=log["category"].astype(np.int64),
         **{name: np.ascontiguousarray(log[name]) for name in ("key", "time", "duration", "x", "y")},
         **{name: log[name].astype(np.float64) for name in _GAP_NAMES},

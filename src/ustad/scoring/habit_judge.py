@@ -8,7 +8,7 @@ Parquet, JSON and safetensors beside the rest of a model directory.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -66,6 +66,12 @@ class HabitJudge:
     @property
     def schema(self) -> EventSchema:
         return self.habits.schema
+
+    def with_days_off(self, days: Iterable[int]) -> HabitJudge:
+        """The same, but events of these local dates (days since 1970-01-01) are compared with weekend days. They are
+        stored with the model, so that scoring in bulk, in parts, on a cluster and live agree."""
+        frame = replace(self.habits.frame, days_off=tuple(sorted({int(day) for day in days})))
+        return replace(self, habits=replace(self.habits, frame=frame))
 
     @property
     def reference(self) -> int:
