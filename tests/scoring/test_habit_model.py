@@ -175,7 +175,7 @@ def test_a_missed_day_at_work_shows_in_the_stay_that_took_its_place_and_says_whe
     mine = judged.entity == judged.entity[missed]
     assert int(np.argmax(np.where(mine, judged.surprise["elsewhere"], -1.0))) == missed
     (text,) = sentences(model, judged, table, np.array([missed]))
-    assert re.search(r"Always at Work at 13:\d\d \((\d+) of \1 weekdays\), ", text), text
+    assert re.search(r"Not at Work on Wednesday; there at \d\d:\d\d on (\d+) of \1 weekdays, ", text), text
 
 
 def test_a_model_of_an_earlier_version_scores_by_the_questions_that_are_still_asked(model, odd):
