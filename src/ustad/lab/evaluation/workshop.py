@@ -133,6 +133,7 @@ class Workshop:
         self.fit_minutes = fit_minutes  # the longest that one network is trained; 0: until it stops by itself
         self._measured: dict[tuple[str, str], Measured] = {}
         self._preset_scores: dict[str, Scores] = {}
+        self._preset_detectors: dict[str, Detector] = {}
         self._chosen: dict[str, dict[str, Any]] = {}
         self.fit_seconds: dict[str, float] = {}  # by model, of those that were fitted (or searched) here
         self.training: dict[str, dict[str, Any]] = {}  # by model: epochs, steps, targets, losses, seconds
@@ -248,7 +249,12 @@ class Workshop:
         return self._preset_scores[preset]
 
     def preset_detector(self, preset: str) -> Detector:
-        """The detector itself under a preset, fitted once."""
+        """The detector itself under a preset, fitted once and read once."""
+        if preset not in self._preset_detectors:
+            self._preset_detectors[preset] = self._fit_preset(preset)
+        return self._preset_detectors[preset]
+
+    def _fit_preset(self, preset: str) -> Detector:
         names = _SETTINGS | (_PAPER_SETTINGS if preset == "paper" else {})
         changes = {name: getattr(self.budget, key) for key, name in names.items()}
         config = Config.preset(preset).replace({k: v for k, v in changes.items() if v is not None})
@@ -296,6 +302,7 @@ class Workshop:
         """Let go of what was measured; tables and what lies on disk stay."""
         self._measured.clear()
         self._preset_scores.clear()
+        self._preset_detectors.clear()
 
 
 def _repeated(settings: dict[str, Any], method: str, times: float) -> dict[str, Any]:
