@@ -33,7 +33,7 @@ class Scores:
         for table, what in ((self.events, "event"), (self.agents, "agent")):
             if table is None:
                 continue
-            kinds = [f.type for f in table.schema if f.name == "score"]
+            kinds = [table.schema.field(i).type for i in table.schema.get_all_field_indices("score")]
             if len(kinds) != 1 or not (pa.types.is_floating(kinds[0]) or pa.types.is_integer(kinds[0])):
                 raise DataError(f"the table of {what}s has no numbers called 'score'; make it with `ustad score`")
             if not np.isfinite(table["score"].to_numpy()).all():

@@ -136,6 +136,9 @@ def validate(
             f"{where}: missing column{'s' if len(missing) > 1 else ''} {', '.join(missing)}; "
             f"found {', '.join(table.column_names) or 'no columns'}"
         )
+    twice = [name for name in contract.columns if table.column_names.count(name) > 1]
+    if twice:
+        raise DataError(f"{where}: there are two columns called {twice[0]}; rename one")
     if table.num_rows == 0:
         raise DataError(f"{where}: the table is empty")
     for name, kind in contract.columns.items():

@@ -189,7 +189,10 @@ def json_options(path: Path) -> pa_json.ParseOptions:
     if not isinstance(row, dict):
         raise DataError(f"{path}: the first line is not a JSON object; expected one object per line")
     text = [(name, pa.string()) for name, value in row.items() if isinstance(value, str)]
-    return pa_json.ParseOptions(explicit_schema=pa.schema(text), unexpected_field_behavior="infer")
+    try:
+        return pa_json.ParseOptions(explicit_schema=pa.schema(text), unexpected_field_behavior="infer")
+    except UnicodeEncodeError as error:
+        raise DataError(f"{path}: a name in the first line is no text; write it again as UTF-8") from error
 
 
 def _plt(path: Path, reading: Reading) -> Iterator[pa.Table]:
