@@ -103,7 +103,7 @@ def test_scores_by_habits_equal_batch_scores_however_requests_are_cut(
 
 
 def test_stays_with_silence_inside_score_live_as_in_bulk(served: TestClient, tiny_run: Path) -> None:
-    table = tiny_stays(agents=2, days=6, seed=9, after=30)
+    table = tiny_stays(agents=2, days=6, seed=9, after=24)
     kept = np.flatnonzero(np.arange(len(table)) % 5 != 3)  # the stay before a missing one lasts until it ended
     until = table["finished_at"].take(pa.array(np.append(kept[1:], len(table)) - 1))
     table = table.take(pa.array(kept)).set_column(table.column_names.index("finished_at"), "finished_at", until)
