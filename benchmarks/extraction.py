@@ -176,7 +176,7 @@ def measure_profiles(seeds: list[int], agents: int) -> dict[str, object]:
     for seed in seeds:
         for phone, rows in found.items():
             with tempfile.TemporaryDirectory() as folder:
-                rows.append({"seed": seed, **record_people("town", Path(folder) / "data", phone, agents, seed)})
+                rows.append({"seed": seed, **record_people("town", Path(folder) / "data", phone, agents, seed=seed)})
             row = rows[-1]
             print(f"seed {seed} {phone:<8}" + ", ".join(f"{k} {v:.3f}" for k, v in row.items() if isinstance(v, float)))
     return {"agents": agents, "towns": found}

@@ -57,7 +57,7 @@ class Kind:
             return simulate_tables(self.preset, agents=2 * self.people, seed=seed, days=self.days, anomalous_share=0.0)
         with tempfile.TemporaryDirectory() as folder:
             place = Path(folder) / "town"
-            return open_recording(self.preset, place, self.phone, 2 * self.people, seed, anomalous_share=0.0)
+            return open_recording(self.preset, place, self.phone, 2 * self.people, seed=seed, anomalous_share=0.0)
 
 
 KINDS = (

@@ -92,7 +92,7 @@ class Town:
         if (place / "meta.json").exists():
             return load_directory(place)
         options = {"variant": self.variant, "anomalous_share": ANOMALOUS}
-        return open_recording(self.preset, place, self.phone, self.agents, self.seed, **options)
+        return open_recording(self.preset, place, self.phone, self.agents, seed=self.seed, **options)
 
 
 TOWNS = (

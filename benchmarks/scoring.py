@@ -179,7 +179,9 @@ def measure_live(
     table = make_table(6, 14, seed=5)
     day = table["started_at"].cast(pa.int64()).to_numpy() // DAY_US - FIRST_DAY
     early = table.filter(pa.array(day < 6))
-    model = fit_reference(network, encoder, config, early, early, FIRST_DAY + 4, device)
+    model = fit_reference(
+        network, encoder, config, early, calibration=early, calibration_first_day=FIRST_DAY + 4, device=device
+    )
     model.neighbours = Reference(cloud(references, config.model.width, 3), np.zeros(references, np.int64))
     scorer = LiveScorer(model, device, neighbours="exact" if device.type == "cuda" else "approximate")
     scorer.warm(table.filter(pa.array((day >= 2) & (day < 9))))

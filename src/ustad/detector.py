@@ -98,10 +98,8 @@ class Detector:
         """Learn from a data set's training weeks; its validation week stops early and calibrates.
 
         A table or a path is split by date as a data set is. With `everything` all of it is learnt from, for data you
-        have split yourself: its last quarter of days becomes the validation part.
-        `start` is a fitted detector to carry on from, with the same schema and shape of network
-        (`Detector(start.config)`): both networks begin at its weights. Habits, neighbours and calibration come from
-        `data` alone.
+        have split yourself: its last quarter of days becomes the validation part. `start` is a fitted detector whose
+        weights the network begins with (`Detector(start.config)`); all else comes from `data` alone.
         """
         lessons = self.prepare(data, start, everything)
         self.encoder = lessons.encoder
@@ -192,7 +190,15 @@ class Detector:
     def _calibrate(self, network: DualTransformer, lessons: Lessons) -> ScoringModel:
         """Neighbours from the training events, calibration from the other half of the validation entities."""
         week, first = lessons.calibration_week()
-        return fit_reference(network, lessons.encoder, self.config, lessons.train, week, first, self.device)
+        return fit_reference(
+            network,
+            lessons.encoder,
+            self.config,
+            lessons.train,
+            calibration=week,
+            calibration_first_day=first,
+            device=self.device,
+        )
 
     # ---------------------------------------------------------------------------------------- scoring
     def score(

@@ -163,7 +163,7 @@ def test_parts_are_judged_as_the_whole_is(rule, shape):
     edges = [0, 3, 700, 2_000]
     told = {}
     for a, b in itertools.pairwise(edges):
-        told[str(a)] = report_part(p[a:b], score[a:b], echo[a:b], np.arange(b - a), rule, 7.0)
+        told[str(a)] = report_part(p[a:b], score[a:b], echo[a:b], np.arange(b - a), rule=rule, days=7.0)
     found = raise_alerts(rule, told, 7.0, 900, rank=lambda task, row: int(task) + row)
     flags = np.concatenate([found.flags(str(a), p[a:b], echo[a:b]) for a, b in itertools.pairwise(edges)])
     assert np.array_equal(flags, flagged)
@@ -178,7 +178,8 @@ def test_false_discoveries_beyond_the_reference_are_warned_about_over_parts():
     rule = AlertRule("fdr", 0.05)
     none = np.zeros(len(p), bool)
     told = {
-        str(a): report_part(p[a::2], -np.log10(p[a::2]), none[a::2], np.arange(len(p[a::2])), rule, 7.0) for a in (0, 1)
+        str(a): report_part(p[a::2], -np.log10(p[a::2]), none[a::2], np.arange(len(p[a::2])), rule=rule, days=7.0)
+        for a in (0, 1)
     }
     found = raise_alerts(rule, told, 7.0, 300)
     assert found.warnings == flag_events(p, -np.log10(p), none, rule, reference=300)[1].warnings

@@ -56,5 +56,10 @@ def network(encoder: Encoder, config: Config) -> DualTransformer:
 def model(network: DualTransformer, encoder: Encoder, config: Config, stays: pa.Table) -> ScoringModel:
     """Trained on nothing, but with a reference: days 0 … 4 of training, 5 … 8 of calibration."""
     return fit_reference(
-        network, encoder, config, before(stays, FIRST_DAY + 5), before(stays, FIRST_DAY + 9), FIRST_DAY + 5
+        network,
+        encoder,
+        config,
+        before(stays, FIRST_DAY + 5),
+        calibration=before(stays, FIRST_DAY + 9),
+        calibration_first_day=FIRST_DAY + 5,
     )

@@ -169,13 +169,15 @@ def test_alerts_of_any_parts_are_those_of_one_plain_list(
     expected, threshold = listed_alerts(events, rule, days)
     up_to = sum(x <= threshold for x in p)
     by_chance = len(p) * threshold * (len(expected) / up_to if up_to else 1.0)
-    flagged, whole = flag_events(p, scores, echo, rule, days)
+    flagged, whole = flag_events(p, scores, echo, rule, days=days)
     assert set(np.flatnonzero(flagged)) == expected
     assert (whole.count, whole.threshold) == (len(expected), threshold)
     assert whole.by_chance == pytest.approx(by_chance)
 
     rows = {str(n): np.flatnonzero(part == n) for n in (0, 1)}
-    reports = {n: report_part(p[r], scores[r], echo[r], np.arange(len(r)), rule, days) for n, r in rows.items()}
+    reports = {
+        n: report_part(p[r], scores[r], echo[r], np.arange(len(r)), rule=rule, days=days) for n, r in rows.items()
+    }
     split = raise_alerts(rule, reports, days, reference=0, rank=lambda name, row: int(rows[name][row]))
     again = [rows[n][split.flags(n, p[r], echo[r])] for n, r in rows.items()]
     assert set(np.concatenate(again)) == expected

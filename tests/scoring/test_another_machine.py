@@ -107,14 +107,14 @@ def test_calibrated_p_values_and_alerts_are_the_same_on_another_machine(seed):
 
     right, scores = judged()
     echo = np.arange(300) % 7 == 3
-    flags = [flag_events(np.power(10.0, right[0]), scores, echo, rule, 7)[0] for rule in RULES]
+    flags = [flag_events(np.power(10.0, right[0]), scores, echo, rule, days=7)[0] for rule in RULES]
     with another_machine(seed):
         found, noisy = judged()
         for ours, theirs in zip(found, right, strict=True):
             np.testing.assert_allclose(ours, theirs, rtol=SAME, atol=SAME)
         p_values = 10.0 ** (found[0] * (1 + 1e-15))
         for rule, flagged in zip(RULES, flags, strict=True):
-            found, _ = flag_events(p_values, noisy, echo, rule, 7)
+            found, _ = flag_events(p_values, noisy, echo, rule, days=7)
             np.testing.assert_array_equal(found, flagged, err_msg=rule.kind)
 
 

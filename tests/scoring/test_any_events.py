@@ -61,7 +61,11 @@ def cards(request: pytest.FixtureRequest) -> tuple[ScoringModel, pa.Table, pa.Ta
     encoder = Encoder.fit(early, SCHEMA)
     torch.manual_seed(0)
     network = DualTransformer(encoder.fields, config.model, config.window.max_events).eval()
-    return fit_reference(network, encoder, config, early, early, FIRST_DAY + 5), early, late
+    return (
+        fit_reference(network, encoder, config, early, calibration=early, calibration_first_day=FIRST_DAY + 5),
+        early,
+        late,
+    )
 
 
 def test_any_events_are_scored_with_reasons_in_their_own_words(cards: tuple[ScoringModel, pa.Table, pa.Table]) -> None:

@@ -131,7 +131,7 @@ def test_more_visits_are_told_with_medians_of_the_days_that_were_observed() -> N
     visits = read(frame, as_events(rows))
     changes = find_changes(habits, visits)
     assert changes.told[0] > 0
-    (text,) = describe_changes(SCHEMA, frame, habits, visits, changes)
+    (text,) = describe_changes(SCHEMA, frame, habits, visits, changes=changes)
     words = r"Since \d November more stays on weekdays: 5 a day instead of 3 a day \(medians\)\."
     assert text is not None
     assert re.fullmatch(words, text), text

@@ -163,7 +163,7 @@ def test_neighbours_can_be_off(network: DualTransformer, encoder: Encoder, confi
 
     context, events = _split(stays)
     changed = config.replace({"scoring.neighbours": 0})
-    made = fit_reference(network, encoder, changed, context, context, FIRST_DAY + 8)
+    made = fit_reference(network, encoder, changed, context, calibration=context, calibration_first_day=FIRST_DAY + 8)
     scored, _ = score_by_paper(made, events, context)
     assert np.isfinite(scored["score"].to_numpy()).all()
     assert scored["knn"].null_count == len(scored)

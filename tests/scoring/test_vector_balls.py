@@ -61,7 +61,9 @@ def halves() -> tuple[Any, pa.Table]:
     torch.manual_seed(0)
     network = DualTransformer(encoder.fields, config.model, config.window.max_events).eval()
     reference, rest = payments.filter(known), payments.filter(pc.invert(known))
-    return fit_reference(network, encoder, config, reference, reference, FIRST_DAY + 3), rest
+    return fit_reference(
+        network, encoder, config, reference, calibration=reference, calibration_first_day=FIRST_DAY + 3
+    ), rest
 
 
 @pytest.mark.parametrize("coverage", [0.5, 0.8, 0.95])

@@ -67,7 +67,9 @@ def calibrate(
     job.run(f"calibrate-{shared.identity[:16]}", held["week"], _calibrate, shared, "calibrating, partitions")
     _, identifiers = agent_codes(week[entity])
     days = _gather_days(place, held["week"]) - first_day + 1
-    calibrations = {mode: _gather(place, mode, held["week"], encoder, identifiers, days) for mode in _modes(config)}
+    calibrations = {
+        mode: _gather(place, mode, held["week"], encoder, identifiers=identifiers, days=days) for mode in _modes(config)
+    }
     history = History.fit(train, encoder.schema)
     return ScoringModel(network, encoder, config, neighbours, calibrations["own"], history, calibrations.get("past"))
 
@@ -101,7 +103,7 @@ def _load(place: Place, identity: str, device: str) -> tuple[DualTransformer, En
 def _embed(number: int, shared: _Shared) -> dict[str, Any]:
     network, encoder, config = _load(shared.place, shared.identity, shared.device)
     (table,) = buckets.read(shared.place / "train", number, ["all"])
-    reference = embed_reference(network, encoder, config, table, torch.device(shared.device))
+    reference = embed_reference(network, encoder, config, table, device=torch.device(shared.device))
     arrays = {"embeddings": np.ascontiguousarray(reference.embeddings), "owner": reference.owner}
     shared.place.write_bytes(pack(arrays), f"reference/{number:05d}.safetensors")
     return {"events": len(reference)}
@@ -114,7 +116,8 @@ def _calibrate(number: int, shared: _Shared) -> dict[str, Any]:
     count = 0
     for mode, setting in _modes(config).items():
         parts, entity = measure_period(
-            network, encoder, setting, shared.reference, arrays, shared.first_day, shared.device,  # type: ignore[arg-type]  # it answers the same questions
+            network, encoder, setting, shared.reference,  # type: ignore[arg-type]  # it answers the same questions
+            arrays=arrays, first_day=shared.first_day, device=shared.device,
         )  # fmt: skip
         arrays_by_name = {name: np.ascontiguousarray(getattr(parts, name)) for name in _PARTS}
         arrays_by_name |= {"entity": entity.astype(np.int32), "last_day": np.array([arrays.day.max()], np.int64)}
@@ -135,7 +138,7 @@ def _gather_days(place: Place, tasks: list[Task]) -> int:
 
 
 def _gather(
-    place: Place, mode: str, tasks: list[Task], encoder: Encoder, identifiers: np.ndarray, days: int
+    place: Place, mode: str, tasks: list[Task], encoder: Encoder, *, identifiers: np.ndarray, days: int
 ) -> Calibration:  # fmt: skip
     """All buckets' events by entity, in the order of the identifiers, as one process would have them."""
     parts, codes = [], []

@@ -112,7 +112,7 @@ def extract(
         job = Job.open(place, "extract", identity, cluster)
         shared = _Shared(setting, job.place / "exchange", job.place / "tables", number)
         summary = ExtractionSummary(Path(str(out)), files=len(files))
-        _extract(job, files, shared, summary, meta.get("split"))
+        _extract(job, files, shared, summary, split=meta.get("split"))
         summary.notes, summary.seconds = setting.reading.notes, time.monotonic() - began
         if setting.pois is not None:
             shared.tables.write_table(setting.pois.pois, "pois.parquet")
@@ -137,7 +137,7 @@ def _sample(files: list[Place], reading: Reading) -> Iterator[pa.Table]:
 
 
 def _extract(
-    job: Job, files: list[Place], shared: _Shared, summary: ExtractionSummary, split: dict[str, Any] | None
+    job: Job, files: list[Place], shared: _Shared, summary: ExtractionSummary, *, split: dict[str, Any] | None
 ) -> None:  # fmt: skip
     reading = shared.setting.reading
     tasks = [Task(f"{i:06d}", (f"{i:06d}", file)) for i, file in enumerate(files)]

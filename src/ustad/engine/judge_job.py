@@ -61,7 +61,9 @@ def tell(name: str, judging: Judging) -> dict[str, Any]:
     file = f"agents/{name}.parquet"
     known = plan.measured.read_table(file) if plan.measured.exists(file) else None
     settled = judging.settle(detector, name)
-    table, agents = tell_part(judge_of(detector), name, settled, known, judging.alerts, judging.standing, plan)
+    table, agents = tell_part(
+        judge_of(detector), name, settled, known, alerts=judging.alerts, standing=judging.standing, run=plan
+    )
     for one, what in ((table, "event"), (agents, "agent")):
         if not np.isfinite(one["score"].to_numpy()).all():
             raise DataError(f"a score of an {what} is not a finite number; the model or its data is damaged")

@@ -79,7 +79,9 @@ def score(
         detector = model_place.load("cpu").scoring_from(test_from)
         check_extraction(detector.config, detector.facts.get("extraction", []), parts.dataset())
         split = None if everything else detector.scored_days(parts.dataset())
-        plan = _plan(job, model_place.shared(), parts, detector, split, Wanted(rule, reasons), cluster.device)
+        plan = _plan(
+            job, model_place.shared(), parts, detector, split=split, wanted=Wanted(rule, reasons), device=cluster.device
+        )
         model_place.divide_habits(plan.habits, parts.number)
         results = _measure(job, plan)
         judging, notes = _judge(job, plan, results, detector)
@@ -110,7 +112,7 @@ class Plan:
 
 
 def _plan(
-    job: Job, model: ModelPlace, parts: Buckets, detector: Detector, split: Split | None, wanted: Wanted, device: str
+    job: Job, model: ModelPlace, parts: Buckets, detector: Detector, *, split: Split | None, wanted: Wanted, device: str
 ) -> Plan:  # fmt: skip
     """What local scoring would see in the whole of the events, from their calendar."""
     days = parts.span(split.test_first, split.test_last) if split else parts.span()
@@ -175,7 +177,7 @@ def _judge(
     else:
         judging = replace(judging, standing=judge.stand(None))
     rank = _ranking(plan, detector) if plan.wanted.rule.most(plan.span.days) is not None else None
-    found = raise_alerts(plan.wanted.rule, reports, plan.span.days, judge.reference, rank)
+    found = raise_alerts(plan.wanted.rule, reports, plan.span.days, judge.reference, rank=rank)
     for text in found.warnings:
         warn(text)
     notes = note_drift(found.notes(None), join_counts(report["p_values"] for report in reports.values()))

@@ -67,7 +67,7 @@ def train(
     with connected(address, workers, device) as cluster:
         enough_for(cluster, max(1, workers))
         dataset = _open(data, schema, timezone, on_error)
-        detector = RayDetector(config, cluster, place, resume, partitions)
+        detector = RayDetector(config, cluster, place, resume=resume, partitions=partitions)
         detector.fit(dataset, directory=place.path if place.local else None, resume=resume, start=start)
         detector.facts |= {"device": cluster.device, "engine": "ray", "workers": max(1, workers)}
         _save(detector, place)
@@ -99,7 +99,8 @@ class RayDetector(Detector):
     """A detector whose networks are trained, and whose reference is computed, on a cluster."""
 
     def __init__(
-        self, config: Config | str, cluster: Cluster, place: Place, resume: bool = False, partitions: int | None = None
+        self, config: Config | str, cluster: Cluster, place: Place, *, resume: bool = False,
+        partitions: int | None = None,
     ) -> None:  # fmt: skip
         super().__init__(config, "cpu")
         self.cluster, self.place, self.partitions = cluster, place, partitions

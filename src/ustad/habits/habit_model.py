@@ -121,7 +121,7 @@ class HabitModel:
                 comparisons.put(rows, some)
             return comparisons.terms
 
-        raw = {**compare_week(week), **_more(extra, habits, week, validation, train)}
+        raw = {**compare_week(week), **_more(extra, habits, week, validation, before=train)}
         normal = calibrates[week.row]
         if normal.sum() < 2:
             raise DataError("habits: fewer than two events of the validation week are there to calibrate on")
@@ -130,7 +130,7 @@ class HabitModel:
         if weighing == "injected":
             changed, done = injected_week(validation, schema, seed)
             visits = read_visits(changed, schema, frame)
-            odd = {**compare_week(visits), **_more(extra, habits, visits, changed, train)}
+            odd = {**compare_week(visits), **_more(extra, habits, visits, changed, before=train)}
             tails = fit_tails(raw, normal)
             usual = {name: values[normal] for name, values in surprise_of(tails, raw).items()}
             weights = choose_weights(usual, surprise_of(tails, odd), done[visits.row], silence)
@@ -182,13 +182,13 @@ class HabitModel:
         absorb = self.absorb_after if self.counting == "past" else 0
         history = MovingHistory.of(self.habits, visits, period[0], absorb)
         if history.moves:
-            compared, more = self._in_stages(history, table, earlier, period, scored)
+            compared, more = self._in_stages(history, table, earlier, period, mask=scored)
         else:
             compared = compare(self.habits, self.population, self.recurrence, visits, period, self.counting)
-            more = _more(self.extra, self.habits, visits, table, earlier)
+            more = _more(self.extra, self.habits, visits, table, before=earlier)
         raw = {**compared.terms, **more}
         surprise, looks, alone = self.weigh(raw)
-        shares, kind = self.driven(compared, raw, surprise, looks, unseen_parts(table, visits, self.schema))
+        shares, kind = self.driven(compared, raw, surprise, looks, unseen=unseen_parts(table, visits, self.schema))
         score = self.calibrated(alone)
         agents = self.agents.judge(score[scored], self.habits, visits.take(scored), tested)
         changes = find_changes(self.habits, visits)
@@ -208,7 +208,7 @@ class HabitModel:
             history.end[back],
             history,
             changes,
-            describe_changes(self.schema, self.frame, self.habits, visits, changes),
+            describe_changes(self.schema, self.frame, self.habits, visits, changes=changes),
         )
 
     def _in_stages(
@@ -217,6 +217,7 @@ class HabitModel:
         table: pa.Table,
         earlier: pa.Table | None,
         period: tuple[int, int],
+        *,
         mask: np.ndarray,
     ) -> tuple[Compared, dict[str, np.ndarray]]:
         """Every visit of the `mask` (bool [N]) compared with its own history, and the extra terms of it."""
@@ -235,12 +236,14 @@ class HabitModel:
             comparison = compare(habits, self.population, self.recurrence, own_visits, days, "past", counts)
             comparisons.put(rows, comparison)
             is_context = history.day <= history.day[rows].max()
-            for name, values in self._asked(habits, table, earlier, visits.row[rows], visits.row[is_context]).items():
+            for name, values in self._asked(
+                habits, table, earlier, visits.row[rows], context_rows=visits.row[is_context]
+            ).items():
                 more.setdefault(name, np.full(len(visits), np.nan, values.dtype))[rows] = values
         return comparisons, more
 
     def _asked(
-        self, habits: Habits, table: pa.Table, earlier: pa.Table | None, rows: np.ndarray, context_rows: np.ndarray
+        self, habits: Habits, table: pa.Table, earlier: pa.Table | None, rows: np.ndarray, *, context_rows: np.ndarray
     ) -> dict[str, np.ndarray]:
         """The extra terms of some rows of the table, in their order; `context_rows` are what else is known."""
         if self.extra is None:
@@ -264,6 +267,7 @@ class HabitModel:
         raw: Mapping[str, np.ndarray],
         surprise: Mapping[str, np.ndarray],
         looks: Mapping[str, np.ndarray],
+        *,
         unseen: Mapping[str, np.ndarray],
     ) -> tuple[dict[str, np.ndarray], np.ndarray]:
         """What makes each event unusual: shares by term, and its kind."""
@@ -297,7 +301,7 @@ class HabitModel:
 
 
 def _more(
-    extra: Extra | None, habits: Habits, visits: Visits, table: pa.Table, before: pa.Table | None
+    extra: Extra | None, habits: Habits, visits: Visits, table: pa.Table, *, before: pa.Table | None
 ) -> dict[str, np.ndarray]:
     """The extra terms in the order of the visits."""
     if extra is None:

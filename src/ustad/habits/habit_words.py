@@ -55,7 +55,8 @@ def _sentences(model: HabitModel, judged: Judged, events: pa.Table, rows: np.nda
     kind = kind_feature(events, model.schema)
     words = chosen[kind.columns[0]].to_pylist() if kind is not None else [None] * len(rows)
     return [
-        plain_words(model, judged, int(row), visits, int(back[i]), words[i], usual_visits) for i, row in enumerate(rows)
+        plain_words(model, judged, int(row), visits, at=int(back[i]), kind=words[i], usual_visits=usual_visits)
+        for i, row in enumerate(rows)
     ]
 
 
@@ -70,7 +71,7 @@ def drivers(model: HabitModel, judged: Judged, row: int) -> list[str]:
 
 
 def plain_words(
-    model: HabitModel, judged: Judged, row: int, visits: Visits, at: int, kind: str | None, usual_visits: Usual
+    model: HabitModel, judged: Judged, row: int, visits: Visits, *, at: int, kind: str | None, usual_visits: Usual
 ) -> str:
     """An event by itself: row of the judgement, and where it is among the visits and what was usual for them."""
     leaders = drivers(model, judged, row)
@@ -78,10 +79,10 @@ def plain_words(
     minute, length = float(visits.minute[at]), float(visits.duration[at])
     unseen = unseen_words(minute, length, float(visits.early[at]), float(visits.late[at]))
     parts = [
-        _what_happened(model, place, kind, minute, length),
-        *_what_is_usual(model, visits, at, place, usual_visits, leaders),
-        *_how_often(model, judged, row, visits, at, kind, usual_visits, leaders),
-        _how_sure(model, judged, row, at, usual_visits, leaders),
+        _what_happened(model, place, kind, minute, length=length),
+        *_what_is_usual(model, visits, at, place, usual_visits=usual_visits, leaders=leaders),
+        *_how_often(model, judged, row, visits, at=at, kind=kind, usual_visits=usual_visits, leaders=leaders),
+        _how_sure(model, judged, row, at, usual_visits=usual_visits, leaders=leaders),
         *(say(f"unseen_{end}", span=span) for end, span in unseen.items()),
         say("silence") if "silence" in leaders else "",
     ]
@@ -89,7 +90,7 @@ def plain_words(
 
 
 # ---------------------------------------------------------------------------------------------- what happened
-def _what_happened(model: HabitModel, place: int, kind: str | None, minute: float, length: float) -> str:
+def _what_happened(model: HabitModel, place: int, kind: str | None, minute: float, *, length: float) -> str:
     clock, long = clock_words(minute), minutes_words(length) if np.isfinite(length) else ""
     if model.schema.end is not None and (kind is not None or _is_home(model, place)):
         where = "home" if _is_home(model, place) else place_words(kind or "")
@@ -100,7 +101,7 @@ def _what_happened(model: HabitModel, place: int, kind: str | None, minute: floa
 
 # ---------------------------------------------------------------------------------------------- what is usual
 def _what_is_usual(
-    model: HabitModel, visits: Visits, at: int, place: int, usual_visits: Usual, leaders: list[str]
+    model: HabitModel, visits: Visits, at: int, place: int, *, usual_visits: Usual, leaders: list[str]
 ) -> list[str]:
     """Where they are at that hour, and when and for how long they are here; what leads comes first."""
     here = _times(model, usual_visits, at, place) if place >= 0 else ""
@@ -200,6 +201,7 @@ def _how_often(
     judged: Judged,
     row: int,
     visits: Visits,
+    *,
     at: int,
     kind: str | None,
     usual_visits: Usual,
@@ -230,7 +232,7 @@ def _before(days: int) -> str:
 
 
 # ------------------------------------------------------------------------------------------------- how sure
-def _how_sure(model: HabitModel, judged: Judged, row: int, at: int, usual_visits: Usual, leaders: list[str]) -> str:
+def _how_sure(model: HabitModel, judged: Judged, row: int, at: int, *, usual_visits: Usual, leaders: list[str]) -> str:
     """By what the leading question rests on: visits to the place, or days like this one."""
     place = int(judged.compared.place[row])
     if usual_visits.days[at] < 0:

@@ -60,6 +60,7 @@ def least_over_intervals(
     visits: Visits,
     place: np.ndarray,
     hidden: np.ndarray,
+    *,
     measure: Callable[[Visits, np.ndarray], np.ndarray],
     among: np.ndarray | None = None,
 ) -> np.ndarray:

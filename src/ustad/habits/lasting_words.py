@@ -36,7 +36,7 @@ def _date_words(day: int) -> str:
 
 
 def describe_changes(
-    schema: EventSchema, frame: Frame, habits: Habits, visits: Visits, changes: Changes
+    schema: EventSchema, frame: Frame, habits: Habits, visits: Visits, *, changes: Changes
 ) -> list[str | None]:
     """A sentence for each entity whose change is told, None for the others."""
     texts: list[str | None] = [None] * len(visits.entity_ids)
@@ -44,12 +44,12 @@ def describe_changes(
     if len(rows):
         life = collect_days(habits, visits)
         for e in rows.tolist():
-            texts[e] = _describe(schema, frame, habits, visits, changes, life, e)
+            texts[e] = _describe(schema, frame, habits, visits, changes=changes, life=life, e=e)
     return texts
 
 
 def _describe(
-    schema: EventSchema, frame: Frame, habits: Habits, visits: Visits, changes: Changes, life: LifeDays, e: int
+    schema: EventSchema, frame: Frame, habits: Habits, visits: Visits, *, changes: Changes, life: LifeDays, e: int
 ) -> str:
     rows = slice(life.offsets[e], life.offsets[e + 1])
     begin, end = int(max(life.first[e], life.day[rows].min())), int(life.day[rows].max())
@@ -62,7 +62,7 @@ def _describe(
     parts = [list(SHARES).index(name)] if name in list(SHARES)[:PARTS] else range(PARTS)
     moved = max((_compare_part(where, part, since_then, before) for part in parts), key=lambda one: one.gain)
     if moved.gain >= CLEAR:
-        names = _place_names(frame, habits, visits, e, life, rows)
+        names = _place_names(frame, habits, visits, e, life=life, rows=rows)
         now, then = names.get(moved.now, "elsewhere"), names.get(moved.then, "elsewhere")
         if now == then:
             another = re.sub("^at an? ", "at another ", now)
@@ -109,7 +109,9 @@ def _compare_part(where: np.ndarray, part: int, since_then: np.ndarray, before: 
     return max(candidates, key=lambda one: one.gain)
 
 
-def _place_names(frame: Frame, habits: Habits, visits: Visits, e: int, life: LifeDays, rows: slice) -> dict[int, str]:
+def _place_names(
+    frame: Frame, habits: Habits, visits: Visits, e: int, *, life: LifeDays, rows: slice
+) -> dict[int, str]:
     """Words for each of an entity's places by key: home, or its kind."""
     names: dict[int, str] = {}
     for key, code in zip(life.place[rows].tolist(), life.category[rows].tolist(), strict=True):

@@ -23,7 +23,7 @@ DAYS_A_WEEK = 7
 
 
 def moved_on(
-    habits: Habits, visits: Visits, last_day: int, most: int = VISITS_A_PLACE, limit: int = PLACES_AN_ENTITY
+    habits: Habits, visits: Visits, last_day: int, most: int = VISITS_A_PLACE, *, limit: int = PLACES_AN_ENTITY
 ) -> Habits:
     """The history with later visits of any entities, sorted by entity and time; it ends with the local day `last_day`.
 

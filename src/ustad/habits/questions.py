@@ -100,9 +100,9 @@ def compare(
     terms = {
         "recurrence": recurrence.surprise(before, counts, habits.days_of(owner), exposure.astype(np.float64)),
         "distance": np.log1p(distance / NEAR_KM),
-        **_times(habits, population, visits, place, hidden),
+        **_times(habits, population, visits, place, hidden=hidden),
     }
-    terms["elsewhere"] = _elsewhere(habits, visits, owner, place, hidden)
+    terms["elsewhere"] = _elsewhere(habits, visits, owner, place, hidden=hidden)
     terms["silence"] = silence(habits, visits, owner, hidden)
     terms["recurrence"][owner < 0] = np.nan
     return Compared({name: terms[name] for name in TERMS}, place, key, counts, before, distance)
@@ -115,7 +115,9 @@ def _counts(visits: Visits, key: np.ndarray, counting: Counting) -> np.ndarray:
     return number[place]
 
 
-def _elsewhere(habits: Habits, visits: Visits, owner: np.ndarray, place: np.ndarray, hidden: np.ndarray) -> np.ndarray:
+def _elsewhere(
+    habits: Habits, visits: Visits, owner: np.ndarray, place: np.ndarray, *, hidden: np.ndarray
+) -> np.ndarray:
     """What was seen is the least of what it may have been, but for less than one half hour: float64 [N]."""
     places = (habits.place_offsets, habits.place_count, habits.place_since, habits.known_since)
     history = (habits.visit_offsets, habits.visit_minute, habits.visit_duration, habits.visit_weekday)
@@ -130,18 +132,18 @@ def _elsewhere(habits: Habits, visits: Visits, owner: np.ndarray, place: np.ndar
         return expected_elsewhere(habits.last_day, *own, *places, *history)[:, None]
 
     brief, values = visits.duration < HALF_HOUR, in_parts(measure, len(visits))[:, None]
-    return least_over_intervals(values, visits, place, np.zeros(len(visits)), spread, brief)[:, 0]
+    return least_over_intervals(values, visits, place, np.zeros(len(visits)), measure=spread, among=brief)[:, 0]
 
 
 def _times(
-    habits: Habits, population: Population, visits: Visits, place: np.ndarray, hidden: np.ndarray
+    habits: Habits, population: Population, visits: Visits, place: np.ndarray, *, hidden: np.ndarray
 ) -> dict[str, np.ndarray]:
     """Start and duration; where an end was not observed, each at the most usual time that it may have had."""
 
     def measure(some: Visits, at: np.ndarray) -> np.ndarray:
         return _times_as_given(habits, population, some, at)
 
-    values = least_over_intervals(measure(visits, place), visits, place, hidden, measure)
+    values = least_over_intervals(measure(visits, place), visits, place, hidden, measure=measure)
     values[~np.isfinite(visits.duration), 1] = np.nan
     return {"start": values[:, 0], "duration": values[:, 1]}
 

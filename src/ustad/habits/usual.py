@@ -130,14 +130,16 @@ def remembered_days(habits: Habits, rows: slice = slice(None)) -> np.ndarray:
 
 
 def usual_columns(
-    habits: Habits, frame: Frame, schema: EventSchema, events: pa.Table, visits: Visits, found: Usual
+    habits: Habits, frame: Frame, schema: EventSchema, events: pa.Table, *, visits: Visits, found: Usual
 ) -> dict[str, np.ndarray]:
     """The columns of N visits, in their order: expected, observed, ± and the difference of every feature that habits
     look at. Numbers are NaN, words None where the history or the event says nothing."""
     columns: dict[str, Any] = {}
     for feature in schema.features:
         if feature.source == ("@minute_of_day",):
-            columns.update(_numbers(feature.name, found.start, visits.minute, found.start_spread, feature.period))
+            columns.update(
+                _numbers(feature.name, found.start, visits.minute, found.start_spread, period=feature.period)
+            )
         elif feature.source == ("@duration",):
             columns.update(_numbers(feature.name, found.duration, visits.duration, found.duration_spread))
     where, kind = place_feature(events, schema), kind_feature(events, schema)
@@ -157,7 +159,7 @@ def usual_columns(
 
 
 def _numbers(
-    name: str, expected: np.ndarray, observed: np.ndarray, spread: np.ndarray, period: float = 0.0
+    name: str, expected: np.ndarray, observed: np.ndarray, spread: np.ndarray, *, period: float = 0.0
 ) -> dict[str, np.ndarray]:
     away = np.abs(observed - expected)
     return {

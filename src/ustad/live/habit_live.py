@@ -158,7 +158,7 @@ class HabitLive:
         judgement = self._judge(entry, row, newest, visits)
         model = entry.model
         usual_visits = usual(model.habits, visits, judgement.compared.place, model.widths)
-        usual_facts = usual_columns(model.habits, model.frame, model.schema, newest, visits, usual_visits)
+        usual_facts = usual_columns(model.habits, model.frame, model.schema, newest, visits=visits, found=usual_visits)
         facts = {**self._facts(judgement), **{name: _plain(values[0]) for name, values in usual_facts.items()}}
         facts["evidence"] = self._evidence(judgement, usual_facts)
         facts["reason"] = self._words(model, judgement, newest, visits, usual_visits=usual_visits)
@@ -249,7 +249,7 @@ class HabitLive:
             return None
         before = as_visits(log, visits.entity_ids[0])
         changes = find_changes(habits, before, self.model.habits.last_day)
-        return describe_changes(self.model.schema, self.model.frame, habits, before, changes)[0]
+        return describe_changes(self.model.schema, self.model.frame, habits, before, changes=changes)[0]
 
     # ----------------------------------------------------------------------------------------- scoring
     def _judge(self, entry: _Entry, row: dict[str, Any], newest: pa.Table, visits: Visits) -> Judged:
@@ -266,7 +266,7 @@ class HabitLive:
         extra = self._ask(entry, row, newest, visits)
         raw = {**comparison.terms, **extra}
         surprise, looks, highest = model.weigh(raw)
-        drivers = model.driven(comparison, raw, surprise, looks, unseen)
+        drivers = model.driven(comparison, raw, surprise, looks, unseen=unseen)
         score = model.calibrated(highest)
         return Judged(surprise, looks, score, comparison, visits.entity_ids, visits.entity, {}, *drivers)
 
@@ -337,7 +337,7 @@ class HabitLive:
             return None
         kind = kind_feature(newest, model.schema)
         word = newest[kind.columns[0]][0].as_py() if kind is not None else None
-        return plain_words(model, judgement, 0, visits, 0, word, usual_visits)
+        return plain_words(model, judgement, 0, visits, at=0, kind=word, usual_visits=usual_visits)
 
 
 def _plain(value: Any) -> Any:

@@ -103,6 +103,7 @@ def flag_events(
     scores: np.ndarray,
     echo: np.ndarray,
     rule: AlertRule | None = None,
+    *,
     days: float = 1.0,
     reference: int = 0,
     order: np.ndarray | None = None,
@@ -110,12 +111,12 @@ def flag_events(
     """Flags (bool [n]) by one rule where there is one part alone: see `report_part` and `raise_alerts`."""
     rule = rule or AlertRule()
     order = np.arange(len(scores)) if order is None else order
-    alerts = raise_alerts(rule, {"": report_part(p_values, scores, echo, order, rule, days)}, days, reference)
+    alerts = raise_alerts(rule, {"": report_part(p_values, scores, echo, order, rule=rule, days=days)}, days, reference)
     return alerts.flags("", p_values, echo), alerts
 
 
 def report_part(
-    p_values: np.ndarray, scores: np.ndarray, echo: np.ndarray, order: np.ndarray, rule: AlertRule, days: float
+    p_values: np.ndarray, scores: np.ndarray, echo: np.ndarray, order: np.ndarray, *, rule: AlertRule, days: float
 ) -> dict[str, Any]:
     """What one part has to tell so that alerts can be raised among all of them; small, and as JSON has it.
 
@@ -138,7 +139,7 @@ def report_part(
 
 
 def raise_alerts(
-    rule: AlertRule, reports: dict[str, dict[str, Any]], days: float, reference: int, rank: Rank | None = None
+    rule: AlertRule, reports: dict[str, dict[str, Any]], days: float, reference: int, *, rank: Rank | None = None
 ) -> Alerts:
     """The rule applied to the events of all parts. `reference` is how many normal events the p-values rest on; `rank`
     decides between events that tie, by default the order of the parts and within them."""

@@ -156,6 +156,7 @@ class Calibration:
         counts: np.ndarray,
         days: float,
         by_count: bool = False,
+        *,
         normal: np.ndarray | None = None,
     ) -> np.ndarray:
         """log₁₀ p of entities over a span of `days`, from the block maxima of the reference agents.

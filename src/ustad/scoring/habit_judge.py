@@ -99,7 +99,9 @@ class HabitJudge:
         rows = np.arange(events.num_rows if wanted.reasons == "all" else 0)
         if wanted.reasons == "flagged":
             rule = wanted.rule.widest(span.days)
-            likely, _ = flag_events(p_value, judgement.score, incidents.echo, rule, span.days, order=incidents.order)
+            likely, _ = flag_events(
+                p_value, judgement.score, incidents.echo, rule, days=span.days, order=incidents.order
+            )
             rows = np.union1d(np.flatnonzero(likely), worst)
         texts: list[str | None] = [None] * events.num_rows
         for row, text in zip(rows, sentences(self.habits, judgement, events, rows), strict=True):
@@ -260,7 +262,9 @@ def _expected_columns(model: HabitModel, judgement: Judged, events: pa.Table) ->
         mine = np.flatnonzero(judgement.end[visits.row] == habits.last_day)
         own = visits if len(mine) == len(visits) else visits.take(mine)
         usual_visits = usual(habits, own, judgement.compared.place[own.row], model.widths)
-        for name, values in usual_columns(habits, model.frame, model.schema, events, own, usual_visits).items():
+        for name, values in usual_columns(
+            habits, model.frame, model.schema, events, visits=own, found=usual_visits
+        ).items():
             columns.setdefault(name, np.empty(len(visits), values.dtype))[own.row] = values
     return columns
 

@@ -110,6 +110,7 @@ def fit_reference(
     encoder: Encoder,
     config: Config,
     train: pa.Table,
+    *,
     calibration: pa.Table,
     calibration_first_day: int,
     device: torch.device | str = "cpu",
@@ -120,11 +121,13 @@ def fit_reference(
     days since 1970-01-01), what came before it as context.
     """
     network.to(device)
-    neighbours = embed_reference(network, encoder, config, train, device) if config.scoring.neighbours else None
+    neighbours = embed_reference(network, encoder, config, train, device=device) if config.scoring.neighbours else None
     arrays = encoder.encode(calibration)
 
     def calibrate(config: Config) -> Calibration:
-        parts, entity = measure_period(network, encoder, config, neighbours, arrays, calibration_first_day, device)
+        parts, entity = measure_period(
+            network, encoder, config, neighbours, arrays=arrays, first_day=calibration_first_day, device=device
+        )
         if not len(parts):
             raise DataError("calibration: no event of the calibration agents falls into the validation week")
         return Calibration.fit(parts, entity, int(arrays.day.max()) - calibration_first_day + 1)
@@ -140,6 +143,7 @@ def measure_period(
     encoder: Encoder,
     config: Config,
     neighbours: Reference | None,
+    *,
     arrays: EventArrays,
     first_day: int,
     device: torch.device | str = "cpu",
@@ -169,7 +173,9 @@ def measure(
 
     tensors = EventTensors(arrays, device)
     if progress.shown() and len(queries) > 10 * _PILOT:
-        progress.say(f"scoring {len(queries):,} events: {_rough_time(network, tensors, queries, encoder, config)}")
+        progress.say(
+            f"scoring {len(queries):,} events: {_rough_time(network, tensors, queries, encoder, config=config)}"
+        )
     samples = sample(
         network,
         tensors,
@@ -188,7 +194,7 @@ def measure(
 
 
 def _rough_time(
-    network: DualTransformer, tensors: EventTensors, queries: Queries, encoder: Encoder, config: Config
+    network: DualTransformer, tensors: EventTensors, queries: Queries, encoder: Encoder, *, config: Config
 ) -> str:
     """What a few events take, scaled up."""
     from ustad.network.inference.sampling import sample
@@ -212,7 +218,7 @@ def owners(arrays: EventArrays) -> np.ndarray:
 
 
 def embed_reference(
-    network: DualTransformer, encoder: Encoder, config: Config, train: pa.Table, device: torch.device | str
+    network: DualTransformer, encoder: Encoder, config: Config, train: pa.Table, *, device: torch.device | str
 ) -> Reference:
     """The embeddings of training events, for the neighbours."""
     from ustad.network.inference.neighbours import Reference

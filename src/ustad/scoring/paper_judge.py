@@ -144,7 +144,7 @@ class PaperJudge:
         for row, text in zip(rows, self._sentences(event_scores, judgement, rows), strict=True):
             texts[row] = text
         table = set_columns(event_scores, {"reason": pa.array(texts, pa.string())})
-        return table, self._agents(names, table, judgement, standing.normal, codes, worst, span.days)
+        return table, self._agents(names, table, judgement, standing.normal, entity=codes, worst=worst, days=span.days)
 
     def _sentences(self, table: pa.Table, judgement: Judgement, rows: np.ndarray) -> list[str]:
         events, history = table.take(pa.array(rows)), self.model.history
@@ -157,6 +157,7 @@ class PaperJudge:
         event_scores: pa.Table,
         judgement: Judgement,
         normal: np.ndarray,
+        *,
         entity: np.ndarray,
         worst: np.ndarray,
         days: int,
@@ -167,7 +168,7 @@ class PaperJudge:
         smallest = judgement.log10_p[worst]
         by_count = model.config.scoring.agent_score == "corrected"
         score = corrected_score(smallest, counts) if by_count else judgement.score[worst]
-        log10_p = model.calibration.agent_log10_p(smallest, counts, days, by_count, normal)
+        log10_p = model.calibration.agent_log10_p(smallest, counts, days, by_count, normal=normal)
         label = schema.event_id if schema.event_id in event_scores.column_names else schema.time
         return pa.table(
             {

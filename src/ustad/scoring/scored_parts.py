@@ -98,7 +98,15 @@ class ScoredParts:
                     reports[name] = self._report(shelf.tables[name])
             alerts = self._raise(reports)
             for name in reports:
-                yield tell_part(self.judge, name, shelf.tables.pop(name), shelf.agents[name], alerts, standing, self)
+                yield tell_part(
+                    self.judge,
+                    name,
+                    shelf.tables.pop(name),
+                    shelf.agents[name],
+                    alerts=alerts,
+                    standing=standing,
+                    run=self,
+                )
 
     # ------------------------------------------------------------------------------------------ measuring
     def _measure_all(self) -> Iterator[tuple[str, Measurement]]:
@@ -202,12 +210,12 @@ def report_scores(event_scores: pa.Table, schema: EventSchema, rule: AlertRule, 
     """What a part whose scores are known has to tell."""
     p_values, scores = event_scores["p_value"].to_numpy(), event_scores["score"].to_numpy()
     echo = event_scores["echo"].to_numpy(zero_copy_only=False)
-    report = report_part(p_values, scores, echo, row_order(event_scores, schema), rule, days)
+    report = report_part(p_values, scores, echo, row_order(event_scores, schema), rule=rule, days=days)
     return {**report, "p_values": count_p_values(event_days(event_scores, schema), p_values)}
 
 
 def tell_part(
-    judge: Judge, name: str, event_scores: pa.Table, agents: pa.Table | None, alerts: Alerts, standing: Any, run: Any
+    judge: Judge, name: str, event_scores: pa.Table, agents: pa.Table | None, *, alerts: Alerts, standing: Any, run: Any
 ) -> FinalScores:
     """The final rows of a part, in the order of its events. `run` has the `span` and what is `wanted`."""
     echo = event_scores["echo"].to_numpy(zero_copy_only=False)

@@ -33,7 +33,9 @@ def test_items_are_learned_until_their_loss_stands_still() -> None:
         return (network.value - 3.0) ** 2
 
     settings = config(**{"training.learning_rate": 0.5, "training.patience": 4, "training.epochs": 300})
-    result = fit_network(network, loss, (np.ones(8), np.ones(3)), settings, torch.device("cpu"), "one weight")
+    result = fit_network(
+        network, loss, (np.ones(8), np.ones(3)), settings, device=torch.device("cpu"), label="one weight"
+    )
     assert result.stopped == "patience"
     assert result.epochs - 1 - result.best_epoch == 4
     assert network.value.item() == pytest.approx(3.0, abs=0.05)
@@ -51,7 +53,14 @@ def test_an_epoch_shows_every_item_once_and_real_ones_fill_a_batch_up() -> None:
     task = ItemTask(network, loss, Items(torch.device("cpu"), 9), np.ones(1), config(), "items")
     task.loss(torch.tensor([7, 5, 0, 0]), torch.tensor([9, 6, 0, 0]), 2)  # two of four are empty
     assert met.pop() == [7, 5, 7, 5]
-    fit_network(network, loss, (np.arange(1, 10), np.ones(2)), config(**{"training.epochs": 1}), task.events.device, "")
+    fit_network(
+        network,
+        loss,
+        (np.arange(1, 10), np.ones(2)),
+        config(**{"training.epochs": 1}),
+        device=task.events.device,
+        label="",
+    )
     assert sorted(i for batch in met for i in batch) == list(range(9))
 
 

@@ -19,7 +19,7 @@ def fitted():
 def test_two_views_of_one_sequence_are_nearer_than_views_of_others(fitted):
     window = loop_config(fitted.settings, 7).window
     train, test = town(agents=16, days=10), town(agents=16, days=1, first_day=10)
-    items = window_items(fitted.encoder, train, test, window, torch.device("cpu"))[1]
+    items = window_items(fitted.encoder, train, test, window, device=torch.device("cpu"))[1]
     batch, noise = items.batch(torch.arange(16), int(items.length.max())), torch.Generator().manual_seed(1)
     with torch.no_grad():
         events = fitted.network.embed(batch.features)

@@ -261,12 +261,12 @@ def test_cells_can_be_chosen_by_method():
 
 
 def test_sources_are_presets_with_sizes_or_paths(tmp_path):
-    assert parse_source("numosim-la:2000", None, 11, None, None).agents == 2000
-    assert parse_source("simla", 50, 11, None, 0.1) == Source("simla", None, 50, 11, None, 0.1)
-    assert parse_source(f"pol_atl={tmp_path}", None, 11, None, None) is None
-    assert parse_source(str(tmp_path), None, 11, None, None).path == str(tmp_path)
+    assert parse_source("numosim-la:2000", None, 11, None, share=None).agents == 2000
+    assert parse_source("simla", 50, 11, None, share=0.1) == Source("simla", None, 50, 11, None, 0.1)
+    assert parse_source(f"pol_atl={tmp_path}", None, 11, None, share=None) is None
+    assert parse_source(str(tmp_path), None, 11, None, share=None).path == str(tmp_path)
     with pytest.raises(DataError, match="neither a preset"):
-        parse_source("numosim", None, 11, None, None)
+        parse_source("numosim", None, 11, None, share=None)
 
 
 def test_results_never_say_where_on_a_machine_the_data_was(tmp_path):

@@ -109,7 +109,7 @@ def test_scores_by_habits_do_not_depend_on_the_network(work: Path) -> None:
 
 
 def test_phones_record_no_data_of_others(tmp_path: Path) -> None:
-    record_people("town", tmp_path / "town", "phone", 5, 104, days=4)
+    record_people("town", tmp_path / "town", "phone", 5, seed=104, days=4)
     source = Source("town", str(tmp_path / "town"))
     assert open_data(tmp_path / "town").events.num_rows > 0
     with pytest.raises(DataError, match="simulated people only"):

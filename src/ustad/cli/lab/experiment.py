@@ -100,7 +100,7 @@ def experiment(
     if not figures_only:
         sources = []
         for text in data or (["town", "numosim-la:1000"] if names == ["gps"] else ["numosim-la", "simla", "simjordan"]):
-            source = parse_source(text, agents, data_seed, days, anomalous_share)
+            source = parse_source(text, agents, data_seed, days, share=anomalous_share)
             if source is None:
                 out.print(f"{text}: its files are not there; left out")
             else:

@@ -121,7 +121,9 @@ class Baseline:
 
         `lengths` of the items to train and to validate on; `targets` are events (or days) of the training period.
         """
-        result = fit_network(self.network, loss, lengths, self.loop_config(), self.device, label or self.name)
+        result = fit_network(
+            self.network, loss, lengths, self.loop_config(), device=self.device, label=label or self.name
+        )
         self._keep_training(result, targets)
 
     def _keep_training(self, result: FitResult, targets: int) -> None:

@@ -119,7 +119,7 @@ class Ctle(MaskedPredictor):
         self.grid: Grid = Grid.fit(x, y, self.settings.cell_km, self.settings.max_cells)
 
     def _train(self, train: pa.Table, validation: pa.Table) -> None:
-        parts = window_items(self.encoder, train, validation, self.loop_config().window, self.device)
+        parts = window_items(self.encoder, train, validation, self.loop_config().window, device=self.device)
 
         def loss(part: int, index: Tensor, length: int, noise: torch.Generator | None) -> Tensor:
             batch = parts[part].batch(index, length)

@@ -166,6 +166,7 @@ def fit_network(
     loss: LossFunction,
     lengths: tuple[np.ndarray, np.ndarray],
     config: Config,
+    *,
     device: torch.device,
     label: str,
 ) -> FitResult:

@@ -102,7 +102,7 @@ class SensitiveHue(MaskedPredictor):
 
     def _train(self, train: pa.Table, validation: pa.Table) -> None:
         config = self.loop_config()
-        parts = window_items(self.encoder, train, validation, config.window, self.device)
+        parts = window_items(self.encoder, train, validation, config.window, device=self.device)
 
         def loss(part: int, index: Tensor, length: int, noise: torch.Generator | None) -> Tensor:
             batch = parts[part].batch(index, length)

@@ -37,7 +37,7 @@ class WindowItems:
 
 
 def window_items(
-    encoder: Encoder, train: pa.Table, validation: pa.Table, window: WindowConfig, device: torch.device
+    encoder: Encoder, train: pa.Table, validation: pa.Table, window: WindowConfig, *, device: torch.device
 ) -> tuple[WindowItems, WindowItems]:
     """Training windows, and validation windows that look back into training."""
     arrays = encoder.encode(train)

@@ -92,7 +92,7 @@ def spread_tables(results: Results) -> list[Table]:
             row = [data, NAMES[method], str(len(select_lines(again, data=data, method=method)))]
             for level in LEVELS:
                 for what, _ in WHATS:
-                    values = (detection_values(part, data, method, level, what) for part in (lines, again))
+                    values = (detection_values(part, data, method, level, what=what) for part in (lines, again))
                     row += [f"{np.std(v, ddof=1):.3f}" if len(v) > 1 else "–" for v in values]
             rows.append(tuple(row))
     spreads = [f"{level} {word}, {of}" for level in LEVELS for _, word in WHATS for of in ("people", "training")]

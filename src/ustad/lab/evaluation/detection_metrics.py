@@ -78,7 +78,7 @@ def precision_at(truth: np.ndarray, score: np.ndarray, k: int) -> float:
 
 
 def bootstrap_interval(
-    truth: np.ndarray, score: np.ndarray, agents: np.ndarray, replicates: int = 200, seed: int = 7
+    truth: np.ndarray, score: np.ndarray, agents: np.ndarray, replicates: int = 200, *, seed: int = 7
 ) -> dict[str, list[float]]:
     """95 % intervals of AUROC and average precision when whole agents are drawn again. `agents`: codes 0 … n-1."""
     ranking, n = Ranking(truth, score), int(agents.max()) + 1
@@ -143,18 +143,18 @@ def evaluate(
         raise DataError("nothing to compare with: give labels by event or by agent")
     result: dict[str, Any] = {}
     if events is not None and by_event is not None:
-        level = _level(events, by_event, event_id, entity, {event_id: exclude_events, entity: exclude_agents})
+        level = _level(events, by_event, event_id, entity, exclude={event_id: exclude_events, entity: exclude_agents})
         result["events"] = _measure(level, bootstrap, seed)
         if time in events.column_names:
             wide = events.set_column(
                 events.column_names.index("score"), "score", pa.array(incident_scores(events, entity, time))
             )
-            level = _level(wide, by_event, event_id, entity, {event_id: exclude_events, entity: exclude_agents})
+            level = _level(wide, by_event, event_id, entity, exclude={event_id: exclude_events, entity: exclude_agents})
             result["incidents"] = _measure(level, bootstrap, seed)
     if agents is not None:
         derived = None if by_event is None else derive_agent_labels(by_event, events, event_id, entity)
         truth = derived if by_agent is None else _with_groups(by_agent, derived, entity)
-        level = _level(agents, truth, entity, entity, {entity: exclude_agents})
+        level = _level(agents, truth, entity, entity, exclude={entity: exclude_agents})
         result["agents"] = _measure(level, bootstrap, seed)
         result["agents"]["labels"] = "derived from events" if by_agent is None else "by agent"
     if not result:
@@ -217,7 +217,7 @@ def _labels(table: pa.Table, contract: Contract, identifier: str) -> pa.Table:
 
 
 def _level(
-    scores: pa.Table, labels: pa.Table, identifier: str, entity: str, exclude: Mapping[str, Sequence[Any]]
+    scores: pa.Table, labels: pa.Table, identifier: str, entity: str, *, exclude: Mapping[str, Sequence[Any]]
 ) -> _Level:
     for name in (identifier, entity, "score"):
         if name not in scores.column_names:
@@ -304,7 +304,7 @@ def _measure(level: _Level, replicates: int, seed: int) -> dict[str, Any]:
         result["reason"] = f"{what}: AUROC compares labelled with unlabelled rows and needs both"
         return result
     if replicates:
-        result["interval_95"] = bootstrap_interval(truth, score, level.agents, replicates, seed)
+        result["interval_95"] = bootstrap_interval(truth, score, level.agents, replicates, seed=seed)
     result["by"] = {column: _by_value(level, values) for column, values in level.groups.items() if values}
     return result
 

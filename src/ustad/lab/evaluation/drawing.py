@@ -79,7 +79,7 @@ def label_apart(axis: Any, points: Sequence[tuple[float, float, float, str]], si
     boxes_drawn: list[np.ndarray] = []
     for number, (x, y, radius, words) in enumerate(points):
         others = circles[:number] + circles[number + 1 :]
-        labels = [_label(axis, (x, y), radius, words, side, size) for side in _SIDES]
+        labels = [_label(axis, (x, y), radius, words, side=side, size=size) for side in _SIDES]
         boxes = [label.get_window_extent().extents for label in labels]
         shares = [_overlap(box, others) / _overlap(box, [box]) for box in boxes]
         free = [i for i, box in enumerate(boxes) if _inside(box, paper) and not _overlap(box, boxes_drawn)]
@@ -93,7 +93,9 @@ def label_apart(axis: Any, points: Sequence[tuple[float, float, float, str]], si
     return standing
 
 
-def _label(axis: Any, point: tuple[float, float], radius: float, words: str, side: tuple[int, int], size: float) -> Any:
+def _label(
+    axis: Any, point: tuple[float, float], radius: float, words: str, *, side: tuple[int, int], size: float
+) -> Any:
     """Words at one side of a point, outside its circle."""
     length = float(np.hypot(*side))
     away = tuple((radius + 2) * part / length for part in side)

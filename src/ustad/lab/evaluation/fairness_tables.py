@@ -40,7 +40,7 @@ def three_ways_tables(lines: list[Line]) -> list[Table]:
     for data in sets(lines):
         rows = []
         for method in dict.fromkeys(x["method"] for x in select_lines(lines, data=data, window="day")):
-            values = [detection_values(lines, data, method, way, what) for way in WAYS for what in ("auroc", "ap")]
+            values = [detection_values(lines, data, method, way, what=what) for way in WAYS for what in ("auroc", "ap")]
             if values[2]:
                 rows.append((NAMES[method], *(format_mean(v, 3) for v in values)))
         if rows:

@@ -99,7 +99,7 @@ def _detectors(plt: Any, lines: list[Line], data: str) -> Any:
     figure, axes = plt.subplots(1, len(columns), figsize=(2.6 * len(columns) + 1, tall), sharey=True, squeeze=False)
     for axis, (level, what) in zip(axes[0], columns, strict=True):
         for row, method in enumerate(methods):
-            values = detection_values(lines, data, method, level, what)
+            values = detection_values(lines, data, method, level, what=what)
             if values:
                 spread = np.std(values, ddof=1) if len(values) > 1 else 0.0
                 kind = 1 if method.startswith("ustad") else 0 if method in DEEP else 6
@@ -250,12 +250,12 @@ def _scores(lines: list[Line]) -> list[Figure]:
 
 
 def _bars(plt: Any, lines: list[Line], what: str) -> Any:
-    names = {level: [d for d in sets(lines) if score_values(lines, d, "loss", level, what)] for level in LEVELS}
+    names = {level: [d for d in sets(lines) if score_values(lines, d, "loss", level, what=what)] for level in LEVELS}
     wide = [max(1, len(names[level])) for level in LEVELS]
     figure, axes = plt.subplots(1, 2, figsize=(1.3 * sum(wide) + 1, 3.2), width_ratios=wide)
     for axis, level in zip(axes, LEVELS, strict=True):
         for i, how in enumerate(("pe", "loss", "pe_au_eu", "loss_knn")):
-            values = [score_values(lines, data, how, level, what) for data in names[level]]
+            values = [score_values(lines, data, how, level, what=what) for data in names[level]]
             at = np.arange(len(values)) + 0.2 * (i - 1.5)
             spread = [np.std(v, ddof=1) if len(v) > 1 else 0 for v in values]
             heights = [np.mean(v) for v in values]

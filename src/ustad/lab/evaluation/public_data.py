@@ -65,7 +65,7 @@ def _labelled_agents(data: Dataset, labels: pa.Table) -> list[object]:
 
 def prepare_urban(directory: Path, keep: Path, agents: int | None, seed: int) -> Source:
     """Urban Patterns of Life: fixes of train and test weeks, check-ins, and labels by agent."""
-    source = parse_source(f"pol_atl={directory}", None, seed, None, None)
+    source = parse_source(f"pol_atl={directory}", None, seed, None, share=None)
     if source is None:
         raise DataError(f"{directory}: needs pol_atl_gps_train.parquet and pol_atl_gps_test.parquet")
     return source

@@ -25,7 +25,7 @@ NEAR_M = {PLAIN: 250.0, "logger": 250.0, "phone": 250.0, "app": 500.0, "sparse":
 
 
 def record_people(
-    preset: str, out: Path, phone: str, agents: int | None, seed: int, **options: Any
+    preset: str, out: Path, phone: str, agents: int | None, *, seed: int, **options: Any
 ) -> dict[str, Any]:  # fmt: skip
     """Simulate people, record them, and extract their stays into `out`; returns what was measured of the extraction.
 
@@ -42,13 +42,13 @@ def record_people(
 
 
 def open_recording(
-    preset: str, out: Path, phone: str, agents: int | None, seed: int, **options: Any
+    preset: str, out: Path, phone: str, agents: int | None, *, seed: int, **options: Any
 ) -> Dataset:  # fmt: skip
     """Simulated people from their true stays or from a recording, made in `out`; arguments as in `record_people`."""
     if phone == TRUE_STAYS:
         simulate(preset, agents, seed, out, **options)
     else:
-        record_people(preset, out, phone, agents, seed, **options)
+        record_people(preset, out, phone, agents, seed=seed, **options)
     return load_directory(out)
 
 

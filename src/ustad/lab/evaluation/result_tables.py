@@ -142,7 +142,7 @@ def _prediction_table(lines: list[Line], data: str) -> Table:
     paper = read_published()["prediction"].get(base_name(lines, data), {})
     rows = []
     for method in [*dict.fromkeys(x["method"] for x in select_lines(lines, data=data)), "rejection"]:
-        values = [prediction_values(lines, data, method, what, term) for what, term in columns]
+        values = [prediction_values(lines, data, method, what, term=term) for what, term in columns]
         if not any(values):
             continue
         own = select_lines(lines, data=data, method="ustad-plain" if method == "rejection" else method)
@@ -169,7 +169,7 @@ def has_ended(line: Line) -> bool:
     return training["converged"] or (line["method"] in OWN_SCHEDULE and training["stopped"] == "epochs")
 
 
-def prediction_values(lines: list[Line], data: str, method: str, what: str, term: str) -> list[float]:
+def prediction_values(lines: list[Line], data: str, method: str, what: str, *, term: str) -> list[float]:
     """One figure per seed; `rejection` is USTAD without its most uncertain five per cent."""
     rejects = method == "rejection"
     found = select_lines(lines, data=data, method="ustad-plain" if rejects else method)
@@ -196,7 +196,7 @@ def _detection_table(lines: list[Line], data: str) -> Table:
             for i, what in enumerate(("auroc", "ap")):
                 published_values = paper.get(method, {}).get(level) if window == "day" else None
                 row += [
-                    format_mean(detection_values(lines, data, method, level, what, window), 3 + i),
+                    format_mean(detection_values(lines, data, method, level, what=what, window=window), 3 + i),
                     plain(published_values[i], 3 + i) if published_values else "–",
                 ]
         row.append(count_ended(select_lines(lines, data=data, method=method, window=window)))
@@ -211,7 +211,7 @@ def _detection_table(lines: list[Line], data: str) -> Table:
 
 
 def detection_values(
-    lines: list[Line], data: str, method: str, level: str, what: str, window: str = "day"
+    lines: list[Line], data: str, method: str, level: str, *, what: str, window: str = "day"
 ) -> list[float]:
     rows = select_lines(lines, data=data, method=method, window=window)
     return [x["result"][level][what] for x in rows if x["result"].get(level, {}).get(what) is not None]
@@ -241,7 +241,7 @@ def method_seconds(lines: list[Line]) -> tuple[float, float]:
 
 def best_deep(lines: list[Line], data: str, level: str, what: str) -> tuple[str, float, float] | None:
     """The most competitive deep baseline: its name, mean and standard deviation over seeds."""
-    found = {m: detection_values(lines, data, m, level, what) for m in DEEP}
+    found = {m: detection_values(lines, data, m, level, what=what) for m in DEEP}
     found = {m: v for m, v in found.items() if v}
     if not found:
         return None
@@ -254,7 +254,10 @@ def _improvement(lines: list[Line], data: str) -> tuple[str, ...]:
     row = ["**improvement**", ""]
     for level in LEVELS:
         for what in ("auroc", "ap"):
-            ours, best = detection_values(lines, data, "ustad-plain", level, what), best_deep(lines, data, level, what)
+            ours, best = (
+                detection_values(lines, data, "ustad-plain", level, what=what),
+                best_deep(lines, data, level, what),
+            )
             text = f"{100 * (np.mean(ours) - best[1]) / best[1]:+.1f} % ({NAMES[best[0]]})" if ours and best else "–"
             row += [text, ""]
     return (*row, "")
@@ -284,12 +287,12 @@ def score_tables(lines: list[Line]) -> list[Table]:
     rows = []
     for data in sets(lines):
         for how in SCORES:
-            values = [score_values(lines, data, how, level, what) for level in LEVELS for what in ("auroc", "ap")]
+            values = [score_values(lines, data, how, level, what=what) for level in LEVELS for what in ("auroc", "ap")]
             rows.append((data, SCORES[how], *(format_mean(v, 3 + i % 2) for i, v in enumerate(values))))
     return [Table("scores", "Scores of the same model", heads, tuple(rows))] if rows else []
 
 
-def score_values(lines: list[Line], data: str, how: str, level: str, what: str) -> list[float]:
+def score_values(lines: list[Line], data: str, how: str, level: str, *, what: str) -> list[float]:
     values = [x["result"][how].get(level, {}).get(what) for x in select_lines(lines, data=data)]
     return [v for v in values if v is not None]
 
@@ -303,7 +306,7 @@ def _injection_table(lines: list[Line], data: str) -> Table:
     paper = read_published()["injections"].get(base_name(lines, data), {})
     rows = []
     for kind, name in KIND_NAMES.items():
-        values = [injection_values(lines, data, kind, how, what) for how in hows for what in ("auroc", "ap")]
+        values = [injection_values(lines, data, kind, how, what=what) for how in hows for what in ("auroc", "ap")]
         rows.append((name, *(format_mean(v, 3) for v in values)))
         if kind in paper:
             rows.append((f"*{name}, paper*", *(plain(v, 4) for how in hows for v in paper[kind][how])))
@@ -311,7 +314,7 @@ def _injection_table(lines: list[Line], data: str) -> Table:
     return Table(f"injections-{slug(data)}", f"Injected anomalies, events, {data}", heads, tuple(rows))
 
 
-def injection_values(lines: list[Line], data: str, kind: str, how: str, what: str) -> list[float]:
+def injection_values(lines: list[Line], data: str, kind: str, how: str, *, what: str) -> list[float]:
     return [x["result"]["scores"][how][what] for x in select_lines(lines, data=data, kind=kind)]
 
 
@@ -336,7 +339,7 @@ def _training_size_table(lines: list[Line], name: str, title: str) -> Table | No
     for data in sets(lines):
         paper = read_published()["training_size"].get(base_name(lines, data), {})
         for weeks in (1, 2, 3):
-            values = [size_values(lines, data, weeks, term, what) for term in TERMS for what in ("au", "eu")]
+            values = [size_values(lines, data, weeks, term, what=what) for term in TERMS for what in ("au", "eu")]
             rows.append((data, str(weeks), *(_scientific(v) for v in values)))
             if weeks in paper:
                 row = (f"{v:.2e}" for term in TERMS for v in paper[weeks][term])
@@ -348,7 +351,7 @@ def _training_size_table(lines: list[Line], name: str, title: str) -> Table | No
     return Table(name, title, heads, tuple(rows), note)
 
 
-def size_values(lines: list[Line], data: str, weeks: int, term: str, what: str) -> list[float]:
+def size_values(lines: list[Line], data: str, weeks: int, term: str, *, what: str) -> list[float]:
     rows = select_lines(lines, data=data, weeks=weeks)
     return [x["result"]["terms"][term][what] for x in rows if term in x["result"]["terms"]]
 

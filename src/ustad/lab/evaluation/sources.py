@@ -64,7 +64,7 @@ class Source:
         return {k: v for k, v in asdict(self).items() if k != "path" and v is not None}
 
 
-def parse_source(text: str, agents: int | None, seed: int, days: int | None, share: float | None) -> Source | None:
+def parse_source(text: str, agents: int | None, seed: int, days: int | None, *, share: float | None) -> Source | None:
     """`numosim-la`, `numosim-la:2000`, `pol_atl=DIRECTORY` or a path; None for `pol_atl` whose files are absent."""
     name, _, path = text.partition("=")
     if path:

@@ -30,7 +30,7 @@ UNITS = {"x": "km", "y": "km", "start": "min", "duration": "min", "poi": "% righ
 
 def lead(lines: list[Line], data: str, level: str, what: str = "auroc") -> tuple[float, float] | None:
     """What USTAD has minus what the best deep baseline has, and the larger of the two standard deviations."""
-    ours, best = detection_values(lines, data, "ustad-plain", level, what), best_deep(lines, data, level, what)
+    ours, best = detection_values(lines, data, "ustad-plain", level, what=what), best_deep(lines, data, level, what)
     if not ours or best is None:
         return None
     spread = float(np.std(ours, ddof=1)) if len(ours) > 1 else 0.0
@@ -42,7 +42,7 @@ def standing(results: Results) -> list[str]:
     lines, sentences = results["detection"], []
     for data in sets(lines):
         for level in LEVELS:
-            words = [_against_deep(lines, data, level, what, word) for what, word in MEASURES]
+            words = [_against_deep(lines, data, level, what, word=word) for what, word in MEASURES]
             if not all(words):
                 continue
             calibrated = [_calibrated(lines, data, level, what) for what, _ in MEASURES]
@@ -50,20 +50,20 @@ def standing(results: Results) -> list[str]:
             others = [
                 f"{name} has {' / '.join(plain(float(np.mean(v))) for v in values)}"
                 for method, name in (("visit-rate", "visit rate"), ("ustad-default", "our preset `best`"))
-                if all(values := [detection_values(lines, data, method, level, what) for what, _ in MEASURES])
+                if all(values := [detection_values(lines, data, method, level, what=what) for what, _ in MEASURES])
             ]
             sentences.append(f"{data}, {level}: USTAD is {'; '.join([*words, *others])}.")
     return sentences
 
 
-def _against_deep(lines: list[Line], data: str, level: str, what: str, word: str) -> str:
+def _against_deep(lines: list[Line], data: str, level: str, what: str, *, word: str) -> str:
     """Ahead of, level with or behind the best deep baseline, by the larger spread; nothing where one is missing."""
     margin, best = lead(lines, data, level, what), best_deep(lines, data, level, what)
     if margin is None or best is None:
         return ""
     place = "ahead of" if margin[0] > margin[1] else "behind" if margin[0] < -margin[1] else "level with"
     spread = f"spread {plain(margin[1])}" if margin[1] else "one seed, so no spread is known"
-    count = sum(bool(detection_values(lines, data, m, level, what)) for m in DEEP)
+    count = sum(bool(detection_values(lines, data, m, level, what=what)) for m in DEEP)
     which = "the best deep baseline" if count > 1 else "the one deep baseline measured there"
     figures = f"{plain(best[1] + margin[0])} against {plain(best[1])}, {spread}"
     return f"{place} {which} by {word}, {NAMES[best[0]]} ({figures})"
@@ -95,7 +95,7 @@ def _predictions(lines: list[Line], data: str) -> list[str]:
     sides: dict[str, list[str]] = {"better": [], "equally well": [], "worse": []}
     for term in TERMS:
         what = "accuracy" if term == "poi" else "mae"
-        ours, theirs = (prediction_values(lines, data, m, what, term) for m in ("ustad-plain", "transformer"))
+        ours, theirs = (prediction_values(lines, data, m, what, term=term) for m in ("ustad-plain", "transformer"))
         if ours and theirs:
             gain = (np.mean(ours) - np.mean(theirs)) * (1 if term == "poi" else -1)
             spread = max(np.std(values, ddof=1) if len(values) > 1 else 0.0 for values in (ours, theirs))
@@ -109,7 +109,7 @@ def _predictions(lines: list[Line], data: str) -> list[str]:
 def _trips(lines: list[Line], data: str) -> list[str]:
     """What the way to each stay adds, as one of the features of the score."""
     pairs = [
-        [detection_values(lines, data, method, level, "auroc") for method in ("ustad-trips", "ustad-plain")]
+        [detection_values(lines, data, method, level, what="auroc") for method in ("ustad-trips", "ustad-plain")]
         for level in LEVELS
     ]
     if not all(map(all, pairs)):
@@ -122,12 +122,12 @@ def _parts(results: Results, data: str) -> list[str]:
     """The best single score of the same model, and the network without uncertainty, by level."""
     sentences = []
     for level in LEVELS:
-        found = {how: score_values(results["scores"], data, how, level, "auroc") for how in SCORES}
+        found = {how: score_values(results["scores"], data, how, level, what="auroc") for how in SCORES}
         means = {how: float(np.mean(values)) for how, values in found.items() if values}
         if not means:
             continue
         best = max(means, key=lambda how: means[how])
-        without = detection_values(results["detection"], data, "ustad-none", level, "auroc")
+        without = detection_values(results["detection"], data, "ustad-none", level, what="auroc")
         bare = f", USTAD-none has {plain(float(np.mean(without)))}" if without else ""
         beside = "" if best == "loss_knn" else f"; loss & kNN {plain(means['loss_knn'])}"
         figures = f"{SCORES[best]} ({plain(means[best])}{beside})"

@@ -98,7 +98,7 @@ def measure_extraction(truth: pa.Table, stays: pa.Table, near_m: float = 250.0) 
         "places_right": _same_poi(truth, stays, matching.shown),
     }
     for name, column, pick in (("start", "started_at", np.minimum), ("end", "finished_at", np.maximum)):
-        result |= _errors_of(truth, stays, matching, name, column, pick)
+        result |= _errors_of(truth, stays, matching, name, column=column, pick=pick)
     return result
 
 
@@ -112,7 +112,7 @@ def _same_poi(truth: pa.Table, stays: pa.Table, truth_row: np.ndarray) -> float 
 
 
 def _errors_of(
-    truth: pa.Table, stays: pa.Table, matching: Matching, name: str, column: str, pick: np.ufunc
+    truth: pa.Table, stays: pa.Table, matching: Matching, name: str, *, column: str, pick: np.ufunc
 ) -> dict[str, float | None]:
     """Errors of the first start (or last end) among a true stay's pieces: absolute seconds, median and 95 %."""
     rows = np.flatnonzero(matching.near)
