@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from ustad.detector import Detector
-from ustad.scoring.verdict_weights import learn_weights, learned_scores
 from ustad.simulate.simulation import simulate_tables
+from ustad.triage.verdict_weights import learn_weights, learned_scores
 
 SEEDS, PEOPLE, DAYS = tuple(range(101, 109)), 300, 28
 VERDICTS, WRONG, A_DAY = (0, 50, 200), 0.1, 5.0

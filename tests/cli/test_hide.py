@@ -12,7 +12,7 @@ from ustad.cli.hide import hide_explained
 from ustad.files import write_json, write_table
 from ustad.schema import mobility_schema
 from ustad.scores import Scores
-from ustad.scoring.hiding import HidingRule
+from ustad.triage.hiding import HidingRule
 
 RULE = HidingRule("nights", 4_000_000_000_000_000, "night shift", agent="a")
 

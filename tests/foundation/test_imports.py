@@ -18,6 +18,7 @@ TIERS = [
     {"habits"},
     {"network"},
     {"scoring"},
+    {"triage"},
     {"artefact", "card", "carrying_on", "periods", "trip_features", "model_files", "detector", "pyod_style"}
     | {"versions", "renewal"},
     {"live", "engine"},

@@ -32,9 +32,9 @@ from ustad.scoring.alerts import (
     too_small,
 )
 from ustad.scoring.calibration import Parts
-from ustad.scoring.export import write_alerts_csv, write_alerts_geojson
 from ustad.scoring.rejection import WITHHELD, keep_surest, rejection_curve, uncertainty, withhold
 from ustad.tables import DataError
+from ustad.triage.export import write_alerts_csv, write_alerts_geojson
 
 NORMAL = np.random.default_rng(0).uniform(size=20_000)
 

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ustad.schema import mobility_schema
-from ustad.scoring.hiding import HidingRule, hide_alerts, read_rules
 from ustad.tables import DataError
+from ustad.triage.hiding import HidingRule, hide_alerts, read_rules
 
 START = datetime(2024, 3, 30, tzinfo=UTC)
 

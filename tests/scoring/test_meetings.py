@@ -12,7 +12,7 @@ import pytest
 
 from ustad.cli.group_people import note_meetings
 from ustad.schema import mobility_schema
-from ustad.scoring.meetings import MOST_PEOPLE, P_VALUE, find_meetings
+from ustad.triage.meetings import MOST_PEOPLE, P_VALUE, find_meetings
 
 SCHEMA = mobility_schema()
 Visit = tuple[str, int, float, float, bool, float]

@@ -11,8 +11,8 @@ import pytest
 from ustad.calendar_days import country_of_zone, day_number, iso_date, name_days, public_holidays, read_calendar
 from ustad.cli.group_days import note_days
 from ustad.schema import mobility_schema
-from ustad.scoring.unusual_days import find_unusual_days
 from ustad.tables import TIMESTAMP, DataError
+from ustad.triage.unusual_days import find_unusual_days
 
 SNOW = day_number("2024-05-20")
 FIRST = SNOW - 10

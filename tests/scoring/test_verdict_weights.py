@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 from ustad.cli import app
 from ustad.cli.reweigh import reweigh_alerts
 from ustad.schema import mobility_schema
-from ustad.scoring.verdict_weights import (
+from ustad.tables import TIMESTAMP, DataError
+from ustad.triage.verdict_weights import (
     HIGHEST,
     learn_weights,
     learned_column,
@@ -20,7 +21,6 @@ from ustad.scoring.verdict_weights import (
     read_verdicts,
     read_weights,
 )
-from ustad.tables import TIMESTAMP, DataError
 
 QUESTIONS = ("start", "distance", "recurrence")
 ANSWERS = st.lists(

@@ -67,7 +67,7 @@ def train_and_score(data: Path, place: Path, seed: int, device: str) -> Any:
     from ustad.config import Config
     from ustad.detector import Detector
     from ustad.scoring.alerts import AlertRule
-    from ustad.scoring.export import write_alerts_csv, write_alerts_geojson
+    from ustad.triage.export import write_alerts_csv, write_alerts_geojson
 
     _step(3, "learning what is usual (preset: best)")
     detector = Detector(Config.preset("best", seed=seed), device=device).fit(data, directory=place / "model")

@@ -23,7 +23,7 @@ def note_days(place: Path, schema: Any, *, country: str | None, calendar: Path |
     """Write what the calendar says and what days were unusual for everybody into `run.json`; returns the run."""
     from ustad.calendar_days import iso_date
     from ustad.files import read_json, write_json
-    from ustad.scoring.unusual_days import describe_day, find_unusual_days
+    from ustad.triage.unusual_days import describe_day, find_unusual_days
 
     run = read_json(place / "run.json")
     files = table_files(place, "events")
@@ -128,7 +128,7 @@ def _group_part(file: Path, day: np.ndarray, lead: np.ndarray, days: list[Any]) 
 
     from ustad.calendar_days import iso_date
     from ustad.files import read_table, write_table
-    from ustad.scoring.hiding import COLUMN
+    from ustad.triage.hiding import COLUMN
 
     table = read_table(file)
     flags = table["alert"].to_numpy(zero_copy_only=False).astype(bool).copy()

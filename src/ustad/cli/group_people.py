@@ -13,7 +13,7 @@ MEETINGS = "meetings.parquet"
 def note_meetings(place: Path, schema: Any) -> int:
     """Write `meetings.parquet` beside the scores; how many there are. A table of an earlier run is deleted."""
     from ustad.files import write_table
-    from ustad.scoring.meetings import find_meetings
+    from ustad.triage.meetings import find_meetings
 
     (place / MEETINGS).unlink(missing_ok=True)
     parts = [part for file in table_files(place, "events") if (part := _read_needed(file, schema)) is not None]

@@ -17,7 +17,7 @@ def hide_explained(place: Path, rules: list[Any], schema: Any) -> dict[str, Any]
     import pyarrow as pa
 
     from ustad.files import read_json, read_table, write_json, write_table
-    from ustad.scoring.hiding import COLUMN, hide_alerts
+    from ustad.triage.hiding import COLUMN, hide_alerts
 
     alerts, names, incidents = [], [], set()
     for file in table_files(place, "events"):

@@ -27,7 +27,7 @@ def learn(
     - `ustad learn verdicts.csv runs/scores --preview`
     - `ustad learn verdicts.csv runs/scores --out weights.json`, then `ustad score model data --weights weights.json`
     """
-    from ustad.scoring.verdict_weights import learn_weights, read_verdicts, save_weights
+    from ustad.triage.verdict_weights import learn_weights, read_verdicts, save_weights
 
     words = read_verdicts(verdicts)
     table = _leaders(scores)
@@ -67,7 +67,7 @@ def _preview(table: Any, words: dict[str, bool], weights: dict[str, float]) -> d
     """Of the last 30 days: how many alerts would go, and how many of those are confirmed, and how many would come."""
     import numpy as np
 
-    from ustad.scoring.verdict_weights import choose_alerts, learned_column
+    from ustad.triage.verdict_weights import choose_alerts, learned_column
 
     alert = table["alert"].to_numpy(zero_copy_only=False).astype(bool)
     after = choose_alerts(learned_column(table, weights), int(alert.sum()))

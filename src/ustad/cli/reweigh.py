@@ -21,7 +21,7 @@ def reweigh_alerts(place: Path, weights: dict[str, float], schema: Any) -> dict[
     import pyarrow as pa
 
     from ustad.files import read_json, read_table, write_json, write_table
-    from ustad.scoring.verdict_weights import COLUMN, choose_alerts, learned_column
+    from ustad.triage.verdict_weights import COLUMN, choose_alerts, learned_column
 
     files = table_files(place, "events")
     leaders = [lead_rows(read_table(file)) for file in files]

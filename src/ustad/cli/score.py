@@ -216,8 +216,8 @@ class _After:
 
     @classmethod
     def of(cls, weights: Path | None, days: _Days, rules: Path | None) -> _After:
-        from ustad.scoring.hiding import read_rules
-        from ustad.scoring.verdict_weights import read_weights
+        from ustad.triage.hiding import read_rules
+        from ustad.triage.verdict_weights import read_weights
 
         return cls(
             read_weights(weights) if weights is not None else {}, days, read_rules(rules) if rules is not None else []
@@ -305,8 +305,8 @@ def _with_rejection(detector: Any, scores: Any, place: Path, extras: _Wanted) ->
     """Curves of error against the share kept, and predictions withheld, where asked for."""
     from ustad.scores import Scores
     from ustad.scoring.explain import term_labels
-    from ustad.scoring.export import write_csv
     from ustad.scoring.rejection import agents_after, reject, rejection_curves
+    from ustad.triage.export import write_csv
 
     if extras.reject is None and not extras.curves:
         return scores

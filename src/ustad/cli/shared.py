@@ -67,7 +67,7 @@ def resolve_config(preset: str | Config, file: Path | None, changes: list[str] |
 
 def write_alerts(events: Any, schema: Any, place: Path) -> None:
     """The detector's alerts as CSV and, where events have a place, as GeoJSON."""
-    from ustad.scoring.export import write_alerts_csv, write_alerts_geojson
+    from ustad.triage.export import write_alerts_csv, write_alerts_geojson
 
     write_alerts_csv(events, place / "alerts.csv")
     if any(f.kind == "place" for f in schema.features):

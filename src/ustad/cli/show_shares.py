@@ -30,7 +30,7 @@ def explain(place: Path, schema: Any, top: int, quiet: bool = False) -> list[dic
 def _write(rows: list[dict[str, Any]], path: Path) -> None:
     import pyarrow as pa
 
-    from ustad.scoring.export import write_csv
+    from ustad.triage.export import write_csv
 
     lines = [
         {**{k: v for k, v in row.items() if k != "terms"}, "term": term, **values}

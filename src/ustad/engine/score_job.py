@@ -29,10 +29,10 @@ from ustad.progress import say, warn
 from ustad.schema import EventSchema
 from ustad.scoring.alerts import AlertRule, raise_alerts, refuse_everything
 from ustad.scoring.drift_alarm import join_counts, note_drift
-from ustad.scoring.export import write_alerts_csv, write_alerts_geojson
 from ustad.scoring.judge import Reasons, Span, Wanted
 from ustad.scoring.scored_parts import report_scores
 from ustad.tables import DataError, OnError
+from ustad.triage.export import write_alerts_csv, write_alerts_geojson
 from ustad.trip_features import COLUMNS
 
 

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, func, insert, select, update
 from ustad.page import records as r
 from ustad.page.queries import E, V, events_by_key, iso, iso_day
 from ustad.page.store import Row, chunks, now, recount, with_own_scores
-from ustad.scoring.hiding import HidingRule
+from ustad.triage.hiding import HidingRule
 
 H = r.hiding_rules.c
 PREVIEW_DAYS, PREVIEW_LINES = 30, 20

@@ -12,7 +12,7 @@ from ustad.page import records as r
 from ustad.page.queries import E, V, iso_day
 from ustad.page.store import chunks
 from ustad.scoring.evidence import read_evidence
-from ustad.scoring.verdict_weights import is_alert_by_weights
+from ustad.triage.verdict_weights import is_alert_by_weights
 
 PREVIEW_DAYS = 30
 #: Of the most unusual incidents so many are looked at; below them no weight makes an alert of one in practice.

@@ -1,6 +1,6 @@
 """Unusual days of everybody among the scores of a store: one note each, for those who look at live alerts.
 
-In: an open connection. Out: the days that `scoring.unusual_days` finds. What is unusual counts to the day of its
+In: an open connection. Out: the days that `triage.unusual_days` finds. What is unusual counts to the day of its
 middle, as in bulk; people count to the days on which their events begin.
 """
 
@@ -15,8 +15,8 @@ from sqlalchemy import Connection, func, select
 
 from ustad.clock import local_time
 from ustad.page.queries import D, E
-from ustad.scoring.unusual_days import LEVEL, UnusualDay, judge_days
 from ustad.tables import TIMESTAMP
+from ustad.triage.unusual_days import LEVEL, UnusualDay, judge_days
 
 #: Days that are compared, up to the latest.
 SPAN = 60

@@ -24,7 +24,6 @@ from ustad.page.runs import import_run, run_schema
 from ustad.page.store import Store, now
 from ustad.page.usual_weeks import import_usual_weeks
 from ustad.schema import EventSchema
-from ustad.scoring.unusual_days import UnusualDay
 from ustad.service import errors
 from ustad.service.channels import read_channels
 from ustad.service.claim import Claim
@@ -50,6 +49,7 @@ from ustad.service.routes_verdict import verdict_routes
 from ustad.service.routes_weights import weight_routes
 from ustad.service.settings import Settings
 from ustad.service.stay_journal import Extraction
+from ustad.triage.unusual_days import UnusualDay
 
 log = logging.getLogger("ustad.service")
 RETENTION_S = 600.0

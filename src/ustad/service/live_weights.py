@@ -14,7 +14,7 @@ from typing import Any
 from ustad.page.queries import iso
 from ustad.page.store import Store, now
 from ustad.scoring.evidence import read_evidence
-from ustad.scoring.verdict_weights import COLUMN, is_alert_by_weights, learned_score, read_weights
+from ustad.triage.verdict_weights import COLUMN, is_alert_by_weights, learned_score, read_weights
 
 NAME = "learned_weights"  # what the store calls the switch
 

@@ -22,7 +22,6 @@ from ustad.page.card_blocks import card_blocks
 from ustad.page.facts import NO_FACTS
 from ustad.page.queries import Filter, iso_day, microseconds
 from ustad.page.store import DISK_FULL
-from ustad.scoring.unusual_days import describe_day
 from ustad.service import errors
 from ustad.service import examples as ex
 from ustad.service import messages_page as page
@@ -30,6 +29,7 @@ from ustad.service.described import ERRORS, Described, answer, failure, text_ans
 from ustad.service.errors import BusyError, InvalidError, NotFoundError, UnavailableError
 from ustad.service.keys import Caller, key_in, needs
 from ustad.service.messages import AgentAnswer, AgentPage, AlertPage, EventPage, Moment, Text
+from ustad.triage.unusual_days import describe_day
 
 
 def decode_id(text: Any) -> Any:

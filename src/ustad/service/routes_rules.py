@@ -9,13 +9,13 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from ustad.page import hidden
 from ustad.page.queries import microseconds
-from ustad.scoring.hiding import NEAR_KM, HidingRule
 from ustad.service.described import ERRORS, answer, failure
 from ustad.service.errors import NotFoundError
 from ustad.service.examples import JUDGED, Example
 from ustad.service.messages import AgentId, EventAnswer, Latitude, Longitude, Moment, Strict, Text, _printable
 from ustad.service.routes_cases import Decide, _number
 from ustad.service.routes_read import Read
+from ustad.triage.hiding import NEAR_KM, HidingRule
 
 Minute = Annotated[int, Field(ge=0, le=1440)]
 

@@ -152,7 +152,7 @@ def _with_alerts(scores: Any, rule: Any, days: int, place: Path) -> Any:
     import pyarrow as pa
 
     from ustad.scores import Scores
-    from ustad.scoring.export import write_alerts_csv
+    from ustad.triage.export import write_alerts_csv
 
     for name in ("alerts.csv", "alerts.geojson"):  # of an earlier run
         (place / name).unlink(missing_ok=True)
