@@ -125,6 +125,36 @@ def test_why_events_are_one_incident_is_how_they_were_joined(visit: Visit, seed:
     assert [text.split(" the")[0].split(" at")[0] for text in said] == list(reasons.values())
 
 
+def test_every_stay_of_an_incident_says_where_it_was_and_what_it_scored(visit: Visit) -> None:
+    """Beside a score of 4.2 nothing says that nothing stands out."""
+    home = {"lon": 24.94, "lat": 60.17, "category": "house", "visits": 20, "hours": 200, "name": None}
+    stays = [
+        a_stay("me", 1, 1, poi_category="house"),
+        a_stay("me", 2, 2, lat=60.27, poi_category="shop"),
+    ]  # fmt: skip
+    shown = {"agent_id": "me", "timezone": "UTC", "place_name": None, "kind": None, "term": None, "with_it": None}
+    more = {"score": 4.2, "p_value": 1e-4, "incident_id": "1", "verdict": None, "reason": None, "echo": True}
+    events: list[dict[str, Any]] = [
+        {**shown, **more, **s, "id": str(i), "lat": s["lat"], "lon": 24.94, "category": s["poi_category"]}
+        for i, s in enumerate(stays)
+    ]
+    events[1] |= {"score": 5.0, "echo": False, "reason": "At a shop at 02:00.", "with_it": "With it: at a house."}
+    page = visit.go()
+    page.evaluate(LOAD)
+    draw = """([events, home, id]) => {
+      const usually = { weekday: null }, detail = { event: events[id], features: [], usually, nearest: [], verdicts: [] };
+      const about = { event_word: "stay", roles: [] }, act = { incident: events, places: [home], before: () => null };
+      const panel = window.parts.drawer({ ...detail, knn: {} }, about, act);
+      return [panel.querySelector(".sentence")?.textContent ?? null, ...[...panel.querySelectorAll(".incident li")].map((l) => l.textContent)];
+    }"""  # noqa: E501
+    said, *lines = page.evaluate(draw, [events, home, 0])
+    assert said is None, "no reason, no sentence"
+    assert "house · at home · score 4.2" in lines[0]
+    assert "shop · the most unusual · 11 km from home · score 5.0" in lines[1]
+    assert "At a shop at 02:00." in lines[1]
+    assert page.evaluate(draw, [events, home, 1])[0] == "At a shop at 02:00. With it: at a house."
+
+
 def test_home_is_named_where_expected_and_observed_lie_on_it(visit: Visit) -> None:
     home = {"lon": 24.94, "lat": 60.17, "category": "house", "visits": 20, "hours": 200, "name": None}
     bar = {"lon": 24.99, "lat": 60.19, "category": "bar", "visits": 3, "hours": 4, "name": None}
@@ -136,5 +166,6 @@ def test_home_is_named_where_expected_and_observed_lie_on_it(visit: Visit) -> No
 
     near = [24.9401, 60.1701]
     assert labels([24.94, 60.17], near) == ["observed and expected: home", "bar"]
+    assert labels([24.9423, 60.17], [24.94, 60.17]) == ["observed and expected: home (127 m off)", "bar"]
     assert labels([24.99, 60.19], near) == ["observed: bar", "expected: home"]
     assert labels([24.97, 60.2], [24.97, 60.3]) == ["observed", "expected", "home", "bar"]

@@ -100,6 +100,13 @@ TEMPLATES: dict[str, dict[str, Template]] = {
             {"times": "4 times", "days": "21 days", "but": ", never at this hour"},
         ),
     },
+    "what else belongs to it": {
+        "with_it": Template(
+            "With it: at {place} {times}, {away} {whence}.",
+            "on the page: another stay of the incident, where the leading one is at an own place",
+            {"place": "a shop", "times": "01:04–02:20", "away": "2.1 km", "whence": "from home"},
+        ),
+    },
     "how sure": {
         "sure": Template("Sure: {number} {which} known.", "ten or more", {"number": "20", "which": "weekdays"}),
         "fairly": Template(

@@ -17,6 +17,7 @@ from sqlalchemy.sql.elements import ColumnElement
 
 from ustad.dataset import EPOCH
 from ustad.page import records as r
+from ustad.page.other_stays import add_other_stays
 from ustad.page.store import Store, chunks
 from ustad.ties import lowered
 
@@ -120,7 +121,7 @@ def event_answer(row: Any) -> dict[str, Any]:
         "finished_at": iso(row.finished_at), "day": iso_day(row.day), "timezone": row.timezone,
         "lat": row.lat, "lon": row.lon, "category": row.category, "place_name": row.place_name, "score": row.score,
         "p_value": row.p_value, "alert": bool(row.alert), "final": bool(row.final),
-        "incident_id": row.incident, "echo": bool(row.echo),
+        "incident_id": row.incident, "echo": bool(row.echo), "with_it": None,
         "kind": row.kind, "term": row.term, "reason": row.reason, "verdict": verdict,
         "marked_by": str(row.marked_by) if row.marked_by is not None else None,
         "hidden_by": str(row.hidden_by) if row.hidden_by is not None else None,
@@ -137,7 +138,7 @@ def events_by_key(connection: Connection, keys: Sequence[int]) -> list[dict[str,
     answers = []
     for part in chunks(keys):
         answers += [event_answer(row) for row in connection.execute(_event_rows().where(E.key.in_(part)))]
-    return answers
+    return add_other_stays(connection, answers)
 
 
 def recent_events(connection: Connection, agents: Sequence[str], most: int = CONTEXT_EVENTS) -> list[dict[str, Any]]:
@@ -170,7 +171,7 @@ def agent_events(
     conditions += [E.started_at < last] if last is not None else []
     total = connection.execute(select(func.count()).select_from(r.events).where(*conditions)).scalar_one()
     query = _event_rows().where(*conditions).order_by(*LATEST_FIRST).limit(limit).offset(offset)
-    return total, [event_answer(row) for row in connection.execute(query)]
+    return total, add_other_stays(connection, [event_answer(row) for row in connection.execute(query)])
 
 
 # ------------------------------------------------------------------------------------------------- alerts
@@ -194,7 +195,7 @@ def alerts(
     total = connection.execute(select(func.count()).select_from(query.order_by(None).subquery())).scalar_one()
     by = {"score": (E.score.desc(), E.key), "time": (MOMENT.desc(), E.key)}[order]
     rows = connection.execute(query.order_by(*by).limit(limit).offset(offset))
-    return total, max(latest, since), [event_answer(row) for row in rows]
+    return total, max(latest, since), add_other_stays(connection, [event_answer(row) for row in rows])
 
 
 def alerts_after(connection: Connection, since: int, limit: int = 100) -> list[tuple[int, dict[str, Any]]]:

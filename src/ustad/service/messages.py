@@ -208,7 +208,8 @@ class GivenVerdict(BaseModel):
 class EventAnswer(BaseModel):
     """An event as lists show it. `score` is null for events that are known but not scored; with `final` false it is
     provisional: the agent's next event may raise it, and make an alert of it. Events of one `incident_id` belong
-    together; one of them leads, the others are its `echo`. `hidden_by` is the rule that keeps it out of lists."""
+    together; one of them leads, the others are its `echo`, and `with_it` names the most unusual of them where the lead
+    is at an own place. `hidden_by` is the rule that keeps it out of lists."""
 
     id: str
     event_id: str | None
@@ -227,6 +228,7 @@ class EventAnswer(BaseModel):
     final: bool
     incident_id: str | None
     echo: bool
+    with_it: str | None
     kind: str | None
     term: str | None
     reason: str | None

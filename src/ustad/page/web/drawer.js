@@ -7,6 +7,7 @@ import { ruleChooser } from "./rules.js";
 import { frozen, isKept } from "./frozen.js";
 import { address } from "./route.js";
 import { kindWords } from "./kinds.js";
+import { homePlace, kmApart, NEAR_KM } from "./map_labels.js";
 import * as say from "./words.js";
 
 const WIDTH = 240, HEIGHT = 30;
@@ -19,7 +20,7 @@ export function drawer(detail, about, act) {
   return h("section", { class: "panel drawer", "aria-label": "Event" },
     h("div", { class: "drawer-head" }, h("div", {}, h("h2", {}, say.span(event)), h("p", { class: "hint" }, `${[say.what(event), say.minutesOf(event) ? say.duration(say.minutesOf(event)) : "", `${say.zoneName(event.timezone)} time`].filter(Boolean).join(", ")}`, act.position ? ` · ${act.position}` : "")),
       act.close ? h("button", { type: "button", class: "round", "aria-label": "Close", on: { click: act.close } }, "×") : null),
-    scored ? h("p", { class: "sentence" }, event.reason || "Nothing stands out enough for a sentence.") : h("p", { class: "sentence" }, "Known, not scored: this is what was learnt from."),
+    scored ? event.reason && h("p", { class: "sentence" }, event.reason, event.with_it ? ` ${event.with_it}` : "") : h("p", { class: "sentence" }, "Known, not scored: this is what was learnt from."),
     scored ? h("p", { class: "facts" }, h("b", {}, `Score ${say.number(event.score)}`), ` ${say.rare(event.p_value)} usual events are as unusual. `, detail.learned_score === null || detail.learned_score === undefined ? "" : `By what verdicts taught it counts as ${say.number(detail.learned_score)}. `, h("span", { class: `kind ${event.kind || ""}` }, kind), " ", meaning) : null,
     act.incident?.length > 1 ? incident(event, act, about) : null,
     act.colour ? daysHere(detail.days, act.colour) : null,
@@ -35,12 +36,19 @@ export function drawer(detail, about, act) {
     event.lat !== null ? coordinates(event) : null);
 }
 
-// What belongs to the same incident: its events by time, each with what joins it to those before; a verdict is of them all.
+// What belongs to the same incident: its events by time, each with how far from home, its own score and reason, and what
+// joins it to those before; a verdict is of them all.
 function incident(event, act, about) {
-  const name = (e) => `${say.span(e)}, ${say.what(e)}`;
+  const name = (e) => `${say.span(e)}, ${say.what(e)}`, home = act.places && homePlace(act.places);
+  const facts = (e, i) => [home && e.lat !== null ? fromHome([e.lon, e.lat], home) : "", `score ${say.number(e.score)}`, i ? joinedBy(e, act) : "", e.id !== event.id && e.reason ? e.reason : ""].filter(Boolean).map((text) => ` · ${text}`).join("");
   return h("div", { class: "incident" }, h("h3", {}, `One incident of ${act.incident.length} ${say.plural(about.event_word)}`),
-    h("ul", { class: "usually" }, act.incident.map((e, i) => h("li", {}, e.id === event.id ? h("b", {}, name(e)) : h("a", { href: "#", on: { click: (click) => { click.preventDefault(); act.open(e.id); } } }, name(e)), e.echo ? "" : " · the most unusual", i ? h("span", { class: "hint" }, ` · ${joinedBy(e, act)}`) : null))),
+    h("ul", { class: "usually" }, act.incident.map((e, i) => h("li", {}, e.id === event.id ? h("b", {}, name(e)) : h("a", { href: "#", on: { click: (click) => { click.preventDefault(); act.open(e.id); } } }, name(e)), e.echo ? "" : " · the most unusual", h("span", { class: "hint" }, facts(e, i))))),
     h("p", { class: "hint" }, "One verdict judges them all."));
+}
+
+function fromHome(at, home) {
+  const km = kmApart(at, [home.lon, home.lat]);
+  return km <= NEAR_KM ? "at home" : `${say.distance(km)} from home`;
 }
 
 // Why an event is in the incident, as `scoring/incidents.py` joins them: it came right after one of it, or is one more of

@@ -20,5 +20,5 @@ function lineParts(item, verdict) {
     h("span", { class: "who" }, item.agent_id),
     h("span", { class: `kind ${item.kind || ""}`, "data-tip": about }, kind),
     verdict ? h("span", { class: `state ${verdict[1]}` }, verdict[0]) : h("span", { class: "score", "data-tip": `Score ${say.number(item.score)}: ${say.rare(item.p_value)} usual events are as unusual` }, say.number(item.score)),
-    h("span", { class: "reason" }, item.reason || `${say.what(item)}, ${say.duration(say.minutesOf(item))}`)];
+    h("span", { class: "reason" }, item.reason || `${say.what(item)}, ${say.duration(say.minutesOf(item))}`, item.with_it ? ` ${item.with_it}` : "")];
 }

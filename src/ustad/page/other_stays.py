@@ -1,0 +1,85 @@
+"""What else an incident holds: of an alert at an own place, the most unusual stay of the same incident elsewhere.
+
+In: an open connection and events as lists show them. Out: the same with `with_it`, a short sentence or none. The stay
+that leads an incident can be the dull end of it, such as coming home late from the place that the story is about.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from sqlalchemy import Connection, select
+
+from ustad.events.templates import place_words, say
+from ustad.events.words import clock_words, distance_words
+from ustad.geo import haversine_km
+from ustad.page import records as r
+from ustad.page.store import chunks
+
+#: As near as this is the same own place, km, as in habits.
+SAME_PLACE_KM = 0.15
+
+
+def add_other_stays(connection: Connection, answers: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The same events; those that lead an incident from an own place say what else it holds."""
+    leads = {int(a["id"]): a for a in answers if a["incident_id"] and not a["echo"]}
+    at_own = [key for part in chunks(list(leads)) for key in _at_own_places(connection, part)]
+    others = _others(connection, [leads[key] for key in at_own])
+    for key in at_own:
+        lead = leads[key]
+        stays = [e for e in others.get((lead["agent_id"], lead["incident_id"]), []) if _apart(lead, e) > SAME_PLACE_KM]
+        if stays:
+            lead["with_it"] = _words(lead, max(stays, key=lambda e: (e.score, e.started_at)))
+    return list(answers)
+
+
+def _at_own_places(connection: Connection, keys: Sequence[int]) -> list[int]:
+    """Those of the events that habits scored, at a place they knew."""
+    query = select(r.details.c.key, r.details.c.content).where(r.details.c.key.in_(keys))
+    contents = {row.key: json.loads(row.content).get("habits") for row in connection.execute(query)}
+    return [key for key, habits in contents.items() if habits and habits.get("new_place") is False]
+
+
+def _others(connection: Connection, leads: Sequence[dict[str, Any]]) -> dict[tuple[str, str], list[Any]]:
+    """Scored events with a place and a kind of place that echo these, by agent and incident."""
+    e = r.events.c
+    by_incident: dict[tuple[str, str], list[Any]] = {}
+    is_told = (e.echo.is_(True), e.score.is_not(None), e.lat.is_not(None), e.category.is_not(None))
+    for part in chunks(leads):
+        agents, incidents = ({lead[name] for lead in part} for name in ("agent_id", "incident_id"))
+        query = select(r.events).where(e.agent.in_(agents), e.incident.in_(incidents), *is_told)
+        for row in connection.execute(query):
+            by_incident.setdefault((row.agent, row.incident), []).append(row)
+    return by_incident
+
+
+def _apart(lead: dict[str, Any], event: Any) -> float:
+    """Kilometres; nothing where the lead has no place."""
+    if lead["lat"] is None or event.lon is None:
+        return 0.0
+    return float(haversine_km(lead["lat"], lead["lon"], event.lat, event.lon))
+
+
+def _words(lead: dict[str, Any], event: Any) -> str:
+    first, last = (_local(moment, event.timezone) for moment in (event.started_at, event.finished_at))
+    clocks = [clock_words(t.hour * 60 + t.minute + t.second / 60) for t in (first, last)]
+    is_same_day = lead["day"] == first.date().isoformat()
+    return say(
+        "with_it",
+        place=place_words(event.category),
+        times=("" if is_same_day else f"on {first.day} {first:%B} ") + "–".join(clocks),
+        away=distance_words(_apart(lead, event)),
+        whence="from home" if (lead["reason"] or "").startswith("At home ") else "away",
+    )
+
+
+def _local(microseconds: int, zone: str) -> datetime:
+    moment = datetime.fromtimestamp(microseconds / 1e6, UTC)
+    try:
+        return moment.astimezone(ZoneInfo(zone))
+    except (ZoneInfoNotFoundError, ValueError):  # an unknown name reads as UTC, as on the page
+        return moment

@@ -1,0 +1,74 @@
+"""An incident led by a dull stay names the stay that its story is about."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection
+
+from ustad.page import queries
+from ustad.page import records as r
+from ustad.page.store import Store
+
+MINUTE = 60_000_000
+MIDNIGHT = 19_869 * 1440 - 120  # in Berlin, 26 May 2024, as minutes in UTC
+HOME, SHOP, HOUSE = (51.3000, 9.5000), (51.3100, 9.5000), (51.3800, 9.5000)
+
+
+@pytest.fixture
+def connection() -> Iterator[Connection]:
+    store = Store("sqlite://")
+    with store.writing() as connection:
+        yield connection
+    store.close()
+
+
+def put(connection: Connection, key: int, minutes: tuple[int, int], place: tuple[float, float], **more: Any) -> None:
+    start, end = ((MIDNIGHT + m) * MINUTE for m in minutes)
+    row = {
+        "key": key, "agent": "a", "started_at": start, "finished_at": end, "day": 19_869 + minutes[0] // 1440,
+        "timezone": "Europe/Berlin", "lat": place[0], "lon": place[1], "category": "shop", "score": 2.0,
+        "p_value": 0.01, "alert": False, "incident": "one", "echo": True,
+    }  # fmt: skip
+    connection.execute(r.events.insert(), {**row, **more})
+
+
+def put_lead(connection: Connection, new_place: bool = False, reason: str = "At home at 02:26 for 14 min.") -> None:
+    put(connection, 1, (146, 160), HOME, category="apartment", score=5.0, alert=True, echo=False, reason=reason)
+    content = json.dumps({"habits": {"surprise": {}, "new_place": new_place}})
+    connection.execute(r.details.insert(), {"key": 1, "content": content})
+
+
+def with_it(connection: Connection) -> str | None:
+    _, _, (line,) = queries.alerts(connection, queries.Filter(), 0, "score", 10, 0)
+    _, events = queries.agent_events(connection, "a", None, None, 10, 0)
+    (opened,) = queries.events_by_key(connection, [1])
+    same = [line["with_it"], opened["with_it"], *(e["with_it"] for e in events if e["id"] == "1")]
+    assert same == [line["with_it"]] * 3, "the list, the panel and the person's own list say one thing"
+    assert all(e["with_it"] is None for e in events if e["id"] != "1")
+    return line["with_it"]
+
+
+def test_the_most_unusual_other_stay_is_named_beside_a_lead_at_home(connection: Connection) -> None:
+    put_lead(connection)
+    put(connection, 2, (64, 140), SHOP, score=4.0)
+    put(connection, 3, (-300, -200), HOUSE, score=1.0, category="house")
+    put(connection, 4, (200, 400), HOME, score=4.9, category="apartment")  # where the lead is: says nothing more
+    put(connection, 5, (64, 140), HOUSE, score=9.0, incident="another")
+    assert with_it(connection) == "With it: at a shop 01:04–02:20, 1.1 km from home."
+
+
+def test_a_stay_of_another_day_comes_with_its_date(connection: Connection) -> None:
+    put_lead(connection, reason="At a gym at 02:26.")
+    put(connection, 2, (-300, -200), HOUSE, category="house")
+    assert with_it(connection) == "With it: at a house on 25 May 19:00–20:40, 8.9 km away."
+
+
+def test_a_lead_at_a_new_place_and_one_alone_name_nothing(connection: Connection) -> None:
+    put_lead(connection, new_place=True)
+    assert with_it(connection) is None
+    put(connection, 2, (64, 140), SHOP, score=4.0)
+    assert with_it(connection) is None
