@@ -18,7 +18,7 @@ KIND_WORDS: dict[str, tuple[str, str]] = {
     "novel": ("not seen before", "Nothing like it is in what was learnt from."),
     **dict.fromkeys(
         [f"novel/{name}" for name in ("recurrence", "distance", *_TIMES, "elsewhere", "memory_place")],
-        ("new place", "This place is not in their history."),
+        ("new place", "Not among the places of the days learnt from."),
     ),
     "novel/knn": ("unlike anything known", "Nothing like it was seen in training."),
     "routine": ("new routine", "A place that they now visit more often than in all of their history."),

@@ -40,7 +40,9 @@ def expect_days(stays: list[dict[str, Any]], own: dict[str, Any]) -> list[dict[s
         for (start, _), s in zip(wall, stays, strict=True)
     ]
     at = stays.index(own)
-    middle = wall[at][0] + (wall[at][1] - wall[at][0]) / 2
+    today = wall[at][0].date()
+    midnight = datetime.combine(today + timedelta(days=1), datetime.min.time())
+    middle = wall[at][0] + (min(wall[at][1], midnight) - wall[at][0]) / 2
     first = max(wall[0][0].date(), middle.date() - timedelta(days=28))
     last = min(wall[-1][1].date(), middle.date() + timedelta(days=14))
     days = []
@@ -57,6 +59,7 @@ def expect_days(stays: list[dict[str, Any]], own: dict[str, Any]) -> list[dict[s
             "at": at_hour["poi_category"] if at_hour else None,
             "here": bool(at_hour and at_hour["lat"] == own["lat"]),
             "visits": len(visits),
+            "incident": day == today,
         })  # fmt: skip
     return days
 
@@ -76,6 +79,7 @@ def test_the_days_around_an_event_are_those_of_a_plain_list(open_client: Any) ->
         days = client.get(f"/v1/events/{sent[at]['id']}").json()["days"]
         assert days["days"] == expect_days(stays, stays[at])
         assert {d["day"]: d["here"] for d in days["days"]}[days["today"]]
+        assert days["today"] == _wall(stays[at]["started_at"]).date().isoformat()
 
 
 def test_the_sentence_of_days_counts_like_days_before_and_after(visit: Visit) -> None:
@@ -92,6 +96,10 @@ def test_the_sentence_of_days_counts_like_days_before_and_after(visit: Visit) ->
         "Weekdays at 09:10: here on 1 of 4 before and 1 of 1 after, home on 3 of 4 before and 0 of 1 after. At any "
         "hour, here on 1 day before and 1 after. Only 4 such days are known before."
     )
+    cells[5]["incident"] = True  # the day before: what the incident did itself is not told as before it
+    said = page.evaluate(CALL, ["days_here", "sentence", [cells, "09:10"]])
+    assert "here on 0 of 3 before" in said
+    assert "here on 0 days before and 1 after. 1 other day of this incident not counted." in said
 
 
 @pytest.mark.parametrize("seed", [1, 2])

@@ -18,20 +18,23 @@ BEFORE, AFTER = 28, 14
 #: As near as this, a stay without the same place id is at the same place, km.
 NEAR_KM = 0.15
 MINUTES = 1440.0
+#: For so many days the history that events are compared with ends where training did.
+HISTORY_STANDS = 28
 
 
 def days_here(rows: list[Any], columns: dict[str, np.ndarray], at: int) -> dict[str, Any] | None:
     """Around the event at this place of a history; none for events without a place or a length.
 
-    Of each day: the kind of place where the agent was at the middle of the event's hours (`at`, null where nobody
-    knows), whether that was this place (`here`), and how many visits to this place began that day (`visits`).
+    Of each day: the kind of place where the agent was at the middle of the event's hours on its first day (`at`, null
+    where nobody knows), whether that was this place (`here`), how many visits to this place began that day (`visits`),
+    and whether one of them is of the event's own incident (`incident`). `learnt_until` is the last day learnt from.
     """
     if rows[at]["lat"] is None or rows[at]["lon"] is None or not columns["duration"][at] > 0:
         return None
     start = columns["day"] * MINUTES + columns["minute"]
-    end, middle = start + columns["duration"], start[at] + columns["duration"][at] / 2
-    is_here = _find_visits(rows, columns, at)
-    today = int(middle // MINUTES)
+    today, end = int(columns["day"][at]), start + columns["duration"]
+    middle = (start[at] + min(end[at], (today + 1) * MINUTES)) / 2
+    is_here, is_own = _find_visits(rows, columns, at), _find_own(rows, at)
     first = max(int(columns["day"].min()), today - BEFORE)
     last = min(int((end.max() - 1e-6) // MINUTES), today + AFTER)
     days = []
@@ -44,8 +47,19 @@ def days_here(rows: list[Any], columns: dict[str, np.ndarray], at: int) -> dict[
             "at": (rows[where]["category"] or "unknown") if where >= 0 else None,
             "here": bool(where >= 0 and is_here[where]),
             "visits": int(np.sum(is_here & (columns["day"] == day))),
+            "incident": bool(np.any(is_own & is_here & (columns["day"] == day)) or (where >= 0 and is_own[where])),
         })  # fmt: skip
-    return {"minute": float(middle % MINUTES), "today": iso_day(today), "days": days}
+    learnt = max(
+        (int(day) for row, day in zip(rows, columns["day"], strict=True) if row["score"] is None), default=None
+    )
+    until = iso_day(learnt) if learnt is not None and 0 <= today - learnt <= HISTORY_STANDS else None
+    return {"minute": float(middle % MINUTES), "today": iso_day(today), "days": days, "learnt_until": until}
+
+
+def _find_own(rows: list[Any], at: int) -> np.ndarray:
+    """The event and the others of its incident. bool [n]."""
+    incident = rows[at]["incident"]
+    return np.array([i == at or (incident is not None and row["incident"] == incident) for i, row in enumerate(rows)])
 
 
 def _find_visits(rows: list[Any], columns: dict[str, np.ndarray], at: int) -> np.ndarray:

@@ -96,9 +96,9 @@ EVENT: Example = {
                            "missed": [{"agent_id": "c", "days": 8, "of": 10, "where": "home"}]}},
     "usually": {"weekday": "Monday", "minute": 1330.0, "days": 5,
                 "what": [{"category": "home", "days": 5, "share": 1.0}]},
-    "days": {"minute": 1384.0, "today": "2024-02-05",
-             "days": [{"day": "2024-02-04", "at": "home", "here": False, "visits": 0},
-                      {"day": "2024-02-05", "at": "restaurant", "here": True, "visits": 1}]},
+    "days": {"minute": 1384.0, "today": "2024-02-05", "learnt_until": "2024-01-31",
+             "days": [{"day": "2024-02-04", "at": "home", "here": False, "visits": 0, "incident": False},
+                      {"day": "2024-02-05", "at": "restaurant", "here": True, "visits": 1, "incident": True}]},
     "verdicts": [_VERDICT], "cases": [],
 }  # fmt: skip
 INGEST: Example = {

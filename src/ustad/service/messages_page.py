@@ -291,20 +291,23 @@ class Company(BaseModel):
 
 class DayHere(BaseModel):
     """Where the agent was at the event's hour of one day (`at`, null where nobody knows), whether that was this place,
-    and how many visits to this place began that day."""
+    how many visits to this place began that day, and whether that day is of the event's own incident."""
 
     day: str
     at: str | None
     here: bool
     visits: int
+    incident: bool
 
 
 class DaysHere(BaseModel):
-    """The days around an event, `today` among them; `minute` is the middle of its hours."""
+    """The days around an event, the day it began, `today`, among them; `minute` is the middle of its hours on that
+    day, `learnt_until` the last day learnt from where that is what it was compared with."""
 
     minute: float
     today: str
     days: list[DayHere]
+    learnt_until: str | None
 
 
 class EventDetail(BaseModel):

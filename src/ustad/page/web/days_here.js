@@ -8,6 +8,7 @@ export function daysHere(found, colour) {
   if (!found || found.days.length < 2) return null;
   const clock = say.clock(found.minute), cells = found.days.map((d) => ({ ...d, number: say.dayNumber(d.day), isToday: d.day === found.today }));
   return h("div", { class: "days-here" }, h("h3", {}, `Days before and after, at ${clock}`), strip(cells, colour, clock), h("p", { class: "sure" }, sentence(cells, clock)),
+    found.learnt_until ? h("p", { class: "hint" }, `In the reason, “before” and “never” are of the days learnt from, until ${say.shortDay(say.dayNumber(found.learnt_until))}; visits after that count as since.`) : null,
     h("p", { class: "hint key" }, h("span", {}, h("i", { class: "mark-here" }), "here"), h("span", {}, h("i", { class: "mark-visit" }), "here at another hour"), h("span", {}, h("i", { class: "mark-none" }), "under way or not observed"), h("span", {}, h("i", { class: "outlined" }), "this day")));
 }
 
@@ -27,15 +28,17 @@ function strip(cells, colour, clock) {
   return svg;
 }
 
-// Like with like: weekdays beside a weekday. Days on which nobody knows where they were at that hour do not count.
+// Like with like: weekdays beside a weekday. Other days of the same incident are neither before nor after it. Days on which nobody knows where they were at that hour do not count.
 export function sentence(cells, clock) {
-  const today = cells.find((d) => d.isToday), isWeekend = say.isWeekend(today.number), alike = cells.filter((d) => say.isWeekend(d.number) === isWeekend && d.at !== null);
+  const today = cells.find((d) => d.isToday), isWeekend = say.isWeekend(today.number), others = cells.filter((d) => d.isToday || !d.incident), alike = others.filter((d) => say.isWeekend(d.number) === isWeekend && d.at !== null);
   const before = alike.filter((d) => d.number < today.number), after = alike.filter((d) => d.number > today.number);
   const both = (wanted) => `${of(before, wanted)} before${after.length ? ` and ${of(after, wanted)} after` : ""}`, of = (days, wanted) => `${days.filter(wanted).length} of ${days.length}`;
-  const usual = mostFrequent(before.filter((d) => !d.here).map((d) => d.at)), visits = (side) => cells.filter((d) => d.visits && side(d.number, today.number)).length;
+  const usual = mostFrequent(before.filter((d) => !d.here).map((d) => d.at)), visits = (side) => others.filter((d) => d.visits && side(d.number, today.number)).length;
   const parts = [`${isWeekend ? "Weekend days" : "Weekdays"} at ${clock}: here on ${both((d) => d.here)}`];
   if (usual) parts.push(`, ${usual}${today.at === usual ? " elsewhere" : ""} on ${both((d) => !d.here && d.at === usual)}`);
   parts.push(`. At any hour, here on ${dayCount(visits((a, b) => a < b))} before and ${visits((a, b) => a > b)} after.`);
+  const own = cells.length - others.length;
+  if (own) parts.push(` ${own} other day${own === 1 ? "" : "s"} of this incident not counted.`);
   if (before.length < 5) parts.push(` Only ${before.length} such day${before.length === 1 ? " is" : "s are"} known before.`);
   return parts.join("");
 }

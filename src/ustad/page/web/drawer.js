@@ -63,14 +63,14 @@ export function joinedBy(event, { incident, before }) {
 // What makes a score by habits: each question with its share, and the plain facts behind it.
 function habits(found, about) {
   const facts = [];
-  if (found.new_place) facts.push("Not one of their own places so far.");
+  if (found.new_place) facts.push("Not one of their own places in the days learnt from.");
   if (found.visits_now) facts.push(`${found.visits_now === 1 ? "The first" : `Number ${found.visits_now}`} of their ${say.plural(about.event_word)} here since the model was made.`);
   if (found.km_from_own_places) facts.push(`${say.distance(found.km_from_own_places)} from the nearest own place.`);
   const speaks = found.terms.filter((t) => t.share >= 0.005), context = found.terms.filter((t) => t.share < 0.005 && t.surprise >= UNREMARKABLE), rest = found.terms.filter((t) => t.share < 0.005 && t.surprise < UNREMARKABLE);
   const rarity = (t) => h("span", { class: "hint" }, ` · ${say.rare(10 ** -t.surprise)} usual events`), meter = (share) => h("span", { class: "meter" }, h("i", { vars: { width: `${Math.round(100 * share)}%` } }));
   return h("div", {}, h("h3", {}, "What makes it unusual"), facts.length ? h("p", { class: "sure" }, facts.join(" ")) : null,
-    h("ul", { class: "usually habits" }, speaks.map((t) => h("li", {}, meter(t.share), `${t.label}: ${Math.round(100 * t.share)} % of the score`, rarity(t))), context.map((t) => h("li", { class: "context" }, meter(0), `${t.label}: not counted`, rarity(t)))),
-    context.length ? h("p", { class: "hint" }, `The score is that of ${speaks.length === 1 ? "the one question that is rarest by itself" : "the rarest questions together"}; what is not counted is told beside it.`) : null,
+    h("ul", { class: "usually habits" }, speaks.map((t) => h("li", {}, meter(t.share), `${t.label}: ${Math.round(100 * t.share)} % of the score`, speaks.length > 1 ? rarity(t) : null)), context.map((t) => h("li", { class: "context" }, meter(0), `${t.label}: not counted`, rarity(t)))),
+    context.length ? h("p", { class: "hint" }, `The score is that of ${speaks.length === 1 ? "the one question that is rarest by itself" : "the rarest questions together"}, measured once more on usual events, because one of many questions is easily rare. What is not counted has the odds of that question alone.`) : null,
     rest.length ? h("p", { class: "hint" }, `As usual: ${rest.map((t) => t.label).join("; ")}.`) : null);
 }
 

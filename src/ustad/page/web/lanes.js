@@ -28,7 +28,9 @@ function weeks(days) {
 function row(lane, short, days, least, filters) {
   const cells = new Map(lane.cells.map((c) => [say.dayNumber(c.day), c]));
   const top = Math.max(...lane.cells.map((c) => c.score));
-  const name = [h("span", { class: "who", "data-tip": short === lane.agent_id ? null : lane.agent_id, "aria-label": short === lane.agent_id ? null : lane.agent_id }, short), h("small", {}, say.number(top))];
+  const odd = lane.cells.find((c) => c.score === top && least.days[c.day]), isSilent = least.slid === null && least.raised !== null && say.atLeast(top, least.raised) && !lane.cells.some((c) => c.alerts);
+  const why = isSilent && odd ? `No alert: ${say.dayText(odd.day)} is ${least.days[odd.day]}` : null;
+  const name = [h("span", { class: "who", "data-tip": short === lane.agent_id ? null : lane.agent_id, "aria-label": short === lane.agent_id ? null : lane.agent_id }, short), h("small", { "data-tip": why, "aria-label": why && `${say.number(top)}. ${why}` }, say.number(top), why ? " *" : "")];
   return h("tr", {},
     h("th", { scope: "row" }, isKept(lane.agent_id) ? h("a", { href: address.agent(lane.agent_id, filters), "data-link": true }, name) : h("span", { class: "still", "data-tip": "This file holds no days of this one; a larger --cases does." }, name)),
     days.map((d) => h("td", { class: say.isWeekend(d) ? "weekend" : null }, cells.has(d) ? cell(lane.agent_id, cells.get(d), least, filters) : h("span", { class: "cell none" }))));

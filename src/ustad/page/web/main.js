@@ -5,7 +5,7 @@ import { caseView, casesView } from "./case_view.js";
 import { forgetCases, openCase, page } from "./cases.js";
 import { devicesView } from "./devices.js";
 import { byId, h, show, toast, tooltips, visible } from "./dom.js";
-import { frozen } from "./frozen.js";
+import { frozen, isKept } from "./frozen.js";
 import { loadLibrary } from "./map.js";
 import { overview } from "./overview.js";
 import { printing } from "./print.js";
@@ -64,6 +64,12 @@ function links(e) {
   go(link.getAttribute("href"));
 }
 
+// Somebody's whole name opens that one; a part of names narrows the lists.
+async function find(text) {
+  const isOne = frozen ? isKept(text) : text && (await api.agents({ search: text, limit: 200 }).catch(() => ({ agents: [] }))).agents.some((a) => a.agent_id === text);
+  go(isOne ? address.agent(text) : address.overview({ ...page.filters, search: text }));
+}
+
 // ----------------------------------------------------------------------------------------------- live
 function live() {
   const sign = byId("live");
@@ -85,7 +91,7 @@ async function start() {
   onArrival(route);
   addEventListener("popstate", route);
   byId("help-button").addEventListener("click", () => byId("help").showModal());
-  byId("finder").addEventListener("submit", (e) => { e.preventDefault(); go(address.overview({ ...page.filters, search: byId("search").value.trim() })); byId("search").blur(); });
+  byId("finder").addEventListener("submit", (e) => { e.preventDefault(); find(byId("search").value.trim()); byId("search").blur(); });
   try { page.about = await api.about(); }
   catch (error) { show(byId("main"), h("p", { role: "alert" }, error.message)); return; }
   byId("name").textContent = name();

@@ -49,7 +49,7 @@ export async function overview(page, parameters) {
     try {
       const found = await api.lanes(wanted);
       if (!found.lanes.length) { show(places.lanes, nothing(totals, filters)); return; }
-      show(places.lanes, laneTable(found, { slid, typed }, filters), pager(pageAt("lanes_from"), { total: found.total, from: pages.lanes, size: ROWS, shown: found.lanes.length }, page.about.entity_word));
+      show(places.lanes, laneTable(found, { slid, typed, raised: totals.alert_score, days: page.about.days || {} }, filters), frozen && !Object.keys(filters).length && found.total < totals.agents ? h("p", { class: "hint" }, `This file holds the days of ${say.count(found.total)} of the ${say.count(totals.agents)} ${say.plural(page.about.entity_word)}.`) : null, pager(pageAt("lanes_from"), { total: found.total, from: pages.lanes, size: ROWS, shown: found.lanes.length }, page.about.entity_word));
     } catch (error) { show(places.lanes, failure(error, loadLanes)); }
   }
 
