@@ -36,15 +36,9 @@ class Here:
 
 
 @pytest.fixture(scope="module")
-def town(town_directory):
-    """The town as a verb opens it, and so as workers do."""
-    return open_data(town_directory)
-
-
-@pytest.fixture(scope="module")
-def made(town, tmp_path_factory):
+def made(town_directory, tmp_path_factory):
     """A local detector with a memory network, and one that was made as the workers do it."""
-    config = Config.preset("best").replace(SETTINGS)
+    config, town = Config.preset("best").replace(SETTINGS), open_data(town_directory)  # as workers open it
     local = Detector(config, "cpu").fit(town)
     return local, as_workers_do(config, town, tmp_path_factory.mktemp("model"))
 

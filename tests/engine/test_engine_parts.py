@@ -104,16 +104,18 @@ def test_the_nearest_of_two_shards_are_the_nearest_of_all(k, left, right, seed):
     assert np.array_equal(merge_nearest(*parts, k), np.sort(distances, axis=1)[:, :k])
 
 
+@pytest.mark.parametrize("scope", ["all", "own"])
 @pytest.mark.parametrize("k", [1, 7, 500])
-def test_distances_to_a_sharded_reference_are_those_to_the_whole(k):
+def test_distances_to_a_sharded_reference_are_those_to_the_whole(scope, k):
     rng = np.random.default_rng(3)
     points, owner = rng.normal(size=(300, 8)).astype(np.float32), rng.integers(0, 9, 300)
-    queries = rng.normal(size=(40, 8)).astype(np.float32)
+    queries, asked = rng.normal(size=(40, 8)).astype(np.float32), rng.integers(0, 11, 40)
     edges = [0, 11, 12, 170, 300]
     shards = [lambda a=a, b=b: Reference(points[a:b], owner[a:b]) for a, b in itertools.pairwise(edges)]
-    expected = Reference(points, owner).mean_distance(queries, k, "cpu")
-    found = ShardedReference(shards, 300).mean_distance(queries, k, "cpu")
-    assert np.allclose(found, expected, rtol=1e-5, atol=1e-6)
+    whose = asked if scope == "own" else None
+    expected = Reference(points, owner).mean_distance(queries, k, "cpu", whose)
+    found = ShardedReference(shards, 300).mean_distance(queries, k, "cpu", whose)
+    assert np.allclose(found, expected, rtol=1e-5, atol=1e-6, equal_nan=True)
 
 
 # --------------------------------------------------------------------------------------------------- ranks

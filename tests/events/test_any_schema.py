@@ -129,11 +129,12 @@ def test_scores_do_not_depend_on_how_many_events_are_decoded_at_once(monkeypatch
     assert np.allclose(whole["score"].to_numpy(), scored(table, features)["score"].to_numpy(), atol=1e-6)
 
 
-def test_one_event_for_every_entity_is_scored():
+@pytest.mark.parametrize("scope", ["all", "own"])
+def test_one_event_for_every_entity_is_scored(scope):
     rng = np.random.default_rng(3)
     table, features = events(300, 300, amount=rng.normal(size=300)), (Feature("amount", "numeric"),)
-    found = scored(table, features)
-    assert found["knn"].null_count == 0
+    found = scored(table, features, **{"scoring.knn_scope": scope})
+    assert found["knn"].null_count == (len(found) if scope == "own" else 0)  # nobody has an event of its own before
     assert set(found["history_days"].to_pylist()) == {0}
 
 

@@ -153,7 +153,7 @@ def test_presets_are_found_by_their_former_names(former, today):
 
 def test_settings_are_few_and_all_on_the_page():
     rows = describe_settings()
-    assert len(rows) <= 45
+    assert len(rows) <= 47
     page = (CONFIGS.parent / PAGE).read_text()
     assert page == write_page(), "write it anew: python -m ustad.config.settings_page"
     assert all(f"| `{row['name']}` | {row['about']}" in page for row in rows)
@@ -162,7 +162,7 @@ def test_settings_are_few_and_all_on_the_page():
 @pytest.mark.parametrize(("preset", "name", "value", "network"), [
     ("quick", "scoring.neighbours", 50, "dual"),
     ("quick", "model.width", 32, "memory"),
-    ("best", "scoring.knn_target", "visible", "dual"),
+    ("best", "scoring.knn_scope", "own", "dual"),
     ("paper", "scoring.absorb_after", 7, "none"),
 ])  # fmt: skip
 def test_settings_that_a_preset_does_not_use_are_refused(tmp_path, preset, name, value, network):

@@ -6,9 +6,6 @@ plus noise, which may be larger where x > 0. As in the paper, more data means as
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import pytest
 import torch
 from torch import Tensor
@@ -19,14 +16,6 @@ from ustad.network.dual_transformer import DualTransformer
 from ustad.network.losses import masked_loss
 from ustad.network.training.optimise import make_optimizer
 from ustad.schema import Field
-
-
-@dataclass(frozen=True)
-class NoDecay(TrainingConfig):
-    """Weights that nothing pulls to zero, so that what is learnt is the data's."""
-
-    weight_decay: ClassVar[float] = 0.0
-
 
 FIELDS = (Field("value", "number"),)
 BATCH = 128
@@ -53,7 +42,7 @@ def train(examples: int, epochs: int, noise: tuple[float, float]) -> DualTransfo
     generator = torch.Generator().manual_seed(examples)
     pairs = make_pairs(torch.rand(examples, generator=generator) * 4 - 2, noise, generator)
     network = DualTransformer(FIELDS, ModelConfig(width=16, event_blocks=1), max_events=2).train()
-    optimizer = make_optimizer(network, NoDecay(learning_rate=5e-3))
+    optimizer = make_optimizer(network, TrainingConfig(learning_rate=5e-3, weight_decay=0.0))
     steps = epochs * examples // BATCH
     schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.05, steps)
     for _ in range(steps):

@@ -68,6 +68,17 @@ def test_lists_that_are_too_short_are_joined_until_k_points_are_found() -> None:
     assert np.isfinite(lists.distances(points[:3], 50)).all()
 
 
+def test_own_scope_looks_at_the_owners_events_only() -> None:
+    points, owner = _cloud(300, 7), np.repeat([5, -9, 12], 100)
+    queries, asks = _cloud(6, 8), np.array([5, 5, -9, 12, 77, -9])
+    found = Reference(points, owner).mean_distance(queries, 10, owner=asks)
+    for i, who in enumerate(asks):
+        if who == 77:
+            assert np.isnan(found[i])
+        else:
+            assert found[i] == pytest.approx(_truth(points[owner == who], queries[i : i + 1], 10).mean(), rel=1e-4)
+
+
 def test_more_neighbours_than_events_means_all_events() -> None:
     points, queries = _cloud(7, 9), _cloud(3, 10)
     found = Reference(points, np.zeros(7, np.int64)).mean_distance(queries, 150)

@@ -158,15 +158,22 @@ def test_a_model_survives_storing(
     _same(score_by_paper(again, events, context)[0], scored[0])
 
 
-def test_neighbours_can_be_off(network: DualTransformer, encoder: Encoder, config: Config, stays: pa.Table) -> None:
+@pytest.mark.parametrize(
+    "changes",
+    [{"scoring.neighbours": 0}, {"scoring.knn_scope": "own"}],
+    ids=["none", "own"],
+)
+def test_neighbours_can_be_off_or_own(
+    network: DualTransformer, encoder: Encoder, config: Config, stays: pa.Table, changes: dict[str, object]
+) -> None:
     from ustad.scoring.network_model import fit_reference
 
     context, events = _split(stays)
-    changed = config.replace({"scoring.neighbours": 0})
+    changed = config.replace(changes)
     made = fit_reference(network, encoder, changed, context, calibration=context, calibration_first_day=FIRST_DAY + 8)
     scored, _ = score_by_paper(made, events, context)
     assert np.isfinite(scored["score"].to_numpy()).all()
-    assert scored["knn"].null_count == len(scored)
+    assert (scored["knn"].null_count == len(scored)) == (changes == {"scoring.neighbours": 0})
 
 
 def test_missing_values_are_left_out_and_never_break_a_score(model: ScoringModel, stays: pa.Table) -> None:

@@ -51,8 +51,8 @@ def test_an_alarm_is_told_until_another_model_is_loaded(open_client, stay):
     client = open_client(PlainScorer())
     client.post("/v1/events", json={"events": stays_of(np.full(24, 0.02), stay)})
     assert figure(client, "ustad_drift_alarm") == 1
-    assert client.get("/v1/run").json()["drift"]["raised_on"] == "2024-03-02"
-    assert client.get("/v1/about").json()["notes"][0].startswith("Drift alarm since 2024-03-02")
+    assert client.get("/v1/run").json()["drift"]["raised_on"] == "2024-03-03"
+    assert client.get("/v1/about").json()["notes"][0].startswith("Drift alarm since 2024-03-03")
     other = PlainScorer()
     other.fingerprint = "another"
     client = open_client(other)

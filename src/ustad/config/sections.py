@@ -179,6 +179,7 @@ class TrainingConfig:
     )
     category_weight: float = setting(1.0, "λ, the weight of the categorical losses (the paper: 1)", PAPER)
     learning_rate: float = setting(1e-3, "learning rate, the highest there is (the paper: starts from 1e-3)", NETWORKS)
+    weight_decay: float = setting(1e-5, "weight decay", NETWORKS)
     epochs: int = setting(300, "at most this many passes over the training windows", NETWORKS)
     patience: int = setting(10, "stop after this many epochs without a better validation loss", NETWORKS)
     max_minutes: float = setting(0.0, "stop after this much wall time; 0: no limit", NETWORKS)
@@ -188,7 +189,6 @@ class TrainingConfig:
         "off: fp32, nothing compiled or recorded",
         NETWORKS,
     )
-    weight_decay: ClassVar[float] = 1e-5  # as in the paper
     clip_norm: ClassVar[float] = 1.0  # gradients are clipped to this norm
     validation_share: ClassVar[float] = 0.1  # of the early-stopping entities, validated on each epoch
     robust: ClassVar[float] = 0.0  # share of the worst-fitting windows left out of each step
@@ -243,6 +243,7 @@ class ScoringConfig:
 
     samples: int = setting(50, "T, Monte-Carlo samples per event", NETWORKS)
     neighbours: int = setting(150, "k of the mean distance to the nearest training events; 0: no kNN term", PAPER)
+    knn_scope: Literal["all", "own"] = setting("all", "neighbours among all training events or the entity's own", PAPER)
     knn_target: Literal["visible", "masked"] = setting(
         "visible", "whether the event itself is seen or masked when its embedding for kNN is made", PAPER
     )

@@ -30,9 +30,13 @@ class ShardedReference:
     def __len__(self) -> int:
         return self.size
 
-    def mean_distance(self, queries: np.ndarray, k: int, device: torch.device | str = "cpu") -> np.ndarray:
+    def mean_distance(
+        self, queries: np.ndarray, k: int, device: torch.device | str = "cpu", owner: np.ndarray | None = None
+    ) -> np.ndarray:
         """As `Reference.mean_distance`, and never approximate."""
         device = torch.device(device)
+        if owner is not None:
+            return self._own(queries, k, owner)
         if not self.size:
             raise ValueError("there are no reference events to measure distances to")
         k = min(k, self.size)
@@ -41,6 +45,18 @@ class ShardedReference:
             part = _fetch(shard)
             best = merge_nearest(best, part.nearest(queries, min(k, len(part)), device), k)
         return best.mean(axis=1)
+
+    def _own(self, queries: np.ndarray, k: int, owner: np.ndarray) -> np.ndarray:
+        """Only events of the same owner count: those of the owners asked about are gathered first."""
+        distances, owners = [], []
+        for shard in self.shards:
+            part = _fetch(shard)
+            rows = np.isin(part.owner, owner)
+            distances.append(part.embeddings[rows])
+            owners.append(part.owner[rows])
+        if not distances:
+            return np.full(len(queries), np.nan, np.float32)
+        return Reference(np.concatenate(distances), np.concatenate(owners)).mean_distance(queries, k, "cpu", owner)
 
 
 def merge_nearest(left: np.ndarray, right: np.ndarray, k: int) -> np.ndarray:

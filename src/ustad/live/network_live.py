@@ -32,7 +32,7 @@ from ustad.network.inference.sampled_terms import Layout
 from ustad.network.inference.sampling import inference
 from ustad.scoring.alerts import DEFAULT_P_VALUE
 from ustad.scoring.explain import Explainer
-from ustad.scoring.network_model import ScoringModel
+from ustad.scoring.network_model import ScoringModel, owners
 from ustad.tables import TIMESTAMP, DataError
 from ustad.ties import raised
 
@@ -235,7 +235,7 @@ class LiveScorer:
         arrays = state.arrays
         result = self._step(_fields(arrays, slice(-1, None)), self._embeddings_before(arrays), state.day_position)
         self._keep({int(arrays.key[-1]): result.embedding})
-        return result, float(self._distance(result.hidden)[0])
+        return result, float(self._distance(result.hidden, [state])[0])
 
     def _measure_many(self, states: Sequence[_State]) -> list[tuple[Result, float]]:
         """The same for the newest events of several windows: those of one length together."""
@@ -251,7 +251,7 @@ class LiveScorer:
         if not states:
             return []
         hidden = np.concatenate([results[i].hidden for i in range(len(states))])
-        distances = self._distance(hidden).tolist()
+        distances = self._distance(hidden, states).tolist()
         return [(results[i], distance) for i, distance in enumerate(distances)]
 
     def _embeddings_of_many(self, states: Sequence[_State]) -> list[list[Tensor]]:
@@ -282,11 +282,14 @@ class LiveScorer:
         while len(self._embeddings) > self._kept:
             self._embeddings.popitem(last=False)
 
-    def _distance(self, embedding: np.ndarray) -> np.ndarray:
+    def _distance(self, embedding: np.ndarray, states: Sequence[_State]) -> np.ndarray:
         """Mean distance to the nearest reference events: float32 [n] for embeddings [n, D]; NaN without any."""
         scoring, reference = self.model.config.scoring, self.model.neighbours
         if reference is None:
             return np.full(len(embedding), np.nan, np.float32)
+        if scoring.knn_scope == "own":
+            owner = np.concatenate([owners(s.arrays)[-1:] for s in states])
+            return reference.mean_distance(embedding, scoring.neighbours, self.device, owner)
         if self._approximate:
             return reference.approximate().distances(embedding, min(scoring.neighbours, len(reference))).mean(axis=1)
         return reference.mean_distance(embedding, scoring.neighbours, self.device)

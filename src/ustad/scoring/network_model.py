@@ -189,7 +189,8 @@ def measure(
     knn = np.full(len(queries), np.nan, np.float32)
     if neighbours is not None and len(queries):
         embeddings = embed_events(network, tensors, queries, config.scoring.knn_target == "visible")
-        knn = neighbours.mean_distance(embeddings, config.scoring.neighbours, device)
+        owner = owners(arrays)[queries.target] if config.scoring.knn_scope == "own" else None
+        knn = neighbours.mean_distance(embeddings, config.scoring.neighbours, device, owner)
     return samples, parts_of(samples, scored_terms(encoder), knn)
 
 

@@ -56,6 +56,8 @@ RETENTION_S = 600.0
 WATCH_S = 5.0
 NOTIFY_S = 2.0
 DAYS_S = 600.0
+#: Seconds after the start until what can wait is read from the store: a start reads no more from a large one.
+SETTLED_S = 20.0
 MICROSECONDS_PER_DAY = 86_400_000_000
 
 
@@ -125,10 +127,9 @@ class Service:
     async def run(self) -> AsyncIterator[None]:
         """Between start and stop of the server."""
         self._loop = asyncio.get_running_loop()
-        self.ground.learn_ahead()
         if self.intake is not None:
             self.intake.start()
-        tasks = [asyncio.create_task(self._watch())]
+        tasks = [asyncio.create_task(self._watch()), asyncio.create_task(self._learn_ahead())]
         if self.intake is not None:
             tasks.append(asyncio.create_task(self._note_days()))
         if self.settings.keep_days:
@@ -163,7 +164,12 @@ class Service:
                 log.error("notices failed: %s at %s", type(error).__name__, errors.where(error))
             await asyncio.sleep(NOTIFY_S)
 
+    async def _learn_ahead(self) -> None:
+        await asyncio.sleep(SETTLED_S)
+        self.ground.learn_ahead()
+
     async def _note_days(self) -> None:
+        await asyncio.sleep(SETTLED_S)
         while True:
             try:
                 await asyncio.to_thread(self.note_days)

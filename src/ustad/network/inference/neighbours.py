@@ -60,9 +60,20 @@ class Reference:
     def __len__(self) -> int:
         return len(self.embeddings)
 
-    def mean_distance(self, queries: np.ndarray, k: int, device: torch.device | str = "cpu") -> np.ndarray:
-        """Mean distance of each query [Q, D] to its k nearest: float32 [Q]."""
+    def mean_distance(
+        self,
+        queries: np.ndarray,
+        k: int,
+        device: torch.device | str = "cpu",
+        owner: np.ndarray | None = None,
+    ) -> np.ndarray:
+        """Mean distance of each query [Q, D] to its k nearest: float32 [Q].
+
+        With `owner` [Q] only reference events of the same owner count; NaN where it has none.
+        """
         device = torch.device(device)
+        if owner is not None:
+            return self._own(queries, k, owner)
         k = _clip(k, len(self))
         if len(self) > EXACT_LIMIT[device.type]:
             return self.approximate().distances(queries, k).mean(axis=1)
@@ -82,6 +93,19 @@ class Reference:
             self.lists = InvertedLists.fit(self.embeddings, k)
             say(f"neighbours: {self.lists.describe()}")
         return self.lists
+
+    def _own(self, queries: np.ndarray, k: int, owner: np.ndarray) -> np.ndarray:
+        order, by_owner = np.argsort(self.owner, kind="stable"), np.argsort(owner, kind="stable")
+        names, first = np.unique(owner[by_owner], return_index=True)
+        lows, highs = (np.searchsorted(self.owner[order], names, side=side) for side in ("left", "right"))
+        result = np.full(len(queries), np.nan, np.float32)
+        for rows, low, high in zip(np.split(by_owner, first[1:]), lows, highs, strict=True):  # entities, not events
+            if low == high:
+                continue
+            mine = self.embeddings[order[low:high]]
+            distances = exact_distances(mine, queries[rows], min(k, high - low), torch.device("cpu"))
+            result[rows] = distances.mean(axis=1)
+        return result
 
     def facts(self) -> dict[str, float]:
         """How many events are searched and, where they are searched through lists, how well that was measured."""
