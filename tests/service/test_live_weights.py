@@ -16,7 +16,7 @@ from ustad.page.queries import iso_day
 from ustad.service.app import create_app
 from ustad.service.settings import Settings
 
-WEIGHTS = {"start": 0.2, "duration": 0.4, "recurrence": 3.0, "distance": 3.0, "elsewhere": 1.5}
+WEIGHTS = {"start": 0.2, "duration": 0.4, "recurrence": 3.0, "distance": 1.9, "elsewhere": 0.02}
 #: One usual event in fifty is an alert, so that weights have something to change.
 PER_DAY = 0.5
 
@@ -36,7 +36,7 @@ def settings(tiny_run: Path, tmp_path: Path) -> Callable[..., Settings]:
     )  # fmt: skip
 
 
-def send(client: Any, days: int = 4, after: int = 30) -> list[dict[str, Any]]:
+def send(client: Any, days: int = 4, after: int = 24) -> list[dict[str, Any]]:
     """Scored events of some days after the training weeks, of people who are a day off their habits."""
     events = as_events(tiny_stays(agents=6, days=days, seed=9, after=after))
     for number, event in enumerate(events):
@@ -88,7 +88,7 @@ def test_weights_choose_alerts_scores_stay_and_the_switch_is_remembered(
     with client_of(create_app(settings(weights=weights_file))) as client:
         assert client.get("/v1/weights").json()["on"] is False
         known = {e["id"] for e in events}
-        later = [e for e in send(client, days=3, after=36) if e["id"] not in known]
+        later = [e for e in send(client, days=3, after=28) if e["id"] not in known]
         assert all(client.get(f"/v1/events/{e['id']}").json()["learned_score"] is None for e in later)
         assert all(e["p_value"] <= limit for e in later if e["alert"])
         assert any(e["alert"] for e in later)

@@ -67,7 +67,7 @@ def test_every_cell_of_every_experiment_has_one_line_that_says_how_it_was_made(f
 def test_every_learned_method_says_how_long_it_was_trained_and_why_it_stopped(finished):
     """One epoch is allowed, so none of them stopped by itself."""
     results = read_results(finished[0])
-    untrained = {"random", "distance", "ibat", *(n for n in DETECTORS if n.startswith("visit-rate"))}
+    untrained = {"random", "distance", "ibat", "ustad-quick", *(n for n in DETECTORS if n.startswith("visit-rate"))}
     for line in (*results["prediction"], *results["detection"]):
         assert ("training" in line) == (line["method"] not in untrained), line["method"]
         if "training" in line:

@@ -21,6 +21,7 @@ from ustad.config import Config, ConfigError, WindowConfig
 from ustad.dataset import event_days
 from ustad.distribution import Distribution, Tail
 from ustad.events.encoder import Encoder, EventArrays
+from ustad.events.observed import GAP_COLUMNS
 from ustad.events.windows import EventTensors, Features, Queries, make_queries, make_windows
 from ustad.lab.baselines.base import Baseline, State, without
 from ustad.lab.baselines.fitting import build, loop_settings, pack, unpack
@@ -199,8 +200,9 @@ def _recent(context: pa.Table | None, events: pa.Table, schema: EventSchema, fir
 
 
 def _needed(events: pa.Table, schema: EventSchema) -> pa.Table:
-    zone = [schema.timezone] if schema.timezone in events.column_names else []
-    return events.select(list(dict.fromkeys([*(c for c in schema.columns if c in events.column_names), *zone])))
+    """The columns of the schema, the zone and what was not observed, as far as they are there."""
+    names = dict.fromkeys([*schema.columns, schema.timezone, *GAP_COLUMNS])
+    return events.select([name for name in names if name in events.column_names])
 
 
 @torch.no_grad()
