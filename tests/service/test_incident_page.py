@@ -163,6 +163,23 @@ def test_every_stay_of_an_incident_says_where_it_was_and_what_it_scored(visit: V
     assert page.evaluate(draw, [events, home, 1])[0] == "At a shop at 02:00. With it: at a house."
 
 
+def test_who_has_no_alert_on_a_day_of_everybody_is_told_so(visit: Visit) -> None:
+    page, least = (
+        visit.go(),
+        {"slid": None, "typed": None, "raised": 2.0, "days": {"2024-05-20": "unusual for everybody"}},
+    )
+    cell = {"day": "2024-05-20", "score": 6.5, "alerts": 0}
+
+    def why(*cells: dict[str, Any]) -> str | None:
+        top = max(c["score"] for c in cells)
+        return page.evaluate(CALL, ["lanes", "silentDay", [{"cells": cells}, top, least]])  # type: ignore[no-any-return]
+
+    assert why(cell) == "No alert: Mon, 20 May 2024 is unusual for everybody"
+    assert why({**cell, "alerts": 1}) is None
+    assert why({**cell, "score": 1.5}) is None
+    assert why({**cell, "day": "2024-05-21"}) is None
+
+
 def test_home_is_named_where_expected_and_observed_lie_on_it(visit: Visit) -> None:
     home = {"lon": 24.94, "lat": 60.17, "category": "house", "visits": 20, "hours": 200, "name": None}
     bar = {"lon": 24.99, "lat": 60.19, "category": "bar", "visits": 3, "hours": 4, "name": None}

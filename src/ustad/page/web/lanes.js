@@ -15,7 +15,8 @@ export function laneTable(found, least, filters) {
   const labels = weeks(days).map(([d, length]) => h("th", { scope: "colgroup", colspan: length }, length > 2 || days.length < 10 ? say.shortDay(d) : null));
   return h("div", { class: "scroll" }, h("table", { class: "lanes" },
     h("thead", {}, h("tr", {}, h("th", { scope: "col" }, h("span", { class: "quiet" }, "Who")), labels)),
-    h("tbody", {}, found.lanes.map((lane, i) => row(lane, short[i], days, least, filters)))));
+    h("tbody", {}, found.lanes.map((lane, i) => row(lane, short[i], days, least, filters)))),
+    found.lanes.some((lane) => silentDay(lane, Math.max(...lane.cells.map((c) => c.score)), least)) ? h("p", { class: "hint" }, "* no alert: that day is marked for everybody") : null);
 }
 
 // First day and length of each week that the days touch.
@@ -25,12 +26,18 @@ function weeks(days) {
   return found;
 }
 
+// Why somebody as unusual as an alert has none: that day was unusual for everybody.
+export function silentDay(lane, top, least) {
+  if (least.slid !== null || least.raised === null || !say.atLeast(top, least.raised) || lane.cells.some((c) => c.alerts)) return null;
+  const odd = lane.cells.find((c) => c.score === top && least.days[c.day]);
+  return odd ? `No alert: ${say.dayText(odd.day)} is ${least.days[odd.day]}` : null;
+}
+
 function row(lane, short, days, least, filters) {
   const cells = new Map(lane.cells.map((c) => [say.dayNumber(c.day), c]));
   const top = Math.max(...lane.cells.map((c) => c.score));
-  const odd = lane.cells.find((c) => c.score === top && least.days[c.day]), isSilent = least.slid === null && least.raised !== null && say.atLeast(top, least.raised) && !lane.cells.some((c) => c.alerts);
-  const why = isSilent && odd ? `No alert: ${say.dayText(odd.day)} is ${least.days[odd.day]}` : null;
-  const name = [h("span", { class: "who", "data-tip": short === lane.agent_id ? null : lane.agent_id, "aria-label": short === lane.agent_id ? null : lane.agent_id }, short), h("small", { "data-tip": why, "aria-label": why && `${say.number(top)}. ${why}` }, say.number(top), why ? " *" : "")];
+  const why = silentDay(lane, top, least);
+  const name = [h("span", { class: "who", "data-tip": short === lane.agent_id ? null : lane.agent_id, "aria-label": short === lane.agent_id ? null : lane.agent_id }, short), h("small", { "data-tip": why }, say.number(top), why ? " *" : "")];
   return h("tr", {},
     h("th", { scope: "row" }, isKept(lane.agent_id) ? h("a", { href: address.agent(lane.agent_id, filters), "data-link": true }, name) : h("span", { class: "still", "data-tip": "This file holds no days of this one; a larger --cases does." }, name)),
     days.map((d) => h("td", { class: say.isWeekend(d) ? "weekend" : null }, cells.has(d) ? cell(lane.agent_id, cells.get(d), least, filters) : h("span", { class: "cell none" }))));
