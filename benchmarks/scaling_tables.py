@@ -166,6 +166,30 @@ def _describe_estimate(estimate: dict[str, Any] | None) -> str:
     return f"{estimate['said_s']:.0f} s; all steps at their pace {estimate['all_steps_s']:.0f} s"
 
 
+def beside_paper() -> str:
+    """The paper's figures (of an A6000), a plain loop's and ours, the latter two of one run each on one GPU."""
+    training, scoring, paper = read("training_cuda"), read("scoring-cuda"), read("single_runs_cuda")["paper"]
+    same = next(entry for entry in training["graphs"] if entry["batch_size"] == 128)
+    rows = [
+        (
+            "training, windows/s in batches of 128", f"{paper['windows_per_s']:,}",
+            f"{training['plain']['windows_per_s']:,.0f}", f"{same['windows_per_s']:,.0f}",
+        ),
+        (
+            "training, windows/s in the fastest batches", "–", "–",
+            f"{max(e['windows_per_s'] for part in ('graphs', 'compiled') for e in training[part]):,.0f}",
+        ),
+        (
+            "one event, T = 50", f"{paper['event_ms']} ms",
+            f"{scoring['plain']['sequential_ms']:.0f} ms one pass after the other, "
+            f"{scoring['plain']['one_batch_ms']:.1f} ms as one batch",
+            f"{scoring['live']['ms']:.1f} ms live with kNN, {scoring['bulk']['cpu_ms_per_event']:.3f} ms in bulk",
+        ),
+    ]  # fmt: skip
+    device = training["hardware"]["device"]
+    return table(("", "the paper, A6000", f"plain loop, {device}", f"preset `paper`, {device}"), rows)
+
+
 def single_runs() -> str:
     """Figures of one GPU that no script has made again yet."""
     content = read("single_runs_cuda")
@@ -202,7 +226,10 @@ def batches() -> str:
     return table(("network", "windows a step", "rate", "steps", "time", "validation loss"), rows)
 
 
-BLOCKS = {"overhead": overhead, "verbs": verbs, "single runs": single_runs, "batches": batches, "sizes": sizes}
+BLOCKS = {
+    "overhead": overhead, "verbs": verbs, "beside the paper": beside_paper,
+    "single runs": single_runs, "batches": batches, "sizes": sizes,
+}  # fmt: skip
 
 
 if __name__ == "__main__":
