@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from ustad.events.visits import Frame, Visits, read_visits
+from ustad.habits.habit_model import HabitModel
 from ustad.habits.history import Habits
 from ustad.schema import mobility_schema
 
@@ -62,3 +63,11 @@ def learn(events: pa.Table) -> tuple[Frame, Habits]:
 
 def read(frame: Frame, events: pa.Table) -> Visits:
     return read_visits(events, SCHEMA, frame)
+
+
+def learn_town() -> HabitModel:
+    """A model of twelve such people, calibrated on the last week of their history."""
+    known = lives(12, range(HISTORY), None)
+    days = known["started_at"].cast(pa.int64()).to_numpy() // DAY - MONDAY
+    train, week = (known.filter(pa.array(mask)) for mask in (days < HISTORY - 7, days >= HISTORY - 7))
+    return HabitModel.fit(train, week, SCHEMA)

@@ -9,7 +9,7 @@ from datetime import date
 import numpy as np
 import pyarrow as pa
 import pytest
-from plain_days import DAY, HISTORY, HOME, MONDAY, SCHEMA, as_events, day_of, learn, lives, read
+from plain_days import DAY, HISTORY, HOME, MONDAY, SCHEMA, as_events, day_of, learn, learn_town, lives, read
 
 from ustad.habits.habit_model import HabitModel
 from ustad.habits.lasting import (
@@ -139,10 +139,7 @@ def test_more_visits_are_told_with_medians_of_the_days_that_were_observed() -> N
 
 @pytest.fixture(scope="module")
 def model() -> HabitModel:
-    known = lives(12, range(HISTORY), None)
-    days = known["started_at"].cast(pa.int64()).to_numpy() // DAY - MONDAY
-    train, week = (known.filter(pa.array(mask)) for mask in (days < HISTORY - 7, days >= HISTORY - 7))
-    return HabitModel.fit(train, week, SCHEMA)
+    return learn_town()
 
 
 def test_the_table_of_agents_says_since_when_and_what(model: HabitModel) -> None:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import numpy as np
 import pyarrow as pa
 import pytest
-from plain_days import DAY, HISTORY, HOME, MONDAY, SCHEMA, as_events, day_of, learn, lives, read
+from plain_days import DAY, HISTORY, HOME, MONDAY, as_events, day_of, learn, learn_town, lives, read
 
 from ustad.events.templates import without_expected
 from ustad.habits.habit_model import HabitModel
@@ -55,10 +55,7 @@ def test_nothing_is_missed_by_strangers_at_usual_hours_or_without_a_length() -> 
 
 @pytest.fixture(scope="module")
 def model() -> HabitModel:
-    known = lives(12, range(HISTORY), None)
-    days = known["started_at"].cast(pa.int64()).to_numpy() // DAY - MONDAY
-    train, week = (known.filter(pa.array(mask)) for mask in (days < HISTORY - 7, days >= HISTORY - 7))
-    return HabitModel.fit(train, week, SCHEMA)
+    return learn_town()
 
 
 def test_an_absence_is_told_with_its_day_and_counts_in_bulk_and_live(model: HabitModel) -> None:

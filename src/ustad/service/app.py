@@ -131,11 +131,13 @@ class Service:
             self.intake.start()
         tasks = [asyncio.create_task(self._watch()), asyncio.create_task(self._learn_ahead())]
         if self.intake is not None:
-            tasks.append(asyncio.create_task(self._note_days()))
+            tasks.append(
+                asyncio.create_task(self._repeat(self.note_days, DAYS_S, "looking for unusual days", after=SETTLED_S))
+            )
         if self.settings.keep_days:
-            tasks.append(asyncio.create_task(self._retain()))
+            tasks.append(asyncio.create_task(self._repeat(self.expire, RETENTION_S, "retention")))
         if self.notifier is not None:
-            tasks.append(asyncio.create_task(self._notify(self.notifier)))
+            tasks.append(asyncio.create_task(self._repeat(self.notifier.step, NOTIFY_S, "notices")))
         yield
         self.stop()
         for task in tasks:
@@ -156,39 +158,24 @@ class Service:
                 if self.intake is not None:
                     self.intake.paused = self.usurped
 
-    async def _notify(self, notifier: Notifier) -> None:
+    async def _repeat(self, work: Callable[[], Any], pause: float, what: str, *, after: float = 0.0) -> None:
+        """Work that comes again and again beside the requests. What fails is tried again next time."""
+        await asyncio.sleep(after)
         while True:
             try:
-                await asyncio.to_thread(notifier.step)
-            except Exception as error:  # tried again next time; a message could hold ids
-                log.error("notices failed: %s at %s", type(error).__name__, errors.where(error))
-            await asyncio.sleep(NOTIFY_S)
+                await asyncio.to_thread(work)
+            except Exception as error:  # without its message, which could hold ids
+                log.error("%s failed: %s at %s", what, type(error).__name__, errors.where(error))
+            await asyncio.sleep(pause)
 
     async def _learn_ahead(self) -> None:
         await asyncio.sleep(SETTLED_S)
         self.ground.learn_ahead()
 
-    async def _note_days(self) -> None:
-        await asyncio.sleep(SETTLED_S)
-        while True:
-            try:
-                await asyncio.to_thread(self.note_days)
-            except Exception as error:  # tried again next time; a message could hold ids
-                log.error("looking for unusual days failed: %s at %s", type(error).__name__, errors.where(error))
-            await asyncio.sleep(DAYS_S)
-
     def note_days(self) -> None:
         """Look which days were unusual for everybody by live scores."""
         with self.store.reading() as connection:
             self.unusual_days = unusual_days_in_store(connection)
-
-    async def _retain(self) -> None:
-        while True:
-            try:
-                await asyncio.to_thread(self.expire)
-            except Exception as error:  # tried again next time; a message could hold ids
-                log.error("retention failed: %s at %s", type(error).__name__, errors.where(error))
-            await asyncio.sleep(RETENTION_S)
 
     def expire(self) -> int:
         """Delete what is older than the settings keep."""
