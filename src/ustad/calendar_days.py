@@ -149,19 +149,33 @@ def _ends_at_midnight(text: str) -> bool:
     return "T" not in text or "T000000" in text
 
 
-def find_days_off(
-    country: str | None, zones: list[str], events: list[CalendarEvent], first: int, last: int
-) -> list[int]:
-    """Days that habits compare with weekend days: public holidays from first on until some years after last, and days
-    of events that are not of one area alone. `country` may be `zone`: that of the first zone."""
-    if country == "zone":
-        country = next((name for name in map(country_of_zone, zones) if name), None)
-        if country is None:
-            raise DataError(f"no country is known of the zone {', '.join(zones) or 'UTC'}; give one, such as DE")
-    days = set(public_holidays(country, first, last + YEARS_AHEAD * 366)) if country else set()
-    for event in events:
-        days |= set(range(event.first, event.last + 1)) if event.lat is None else set()
-    return sorted(days)
+@dataclass(frozen=True)
+class Calendar:
+    """Days that are like weekend days: public holidays of a country, and events that are not of one area alone."""
+
+    country: str | None = None  # two letters, with a part of the country where wanted, or `zone`: that of the data
+    events: tuple[CalendarEvent, ...] = ()
+
+    @classmethod
+    def read(cls, country: str | None, path: Path | None) -> Calendar | None:
+        """None where neither is given; a country of which no holidays are known is refused."""
+        if country is None and path is None:
+            return None
+        if country:
+            public_holidays("US" if country == "zone" else country, 0, 0)
+        return cls(country, tuple(read_calendar(path)) if path is not None else ())
+
+    def days_off(self, zones: list[str], first: int, last: int) -> tuple[int, ...]:
+        """Holidays from the first day on until some years after the last, and days of events."""
+        country = self.country
+        if country == "zone":
+            country = next((name for name in map(country_of_zone, zones) if name), None)
+            if country is None:
+                raise DataError(f"no country is known of the zone {', '.join(zones) or 'UTC'}; give one, such as DE")
+        days = set(public_holidays(country, first, last + YEARS_AHEAD * 366)) if country else set()
+        for event in self.events:
+            days |= set(range(event.first, event.last + 1)) if event.lat is None else set()
+        return tuple(sorted(days))
 
 
 def name_days(first: int, last: int, holidays: dict[int, str], events: list[CalendarEvent]) -> dict[str, str]:

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 import ustad
 from ustad import artefact, model_files, progress, trip_features
+from ustad.calendar_days import Calendar
 from ustad.carrying_on import check_same_events, check_shape
 from ustad.config import Config, ConfigError
 from ustad.dataset import Dataset, Split
@@ -28,6 +29,7 @@ from ustad.periods import (
     adopt_extraction,
     as_data,
     beyond_habits,
+    check_calendar,
     check_extraction,
     query_period,
     scored_days,
@@ -74,6 +76,7 @@ class Detector:
         self.facts: dict[str, Any] = {}
         self._checkpoints: tuple[Path | None, bool] = (None, False)  # where to, and whether to go on from there
         self._extraction: list[str] = []  # settings of the extraction that the training data said
+        self._days_off: tuple[int, ...] = ()  # local dates that habits take for weekend days
         self._first: MemoryModel | None = None  # whose weights the memory network begins with
 
     @property
@@ -94,29 +97,32 @@ class Detector:
         resume: bool = False,
         start: Detector | None = None,
         everything: bool = False,
+        calendar: Calendar | None = None,
     ) -> Detector:
         """Learn from a data set's training weeks; its validation week stops early and calibrates.
 
         A table or a path is split by date as a data set is. With `everything` all of it is learnt from, for data you
         have split yourself: its last quarter of days becomes the validation part. `start` is a fitted detector whose
-        weights the network begins with (`Detector(start.config)`); all else comes from `data` alone.
+        weights the network begins with (`Detector(start.config)`); all else comes from `data` alone. Days of a
+        `calendar` are learnt, and compared, as weekend days.
         """
+        check_calendar(self.config, calendar)
         lessons = self.prepare(data, start, everything)
-        self.encoder = lessons.encoder
+        self.encoder, self._days_off = lessons.encoder, lessons.days_off(calendar)
         training: dict[str, Any] = {}
         if self.config.by_habits:
             self._checkpoints = (directory, resume)
             self._first = start.judge.memory if start is not None and isinstance(start.judge, HabitJudge) else None
             judge = self.judge = self._learn_habits(lessons)
             if judge.memory is not None:
-                training = _training_facts(judge.memory.result)
+                training = model_files.training_facts(judge.memory.result)
         else:
             network = self.new_network(lessons.encoder, start)
             result = self._train(network, lessons, directory, resume)
             progress.say("building the reference and calibrating")
             model = self._calibrate(network, lessons)
             self.judge = PaperJudge(model, self.device)
-            training = {**_training_facts(result), "neighbours": model.index_neighbours()}
+            training = {**model_files.training_facts(result), "neighbours": model.index_neighbours()}
         self.facts = {**self._facts(lessons), **training}
         return self
 
@@ -185,7 +191,7 @@ class Detector:
         memory = None
         if self.config.model.network == "memory":
             memory = fit_memory_model(*learn, *self._checkpoints, self._first)
-        return fit_habit_judge(*learn, memory)
+        return fit_habit_judge(*learn, memory, days_off=self._days_off)
 
     def _calibrate(self, network: DualTransformer, lessons: Lessons) -> ScoringModel:
         """Neighbours from the training events, calibration from the other half of the validation entities."""
@@ -383,18 +389,3 @@ class Detector:
             "device": str(self.device),
             "versions": {"ustad": ustad.__version__, "torch": torch_version(), "python": platform.python_version()},
         }
-
-
-def _training_facts(result: Any) -> dict[str, Any]:
-    """How a network was trained, where one was; carried on from a checkpoint that was complete, nothing is known."""
-    if result is None:
-        return {}
-    return {
-        "validation_loss": result.best_loss,
-        "validation_fields": {name: round(loss, 5) for name, loss in result.validation.fields.items()},
-        "epochs": result.epochs,
-        "steps": result.steps,
-        "stopped": result.stopped,
-        "losses": [round(loss, 5) for loss in result.losses],
-        "seconds": round(result.seconds, 1),
-    }

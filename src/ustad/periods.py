@@ -11,8 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ustad import progress
+from ustad.calendar_days import Calendar, day_number
 from ustad.card import area
-from ustad.config import Config, SplitConfig
+from ustad.config import Config, ConfigError, SplitConfig
 from ustad.dataset import Dataset, Split, event_days, require_zone, zone_of
 from ustad.events.encoder import Encoder, EventArrays
 from ustad.events.windows import Queries, make_queries, make_windows
@@ -63,12 +64,29 @@ class Lessons:
             "area": area(train) if {"lat", "lon"} <= set(train.column_names) else None,
         }
 
+    def days_off(self, calendar: Calendar | None) -> tuple[int, ...]:
+        """Days of a calendar that are like weekend days, from the first that is learnt from on."""
+        if calendar is None:
+            return ()
+        facts = self.facts()
+        first, last = (day_number(facts[name]) for name in ("first_day", "learned_until"))
+        days = calendar.days_off(facts["timezones"], first, last)
+        learnt = sum(first <= day <= last for day in days)
+        progress.say(f"like weekend days: {learnt:,} days off in the weeks learnt from, {len(days) - learnt:,} later")
+        return days
+
     def calibration_week(self) -> tuple[pa.Table, int]:
         """The calibrating entities' events with what they did before, and the first day that calibrates."""
         schema, train = self.encoder.schema, self.train
         history = train.filter(pc.is_in(train[schema.entity], pc.unique(self.calibration[schema.entity])))
         week = pa.concat_tables([history, self.calibration], promote_options="permissive")
         return week, int(event_days(self.calibration, schema).min())
+
+
+def check_calendar(config: Config, calendar: Calendar | None) -> None:
+    """Refuses a calendar where nothing compares days."""
+    if calendar is not None and not config.by_habits:
+        raise ConfigError("a calendar says which days habits compare; the preset paper has no habits")
 
 
 def as_data(data: Any, schema: EventSchema | None = None) -> Dataset:

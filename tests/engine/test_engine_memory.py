@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 import torch
 
+from ustad.calendar_days import Calendar, CalendarEvent
 from ustad.config import Config
+from ustad.dataset import event_days
 from ustad.detector import Detector
 from ustad.engine import train_job
 from ustad.engine.cluster import Cluster
@@ -39,7 +41,7 @@ class Here:
 def made(town_directory, tmp_path_factory):
     """A local detector with a memory network, and one that was made as the workers do it."""
     config, town = Config.preset("best").replace(SETTINGS), open_data(town_directory)  # as workers open it
-    local = Detector(config, "cpu").fit(town)
+    local = Detector(config, "cpu").fit(town, calendar=calendar_of(town))
     return local, as_workers_do(config, town, tmp_path_factory.mktemp("model"))
 
 
@@ -56,7 +58,13 @@ def as_workers_do(config, town, folder, start=None):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(train_job, "_on_workers", on_workers)
         patch.setattr("ustad.engine.calibrate_job.share_out", lambda e, o: _reference(e, o))
-        return detector.fit(town, directory=place.path, start=start)
+        return detector.fit(town, directory=place.path, start=start, calendar=calendar_of(town))
+
+
+def calendar_of(town):
+    """The first day of the town is a day off, and so is its last."""
+    days = event_days(town.events, town.schema)
+    return Calendar(events=tuple(CalendarEvent(int(day), int(day), "off") for day in (days.min(), days.max())))
 
 
 def _reference(embeddings, owner):
@@ -76,8 +84,11 @@ def test_two_workers_of_a_cluster_train_the_network_and_their_scores_are_those_o
 ):
     """Nearly: each half of a batch has masks and noise of its own."""
     local, _ = made
-    train_job.train(town_directory, tmp_path / "model", local.config, workers=2)
+    train_job.train(town_directory, tmp_path / "model", local.config, workers=2, calendar=calendar_of(town))
     both = Detector.load(tmp_path / "model", "cpu")
+    days = {(one.judge.habits.frame.days_off, one.judge.habits.habits.days_off) for one in (local, both)}
+    assert len(days) == 1
+    assert len(days.pop()[1]) == 2, "days off are learnt on a cluster as here"
     mine, theirs = (detector.judge.memory.network.state_dict() for detector in (local, both))
     assert max(float((value - mine[name]).abs().max()) for name, value in theirs.items()) < 0.01
     scores = [d.score(town).events.sort_by("stay_id")["score"].to_numpy() for d in (local, both)]

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from ustad.events.visits import day_kinds
 from ustad.habits import kernels
 from ustad.habits.elsewhere import expected_elsewhere
 
@@ -199,15 +200,18 @@ def test_presence_is_that_of_half_hours_counted_on_the_calendar(visits, asked, f
 
 
 # --------------------------------------------------------------------------------------------------- elsewhere
-def naive_elsewhere(places, since, last, asked, at, hidden):
+def naive_elsewhere(places, since, last, asked, at, hidden, days_off=()):
     """`places`: visits (day, minute, minutes there) by own place; `since`: the first day of each place, then of the
-    history; `at`: the own place asked for, -1 a new one."""
+    history; `at`: the own place asked for, -1 a new one; `days_off` count as Sundays."""
+
+    def kind_of(day):
+        return 6 if day in days_off else weekday_of(day)
 
     def chance(visits, known, weekday, slot):
         alike = {d: 1.0 if d == weekday else 0.4 for d in range(7) if (d >= 5) == (weekday >= 5)}
         moments = [moment for visit in visits for moment in half_hours(*visit) if moment % 48 == slot]
-        seen = Counter(weekday_of(moment // 48) for moment in moments)
-        days = Counter(weekday_of(day) for day in range(known, last + 1))
+        seen = Counter(kind_of(moment // 48) for moment in moments)
+        days = Counter(kind_of(day) for day in range(known, last + 1))
         there, possible = (sum(weight * n[d] for d, weight in alike.items()) for n in (seen & days, days))
         shrink = min(1.0, 3.0 / possible) if possible else 1.0  # three such days are as sure as any number of them
         return (shrink * there + 0.5) / (shrink * possible + 1.0)
@@ -215,7 +219,7 @@ def naive_elsewhere(places, since, last, asked, at, hidden):
     once = [visit for visits in places if len(visits) == 1 for visit in visits]
     surer = []
     for moment in half_hours(*asked):
-        then = (weekday_of(moment // 48), moment % 48)
+        then = (kind_of(moment // 48), moment % 48)
         chances = [chance(visits, known, *then) for visits, known in zip([*places, once], since, strict=True)]
         surer.append(math.log(max(*chances[:-1], chances[at]) / chances[at]))
     for _ in range(min(len(surer), math.ceil(hidden / 30))):
@@ -228,9 +232,10 @@ def naive_elsewhere(places, since, last, asked, at, hidden):
     places=st.lists(st.lists(a_visit, min_size=1, max_size=4), min_size=1, max_size=4), asked=a_visit,
     at=st.integers(-1, 3), first=st.integers(-9000, 20_000), hidden=st.sampled_from([0.0, 20.0, 95.0, 5000.0]),
     known=st.lists(st.integers(0, 20), min_size=4, max_size=4), start=st.integers(0, 9),
+    days_off=st.sets(st.integers(-3, 26), max_size=4),
 )  # fmt: skip
 def test_elsewhere_is_the_likeliest_place_against_this_one_half_hour_by_half_hour(
-    places, asked, at, first, hidden, known, start
+    places, asked, at, first, hidden, known, start, days_off
 ):
     """Of the second of two entities; the first has one place, with a visit of unknown length."""
     places = [[(first + day, minute, length) for day, minute, length in visits] for visits in places]
@@ -238,18 +243,22 @@ def test_elsewhere_is_the_likeliest_place_against_this_one_half_hour_by_half_hou
     visits = [(first, 600, 60), (first, 0, np.nan), *(visit for own in places for visit in own)]
     day, minute, length = (np.array(column) for column in zip(*visits, strict=True))
     number, since = np.array([2, *map(len, places)]), first + np.array([0, *known[: len(places)]])
+    off = np.array(sorted(first + day for day in days_off), np.int64)
     begun = np.array([first, *[first + start] * len(places)])
+    kinds = day_kinds(np.array([asked[0], first, 4])[:, None] + np.arange(4), tuple(off))
     got = expected_elsewhere(
         first + 20, np.array([1, 0, -1]), np.array([at + 1 if at >= 0 else -1, 0, -1]), np.array([asked[1], 570.0, 0]),
-        np.array([asked[2], 120.0, 60.0]), following([weekday_of(asked[0]), weekday_of(first), 0]),
+        np.array([asked[2], 120.0, 60.0]), kinds,
         np.array([hidden, 0.0, 0.0]), np.array([0, 1, 1 + len(places)]), number, since, begun,
-        np.r_[0, np.cumsum(number)], minute.astype(float), length.astype(float),
-        np.array([weekday_of(int(d)) for d in day]),
+        np.r_[0, np.cumsum(number)], minute.astype(float), length.astype(float), day, off,
     )  # fmt: skip
     since = [*(max(first + day, first + start) for day in known[: len(places)]), first + start]
-    assert got[0] == pytest.approx(naive_elsewhere(places, since, first + 20, asked, at, hidden))
+    assert got[0] == pytest.approx(naive_elsewhere(places, since, first + 20, asked, at, hidden, set(off)))
     assert got[1] == 0.0, "nowhere is likelier than at the only place one has"
     assert np.isnan(got[2]), "of a stranger history says nothing"
+
+
+NO_DAYS = np.zeros(0, np.int64)
 
 
 def following(weekdays):
@@ -261,10 +270,10 @@ def test_more_days_of_the_same_life_do_not_make_another_place_surer():
     """Home on every day, asked for somewhere new at noon: three weeks and a year say the same."""
     said = []
     for days in (21, 364):
-        weekday = np.array([weekday_of(day) for day in range(4, 4 + days)])
+        day = np.arange(4, 4 + days)
         asked = (np.array([0]), np.array([-1]), np.array([720.0]), np.array([240.0]), following([2]), np.zeros(1))
         places = (np.array([0, 1]), np.array([days]), np.array([4]), np.array([4]))
-        visits = (np.array([0, days]), np.zeros(days), np.full(days, 1439.0), weekday)
+        visits = (np.array([0, days]), np.zeros(days), np.full(days, 1439.0), day, NO_DAYS)
         said.append(expected_elsewhere(3 + days, *asked, *places, *visits)[0])
     assert said[0] == pytest.approx(said[1])
     assert said[0] == pytest.approx(math.log(3.5 / 0.5))
@@ -310,10 +319,9 @@ def test_the_times_of_a_place_are_those_of_its_own_visits_alone():
 def test_a_second_day_of_the_same_adds_nothing_to_being_elsewhere():
     """At work on every weekday, now at home from Sunday evening on: two days of that are as odd as one."""
     days = [day for day in range(4, 32) if weekday_of(day) < 5]
-    weekday = np.array([weekday_of(day) for day in days] * 2)
     minute, length = np.repeat([540.0, 1080.0], len(days)), np.repeat([540.0, 900.0], len(days))
     places = (np.array([0, 2]), np.array([len(days)] * 2), np.array([4, 4]), np.array([4, 4]))
-    visits = (np.array([0, len(days), 2 * len(days)]), minute, length, weekday)
+    visits = (np.array([0, len(days), 2 * len(days)]), minute, length, np.array(days * 2), NO_DAYS)
     surprise = []
     for hours in (12.0, 24.0, 48.0):
         asked = (np.array([0]), np.array([1]), np.array([1080.0]), np.array([60 * hours]), following([6]), np.zeros(1))

@@ -61,7 +61,9 @@ def test_the_inserted_visits_lead_with_a_reason_that_counts_them(model, life, we
     assert events.num_rows == week.num_rows
     assert agents["agent_id"].to_pylist()[int(np.argmax(agents["score"].to_numpy()))] == 4
     reasons = [r for r in events["reason"].to_pylist() if r is not None]
-    assert any("Third time here; never in the 28 days before" in r and "km from anywhere usual" in r for r in reasons)
+    assert any(
+        "Third time here; never in the 28 days until 28 January" in r and "km from anywhere usual" in r for r in reasons
+    )
     assert all("suspicious" not in r for r in reasons)
 
 
@@ -84,7 +86,10 @@ def test_the_kind_agrees_with_the_reason(model, life, week):
     marked = week.append_column("kind", pa.array(["novel"] * week.num_rows))  # of an earlier score: written anew
     events, _ = score_by_habits(model[2], marked, between(life, 0, 28), reasons="all")
     for row in events.to_pylist():
-        counts = re.search(r"Here (\w+)(?: times)? in the 28 days before(?:, (\w+)(?: times)? since)?", row["reason"])
+        counts = re.search(
+            r"Here (\w+)(?: times)? in the 28 days (?:before|until 28 January)(?:, (\w+)(?: times)? since)?",
+            row["reason"],
+        )
         times = [int({"once": 1, "twice": 2}.get(n, n)) for n in counts.groups() if n] if counts else None
         if times is None:
             again = row["visits_now"] > 1

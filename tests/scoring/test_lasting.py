@@ -29,6 +29,8 @@ from ustad.live.habit_live import HabitLive
 from ustad.scoring.habit_judge import HabitJudge, agent_table
 from ustad.scoring.judge import worst_rows
 
+NO_DAYS = np.zeros(0, np.int64)
+
 
 def test_ranks_are_those_of_a_slow_and_obvious_loop() -> None:
     events = lives(1, range(HISTORY + 14), HISTORY + 3)
@@ -38,7 +40,7 @@ def test_ranks_are_those_of_a_slow_and_obvious_loop() -> None:
     where, numbers = lay_out(
         life.place, life.day, life.minute, life.duration, life.x, life.y, MONDAY, MONDAY + HISTORY + 13
     )
-    ranks = rank_days(where, numbers, MONDAY, MONDAY + HISTORY - 1, 7)
+    ranks = rank_days(where, numbers, MONDAY, MONDAY + HISTORY - 1, 7, NO_DAYS)
     for t in range(HISTORY, HISTORY + 14):
         same_kind = [d for d in range(t + 1) if (d % 7 >= 5) == (t % 7 >= 5)]
         for part in range(PARTS):
@@ -62,9 +64,9 @@ def test_ranks_of_exchangeable_days_are_uniform_and_evidence_keeps_its_word_look
         where = rng.choice(np.array([1, 2, 3], np.uint64), (first + rest, PARTS), p=(0.6, 0.3, 0.1))
         where = np.repeat(where, PART_SLOTS, axis=1)
         numbers = np.stack([rng.integers(3, 7, first + rest), rng.random(first + rest)]).astype(float)
-        own = rank_days(where, numbers, MONDAY, MONDAY + first - 1, key)
+        own = rank_days(where, numbers, MONDAY, MONDAY + first - 1, key, NO_DAYS)
         ranks.append(own[first:])
-        evidence.append(bet_on(own, MONDAY, np.zeros(4, np.int64)))
+        evidence.append(bet_on(own, MONDAY, NO_DAYS, np.zeros(4, np.int64)))
     pooled = np.concatenate(ranks)
     pooled = pooled[np.isfinite(pooled[:, 0])]
     for share in (0.05, 0.2, 0.5, 0.8):

@@ -2,6 +2,7 @@
 
 import re
 import sys
+from datetime import date
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from whole_scores import score_by_habits
 from ustad.events.templates import TEMPLATES, say
 from ustad.events.words_page import LIST, PAGE, SCRIPT, fill, write_page, write_script, write_sentences
 from ustad.habits.habit_model import HabitModel
+from ustad.habits.habit_words import ordinal
 from ustad.kind_words import KIND_WORDS
 from ustad.schema import mobility_schema
 from ustad.scoring.habit_judge import HabitJudge
@@ -62,6 +64,32 @@ def test_a_reason_counts_days_that_there_were(scored):
     for row in scored:
         for there, days, which in re.findall(r"\((\d+) of (\d+) (weekdays|weekend days)\)", row["reason"]):
             assert 1 <= int(there) <= int(days) == {"weekdays": 20, "weekend days": 8}[which]
+
+
+def test_a_reason_counts_visits_here_and_says_until_when_was_learnt(scored):
+    """Counted one by one: visits to the place in the four weeks, which end on 28 January, and since, up to this one."""
+    learnt = between(make_routine(seed=2), 0, 28).to_pylist()
+    numbers = {"once": 1, "twice": 2, None: 0}
+    counted = 0
+    for row in scored:
+        before = sum(r["agent_id"] == row["agent_id"] and r["poi_id"] == row["poi_id"] for r in learnt)
+        now = sum(
+            r["agent_id"] == row["agent_id"] and r["poi_id"] == row["poi_id"] and r["started_at"] <= row["started_at"]
+            for r in scored
+        )
+        until = "before" if row["started_at"].date() == date(2024, 1, 29) else "until 28 January"
+        here = re.search(r"Here (\w+)(?: times)? in the 28 days (.*?)(?:, (\w+)(?: times)? since)?\. ", row["reason"])
+        new = re.search(r"([Nn])ever (?:here )?in the 28 days (before|until 28 January)[.,]", row["reason"])
+        assert (here or new).group(2) == until, row["reason"]
+        assert bool(here) == (before > 0)
+        if here:
+            assert int(numbers.get(here.group(1), here.group(1))) == before
+            assert here.group(3) is None or int(numbers.get(here.group(3), here.group(3))) == now
+        else:
+            assert (new.group(1) == "N") == (now == 1)
+            assert now == 1 or row["reason"].split(" time here")[0].split(". ")[-1] == ordinal(now).capitalize()
+        counted += until != "before"
+    assert counted > 50
 
 
 def test_where_nights_are_spent_is_called_home(scored):

@@ -111,7 +111,9 @@ def test_explained_can_hide_what_is_like_it_with_a_preview_and_an_undo(visit: Vi
     expect(page.locator(".drawer h2")).to_contain_text("Tue 5 Mar, 18:00")
     page.goto(server.url + "/?order=time")
     expect(page.locator(".alerts li")).to_have_count(5)
-    assert "3 more hidden by rules" in page.inner_text(".tiles")
+    page.click(".tiles >> text=3 alerts hidden by rules")
+    expect(page.locator(".alerts .who")).to_have_text(["agent 4"] * 3)
+    expect(page.locator(".alerts li", has_text="hidden by a rule")).to_have_count(2)  # the third says: explained
     page.click("nav >> text=Rules")
     expect(page.locator("#rules tbody tr")).to_contain_text("agent 4, within 500 m of a place, begun")
     page.click("text=Undo")

@@ -60,7 +60,8 @@ def train(
     holidays: Annotated[
         str | None,
         typer.Option(
-            "--holidays", help="Compare public holidays with weekend days: of a country (DE, DE-BY), or of the `zone`."
+            "--holidays",
+            help="Learn and compare public holidays as weekend days: of a country (DE, DE-BY), or of the `zone`.",
         ),
     ] = None,
     calendar: Annotated[
@@ -83,14 +84,13 @@ def train(
     - `ustad train newer --from model --out model-2` (carry on from a model, with its settings, on newer weeks)
     - `ustad train data --engine ray --address head:6379 --workers 4 --out model` (four workers of a cluster)
     """
+    from ustad.calendar_days import Calendar
     from ustad.carrying_on import check_shape
     from ustad.detector import Detector
     from ustad.mobility.readers import open_data
     from ustad.schema import EventSchema
 
     check_engine(engine, address, workers=workers)
-    if engine == "ray" and (holidays or calendar):
-        raise typer.BadParameter("needs --engine local", param_hint="--holidays, --calendar")
     if method != "ustad":
         from ustad.cli.lab import baseline
 
@@ -107,44 +107,21 @@ def train(
     if start is not None:
         check_shape(settings, start.config)
         event_schema = event_schema or start.schema
+    days = Calendar.read(holidays, calendar)  # what is wrong with it is said before the work
     if engine == "ray":
         from ustad.engine.train_job import train as train_on_ray
 
         model = train_on_ray(
-            data, out_, settings, workers, address, device, event_schema, timezone, on_error, resume, start
+            data, out_, settings, workers, address, device, event_schema, timezone, on_error, resume, start,
+            calendar=days,
         )  # fmt: skip
         show_model(model.facts, data, out_, json)
         return
-    events = _read_days(holidays, calendar)  # what is wrong with them is said before the work
     dataset = open_data(data, schema=event_schema, timezone=timezone, on_error=on_error)
     detector = Detector(settings, device=device)
-    detector.fit(dataset, directory=out_, resume=resume, start=start)
-    if holidays or calendar:
-        _learn_days_off(detector, holidays, events)
+    detector.fit(dataset, directory=out_, resume=resume, start=start, calendar=days)
     detector.save(out_)
     show_model(detector.facts, data, out_, json)
-
-
-def _read_days(holidays: str | None, calendar: Path | None) -> list[Any]:
-    """Events of a calendar file; refuses a country of which no holidays are known."""
-    from ustad.calendar_days import public_holidays, read_calendar
-
-    if holidays:
-        public_holidays("US" if holidays == "zone" else holidays, 0, 0)
-    return read_calendar(calendar) if calendar is not None else []
-
-
-def _learn_days_off(detector: Any, holidays: str | None, events: list[Any]) -> None:
-    """Store with the model which days are like weekend days."""
-    from ustad.calendar_days import day_number, find_days_off
-    from ustad.scoring.habit_judge import HabitJudge
-
-    if not isinstance(detector.judge, HabitJudge):
-        raise typer.BadParameter("habits compare days; the preset paper has none", param_hint="--holidays, --calendar")
-    first, last = (day_number(detector.facts[name]) for name in ("first_day", "last_day"))
-    days = find_days_off(holidays, detector.facts.get("timezones") or [], events, first, last)
-    detector.judge = detector.judge.with_days_off(days)
-    progress.say(f"{sum(day > last for day in days):,} days after the training weeks are compared with weekend days")
 
 
 def split_dates(train_until: str | None, test_from: str | None) -> dict[str, str]:

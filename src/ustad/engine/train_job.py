@@ -21,6 +21,7 @@ import torch
 from safetensors.torch import load as unpack_weights
 from safetensors.torch import save as pack_weights
 
+from ustad.calendar_days import Calendar
 from ustad.config import Config, ConfigError
 from ustad.detector import Detector
 from ustad.engine import buckets
@@ -58,6 +59,7 @@ def train(
     data: Any, out: Path | str, config: Config | str = "best", workers: int = 1, address: str | None = None,
     device: str = "auto", schema: EventSchema | None = None, timezone: str | None = None, on_error: OnError = "fail",
     resume: bool = False, start: Detector | None = None, partitions: int | None = None,
+    calendar: Calendar | None = None,
 ) -> Detector:  # fmt: skip
     """Train on a Ray cluster and write the model directory `out`, which may be a URI, as may `data`.
 
@@ -68,7 +70,8 @@ def train(
         enough_for(cluster, max(1, workers))
         dataset = _open(data, schema, timezone, on_error)
         detector = RayDetector(config, cluster, place, resume=resume, partitions=partitions)
-        detector.fit(dataset, directory=place.path if place.local else None, resume=resume, start=start)
+        directory = place.path if place.local else None
+        detector.fit(dataset, directory=directory, resume=resume, start=start, calendar=calendar)
         detector.facts |= {"device": cluster.device, "engine": "ray", "workers": max(1, workers)}
         _save(detector, place)
         detector.job.close()
@@ -133,7 +136,7 @@ class RayDetector(Detector):
         habits = HabitModel.fit(
             lessons.train, lessons.validation, encoder.schema, half, counting=scoring.counting, extra=terms,
             weighing=scoring.weights, seed=self.config.seed, absorb_after=scoring.absorb_after,
-            silence=scoring.silence,
+            silence=scoring.silence, days_off=self._days_off,
         )  # fmt: skip
         return HabitJudge(replace(habits, extra=memory.terms), memory)
 

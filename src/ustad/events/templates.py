@@ -72,12 +72,12 @@ TEMPLATES: dict[str, dict[str, Template]] = {
         "first": Template(
             "Never here {before}{distance}.",
             "the first visit to a new place",
-            {"before": "in the 14 days before", "distance": ", 910 m from anywhere usual"},
+            {"before": "in the 14 days until 28 May", "distance": ", 910 m from anywhere usual"},
         ),
         "again": Template(
             "{ordinal} time here; never {before}{distance}.",
             "another visit to a new place",
-            {"ordinal": "Fourth", "before": "in the 14 days before", "distance": ", 910 m from anywhere usual"},
+            {"ordinal": "Fourth", "before": "in the 14 days until 28 May", "distance": ", 910 m from anywhere usual"},
         ),
         "known": Template(
             "Here {times} {before}.", "an own place", {"times": "12 times", "before": "in the 28 days before"}
@@ -85,7 +85,7 @@ TEMPLATES: dict[str, dict[str, Template]] = {
         "more": Template(
             "Here {times} {before}, {now} since.",
             "an own place that is visited more often now",
-            {"times": "twice", "before": "in the 28 days before", "now": "6 times"},
+            {"times": "twice", "before": "in the 28 days until 28 May", "now": "6 times"},
         ),
         "new_kind": Template(
             "A new kind of place for {whom}: {kind}.", "its kind is new too", {"whom": "them", "kind": "bar"}

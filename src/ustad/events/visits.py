@@ -34,7 +34,7 @@ class Frame:
     days_off: tuple[int, ...] = ()  # local dates that are like weekend days: holidays, and what somebody says
 
     @classmethod
-    def fit(cls, events: pa.Table, schema: EventSchema) -> Frame:
+    def fit(cls, events: pa.Table, schema: EventSchema, days_off: tuple[int, ...] = ()) -> Frame:
         place, kind = place_feature(events, schema), kind_feature(events, schema)
         projection = None
         if place is not None:
@@ -42,7 +42,7 @@ class Frame:
             has_place = np.isfinite(lat) & np.isfinite(lon)
             projection = Projection.fit(lat[has_place], lon[has_place]) if has_place.any() else None
         words = pc.unique(_text(events[kind.columns[0]])).drop_null().to_pylist() if kind is not None else []
-        return cls(projection, tuple(sorted(set(words) - {UNKNOWN})))
+        return cls(projection, tuple(sorted(set(words) - {UNKNOWN})), days_off)
 
     def to_dict(self) -> dict[str, Any]:
         centre = None if self.projection is None else [self.projection.lat, self.projection.lon]

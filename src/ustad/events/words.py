@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from datetime import date, timedelta
 from typing import Any
 
 from ustad.events.observed import UNOBSERVED_MINUTES
@@ -31,6 +32,16 @@ def clock_words(minutes: float) -> str:
     """
     whole = _nearest(minutes) % 1440
     return f"{whole // 60:02d}:{whole % 60:02d}"
+
+
+def date_words(day: int) -> str:
+    """A local date, as days since 1970-01-01.
+
+    >>> date_words(19_750)
+    '28 January'
+    """
+    when = date(1970, 1, 1) + timedelta(days=day)
+    return f"{when.day} {when:%B}"
 
 
 def minutes_words(minutes: float) -> str:

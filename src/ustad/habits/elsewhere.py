@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from ustad.habits.kernels import DAY_MINUTES, OTHER_WEEKDAY, SLOTS, SLOTS_OF_EVIDENCE, days_by_weekday, slots_of
+from ustad.habits.kernels import DAY_MINUTES, OTHER_WEEKDAY, SLOTS, SLOTS_OF_EVIDENCE, day_kind, days_by_kind, slots_of
 
 #: More days like this one than that make no surer: lives change, and a longer history must not look like another one.
 MOST_DAYS = 3.0
@@ -31,13 +31,14 @@ def expected_elsewhere(
     visit_offsets: np.ndarray,
     visit_minute: np.ndarray,
     visit_duration: np.ndarray,
-    visit_weekday: np.ndarray,
+    visit_day: np.ndarray,
+    days_off: np.ndarray,
 ) -> np.ndarray:  # pragma: no cover - compiled
     """log of how much likelier the likeliest place was than this one, added up over a day of the visit: float64 [N].
 
     For each half hour the chance of a place is the smoothed share of days on which the entity was there at that time
     (the same weekday counts 1, other days of its kind OTHER_WEEKDAY; `kinds` [N, 4] are the weekdays of the visit's
-    first days, a day off is a Sunday), of the days from `place_since` [P] to `last_day`;
+    first days; one of the `days_off` is a Sunday), of the days from `place_since` [P] to `last_day`;
     that of a new place is the share of days since `known_since` [P] at places seen only once. Four hours are one piece
     of evidence. Of a longer visit the day that says most counts: who did not go out yesterday is expected out less
     today. The half hours that say most are left out for as many minutes as the entity may have been elsewhere unseen
@@ -53,17 +54,18 @@ def expected_elsewhere(
         if owner[i] != latest:  # rows of one entity stand together and share the work
             latest = owner[i]
             there, new, days = np.zeros((last - first, 7, SLOTS)), np.zeros((7, SLOTS)), np.zeros((last - first + 1, 7))
-            days[last - first] = days_by_weekday(known_since[first], last_day)
+            days[last - first] = days_by_kind(known_since[first], last_day, days_off)
             for p in range(first, last):
-                days[p - first] = days_by_weekday(max(place_since[p], known_since[p]), last_day)
+                days[p - first] = days_by_kind(max(place_since[p], known_since[p]), last_day, days_off)
                 for v in range(visit_offsets[p], visit_offsets[p + 1]):
                     if np.isnan(visit_duration[v]):
                         continue
                     begin, end = slots_of(visit_minute[v], visit_duration[v])
                     for slot in range(begin, end):
-                        there[p - first, (visit_weekday[v] + slot // SLOTS) % 7, slot % SLOTS] += 1.0
+                        day = day_kind(visit_day[v] + slot // SLOTS, days_off)
+                        there[p - first, day, slot % SLOTS] += 1.0
                         if place_count[p] == 1:
-                            new[(visit_weekday[v] + slot // SLOTS) % 7, slot % SLOTS] += 1.0
+                            new[day, slot % SLOTS] += 1.0
         begin, end = slots_of(minute[i], duration[i])
         surer = np.empty(end - begin)
         for slot in range(begin, end):

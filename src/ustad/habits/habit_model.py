@@ -101,11 +101,13 @@ class HabitModel:
         seed: int = 7,
         absorb_after: int = 28,
         silence: bool = False,
+        days_off: tuple[int, ...] = (),
     ) -> HabitModel:
         """Learn habits and calibrate. `calibrating`: bool by row of `validation`, whose entities calibrate; all
         by default. The history that the validation week is compared with is the training weeks alone. What people do
-        on the whole comes from the calibrating weeks too; nobody's own is part of what it is compared with."""
-        frame = Frame.fit(train, schema)
+        on the whole comes from the calibrating weeks too; nobody's own is part of what it is compared with. `days_off`
+        are local dates that are learnt, and compared, as weekend days."""
+        frame = Frame.fit(train, schema, days_off)
         before, week = (read_visits(t, schema, frame) for t in (train, validation))
         both = read_visits(pa.concat_tables([train, validation], promote_options="permissive"), schema, frame)
         habits, recurrence = Habits.fit(before), Recurrence.fit_halves(before)

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from ustad.events.templates import OFTEN, place_words, say, say_how_sure
 from ustad.events.visits import Visits, kind_feature, read_visits
-from ustad.events.words import clock_words, distance_words, minutes_words, times_words, unseen_words
+from ustad.events.words import clock_words, date_words, distance_words, minutes_words, times_words, unseen_words
 from ustad.habits.habit_model import HabitModel, Judged
 from ustad.habits.kinds import LENGTHS, STARTS
 from ustad.habits.missed import find_missed
@@ -208,7 +208,8 @@ def _how_often(
     leaders: list[str],
 ) -> list[str]:
     place, count = int(judged.compared.place[row]), int(judged.compared.count[row])
-    before, parts = _before(int(usual_visits.days[at])), []
+    before = _before(int(usual_visits.days[at]), model.habits.last_day, int(visits.day[at]))
+    parts = []
     if place >= 0:
         known, now = (times_words(n) for n in (int(model.habits.place_count[place]), count))
         is_more = "recurrence" in leaders
@@ -226,9 +227,14 @@ def _how_often(
     return parts
 
 
-def _before(days: int) -> str:
-    """How far back the entity's history goes; whose visits had to enter it before their weeks have no day of it yet."""
-    return f"in the {days} days before" if days > 1 else "on the day before" if days == 1 else "before"
+def _before(days: int, last_day: int, day: int) -> str:
+    """How far back the entity's history goes, and until when where that is not the day before; whose visits had to
+    enter it before their weeks have no day of it yet."""
+    if days < 1:
+        return "before"
+    if day == last_day + 1:
+        return f"in the {days} days before" if days > 1 else "on the day before"
+    return f"in the {days} days until {date_words(last_day)}" if days > 1 else f"on {date_words(last_day)}"
 
 
 # ------------------------------------------------------------------------------------------------- how sure

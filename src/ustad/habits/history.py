@@ -6,6 +6,7 @@ can forget an entity; later visits come in with `moved_on`. `Population` is what
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -15,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from ustad.events.observed import UNOBSERVED_MINUTES, length_weight, start_weight
-from ustad.events.visits import Visits, place_keys, spot_names
+from ustad.events.visits import Visits, day_kinds, place_keys, spot_names
 from ustad.habits.kernels import find_known, lead, nearest_place
 from ustad.tables import DataError, identity_hash
 from ustad.ties import raised
@@ -60,6 +61,7 @@ class Habits:
     visit_silent: np.ndarray  # float32 [V] minutes of it that there were no data for
     first_day: int
     last_day: int
+    days_off: tuple[int, ...] = ()  # local dates that count as weekend days, in the history and after it
 
     # --------------------------------------------------------------------------------------- building
     @classmethod
@@ -137,7 +139,12 @@ class Habits:
 
     @cached_property
     def visit_weekend(self) -> np.ndarray:
-        return self.visit_weekday >= 5
+        return day_kinds(self.visit_day, self.days_off) >= 5
+
+    @cached_property
+    def sorted_days_off(self) -> np.ndarray:
+        """For the compiled loops: int64, ascending."""
+        return np.array(sorted(self.days_off), np.int64)
 
     @cached_property
     def visit_log_duration(self) -> np.ndarray:
@@ -255,7 +262,8 @@ class Habits:
         if self.entity_unseen.any():
             columns |= {n: pa.array(getattr(self, n)[owner]) for n in _SEEN}
         span = {"first_day": str(self.first_day), "last_day": str(self.last_day), "entity": entity}
-        return pa.table(columns).replace_schema_metadata(span)
+        days = {"days_off": json.dumps(self.days_off)} if self.days_off else {}
+        return pa.table(columns).replace_schema_metadata(span | days)
 
     @classmethod
     def from_table(cls, table: pa.Table) -> Habits:
@@ -283,6 +291,7 @@ class Habits:
             visit_offsets=np.r_[0, np.cumsum(lengths)].astype(np.int64),
             first_day=int(span["first_day"]),
             last_day=int(span["last_day"]),
+            days_off=tuple(json.loads(span.get("days_off", "[]"))),
             **arrays,
             **gaps,
             **{n: np.array(v.flatten()) for n, v in lists.items()},
@@ -363,6 +372,7 @@ def collect(visits: Visits, key: np.ndarray, previous: np.ndarray, most: int) ->
         visit_silent=visits.silent[recent_rows].astype(np.float32),
         first_day=first_day,
         last_day=int(visits.day.max()),
+        days_off=visits.days_off,
     )
 
 

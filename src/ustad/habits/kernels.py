@@ -230,6 +230,27 @@ def days_by_weekday(first: int, last: int) -> np.ndarray:  # pragma: no cover - 
 
 
 @njit(nogil=True, cache=True)
+def day_kind(day: int, days_off: np.ndarray) -> int:  # pragma: no cover - compiled
+    """The weekday of a local date, 0 is Monday; one of the `days_off` (ascending) is a Sunday."""
+    if len(days_off):
+        at = np.searchsorted(days_off, day)
+        if at < len(days_off) and days_off[at] == day:
+            return 6
+    return (day + 3) % 7
+
+
+@njit(nogil=True, cache=True)
+def days_by_kind(first: int, last: int, days_off: np.ndarray) -> np.ndarray:  # pragma: no cover - compiled
+    """As `days_by_weekday`, but days off are Sundays: float64 [7]."""
+    days = days_by_weekday(first, last)
+    for day in days_off:
+        if first <= day <= last:
+            days[(day + 3) % 7] -= 1.0
+            days[6] += 1.0
+    return days
+
+
+@njit(nogil=True, cache=True)
 def slots_of(minute: float, duration: float) -> tuple[int, int]:  # pragma: no cover - compiled
     """Half hours from start to end, at most two days of them."""
     first = int(minute * SLOTS / DAY_MINUTES)

@@ -17,7 +17,7 @@ from numba import njit
 
 from ustad.events.visits import Visits
 from ustad.habits.history import Habits
-from ustad.habits.kernels import SLOTS, slots_of
+from ustad.habits.kernels import SLOTS, day_kind, slots_of
 
 #: A change is told once the chance of so much evidence without one is at most this.
 LEVEL = 0.05
@@ -116,7 +116,7 @@ def find_changes(habits: Habits, visits: Visits, last_day: int | None = None) ->
     evidence = np.zeros(E)
     follow_all(
         life.offsets, life.first, life.place, life.day, life.minute, life.duration, life.x, life.y,
-        last, visits.entity_key, evidence, facts,
+        last, visits.entity_key, habits.sorted_days_off, evidence, facts,
     )  # fmt: skip
     return Changes(evidence, facts[:, 0], facts[:, 1], facts[:, 2], facts[:, 3] > 0)
 
@@ -134,6 +134,7 @@ def follow_all(
     y: np.ndarray,
     last: int,
     key: np.ndarray,
+    days_off: np.ndarray,
     evidence: np.ndarray,
     facts: np.ndarray,
 ) -> None:  # pragma: no cover - compiled
@@ -146,8 +147,8 @@ def follow_all(
         end = day[rows].max()
         begin = max(first[e], end - MOST_DAYS + 1, day[rows].min())
         where, numbers = lay_out(place[rows], day[rows], minute[rows], duration[rows], x[rows], y[rows], begin, end)
-        ranks = rank_days(where, numbers, begin, last, key[e])
-        evidence[e] = bet_on(ranks, begin, facts[e])
+        ranks = rank_days(where, numbers, begin, last, key[e], days_off)
+        evidence[e] = bet_on(ranks, begin, days_off, facts[e])
 
 
 @njit(nogil=True, cache=True)
@@ -189,7 +190,7 @@ def lay_out(
 
 @njit(nogil=True, cache=True)
 def rank_days(
-    where: np.ndarray, numbers: np.ndarray, begin: int, last: int, key: int
+    where: np.ndarray, numbers: np.ndarray, begin: int, last: int, key: int, days_off: np.ndarray
 ) -> np.ndarray:  # pragma: no cover - compiled
     """The share of days of its kind so far, itself included, that are further out than each day: float64 [n, K].
 
@@ -204,7 +205,7 @@ def rank_days(
     for t in range(n):
         if not where[t].any():
             continue
-        weekend = 1 if (begin + t + 3) % 7 >= 5 else 0
+        weekend = 1 if day_kind(begin + t, days_off) >= 5 else 0
         for k in range(count[weekend]):
             other = known[weekend, k]
             for part in range(PARTS):
@@ -252,7 +253,9 @@ def chance(key: int, day: int, kind: int) -> float:  # pragma: no cover - compil
 
 
 @njit(nogil=True, cache=True)
-def bet_on(ranks: np.ndarray, begin: int, facts: np.ndarray) -> float:  # pragma: no cover - compiled
+def bet_on(
+    ranks: np.ndarray, begin: int, days_off: np.ndarray, facts: np.ndarray
+) -> float:  # pragma: no cover - compiled
     """log10 of the highest capital, at least 0; `facts` [4] become told, since, ranks, weekend.
 
     With every day, bets begin that all days of its kind from there on are among the most unlike; they share the highest
@@ -264,7 +267,7 @@ def bet_on(ranks: np.ndarray, begin: int, facts: np.ndarray) -> float:  # pragma
     for weekend in range(2):
         days, m, before = np.zeros(n, np.int64), 0, 0
         for t in range(n):
-            if ((begin + t + 3) % 7 >= 5) == (weekend == 1) and not np.isnan(ranks[t]).all():
+            if (day_kind(begin + t, days_off) >= 5) == (weekend == 1) and not np.isnan(ranks[t]).all():
                 days[m] = t
                 before += np.isinf(ranks[t, 0])
                 m += not np.isinf(ranks[t, 0])

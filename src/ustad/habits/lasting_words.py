@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import date, timedelta
 
 import numpy as np
 
 from ustad.events.templates import place_words, say
-from ustad.events.visits import Frame, Visits
-from ustad.events.words import distance_words
+from ustad.events.visits import Frame, Visits, day_kinds
+from ustad.events.words import date_words, distance_words
 from ustad.habits.history import Habits
 from ustad.habits.lasting import PART_SLOTS, PARTS, SHARES, Changes, LifeDays, collect_days, lay_out
 from ustad.habits.usual import find_home
 from ustad.schema import EventSchema, plural
 
-_EPOCH = date(1970, 1, 1)
 #: A place is named where the share of days at it grew by so much.
 CLEAR = 0.4
 #: Of a number: which of `lay_out`, and what is said of it.
@@ -24,15 +22,6 @@ NUMBERS = {
     "more visits": (0, "more {events}"), "fewer visits": (0, "fewer {events}"),
     "farther": (1, "farther from place to place"), "nearer": (1, "nearer from place to place"),
 }  # fmt: skip
-
-
-def local_date(day: int) -> date:
-    return _EPOCH + timedelta(days=day)
-
-
-def _date_words(day: int) -> str:
-    when = local_date(day)
-    return f"{when.day} {when:%B}"
 
 
 def describe_changes(
@@ -56,9 +45,9 @@ def _describe(
     own = [values[rows] for values in (life.place, life.day, life.minute, life.duration, life.x, life.y)]
     where, numbers = lay_out(*own, begin, end)  # type: ignore[call-arg,arg-type]  # six arrays
     days, since, name = np.arange(begin, end + 1), int(changes.since[e]), list(SHARES)[int(changes.ranks[e])]
-    seen = where.any(axis=1) & (((days + 3) % 7 >= 5) == changes.weekend[e])
+    seen = where.any(axis=1) & ((day_kinds(days, habits.days_off) >= 5) == changes.weekend[e])
     since_then, before = seen & (days >= since), seen & (days < since)
-    kind_of_day, date_words = "weekend" if changes.weekend[e] else "weekday", _date_words(since)
+    kind_of_day, when = "weekend" if changes.weekend[e] else "weekday", date_words(since)
     parts = [list(SHARES).index(name)] if name in list(SHARES)[:PARTS] else range(PARTS)
     moved = max((_compare_part(where, part, since_then, before) for part in parts), key=lambda one: one.gain)
     if moved.gain >= CLEAR:
@@ -68,16 +57,16 @@ def _describe(
             another = re.sub("^at an? ", "at another ", now)
             now = another if another != now else "elsewhere"
         times = f"{kind_of_day} {list(SHARES)[moved.part]}s"
-        return say("changed", date=date_words, times=times, now=now, before=then, **moved.counts)
+        return say("changed", date=when, times=times, now=now, before=then, **moved.counts)
     if name in NUMBERS:
         number, what = NUMBERS[name]
         medians = (float(np.nanmedian(numbers[number][mask])) for mask in (since_then, before))
         shown = [distance_words(m) if number else f"{m:.0f} a day" for m in medians]
         what = what.format(events=plural(schema.event_word))
         which = "weekend days" if changes.weekend[e] else "weekdays"
-        return say("changed_number", date=date_words, what=what, which=which, now=shown[0], before=shown[1])
+        return say("changed_number", date=when, what=what, which=which, now=shown[0], before=shown[1])
     times = f"{kind_of_day} {name}s" if name != "day" else ("weekend days" if changes.weekend[e] else "weekdays")
-    return say("changed_otherwise", date=date_words, times=times)
+    return say("changed_otherwise", date=when, times=times)
 
 
 @dataclass(frozen=True)

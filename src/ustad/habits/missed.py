@@ -51,7 +51,7 @@ def find_missed(habits: Habits, visits: Visits, at: int, place: int) -> Missed |
     where, share, _ = whereabouts(
         np.zeros(slots, np.int64), moment % DAY_MINUTES, weekend, np.array([0, last - first]), habits.place_x[rows],
         habits.place_y[rows], habits.visit_offsets[first : last + 1], habits.visit_day, habits.visit_minute,
-        habits.visit_duration, days,
+        habits.visit_duration, days, habits.sorted_days_off,
     )  # fmt: skip
     sure = np.where((where >= 0) & (first + where != place), share, 0.0)
     best = highest_of(sure.tolist())

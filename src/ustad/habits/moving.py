@@ -129,6 +129,7 @@ def _merge(first: Habits, later: Habits, most: int) -> Habits:
         visit_offsets=np.r_[0, np.cumsum(np.minimum(counts, most))].astype(np.int64),
         first_day=0,
         last_day=0,
+        days_off=first.days_off,
         **visits,
     )
 

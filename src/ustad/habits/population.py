@@ -29,7 +29,7 @@ class Population:
     def fit(cls, visits: Visits, categories: int) -> Population:
         """`categories`: how many kinds there are, unknown included. What was not observed well counts less."""
         start_weights, length_weights = start_weight(visits.early), length_weight(visits.early, visits.late)
-        kind, weekend = visits.category, (visits.weekday >= 5).astype(np.int64)
+        kind, weekend = visits.category, (day_kinds(visits.day, visits.days_off) >= 5).astype(np.int64)
         bins = (weekend, kind, _bin(visits.minute, 1440.0, START_BINS))
         start = _histogram(bins, (2, categories, START_BINS), start_weights)
         start = _smooth(start, _smooth(start.sum(axis=(0, 1)), np.ones(START_BINS)))

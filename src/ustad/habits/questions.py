@@ -120,7 +120,13 @@ def _elsewhere(
 ) -> np.ndarray:
     """What was seen is the least of what it may have been, but for less than one half hour: float64 [N]."""
     places = (habits.place_offsets, habits.place_count, habits.place_since, habits.known_since)
-    history = (habits.visit_offsets, habits.visit_minute, habits.visit_duration, habits.visit_weekday)
+    history = (
+        habits.visit_offsets,
+        habits.visit_minute,
+        habits.visit_duration,
+        habits.visit_day,
+        habits.sorted_days_off,
+    )
     kinds = visits.kinds
 
     def measure(rows: slice) -> np.ndarray:

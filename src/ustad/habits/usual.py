@@ -55,6 +55,7 @@ def usual(habits: Habits, visits: Visits, place: np.ndarray, widths: Widths) -> 
     where, share, apart = whereabouts(
         owner, moment, weekend_then, habits.place_offsets, habits.place_x, habits.place_y,
         habits.visit_offsets, habits.visit_day, habits.visit_minute, habits.visit_duration, days,
+        habits.sorted_days_off,
     )  # fmt: skip
     of_days = np.where(where >= 0, days[where, weekend_then.astype(int)], 0.0) if len(days) else np.zeros(len(where))
     at = np.where(place >= 0, place, where)
@@ -91,7 +92,8 @@ def fit_widths(habits: Habits, visits: Visits, place: np.ndarray, kinds: int) ->
     if not len(rows):
         return Widths.plain(kinds)
     at, own = place[rows], visits.take(rows)
-    start, start_spread, duration, duration_spread = _times(habits, at, own.minute, own.weekday >= 5)
+    weekend = day_kinds(own.day, own.days_off) >= 5
+    start, start_spread, duration, duration_spread = _times(habits, at, own.minute, weekend)
     away = np.abs(own.minute - start)
     differences = np.stack([np.minimum(away, 1440.0 - away), np.abs(own.duration - duration)])
     spreads = np.maximum(np.stack([start_spread, duration_spread]), 1e-6)
@@ -106,7 +108,7 @@ def find_home(habits: Habits, place: int) -> int:
     where, share, _ = whereabouts(
         np.zeros(1, np.int64), np.array([NIGHT]), np.zeros(1, bool), np.array([0, last - first]), habits.place_x[rows],
         habits.place_y[rows], habits.visit_offsets[first : last + 1], habits.visit_day, habits.visit_minute,
-        habits.visit_duration, remembered_days(habits, rows),
+        habits.visit_duration, remembered_days(habits, rows), habits.sorted_days_off,
     )  # fmt: skip
     return first + int(where[0]) if share[0] >= lowered(0.5) else -1
 
@@ -125,6 +127,8 @@ def remembered_days(habits: Habits, rows: slice = slice(None)) -> np.ndarray:
     since = np.maximum(habits.place_since[rows], habits.known_since[rows]) + 3
     stop = habits.last_day + 4  # both counted from a Monday
     weekends = sum((stop - k) // 7 - (since - k) // 7 for k in (6, 7))
+    off = habits.sorted_days_off[(habits.sorted_days_off + 3) % 7 < 5] + 3
+    weekends = weekends + np.searchsorted(off, stop) - np.searchsorted(off, since)
     total = stop - since
     return np.stack([total - weekends, weekends], axis=1).astype(np.float64)
 

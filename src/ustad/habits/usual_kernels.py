@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from ustad.habits.kernels import DAY_MINUTES, DURATION_WIDTH, OTHER_DAY, START_WIDTH, apart, bell
+from ustad.habits.kernels import DAY_MINUTES, DURATION_WIDTH, OTHER_DAY, START_WIDTH, apart, bell, day_kind
 from ustad.ties import RELATIVE
 
 #: The share of earlier values that lies within one ± of what is expected, as in a bell curve.
@@ -34,12 +34,14 @@ def whereabouts(
     visit_minute: np.ndarray,
     visit_duration: np.ndarray,
     days: np.ndarray,
+    days_off: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # pragma: no cover - compiled
     """Where an entity usually is at a minute of the day (`moment` [N], `weekend` [N] of its day).
 
     Out come its place there and then on most days of the kind (int64 [N], -1 without one), the share of those days
     (float64 [N]) and how far apart in x and y its other whereabouts at that time lie (km, float64 [N, 2]: the root
-    mean square over days). `days` [P, 2] are the weekdays and weekend days that each place's visits are remembered of.
+    mean square over days). `days` [P, 2] are the weekdays and weekend days that each place's visits are remembered of;
+    `days_off` count as weekend days.
     """
     place, share = np.full(len(owner), -1, np.int64), np.zeros(len(owner))
     spread = np.full((len(owner), 2), np.nan)
@@ -56,7 +58,7 @@ def whereabouts(
                 begin = visit_day[v] * DAY_MINUTES + visit_minute[v]
                 day = int(np.ceil((begin - moment[i]) / DAY_MINUTES))  # the first on which the moment comes after it
                 while day * DAY_MINUTES + moment[i] < begin + visit_duration[v]:
-                    if ((day + 3) % 7 >= 5) == weekend[i]:
+                    if (day_kind(day, days_off) >= 5) == weekend[i]:
                         shares[p - first] += 1.0
                     day += 1
             shares[p - first] = min(shares[p - first] / days[p, kind], 1.0) if days[p, kind] > 0 else 0.0

@@ -181,7 +181,7 @@ class HabitLive:
         entry = self._at_hand(entity)
         entry.state = state
         if own is not None:
-            entry.model = replace(self.model, habits=own)
+            entry.model = replace(self.model, habits=replace(own, days_off=self.model.habits.days_off))
 
     def missing(self, entity: Any) -> bool:
         """Whether an entity was let go and has to come back with `from_bytes` before its next event."""

@@ -8,7 +8,7 @@ Parquet, JSON and safetensors beside the rest of a model directory.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -66,12 +66,6 @@ class HabitJudge:
     @property
     def schema(self) -> EventSchema:
         return self.habits.schema
-
-    def with_days_off(self, days: Iterable[int]) -> HabitJudge:
-        """The same, but events of these local dates (days since 1970-01-01) are compared with weekend days. They are
-        stored with the model, so that scoring in bulk, in parts, on a cluster and live agree."""
-        frame = replace(self.habits.frame, days_off=tuple(sorted({int(day) for day in days})))
-        return replace(self, habits=replace(self.habits, frame=frame))
 
     @property
     def reference(self) -> int:
@@ -191,11 +185,12 @@ def fit_habit_judge(
     memory: MemoryModel | None = None,
     directory: Path | None = None,
     resume: bool = False,
+    days_off: tuple[int, ...] = (),
 ) -> HabitJudge:
     """Learn from the training weeks; the validation week's entities stop the network early (half of them) and
     calibrate (the other half; all of them where no network has to be stopped). `memory` is a memory network that was
     trained already; where it has to be trained, its checkpoints go to `directory`, and `resume` goes on from the last
-    one."""
+    one. `days_off` are local dates that habits take for weekend days."""
     schema = encoder.schema
     if config.model.network == "memory" and memory is None:
         memory = fit_memory_model(train, validation, encoder, config, device, directory, resume)
@@ -212,6 +207,7 @@ def fit_habit_judge(
         seed=config.seed,
         absorb_after=config.scoring.absorb_after,
         silence=config.scoring.silence,
+        days_off=days_off,
     )
     return HabitJudge(habits, memory)
 
