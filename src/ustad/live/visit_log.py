@@ -150,6 +150,7 @@ def unpack_habits(content: bytes, entity: Any) -> Habits:
         visit_weekday=(day + 3) % 7,
         first_day=head["first_day"],
         last_day=head["last_day"],
+        days_off=(),  # those of the model
         **{f"place_{n}": np.ascontiguousarray(places[n]) for n in ("key", "x", "y")},
         **{f"place_{n}": places[n].astype(np.int64) for n in ("category", "count", "first", "last")},
         **{f"visit_{n}": np.ascontiguousarray(visits[n]) for n in ("time", "duration", "previous", *_GAP_NAMES)},
