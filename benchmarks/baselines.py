@@ -39,7 +39,7 @@ from ustad.lab.evaluation.result_tables import Table, method_seconds
 from ustad.lab.evaluation.workshop import DEFAULT, SAME
 from ustad.simulate import simulate_tables
 
-EXPERIMENTS = Path(__file__).parents[1] / "results" / "full"
+EXPERIMENTS = Path(__file__).parents[1] / "results" / "paper"
 PAGE = DOCS / "evidence" / "baselines.md"
 LARGE, TOWN = "numosim-la (2,000 agents)", "baselines-town-500-cpu.json"
 LIMIT_EACH_H200 = 100.0  # seconds, 2,000 agents of numosim-la

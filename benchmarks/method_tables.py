@@ -1,4 +1,4 @@
-"""The tables of docs/method.md, written from the results of benchmarks/training.py, robust.py and learning.py.
+"""The tables of docs/evidence/training.md, from the results of benchmarks/training.py, robust.py and learning.py.
 
 python benchmarks/method_tables.py            writes them into the page, between their marks
 """
@@ -10,7 +10,7 @@ from functools import partial
 
 from marked_pages import DOCS, read, table, write
 
-PAGE = DOCS / "method.md"
+PAGE = DOCS / "evidence" / "training.md"
 LEARNED = {
     "start": "start, min", "duration": "duration, min", "x": "x, km", "y": "y, km", "poi": "kind of place, % right",
 }  # fmt: skip

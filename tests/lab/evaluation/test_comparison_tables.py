@@ -10,6 +10,8 @@ from ustad.lab.evaluation.comparison_tables import (
     best_injection_tables,
     calibrated_tables,
     case_tables,
+    rejection_tables,
+    scaling_tables,
     search_tables,
     spread_tables,
     unweighted_loss,
@@ -114,3 +116,28 @@ def test_false_alarms_are_counted_over_all_data_sets(tmp_path):
     lines = [line("cases", seed, {"cases": [], "shares": share}) for seed, share in enumerate(shares)]
     (table,) = case_tables(write(tmp_path, *lines))
     assert table.rows == (("town (9 agents)", "novel", "2", "40", "35 (88 %)"),)
+
+
+def test_the_surest_events_stand_beside_all_of_them(tmp_path):
+    def curves(all_of_them, surest):
+        terms = {"x": [surest, 2.0, all_of_them], "poi": [0.1, 0.3, 0.4]}
+        return {"kept": [0.5, 0.95, 1.0], "curves": terms, "own": terms}
+
+    lines = [
+        line("uncertainty", s, curves(s + 2.0, 1.0), method=m) for s in (1, 3) for m in ("ustad-plain", "ustad-au")
+    ]
+    (table,) = rejection_tables(write(tmp_path, *lines)["uncertainty"])
+    assert [row[0] for row in table.rows] == ["USTAD", "USTAD, each feature by its own", "USTAD-AU"]
+    row = dict(zip(table.heads, table.rows[0], strict=True))
+    assert (row["data sets"], row["x (km)"], row["kind of place, % right"]) == ("2", "4 · 2 · 1", "60 · 70 · 90")
+
+
+def test_au_of_numbers_between_0_and_1_stands_beside_the_papers(tmp_path):
+    terms = {"x": {"au": 0.002, "eu": 1e-5}}
+    plain = line("uncertainty", 1, {"weeks": 3, "terms": {"x": {"au": 0.1, "eu": 0.01}}}, weeks=3)
+    alone = write(tmp_path, plain)["uncertainty"]
+    assert scaling_tables(alone) == []  # one scale alone compares nothing
+    scaled = line("uncertainty", 1, {"kept": [], "curves": {}, "terms": terms}, method="ustad-minmax")
+    (table,) = scaling_tables([*alone, scaled])
+    assert [row[1] for row in table.rows] == ["by their central 68 %", "between 0 and 1", "*not said*"]
+    assert [row[table.heads.index("AU x")] for row in table.rows] == ["1.00e-01", "2.00e-03", "1.34e-03"]

@@ -287,7 +287,7 @@ def test_what_is_not_a_number_is_null_in_a_result_file():
 @pytest.fixture(scope="module")
 def stored():
     """The page in the repository, the result directories it names, and what they hold."""
-    page = REPOSITORY / "docs" / "results.md"
+    page = REPOSITORY / "docs" / "evidence" / "results.md"
     if not page.exists():
         pytest.skip("no results page in this checkout")
     places = generated_from(page.read_text())
@@ -296,13 +296,13 @@ def stored():
 
 def test_the_page_in_the_repository_agrees_with_its_result_files(stored):
     page, places, results = stored
-    assert page.read_text() == page_text(results, ", ".join(places), "figures/results")
+    assert page.read_text() == page_text(results, ", ".join(places), "../figures/results")
 
 
 def test_the_figures_in_the_repository_are_those_of_the_page_and_no_others(stored):
     page, _, results = stored
     names = [name for figures in plan_figures(results).values() for name, _ in figures]
-    files = {path.name for path in (page.parent / "figures" / "results").iterdir()}
+    files = {path.name for path in (page.parents[1] / "figures" / "results").iterdir()}
     assert files == {f"{name}.png" for name in names}
 
 

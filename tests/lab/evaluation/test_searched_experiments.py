@@ -14,7 +14,7 @@ from ustad.lab.evaluation.workshop import Budget
 
 TOWN = Source("town", agents=20, days=16, anomalous_share=0.2)
 SEARCHED = replace(BUDGETS["tiny"], search=2)
-RESULTS = Path(__file__).parents[3] / "results" / "full"
+RESULTS = Path(__file__).parents[3] / "results" / "paper"
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +55,7 @@ def test_a_search_makes_other_cells_and_other_models():
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_results_without_a_search_keep_their_keys(name):
     options = {key for each in EXPERIMENTS[name].options for key in each}
-    place = RESULTS.parent / {"gps": "gps", "uncertainty": "older"}.get(name, "full")
+    place = RESULTS.parent / "gps" if name == "gps" else RESULTS
     lines = [line for line in read_lines(place / f"{name}.jsonl") if not line["budget"].get("search")]
     assert lines
     for line in lines:

@@ -32,14 +32,14 @@ from ustad.lab.evaluation.workshop import (
 )
 from ustad.network.training.prediction import prediction_metrics
 from ustad.scores import Scores
-from ustad.scoring.calibration import ABLATIONS, Ablation, combine
+from ustad.scoring.calibration import ABLATIONS, Ablation, Parts, combine
 from ustad.scoring.rejection import rejection_curve, uncertainty
 from ustad.simulate import inject
 from ustad.simulate.injections import KINDS
 
 Options = dict[str, Any]
 NUMERIC = ("x", "y", "start", "duration")
-VARIANTS = ("ustad-plain", "ustad-au", "ustad-eu", "ustad-none")
+VARIANTS = ("ustad-plain", "ustad-au", "ustad-eu", "ustad-none", "ustad-minmax")
 INJECTION_SCORES: tuple[Ablation, ...] = ("loss", "eu", "knn", "loss_knn")
 #: Baselines whose score is ranks among the scored events, as the paper's is.
 RANKED = ("ctle", "transformer")
@@ -141,13 +141,13 @@ def scores(shop: Workshop, **_: Any) -> Options:
 
 # -------------------------------------------------------------------------------------------- uncertainty
 def rejection(shop: Workshop, method: str, **_: Any) -> Options:
-    """Error of each term against the share kept, surest first; EU and accuracy of each kind of place.
+    """Error of each term against the share kept, surest first; mean AU and EU; EU and accuracy by kind of place.
 
     Events are sorted by the paper's sum of uncertainties over all terms and, in `own`, by the term's own.
     """
     measurement = shop.measured(method)
     total = {
-        "ustad-plain": measurement.parts.au + measurement.parts.eu,
+        **dict.fromkeys(("ustad-plain", "ustad-minmax"), measurement.parts.au + measurement.parts.eu),
         "ustad-au": measurement.parts.au,
         "ustad-eu": measurement.parts.eu,
     }.get(method)
@@ -161,6 +161,7 @@ def rejection(shop: Workshop, method: str, **_: Any) -> Options:
         columns = dict(zip(measurement.parts.names, total.astype(np.float64).T, strict=True))
         own = {n: np.nan_to_num(columns[n], nan=np.inf) for n in errors}
         result["own"] = {name: _curve(values, own[name]) for name, values in errors.items()}
+        result["terms"] = _mean_uncertainties(measurement.parts)
     if method == USTAD:
         result["classes"] = _classes(measurement)
     return result
@@ -202,12 +203,14 @@ def training_size(shop: Workshop, weeks: int, steps: str | None = None, **_: Any
     measurement = shop.measured(USTAD, weeks=weeks, equal_steps=steps == "equal")
     early = pc.is_in(measurement.events["stay_id"], shop.first_test_weeks(2)["stay_id"].combine_chunks())
     parts = measurement.parts.take(np.flatnonzero(early.to_numpy()))
+    return {"weeks": weeks, "terms": _mean_uncertainties(parts)}
+
+
+def _mean_uncertainties(parts: Parts) -> dict[str, dict[str, float]]:
+    """Mean AU and EU of each term, in the network's own units."""
     return {
-        "weeks": weeks,
-        "terms": {
-            name: {"au": float(np.nanmean(parts.au[:, i])), "eu": float(np.nanmean(parts.eu[:, i]))}
-            for i, name in enumerate(parts.names)
-        },
+        name: {"au": float(np.nanmean(parts.au[:, i])), "eu": float(np.nanmean(parts.eu[:, i]))}
+        for i, name in enumerate(parts.names)
     }
 
 

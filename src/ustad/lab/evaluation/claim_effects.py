@@ -49,9 +49,9 @@ def predicts_better(results: Results) -> Effects:
 
 
 def best_of_all(results: Results) -> Effects:
-    """Against the best of all other predictors, on the feature where that is worst for USTAD."""
+    """Against the best of the paper's other predictors, on the feature where that is worst for USTAD."""
     for found in _by_cell(results["prediction"], "method").values():
-        others = [_terms(result) for method, result in found.items() if method != "ustad-plain"]
+        others = [_terms(result) for method, result in found.items() if not method.startswith("ustad")]
         if others and "ustad-plain" in found:
             ours = _terms(found["ustad-plain"])
             yield min(min(_gain({t: other[t]}, ours), default=np.inf) for t in ours for other in others if t in other)

@@ -1,5 +1,5 @@
 """Tables that set one figure beside another of the same kind: ranks and calibrated shares, people and training,
-λ and λ, the paper's score and the preset `best` on injections, true cases and false ones.
+λ and λ, sure events and all of them, the paper's score and the preset `best` on injections, true cases and false ones.
 
 In go result lines, out come `Table`s.
 """
@@ -15,11 +15,14 @@ from ustad.lab.evaluation.result_tables import (
     LEVELS,
     NAMES,
     SCORES,
+    TERMS,
     Line,
     Results,
     Table,
     detection_values,
     format_mean,
+    format_scientific,
+    read_published,
     select_lines,
     sets,
     slug,
@@ -98,6 +101,71 @@ def spread_tables(results: Results) -> list[Table]:
     spreads = [f"{level} {word}, {of}" for level in LEVELS for _, word in WHATS for of in ("people", "training")]
     heads = ("data", "method", "runs on the same people", *spreads)
     return [Table("spread", "Spread over people and of training", heads, tuple(rows), SAME_DATA)] if rows else []
+
+
+# --------------------------------------------------------------------------------------------- uncertainty
+def rejection_tables(lines: list[Line]) -> list[Table]:
+    """Errors of all events, and of the surest 95 % and half of them, by what they are sorted by."""
+    return [_rejection_table(select_lines(lines, data=data), data) for data in sets(_with_curves(lines))]
+
+
+def _with_curves(lines: list[Line]) -> list[Line]:
+    return [line for line in lines if "curves" in line["result"]]
+
+
+def _rejection_table(lines: list[Line], data: str) -> Table:
+    terms = [term for term in TERMS if any(term in x["result"]["curves"] for x in _with_curves(lines))]
+    rows = []
+    for method in dict.fromkeys(x["method"] for x in _with_curves(lines)):
+        results = [x["result"] for x in select_lines(lines, method=method)]
+        for way, words in (("curves", ""), ("own", ", each feature by its own")):
+            if all(way in result for result in results) and (way == "curves" or method == "ustad-plain"):
+                cells = (_kept_errors(results, way, term) for term in terms)
+                rows.append((NAMES[method] + words, str(len(results)), *cells))
+    heads = ("sorted by the uncertainty of", "data sets", *(_kept_head(term) for term in terms))
+    note = (
+        "Mean absolute error of all events, of the surest 95 % and of the surest half; of kinds of place the share "
+        "that is right. USTAD-none has nothing to sort by."
+    )
+    return Table(f"rejection-{slug(data)}", f"All events, the surest 95 % and half, {data}", heads, tuple(rows), note)
+
+
+def _kept_head(term: str) -> str:
+    return "kind of place, % right" if term == "poi" else TERMS[term]
+
+
+def _kept_errors(results: list[dict[str, Any]], way: str, term: str) -> str:
+    """Means over data sets: all, 95 %, half."""
+    cells = []
+    for share in (1.0, 0.95, 0.5):
+        values = [result[way][term][result["kept"].index(share)] for result in results]
+        cells.append(100 * (1 - np.mean(values)) if term == "poi" else np.mean(values))
+    return " · ".join(f"{value:.3g}" for value in cells)
+
+
+def scaling_tables(lines: list[Line]) -> list[Table]:
+    """Mean AU and EU with numbers by their central share and between 0 and 1, beside the paper's after three weeks."""
+    rows, (_, paper) = [], next(iter(read_published()["training_size"].items()))
+    for data in sets(lines):
+        own = select_lines(lines, data=data)
+        for name, words in (("ustad-plain", "by their central 68 %"), ("ustad-minmax", "between 0 and 1")):
+            terms = [x["result"]["terms"] for x in own if x.get("method") == name and "terms" in x["result"]]
+            if name == "ustad-plain" and not terms:
+                terms = [x["result"]["terms"] for x in own if x.get("weeks") == 3]
+            if terms:
+                cells = (format_scientific([t[f][u] for t in terms if f in t]) for f in TERMS for u in ("au", "eu"))
+                rows.append((data, words, str(len(terms)), *cells))
+    if not any(row[1] == "between 0 and 1" for row in rows):
+        return []
+    published = (f"{value:.2e}" for term in TERMS for value in paper[3][term])
+    rows.append(("*simla, paper*", "*not said*", "–", *published))
+    features = (f"{what} {TERMS[term].split(' (')[0]}" for term in TERMS for what in ("AU", "EU"))
+    note = (
+        "AU and EU are in squared units of the scaled numbers, so the scale decides their size; those of the kind of "
+        "place have no scale. The paper's row is of its own data."
+    )
+    title = "AU and EU by how numbers are scaled"
+    return [Table("scaling", title, ("data", "numbers", "data sets", *features), tuple(rows), note)]
 
 
 # --------------------------------------------------------------------------------------------------- λ

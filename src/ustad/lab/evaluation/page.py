@@ -21,6 +21,8 @@ from ustad.lab.evaluation.comparison_tables import (
     calibrated_score_tables,
     calibrated_tables,
     case_tables,
+    rejection_tables,
+    scaling_tables,
     search_tables,
     spread_tables,
 )
@@ -99,6 +101,8 @@ def every_table(results: Results) -> dict[str, list[Table]]:
     tables["prediction"] += search_tables(results)
     tables["detection"] += [*three_ways_tables(results["detection"]), *calibrated_tables(results["detection"])]
     tables["detection"] += spread_tables(results)
+    uncertain = results["uncertainty"]
+    tables["uncertainty"] = [*rejection_tables(uncertain), *tables["uncertainty"], *scaling_tables(uncertain)]
     tables["scores"] += calibrated_score_tables(results["scores"])
     tables["injections"] += [*changed_tables(results["injections"]), *best_injection_tables(results)]
     return {**tables, "cases": case_tables(results), "training": training_tables(results)}

@@ -29,8 +29,8 @@ ustad lab experiment prediction --data numosim-la:2000 --seeds 101-101 --methods
     --device cuda --out results/search --cells-only                       the search of λ, once for each λ
 ustad lab experiment detection,prediction,scores --data numosim-la:20000 --seeds 1-1 --size large --no-past \\
     --device cuda --out results/large --cells-only
-ustad lab experiment all --figures-only --out results/paper --also results/large --also results/older \\
-    --also results/gps --also results/search --page docs/results.md --figures docs/figures/results
+ustad lab experiment all --figures-only --out results/paper --also results/large \\
+    --also results/gps --also results/search --page docs/evidence/results.md --figures docs/figures/results
 ```"""
 CAUSES = """### What the figures say about the causes
 USTAD is the preset `paper` here, without trip vectors. The likelihood of numbers weighs

@@ -340,7 +340,7 @@ def _training_size_table(lines: list[Line], name: str, title: str) -> Table | No
         paper = read_published()["training_size"].get(base_name(lines, data), {})
         for weeks in (1, 2, 3):
             values = [size_values(lines, data, weeks, term, what=what) for term in TERMS for what in ("au", "eu")]
-            rows.append((data, str(weeks), *(_scientific(v) for v in values)))
+            rows.append((data, str(weeks), *(format_scientific(v) for v in values)))
             if weeks in paper:
                 row = (f"{v:.2e}" for term in TERMS for v in paper[weeks][term])
                 rows.append((f"*{data.split(' (')[0]}, paper*", str(weeks), *row))
@@ -356,7 +356,7 @@ def size_values(lines: list[Line], data: str, weeks: int, term: str, *, what: st
     return [x["result"]["terms"][term][what] for x in rows if term in x["result"]["terms"]]
 
 
-def _scientific(values: list[float]) -> str:
+def format_scientific(values: list[float]) -> str:
     """As `shown`, for numbers of any size: `1.23e-05 ± 4.5e-07`."""
     if not values:
         return "–"
