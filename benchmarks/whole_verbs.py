@@ -6,7 +6,8 @@
 
 A run is a preset and a number of agents of numosim-la. Beside seconds it keeps processor seconds, peak memory, the load
 of the machine, when each stage was done, what training said beforehand about its length, and how well the scores
-detect. With `--first-use` the first run is made twice, at first without compiled loops in the cache.
+detect. With `--first-use` the first run is made twice, at first without compiled loops in the cache. With `--work` data
+and models stay, and a second call goes on after the last verb that ended: for machines that lend ten minutes at a time.
 Writes benchmarks/results/whole_verbs_DEVICE.json after every run; lines of other runs are kept with `--keep`.
 """
 
@@ -99,7 +100,9 @@ def measure_run(
 ) -> dict[str, Any]:
     """Training and scoring by one preset, and how well it detects where that is wanted."""
     model, scores = work / "model", work / "scores"
-    train, _ = run_verb(["train", str(data), "--preset", preset, "--out", str(model), "--device", device], cache)
+    train = keep_cost(
+        work / "train.json", ["train", str(data), "--preset", preset, "--out", str(model), "--device", device], cache
+    )
     score, printed = run_verb(
         ["score", str(model), str(data), "--out", str(scores), "--device", device, "--json"], cache
     )
@@ -114,6 +117,15 @@ def measure_run(
     return {**cost, "detection": read_figures(json.loads(figures))}
 
 
+def keep_cost(file: Path, arguments: list[str], cache: Path | None) -> dict[str, Any]:
+    """What the verb cost, from the file of an earlier call where there is one."""
+    if not file.exists():
+        cost, _ = run_verb(arguments, cache)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(cost))
+    return dict(json.loads(file.read_text()))
+
+
 def read_figures(figures: dict[str, Any]) -> dict[str, Any]:
     """AUROC and average precision by method and level."""
     return {
@@ -126,7 +138,7 @@ def measure_all(options: argparse.Namespace, keep: list[dict[str, Any]], facts: 
     """Every run in turn; the file is written after each, so that one that is stopped leaves the others."""
     runs = list(keep)
     with tempfile.TemporaryDirectory() as folder:
-        work = Path(folder)
+        work = options.work or Path(folder)
         cache = work / "compiled" if options.first_use else None
         first_use = options.first_use
         for name in options.runs:
@@ -168,6 +180,7 @@ def main() -> None:
     parser.add_argument("--first-use", action="store_true", help="make the first run twice, first with an empty cache")
     parser.add_argument("--speed-only", action="store_true", help="leave out how well the scores detect")
     parser.add_argument("--keep", action="store_true", help="keep earlier lines of other runs")
+    parser.add_argument("--work", type=Path, help="keep data and models here, and go on with what is there")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     out = options.out or RESULTS / f"whole_verbs_{options.device}.json"

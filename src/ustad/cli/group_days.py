@@ -27,7 +27,8 @@ def note_days(place: Path, schema: Any, *, country: str | None, calendar: Path |
 
     run = read_json(place / "run.json")
     files = table_files(place, "events")
-    parts = [_columns(_read_needed(file, schema), schema) for file in files]
+    with ThreadPoolExecutor(WRITERS) as pool:
+        parts = list(pool.map(lambda file: _columns(_read_needed(file, schema), schema), files))
     day, entity, p_value, lead = (np.concatenate(values) for values in zip(*parts, strict=True))
     if not len(day):
         return dict(run)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 import numpy as np
-from scipy import stats
+from scipy.special import stdtr
 
 from ustad.dataset import EPOCH
 
@@ -60,7 +60,7 @@ def judge_days(
         middle = np.median(scale[others])
         spread = 1.4826 * np.median(np.abs(scale[others] - middle))
         width = np.hypot(max(spread, 0.5 / np.sqrt(people[i])), 0.5 / np.sqrt(np.median(people[others]) * others.sum()))
-        tail = float(stats.t.sf((scale[i] - middle) / width, others.sum() - 1)) * int(enough.sum())
+        tail = float(stdtr(others.sum() - 1, (middle - scale[i]) / width)) * int(enough.sum())
         share, usual = unusual[i] / people[i], float(np.median(unusual[others] / people[others]))
         if tail <= CHANCE and share >= TIMES * usual:
             questions = _ask(leads, people, i, others)

@@ -25,7 +25,7 @@ CHECKPOINT = "memory-checkpoint.safetensors"
 #: Questions that each epoch is validated on, drawn once.
 MOST_QUESTIONS = 4096
 #: Steps that a run on a GPU keeps at least when its batches grow, and how often they double.
-STEPS, MOST_DOUBLINGS = 7_000, 4
+STEPS, MOST_DOUBLINGS = 3_500, 4
 #: Windows that a run sees at most, in as many passes as that makes, but so many at least: 20 passes of 20,000 people.
 MOST_SEEN, FEWEST_PASSES = 8_000_000, 2
 #: Steps under which batches of little data shrink, to the smallest size.
