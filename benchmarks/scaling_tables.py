@@ -13,6 +13,14 @@ PAGE = DOCS / "evidence" / "scaling.md"
 #: What a data set is taken to be: NUMOSIM's weeks and stays, a fix a minute, 64 numbers per reference event.
 DAYS, STAYS_A_DAY, FIXES_A_DAY, WIDTH, EPOCHS = 56, 3.05, 1440, 64, 20
 TRAIN_DAYS, TEST_DAYS = 21, 28
+#: Whole verbs as they were measured, the newest last.
+VERB_FILES = tuple(
+    f"whole_verbs_{name}"
+    for name in ("cpu", "cpu_pinned", "cuda", "cuda_5000_20days", "cuda_100000_20days", "cuda_5000")
+)
+USUAL_DAYS = 56
+#: Agents between which cost is compared, their days, and how many times as much an agent may cost.
+FLAT, FLAT_DAYS, MOST_GROWTH = (5_000, 100_000), 20, 1.3
 #: Seconds that whole verbs may take, by device, preset and agents (56 days).
 VERB_GOALS: dict[tuple[str, str, int], dict[str, int]] = {
     ("cpu", "quick", 740): {"both": 30},
@@ -110,17 +118,33 @@ def _bytes(number: float) -> str:
 def verbs() -> str:
     """Whole verbs by the clock, on every kind of machine that they were measured on."""
     head = ("on", "preset", "agents", "train", "score", "scored", "peak memory", "goal", "said before training")
-    parts = [
-        read(f"whole_verbs_{name}")
-        for name in ("cpu", "cpu_pinned", "cuda")
-        if (RESULTS / f"whole_verbs_{name}.json").exists()
-    ]
-    rows = [verb_row(content, run) for content in parts for run in content["runs"]]
+    parts = [read(name) for name in VERB_FILES if (RESULTS / f"{name}.json").exists()]
+    newest = {(content["device"], _size(run)): (content, run) for content in parts for run in content["runs"]}
+    rows = [verb_row(content, run) for content, run in newest.values()]
     notes = [
-        f"{_machine(content)}: ustad {content['versions']['ustad']}, {content['date']}, `{content['command']}`."
+        f"- {_machine(content)}: ustad {content['versions']['ustad']}, {content['date']}, `{content['command']}`"
         for content in parts
     ]
-    return "\n\n".join([table(head, rows), *notes])
+    return "\n\n".join([table(head, rows), flat_cost(newest), "\n".join(notes)])
+
+
+def flat_cost(runs: dict[Any, Any]) -> str:
+    """What an agent costs in much data and in little, of the same days."""
+    few, many = (
+        sum(run[verb]["seconds"] for verb in ("train", "score")) / agents
+        for agents in FLAT
+        for _, run in [runs["cuda", ("best", agents, FLAT_DAYS)]]
+    )
+    verdict = "met" if many <= MOST_GROWTH * few else "missed"
+    return (
+        f"An agent of {FLAT_DAYS} days costs {1000 * few:.1f} ms of both verbs among {FLAT[0]:,} and "
+        f"{1000 * many:.1f} ms among {FLAT[1]:,}, {many / few:.2f} × as much (at most {MOST_GROWTH} × asked, among "
+        f"200,000: {verdict} as far as it was measured)."
+    )
+
+
+def _size(run: dict[str, Any]) -> tuple[str, int, int]:
+    return run["preset"], run["agents"], run["days"]
 
 
 def verb_row(content: dict[str, Any], run: dict[str, Any]) -> tuple[str, ...]:
@@ -129,7 +153,7 @@ def verb_row(content: dict[str, Any], run: dict[str, Any]) -> tuple[str, ...]:
     return (
         _machine(content),
         f"`{run['preset']}`",
-        f"{run['agents']:,}",
+        f"{run['agents']:,}" + ("" if run["days"] == USUAL_DAYS else f", {run['days']} days"),
         _cost(train),
         _cost(score),
         f"{score['events']:,} events, {score['events_per_s']:,} a second",
@@ -152,7 +176,9 @@ def _judge_run(device: str, run: dict[str, Any]) -> str:
     """The goals of a run, each met or missed."""
     seconds = {verb: run[verb]["seconds"] for verb in ("train", "score")}
     seconds["both"] = sum(seconds.values())
-    goals = VERB_GOALS.get((device, run["preset"], run["agents"]), {})
+    goals = (
+        VERB_GOALS.get((device, run["preset"], run["agents"]), {}) if run.get("days", USUAL_DAYS) == USUAL_DAYS else {}
+    )
     words = {"both": "train and score"}
     return ", ".join(
         f"{words.get(verb, verb)} ≤ {limit} s: {'met' if seconds[verb] <= limit else 'missed'}"
