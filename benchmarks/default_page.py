@@ -132,9 +132,9 @@ def p_values(name: str) -> str:
         weeks = "" if kind["days"] is None else f", {kind['days'] // 7} weeks"
         phone = "" if kind["phone"] == "true stays" else f", from a {kind['phone']}"
         multiples = (" / ".join(f"{x:.2f}" for x in kind["multiples"][what]) for what in CALIBRATED)
-        five = ("{:.1f} ({:.1f} … {:.1f})".format(*kind["five"][what]) for what in CALIBRATED)
+        five = ("{:.1f} ({:.1f} … {:.1f})".format(*kind["five"][what]) for what in FIVE)
         rows.append((f"{kind['towns']} × {kind['preset']}, {kind['people']} people{weeks}{phone}", *multiples, *five))
-    return table(("towns", *CALIBRATED, *(f"five {what}" for what in CALIBRATED)), rows)
+    return table(("towns", *CALIBRATED, *(f"five {what}" for what in FIVE)), rows)
 
 
 def moving(name: str) -> str:
@@ -214,7 +214,8 @@ def history(name: str) -> str:
 
 
 #: What has p-values.
-CALIBRATED = ("events", "incidents", "agents")
+CALIBRATED = ("events", "incidents", "absences", "agents")
+FIVE = ("events", "incidents", "agents")
 BLOCKS: dict[str, Callable[[], str]] = {
     "standard": partial(standard, "default"),
     "hard cases": partial(hard, "default"),

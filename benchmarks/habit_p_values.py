@@ -3,10 +3,11 @@
     OMP_NUM_THREADS=1 python benchmarks/habit_p_values.py
 
 Towns without anomalies, development seeds. Half of the people calibrate; judged are the test weeks of the others, who
-were held back. Shares of p ≤ 0.05, 0.01 and 0.001 of events, of incidents (per event: those whose leading event is so
-rare) and of agents, each as a multiple of the level, all people of the towns together. `five`: how many a day there are
-where the threshold is the p-value of which five a day are expected, as `ustad serve` sets it; of agents, how many there
-are in the weeks where five are expected. Mean and range over the towns. Writes benchmarks/results/habit_p_values.json.
+were held back. Shares of p ≤ 0.05, 0.01 and 0.001 of events, of incidents (those whose leading event is so rare, of as
+many as the model expects), of absences (the question `elsewhere`) and of agents, each as a multiple of the level, all
+people of the towns together. `five`: how many a day there are where five are asked for; of incidents as `ustad serve`
+sets the threshold, of agents how many there are in the weeks where five are expected. Mean, lowest and highest town,
+and the share of towns with four to six. Writes benchmarks/results/habit_p_values.json.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ from ustad.dataset import Dataset
 from ustad.habits.habit_model import HabitModel
 from ustad.lab.evaluation.recordings import TRUE_STAYS, open_recording
 from ustad.schema import mobility_schema
-from ustad.scoring.habit_judge import calibrating, p_values, take_whole_week
+from ustad.scoring.habit_judge import HabitJudge, calibrating, p_values, take_whole_week
+from ustad.scoring.incident_rate import leading_share, threshold_for
 from ustad.scoring.incidents import find_incidents
 from ustad.simulate import simulate_tables
 from ustad.tables import agent_codes, identity_hash
@@ -79,7 +81,8 @@ def count_small(data: Dataset) -> dict[str, Any]:
     week = data.between(split.validation_first, split.test_first - 1)
     test = data.between(split.test_first, split.test_last)
     train, week = take_whole_week(train, week, SCHEMA)
-    model = HabitModel.fit(train, week, SCHEMA, calibrating(week, SCHEMA.entity))
+    half = calibrating(week, SCHEMA.entity)
+    model = HabitModel.fit(train, week, SCHEMA, half)
     codes, people = agent_codes(test[SCHEMA.entity])
     test = test.filter(pa.array(~(identity_hash(people) & np.uint64(1)).astype(bool)[codes]))
     judged = model.judge(test, pa.concat_tables([train, week]))
@@ -87,14 +90,18 @@ def count_small(data: Dataset) -> dict[str, Any]:
     leads = ~find_incidents(test, SCHEMA, p_value, judged.score).echo
     days, n = split.test_last - split.test_first + 1, len(p_value)
     rare = FIVE * days / n
-    counts = {"events": p_value, "incidents": p_value[leads], "agents": agents}
-    counts |= {f"agents by {name}": p_values(values) for name, values in judged.agents.items()}
+    counts = HabitJudge.of(model, week, half, None).counts
+    missed = p_values(judged.surprise["elsewhere"])
+    small = {"events": p_value, "incidents": p_value[leads], "absences": missed, "agents": agents}
+    small |= {f"agents by {name}": p_values(values) for name, values in judged.agents.items()}
+    of = {name: [float(n if name in ("events", "absences") else len(agents))] * len(LEVELS) for name in small}
+    of["incidents"] = [n * leading_share(level, counts) for level in LEVELS]
     return {
-        "of": {name: n if name in ("events", "incidents") else len(agents) for name in counts},
-        "small": {name: [int((values <= level).sum()) for level in LEVELS] for name, values in counts.items()},
+        "of": of,
+        "small": {name: [int((values <= level).sum()) for level in LEVELS] for name, values in small.items()},
         "five": {
             "events": float((p_value <= rare).sum() / days),
-            "incidents": float((p_value[leads] <= rare).sum() / days),
+            "incidents": float((p_value[leads] <= threshold_for(rare, counts)).sum() / days),
             "agents": int((agents <= FIVE / len(agents)).sum()),
         },
     }
@@ -108,12 +115,12 @@ def measure_town(kind: Kind, seed: int) -> dict[str, Any]:
 def summarise(kind: Kind, towns: list[dict[str, Any]]) -> dict[str, Any]:
     result: dict[str, Any] = {**asdict(kind), "multiples": {}, "five": {}}
     for name in towns[0]["of"]:
-        of = sum(town["of"][name] for town in towns)
-        small = np.sum([town["small"][name] for town in towns], axis=0)
-        result["multiples"][name] = [float(count / level / of) for count, level in zip(small, LEVELS, strict=True)]
+        of, small = (np.sum([town[what][name] for town in towns], axis=0) for what in ("of", "small"))
+        result["multiples"][name] = (small / np.array(LEVELS) / of).tolist()
     for name in towns[0]["five"]:
-        five = [town["five"][name] for town in towns]
-        result["five"][name] = [float(np.mean(five)), float(min(five)), float(max(five))]
+        five = np.array([town["five"][name] for town in towns])
+        within = (five >= FIVE - 1) & (five <= FIVE + 1)
+        result["five"][name] = [float(value) for value in (five.mean(), five.min(), five.max(), within.mean())]
     return result
 
 

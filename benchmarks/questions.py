@@ -136,19 +136,28 @@ def measure(data: Dataset, without: tuple[str, ...], by_half: bool = False) -> d
     kinds = dict(zip(*(data.agent_labels[c].to_pylist() for c in ("agent_id", "kind")), strict=True))
     kind = np.array([kinds.get(agent, "") for agent in judged.entity_ids.tolist()])
     normal = kind[judged.entity] == ""
-    days = split.test_last - split.test_first + 1
+    number = max(1, round(ALERTS_A_DAY * (split.test_last - split.test_first + 1) * len(kind) / 1000))
     return {
         "events": _both(true, judged.score),
         "incidents": _both(true, incident_scores(scored)),
         "agents": _both(kind != "", judged.agent_score),
         "true_of_14": count_true(scored, data.labels),
-        "precision": _precision(scored, true, max(1, round(ALERTS_A_DAY * days * len(kind) / 1000))),
+        "precision": _precision(scored, true, number),
+        "most": min(1.0, len(set(incidents.incident_id[true].tolist()) - {None}) / number),
         "small_p": [float((p_value[normal] <= level).mean()) / level for level in LEVELS],
-        "kinds": {
-            one: auroc(kind[chosen] == one, judged.agent_score[chosen])
-            for one in sorted(set(kind) - {""})
-            for chosen in [(kind == one) | (kind == "")]
-        },
+        **_by_kind(kind, judged.agent_score),
+    }
+
+
+def _by_kind(kind: np.ndarray, score: np.ndarray) -> dict[str, dict[str, float]]:
+    """AUROC and AP of people of each kind of anomaly among normal ones."""
+    figures = {}
+    for one in sorted(set(kind) - {""}):
+        chosen = (kind == one) | (kind == "")
+        figures[one] = _both(kind[chosen] == one, score[chosen])
+    return {
+        "kinds": {one: pair[0] for one, pair in figures.items()},
+        "kinds_ap": {one: pair[1] for one, pair in figures.items()},
     }
 
 

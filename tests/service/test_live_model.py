@@ -30,8 +30,9 @@ from ustad.page.store import Store
 from ustad.schema import mobility_schema
 from ustad.scores import Scores
 from ustad.scoring.alerts import AlertRule
+from ustad.scoring.habit_judge import HabitJudge
 from ustad.service.app import create_app
-from ustad.service.live import ModelScorer, alert_share
+from ustad.service.live import ModelScorer, alert_share, events_per_day, rate_words
 from ustad.service.settings import Settings
 from ustad.tables import DataError
 
@@ -335,6 +336,23 @@ def test_alerts_a_day_become_a_share_of_the_training_rate() -> None:
     assert alert_share(facts, 5) == pytest.approx(0.05)
     assert alert_share(facts, 0) == pytest.approx(0.001)
     assert alert_share({}, 5) == pytest.approx(0.001)
+    assert alert_share(facts, 2, [(0.05, 1000, 500)]) == pytest.approx(0.04)  # every second one leads an incident
+
+
+def test_a_rate_that_cannot_be_had_is_said_in_one_line_with_what_can_be(tiny_run: Path) -> None:
+    detector = Detector.load(tiny_run / "model", device="cpu")
+    assert isinstance(detector.judge, HabitJudge)
+    counts = detector.judge.counts
+    assert len(counts) == 6  # stored with the model
+    events, reference = events_per_day(detector.facts), detector.judge.reference
+    assert rate_words(detector, 0, counts) == []
+    assert rate_words(detector, 0.02 * events, counts) == []
+    (many,) = rate_words(detector, events, counts)
+    most = float(many.split("about ")[1].split()[0])
+    assert rate_words(detector, 0.9 * most, counts) == []
+    (few,) = rate_words(detector, 0.01 * events / reference, counts)
+    assert f"{reference:,} reference events" in few
+    assert rate_words(detector, 1.1 * float(few.split("about ")[1].split()[0]), counts) == []
 
 
 def test_usual_weeks_are_shown_beside_live_events_and_a_restart_brings_nobody_back(

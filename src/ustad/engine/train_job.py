@@ -138,7 +138,7 @@ class RayDetector(Detector):
             weighing=scoring.weights, seed=self.config.seed, absorb_after=scoring.absorb_after,
             silence=scoring.silence, days_off=self._days_off,
         )  # fmt: skip
-        return HabitJudge(replace(habits, extra=memory.terms), memory)
+        return HabitJudge.of(replace(habits, extra=memory.terms), lessons.validation, half, memory)
 
     def _parts(self, lessons: Lessons) -> int:
         return self.partitions or buckets.how_many(lessons.train.num_rows, BUCKET_ROWS)

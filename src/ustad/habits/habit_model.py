@@ -84,6 +84,8 @@ class HabitModel:
     weights: Weights = field(default_factory=unit_weights)  # of each term, by look
     absorb_after: int = 28
     widths: Widths = field(default_factory=lambda: Widths.plain(1))  # of the expectations that are shown
+    #: Of the calibrating events as their table has them, -log10 p by what others did; kept nowhere.
+    week_score: np.ndarray = field(default_factory=lambda: np.zeros(0), repr=False)
 
     # ---------------------------------------------------------------------------------------- fitting
     @classmethod
@@ -140,7 +142,8 @@ class HabitModel:
         alone = Groups.of(week.entity, week.entity_key, normal).scores(raw, weights, fitted)
         events = Distribution.fit(alone[normal])
         chosen = np.bincount(week.entity[normal], minlength=len(week.entity_ids)) > 0
-        agents = AgentReference.fit(minus_log10_p(events, alone), habits, week, chosen)
+        score = minus_log10_p(events, alone)
+        agents = AgentReference.fit(score, habits, week, chosen)
         return cls(
             schema,
             frame,
@@ -157,6 +160,7 @@ class HabitModel:
             weights,
             absorb_after,
             fit_widths(habits, week.take(normal), habits.locate(week)[0][normal], kinds_known),
+            score[_order(week.row, 0)][calibrates],
         )
 
     # ---------------------------------------------------------------------------------------- judging

@@ -40,6 +40,7 @@ from ustad.habits.widths import Widths
 from ustad.schema import EventSchema, plural
 from ustad.scoring.alerts import flag_events
 from ustad.scoring.evidence import evidence_column
+from ustad.scoring.incident_rate import Count, count_incidents
 from ustad.scoring.incidents import find_incidents, leading_events
 from ustad.scoring.judge import Span, Wanted, set_columns, worst_rows
 from ustad.tables import agent_codes, identity_hash
@@ -62,6 +63,16 @@ class HabitJudge:
 
     habits: HabitModel
     memory: MemoryModel | None = None
+    counts: tuple[Count, ...] = ()  # how many incidents unusual events of normal people make
+
+    @classmethod
+    def of(
+        cls, habits: HabitModel, validation: pa.Table, calibrates: np.ndarray | None, memory: MemoryModel | None
+    ) -> HabitJudge:
+        """From fitted habits and the week that they were calibrated on (`calibrates`: bool by row, all by default)."""
+        week = validation if calibrates is None else validation.filter(pa.array(calibrates))
+        counts = count_incidents(week, habits.schema, habits.week_score)
+        return cls(replace(habits, week_score=np.zeros(0)), memory, tuple(counts))
 
     @property
     def schema(self) -> EventSchema:
@@ -142,7 +153,7 @@ class HabitJudge:
         return np.r_[self.habits.habits.entity_key, self.habits.agents.entity_key]
 
     def forget(self, entities: Sequence[Any]) -> HabitJudge:
-        return HabitJudge(self.habits.forget(list(entities)), self.memory)
+        return replace(self, habits=self.habits.forget(list(entities)))
 
     def with_histories(self, table: pa.Table) -> HabitJudge:
         """The same with the histories of these entities alone, as `habits.parquet` has them."""
@@ -167,6 +178,7 @@ class HabitJudge:
             "terms": list(habits.tails),
             "weights": habits.weights,
             "memory": self.memory is not None,
+            "incidents": self.counts,
         }
         (place / FACTS).write_text(json.dumps(facts))
         if self.memory is not None:
@@ -196,11 +208,12 @@ def fit_habit_judge(
         memory = fit_memory_model(train, validation, encoder, config, device, directory, resume)
     if memory is None:
         train, validation = take_whole_week(train, validation, schema)
+    half = calibrating(validation, schema.entity) if memory is not None else None
     habits = HabitModel.fit(
         train,
         validation,
         schema,
-        calibrating(validation, schema.entity) if memory is not None else None,
+        half,
         counting=config.scoring.counting,
         extra=memory.terms if memory is not None else None,
         weighing=config.scoring.weights,
@@ -209,7 +222,7 @@ def fit_habit_judge(
         silence=config.scoring.silence,
         days_off=days_off,
     )
-    return HabitJudge(habits, memory)
+    return HabitJudge.of(habits, validation, half, memory)
 
 
 def fit_memory_model(
@@ -380,4 +393,4 @@ def load_habit_judge(
         absorb_after=config.scoring.absorb_after,
         widths=Widths(*(tensors.get(f"widths.{n}", one) for n, one in zip(("kind", "visits"), plain, strict=True))),
     )
-    return HabitJudge(habits, memory)
+    return HabitJudge(habits, memory, tuple((p, n, k) for p, n, k in facts.get("incidents", ())))

@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ustad import progress
 from ustad.clock import check_zone
 from ustad.config import ExtractionConfig
 from ustad.detector import Detector
@@ -28,6 +29,8 @@ from ustad.page.store import Row
 from ustad.page.translate import Layout, event_rows, event_table, identified, keys_for
 from ustad.schema import EventSchema
 from ustad.scoring.alerts import DEFAULT_P_VALUE
+from ustad.scoring.habit_judge import HabitJudge
+from ustad.scoring.incident_rate import Count, incident_share, threshold_for
 from ustad.scoring.incidents import IncidentLog
 from ustad.service.live_backends import make_backend
 from ustad.service.live_incidents import join_incident, pack_state, unpack_state
@@ -37,7 +40,8 @@ from ustad.service.place_names import PlaceNames
 from ustad.service.settings import Settings
 from ustad.tables import DataError
 
-RAREST = 1e-9
+#: The smallest and the largest p-value that alerts may begin at.
+RAREST, MOST_OFTEN = 1e-9, 0.5
 
 
 class ModelScorer:
@@ -48,7 +52,9 @@ class ModelScorer:
         mobile = self.schema.name == "mobility"
         self.extraction: ExtractionConfig | None = detector.config.extraction if mobile else None
         self._detector, self._settings = detector, settings
-        self._p_value = alert_share(detector.facts, settings.alerts_per_day)
+        counts = detector.judge.counts if isinstance(detector.judge, HabitJudge) else ()
+        self._p_value = alert_share(detector.facts, settings.alerts_per_day, counts)
+        self.notes = rate_words(detector, settings.alerts_per_day, counts)
         self._backend = make_backend(detector, self._p_value, settings.max_live_agents)
         self.weights = LiveWeights.read(settings.weights, self._p_value)
         self.context = self._backend.context
@@ -64,6 +70,8 @@ class ModelScorer:
         if settings.model is None:
             raise DataError("a model directory is needed to score")
         scorer = cls(Detector.load(settings.model, device=settings.device), settings)
+        for note in scorer.notes:
+            progress.warn(note)
         scorer.warm_up()
         return scorer
 
@@ -185,16 +193,40 @@ def model_fingerprint(path: Path | None) -> str:
     return hashlib.sha256(manifest.read_bytes()).hexdigest()[:32] if manifest is not None and has_manifest else ""
 
 
-def alert_share(facts: dict[str, Any], alerts_per_day: float) -> float:
+def alert_share(facts: dict[str, Any], alerts_per_day: float, counts: Sequence[Count] = ()) -> float:
     """The p-value that gives about so many alerts a day, if as many events come a day as in training."""
-    if not alerts_per_day:
+    events = events_per_day(facts)
+    if not alerts_per_day or not events:
         return DEFAULT_P_VALUE
+    return min(max(threshold_for(alerts_per_day / events, counts), RAREST), MOST_OFTEN)
+
+
+def events_per_day(facts: dict[str, Any]) -> float:
+    """How many events came a day in training; 0 where the model does not say."""
     try:
         days = (date.fromisoformat(facts["last_day"]) - date.fromisoformat(facts["first_day"])).days + 1
-        share = alerts_per_day * days / facts["events"]
+        return float(facts["events"]) / days
     except (KeyError, ValueError, ZeroDivisionError):
-        share = DEFAULT_P_VALUE
-    return min(max(share, RAREST), 0.5)
+        return 0.0
+
+
+def rate_words(detector: Detector, alerts_per_day: float, counts: Sequence[Count]) -> list[str]:
+    """What to say where so many alerts a day cannot be had, or rest on nothing that was counted."""
+    events, reference = events_per_day(detector.facts), detector.judge.reference if detector.judge else 0
+    if not alerts_per_day:
+        return []
+    if not events:
+        return ["the model does not say how many events come a day: alerts are one usual event in a thousand"]
+    most = incident_share(MOST_OFTEN, counts) * events
+    least = incident_share(1 / (reference + 1), counts) * events
+    if alerts_per_day > most:
+        return [f"{alerts_per_day:g} alerts a day were asked for; at most about {most:.2g} a day can be had"]
+    if alerts_per_day < least:
+        return [
+            f"{alerts_per_day:g} alerts a day are rarer than one in the {reference:,} reference events: the threshold "
+            f"rests on a fitted tail; from about {least:.2g} a day on it rests on events that were counted"
+        ]
+    return []
 
 
 def event_zones(events: Sequence[Row], layout: Layout, zone: str | None) -> list[str]:

@@ -163,7 +163,8 @@ def _facts(service: Any) -> dict[str, Any]:
     new = [one for one in service.unusual_days if iso_day(one.day) not in days]  # a run has said its own
     words = [describe_day(one, None, service.schema.event_word) + "." for one in new]
     facts = {**facts, "days": {**days, **{iso_day(one.day): "unusual for everybody" for one in new}}}
-    notes = [*facts["notes"], *drift.notes(), *words]
+    rate = getattr(service.scorer, "notes", [])
+    notes = [*facts["notes"], *rate, *drift.notes(), *words]
     return {**facts, "notes": notes, "drift": drift.describe() if is_live else facts["drift"]}
 
 

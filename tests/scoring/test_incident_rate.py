@@ -1,0 +1,66 @@
+"""Alerts a day as a threshold: the model stores how many incidents the unusual events of normal people make."""
+
+from __future__ import annotations
+
+import sys
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "events"))
+from routine_stays import between, make_routine
+
+from ustad.habits.habit_model import HabitModel
+from ustad.schema import mobility_schema
+from ustad.scoring.habit_judge import HabitJudge, calibrating
+from ustad.scoring.incident_rate import LEVELS, count_incidents, incident_share, leading_share, threshold_for
+from ustad.scoring.incidents import find_incidents
+
+COUNTS = [(0.05, 1000, 600), (0.02, 400, 280), (0.01, 200, 160), (0.005, 10, 1), (0.002, 0, 0), (0.001, 0, 0)]
+SCHEMA = mobility_schema()
+
+
+def test_events_in_a_row_are_counted_as_the_one_incident_that_they_make() -> None:
+    start = datetime(2024, 5, 6, 8)
+    times = [start + timedelta(hours=hour) for hour in (0, 1, 2, 100, 200)]
+    stays = pa.table(
+        {"stay_id": [*"abcde"], "agent_id": [1] * 5, "started_at": pa.array(times, pa.timestamp("us", "UTC"))}
+    )
+    counts = count_incidents(stays, SCHEMA, np.array([1.5, 2.5, 1.8, 0.1, 3.5]))
+    assert {level: (events, incidents) for level, events, incidents in counts} == {
+        0.05: (4, 2), 0.02: (3, 2), 0.01: (2, 2), 0.005: (2, 2), 0.002: (1, 1), 0.001: (1, 1),
+    }  # fmt: skip
+
+
+def test_the_share_that_leads_is_read_between_the_levels_that_hold_enough_events() -> None:
+    assert leading_share(0.05, COUNTS) == pytest.approx(0.6)
+    assert leading_share(np.sqrt(0.05 * 0.02), COUNTS) == pytest.approx(0.65)
+    assert leading_share(1e-6, COUNTS) == pytest.approx(0.8)  # ten events do not say it
+    assert leading_share(0.01, []) == 1.0  # a model of before
+
+
+@pytest.mark.parametrize("share", [1e-6, 1e-3, 0.0123, 0.03, 0.2])
+def test_the_threshold_gives_the_share_of_incidents_that_is_asked_for(share: float) -> None:
+    for counts in (COUNTS, []):
+        assert incident_share(threshold_for(share, counts), counts) == pytest.approx(share)
+    assert threshold_for(share, []) == pytest.approx(share)
+    assert threshold_for(share, COUNTS) > share
+
+
+def test_five_a_day_come_in_the_week_that_the_model_was_calibrated_on() -> None:
+    life = make_routine(seed=5, agents=60, days=28)
+    week = between(life, 21, 28)
+    for half in (None, calibrating(week, SCHEMA.entity)):
+        model = HabitModel.fit(between(life, 0, 21), week, SCHEMA, half)
+        mine = week if half is None else week.filter(pa.array(half))
+        score, judge = model.week_score, HabitJudge.of(model, week, half, None)
+        assert len(score) == mine.num_rows
+        assert not len(judge.habits.week_score)
+        assert [count[0] for count in judge.counts] == list(LEVELS)
+        rare = threshold_for(5 * 7 / mine.num_rows, judge.counts)
+        p_value = np.power(10.0, -score)
+        leads = ~find_incidents(mine, SCHEMA, p_value, score).echo
+        assert (p_value[leads] <= rare).sum() / 7 == pytest.approx(5, abs=1)
