@@ -17,8 +17,8 @@ from ustad.service.app import create_app
 from ustad.service.settings import Settings
 
 WEIGHTS = {"start": 0.2, "duration": 0.4, "recurrence": 3.0, "distance": 1.9, "elsewhere": 0.02}
-#: One usual event in fifty is an alert, so that weights have something to change.
-PER_DAY = 0.5
+#: One usual event in fifty is up to the threshold, so that weights have something to change.
+PER_DAY = 0.3
 
 
 @pytest.fixture(scope="module")
