@@ -12,7 +12,6 @@ which leaves no trace in the fixes, are left out. Writes benchmarks/results/atla
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +22,7 @@ import pyarrow.parquet as pq
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 import ustad
+from measured import write_result
 from ustad import Detector, progress
 from ustad.clock import localise
 from ustad.config import Config, ExtractionConfig
@@ -64,7 +64,7 @@ def main() -> None:
             rows.append(row)
             print("  ".join(f"{k} {v:.3f}" if isinstance(v, float) else f"{v}" for k, v in row.items()), flush=True)
     content = {"rows": rows, "agents": len(pc.unique(fixes["agent"])), "version": ustad.__version__}
-    RESULTS.write_text(json.dumps(content, indent=1) + "\n")
+    write_result(RESULTS, content)
 
 
 def venues(checkins: pa.Table) -> pa.Table:

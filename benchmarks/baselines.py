@@ -28,6 +28,7 @@ import torch
 import ustad
 from marked_pages import DOCS, RESULTS, met
 from marked_pages import write as write_page
+from measured import write_result
 from ustad import progress
 from ustad.config import ConfigError, SplitConfig
 from ustad.dataset import Dataset, load_directory
@@ -139,7 +140,7 @@ def write(path: Path, content: dict[str, Any], results: dict[str, Any]) -> None:
     totals = {"all_s": round(sum(seconds), 1), "longest_s": round(max(seconds, default=0.0), 1)}
     totals["all_cpu_s"] = round(sum(r["cpu_s"] for r in done), 1)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({**content, "methods": methods, **totals}, indent=2) + "\n")
+    write_result(path, {**content, "methods": methods, **totals})
 
 
 def seconds_by_method() -> str:

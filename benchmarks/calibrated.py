@@ -25,6 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import torch
 
+from measured import write_result
 from ustad.config import Config
 from ustad.dataset import load_directory
 from ustad.detector import Detector
@@ -168,7 +169,7 @@ def main() -> None:
     name = "calibrated-cuda.json" if given.device == "cuda" else "calibrated.json"
     out = given.out or Path(__file__).parent / "results" / name
     out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps(results, indent=2) + "\n")
+    write_result(out, results)
     print(f"written to {out.name}")
 
 

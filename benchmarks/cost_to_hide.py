@@ -27,9 +27,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from measured import write_result
 from ustad.config import SplitConfig
 from ustad.dataset import Dataset
-from ustad.files import read_json, write_json
+from ustad.files import read_json
 from ustad.lab.evaluation.detection_metrics import auroc
 from ustad.simulate import second_red_team
 from ustad.simulate.second_team import KINDS
@@ -355,7 +356,7 @@ def main(arguments: list[str] | None = None) -> None:
         kept = before["kinds"] if before["settings"] == settings else {}
     curves = kept | measure(options)
     result = {"settings": settings, "kinds": {kind: curves[kind] for kind in KINDS if kind in curves}}
-    write_json(result, options.out)
+    write_result(options.out, result)
     print(f"written to {options.out}")
     say(result["kinds"])
     draw(result, options.figure)

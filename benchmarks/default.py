@@ -29,6 +29,7 @@ import pyarrow as pa
 
 import ustad
 from default_data import FIRST_SEED, HARD, Parts, fingerprint, simulated
+from measured import write_result
 from ustad import progress
 from ustad.habits.entity_tests import combined, top_mean
 from ustad.habits.habit_model import HabitModel, Judged
@@ -300,7 +301,7 @@ def write(table: Any, facts: dict[int, Any], options: argparse.Namespace, second
     }
     options.out.mkdir(parents=True, exist_ok=True)
     path = options.out / f"default{'' if options.networks is not None else '-without-network'}.json"
-    path.write_text(json.dumps(content, indent=1) + "\n")
+    write_result(path, content)
     print(f"\nwrote {path.name} after {seconds:.0f} s")
 
 

@@ -25,6 +25,7 @@ import torch
 
 import ustad
 from history import DAYS, FIRST_DAY, MINUTE_US, RESULTS, make_stays
+from measured import write_result
 from ustad.config import Config
 from ustad.detector import choose_device
 from ustad.events.encoder import Encoder
@@ -88,11 +89,11 @@ def main() -> None:
         print(f"memory / paper {content['bulk']['share']:.2f} (target {BULK_TARGET})")
     if options.only != "bulk":
         content["live"] = {**live(world, options.live), **circumstances(world)}
-    for part in content.values():
+    for part in (content[name] for name in ("bulk", "live") if name in content):
         for name, rate in part["rates"].items():
             print(f"{name:45s} {rate:10.0f} events/s")
     RESULTS.mkdir(exist_ok=True)
-    file.write_text(json.dumps(content, indent=1) + "\n")
+    write_result(file, content)
 
 
 def circumstances(world: World) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from typing import Any
 import httpx
 import numpy as np
 
+from measured import write_result
 from service import RESULTS, Server, machine, make_model
 from service_tables import DEVICE_GOALS, asked, judged
 from ustad.page.store import Store
@@ -201,7 +202,7 @@ def main() -> None:
             print(f"{way:<20}{figure:<18}{value:>10,.1f}   {asked(goal)} {judged(value, goal)}")
     given.out.mkdir(parents=True, exist_ok=True)
     content = {"devices": DEVICES, "every_s": EVERY_S, **result, "machine": machine()}
-    (given.out / "devices.json").write_text(json.dumps(content, indent=2) + "\n")
+    write_result(given.out / "devices.json", content)
 
 
 if __name__ == "__main__":

@@ -24,6 +24,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from measured import write_result
+
 RESULTS = Path(__file__).parent / "results" / "engine.json"
 STAYS_AN_AGENT = 168  # of the preset numosim-la over eight weeks
 FIXES_AN_EVENT = 10
@@ -183,7 +185,7 @@ def main() -> None:
             ratio = {f"ratio_{k}": round(pair["ray"][k] / pair["local"][k], 2) for k in ("seconds", "cpu_seconds")}
             result["runs"][verb] = pair | ratio
     RESULTS.parent.mkdir(parents=True, exist_ok=True)
-    RESULTS.write_text(json.dumps(result, indent=2, sort_keys=True) + "\n")
+    write_result(RESULTS, result)
     print(f"written to {RESULTS}")
 
 

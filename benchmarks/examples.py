@@ -19,6 +19,7 @@ import numpy as np
 import torch
 
 import ustad
+from measured import write_result
 
 HERE = Path(__file__).parent
 NAMES = ("cards", "shop", "app_usage")
@@ -59,7 +60,7 @@ def main() -> None:
     hardware = {"cpu": cpu(), "cores": os.cpu_count()}
     versions = {"ustad": ustad.__version__, "torch": torch.__version__, "python": platform.python_version()}
     content = {"examples": found, "hardware": hardware, "versions": versions}
-    (HERE / "results" / "examples.json").write_text(json.dumps(content, indent=2) + "\n")
+    write_result(HERE / "results" / "examples.json", content)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ many are true, by whether the sentence says sure, fairly sure or unsure. Writes 
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import tempfile
 from collections import defaultdict
@@ -22,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from measured import write_result
 from questions import ALERTS_A_DAY, SCHEMA, TOWNS, label_every_stay
 from ustad import progress
 from ustad.config import SplitConfig
@@ -118,7 +118,7 @@ def main() -> None:
     doubt = {word: counts.tolist() for word, counts in total.items()}
     print(doubt, flush=True)
     results = {"share": WITHIN, "coverage": measure_coverage(), "doubt": doubt}
-    RESULTS.write_text(json.dumps(results, indent=1) + "\n")
+    write_result(RESULTS, results)
 
 
 if __name__ == "__main__":

@@ -28,6 +28,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from measured import write_result
+
 RESULTS = Path(__file__).parent / "results" / "extraction.json"
 START = 1_704_067_200_000_000
 FIXES_PER_AGENT = 10_000
@@ -163,7 +165,7 @@ def main() -> None:
 
 def write(result: dict[str, object], path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(result, indent=2, sort_keys=True) + "\n")
+    write_result(path, result)
     print(f"written to {path}")
 
 

@@ -25,6 +25,7 @@ import numpy as np
 import pyarrow as pa
 
 import ustad
+from measured import write_result
 from ustad import progress
 from ustad.config import SplitConfig
 from ustad.dataset import Dataset
@@ -136,7 +137,7 @@ def main() -> None:
             kinds.append(summarise(kind, [future.result() for future in futures]))
             print(json.dumps(kinds[-1]), flush=True)
     content = {"levels": LEVELS, "kinds": kinds, "version": ustad.__version__}
-    (options.out / "habit_p_values.json").write_text(json.dumps(content, indent=1) + "\n")
+    write_result(options.out / "habit_p_values.json", content)
 
 
 if __name__ == "__main__":

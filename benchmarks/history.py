@@ -9,7 +9,6 @@ the second half with them. Prints a table, writes benchmarks/results/history.jso
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import platform
 import time
@@ -21,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 import ustad
+from measured import write_result
 from ustad.events.visits import Frame, read_visits
 from ustad.habits.history import Habits
 from ustad.habits.population import Population
@@ -105,7 +105,7 @@ def write(content: dict[str, Any]) -> None:
     content["versions"] = {"ustad": ustad.__version__, "numba": numba.__version__, "numpy": np.__version__}
     content["hardware"] = {"cores": os.cpu_count(), "machine": platform.machine()}
     RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "history.json").write_text(json.dumps(content, indent=1) + "\n")
+    write_result(RESULTS / "history.json", content)
 
 
 if __name__ == "__main__":

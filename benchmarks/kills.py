@@ -11,7 +11,6 @@ benchmarks/results/kills.json, or into --out. Exit status 1: something was lost,
 from __future__ import annotations
 
 import argparse
-import json
 import multiprocessing
 import random
 import signal
@@ -28,6 +27,7 @@ import httpx
 import numpy as np
 from sqlalchemy import func, select
 
+from measured import write_result
 from service import RESULTS, as_events, machine, make_model, make_stays
 from ustad.page import records as r
 from ustad.page.store import Store
@@ -202,7 +202,7 @@ def main() -> int:
     chosen = parser.parse_args()
     figures = measure(chosen.kills)
     chosen.out.mkdir(parents=True, exist_ok=True)
-    (chosen.out / "kills.json").write_text(json.dumps({**figures, "machine": machine()}, indent=2) + "\n")
+    write_result(chosen.out / "kills.json", {**figures, "machine": machine()})
     for name, value in figures.items():
         print(f"{name:<16}{value}")
     wrong = ("lost", "twice", "never_sent", "other_scores", "problems")

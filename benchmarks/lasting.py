@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from measured import write_result
 from ustad import progress
 from ustad.config import SplitConfig
 from ustad.dataset import Dataset, event_days
 from ustad.events.visits import Frame, read_visits
-from ustad.files import write_json
 from ustad.habits.history import Habits
 from ustad.habits.lasting import LEVEL, find_changes
 from ustad.schema import mobility_schema
@@ -223,17 +223,8 @@ def main() -> None:
             print(preset, seed, f"found {one['found']:.2f} ({shares}), false {one['false']}", flush=True)
     summary = summarise(cities)
     print(summary)
-    write_json(
-        {
-            "agents": options.agents,
-            "seeds": options.seeds,
-            **summary,
-            "cities": [
-                {**city, "kinds": {kind: len(people) for kind, people in city["kinds"].items()}} for city in cities
-            ],
-        },
-        options.out,
-    )
+    counted = [{**city, "kinds": {kind: len(people) for kind, people in city["kinds"].items()}} for city in cities]
+    write_result(options.out, {"agents": options.agents, "seeds": options.seeds, **summary, "cities": counted})
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ at. Writes benchmarks/results/learning.json.
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 import torch
 
+from measured import write_result
 from ustad import progress
 from ustad.config import Config, SplitConfig
 from ustad.dataset import Dataset
@@ -125,7 +125,7 @@ def main() -> None:
         runs.append(learned(name, changes, train, validation, data, options))
         last = runs[-1]["curve"][-1]
         print(f"{name:14} {changes} " + ", ".join(f"{k} {v:.2f}" for k, v in last.items()), flush=True)
-        options.out.write_text(json.dumps({**settings, "torch": torch.__version__, "runs": runs}, indent=1) + "\n")
+        write_result(options.out, {**settings, "torch": torch.__version__, "runs": runs})
 
 
 if __name__ == "__main__":

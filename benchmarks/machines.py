@@ -26,6 +26,7 @@ import numpy as np
 import pyarrow as pa
 import torch
 
+from measured import write_result
 from ustad import progress
 from ustad.config import Config
 from ustad.dataset import Dataset, load_directory, save_directory
@@ -191,7 +192,7 @@ def main() -> None:
             for name, figures in questions.items():
                 print(f"{preset:8} {machine:28} {name:15} {figures}")
     where = "cuda" if result["facts"]["devices"] else "cpu"
-    (RESULTS / f"machines-{where}.json").write_text(json.dumps(result, indent=1) + "\n")
+    write_result(RESULTS / f"machines-{where}.json", result)
 
 
 if __name__ == "__main__":

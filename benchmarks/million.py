@@ -31,6 +31,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine import below, cpu_of, name_of, status_of
+from measured import write_result
 from service import machine
 
 RESULTS = Path(__file__).parent / "results" / "million.json"
@@ -313,7 +314,7 @@ def main() -> None:
     for agents, server in sizes:
         figures = measure(agents, asked.days, asked.every, server, asked.work)
         result["runs"][f"{agents} {figures['storage']}"] = figures
-        RESULTS.write_text(json.dumps(result, indent=2, sort_keys=True) + "\n")
+        write_result(RESULTS, result)
         print(json.dumps(figures), flush=True)
 
 

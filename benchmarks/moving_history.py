@@ -26,6 +26,7 @@ import pyarrow as pa
 
 import ustad
 from default_data import Parts, divide
+from measured import write_result
 from ustad import progress
 from ustad.dataset import event_days
 from ustad.habits.habit_model import HabitModel
@@ -192,7 +193,7 @@ def main() -> None:
         "agents": options.agents, "seeds": seeds, "weeks": WEEKS, "known_weeks": KNOWN_WEEKS,
         "block_weeks": BLOCK_WEEKS, "small": SMALL, "runs": runs, "live": alive, "version": ustad.__version__,
     }  # fmt: skip
-    (options.out / "moving_history.json").write_text(json.dumps(content, indent=1) + "\n")
+    write_result(options.out / "moving_history.json", content)
 
 
 if __name__ == "__main__":

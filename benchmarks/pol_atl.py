@@ -28,6 +28,7 @@ import pyarrow.parquet as pq
 
 import ustad
 from default_data import fingerprint
+from measured import write_result
 from ustad import progress
 from ustad.config import ExtractionConfig
 from ustad.dataset import event_days
@@ -84,7 +85,7 @@ def main() -> None:
     print(f"target {TARGET[0]:.2f} / {TARGET[1]:.2f}   ({time.monotonic() - began:.0f} s)")
     content = {"table": table, "target": TARGET, "networks": facts, "version": ustad.__version__}
     RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "pol_atl.json").write_text(json.dumps({**content, "cores": os.cpu_count()}, indent=1) + "\n")
+    write_result(RESULTS / "pol_atl.json", {**content, "cores": os.cpu_count()})
 
 
 # ---------------------------------------------------------------------------------------------------- data

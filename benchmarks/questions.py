@@ -28,6 +28,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from measured import write_result
 from ustad import progress
 from ustad.config import SplitConfig
 from ustad.dataset import Dataset, load_directory
@@ -223,7 +224,7 @@ def main() -> None:
     results = {"lines": lines, "means": means}
     if options.before is not None:
         results["before"] = json.loads(options.before.read_text())["means"]["none"]
-    options.out.write_text(json.dumps(results, indent=1) + "\n")
+    write_result(options.out, results)
     if options.out == RESULTS:
         PAGE.write_text(write_page(**results))
 

@@ -9,7 +9,6 @@ Made-up scores of the shape that scoring writes. Prints a table, writes benchmar
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import platform
 import resource
@@ -22,6 +21,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from measured import write_result
 from ustad.dataset import Dataset, save_directory
 from ustad.lab.baselines import make
 from ustad.lab.evaluation.detection_metrics import evaluate
@@ -128,7 +128,7 @@ def main() -> None:
         print(f"{name:<32} {value['wall']:8.2f} s wall {value['cpu']:8.2f} s processor")
     print(f"{'size of the report':<32} {result['report_mb']:8.2f} MB")
     RESULTS.parent.mkdir(exist_ok=True)
-    RESULTS.write_text(json.dumps(result, indent=2) + "\n")
+    write_result(RESULTS, result)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from measured import write_result
 from ustad.config import Config, TrainingConfig
 from ustad.dataset import Dataset
 from ustad.detector import Detector
@@ -86,9 +87,7 @@ def main() -> None:
                 print(json.dumps(rows[-1]), flush=True)
         machine = {"cores": os.cpu_count(), "python": platform.python_version(), "torch": torch.__version__}
         sizes = {"agents": options.agents, "epochs": options.epochs, "preset": "numosim-la"}
-        options.out.write_text(
-            json.dumps({"machine": machine, **sizes, "summary": summary(rows), "rows": rows}, indent=2) + "\n"
-        )
+        write_result(options.out, {"machine": machine, **sizes, "summary": summary(rows), "rows": rows})
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import os
 import platform
 import statistics
@@ -25,6 +24,7 @@ import numpy as np
 import pyarrow as pa
 import torch
 
+from measured import write_result
 from ustad.config import Config
 from ustad.events.encoder import Encoder, EventArrays
 from ustad.events.windows import EventTensors, Queries, make_queries, make_windows
@@ -292,7 +292,7 @@ def main() -> None:
         print(f"{name:60s} {value}")
     out = given.out or Path(__file__).parent / "results" / ("scoring-cuda.json" if gpu else "scoring.json")
     out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps(results, indent=2) + "\n")
+    write_result(out, results)
     print(f"written to {out.name}")
 
 

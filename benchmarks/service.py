@@ -31,6 +31,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from measured import write_result
 from service_tables import GOALS, GPU_GOALS, Goals, asked, judged
 from ustad.config import Config
 from ustad.detector import Detector
@@ -307,7 +308,7 @@ def report(found: dict[str, Any], name: str, out: Path, goals: Goals) -> None:
             print(f"{what:<16}{figure:<24}{value:>12,.1f}   {asked(goal)} {judged(value, goal)}")
     out.mkdir(parents=True, exist_ok=True)
     content = {**found, "machine": machine()}
-    (out / f"{name}.json").write_text(json.dumps(content, indent=2) + "\n")
+    write_result(out / f"{name}.json", content)
 
 
 def machine() -> dict[str, Any]:

@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 from fastapi.testclient import TestClient
 
+from measured import write_result
 from service import RESULTS, machine
 from service_tables import STORE_MS, judged
 from ustad.page import records as r
@@ -213,7 +214,7 @@ def main() -> None:
         print(f"{what:<34}{cold:>9.1f} cold{middle:>9.1f} median{busy:>9.1f} ms CPU   ≤ {STORE_MS:.0f}: {met}")
     print("browser:", found["browser"])
     chosen.out.mkdir(parents=True, exist_ok=True)
-    (chosen.out / "service_store.json").write_text(json.dumps({**found, "machine": machine()}, indent=2) + "\n")
+    write_result(chosen.out / "service_store.json", {**found, "machine": machine()})
 
 
 if __name__ == "__main__":

@@ -24,6 +24,8 @@ from typing import Any
 
 import numpy as np
 
+from measured import write_result
+
 RESULTS = Path(__file__).parent / "results" / "simulation.json"
 CHILD = """
 import json, sys, time
@@ -115,7 +117,7 @@ def main() -> None:
     known |= {"machine": machine(), "limits_s": LIMITS}
     RESULTS.parent.mkdir(exist_ok=True)
     known["machine"]["load"] = round(os.getloadavg()[0], 2)
-    RESULTS.write_text(json.dumps(known, indent=2) + "\n")
+    write_result(RESULTS, known)
 
 
 if __name__ == "__main__":

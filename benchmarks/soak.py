@@ -12,7 +12,6 @@ started again with it. Writes benchmarks/results/soak.json, or into --out. Exit 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 import tempfile
@@ -26,6 +25,7 @@ from typing import Any
 import httpx
 import numpy as np
 
+from measured import write_result
 from service import RESULTS, Server, machine, make_model
 
 CLIENTS = 8
@@ -176,7 +176,7 @@ def main() -> int:
     chosen = parser.parse_args()
     figures = measure(chosen.minutes, chosen.agents, chosen.rate)
     chosen.out.mkdir(parents=True, exist_ok=True)
-    (chosen.out / "soak.json").write_text(json.dumps({**figures, "machine": machine()}, indent=2) + "\n")
+    write_result(chosen.out / "soak.json", {**figures, "machine": machine()})
     for name, value in figures.items():
         print(f"{name:<22}{value}")
     return int(any("again" not in error for error in figures["errors"]))

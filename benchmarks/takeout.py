@@ -25,6 +25,8 @@ from typing import Any, TextIO
 
 import numpy as np
 
+from measured import write_result
+
 RESULTS = Path(__file__).parent / "results" / "takeout.json"
 START = 1_388_534_400  # 2014-01-01 in UTC
 DAY = 86_400
@@ -161,7 +163,7 @@ def main() -> None:
     options = parser.parse_args()
     result = measure(options.fixes, options.years)
     print(json.dumps(result, indent=2))
-    options.out.write_text(json.dumps(result, indent=2) + "\n")
+    write_result(options.out, result)
 
 
 if __name__ == "__main__":

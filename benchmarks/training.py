@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from measured import write_result
 from ustad import progress
 from ustad.config import Config, TrainingConfig
 from ustad.events.encoder import EventArrays
@@ -230,7 +231,7 @@ def hardware(device: str) -> dict[str, Any]:
 
 def write(results: dict[str, Any], path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(results, indent=2) + "\n")
+    write_result(path, results)
     print(f"written to {path}", flush=True)
 
 

@@ -11,12 +11,12 @@ are read only here; the seeds are development seeds. Writes benchmarks/results/v
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from measured import write_result
 from ustad.detector import Detector
 from ustad.simulate.simulation import simulate_tables
 from ustad.triage.verdict_weights import learn_weights, learned_scores
@@ -89,7 +89,7 @@ def main() -> None:
     for row in rows:
         print(row, flush=True)
     facts = {"people": PEOPLE, "a_day_per_1000": A_DAY, "wrong_verdicts": WRONG, "seeds": list(SEEDS)}
-    out.write_text(json.dumps(facts | {"rows": rows}, indent=1) + "\n")
+    write_result(out, facts | {"rows": rows})
 
 
 if __name__ == "__main__":

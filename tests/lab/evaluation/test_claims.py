@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ustad.lab.evaluation.claims import CLAIMS, Claim, judged
+from ustad.lab.evaluation.claims import CLAIMS, Claim, judged, whole_texts
 from ustad.lab.evaluation.experiments import EXPERIMENTS
 
 
@@ -37,3 +37,8 @@ def test_without_results_nothing_is_claimed():
     claims = judged({name: [] for name in EXPERIMENTS})
     assert len(claims) == len(CLAIMS)
     assert {c.verdict for c in claims} == {"not measured"}
+
+
+def test_a_claim_that_leans_on_another_reads_alone():
+    texts = ["EU helps", "– the same, over nothing at all", "AU stays"]
+    assert whole_texts(texts) == ["EU helps", "EU helps: over nothing at all", "AU stays"]

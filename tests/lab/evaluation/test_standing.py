@@ -3,7 +3,7 @@
 import pytest
 
 from ustad.lab.evaluation.experiments import EXPERIMENTS
-from ustad.lab.evaluation.standing import causes, lead, standing
+from ustad.lab.evaluation.standing import causes, goal_tables, lead, standing
 
 
 def detection(method, aurocs, data="town (30 agents)"):
@@ -71,3 +71,31 @@ def test_a_difference_within_the_spread_is_neither_better_nor_worse():
     ]
     (sentence,) = causes(results(prediction=lines, detection=detection("ustad-plain", (0.8,))))
     assert "x (3 against 3.1 km) equally well; kind of place (50 against 60 % right) worse" in sentence
+
+
+def test_a_goal_is_met_by_more_than_the_spread_and_kinds_within_two_points():
+    lines = [*detection("transformer", (0.70, 0.72)), *detection("ustad-plain", (0.72, 0.74))]
+    lines += detection("ustad-lambda", (0.71, 0.73))
+    predicted = [prediction("dual-tr", 2.0, 70.0), prediction("ustad-plain", 2.0, 67.9)]
+    predicted.append(prediction("ustad-lambda", 2.1, 68.1))
+    (table,) = goal_tables(results(detection=lines, prediction=predicted))
+    assert [(row[0], row[3]) for row in table.rows] == [
+        ("USTAD", "met"), ("USTAD", "met"), ("USTAD", "missed"),
+        ("USTAD, λ searched", "missed"), ("USTAD, λ searched", "missed"), ("USTAD, λ searched", "met"),
+    ]  # fmt: skip
+
+
+def test_what_was_asked_at_full_size_needs_no_spread():
+    (table,) = goal_tables(results(detection=detection("ustad-plain", (0.861,), "numosim-la (20,000 agents)")))
+    assert [row[1:] for row in table.rows] == [
+        ("agents of numosim-la (20,000 agents): AUROC ≥ 0.86", "0.861", "met"),
+    ]
+
+
+def test_the_searched_lambda_stands_beside_the_printed_one():
+    lines = [*detection("ustad-plain", (0.8,)), *detection("ustad-lambda", (0.9,))]
+    for line in lines:
+        line["result"]["events"] = line["result"]["agents"]
+    predicted = [prediction("ustad-plain", 1.0, 60.0), prediction("ustad-lambda", 1.0, 66.0)]
+    (told,) = causes(results(detection=lines, prediction=predicted))
+    assert "66.0 against 60.0 % of kinds of place right, events 0.900 against 0.800" in told

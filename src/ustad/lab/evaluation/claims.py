@@ -8,7 +8,7 @@ measured without any.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,7 +52,7 @@ from ustad.lab.evaluation.result_tables import LEVELS, Results, select_lines
 from ustad.lab.evaluation.standing import MEASURES
 
 ENOUGH = 3
-__all__ = ["CLAIMS", "NOVEL", "PREDICTABLE", "Claim", "judged", "question_of"]
+__all__ = ["CLAIMS", "NOVEL", "PREDICTABLE", "Claim", "judged", "question_of", "whole_texts"]
 
 
 @dataclass(frozen=True)
@@ -261,6 +261,16 @@ _QUESTIONS = {
 def question_of(text: str) -> str:
     """Q1 … Q4: the question of the paper that a claim answers."""
     return next((number for number, words in _QUESTIONS.items() if text.startswith(words)), "Q4")
+
+
+def whole_texts(texts: Sequence[str]) -> list[str]:
+    """Claims that read alone: one that begins with a dash says what it is about first."""
+    whole, about = [], ""
+    for text in texts:
+        about = about if text.startswith("– ") else text
+        rest = text.removeprefix("– ").removeprefix("the same, ")
+        whole.append(f"{about}: {rest}" if text.startswith("– ") else text)
+    return whole
 
 
 def judged(results: Results) -> list[Claim]:
