@@ -104,7 +104,8 @@ def _met(is_met: object) -> str:
 
 def _ahead_goals(results: Results, method: str) -> list[tuple[str, ...]]:
     """Above the best deep baseline by more than the larger spread, on data with several seeds."""
-    lines, rows = results["detection"], []
+    lines = results["detection"]
+    rows: list[tuple[str, ...]] = []
     for data in sets(lines):
         for level in LEVELS:
             ours, best = (
@@ -122,7 +123,8 @@ def _ahead_goals(results: Results, method: str) -> list[tuple[str, ...]]:
 
 def _prediction_goals(results: Results, method: str) -> list[tuple[str, ...]]:
     """Numbers at least as good as Dual-Tr's, kinds of place within two points of it."""
-    lines, rows = results["prediction"], []
+    lines = results["prediction"]
+    rows: list[tuple[str, ...]] = []
     for data in sets(lines):
         for term in TERMS:
             what = "accuracy" if term == "poi" else "mae"
