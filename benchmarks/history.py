@@ -96,7 +96,7 @@ def measure(stays: pa.Table) -> dict[str, float]:
     recurrence = Recurrence.fit_halves(before)
     lap("population and recurrence")
     period = (int(after.day.min()), int(after.day.max()))
-    compare(habits, population, recurrence, after, period)
+    compare(habits, population, recurrence, after, period=period)
     lap("terms of the second half")
     return seconds
 

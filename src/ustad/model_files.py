@@ -58,7 +58,7 @@ def read_network(
     network.to(device).eval()
     history = History.load(path / "history.parquet", encoder.schema) if "history.parquet" in files else None
     tensors = artefact.arrays(path / "reference.safetensors", "" if whole else "neighbours.")
-    return ScoringModel.from_tensors(network, encoder, config, tensors, history)
+    return ScoringModel.from_tensors(network, encoder, config, tensors, history=history)
 
 
 def write_facts(place: Path, facts: dict[str, Any], config: Config, schema: EventSchema) -> None:

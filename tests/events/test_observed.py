@@ -41,7 +41,7 @@ def world():
 
 def terms_of(world, visits):
     habits, population, recurrence, _ = world
-    return compare(habits, population, recurrence, visits, (0, 10**6)).terms
+    return compare(habits, population, recurrence, visits, period=(0, 10**6)).terms
 
 
 def moved(visits, start, end, **unseen):

@@ -93,7 +93,9 @@ def test_the_calibration_week_is_compared_with_the_training_weeks_alone(life, mo
     period = (FIRST_DAY + 21, FIRST_DAY + 27)
     learnt = read_visits(between(life, 0, 28), SCHEMA, model.frame)
     groups = Population.fit_others(learnt, visits, period[0], len(model.frame.categories) + 1)
-    parts = [compare(alone, others, model.recurrence, visits.take(rows), period).terms for rows, others in groups]
+    parts = [
+        compare(alone, others, model.recurrence, visits.take(rows), period=period).terms for rows, others in groups
+    ]
     for name in TERMS:
         raw = np.concatenate([terms[name] for terms in parts])
         np.testing.assert_array_equal(model.tails[name].values, Distribution.fit(raw).values)
@@ -377,9 +379,9 @@ def test_more_days_of_the_same_are_no_more_unusual():
 
 def test_many_events_are_compared_in_parts_with_the_same_result(model, odd, monkeypatch):
     visits = read_visits(odd, SCHEMA, model.frame)
-    whole = compare(model.habits, model.population, model.recurrence, visits, PERIOD).terms
+    whole = compare(model.habits, model.population, model.recurrence, visits, period=PERIOD).terms
     monkeypatch.setattr("ustad.habits.questions.LEAST_ROWS", 7)
     monkeypatch.setattr("os.cpu_count", lambda: 3)
-    parted = compare(model.habits, model.population, model.recurrence, visits, PERIOD).terms
+    parted = compare(model.habits, model.population, model.recurrence, visits, period=PERIOD).terms
     for name, values in whole.items():
         np.testing.assert_array_equal(parted[name], values)

@@ -153,7 +153,9 @@ def test_intervals_and_sets_cover_their_own_reference(model: ScoringModel, stays
 def test_a_model_survives_storing(
     model: ScoringModel, stays: pa.Table, scored: tuple[pa.Table, pa.Table], tmp_path: object
 ) -> None:
-    again = ScoringModel.from_tensors(model.network, model.encoder, model.config, model.to_tensors(), model.history)
+    again = ScoringModel.from_tensors(
+        model.network, model.encoder, model.config, model.to_tensors(), history=model.history
+    )
     context, events = _split(stays)
     _same(score_by_paper(again, events, context)[0], scored[0])
 

@@ -26,7 +26,7 @@ def town(anomalous: float = 0.3, variant: str = "standard", dirty: float = 0.0) 
 @lru_cache(maxsize=4)
 def simulation(anomalous: float = 0.3, variant: str = "standard", dirty: float = 0.0) -> Simulation:
     preset = replace(get_preset("town", variant), anomalous_share=anomalous)
-    return prepare(preset, AGENTS, SEED, DAYS, dirty)
+    return prepare(preset, AGENTS, SEED, DAYS, dirty=dirty)
 
 
 @lru_cache(maxsize=4)

@@ -19,6 +19,7 @@ def demo(
     seed: Annotated[int, typer.Option("--seed", help="Every random choice follows from it.")] = 7,
     agents: Annotated[int, typer.Option("--agents", help="People in the town.")] = 300,
     days: Annotated[int, typer.Option("--days", help="Days to simulate; the second half is scored.")] = 28,
+    *,
     device: DeviceOption = "auto",
 ) -> None:
     """Simulate a town, extract stays from its GPS, train, score, evaluate, and write a report.

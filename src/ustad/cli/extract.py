@@ -34,6 +34,7 @@ def extract(
         list[Path] | None,
         typer.Option("--places", help="An earlier extraction whose own places keep their names. May be repeated."),
     ] = None,
+    *,
     timezone: Annotated[
         str | None, typer.Option("--timezone", help="Zone of times that carry none; stays have that of their place.")
     ] = None,

@@ -116,7 +116,7 @@ def score(
     after = _After.of(weights, _Days(holidays, calendar, group_days), rules)
     # who will be an alert is known once all are scored, so every event gets its reason
     extras = _Wanted.of(
-        "all" if after.weights and reasons == "alerts" else reasons, coverage, reject, reject_by, curves
+        "all" if after.weights and reasons == "alerts" else reasons, coverage, reject, reject_by, curves=curves
     )
     check_engine(engine, address, partitions, workers)
     after.check(out_)
@@ -276,7 +276,7 @@ class _Wanted:
     curves: bool = False
 
     @classmethod
-    def of(cls, reasons: str, coverage: float | None, reject: float | None, reject_by: str, curves: bool) -> _Wanted:
+    def of(cls, reasons: str, coverage: float | None, reject: float | None, reject_by: str, *, curves: bool) -> _Wanted:
         choose(reasons, ("alerts", "all", "none"), "--reasons")
         choose(reject_by, ("sum", "standardised"), "--reject-by")
         for value, option in ((coverage, "--coverage"), (reject, "--reject")):

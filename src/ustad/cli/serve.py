@@ -32,6 +32,7 @@ def serve(
     ] = None,
     host: Annotated[str, setting("--host", "Beyond loopback only with a key.")] = "127.0.0.1",
     port: Annotated[int, setting("--port", "Where to listen.")] = 8350,
+    *,
     keep: Annotated[str | None, setting("--keep", "Delete events older than this: 90d, 12w, 36h.")] = None,
     alerts_per_day: Annotated[float, setting("--alerts-per-day", "Live: about this many alerts a day.")] = 0,
     tiles: Annotated[str, setting("--tiles", "URL of raster map tiles with {z}/{x}/{y}.")] = "",

@@ -35,6 +35,7 @@ def simulate(
     preset: Annotated[str, typer.Option("--preset", help="numosim-la, simla, simjordan or town.")] = "town",
     agents: Annotated[int | None, typer.Option("--agents", help="How many people; the preset's by default.")] = None,
     seed: SeedOption = 7,
+    *,
     days: Annotated[int | None, typer.Option("--days", help="How many days; the preset's by default.")] = None,
     fixes: Annotated[
         str | None, typer.Option("--fixes", help="Also write raw GPS, one fix per interval: 60s, 2min.")
@@ -121,6 +122,7 @@ def inject(
         ),
     ] = "all",
     share: Annotated[float, typer.Option("--share", help="Share of the agents that are changed.")] = 0.01,
+    *,
     seed: SeedOption = 7,
     first_day: Annotated[
         str | None, typer.Option("--first-day", help="First local date that may change; the test period by default.")

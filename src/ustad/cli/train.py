@@ -48,6 +48,7 @@ def train(
             show_default="best, or with --from that model's own configuration",
         ),
     ] = None,
+    *,
     config: ConfigOption = None,
     set_: SetOption = None,
     seed: Annotated[int | None, typer.Option("--seed", help="Every random choice follows from it.")] = None,
@@ -98,7 +99,10 @@ def train(
         if engine == "ray":
             raise typer.BadParameter("trains the method ustad only", param_hint="--engine ray")
         baseline.refuse_detector_options(method, baseline.given_options(context))
-        baseline.train(data, method, out_, config, set_, seed, schema, timezone, device, on_error, json)
+        baseline.train(
+            data, method, out_, config,
+            set_=set_, seed=seed, schema=schema, timezone=timezone, device=device, on_error=on_error, json=json,
+        )  # fmt: skip
         return
     event_schema = EventSchema.from_yaml(schema) if schema else None
     start = _load_base(base, "cpu" if engine == "ray" else device) if base else None

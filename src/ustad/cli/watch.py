@@ -27,6 +27,7 @@ def watch(
     preset: Annotated[
         str, typer.Option("--preset", help="The first time, without --from: what to train: best, quick, paper.")
     ] = "best",
+    *,
     alerts_per_day: Annotated[
         float, typer.Option("--alerts-per-day", help="Compare what both models would alert: so many a day.")
     ] = 5.0,

@@ -92,7 +92,7 @@ def simulate(
         for name in written_tables(simulation, small):
             shared.tables.write_table(pa.concat_tables(small[name]), f"{name}.parquet")
         shared.tables.write_table(poi_table(simulation), "pois.parquet")
-        meta = describe(simulation, variant, fixes, paths, dirty, osm, phone)
+        meta = describe(simulation, variant, fixes, paths, dirty=dirty, osm=osm, phone=phone)
         meta["events"] = sum(c["events"] for c in counts)
         meta["anomalous_agents"] = sum(table.num_rows for table in small["agent_labels"])
         meta["anomalous_events"] = sum(table.num_rows for table in small["labels"])
@@ -107,7 +107,9 @@ def _part(payload: tuple[int, int], shared: _Shared) -> dict[str, Any]:
     first, last = payload
     with tempfile.TemporaryDirectory(prefix="ustad-") as folder:
         simulation = shared.wanted.simulation()
-        events, small = write_part(simulation, first, last, shared.paths, shared.recording, Path(folder), shared.alone)
+        events, small = write_part(
+            simulation, first, last, shared.paths, recording=shared.recording, out=Path(folder), alone=shared.alone
+        )
         shared.tables.take_in(Path(folder))
     for name, table in small.items():
         shared.tables.write_table(table, f"small/{name}/{first:08d}.parquet")

@@ -121,7 +121,7 @@ class HabitModel:
             """Terms of the calibration week, of each group of people by what the others did in it."""
             comparisons = nothing_compared(len(visits))
             for rows, population in Population.fit_others(learnt, visits, period[0], kinds_known):
-                some = compare(habits, population, recurrence, visits.take(rows), period, counting)
+                some = compare(habits, population, recurrence, visits.take(rows), period=period, counting=counting)
                 comparisons.put(rows, some)
             return comparisons.terms
 
@@ -190,7 +190,9 @@ class HabitModel:
         if history.moves:
             compared, more = self._in_stages(history, table, earlier, period, mask=scored)
         else:
-            compared = compare(self.habits, self.population, self.recurrence, visits, period, self.counting)
+            compared = compare(
+                self.habits, self.population, self.recurrence, visits, period=period, counting=self.counting
+            )
             more = _more(self.extra, self.habits, visits, table, before=earlier)
         raw = {**compared.terms, **more}
         surprise, looks, alone = self.weigh(raw)
@@ -239,7 +241,9 @@ class HabitModel:
             counts = count_so_far(visits.entity[counted_rows], key)[at]
             own_visits = replace(visits.take(rows), key=key[at])
             days = (history.since(habits, period[0]), period[1])
-            comparison = compare(habits, self.population, self.recurrence, own_visits, days, "past", counts)
+            comparison = compare(
+                habits, self.population, self.recurrence, own_visits, period=days, counting="past", counts=counts
+            )
             comparisons.put(rows, comparison)
             is_context = history.day <= history.day[rows].max()
             for name, values in self._asked(

@@ -79,6 +79,7 @@ def compare(
     population: Population,
     recurrence: Recurrence,
     visits: Visits,
+    *,
     period: tuple[int, int],
     counting: Counting = "past",
     counts: np.ndarray | None = None,

@@ -262,7 +262,9 @@ class HabitLive:
         has_moved = model.habits.last_day > self.model.habits.last_day
         since = max(self.since, model.habits.last_day + 1) if has_moved else self.since
         period = (since, int(visits.day[0]))
-        comparison = compare(model.habits, model.population, model.recurrence, visits, period, "past", counts)
+        comparison = compare(
+            model.habits, model.population, model.recurrence, visits, period=period, counting="past", counts=counts
+        )
         extra = self._ask(entry, row, newest, visits)
         raw = {**comparison.terms, **extra}
         surprise, looks, highest = model.weigh(raw)

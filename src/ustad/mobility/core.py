@@ -124,7 +124,7 @@ def to_tables(step: Step, agents: pa.Array) -> Found:
     clean_fixes, scan = step.kept, step.scan
     if not (len(scan.stays) or len(scan.trips) or len(scan.gaps)):
         return find_nothing(agents.type)
-    trips = trip_table(scan.trips, agents, clean_fixes.time, clean_fixes.lat, clean_fixes.lon, step.points)
+    trips = trip_table(scan.trips, agents, clean_fixes.time, clean_fixes.lat, lon=clean_fixes.lon, points=step.points)
     return Found(stay_table(scan.stays, agents), trips, gap_table(scan.gaps, agents))
 
 
@@ -132,7 +132,7 @@ def to_tables(step: Step, agents: pa.Array) -> Found:
 def find_nothing(identifier: pa.DataType) -> Found:
     """Tables without a row. Most single fixes finish nothing, and tables take longer to make than the kernel runs."""
     agents, none = pa.array([], identifier), np.zeros(0)
-    trips = trip_table(np.zeros(0, TRIP), agents, none.astype(np.int64), none, none, np.zeros((0, 3)))
+    trips = trip_table(np.zeros(0, TRIP), agents, none.astype(np.int64), none, lon=none, points=np.zeros((0, 3)))
     return Found(stay_table(np.zeros(0, STAY), agents), trips, gap_table(np.zeros(0, GAP), agents))
 
 

@@ -97,7 +97,7 @@ def describe_between(stays: pa.Table, config: ExtractionConfig) -> dict[str, pa.
     has_length = np.bincount(codes, end - start, len(names)) > 0
     coverage = np.where(has_length, quality["coverage"].to_numpy(), 0.0)
     return {
-        "trips": _with_stay_ids(trip_table(trips, agents, ends.time, ends.lat, ends.lon, points), stays, i),
+        "trips": _with_stay_ids(trip_table(trips, agents, ends.time, ends.lat, lon=ends.lon, points=points), stays, i),
         "gaps": gap_table(gaps, agents),
         "quality": set_columns(quality, coverage=pa.array(coverage)),
     }

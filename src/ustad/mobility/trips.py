@@ -33,7 +33,7 @@ class TripArrays:
 
 
 def trip_table(
-    trips: np.ndarray, agents: pa.Array, time: np.ndarray, lat: np.ndarray, lon: np.ndarray, points: np.ndarray
+    trips: np.ndarray, agents: pa.Array, time: np.ndarray, lat: np.ndarray, *, lon: np.ndarray, points: np.ndarray
 ) -> pa.Table:
     """The trips table of the kernel's `TRIP` records; `agents` are the identifiers that the records number.
 

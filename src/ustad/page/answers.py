@@ -63,12 +63,12 @@ def freeze(
 ) -> FrozenRun:
     """All answers. Memory is that of the few columns that every event is asked for, and of the agents on show."""
     run_scores = read_scored(run)
-    choice = choose(run, run_scores, cases, lanes, alerts)
+    choice = choose(run, run_scores, cases, lanes, alerts=alerts)
     store = Store("sqlite://")
     try:
         keys = _import(store, run, run_scores, choice)
         with store.reading() as connection:
-            answers = short(_for_all(connection, run, run_scores, choice, lanes, title))
+            answers = short(_for_all(connection, run, run_scores, choice, lanes=lanes, title=title))
             if ground is not None and answers["/v1/about"]["has_place"]:
                 answers["/v1/ground"] = _ground(connection, ground)
             agents = {}
@@ -81,7 +81,7 @@ def freeze(
     return FrozenRun(answers, agents)
 
 
-def choose(run: RunTables, run_scores: Scored, cases: int, lanes: int, alerts: int) -> Choice:
+def choose(run: RunTables, run_scores: Scored, cases: int, lanes: int, *, alerts: int) -> Choice:
     """Who has an alert, and then the most unusual agents up to `cases`; the most unusual events."""
     alert_rows = run_scores.ranked[run_scores.alert[run_scores.ranked]]
     with_alert = _first_seen(run_scores.codes[alert_rows[:alerts]])[:MOST_AGENTS]
@@ -156,7 +156,7 @@ def _add_lines(store: Store, events: pa.Table, layout: Layout) -> None:
 
 # ------------------------------------------------------------------------------------------------ answers
 def _for_all(
-    connection: Connection, run: RunTables, run_scores: Scored, choice: Choice, lanes: int, title: str | None
+    connection: Connection, run: RunTables, run_scores: Scored, choice: Choice, *, lanes: int, title: str | None
 ) -> dict[str, Any]:
     facts = run_facts(run, run_scores)
     summary = queries.totals(connection)

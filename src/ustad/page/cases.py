@@ -65,7 +65,7 @@ def set_fields(connection: Connection, case: int, by: str, **fields: str) -> Non
             write_history(connection, case, by, acts[name], value)
 
 
-def note_verdict(connection: Connection, key: int, by: str, verdict: str, reason: str) -> None:
+def note_verdict(connection: Connection, key: int, by: str, verdict: str, *, reason: str) -> None:
     """Every case that holds the incident has in its history what was said of it."""
     leader = next(iter(leading_events(connection, [key])), None)
     if leader is not None:

@@ -120,7 +120,7 @@ def _evidence(schema: EventSchema, row: Any, content: dict[str, Any]) -> dict[st
     if habits is not None:
         features = [f for f in schema.features if _asked_by_habits(f, schema)]
         return {
-            "features": _features(features, row, content, {}, SAID_BY_HABITS),
+            "features": _features(features, row, content, {}, only=SAID_BY_HABITS),
             "knn": NO_NEIGHBOURS,
             "habits": habits,
         }
@@ -139,7 +139,7 @@ def _asked_by_habits(feature: Feature, schema: EventSchema) -> bool:
 # ----------------------------------------------------------------------------------------------- features
 def _features(
     features: Sequence[Feature], row: Any, content: dict[str, Any], share: dict[str, float],
-    only: tuple[str, ...] | None = None,
+    *, only: tuple[str, ...] | None = None,
 ) -> list[dict[str, Any]]:  # fmt: skip
     """Features expected beside observed; of what is stored of their terms only these parts, or all."""
     terms = content.get("terms", {})

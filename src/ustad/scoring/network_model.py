@@ -90,6 +90,7 @@ class ScoringModel:
         encoder: Encoder,
         config: Config,
         tensors: dict[str, np.ndarray],
+        *,
         history: History | None = None,
     ) -> ScoringModel:
         from ustad.network.inference.neighbours import Reference

@@ -47,7 +47,7 @@ def case_routes() -> APIRouter:
 # -------------------------------------------------------------------------------------------------- cases
 def get_cases(
     request: Request, caller: Read, state: m.State | None = None, assignee: Annotated[m.Person | None, Query()] = None,
-    agent: Annotated[Text | None, Query()] = None, limit: Limit = 50, offset: Offset = 0,
+    *, agent: Annotated[Text | None, Query()] = None, limit: Limit = 50, offset: Offset = 0,
 ) -> dict[str, Any]:  # fmt: skip
     """Cases, the latest changed first."""
     with request.app.state.service.store.reading() as connection:

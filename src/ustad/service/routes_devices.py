@@ -101,7 +101,7 @@ def _table(agent: str, positions: list[Position]) -> pa.Table:
 
 def devices(
     request: Request, caller: Read, search: Annotated[Text | None, Query()] = None, limit: Limit = 50,
-    offset: Offset = 0,
+    *, offset: Offset = 0,
 ) -> dict[str, Any]:  # fmt: skip
     """When each device was last heard of, the longest silent first; never, where its key was not used yet."""
     with request.app.state.service.store.reading() as connection:

@@ -27,7 +27,7 @@ def map_routes() -> APIRouter:
 
 
 def ground(
-    request: Request, caller: Read, west: Longitude = -180, south: Latitude = -85, east: Longitude = 180,
+    request: Request, caller: Read, west: Longitude = -180, south: Latitude = -85, *, east: Longitude = 180,
     north: Latitude = 85,
 ) -> JSONResponse:  # fmt: skip
     """Land, waters, borders, streets and names within a box, of the whole world where none is given. Without a map of

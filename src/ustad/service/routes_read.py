@@ -209,7 +209,7 @@ def lanes(
 # ------------------------------------------------------------------------------------------ agents, events
 def agents(
     request: Request, caller: Read, search: Annotated[Text | None, Query()] = None, min_score: Score = None,
-    limit: Limit = 50, offset: Offset = 0,
+    *, limit: Limit = 50, offset: Offset = 0,
 ) -> dict[str, Any]:  # fmt: skip
     """Agents, the most unusual first."""
     with request.app.state.service.store.reading() as connection:
@@ -229,7 +229,7 @@ def agent(request: Request, agent_id: AgentName, caller: Read) -> dict[str, Any]
 def agent_events(
     request: Request, agent_id: AgentName, caller: Read,
     first: Annotated[Moment | None, Query(alias="from")] = None,
-    last: Annotated[Moment | None, Query(alias="to")] = None, limit: Limit = 200, offset: Offset = 0,
+    *, last: Annotated[Moment | None, Query(alias="to")] = None, limit: Limit = 200, offset: Offset = 0,
 ) -> dict[str, Any]:  # fmt: skip
     """One agent's events, the latest first, scored and known."""
     agent(request, agent_id, caller)
@@ -248,7 +248,7 @@ def places(request: Request, agent_id: AgentName, caller: Read) -> dict[str, Any
 def movements(
     request: Request, agent_id: AgentName, caller: Read,
     first: Annotated[Moment | None, Query(alias="from")] = None,
-    last: Annotated[Moment | None, Query(alias="to")] = None, limit: Limit = 500,
+    *, last: Annotated[Moment | None, Query(alias="to")] = None, limit: Limit = 500,
 ) -> dict[str, Any]:  # fmt: skip
     """The agent's trips and gaps in a span, in order of time; of more than `limit` the latest."""
     agent(request, agent_id, caller)
@@ -273,7 +273,7 @@ def event(request: Request, event_id: Annotated[str, Path(max_length=20)], calle
 def alerts(
     request: Request, caller: Read, since: Since = 0,
     first: Annotated[Moment | None, Query(alias="from")] = None,
-    last: Annotated[Moment | None, Query(alias="to")] = None,
+    *, last: Annotated[Moment | None, Query(alias="to")] = None,
     first_day: Annotated[date | None, Query()] = None, last_day: Annotated[date | None, Query()] = None,
     agent: Annotated[Text | None, Query()] = None, search: Annotated[Text | None, Query()] = None,
     kind: Annotated[Text | None, Query()] = None, category: Annotated[Text | None, Query()] = None,

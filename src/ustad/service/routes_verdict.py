@@ -74,7 +74,7 @@ def write_verdict(connection: Connection, key: int, verdict: Verdict, by: str) -
         is_same |= (r.events.c.agent == event.agent) & (r.events.c.incident == event.incident)
     connection.execute(update(r.events).where(is_same).values(verdict=current))
     likeness.mark_open(connection, number)
-    cases.note_verdict(connection, key, by, verdict.verdict, verdict.reason)
+    cases.note_verdict(connection, key, by, verdict.verdict, reason=verdict.reason)
     return queries.events_by_key(connection, [key])[0]
 
 

@@ -45,7 +45,7 @@ class Simulation:
 
 
 def prepare(
-    preset: Preset, agents: int, seed: int, days: int, dirty: float = 0.0, ground: Ground | None = None
+    preset: Preset, agents: int, seed: int, days: int, *, dirty: float = 0.0, ground: Ground | None = None
 ) -> Simulation:
     """Build the city and its people. `ground`: a real city instead of a procedural one."""
     if agents < 1:

@@ -79,13 +79,13 @@ def simulate(
 
     def make(first: int) -> tuple[int, dict[str, pa.Table]]:
         last = min(simulation.agents, first + agents_a_part)
-        return write_part(simulation, first, last, paths, recording, out, alone)
+        return write_part(simulation, first, last, paths, recording=recording, out=out, alone=alone)
 
     events, small = _gather(make, parts, simulation.agents, agents_a_part, workers=workers)
     write_table(poi_table(simulation), out / "pois.parquet")
     for name in written_tables(simulation, small):
         write_table(pa.concat_tables(small[name]), out / f"{name}.parquet")
-    meta = describe(simulation, variant, fixes, paths, dirty, osm, phone) | {"events": events}
+    meta = describe(simulation, variant, fixes, paths, dirty=dirty, osm=osm, phone=phone) | {"events": events}
     meta["anomalous_agents"] = sum(len(table) for table in small["agent_labels"])
     meta["anomalous_events"] = sum(len(table) for table in small["labels"])
     write_json(meta, out / "meta.json")
@@ -124,7 +124,7 @@ def in_memory(simulation: Simulation, variant: str = "standard", paths: bool = F
         pois=poi_table(simulation),
         labels=part.labels if simulation.preset.event_labels else None,
         agent_labels=part.agent_labels,
-        meta=describe(simulation, variant, None, paths, dirty, None),
+        meta=describe(simulation, variant, None, paths, dirty=dirty, osm=None),
     )
 
 
@@ -157,7 +157,7 @@ def plan_simulation(
         plan = dataclasses.replace(plan, timezone=timezone)
     agents = plan.agents if agents is None else agents
     days = plan.days if days is None else days
-    simulation = prepare(plan, agents, seed, days, dirty, ground)
+    simulation = prepare(plan, agents, seed, days, dirty=dirty, ground=ground)
     return dataclasses.replace(simulation, red_team=red_team, red_team_kind=red_team_kind, red_team_size=red_team_size)
 
 
@@ -192,7 +192,7 @@ def _real_city(plan: Preset, osm: Path, timezone: str | None, seed: int) -> tupl
 
 
 def write_part(
-    simulation: Simulation, first: int, last: int, paths: bool, recording: Recording | None, out: Path, alone: bool
+    simulation: Simulation, first: int, last: int, paths: bool, *, recording: Recording | None, out: Path, alone: bool
 ) -> tuple[int, dict[str, pa.Table]]:
     """Write the large tables of one part; return the number of stays and the small tables."""
     recorder = Recorder(recording, _fix_writer(out), FIX_AGENTS) if recording is not None else None
@@ -246,7 +246,7 @@ def _clear(out: Path) -> None:
 
 
 def describe(
-    simulation: Simulation, variant: str, fixes: str | None, paths: bool, dirty: float, osm: Path | None,
+    simulation: Simulation, variant: str, fixes: str | None, paths: bool, *, dirty: float, osm: Path | None,
     phone: str | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     preset = simulation.preset

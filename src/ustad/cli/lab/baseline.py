@@ -30,6 +30,7 @@ def train(
     method: Annotated[str, typer.Option("--method", help="One of `ustad lab methods`.")],
     out_: OutOption = Path("runs/model"),
     config: ConfigOption = None,
+    *,
     set_: SetOption = None,
     seed: Annotated[int | None, typer.Option("--seed", help="Every random choice follows from it.")] = None,
     schema: SchemaOption = None,

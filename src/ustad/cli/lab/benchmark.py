@@ -17,6 +17,7 @@ def benchmark(
     agents: Annotated[
         int | None, typer.Option(help="numosim: all anomalous agents and others up to so many (the paper: 20000).")
     ] = None,
+    *,
     methods: Annotated[
         str, typer.Option(help="Methods with commas between.")
     ] = "visit-rate,distance,transformer,sensitive-hue,ustad-plain,ustad-quick,ustad-default",

@@ -37,6 +37,7 @@ def experiment(
             "training from 7 on, with the people of --data-seed."
         ),
     ] = "1-5",
+    *,
     methods: Annotated[
         str | None,
         typer.Option(help="Only cells of these methods, in this order, with commas between: ustad-plain,transformer."),

@@ -85,7 +85,7 @@ class VisitRate(Baseline):
         ratio = self._span(visits.days) / _span(self.visits.days)
         time = events[self.schema.time].cast(pa.int64()).to_numpy()
         order = np.lexsort((time, agent_codes(events[self.schema.entity])[0]))
-        score = self._deviations(key, n_trained, ratio, visits.days, order)
+        score = self._deviations(key, n_trained, ratio, visits.days, order=order)
         if not self.settings.spread:
             return score
         return neighbours_maximum(score, events, self.schema, later=not self.abilities.causal)
@@ -102,7 +102,7 @@ class VisitRate(Baseline):
 
     # ----------------------------------------------------------------------------------------- the formula
     def _deviations(
-        self, key: np.ndarray, n_trained: np.ndarray, ratio: float, days: np.ndarray, order: np.ndarray
+        self, key: np.ndarray, n_trained: np.ndarray, ratio: float, days: np.ndarray, *, order: np.ndarray
     ) -> np.ndarray:
         """|n_train − n_test| / √n_train of each event's (agent, place) `key`; `trained` counts by key."""
         n_test = np.bincount(key, minlength=len(n_trained))[key]
@@ -164,7 +164,7 @@ class CausalVisitRate(VisitRate):
     abilities: ClassVar[Abilities] = Abilities(scores_events=True, scores_agents=True, predicts=False, causal=True)
 
     def _deviations(
-        self, key: np.ndarray, n_trained: np.ndarray, ratio: float, days: np.ndarray, order: np.ndarray
+        self, key: np.ndarray, n_trained: np.ndarray, ratio: float, days: np.ndarray, *, order: np.ndarray
     ) -> np.ndarray:
         """Visits so far, this one included, against what training expects of the days so far."""
         by_time = key[order]
