@@ -58,7 +58,34 @@ def test_the_most_unusual_other_stay_is_named_beside_a_lead_at_home(connection: 
     put(connection, 3, (-300, -200), HOUSE, score=1.0, category="house")
     put(connection, 4, (200, 400), HOME, score=4.9, category="apartment")  # where the lead is: says nothing more
     put(connection, 5, (64, 140), HOUSE, score=9.0, incident="another")
+    put(connection, 6, (141, 143), HOUSE, incident="another")  # something else came between
     assert with_it(connection) == "With it: at a shop 01:04–02:20, 1.1 km from home."
+
+
+def led_by(connection: Connection) -> str | None:
+    (opened,) = queries.events_by_key(connection, [1])
+    assert opened["led_by"] is None or opened["with_it"] is None
+    return opened["led_by"] and opened["led_by"]["id"]
+
+
+def test_who_comes_home_from_elsewhere_is_told_by_where_they_came_from(connection: Connection) -> None:
+    put_lead(connection)
+    put(connection, 2, (64, 140), SHOP, score=4.0, reason="At a shop at 01:04 for 1 h 16 min.", kind="predictable")
+    put(connection, 3, (-300, -200), HOUSE, score=4.5, category="house")
+    assert led_by(connection) == "2"
+    (told,) = [e["led_by"] for e in queries.events_by_key(connection, [1])]
+    assert (told["started_at"], told["reason"]) == ("2024-05-25T23:04:00Z", "At a shop at 01:04 for 1 h 16 min.")
+    put(connection, 4, (141, 143), HOME, category="apartment")  # home already: the late return is another matter
+    assert led_by(connection) is None
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_elsewhere_than_home_only_a_new_place_explains_what_came_next(connection: Connection, is_new: bool) -> None:
+    put_lead(connection, reason="At an office at 02:26 for 14 min.")
+    put(connection, 2, (64, 140), SHOP, score=4.0)
+    content = json.dumps({"habits": {"surprise": {}, "new_place": is_new}})
+    connection.execute(r.details.insert(), {"key": 2, "content": content})
+    assert led_by(connection) == ("2" if is_new else None)
 
 
 def test_a_stay_of_another_day_comes_with_its_date(connection: Connection) -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from ustad.schema import mobility_schema
 from ustad.scoring.incidents import UNUSUAL, IncidentLog, find_incidents, incident_table
+from ustad.tables import TIMESTAMP
 
 SCHEMA = mobility_schema()
 HOUR = 3_600_000_000
@@ -132,3 +133,31 @@ def test_events_without_an_id_are_named_by_entity_and_time() -> None:
     table, p = stays([(1, 8, "a", 0.01), (2, 8, "a", 0.01)])
     found = find_incidents(table.drop_columns(["stay_id"]), SCHEMA, p, -np.log10(p))
     assert found.incident_id.tolist() == [f"1@{8 * HOUR}", f"2@{8 * HOUR}"]
+
+
+@pytest.mark.parametrize(
+    ("places", "new", "lead_says", "led_by"),
+    [
+        (["bar", "home"], [False, False], "At home at 04:48 for 1 h.", 0),  # came home from there
+        (["bar", "home"], [True, False], "At an office at 04:48.", 0),  # came from somewhere new
+        (["bar", "home"], [False, False], "At an office at 04:48.", 1),
+        (["bar", "home"], [True, True], "At an office at 04:48.", 1),  # new itself: that is the story
+        (["home", "home"], [False, False], "At home at 04:48.", 1),  # was there already
+    ],
+)
+def test_an_incident_is_led_by_the_stay_that_explains_it_and_ranked_by_the_most_unusual(places, new, lead_says, led_by):
+    start = pa.array([86_400_000_000, 93_600_000_000]).cast(TIMESTAMP)
+    event_scores = pa.table(
+        {
+            "stay_id": [10, 11], "agent_id": ["a", "a"], "started_at": start, "finished_at": start, "poi_id": places,
+            "score": [3.0, 4.0], "p_value": [1e-3, 1e-4], "alert": [False, True], "incident_id": ["10", "10"],
+            "echo": [True, False], "kind": ["novel", "predictable"], "reason": ["At a bar.", lead_says],
+            "new_place": new,
+        }
+    )  # fmt: skip
+    (row,) = incident_table(event_scores, mobility_schema()).to_pylist()
+    assert row["leading_stay_id"] == [10, 11][led_by]
+    assert (row["reason"], row["kind"]) == [("At a bar.", "novel"), (lead_says, "predictable")][led_by]
+    assert (row["score"], row["p_value"], row["alert"]) == (4.0, 1e-4, True), (
+        "its rank is that of the most unusual stay"
+    )

@@ -106,6 +106,11 @@ TEMPLATES: dict[str, dict[str, Template]] = {
             "on the page: another stay of the incident, where the leading one is at an own place",
             {"place": "a shop", "times": "01:04–02:20", "away": "2.1 km", "whence": "from home"},
         ),
+        "then": Template(
+            "{explains} Then: {reason}",
+            "on the page: the most unusual stay is the way back from the one that explains the incident",
+            {"explains": "At a bar at 01:04 for 1 h 16 min. …", "reason": "At home at 02:26 for 4 h."},
+        ),
     },
     "how sure": {
         "sure": Template("Sure: {number} {which} known.", "ten or more", {"number": "20", "which": "weekdays"}),

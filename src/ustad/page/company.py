@@ -11,7 +11,7 @@ import math
 from typing import Any
 
 import pyarrow as pa
-from sqlalchemy import Connection, and_, func, or_, select
+from sqlalchemy import Connection, and_, case, func, or_, select
 
 from ustad.clock import MICROSECONDS_PER_DAY, local_time
 from ustad.page.queries import E
@@ -44,9 +44,9 @@ def _peers(connection: Connection, event: Any) -> dict[str, Any] | None:
         moment = event["started_at"] - day * MICROSECONDS_PER_DAY
         hours.append(and_(E.started_at >= moment - HOUR, E.started_at <= moment + HOUR))
     rows = select(E.agent, E.category).where(or_(*hours), E.agent != event["agent"]).limit(MOST).subquery()
-    people = func.count(func.distinct(rows.c.agent))
-    total = connection.execute(select(people)).scalar_one()
-    alike = connection.execute(select(people).where(rows.c.category == event["category"])).scalar_one()
+    is_alike = case((rows.c.category == event["category"], rows.c.agent))
+    query = select(func.count(func.distinct(rows.c.agent)), func.count(func.distinct(is_alike)))
+    total, alike = connection.execute(query).one()
     return {"people": int(total), "alike": int(alike), "days": DAYS, "category": event["category"]}
 
 

@@ -1,7 +1,8 @@
 """What else an incident holds: of an alert at an own place, the most unusual stay of the same incident elsewhere.
 
-In: an open connection and events as lists show them. Out: the same with `with_it`, a short sentence or none. The stay
-that leads an incident can be the dull end of it, such as coming home late from the place that the story is about.
+In: an open connection and events as lists show them. Out: the same with `led_by`, the stay that explains the alert, or
+`with_it`, a short sentence, or neither. The most unusual stay of an incident can be the dull end of it, such as coming
+home late: the stay right before it is what the incident is about, as in `scoring/incidents.py`.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from ustad.events.words import clock_words, distance_words
 from ustad.geo import haversine_km
 from ustad.page import records as r
 from ustad.page.store import chunks
+from ustad.scoring.incidents import is_at_home
 
 #: As near as this is the same own place, km, as in habits.
 SAME_PLACE_KM = 0.15
@@ -29,10 +31,14 @@ def add_other_stays(connection: Connection, answers: Sequence[dict[str, Any]]) -
     leads = {int(a["id"]): a for a in answers if a["incident_id"] and not a["echo"]}
     at_own = [key for part in chunks(list(leads)) for key in _at_own_places(connection, part)]
     others = _others(connection, [leads[key] for key in at_own])
+    new = _at_new_places(connection, [e.key for events in others.values() for e in events])
     for key in at_own:
         lead = leads[key]
         stays = [e for e in others.get((lead["agent_id"], lead["incident_id"]), []) if _apart(lead, e) > SAME_PLACE_KM]
-        if stays:
+        before = _right_before(connection, lead, stays)
+        if before is not None and (is_at_home(lead["reason"]) or before.key in new):
+            lead["led_by"] = _summary(before)
+        elif stays:
             lead["with_it"] = _words(lead, max(stays, key=lambda e: (e.score, e.started_at)))
     return list(answers)
 
@@ -42,6 +48,31 @@ def _at_own_places(connection: Connection, keys: Sequence[int]) -> list[int]:
     query = select(r.details.c.key, r.details.c.content).where(r.details.c.key.in_(keys))
     contents = {row.key: json.loads(row.content).get("habits") for row in connection.execute(query)}
     return [key for key, habits in contents.items() if habits and habits.get("new_place") is False]
+
+
+def _at_new_places(connection: Connection, keys: Sequence[int]) -> set[int]:
+    """Those of the events that habits scored, at a place they did not know."""
+    query = select(r.details.c.key, r.details.c.content)
+    rows = [row for part in chunks(keys) for row in connection.execute(query.where(r.details.c.key.in_(part)))]
+    return {row.key for row in rows if (json.loads(row.content).get("habits") or {}).get("new_place") is True}
+
+
+def _right_before(connection: Connection, lead: dict[str, Any], stays: Sequence[Any]) -> Any:
+    """The stay that the person came from, where it is one of these; none where something else came between."""
+    e = r.events.c
+    moment = round(datetime.fromisoformat(lead["started_at"]).timestamp() * 1e6)
+    query = select(e.key).where(e.agent == lead["agent_id"], e.started_at < moment)
+    key = connection.execute(query.order_by(e.started_at.desc(), e.key.desc()).limit(1)).scalar() if stays else None
+    return next((stay for stay in stays if stay.key == key), None)
+
+
+def _summary(event: Any) -> dict[str, Any]:
+    first, last = (datetime.fromtimestamp(m / 1e6, UTC).isoformat() for m in (event.started_at, event.finished_at))
+    return {
+        "id": str(event.key), "started_at": first.replace("+00:00", "Z"), "finished_at": last.replace("+00:00", "Z"),
+        "timezone": event.timezone, "category": event.category, "place_name": event.place_name, "kind": event.kind,
+        "term": event.term, "reason": event.reason,
+    }  # fmt: skip
 
 
 def _others(connection: Connection, leads: Sequence[dict[str, Any]]) -> dict[tuple[str, str], list[Any]]:
@@ -73,7 +104,7 @@ def _words(lead: dict[str, Any], event: Any) -> str:
         place=place_words(event.category),
         times=("" if is_same_day else f"on {first.day} {first:%B} ") + "–".join(clocks),
         away=distance_words(_apart(lead, event)),
-        whence="from home" if (lead["reason"] or "").startswith("At home ") else "away",
+        whence="from home" if is_at_home(lead["reason"]) else "away",
     )
 
 

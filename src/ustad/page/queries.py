@@ -121,7 +121,7 @@ def event_answer(row: Any) -> dict[str, Any]:
         "finished_at": iso(row.finished_at), "day": iso_day(row.day), "timezone": row.timezone,
         "lat": row.lat, "lon": row.lon, "category": row.category, "place_name": row.place_name, "score": row.score,
         "p_value": row.p_value, "alert": bool(row.alert), "final": bool(row.final),
-        "incident_id": row.incident, "echo": bool(row.echo), "with_it": None,
+        "incident_id": row.incident, "echo": bool(row.echo), "with_it": None, "led_by": None,
         "kind": row.kind, "term": row.term, "reason": row.reason, "verdict": verdict,
         "marked_by": str(row.marked_by) if row.marked_by is not None else None,
         "hidden_by": str(row.hidden_by) if row.hidden_by is not None else None,

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ustad.schema import EventSchema
 from ustad.tables import agent_codes
@@ -186,8 +187,50 @@ def leading_events(event_scores: pa.Table) -> np.ndarray:
     return event_scores["incident_id"].is_valid().to_numpy() & ~event_scores["echo"].to_numpy(zero_copy_only=False)
 
 
+def order_by_time(events: pa.Table, schema: EventSchema) -> np.ndarray:
+    """Each event's place by entity and time: int64 [n]."""
+    codes, _ = agent_codes(events[schema.entity])
+    order = np.lexsort((events[schema.time].cast(pa.int64()).to_numpy(), codes))
+    places = np.empty(len(order), np.int64)
+    places[order] = np.arange(len(order))
+    return places
+
+
+def rows_before(incident_id: np.ndarray, order: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Of each of these events the one right before it where both are of one incident, else -1: int64 [K]. `order` [n]
+    is each event's place by entity and time."""
+    row_at = np.empty(len(order), np.int64)
+    row_at[order] = np.arange(len(order))
+    before = row_at[np.maximum(order[rows] - 1, 0)]
+    is_same = (order[rows] > 0) & (incident_id[before] == incident_id[rows]) & (incident_id[rows] != None)  # noqa: E711
+    return np.where(is_same, before, -1)
+
+
+def explaining_rows(event_scores: pa.Table, schema: EventSchema, leading: np.ndarray) -> np.ndarray:
+    """The event that each incident is about: the one right before the most unusual one, where that is only the way
+    back. So it is where the leader is at an own place and came from a new one, or came home. int64 [K]."""
+    if schema.end is None or not {"new_place", "reason"} <= set(event_scores.column_names) or not len(leading):
+        return leading
+    incident_id = np.array(event_scores["incident_id"].to_pylist(), object)
+    before = rows_before(incident_id, order_by_time(event_scores, schema), leading)
+    is_new = event_scores["new_place"].to_numpy(zero_copy_only=False).astype(bool)
+    says = event_scores["reason"].take(pa.array(leading)).to_pylist()
+    is_home = np.array([is_at_home(text) for text in says], bool)
+    places = _places(event_scores, schema, np.stack([leading, np.maximum(before, 0)]).ravel())
+    elsewhere = np.array(
+        [a is None or a != b for a, b in zip(places[: len(leading)], places[len(leading) :], strict=True)]
+    )
+    is_return = (before >= 0) & elsewhere & ~is_new[leading] & (is_home | is_new[before])
+    return np.where(is_return, before, leading)
+
+
+def is_at_home(reason: str | None) -> bool:
+    return (reason or "").startswith("At home ")
+
+
 def incident_table(event_scores: pa.Table, schema: EventSchema) -> pa.Table:
-    """One row per incident of a table of event scores, the most unusual first."""
+    """One row per incident of a table of event scores, the most unusual first. Score, p-value and alert are those of
+    its most unusual event, kind and reason those of the event that explains it."""
     member = np.flatnonzero(event_scores["incident_id"].is_valid().to_numpy())
     names, code = np.unique(
         event_scores["incident_id"].take(pa.array(member)).to_numpy().astype(str), return_inverse=True
@@ -203,6 +246,7 @@ def incident_table(event_scores: pa.Table, schema: EventSchema) -> pa.Table:
     member = member[order]
     first, last = member[edges[:-1]], member[edges[1:] - 1]
     leaders = event_scores.take(pa.array(leading))
+    explaining = event_scores.take(pa.array(explaining_rows(event_scores, schema, leading)))
     table = pa.table(
         {
             "incident_id": pa.array(names.tolist(), pa.string()),
@@ -210,13 +254,13 @@ def incident_table(event_scores: pa.Table, schema: EventSchema) -> pa.Table:
             schema.time: event_scores[schema.time].take(pa.array(first)),
             schema.end or "last_at": event_scores[end_column].take(pa.array(last)),
             f"{label}s": pa.ListArray.from_arrays(edges, event_scores[label].take(pa.array(member)).combine_chunks()),
-            f"leading_{label}": leaders[label],
+            f"leading_{label}": explaining[label],
             "n_events": np.diff(edges),
             "score": leaders["score"],
             "p_value": leaders["p_value"],
             "alert": leaders["alert"],
-            "kind": leaders["kind"],
-            "reason": leaders["reason"],
+            "kind": explaining["kind"],
+            "reason": pc.coalesce(explaining["reason"], leaders["reason"]),
         }
     )
     return table.sort_by([("score", "descending"), ("incident_id", "ascending")])

@@ -11,7 +11,7 @@ _ALERT: Example = {
     "finished_at": "2024-02-06T01:40:00Z", "day": "2024-02-05", "timezone": "Europe/Helsinki", "lat": 60.1699,
     "lon": 24.9384, "category": "restaurant", "place_name": "Café Aino", "score": 4.2, "p_value": 0.000063,
     "alert": True, "final": True, "incident_id": "a-17@1707183600000000", "echo": False, "with_it": None,
-    "kind": "novel", "term": "distance",
+    "led_by": None, "kind": "novel", "term": "distance",
     "reason": "Not one of its own places: 4.1 km from the nearest; stayed 5 h 30 min", "verdict": None,
     "marked_by": None, "hidden_by": None,
 }  # fmt: skip

@@ -205,11 +205,26 @@ class GivenVerdict(BaseModel):
     at: str
 
 
+class ExplainingEvent(BaseModel):
+    """The event that an incident is about, where another of its events is more unusual."""
+
+    id: str
+    started_at: str
+    finished_at: str
+    timezone: str
+    category: str | None
+    place_name: str | None
+    kind: str | None
+    term: str | None
+    reason: str | None
+
+
 class EventAnswer(BaseModel):
     """An event as lists show it. `score` is null for events that are known but not scored; with `final` false it is
     provisional: the agent's next event may raise it, and make an alert of it. Events of one `incident_id` belong
     together; one of them leads, the others are its `echo`, and `with_it` names the most unusual of them where the lead
-    is at an own place. `hidden_by` is the rule that keeps it out of lists."""
+    is at an own place. Where the lead is only the way back, `led_by` is the event right before it, which explains the
+    incident; the score stays that of the most unusual one. `hidden_by` is the rule that keeps it out of lists."""
 
     id: str
     event_id: str | None
@@ -229,6 +244,7 @@ class EventAnswer(BaseModel):
     incident_id: str | None
     echo: bool
     with_it: str | None
+    led_by: ExplainingEvent | None
     kind: str | None
     term: str | None
     reason: str | None

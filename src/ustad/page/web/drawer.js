@@ -20,7 +20,7 @@ export function drawer(detail, about, act) {
   return h("section", { class: "panel drawer", "aria-label": "Event" },
     h("div", { class: "drawer-head" }, h("div", {}, h("h2", {}, say.span(event)), h("p", { class: "hint" }, `${[say.what(event), say.minutesOf(event) ? say.duration(say.minutesOf(event)) : "", `${say.zoneName(event.timezone)} time`].filter(Boolean).join(", ")}`, act.position ? ` · ${act.position}` : "")),
       act.close ? h("button", { type: "button", class: "round", "aria-label": "Close", on: { click: act.close } }, "×") : null),
-    scored ? event.reason && h("p", { class: "sentence" }, event.reason, event.with_it ? ` ${event.with_it}` : "") : h("p", { class: "sentence" }, "Known, not scored: this is what was learnt from."),
+    scored ? event.reason && h("p", { class: "sentence" }, say.story(event)) : h("p", { class: "sentence" }, "Known, not scored: this is what was learnt from."),
     scored ? h("p", { class: "facts" }, h("b", {}, `Score ${say.number(event.score)}`), ` ${say.rare(event.p_value)} usual events are as unusual. `, detail.learned_score === null || detail.learned_score === undefined ? "" : `By what verdicts taught it counts as ${say.number(detail.learned_score)}. `, h("span", { class: `kind ${event.kind || ""}` }, kind), " ", meaning) : null,
     act.incident?.length > 1 ? incident(event, act, about) : null,
     act.colour ? daysHere(detail.days, act.colour) : null,

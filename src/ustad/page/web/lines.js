@@ -14,11 +14,11 @@ export function alertLine(item, chosen) {
 }
 
 function lineParts(item, verdict) {
-  const [kind, about] = kindWords(item.kind, item.term);
+  const told = item.led_by || item, [kind, about] = kindWords(told.kind, told.term);
   return [
-    h("span", { class: "when" }, say.date(item.started_at, item.timezone), " ", h("b", {}, say.time(item.started_at, item.timezone))),
+    h("span", { class: "when" }, say.date(told.started_at, told.timezone), " ", h("b", {}, say.time(told.started_at, told.timezone))),
     h("span", { class: "who" }, item.agent_id),
-    h("span", { class: `kind ${item.kind || ""}`, "data-tip": about }, kind),
+    h("span", { class: `kind ${told.kind || ""}`, "data-tip": about }, kind),
     verdict ? h("span", { class: `state ${verdict[1]}` }, verdict[0]) : h("span", { class: "score", "data-tip": `Score ${say.number(item.score)}: ${say.rare(item.p_value)} usual events are as unusual` }, say.number(item.score)),
-    h("span", { class: "reason" }, item.reason || `${say.what(item)}, ${say.duration(say.minutesOf(item))}`, item.with_it ? ` ${item.with_it}` : "")];
+    h("span", { class: "reason" }, say.story(item, true))];
 }

@@ -55,6 +55,13 @@ export function shortNames(names, most = 16) {
   return names;
 }
 export const what = (event) => event.place_name ? `${event.place_name}${event.category ? `, ${event.category}` : ""}` : event.category || "unknown";
+// What a line says of an alert: its reason, after that of the stay that explains it where there is one; `short` cuts what came then.
+export function story(event, short = false) {
+  const own = event.reason || `${what(event)}, ${duration(minutesOf(event))}`, led = event.led_by;
+  if (!led) return event.with_it ? `${own} ${event.with_it}` : own;
+  const then = short ? own.split(/(?<=\.) (?=[A-Z])/)[0] : own;
+  return `${led.reason || `${what(led)}, ${time(led.started_at, led.timezone)}–${time(led.finished_at, led.timezone)}.`} Then: ${then}`;
+}
 export const minutesOf = (event) => (new Date(event.finished_at) - new Date(event.started_at)) / 6e4;
 export const dayText = (day) => new Date(day + "T12:00:00Z").toLocaleDateString("en-GB", { timeZone: "UTC", weekday: "short", day: "numeric", month: "short", year: "numeric" });
 export const shortDay = (number) => new Date(number * 864e5).toLocaleDateString("en-GB", { timeZone: "UTC", day: "numeric", month: "short" });
