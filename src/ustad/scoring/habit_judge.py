@@ -41,7 +41,7 @@ from ustad.schema import EventSchema, plural
 from ustad.scoring.alerts import flag_events
 from ustad.scoring.evidence import evidence_column
 from ustad.scoring.incident_rate import Count, count_incidents
-from ustad.scoring.incidents import find_incidents, leading_events, order_by_time, rows_before
+from ustad.scoring.incidents import find_incidents, leading_events, order_by_time, rows_with_reason
 from ustad.scoring.judge import Span, Wanted, set_columns, worst_rows
 from ustad.tables import agent_codes, identity_hash
 
@@ -107,7 +107,7 @@ class HabitJudge:
             likely, _ = flag_events(
                 p_value, judgement.score, incidents.echo, rule, days=span.days, order=incidents.order
             )
-            rows = np.union1d(_rows_with_reason(incidents.incident_id, incidents.order, likely), worst)
+            rows = np.union1d(rows_with_reason(incidents.incident_id, incidents.order, likely), worst)
         texts: list[str | None] = [None] * events.num_rows
         for row, text in zip(rows, sentences(self.habits, judgement, events, rows), strict=True):
             texts[row] = text
@@ -146,7 +146,7 @@ class HabitJudge:
         alert = event_scores["alert"].to_numpy(zero_copy_only=False).astype(bool)
         incident_id = np.array(event_scores["incident_id"].to_pylist(), object)
         has_reason = np.zeros(len(codes), bool)
-        has_reason[_rows_with_reason(incident_id, order_by_time(event_scores, self.schema), alert)] = True
+        has_reason[rows_with_reason(incident_id, order_by_time(event_scores, self.schema), alert)] = True
         has_reason[worst_rows(event_scores["score"].to_numpy(), codes)] = True
         reason = pc.if_else(pa.array(has_reason), event_scores["reason"], pa.scalar(None, pa.string()))
         return set_columns(event_scores, {"reason": reason}), agents
@@ -263,13 +263,6 @@ def calibrating(validation: pa.Table, entity: str) -> np.ndarray:
     codes, values = agent_codes(validation[entity])
     half = (identity_hash(values) & np.uint64(1)).astype(bool)[codes]
     return np.ones(len(half), bool) if half.all() or not half.any() else half
-
-
-def _rows_with_reason(incident_id: np.ndarray, order: np.ndarray, alert: np.ndarray) -> np.ndarray:
-    """Alerts, and the event right before each in its incident, which may explain it: int64."""
-    rows = np.flatnonzero(alert)
-    before = rows_before(incident_id, order, rows)
-    return np.union1d(rows, before[before >= 0])
 
 
 # ------------------------------------------------------------------------------------------------ columns

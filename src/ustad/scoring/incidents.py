@@ -206,6 +206,13 @@ def rows_before(incident_id: np.ndarray, order: np.ndarray, rows: np.ndarray) ->
     return np.where(is_same, before, -1)
 
 
+def rows_with_reason(incident_id: np.ndarray, order: np.ndarray, alert: np.ndarray) -> np.ndarray:
+    """Alerts, and the event right before each in its incident, which may explain it: int64."""
+    rows = np.flatnonzero(alert)
+    before = rows_before(incident_id, order, rows)
+    return np.union1d(rows, before[before >= 0])
+
+
 def explaining_rows(event_scores: pa.Table, schema: EventSchema, leading: np.ndarray) -> np.ndarray:
     """The event that each incident is about: the one right before the most unusual one, where that is only the way
     back. So it is where the leader is at an own place and came from a new one, or came home. int64 [K]."""
