@@ -88,6 +88,17 @@ def unfinished(results: Results) -> list[str]:
     ]
 
 
+def missing_methods(results: Results, methods: dict[str, tuple[str, ...]]) -> list[str]:
+    """Methods by experiment that have no line on the first data set of it."""
+    return [
+        f"{NAMES[method]} ({name})"
+        for name, names in methods.items()
+        if (own := results.get(name))
+        for method in names
+        if not any(line["data"] == sets(own)[0] and line.get("method", "ustad-weeks") == method for line in own)
+    ]
+
+
 def changed_tables(lines: list[Line]) -> list[Table]:
     """Injections again, without the stays that are labelled only because they stand beside a changed one."""
     tables = []

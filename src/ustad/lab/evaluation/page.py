@@ -26,8 +26,14 @@ from ustad.lab.evaluation.comparison_tables import (
     search_tables,
     spread_tables,
 )
-from ustad.lab.evaluation.experiments import EXPERIMENTS, read_results
-from ustad.lab.evaluation.fairness_tables import changed_tables, three_ways_tables, training_tables, unfinished
+from ustad.lab.evaluation.experiments import BY_WEEKS, DETECTORS, EXPERIMENTS, PREDICTORS, read_results
+from ustad.lab.evaluation.fairness_tables import (
+    changed_tables,
+    missing_methods,
+    three_ways_tables,
+    training_tables,
+    unfinished,
+)
 from ustad.lab.evaluation.figures import draw_all, plan_figures
 from ustad.lab.evaluation.gps_tables import gps_tables
 from ustad.lab.evaluation.page_words import (
@@ -153,6 +159,8 @@ def _verdicts(results: Results) -> list[str]:
     cut = unfinished(results)
     trained = [line for name in ("detection", "prediction") for line in results[name] if line.get("training")]
     words = f"Cut before they stopped by themselves: {'; '.join(cut)}." if cut else "Every network stopped by itself."
+    missing = missing_methods(results, {"prediction": PREDICTORS, "detection": DETECTORS, "uncertainty": (BY_WEEKS,)})
+    words += f" Not run to their end yet: {', '.join(missing)}." if missing else ""
     goals = _folded("What was asked of the reproduction", _section(goal_tables(results), [], ""))
     return ["## In one screen", table, *_standing(results), words if trained else "", *goals]
 

@@ -23,7 +23,7 @@ Finished cells are not run again, so a run that was stopped goes on; `--figures-
 from the files alone.
 
 ```
-make experiments-small                                                    two CPU cores, minutes
+make experiments-small                                                    13 minutes of processor time
 ustad lab experiment all --data numosim-la:2000 --seeds 1-5 --workers 12 --device cuda --out results/paper --cells-only
 ustad lab experiment prediction --data numosim-la:2000 --seeds 101-101 --methods ustad-plain --category-weight 5 \\
     --device cuda --out results/search --cells-only                       the search of λ, once for each λ

@@ -28,7 +28,7 @@ NAMES = {
     "visit-rate-category-hour": "visit rate by kind and hour", "distance": "distance to own places",
     "ustad-au": "USTAD-AU", "ustad-eu": "USTAD-EU", "ustad-none": "USTAD-none", "rejection": "USTAD with rejection",
     "ustad-trips": "USTAD with trips", "ustad-minmax": "USTAD, numbers in [0, 1]",
-    "ustad-lambda": "USTAD, λ searched",
+    "ustad-lambda": "USTAD, λ searched", "ustad-weeks": "USTAD after fewer weeks",
     "ustad-default": "preset `best` (ours)", "ustad-best": "preset `best` (ours)",
     "ustad-quick": "preset `quick` (ours)", "ustad-paper": "preset `paper`",
 }  # fmt: skip
