@@ -15,13 +15,13 @@ const SAME_KM = 0.05; // as near as this is the same place
 const UNREMARKABLE = 0.5; // a surprise below this is nothing to speak of: one in three usual events
 
 export function drawer(detail, about, act) {
-  const event = detail.event, [kind, meaning] = kindWords(event.kind, event.term);
+  const event = detail.event, told = event.led_by || event, [kind, meaning] = kindWords(told.kind, told.term);
   const scored = event.score !== null;
   return h("section", { class: "panel drawer", "aria-label": "Event" },
-    h("div", { class: "drawer-head" }, h("div", {}, h("h2", {}, say.span(event)), h("p", { class: "hint" }, `${[say.what(event), say.minutesOf(event) ? say.duration(say.minutesOf(event)) : "", `${say.zoneName(event.timezone)} time`].filter(Boolean).join(", ")}`, act.position ? ` · ${act.position}` : "")),
+    h("div", { class: "drawer-head" }, h("div", {}, h("h2", {}, say.span(told)), h("p", { class: "hint" }, `${[say.what(told), say.minutesOf(told) ? say.duration(say.minutesOf(told)) : "", event.led_by ? `then ${say.what(event)} ${say.span(event)}` : "", `${say.zoneName(event.timezone)} time`].filter(Boolean).join(", ")}`, act.position ? ` · ${act.position}` : "")),
       act.close ? h("button", { type: "button", class: "round", "aria-label": "Close", on: { click: act.close } }, "×") : null),
     scored ? event.reason && h("p", { class: "sentence" }, say.story(event)) : h("p", { class: "sentence" }, "Known, not scored: this is what was learnt from."),
-    scored ? h("p", { class: "facts" }, h("b", {}, `Score ${say.number(event.score)}`), ` ${say.rare(event.p_value)} usual events are as unusual. `, detail.learned_score === null || detail.learned_score === undefined ? "" : `By what verdicts taught it counts as ${say.number(detail.learned_score)}. `, h("span", { class: `kind ${event.kind || ""}` }, kind), " ", meaning) : null,
+    scored ? h("p", { class: "facts" }, h("b", {}, `Score ${say.number(event.score)}`), ` ${say.rare(event.p_value)} usual events are as unusual. `, detail.learned_score === null || detail.learned_score === undefined ? "" : `By what verdicts taught it counts as ${say.number(detail.learned_score)}. `, h("span", { class: `kind ${told.kind || ""}` }, kind), " ", meaning) : null,
     act.incident?.length > 1 ? incident(event, act, about) : null,
     act.colour ? daysHere(detail.days, act.colour) : null,
     detail.partial ? h("p", { class: "hint" }, "What is behind its score is in this file for the most unusual ones only.") : null,
