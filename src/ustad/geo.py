@@ -64,3 +64,21 @@ class Projection:
         lam = np.arctan2(x * np.sin(angle), rho * np.cos(phi0) * np.cos(angle) - y * np.sin(phi0) * np.sin(angle))
         lam = np.where(rho > 1e-12, lam, 0.0)
         return np.degrees(phi), (np.degrees(lam) + self.lon + 180.0) % 360.0 - 180.0
+
+
+#: Metres of one degree of latitude.
+METRES_PER_DEGREE = np.radians(1.0) * EARTH_RADIUS_KM * 1000.0
+
+
+def snap_to_grid(lat: np.ndarray, lon: np.ndarray, metres: float) -> tuple[np.ndarray, np.ndarray]:
+    """The middle of the cell, about `metres` wide and high, that each point in degrees lies in. The grid is fixed: all
+    points of a cell have one answer, so that many answers together say no more than one.
+
+    >>> [round(float(v), 4) for v in snap_to_grid(60.1699, 24.9384, 1000)]
+    [60.1685, 24.9334]
+    """
+    step = metres / METRES_PER_DEGREE
+    middle = np.clip((np.floor(np.asarray(lat, np.float64) / step) + 0.5) * step, -90.0, 90.0)
+    wide = np.minimum(step / np.maximum(np.cos(np.radians(middle)), 1e-9), 360.0)
+    across = (np.floor((np.asarray(lon, np.float64) + 180.0) / wide) + 0.5) * wide - 180.0
+    return np.round(middle, 6), np.round(np.minimum(across, 180.0), 6)

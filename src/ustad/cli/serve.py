@@ -51,7 +51,11 @@ def serve(
     weights: Annotated[Path | None, setting("--weights", "Live: alerts by what verdicts taught.")] = None,
     create_key: Annotated[str | None, typer.Option("--create-key", help="Make a key of this name and exit.")] = None,
     roles: Annotated[
-        str | None, typer.Option("--roles", help="Of the new key: ingest, read (the default), verdict, admin, metrics.")
+        str | None,
+        typer.Option(
+            "--roles",
+            help="Of the new key: ingest, read (the default), verdict, admin, metrics; or read-coarse, read-counts.",
+        ),
     ] = None,
     agent: Annotated[
         str | None, typer.Option("--agent", help="The new key is a phone's, and may write this agent alone.")

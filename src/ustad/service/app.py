@@ -38,6 +38,7 @@ from ustad.service.rates import Rates
 from ustad.service.read_audit import ReadAudit
 from ustad.service.retention import expire
 from ustad.service.routes_cases import case_routes
+from ustad.service.routes_counts import count_routes
 from ustad.service.routes_devices import device_list_routes, device_routes
 from ustad.service.routes_ingest import ingest_routes
 from ustad.service.routes_map import map_routes
@@ -254,6 +255,7 @@ def build(service: Service) -> FastAPI:
             app.include_router(device_routes())
     app.include_router(read_routes())
     app.include_router(map_routes())
+    app.include_router(count_routes())
     app.include_router(device_list_routes())
     app.include_router(verdict_routes())
     app.include_router(case_routes())
@@ -272,7 +274,7 @@ def add_guard(app: FastAPI, service: Service) -> None:
     app.add_middleware(
         Guard, max_body=service.settings.max_body_bytes, policy=content_policy(service.settings.tiles),
         metrics=service.metrics, keys=service.keys, rates=service.rates, local_only=lambda: service.local_only,
-        audit=service.audit,
+        audit=service.audit, coarse_metres=service.settings.coarse_metres,
     )  # fmt: skip
 
 

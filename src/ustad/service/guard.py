@@ -18,10 +18,11 @@ from sqlalchemy.exc import OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from starlette.concurrency import run_in_threadpool
 
+from ustad.page.coarse import coarsen
 from ustad.page.store import DISK_FULL, is_disk_full
 from ustad.service import errors
 from ustad.service.errors import UnauthorizedError, content
-from ustad.service.keys import LOCAL, Caller, Keys, device_key_in, key_in
+from ustad.service.keys import COARSE, LOCAL, Caller, Keys, device_key_in, key_in
 from ustad.service.login import login_page
 from ustad.service.metrics import Metrics
 from ustad.service.rates import Rates
@@ -37,6 +38,7 @@ LOCAL_NAMES = {"localhost", "127.0.0.1", "[::1]"}
 FORWARDED = (b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto", b"x-real-ip", b"via")
 AGENTS = "/v1/agents/"
 DEVICES = "/device/"
+GROUND = "/v1/ground"  # a map of the world, with nobody on it
 OPEN_PATHS = {"/healthz", "/readyz", "/login"}
 METHODS = {"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE"}
 
@@ -58,10 +60,10 @@ class Guard:
 
     def __init__(
         self, app: Any, *, max_body: int, policy: str, metrics: Metrics, keys: Keys, rates: Rates,
-        local_only: Callable[[], bool], audit: ReadAudit | None = None,
+        local_only: Callable[[], bool], audit: ReadAudit | None = None, coarse_metres: float = 0.0,
     ) -> None:  # fmt: skip
         self.app, self._max_body, self._metrics, self._keys, self._local_only = app, max_body, metrics, keys, local_only
-        self._rates, self._audit = rates, audit
+        self._rates, self._audit, self._coarse_metres = rates, audit, coarse_metres
         self._reading: asyncio.Future[Any] | None = None
         self._headers = [
             (b"content-security-policy", policy.encode()),
@@ -133,6 +135,8 @@ class Guard:
             if self._audit is not None and not self._noted(caller, scope):
                 await _refuse(send, 503, "the audit cannot be written, so nothing is shown; the disk may be full")
                 return
+            if COARSE in caller.roles and scope["path"].startswith("/v1/") and scope["path"] != GROUND:
+                send = send_coarse(send, self._coarse_metres)
         length = headers.get(b"content-length", b"0")
         too_large = f"the body is larger than {self._max_body:,} bytes; send smaller batches"
         if not length.isdigit() or int(length) > self._max_body:
@@ -179,6 +183,55 @@ class Guard:
         method = scope["method"] if scope["method"] in METHODS else "OTHER"
         self._metrics.request(route, method, status, seconds)
         log.info("%s %s %d %.1f ms", method, route, status, 1000 * seconds)
+
+
+def send_coarse(send: Send, metres: float) -> Send:
+    """A send that makes every JSON answer, and every message of a stream, coarse, whichever route it is of."""
+    head: MutableMapping[str, Any] = {}
+    parts: list[bytes] = []
+
+    async def answer(message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            head.update(message)
+            if not _is_json(head):  # the length of JSON changes: its head waits for the body
+                await send(message)
+        elif message["type"] != "http.response.body" or not (_is_json(head) or _is_stream(head)):
+            await send(message)
+        elif _is_stream(head):
+            await send({**message, "body": _coarse_lines(message.get("body", b""), metres)})
+        else:
+            parts.append(message.get("body", b""))
+            if not message.get("more_body", False):
+                body = json.dumps(coarsen(json.loads(b"".join(parts) or b"null"), metres), ensure_ascii=False).encode()
+                kept = [(name, value) for name, value in head["headers"] if name.lower() != b"content-length"]
+                await send({**head, "headers": [*kept, (b"content-length", str(len(body)).encode())]})
+                await send({"type": "http.response.body", "body": body})
+
+    return answer
+
+
+def _media(head: Scope) -> bytes:
+    return dict(head["headers"]).get(b"content-type", b"").partition(b";")[0]
+
+
+def _is_json(head: Scope) -> bool:
+    return _media(head) == b"application/json"
+
+
+def _is_stream(head: Scope) -> bool:
+    return _media(head) == b"text/event-stream"
+
+
+def _coarse_lines(body: bytes, metres: float) -> bytes:
+    """Whole messages of a stream."""
+    begin = b"data: "
+    lines = [
+        begin + json.dumps(coarsen(json.loads(line[len(begin) :]), metres), ensure_ascii=False).encode()
+        if line.startswith(begin)
+        else line
+        for line in body.split(b"\n")
+    ]
+    return b"\n".join(lines)
 
 
 def _keep_slashes(scope: Scope) -> None:

@@ -26,6 +26,9 @@ from ustad.service.settings import days_of
 from ustad.tables import DataError
 
 ROLES = ("ingest", "read", "verdict", "admin", "metrics")
+#: Roles that see less than `read`. A key has one of them and nothing else: what another role answers would say more.
+COARSE, COUNTS = "read-coarse", "read-counts"
+READERS = ("read", COARSE)
 DEVICE = "device"  # the one role of a device's key, which may write one agent
 COOKIE = "ustad_key"
 PREFIX = "ustad_"
@@ -98,10 +101,10 @@ class Keys:
         with self._lock:
             self._read_at = -REFRESH_S
 
-    def may(self, key: str | None, role: str) -> bool:
-        """Whether who has this key has the role, now: it may have been removed or have expired since."""
+    def may(self, key: str | None, *roles: str) -> bool:
+        """Whether who has this key has one of the roles, now: it may have been removed or have expired since."""
         try:
-            return role in self.caller(key).roles
+            return not self.caller(key).roles.isdisjoint(roles)
         except UnauthorizedError:
             return False
 
@@ -182,9 +185,11 @@ def create_key(
         if not is_agent_id(agent):
             raise DataError("--agent takes an id of 1 to 256 characters, none of them a control character")
         roles = [DEVICE]
-    unknown = [role for role in roles if role not in ROLES and agent is None]
+    unknown = [role for role in roles if role not in (*ROLES, COARSE, COUNTS) and agent is None]
     if unknown or not roles:
-        raise DataError(f"roles are {', '.join(ROLES)}, got '{', '.join(unknown)}'")
+        raise DataError(f"roles are {', '.join((*ROLES, COARSE, COUNTS))}, got '{', '.join(unknown)}'")
+    if len(set(roles)) > 1 and not {COARSE, COUNTS}.isdisjoint(roles):
+        raise DataError(f"a key with the role {COARSE} or {COUNTS} has no other: make a second key")
     if not name or len(name) > 128:
         raise DataError("a key needs a name of at most 128 characters")
     key = PREFIX + secrets.token_urlsafe(32)

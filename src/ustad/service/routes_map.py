@@ -11,9 +11,9 @@ from ustad.service import examples_map as ex
 from ustad.service import messages_map as page
 from ustad.service.described import ERRORS, answer
 from ustad.service.errors import InvalidError, NotFoundError
-from ustad.service.keys import Caller, needs
+from ustad.service.keys import COARSE, READERS, Caller, needs
 
-Read = Annotated[Caller, Depends(needs("read"))]
+Look = Annotated[Caller, Depends(needs(*READERS))]
 Longitude = Annotated[float, Query(ge=-180, le=180, allow_inf_nan=False)]
 Latitude = Annotated[float, Query(ge=-90, le=90, allow_inf_nan=False)]
 
@@ -27,7 +27,7 @@ def map_routes() -> APIRouter:
 
 
 def ground(
-    request: Request, caller: Read, west: Longitude = -180, south: Latitude = -85, *, east: Longitude = 180,
+    request: Request, caller: Look, west: Longitude = -180, south: Latitude = -85, *, east: Longitude = 180,
     north: Latitude = 85,
 ) -> JSONResponse:  # fmt: skip
     """Land, waters, borders, streets and names within a box, of the whole world where none is given. Without a map of
@@ -35,10 +35,13 @@ def ground(
     if west >= east or south >= north:
         raise InvalidError("a box has its west below its east and its south below its north")
     # As it is: checking each of ten thousand points against the description would take most of the time.
-    return JSONResponse(request.app.state.service.ground.near((west, south, east, north)))
+    layers = request.app.state.service.ground.near((west, south, east, north))
+    if COARSE in caller.roles and layers["streets_from"] == "trips":  # exact positions of people, if of several
+        layers = {**layers, "streets": [], "streets_from": None}
+    return JSONResponse(layers)
 
 
-def map_file(request: Request, caller: Read) -> FileResponse:
+def map_file(request: Request, caller: Look) -> FileResponse:
     """The archive of tiles; browsers ask for ranges of it."""
     archive = request.app.state.service.map_file
     if archive is None:

@@ -27,7 +27,7 @@ from ustad.service import examples as ex
 from ustad.service import messages_page as page
 from ustad.service.described import ERRORS, Described, answer, failure, text_answer
 from ustad.service.errors import BusyError, InvalidError, NotFoundError, UnavailableError
-from ustad.service.keys import Caller, key_in, needs
+from ustad.service.keys import READERS, Caller, key_in, needs
 from ustad.service.messages import AgentAnswer, AgentPage, AlertPage, EventPage, Moment, Text
 from ustad.triage.unusual_days import describe_day
 
@@ -38,6 +38,8 @@ def decode_id(text: Any) -> Any:
 
 
 Read = Annotated[Caller, Depends(needs("read"))]
+#: Also who sees coarse positions alone: the guard makes what is answered coarse.
+Look = Annotated[Caller, Depends(needs(*READERS))]
 Offset = Annotated[int, Query(ge=0, le=100_000_000)]
 Limit = Annotated[int, Query(ge=1, le=1_000)]
 Score = Annotated[float | None, Query(allow_inf_nan=False)]
@@ -111,7 +113,7 @@ def metrics(request: Request, caller: Annotated[Caller, Depends(needs("metrics",
 
 
 # --------------------------------------------------------------------------------------------------- page
-def about(request: Request, caller: Read) -> dict[str, Any]:
+def about(request: Request, caller: Look) -> dict[str, Any]:
     """What the page has to know once: words, tiles, who asks and what they may do."""
     service = request.app.state.service
     schema, facts = service.schema, _facts(service)
@@ -168,7 +170,7 @@ def _facts(service: Any) -> dict[str, Any]:
     return {**facts, "notes": notes, "drift": drift.describe() if is_live else facts["drift"]}
 
 
-def summary(request: Request, caller: Read) -> dict[str, Any]:
+def summary(request: Request, caller: Look) -> dict[str, Any]:
     """Totals, and the score and p-value at 1 … 200 alerts a day."""
     service = request.app.state.service
     cache = getattr(service, "totals", None)
@@ -181,7 +183,7 @@ def summary(request: Request, caller: Read) -> dict[str, Any]:
 
 
 def lanes(
-    request: Request, caller: Read,
+    request: Request, caller: Look,
     first: Annotated[date | None, Query()] = None, last: Annotated[date | None, Query()] = None,
     search: Annotated[Text | None, Query()] = None, kind: Annotated[Text | None, Query()] = None,
     category: Annotated[Text | None, Query()] = None, min_score: Score = None, state: State | None = None,
@@ -208,7 +210,7 @@ def lanes(
 
 # ------------------------------------------------------------------------------------------ agents, events
 def agents(
-    request: Request, caller: Read, search: Annotated[Text | None, Query()] = None, min_score: Score = None,
+    request: Request, caller: Look, search: Annotated[Text | None, Query()] = None, min_score: Score = None,
     *, limit: Limit = 50, offset: Offset = 0,
 ) -> dict[str, Any]:  # fmt: skip
     """Agents, the most unusual first."""
@@ -217,7 +219,7 @@ def agents(
     return {"total": total, "offset": offset, "agents": rows}
 
 
-def agent(request: Request, agent_id: AgentName, caller: Read) -> dict[str, Any]:
+def agent(request: Request, agent_id: AgentName, caller: Look) -> dict[str, Any]:
     """One agent's totals."""
     with request.app.state.service.store.reading() as connection:
         row = queries.agent(connection, agent_id)
@@ -227,7 +229,7 @@ def agent(request: Request, agent_id: AgentName, caller: Read) -> dict[str, Any]
 
 
 def agent_events(
-    request: Request, agent_id: AgentName, caller: Read,
+    request: Request, agent_id: AgentName, caller: Look,
     first: Annotated[Moment | None, Query(alias="from")] = None,
     *, last: Annotated[Moment | None, Query(alias="to")] = None, limit: Limit = 200, offset: Offset = 0,
 ) -> dict[str, Any]:  # fmt: skip
@@ -238,7 +240,7 @@ def agent_events(
     return {"total": total, "offset": offset, "events": rows}
 
 
-def places(request: Request, agent_id: AgentName, caller: Read) -> dict[str, Any]:
+def places(request: Request, agent_id: AgentName, caller: Look) -> dict[str, Any]:
     """The agent's usual places by visits."""
     agent(request, agent_id, caller)
     with request.app.state.service.store.reading() as connection:
@@ -246,7 +248,7 @@ def places(request: Request, agent_id: AgentName, caller: Read) -> dict[str, Any
 
 
 def movements(
-    request: Request, agent_id: AgentName, caller: Read,
+    request: Request, agent_id: AgentName, caller: Look,
     first: Annotated[Moment | None, Query(alias="from")] = None,
     *, last: Annotated[Moment | None, Query(alias="to")] = None, limit: Limit = 500,
 ) -> dict[str, Any]:  # fmt: skip
@@ -259,7 +261,7 @@ def movements(
         )
 
 
-def event(request: Request, event_id: Annotated[str, Path(max_length=20)], caller: Read) -> dict[str, Any]:
+def event(request: Request, event_id: Annotated[str, Path(max_length=20)], caller: Look) -> dict[str, Any]:
     """One event: expected beside observed for each feature, nearest known events, what usually happens then."""
     service = request.app.state.service
     with service.store.reading() as connection:
@@ -271,7 +273,7 @@ def event(request: Request, event_id: Annotated[str, Path(max_length=20)], calle
 
 # ------------------------------------------------------------------------------------------------- alerts
 def alerts(
-    request: Request, caller: Read, since: Since = 0,
+    request: Request, caller: Look, since: Since = 0,
     first: Annotated[Moment | None, Query(alias="from")] = None,
     *, last: Annotated[Moment | None, Query(alias="to")] = None,
     first_day: Annotated[date | None, Query()] = None, last_day: Annotated[date | None, Query()] = None,
@@ -295,7 +297,7 @@ def alerts(
     return {"total": total, "offset": offset, "next_since": following, "alerts": rows}
 
 
-async def stream_alerts(request: Request, caller: Read, since: Annotated[int, Query(ge=-1, lt=2**62)] = -1) -> Any:
+async def stream_alerts(request: Request, caller: Look, since: Annotated[int, Query(ge=-1, lt=2**62)] = -1) -> Any:
     """New alerts as server-sent events. A client that was cut off goes on with `Last-Event-ID` (or `since`)."""
     service = request.app.state.service
     if len(service.listeners) >= STREAMS:
@@ -315,7 +317,7 @@ def _latest(service: Any) -> int:
 async def _may_read(service: Any, key: str | None) -> bool:
     """Whether a key still counts; a thread looks, since the store may be slow."""
     await asyncio.to_thread(service.keys.all)
-    return bool(service.keys.may(key, "read"))
+    return bool(service.keys.may(key, *READERS))
 
 
 async def _events(request: Request, service: Any, since: int) -> AsyncIterator[str]:

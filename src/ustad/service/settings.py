@@ -45,6 +45,8 @@ class Settings:
     audit: Path | None = setting(
         None, "a file that gets a line for each request that reads data: when, which key, what"
     )
+    coarse_metres: float = setting(1000.0, "cells of positions for keys that see no exact ones; 0: no positions at all")
+    least_people: int = setting(10, "fewer people in an hour and a cell are not counted in /v1/counts")
     keep_days: float = setting(0.0, "events that ended longer ago than this many days are deleted; 0: kept")
     lateness_s: float = setting(0.0, "fixes may come out of order by this many seconds")
     ahead_days: float = setting(1.0, "a time so many days ahead of this machine's clock is refused; 0: none is")
@@ -66,7 +68,7 @@ class Settings:
             value = getattr(self, f.name)
             if isinstance(value, (int, float)) and value < 0:
                 raise ConfigError(f"{f.name} must be 0 or more, got {value!r}")
-        for name in ("max_body_bytes", "max_batch", "max_fixes", "max_queue", "micro_batch"):
+        for name in ("max_body_bytes", "max_batch", "max_fixes", "max_queue", "micro_batch", "least_people"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} must be 1 or more, got {getattr(self, name)!r}")
 
@@ -84,7 +86,7 @@ class Settings:
 #: Settings without an option of the command line.
 LIMITS = (
     "max_event_days", "head_seconds", "body_seconds", "max_connections_per_address", "max_body_bytes", "max_batch",
-    "max_fixes", "max_queue", "micro_batch", "max_live_agents",
+    "max_fixes", "max_queue", "micro_batch", "max_live_agents", "coarse_metres", "least_people",
 )  # fmt: skip
 
 

@@ -38,7 +38,8 @@ const name = () => page.about?.run ? `ustad · ${page.about.run}` : "ustad";
 
 function trail(id, title) {
   const link = (path, to) => h("a", TITLES[path] === title && !id ? { "aria-current": "page" } : { href: to, "data-link": true }, TITLES[path]);
-  show(byId("trail"), link("/", address.overview(page.filters)), id ? h("a", { "aria-current": "page" }, id) : null, frozen ? null : link("/cases", address.cases()), frozen ? null : link("/rules", address.rules()), title.startsWith("Case ") ? h("a", { "aria-current": "page" }, title) : null, page.about?.run || page.about?.live ? link("/run", address.run(page.filters)) : null, page.about?.devices ? link("/devices", address.devices()) : null);
+  const reads = !frozen && page.about?.roles.includes("read"); // a key that sees coarse positions has no other views
+  show(byId("trail"), link("/", address.overview(page.filters)), id ? h("a", { "aria-current": "page" }, id) : null, reads ? link("/cases", address.cases()) : null, reads ? link("/rules", address.rules()) : null, title.startsWith("Case ") ? h("a", { "aria-current": "page" }, title) : null, (frozen || reads) && (page.about?.run || page.about?.live) ? link("/run", address.run(page.filters)) : null, reads && page.about?.devices ? link("/devices", address.devices()) : null);
 }
 
 // ------------------------------------------------------------------------------------------- keyboard

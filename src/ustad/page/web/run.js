@@ -1,6 +1,7 @@
 // The run as a whole: what the data was like, whether p-values are what they say, figures, drift, and the model's card.
 import * as api from "./api.js";
 import { byId, empty, failure, h, s, show, skeleton } from "./dom.js";
+import { frozen } from "./frozen.js";
 import { address, go } from "./route.js";
 import { kindNames, kindWords } from "./kinds.js";
 import * as say from "./words.js";
@@ -20,8 +21,11 @@ export async function runView(page) {
 export function runPanels(facts, about) {
   const panels = [figures(facts, about), drift(facts, about), scatter(facts, about), calibration(facts, about), quality(facts), card(facts)].filter((p) => p);
   if (!panels.length) return empty("Nothing is known of a run", "This service scores what comes in; a finished run brings its figures along.");
-  return h("div", { class: "columns even" }, panels);
+  return h("div", { class: "columns even" }, panels, frozen || !about.has_place ? null : counts());
 }
+
+// For who may know of nobody: the service counts only groups that are large enough.
+const counts = () => panel("counts", "How many people were where", h("p", { class: "hint" }, "By hour and area of the latest week, only where at least as many people were as the service is set to. Nobody can be told from it: ", h("a", { href: "/v1/counts?form=csv", download: "counts.csv" }, "a table (CSV)"), "."));
 
 const panel = (id, title, ...inside) => h("section", { class: "panel", id, "aria-label": title }, h("h2", {}, title), ...inside);
 

@@ -18,7 +18,7 @@ export function lastFilters() {
 
 // A star beside a person's name: watched or not.
 export async function watchButton(agent, about) {
-  if (frozen) return null;
+  if (frozen || !about.roles.includes("read")) return null;
   const isWatched = (list) => list.watched.some((w) => w.agent_id === agent), may = about.roles.includes("verdict");
   const button = h("button", { type: "button", class: "plain hint watch", disabled: !may });
   const tell = (watched) => { button.textContent = watched ? "★ watched" : "☆ watch"; button.setAttribute("aria-pressed", watched); };
@@ -32,7 +32,7 @@ export async function watchButton(agent, about) {
 
 // Saved views in the bar of filters: choose one, save this one, delete one.
 export function viewChooser(page) {
-  if (frozen) return null;
+  if (frozen || !page.about.roles.includes("read")) return null;
   const here = address.overview(page.filters), may = page.about.roles.includes("verdict");
   const select = h("select", { id: "saved-views", "aria-label": "Saved views" }), save = h("button", { type: "button", class: "plain", id: "save-view" }, "Save this view"), remove = h("button", { type: "button", class: "plain", hidden: true }, "Delete it");
   const draw = ({ views }) => {

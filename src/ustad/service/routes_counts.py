@@ -1,0 +1,88 @@
+"""How many people were where, hour by hour, for those who need to know of nobody: as JSON, or as a table (CSV)."""
+
+from __future__ import annotations
+
+import csv
+import io
+from datetime import date
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+from pydantic import BaseModel
+
+from ustad.dataset import EPOCH
+from ustad.page.counts import count_people
+from ustad.page.queries import iso_day, span
+from ustad.service.described import ERRORS, answer
+from ustad.service.errors import InvalidError
+from ustad.service.examples import Example
+from ustad.service.keys import COUNTS, READERS, Caller, needs
+
+Count = Annotated[Caller, Depends(needs(*READERS, COUNTS))]
+MOST_DAYS, USUAL_DAYS = 31, 7
+COLUMNS = ("day", "hour", "lat", "lon", "people")
+
+
+class Counted(BaseModel):
+    """At least so many `people` had an event in this hour of this local day in the cell around `lat` and `lon`."""
+
+    day: str
+    hour: int
+    lat: float | None
+    lon: float | None
+    people: int
+
+
+class Counts(BaseModel):
+    """Hours and cells with at least `least` people; counts are rounded down to multiples of it. A cell is about
+    `metres` wide and high; 0: everything is one cell, and `lat` and `lon` are null."""
+
+    first: str | None
+    last: str | None
+    metres: float
+    least: int
+    counts: list[Counted]
+
+
+COUNTS_EXAMPLE: Example = {
+    "first": "2024-02-05", "last": "2024-02-11", "metres": 1000.0, "least": 10,
+    "counts": [{"day": "2024-02-05", "hour": 8, "lat": 60.168537, "lon": 24.933403, "people": 120}],
+}  # fmt: skip
+
+
+def count_routes() -> APIRouter:
+    router = APIRouter(prefix="/v1", tags=["read"], responses=ERRORS)
+    router.get("/counts", response_model=Counts, responses=answer(COUNTS_EXAMPLE))(counts)
+    return router
+
+
+def counts(
+    request: Request, caller: Count, first: Annotated[date | None, Query()] = None,
+    last: Annotated[date | None, Query()] = None, form: Literal["json", "csv"] = "json",
+) -> Any:  # fmt: skip
+    """How many people were where, hour by hour of local days; fewer than the service's `least_people` are never
+    counted. The latest week where no days are given. `form=csv` gives a file."""
+    service = request.app.state.service
+    metres, least = service.settings.coarse_metres, service.settings.least_people
+    with service.store.reading() as connection:
+        days = span(connection)
+        end = (last - EPOCH).days if last else (days[1] if days else None)
+        begin = (first - EPOCH).days if first else (end - USUAL_DAYS + 1 if end is not None else None)
+        if begin is None or end is None:
+            rows = []
+        elif end - begin >= MOST_DAYS:
+            raise InvalidError(f"at most {MOST_DAYS} days go into one answer")
+        else:
+            rows = list(count_people(connection, begin, end, metres=metres, least=least))
+    if form == "csv":
+        return Response(_csv(rows), media_type="text/csv")
+    ends = (iso_day(day) if day is not None else None for day in (begin, end))
+    return dict(zip(("first", "last"), ends, strict=True)) | {"metres": metres, "least": least, "counts": rows}
+
+
+def _csv(rows: list[dict[str, Any]]) -> str:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, COLUMNS)
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
