@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -95,6 +96,30 @@ def test_an_agent_whose_last_event_was_deleted_comes_back_as_after_a_restart(ope
     answer = client.post("/v1/events", json={"events": [stay("a", 100, 2)]})
     assert (answer.status_code, answer.json()["accepted"]) == (200, 1)
     assert scorer.held == {"a": 1}
+
+
+def test_memory_follows_the_store_where_the_deletion_is_stored_although_its_commit_failed(
+    open_client: Any, stay: Stay, monkeypatch: Any
+) -> None:
+    """Else the next event is compared with one that is gone, and refused."""
+    client = open_client(PlainScorer())
+    assert client.post("/v1/events", json={"events": [stay("a", 0, 9)]}).status_code == 200
+    service = client.app.state.service
+    service.settings = replace(service.settings, keep_days=(now() - FIRST - 50 * HOUR) / (24 * HOUR))
+    writing = service.store.writing
+
+    @contextmanager
+    def stored_and_failed() -> Iterator[Any]:
+        with writing() as connection:
+            yield connection
+        raise OSError("the answer of the disk was lost")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(service.store, "writing", stored_and_failed)
+        with pytest.raises(OSError, match="lost"):
+            service.expire()
+    answer = client.post("/v1/events", json={"events": [stay("a", 4, 2)]})
+    assert (answer.status_code, answer.json()["accepted"]) == (200, 1)
 
 
 def test_marks_go_with_the_verdict_that_set_them(open_client: Any, any_store_url: str, stay: Stay) -> None:

@@ -29,8 +29,13 @@ def expire(store: Store, before: int, let_go: Callable[[list[str]], object] = la
         agents = list(connection.execute(select(E.agent).where(*old).distinct().order_by(E.agent)).scalars())
     count = 0
     for start in range(0, len(agents), AGENTS):
-        with store.writing() as connection:
-            n_deleted, n_gone = _expire_agents(connection, agents[start : start + AGENTS], before)
+        part = agents[start : start + AGENTS]
+        try:
+            with store.writing() as connection:
+                n_deleted, n_gone = _expire_agents(connection, part, before)
+        except Exception:  # a commit that failed may be in the store all the same: it is asked again when they come
+            let_go(part)
+            raise
         count += n_deleted
         if n_gone:
             let_go(n_gone)
