@@ -185,3 +185,18 @@ def test_without_aleatoric_uncertainty_the_losses_are_squared_error_and_cross_en
 def test_lambda_weighs_categories_only() -> None:
     losses = torch.ones(3, 5)
     assert weigh(losses, FIELDS, CONFIG).tolist() == [4.0, 4.0, 4.0]
+
+
+@pytest.mark.parametrize("aleatoric", [True, False])
+def test_losses_of_windows_are_those_of_their_events_one_after_the_other(aleatoric: bool) -> None:
+    """Leading dimensions are the caller's: [2, 3] events have the losses of six."""
+    config = TrainingConfig(category_weight=0.5)
+    heads, features = Heads(FIELDS, 6, aleatoric=aleatoric), make_features(FIELDS, 2, 3)
+    hidden = torch.randn(2, 3, 6)
+    flat = Features(*(part.flatten(0, 1) for part in vars(features).values()))
+    both = [
+        field_losses(heads(h), f, FIELDS, config, generator=torch.Generator().manual_seed(5))
+        for h, f in ((hidden, features), (hidden.flatten(0, 1), flat))
+    ]
+    torch.testing.assert_close(both[0].flatten(0, 1), both[1])
+    torch.testing.assert_close(weigh(both[0], FIELDS, config).flatten(), weigh(both[1], FIELDS, config))
