@@ -128,6 +128,17 @@ def test_the_store_holds_no_key_only_its_hash(store_url: str) -> None:
         remove_key(store, "k")
 
 
+def test_a_key_has_its_own_roles_and_a_name_of_1_to_128_characters(store_url: str) -> None:
+    store = Store(store_url)
+    key = create_key(store, "n" * 128, ["read", "verdict"])
+    keys = Keys(store, open_without=True)
+    assert (keys.may(key, "read"), keys.may(key, "admin", "verdict"), keys.may(key, "admin")) == (True, True, False)
+    for name in ("", "n" * 129):
+        with pytest.raises(DataError, match="at most 128"):
+            create_key(store, name, ["read"])
+    store.close()
+
+
 def test_beyond_loopback_it_refuses_to_listen_without_a_key(store_url: str) -> None:
     for host in ("0.0.0.0", "::", "192.168.1.5", "example.org"):
         with pytest.raises(ConfigError, match="without a key"):

@@ -62,7 +62,7 @@ def count_routes() -> APIRouter:
 
 def counts(
     request: Request, caller: Count, first: Annotated[date | None, Query()] = None,
-    last: Annotated[date | None, Query()] = None, form: Literal["json", "csv"] = "json",
+    last: Annotated[date | None, Query()] = None, *, form: Literal["json", "csv"] = "json",
 ) -> Any:  # fmt: skip
     """How many people were where, hour by hour of local days; fewer than the service's `least_people` are never
     counted. The latest week where no days are given. `form=csv` gives a file."""
