@@ -137,6 +137,38 @@ def p_values(name: str) -> str:
     return table(("towns", *CALIBRATED, *(f"five {what}" for what in FIVE)), rows)
 
 
+def goals(name: str) -> str:
+    """The goals of each city at its preset's share of anomalous people, and with one in ten: precision and kinds."""
+    content = read(name)
+    cells: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for key, figures in content["cells"].items():
+        city, _, share, phone = key.split("|")
+        cells.setdefault((city if phone == "true stays" else f"{city}, {phone}", share), []).append(figures)
+    rows, by_kind = [], []
+    for (city, share), runs in cells.items():
+        levels = (_spread_of([run[level] for run in runs]) for level in ("events", "incidents", "agents"))
+        precision, most = (float(np.mean([run[what] for run in runs])) for what in ("precision", "most"))
+        people = "one in ten" if share != "preset" else "as the preset"
+        rows.append((city, people, str(len(runs)), *levels, f"{precision:.2f} of {most:.2f}"))
+        if share != "preset":
+            kinds = {kind: [run for run in runs if kind in run["kinds"]] for kind in KINDS}
+            by_kind.append((city, *(_kind_cell(kind, some) for kind, some in kinds.items())))
+    first = table(("city", "anomalous", "seeds", "events", "incidents", "agents", "precision"), rows)
+    return f"{first}\n\n{table(('agents of a kind', *KINDS), by_kind)}"
+
+
+def _kind_cell(kind: str, runs: list[dict[str, Any]]) -> str:
+    if not runs:
+        return ""
+    return "{:.2f} / {:.2f}".format(*(np.mean([run[what][kind] for run in runs]) for what in ("kinds", "kinds_ap")))
+
+
+def _spread_of(pairs: list[list[float]]) -> str:
+    """AUROC / AP, mean and standard deviation."""
+    values = np.array(pairs)
+    return " / ".join(f"{m:.3f} ± {d:.3f}" for m, d in zip(values.mean(axis=0), values.std(axis=0), strict=True))
+
+
 def moving(name: str) -> str:
     """Over months, by block of weeks, with histories that move on sooner, later or never; and what it costs live."""
     found = read(name)
@@ -215,6 +247,7 @@ def history(name: str) -> str:
 
 #: What has p-values.
 CALIBRATED = ("events", "incidents", "absences", "agents")
+KINDS = ("new place", "odd hour", "frequency", "left late", "left early", "swapped order", "skipped")
 FIVE = ("events", "incidents", "agents")
 BLOCKS: dict[str, Callable[[], str]] = {
     "standard": partial(standard, "default"),
@@ -222,6 +255,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "parts": partial(parts, "default"),
     "atlanta": partial(atlanta, "pol_atl"),
     "p-values": partial(p_values, "habit_p_values"),
+    "goals": partial(goals, "goals"),
     "moving history": partial(moving, "moving_history"),
     "speed": partial(speed, "default_speed"),
     "history": partial(history, "history"),

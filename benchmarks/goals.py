@@ -6,7 +6,7 @@ Each simulated city twice: with as many anomalous people as its preset has (the 
 one in ten (precision of the first five incidents a day per 1,000 people, and each kind of anomaly). With so few
 anomalous people as a preset has, that many incidents cannot be true: `most` is what a perfect order would have.
 Results are written after every city, and cities that are there already are not measured again.
-Writes benchmarks/results/goals.json; the tables are in docs/evidence/hiding.md.
+Writes benchmarks/results/goals.json; the tables are in docs/evidence/habits.md.
 """
 
 from __future__ import annotations
