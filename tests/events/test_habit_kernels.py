@@ -329,3 +329,10 @@ def test_a_second_day_of_the_same_adds_nothing_to_being_elsewhere():
     assert surprise[0] < 0.1
     assert surprise[1] > 3
     assert surprise[2] == pytest.approx(surprise[1])
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(1, 3)), max_size=30))
+def test_visits_so_far_are_counted_by_entity_and_place(visits):
+    visits = sorted(visits, key=lambda visit: visit[0])
+    counts = kernels.count_so_far(*(np.array([v[i] for v in visits], np.int64) for i in (0, 1)))
+    assert counts.tolist() == [visits[: i + 1].count(visit) for i, visit in enumerate(visits)]
