@@ -194,3 +194,31 @@ def test_home_is_named_where_expected_and_observed_lie_on_it(visit: Visit) -> No
     assert labels([24.9423, 60.17], [24.94, 60.17]) == ["observed and expected: home (127 m off)", "bar"]
     assert labels([24.99, 60.19], near) == ["observed: bar", "expected: home"]
     assert labels([24.97, 60.2], [24.97, 60.3]) == ["observed", "expected", "home", "bar"]
+
+
+def test_a_line_tells_the_stay_that_explains_an_alert_and_then_the_alert_itself(visit: Visit) -> None:
+    alert = {
+        "reason": "At home at 04:43 for 4 h. Usually here from 14:48.",
+        "with_it": "With it: a gym.",
+        "led_by": None,
+    }
+    bank = {"reason": "At a bank at 02:28 for 2 h.", "category": "bank", "timezone": "Europe/Berlin"}
+    times = {"started_at": "2024-05-24T00:28:00Z", "finished_at": "2024-05-24T02:40:00Z"}
+    page = visit.go()
+    said = [
+        page.evaluate(CALL, ["words", "story", [one, short]])
+        for one in (
+            alert,
+            {**alert, "led_by": {**bank, **times}},
+            {**alert, "led_by": {**bank, **times, "reason": None}},
+        )
+        for short in (True, False)
+    ]
+    assert said == [
+        f"{alert['reason']} With it: a gym.",
+        f"{alert['reason']} With it: a gym.",
+        "At a bank at 02:28 for 2 h. Then: At home at 04:43 for 4 h.",
+        f"At a bank at 02:28 for 2 h. Then: {alert['reason']}",
+        "bank, 02:28–04:40. Then: At home at 04:43 for 4 h.",
+        f"bank, 02:28–04:40. Then: {alert['reason']}",
+    ]
