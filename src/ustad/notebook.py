@@ -15,7 +15,7 @@ from ustad.schema import plural
 
 if TYPE_CHECKING:
     from ustad.dataset import Dataset
-    from ustad.scores import Scores
+    from ustad.scores import Case, Scores
 
 LINES = 10
 _CELL = 'style="text-align:left;vertical-align:top"'
@@ -67,6 +67,15 @@ def detector_html(preset: str, facts: dict[str, Any]) -> str:
     return _title("Detector", f"{preset}, learnt from") + _facts(rows)
 
 
+def case_html(case: Case) -> str:
+    """An incident: its events with their sentences, and where they lie among the other events of the same entity."""
+    events = case.events
+    wanted = ("started_at", "finished_at", "poi_category", "score", "kind", "reason")
+    shown = [name for name in wanted if name in events.column_names]
+    rows = zip(*(events[name].to_pylist() for name in shown), strict=True)
+    return _title("Case", f"{events['agent_id'][0]}, incident {case.incident_id}") + _table(shown, rows) + _map(case)
+
+
 # ---------------------------------------------------------------------------------------------------- parts
 def _title(what: str, name: str) -> str:
     return f"<p><strong>{escape(what)}</strong> {escape(name)}</p>"
@@ -108,3 +117,32 @@ def _dots(events: pa.Table, schema: Any) -> str:
     dots = "".join(f'<circle cx="{a}" cy="{b}" r="1.5"/>' for a, b in points)
     words = 'role="img" aria-label="Where the events lie"'
     return f'<svg width="{_SIZE}" height="{_SIZE}" fill="#5b2a86" fill-opacity="0.5" {words}>{dots}</svg>'
+
+
+def _map(case: Case) -> str:
+    """The incident's places, numbered by time, among the entity's own: no network."""
+    if not {"lat", "lon"} <= set(case.around.column_names):
+        return ""
+    both = [
+        np.stack([t[n].to_numpy(zero_copy_only=False).astype(float) for n in ("lat", "lon")]) for t in _tables(case)
+    ]
+    around, known = both[0], [np.isfinite(places).all(axis=0) for places in both]
+    if not known[1].any():
+        return ""
+    narrow = np.cos(np.radians(around[0][known[0]].mean()))
+    pairs = zip(both, known, strict=True)
+    flat = [np.stack([places[1] * narrow, -places[0]])[:, is_known] for places, is_known in pairs]
+    low = flat[0].min(axis=1)
+    size = max(float(np.ptp(flat[0], axis=1).max()), 1e-6)
+    grey, red = ((8 + (places - low[:, None]) / size * (_SIZE - 16)).round().T for places in flat)
+    dots = "".join(f'<circle cx="{x:g}" cy="{y:g}" r="2" fill="#999"/>' for x, y in sorted(set(map(tuple, grey))))
+    marks = "".join(f'<circle cx="{x:g}" cy="{y:g}" r="5" fill="none" stroke="#b3261e"/>' for x, y in red)
+    numbers = np.flatnonzero(known[1]) + 1
+    labels = zip(red, numbers, strict=True)
+    texts = "".join(f'<text x="{x + 6:g}" y="{y:g}" font-size="10">{n}</text>' for (x, y), n in labels)
+    words = 'role="img" aria-label="Where the events of the incident lie among the others"'
+    return f'<svg width="{_SIZE}" height="{_SIZE}" {words}>{dots}{marks}{texts}</svg>'
+
+
+def _tables(case: Case) -> tuple[pa.Table, pa.Table]:
+    return case.around, case.events

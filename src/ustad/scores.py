@@ -21,6 +21,20 @@ from ustad.ties import tied_ranks
 
 
 @dataclass(frozen=True)
+class Case:
+    """One incident to look at in a notebook: its events, and all scored events of the same entity around them."""
+
+    incident_id: str
+    events: pa.Table
+    around: pa.Table
+
+    def _repr_html_(self) -> str:
+        from ustad.notebook import case_html
+
+        return case_html(self)
+
+
+@dataclass(frozen=True)
 class Scores:
     """Scores of one run. A method that cannot score events (or agents) leaves that table out."""
 
@@ -53,6 +67,16 @@ class Scores:
         from ustad.notebook import scores_html
 
         return scores_html(self)
+
+    def case(self, incident_id: str) -> Case:
+        """One incident, by the id that the tables of events and incidents have."""
+        table = self._table()
+        if "incident_id" not in table.column_names or "agent_id" not in table.column_names:
+            raise DataError("these scores know no incidents of agents; make them with `ustad score`")
+        own = table.filter(pc.equal(table["incident_id"], incident_id)).sort_by("started_at")
+        if not own.num_rows:
+            raise DataError(f"no incident is called '{incident_id}'; the column incident_id has their names")
+        return Case(incident_id, own, table.filter(pc.equal(table["agent_id"], own["agent_id"][0])))
 
     def top(self, n: int = 10) -> pa.Table:
         """The n most unusual events, or agents where there are no scores of events: highest first, ties in order."""

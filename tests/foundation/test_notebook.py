@@ -6,10 +6,12 @@ from datetime import UTC, datetime
 from html.parser import HTMLParser
 
 import pyarrow as pa
+import pytest
 
 from ustad.dataset import Dataset
 from ustad.detector import Detector
 from ustad.scores import Scores
+from ustad.tables import DataError
 
 HOSTILE = "<script>alert(1)</script>"
 
@@ -66,3 +68,20 @@ def test_a_detector_says_whether_it_has_learnt() -> None:
     assert "Not fitted yet" in detector._repr_html_()
     detector.facts = {"events": 1904, "entities": 60, "first_day": "2024-05-06"}
     assert {"1,904", "60", "2024-05-06"} <= set(Page(detector._repr_html_()).words)
+
+
+def test_a_case_shows_its_stays_in_order_and_where_they_lie_among_the_others() -> None:
+    table = pa.table(
+        {
+            "agent_id": ["a", "a", "a", "b"], "started_at": [3, 1, 2, 1], "lat": [60.0, 60.1, 60.2, 10.0],
+            "lon": [24.0, 24.1, None, 10.0], "score": [3.0, 1.0, 2.0, 9.0], "incident_id": ["x", "x", None, "y"],
+            "reason": [HOSTILE, "At a bar.", None, None],
+        }
+    )  # fmt: skip
+    page = Scores(table).case("x")._repr_html_()
+    assert page.index("At a bar.") < page.index("&lt;")
+    assert HOSTILE not in page
+    assert page.count('r="5"') == 2
+    assert page.count('r="2"') == 2, "of the same agent, where a place is known"
+    with pytest.raises(DataError, match="no incident is called 'z'"):
+        Scores(table).case("z")
