@@ -59,7 +59,7 @@ def test_the_most_unusual_other_stay_is_named_beside_a_lead_at_home(connection: 
     put(connection, 4, (200, 400), HOME, score=4.9, category="apartment")  # where the lead is: says nothing more
     put(connection, 5, (64, 140), HOUSE, score=9.0, incident="another")
     put(connection, 6, (141, 143), HOUSE, incident="another")  # something else came between
-    assert with_it(connection) == "With it: at a shop 01:04–02:20, 1.1 km from home."
+    assert with_it(connection) == "Also part of it: at a shop 01:04–02:20, 1.1 km from home."
 
 
 def led_by(connection: Connection) -> str | None:
@@ -91,7 +91,7 @@ def test_elsewhere_than_home_only_a_new_place_explains_what_came_next(connection
 def test_a_stay_of_another_day_comes_with_its_date(connection: Connection) -> None:
     put_lead(connection, reason="At a gym at 02:26.")
     put(connection, 2, (-300, -200), HOUSE, category="house")
-    assert with_it(connection) == "With it: at a house on 25 May 19:00–20:40, 8.9 km away."
+    assert with_it(connection) == "Also part of it: at a house on 25 May 19:00–20:40, 8.9 km away."
 
 
 def test_a_lead_at_a_new_place_and_one_alone_name_nothing(connection: Connection) -> None:

@@ -108,6 +108,18 @@ def test_every_alert_of_the_list_opens(open_page):
         page.wait_for_selector(".drawer .features")
 
 
+def test_a_person_opened_again_has_the_same_days(open_page):
+    page = open_page()
+    days = []
+    for _ in range(3):
+        page.locator(".alerts a").first.click()
+        page.wait_for_selector(".drawer")
+        days.append(page.locator(".timeline-place").inner_text())
+        page.go_back()
+        page.wait_for_selector(".lanes")
+    assert days[0] == days[1] == days[2]
+
+
 def test_any_scored_event_of_an_open_agent_opens_and_says_what_is_left_out(open_page):
     page = open_first(open_page())
     bars, seen = page.locator(".timeline .stay[role=button]"), []

@@ -202,5 +202,5 @@ def test_several_events_of_an_agent_are_called_by_the_schemas_word():
     tests = {"top": np.array([0.0, 9.0]), "shift": np.array([9.0, 0.0])}
     judged = SimpleNamespace(agents=tests, change_words=[None, None])
     changed, same = _agent_reasons(model, judged, ["this one.", "this one."])
-    assert changed.startswith("Their entries are on the whole more unusual")
+    assert changed.startswith("Many of their entries are a little more unusual")
     assert same == "this one."

@@ -157,7 +157,7 @@ def test_somebody_without_history_has_no_expectations(life, model, odd):
     for name in ("expected_start", "expected_duration", "expected_lat", "expected_poi"):
         assert events[name].null_count == events.num_rows, name
     assert not any(re.search("Always|Nearly|Usually|Often|Sometimes", text) for text in events["reason"].to_pylist())
-    assert all("Unsure: nothing is known of this agent yet." in text for text in events["reason"].to_pylist())
+    assert all("Unsure: they have no history yet." in text for text in events["reason"].to_pylist())
 
 
 # ------------------------------------------------------------------------------------------------- words
@@ -200,8 +200,8 @@ def test_days_before_are_those_since_the_entity_was_first_seen(life, odd):
     for who, words in ((3, "in the 28 days"), (4, "in the 20 days"), (5, "in the 3 days")):
         assert all(re.search(f"{words} (before|until 28 January)", text) for text in texts[who]), who
     assert not any(re.search("days (before|until)", text) for text in texts[6])
-    assert all("Unsure: nothing is known of this agent yet." in text for text in texts[6])
-    assert all(re.search("[Nn]ever before[.]", text) or "Never here before." in text for text in texts[6])
+    assert all("Unsure: they have no history yet." in text for text in texts[6])
+    assert all(re.search("[Nn]ever before[.]", text) or "First time here: never before." in text for text in texts[6])
 
 
 def test_a_new_kind_of_place_is_named(life, odd):

@@ -42,7 +42,10 @@ def test_two_who_were_never_there_and_meet_where_nobody_goes_are_told_in_words()
     (meeting,) = find_meetings([table], SCHEMA).to_pylist()
     assert (meeting["agent_ids"], meeting["event_ids"]) == (["a", "b"], ["s0", "s1"])
     assert [meeting[n].hour for n in ("started_at", "finished_at")] == [12, 13]
-    words = "Together at a bar at 12:30 on 9 December: a and b. New to all of them; hardly anybody else goes there."
+    words = (
+        "At the same place, a bar, at 12:30 on 9 December: a and b. New to each of them; hardly anybody else in the "
+    )
+    words += "data goes there."
     assert meeting["reason"] == words
 
 

@@ -212,7 +212,7 @@ def test_of_a_busy_newcomer_no_days_are_told_until_a_week_has_entered_its_histor
     reason = live.update(last)["reason"]
     assert re.search(rf" Here {-(-AT_ONCE // 3):,} times before[.,]", reason), reason  # not "in the 3 days before"
     elsewhere = {**last, "poi_id": 5, "lat": 35.0}
-    assert " Never here before, " in live.update(elsewhere)["reason"]
+    assert " First time here: never before, " in live.update(elsewhere)["reason"]
 
 
 def test_bytes_of_the_version_before_are_read_and_their_weeks_say_nothing(plain):

@@ -96,7 +96,7 @@ def test_scores_by_habits_equal_batch_scores_however_requests_are_cut(
     check_same(live, batch)
     first, second = sorted(live.values(), key=lambda e: -e["score"])[:2]
     assert [e["kind"] for e in (first, second)] == ["novel", "novel"], "the two far stays stand out"
-    assert re.search("Never here in the 14 days (before|until 14 March)", first["reason"])
+    assert re.search("First time here: never in the 14 days (before|until 14 March)", first["reason"])
     assert all(e["final"] for e in live.values())
     highest = first
     case = served.get(f"/v1/events/{highest['id']}").json()

@@ -60,7 +60,7 @@ TEMPLATES: dict[str, dict[str, Template]] = {
         ),
         "here": Template("Usually here {times}.", "an own place", {"times": "from 18:10 ± 25 min for 13 h ± 40 min"}),
         "here_varies": Template(
-            "Usually here {times}.",
+            "They come here {times}.",
             "an own place whose visits differ much: eight of ten are within the span",
             {"times": "at any hour, for anything from 10 min to 14 h"},
         ),
@@ -70,7 +70,7 @@ TEMPLATES: dict[str, dict[str, Template]] = {
     },
     "how often since": {
         "first": Template(
-            "Never here {before}{distance}.",
+            "First time here: never {before}{distance}.",
             "the first visit to a new place",
             {"before": "in the 14 days until 28 May", "distance": ", 910 m from anywhere usual"},
         ),
@@ -102,7 +102,7 @@ TEMPLATES: dict[str, dict[str, Template]] = {
     },
     "what else belongs to it": {
         "with_it": Template(
-            "With it: at {place} {times}, {away} {whence}.",
+            "Also part of it: at {place} {times}, {away} {whence}.",
             "on the page: another stay of the incident, where the leading one is at an own place",
             {"place": "a shop", "times": "01:04–02:20", "away": "2.1 km", "whence": "from home"},
         ),
@@ -126,7 +126,7 @@ TEMPLATES: dict[str, dict[str, Template]] = {
             {"events": "stays"},
         ),
         "nothing": Template(
-            "Unsure: nothing is known of this {entity} yet.", "they have no history", {"entity": "agent"}
+            "Unsure: they have no history yet.", "nothing was learnt of them", {}
         ),
     },
     "what was not observed": {
@@ -139,19 +139,20 @@ TEMPLATES: dict[str, dict[str, Template]] = {
     },
     "several people": {
         "met": Template(
-            "Together at {place} at {clock} on {date}: {who}. New to all of them; hardly anybody else goes there.",
+            "At the same place, {place}, at {clock} on {date}: {who}. New to each of them; hardly anybody else in the "
+            "data goes there.",
             "a row of `meetings.parquet`",
             {"who": "a-17 and b-3", "place": "a warehouse", "clock": "12:10", "date": "14 May"},
         ),
     },
     "a person as a whole": {
         "shift": Template(
-            "Their {events} are on the whole more unusual than before. Most of all: {reason}",
+            "Many of their {events} are a little more unusual than before. Most unusual: {reason}",
             "many small changes",
             {"events": "stays", "reason": "…"},
         ),
         "profile": Template(
-            "Their {events} are divided between their places otherwise than before. Most unusual: {reason}",
+            "They divide their {events} among their places differently than before. Most unusual: {reason}",
             "other places, or the same ones in another measure",
             {"events": "stays", "reason": "…"},
         ),
@@ -238,6 +239,8 @@ def without_expected(reason: str) -> str:
 
     >>> without_expected("At a gym at 02:40. Always at home at this hour (9 of 9 days), 4.6 km away. Never here.")
     'At a gym at 02:40. Never here.'
+    >>> without_expected("At a gym at 02:40. They come here at any hour, for anything from 10 min to 14 h. Never here.")
+    'At a gym at 02:40. Never here.'
     """
-    starts = "|".join([*(word for _, word in OFTEN), "Not (?:at|elsewhere)"])
+    starts = "|".join([*(word for _, word in OFTEN), "Not (?:at|elsewhere)", "They come here"])
     return re.sub(rf"(?<=[.:] )(?:{starts}) .*?\.(?: (?=[A-Z])|$)", "", reason).rstrip()

@@ -242,7 +242,7 @@ def _how_sure(model: HabitModel, judged: Judged, row: int, at: int, *, usual_vis
     """By what the leading question rests on: visits to the place, or days like this one."""
     place = int(judged.compared.place[row])
     if usual_visits.days[at] < 0:
-        return say("nothing", entity=model.schema.entity_word)
+        return say("nothing")
     if judged.kind[row] == "unsure":
         return say("doubt", events=plural(model.schema.event_word))
     if place >= 0 and leaders and leaders[0] in (*STARTS, *LENGTHS):

@@ -176,7 +176,7 @@ class Explainer:
         """The network's doubt where it is high, else how many days are known."""
         schema = self.encoder.schema
         if facts is not None and not facts["days"]:
-            return [say("nothing", entity=schema.entity_word)]
+            return [say("nothing")]
         if row.get("kind") == "unsure":
             return [say("doubt", events=plural(schema.event_word))]
         return [say_how_sure(int(facts["days"]), "days")] if facts else []

@@ -57,8 +57,8 @@ async function load(parts, page) {
     api.agent(parts.id), api.agentEvents(parts.id, { limit: MOST }), page.about.has_place ? api.places(parts.id) : { places: [] }, api.movements(parts.id, { limit: 1000 }), api.summary(), page.library]);
   if (parts !== held || turn !== parts.turn) return; // another agent was opened, or more came live, meanwhile
   const limits = { raised: totals.alert_score, slid: slidScore(page.filters, totals.curve) };
-  Object.assign(parts, { agent, limits, days: page.about.days, events: events.events.reverse().map((e) => asSlid(e, limits)), total: events.total, places: places.places, moves, colour: colours(events.events, page.about.categories) });
-  show(parts.head, h("h1", {}, parts.id), h("p", {}, `${say.count(agent.n_events)} known, ${say.count(agent.n_scored)} scored, ${alertsOf(parts)}. Times are local to ${say.zoneName(agent.timezone)} (${agent.timezone}).`,
+  Object.assign(parts, { agent, limits, days: page.about.days, events: [...events.events].reverse().map((e) => asSlid(e, limits)), total: events.total, places: places.places, moves, colour: colours(events.events, page.about.categories) });
+  show(parts.head, h("h1", {}, parts.id), h("p", {}, `${say.count(agent.n_events)} ${say.plural(page.about.event_word)} known, ${say.count(agent.n_scored)} scored, ${alertsOf(parts)}. Times are local to ${say.zoneName(agent.timezone)} (${agent.timezone}).`,
     parts.total > MOST ? ` The latest ${say.count(MOST)} of ${say.count(parts.total)} are shown.` : ""),
     agent.change && h("p", { class: "changed" }, h("strong", {}, "Changed. "), agent.change));
   show(parts.key, parts.colour.list.map(([name, colour]) => h("span", {}, h("i", { vars: { background: colour } }), name)), h("span", {}, h("i", { class: "hatch" }), "not observed"), h("span", {}, h("i", { class: "outlined" }), "alert"));
@@ -83,11 +83,11 @@ function alertsOf(parts) {
 
 async function choose(parts, page, id, day) {
   const draw = () => {
-    const event = parts.events.find((e) => e.id === id) || null, date = event ? say.local(event.started_at, event.timezone).day : dated;
+    const event = parts.events.find((e) => e.id === parts.shown) || null, date = event ? say.local(event.started_at, event.timezone).day : dated;
     show(parts.line, timeline(parts, event, date, Math.max(300, parts.line.clientWidth), (e) => go(address.agent(parts.id, page.filters, { event: e.id }))));
   };
   const dated = day ? say.dayNumber(day) : null, gone = () => parts !== held || parts.chosen !== id;
-  Object.assign(parts, { draw, chosen: id });
+  Object.assign(parts, { draw, chosen: id, shown: id });
   draw();
   parts.chart.choose(id);
   parts.redraw?.disconnect();
@@ -102,12 +102,14 @@ async function choose(parts, page, id, day) {
   }
   show(parts.case, h("section", { class: "panel" }, skeleton(9, "item")));
   try {
-    const detail = await api.event(id);
+    const alert = await api.event(id), led = alert.event.led_by?.reason ? alert.event.led_by.id : null;
+    const detail = led ? await api.event(led) : alert; // what explains the alert is shown, not the way back from it
     if (gone()) return; // another event was opened meanwhile
+    if (led) { parts.shown = led; draw(); parts.chart.choose(led); }
     parts.drawn?.show(say.local(detail.event.started_at, detail.event.timezone).day, detail.event, detail.features.find((f) => f.kind === "place"));
     const at = await position(page, id);
     if (!gone()) show(parts.case, drawer(detail, page.about, {
-      close: () => go(address.agent(parts.id, page.filters)), give: (verdict) => give(parts, page, detail.event, verdict), open: (other) => go(address.agent(parts.id, page.filters, { event: other })),
+      close: () => go(address.agent(parts.id, page.filters)), give: (verdict) => give(parts, page, alert.event, verdict), lead: led ? alert.event : null, open: (other) => go(address.agent(parts.id, page.filters, { event: other })),
       position: at, colour: parts.colour, places: parts.places, before: (e) => eventBefore(parts.events, e), incident: parts.events.filter((e) => e.incident_id && e.incident_id === detail.event.incident_id).sort((a, b) => (a.started_at < b.started_at ? -1 : 1)),
     }));
     if (!gone() && innerWidth <= 900) parts.case.scrollIntoView({ block: "start" }); // it stands above or below what was tapped

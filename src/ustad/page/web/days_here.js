@@ -7,7 +7,7 @@ const CELL = 13, GAP = 2, HEIGHT = 40;
 export function daysHere(found, colour) {
   if (!found || found.days.length < 2) return null;
   const clock = say.clock(found.minute), cells = found.days.map((d) => ({ ...d, number: say.dayNumber(d.day), isToday: d.day === found.today }));
-  return h("div", { class: "days-here" }, h("h3", {}, `Days before and after, at ${clock}`), strip(cells, colour, clock), h("p", { class: "sure" }, sentence(cells, clock)),
+  return h("div", { class: "days-here" }, h("h3", {}, `Days before and after, at ${clock}, the middle of it`), strip(cells, colour, clock), h("p", { class: "sure" }, sentence(cells, clock)),
     found.learnt_until ? h("p", { class: "hint" }, `In the reason, “before” and “never” are of the days learnt from, until ${say.shortDay(say.dayNumber(found.learnt_until))}; visits after that count as since.`) : null,
     h("p", { class: "hint key" }, h("span", {}, h("i", { class: "mark-here" }), "here"), h("span", {}, h("i", { class: "mark-visit" }), "here at another hour"), h("span", {}, h("i", { class: "mark-none" }), "under way or not observed"), h("span", {}, h("i", { class: "outlined" }), "this day")));
 }

@@ -21,7 +21,7 @@ export function drawer(detail, about, act) {
     h("div", { class: "drawer-head" }, h("div", {}, h("h2", {}, say.span(told)), h("p", { class: "hint" }, `${[say.what(told), say.minutesOf(told) ? say.duration(say.minutesOf(told)) : "", event.led_by ? `then ${say.what(event)} ${say.span(event)}` : "", `${say.zoneName(event.timezone)} time`].filter(Boolean).join(", ")}`, act.position ? ` · ${act.position}` : "")),
       act.close ? h("button", { type: "button", class: "round", "aria-label": "Close", on: { click: act.close } }, "×") : null),
     scored ? event.reason && h("p", { class: "sentence" }, say.story(event)) : h("p", { class: "sentence" }, "Known, not scored: this is what was learnt from."),
-    scored ? h("p", { class: "facts" }, h("b", {}, `Score ${say.number(event.score)}`), ` ${say.rare(event.p_value)} usual events are as unusual. `, detail.learned_score === null || detail.learned_score === undefined ? "" : `By what verdicts taught it counts as ${say.number(detail.learned_score)}. `, h("span", { class: `kind ${told.kind || ""}` }, kind), " ", meaning) : null,
+    scored ? h("p", { class: "facts" }, h("b", {}, `Score ${say.number(event.score)}`), ` ${say.rare(event.p_value)} usual events are as unusual. `, act.lead ? `The incident's score is ${say.number(act.lead.score)}: that of what came then, ${say.what(act.lead)} ${say.span(act.lead)}. ` : "", detail.learned_score === null || detail.learned_score === undefined ? "" : `By what verdicts taught it counts as ${say.number(detail.learned_score)}. `, h("span", { class: `kind ${told.kind || ""}` }, kind), " ", meaning) : null,
     act.incident?.length > 1 ? incident(event, act, about) : null,
     act.colour ? daysHere(detail.days, act.colour) : null,
     detail.partial ? h("p", { class: "hint" }, "What is behind its score is in this file for the most unusual ones only.") : null,
@@ -43,7 +43,7 @@ function incident(event, act, about) {
   const facts = (e, i) => [home && e.lat !== null ? fromHome([e.lon, e.lat], home) : "", `score ${say.number(e.score)}`, i ? joinedBy(e, act) : "", e.id !== event.id && e.reason ? e.reason : ""].filter(Boolean).map((text) => ` · ${text}`).join("");
   return h("div", { class: "incident" }, h("h3", {}, `One incident of ${act.incident.length} ${say.plural(about.event_word)}`),
     h("ul", { class: "usually" }, act.incident.map((e, i) => h("li", {}, e.id === event.id ? h("b", {}, name(e)) : h("a", { href: "#", on: { click: (click) => { click.preventDefault(); act.open(e.id); } } }, name(e)), e.echo ? "" : " · the most unusual", h("span", { class: "hint" }, facts(e, i))))),
-    h("p", { class: "hint" }, "One verdict judges them all."));
+    frozen ? null : h("p", { class: "hint" }, "One verdict judges them all."));
 }
 
 function fromHome(at, home) {
@@ -55,7 +55,7 @@ function fromHome(at, home) {
 // the same.
 export function joinedBy(event, { incident, before }) {
   const last = before(event);
-  if (last && incident.some((e) => e.id === last.id) && new Date(event.started_at) - new Date(last.started_at) <= 864e5) return "right after the one before";
+  if (last && incident.some((e) => e.id === last.id) && new Date(event.started_at) - new Date(last.started_at) <= 864e5) return "next after the one before";
   return "again here at about the same hour, within a week";
 }
 
@@ -137,7 +137,7 @@ function usually(usual, about) {
 // Whether other people do this at this hour, who else was there who is usually not, and who usually is and was not.
 function company({ peers, others }) {
   const lines = [];
-  if (peers?.people) lines.push(`${peers.alike ? `${say.count(peers.alike)} of` : "None of"} the ${say.count(peers.people)} other people who came somewhere at this hour, on the ${peers.days} days before, came to: ${peers.category}.`);
+  if (peers?.people) lines.push(`${peers.alike ? `${say.count(peers.alike)} of` : "None of"} the ${say.count(peers.people)} other ${peers.people === 1 ? "person" : "people"} who came somewhere at this hour, on the ${peers.days} days before, came to: ${peers.category}.`);
   if (others) lines.push(others.people ? `${say.count(others.people)} other ${others.people === 1 ? "person was" : "people were"} there at the same time${others.new.length ? "; usually not there: " : "."}` : "Nobody else was there at the same time.");
   if (!lines.length) return null;
   const links = (people, tell) => people.map((n, i) => [i ? ", " : "", isKept(n.agent_id) ? h("a", { href: address.agent(n.agent_id), "data-link": true }, n.agent_id) : n.agent_id, ` (${tell(n)})`]);

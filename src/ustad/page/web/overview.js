@@ -9,7 +9,7 @@ import { alertLine } from "./lines.js";
 import { pager } from "./pager.js";
 import { address, go, here } from "./route.js";
 import { viewChooser } from "./saved.js";
-import { kindNames, kindWords } from "./kinds.js";
+import { kindNames, KINDS } from "./kinds.js";
 import * as say from "./words.js";
 
 const ROWS = 50, LINES = 50, MOST_EXPORTED = 10000;
@@ -140,7 +140,7 @@ function filterBar(page) {
   const least = h("input", { type: "number", id: "filter-min_score", min: 0, step: "any", inputmode: "decimal", placeholder: "any", value: typedScore(filters), "aria-describedby": "least-hint", "data-tip": LEAST, on: { change: set("min_score") } });
   return h("form", { class: "filters", "aria-label": "Filters", on: { submit: (e) => e.preventDefault() } },
     day("first", "From"), day("last", "to"),
-    select("kind", "Kind", kindNames.map((v) => [v, kindWords(v)[0]])), select("category", "Category", filters.category ? [[filters.category, filters.category]] : []),
+    select("kind", "Kind", kindNames.map((v) => [v, kindChoice(v)])), select("category", "Category", filters.category ? [[filters.category, filters.category]] : []),
     frozen ? null : select("state", "Verdict", [["open", "open"], ["confirmed", "confirmed"], ["expected", "explained"], ["wrong", "wrong"], ["marked", "like explained"], ["hidden", "hidden by rules"]]),
     frozen ? null : select("watched", "Who", [["true", "watched"]]),
     h("label", {}, "Score from", least), h("span", { class: "quiet", id: "least-hint" }, LEAST),
@@ -163,3 +163,6 @@ function nothing(totals, filters) {
 }
 
 const pageAt = (name) => (offset) => address.overview(Object.fromEntries(here().parameters), { [name]: offset || null });
+
+// The words that lines say of events of this kind, as one choice.
+const kindChoice = (name) => [...new Set(Object.keys(KINDS).filter((k) => k.startsWith(`${name}/`)).map((k) => KINDS[k][0]))].join(", ") || KINDS[name][0];
