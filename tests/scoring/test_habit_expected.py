@@ -177,7 +177,7 @@ def test_an_own_place_says_start_and_duration_with_their_uncertainty(scored):
     for row in own:
         spans = row["reason"].count("anything from") + row["reason"].count("at any hour")  # where they differ much
         assert row["reason"].count("±") + spans == 2
-        assert "Usually here " in row["reason"]
+        assert ("They come here " if spans else "Usually here ") in row["reason"]
 
 
 def test_withheld_events_do_not_say_what_was_expected(scored):

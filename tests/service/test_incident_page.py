@@ -116,8 +116,8 @@ def test_why_events_are_one_incident_is_how_they_were_joined(visit: Visit, seed:
         incident = joined.incident_id if joined else None
         events.append({"id": str(key), "incident_id": incident, "score": 1.0, "started_at": start.isoformat()})
         if joined and incident != str(key):
-            reasons[str(key)] = "right after" if incident == before and before in near else "again here"
-    assert set(reasons.values()) == {"right after", "again here"}
+            reasons[str(key)] = "next after" if incident == before and before in near else "again here"
+    assert set(reasons.values()) == {"next after", "again here"}
     page = visit.go()
     page.evaluate(
         "async () => { window.parts = { ...await import('/static/drawer.js'), ...await import('/static/agent.js') }; }"
