@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-import ustad
+from measured import write_result
 from questions import ANOMALOUS, label_every_stay, measure
 from ustad import progress
 from ustad.lab.evaluation.recordings import TRUE_STAYS, open_recording
@@ -52,7 +52,7 @@ def main() -> None:
     options = parser.parse_args()
     progress.disable()
     label_every_stay()
-    results: dict[str, Any] = {"version": ustad.__version__, "people": options.people, "cells": {}}
+    results: dict[str, Any] = {"people": options.people, "cells": {}}
     if options.out.exists():
         results = json.loads(options.out.read_text())
     for seed in options.seeds:
@@ -63,8 +63,9 @@ def main() -> None:
                     continue
                 figures = measure_city(city, seed, share, options.phone, options.people, options.cache)
                 results["cells"][cell] = figures
-                options.out.write_text(json.dumps(results, indent=1) + "\n")
+                write_result(options.out, results)
                 print(cell, json.dumps(figures), flush=True)
+    write_result(options.out, results)
 
 
 if __name__ == "__main__":
