@@ -210,7 +210,7 @@ def test_reasons_come_with_alerts(world):
     updates = [live.update(row) for row in rows]
     new = [u for u in updates if u["new_place"]]
     assert all(u["alert"] == (u["p_value"] <= 0.02) for u in updates)
-    assert any(re.search("ever here in the 28 days (before|until)", row["reason"] or "") for row in new)
+    assert any(re.search("First time here: never in the 28 days (before|until)", row["reason"] or "") for row in new)
     assert all(u["reason"] is None for u in updates if not u["alert"])
     assert [u["stay_id"] for u in updates] == [row["stay_id"] for row in rows]
 

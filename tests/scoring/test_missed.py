@@ -10,6 +10,7 @@ import pytest
 from plain_days import DAY, HISTORY, HOME, MONDAY, as_events, day_of, learn, learn_town, lives, read
 
 from ustad.events.templates import without_expected
+from ustad.habits import habit_words
 from ustad.habits.habit_model import HabitModel
 from ustad.habits.habit_words import sentences
 from ustad.habits.missed import find_missed
@@ -69,3 +70,12 @@ def test_an_absence_is_told_with_its_day_and_counts_in_bulk_and_live(model: Habi
     live = HabitLive(HabitJudge(model), MONDAY + HISTORY, reasons="all")
     assert [live.update(row)["reason"] for row in events.to_pylist()][3] == reason
     assert datetime.fromtimestamp((MONDAY + TUESDAY) * 86_400, UTC).strftime("%A") == "Tuesday"
+
+
+def test_how_sure_counts_the_days_that_the_sentence_counts(model: HabitModel, monkeypatch) -> None:
+    """From Friday morning into Sunday somewhere new: a weekday was missed, the middle of the stay is at a weekend."""
+    events = as_events([*day_of(0, HISTORY, HOME), {**at_home(HISTORY + 4, 8, 60), "lat": 51.45, "poi_id": 991}])
+    monkeypatch.setattr(habit_words, "drivers", lambda *_: ["elsewhere"])
+    (reason,) = sentences(model, model.judge(events), events, np.array([3]))
+    assert "on 20 of 20 weekdays" in reason
+    assert reason.endswith("Sure: 20 weekdays known.")

@@ -16,7 +16,7 @@ from ustad.events.visits import Visits, kind_feature, read_visits
 from ustad.events.words import clock_words, date_words, distance_words, minutes_words, times_words, unseen_words
 from ustad.habits.habit_model import HabitModel, Judged
 from ustad.habits.kinds import LENGTHS, STARTS
-from ustad.habits.missed import find_missed
+from ustad.habits.missed import Missed, find_missed
 from ustad.habits.usual import Usual, find_home, usual
 from ustad.schema import plural
 from ustad.ties import highest_of, lowered, raised, rounded
@@ -78,11 +78,15 @@ def plain_words(
     place = int(judged.compared.place[row])
     minute, length = float(visits.minute[at]), float(visits.duration[at])
     unseen = unseen_words(minute, length, float(visits.early[at]), float(visits.late[at]))
+    is_long = "elsewhere" in leaders and visits.duration[at] > ONE_HOUR
+    missed = find_missed(model.habits, visits, at, place) if is_long else None
     parts = [
         _what_happened(model, place, kind, minute, length=length),
-        *_what_is_usual(model, visits, at, place, usual_visits=usual_visits, leaders=leaders),
-        *_how_often(model, judged, row, visits, at=at, kind=kind, usual_visits=usual_visits, leaders=leaders),
-        _how_sure(model, judged, row, at, usual_visits=usual_visits, leaders=leaders),
+        *_what_is_usual(model, visits, at, place, usual_visits=usual_visits, leaders=leaders, missed=missed),
+        *_how_often(
+            model, judged, row, visits, at=at, kind=kind, usual_visits=usual_visits, leaders=leaders, missed=missed
+        ),
+        _how_sure(model, judged, row, at, usual_visits=usual_visits, leaders=leaders, missed=missed),
         *(say(f"unseen_{end}", span=span) for end, span in unseen.items()),
         say("silence") if "silence" in leaders else "",
     ]
@@ -101,23 +105,27 @@ def _what_happened(model: HabitModel, place: int, kind: str | None, minute: floa
 
 # ---------------------------------------------------------------------------------------------- what is usual
 def _what_is_usual(
-    model: HabitModel, visits: Visits, at: int, place: int, *, usual_visits: Usual, leaders: list[str]
+    model: HabitModel,
+    visits: Visits,
+    at: int,
+    place: int,
+    *,
+    usual_visits: Usual,
+    leaders: list[str],
+    missed: Missed | None,
 ) -> list[str]:
     """Where they are at that hour, and when and for how long they are here; what leads comes first."""
     here = _times(model, usual_visits, at, place) if place >= 0 else ""
     where = int(usual_visits.place[at])
-    elsewhere = _missed(model, visits, at, place) if "elsewhere" in leaders else ""
+    elsewhere = _tell_missed(model, visits, at, missed) if missed is not None else ""
     if not elsewhere and where >= 0 and where != place:
         elsewhere = _elsewhere(model, visits, at, usual_visits)
     both = [elsewhere, here]
     return both[::-1] if leaders and leaders[0] in (*STARTS, *LENGTHS) else both
 
 
-def _missed(model: HabitModel, visits: Visits, at: int, place: int) -> str:
-    """The visit that did not come because of this one, where this one is long."""
-    missed = find_missed(model.habits, visits, at, place) if visits.duration[at] > ONE_HOUR else None
-    if missed is None:
-        return ""
+def _tell_missed(model: HabitModel, visits: Visits, at: int, missed: Missed) -> str:
+    """The visit that did not come because of this one."""
     return say(
         "missed",
         there=_name_place(model, missed.place),
@@ -125,7 +133,7 @@ def _missed(model: HabitModel, visits: Visits, at: int, place: int) -> str:
         hour=clock_words(missed.minute),
         days=f"{rounded(missed.share * missed.days):.0f}",
         all=f"{missed.days:.0f}",
-        which="weekend days" if missed.is_weekend else "weekdays",
+        which=_days_like(missed.is_weekend),
         away=_away(model, visits, at, missed.place),
     )
 
@@ -147,7 +155,7 @@ def _elsewhere(model: HabitModel, visits: Visits, at: int, usual_visits: Usual) 
         hour="this hour" if length <= ONE_HOUR else moment,
         days=f"{rounded(share * days):.0f}",
         all=f"{days:.0f}",
-        which=_which_days(usual_visits, at),
+        which=_days_like(bool(usual_visits.weekend[at])),
         away=_away(model, visits, at, where),
     )
 
@@ -191,8 +199,8 @@ def _is_home(model: HabitModel, place: int) -> bool:
     return model.schema.end is not None and place >= 0 and place == find_home(model.habits, place)
 
 
-def _which_days(usual_visits: Usual, at: int) -> str:
-    return "weekend days" if usual_visits.weekend[at] else "weekdays"
+def _days_like(is_weekend: bool) -> str:
+    return "weekend days" if is_weekend else "weekdays"
 
 
 # -------------------------------------------------------------------------------------------- how often since
@@ -206,6 +214,7 @@ def _how_often(
     kind: str | None,
     usual_visits: Usual,
     leaders: list[str],
+    missed: Missed | None,
 ) -> list[str]:
     place, count = int(judged.compared.place[row]), int(judged.compared.count[row])
     before = _before(int(usual_visits.days[at]), model.habits.last_day, int(visits.day[at]))
@@ -214,7 +223,7 @@ def _how_often(
         known, now = (times_words(n) for n in (int(model.habits.place_count[place]), count))
         is_more = "recurrence" in leaders
         parts.append(say("more" if is_more else "known", times=known, before=before, now=now))
-        if "elsewhere" in leaders and not (0 <= usual_visits.place[at] != place or _missed(model, visits, at, place)):
+        if "elsewhere" in leaders and not (0 <= usual_visits.place[at] != place or missed is not None):
             parts.append(say("elsewhere_hours"))
     else:
         distance = float(judged.compared.distance[row])
@@ -238,8 +247,17 @@ def _before(days: int, last_day: int, day: int) -> str:
 
 
 # ------------------------------------------------------------------------------------------------- how sure
-def _how_sure(model: HabitModel, judged: Judged, row: int, at: int, *, usual_visits: Usual, leaders: list[str]) -> str:
-    """By what the leading question rests on: visits to the place, or days like this one."""
+def _how_sure(
+    model: HabitModel,
+    judged: Judged,
+    row: int,
+    at: int,
+    *,
+    usual_visits: Usual,
+    leaders: list[str],
+    missed: Missed | None,
+) -> str:
+    """By what the leading question rests on: visits to the place, or the days that the sentence counts."""
     place = int(judged.compared.place[row])
     if usual_visits.days[at] < 0:
         return say("nothing")
@@ -247,8 +265,10 @@ def _how_sure(model: HabitModel, judged: Judged, row: int, at: int, *, usual_vis
         return say("doubt", events=plural(model.schema.event_word))
     if place >= 0 and leaders and leaders[0] in (*STARTS, *LENGTHS):
         return say_how_sure(int(model.habits.place_count[place]), "visits here")
+    if missed is not None:
+        return say_how_sure(int(rounded(missed.days)), _days_like(missed.is_weekend))
     if usual_visits.place[at] >= 0:
-        return say_how_sure(int(usual_visits.of_days[at]), _which_days(usual_visits, at))
+        return say_how_sure(int(usual_visits.of_days[at]), _days_like(bool(usual_visits.weekend[at])))
     return say_how_sure(int(usual_visits.days[at]), "days")
 
 
