@@ -294,6 +294,14 @@ def test_zero_alerts_say_why_and_what_to_do(tmp_path, run):
     assert len(parsed.agents) == 20
 
 
+def test_a_report_names_data_and_model_without_the_directories_of_the_machine(tmp_path, run):
+    events, agents, data, facts = run
+    places = {"data": "/srv/people/berlin/data", "model": "s3://bucket/deep/down/model"}
+    parsed = write(tmp_path, events, agents, {**facts, **places}, data, cases=1)
+    shown = dict(parsed.run["facts"])
+    assert (shown["data"], shown["model"]) == ("berlin/data", "down/model")
+
+
 def notes_of(events, facts):
     tables = RunTables.from_tables(events, None, facts)
     return notes(read_scored(tables), tables.run)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import PurePath
 from typing import Any
 
 import pyarrow.compute as pc
@@ -28,6 +29,7 @@ RULES = {
 OFF = 1.5
 MOST_CATEGORIES = 10
 SHOWN = ("method", "data", "model", "split", "preset", "seed", "version", "created")
+PLACES = ("data", "model")
 
 
 def run_facts(run: RunTables, run_scores: Scored | None = None) -> dict[str, Any]:
@@ -45,7 +47,7 @@ def run_facts(run: RunTables, run_scores: Scored | None = None) -> dict[str, Any
         "drift": run.run.get("drift"),
         "quality": quality_rows(run),
         "card": card_blocks(run.card) if run.card else [],
-        "facts": [[key, _text(run.run[key])] for key in SHOWN if run.run.get(key) not in (None, "", {}, [])],
+        "facts": [[key, _text(key, run.run[key])] for key in SHOWN if run.run.get(key) not in (None, "", {}, [])],
     }
 
 
@@ -66,7 +68,10 @@ def categories(run: RunTables) -> list[str]:
     return [word for _, word in sorted(pairs)[:MOST_CATEGORIES]]
 
 
-def _text(value: Any) -> str:
+def _text(key: str, value: Any) -> str:
+    """A fact as it is shown; of a file the last two names, because a report is given to others."""
+    if key in PLACES:
+        return "/".join(PurePath(str(value)).parts[-2:])
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
