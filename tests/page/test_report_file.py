@@ -170,6 +170,8 @@ def test_the_summary_counts_what_the_table_holds(page, run):
     assert page.summary["alerts"] == flagged.num_rows
     assert page.summary["days"] == 14
     assert page.summary["alert_p_value"] == pytest.approx(pc.max(flagged["p_value"]).as_py(), rel=1e-6)
+    mildest = pc.min(flagged["score"]).as_py()
+    assert page.summary["unusual"] == int((events["score"].to_numpy() >= mildest).sum()) >= flagged.num_rows
     assert page.run["rule"] == "the 5 most unusual a day, p ≤ 0.0025"
     assert [row["method"] for row in page.run["figures"]] == ["ustad", "random", "visit-rate"]
 

@@ -337,10 +337,17 @@ def totals(connection: Connection) -> dict[str, Any]:
         "events": int(n_scored or 0), "agents": int(n_known), "alerts": int(n_alerts or 0), "days": n_days,
         "hidden": int(connection.execute(select(func.count()).select_from(r.events).where(HIDDEN)).scalar_one()),
         "first_day": iso_day(both[0]) if both else None, "last_day": iso_day(both[1]) if both else None,
-        "alert_score": lowest, "alert_p_value": likeliest,
+        "alert_score": lowest, "alert_p_value": likeliest, "unusual": _count_unusual(connection, lowest),
         "curve": _curve(connection, n_days, both if odd else None), "odd_days": odd,
         "kinds": _choices(connection, E.kind), "categories": _choices(connection, E.category),
     }  # fmt: skip
+
+
+def _count_unusual(connection: Connection, least: float | None) -> int:
+    """Events as unusual as the mildest alert, those that belong to the incident of another one included."""
+    if least is None:
+        return 0
+    return int(connection.execute(select(func.count()).select_from(r.events).where(E.score >= least)).scalar_one())
 
 
 def _curve(connection: Connection, n_days: int, within: tuple[int, int] | None) -> list[dict[str, float]]:

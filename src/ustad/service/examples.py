@@ -52,7 +52,7 @@ RUN: Example = {
 SUMMARY: Example = {
     "events": 14_351, "agents": 120, "alerts": 12, "hidden": 0, "days": 14,
     "first_day": "2024-01-29", "last_day": "2024-02-11",
-    "alert_score": 3.1, "alert_p_value": 0.0008,
+    "alert_score": 3.1, "alert_p_value": 0.0008, "unusual": 31,
     "curve": [{"per_day": 1, "score": 3.9, "p_value": 0.00013}, {"per_day": 2, "score": 3.4, "p_value": 0.0004}],
     "odd_days": [{"day": "1970-01-01", "events": 1}],
     "kinds": ["predictable", "novel"], "categories": ["restaurant", "work"],

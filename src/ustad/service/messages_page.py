@@ -98,8 +98,8 @@ class OddDay(BaseModel):
 class Summary(BaseModel):
     """Days and curve are of the stretch of time with the most events; `odd_days` lie at least half a year from it, with
     no score between. `hidden` are alerts that rules hide, which `alerts` leaves out. `alert_score` and `alert_p_value`
-    are those of the mildest alert that is shown; `kinds` and `categories` are those that alerts have, the most frequent
-    first."""
+    are those of the mildest alert that is shown, and `unusual` events are as unusual as that one; `kinds` and
+    `categories` are those that alerts have, the most frequent first."""
 
     events: int
     agents: int
@@ -110,6 +110,7 @@ class Summary(BaseModel):
     last_day: str | None
     alert_score: float | None
     alert_p_value: float | None
+    unusual: int
     curve: list[CurvePoint]
     odd_days: list[OddDay]
     kinds: list[str]

@@ -101,11 +101,12 @@ function drawTiles(places, totals, page) {
   const recount = (n) => {
     const days = Math.max(1, totals.days), shown = n === null ? totals.alerts : n * totals.days;
     const p = n === null ? totals.alert_p_value : totals.curve[Math.min(n, most) - 1]?.p_value;
-    const usual = p === null || p === undefined ? null : p * totals.events / days;
+    const leads = totals.unusual ? totals.alerts / totals.unusual : 1; // of events so unusual, as many lead an incident
+    const usual = p === null || p === undefined ? null : leads * p * totals.events / days;
     flagged.textContent = say.count(shown);
     show(flaggedText, n === null ? "alerts, as they were raised" : `alerts: ${n} a day`, totals.hidden ? ["; ", h("a", { href: address.overview({ state: "hidden" }), "data-link": true, id: "hidden-alerts" }, `${say.count(totals.hidden)} ${totals.hidden === 1 ? "alert" : "alerts"} hidden by rules`)] : null);
     alarms.textContent = usual === null ? "–" : usual < 0.1 ? "< 0.1" : usual < 10 ? usual.toFixed(1) : say.count(usual);
-    alarmsText.textContent = usual === null ? "false alarms a day: unknown" : `${say.plural(page.about.event_word)} as unusual each day by chance alone`;
+    alarmsText.textContent = usual === null ? "false alarms a day: unknown" : "alerts as unusual each day by chance alone";
     show(places.notes, notes(page.about.notes, n, usual, shown / days));
   };
   recount(perDay);
