@@ -65,9 +65,9 @@ def read(frame: Frame, events: pa.Table) -> Visits:
     return read_visits(events, SCHEMA, frame)
 
 
-def learn_town() -> HabitModel:
-    """A model of twelve such people, calibrated on the last week of their history."""
-    known = lives(12, range(HISTORY), None)
+def learn_town(known: pa.Table | None = None) -> HabitModel:
+    """A model of twelve such people or of these, calibrated on the last week of their history."""
+    known = lives(12, range(HISTORY), None) if known is None else known
     days = known["started_at"].cast(pa.int64()).to_numpy() // DAY - MONDAY
     train, week = (known.filter(pa.array(mask)) for mask in (days < HISTORY - 7, days >= HISTORY - 7))
     return HabitModel.fit(train, week, SCHEMA)

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import numpy as np
 import pyarrow as pa
 import pytest
-from plain_days import DAY, HISTORY, HOME, MONDAY, as_events, day_of, learn, learn_town, lives, read
+from plain_days import BAR, DAY, HISTORY, HOME, MONDAY, as_events, day_of, learn, learn_town, lives, read
 
 from ustad.events.templates import without_expected
 from ustad.habits import habit_words
@@ -79,3 +79,16 @@ def test_how_sure_counts_the_days_that_the_sentence_counts(model: HabitModel, mo
     (reason,) = sentences(model, model.judge(events), events, np.array([3]))
     assert "on 20 of 20 weekdays" in reason
     assert reason.endswith("Sure: 20 weekdays known.")
+
+
+@pytest.mark.parametrize(("visits", "words"), [(1, "Here once in"), (6, "Usually here from 18:00")])
+def test_one_visit_does_not_say_what_is_usual(visits: int, words: str) -> None:
+    others = lives(12, range(HISTORY), None)
+    mine = as_events([row for day in range(HISTORY) for row in day_of(0, day, BAR if day < visits else HOME)])
+    known = pa.concat_tables(
+        [others.filter(pa.array(others["agent_id"].to_numpy() > 0)), mine.select(others.column_names)]
+    )
+    model, events = learn_town(known), as_events(day_of(0, HISTORY, BAR))
+    (reason,) = sentences(model, model.judge(events), events, np.array([2]))
+    assert words in reason
+    assert ("Usually here" in reason or "They come here" in reason) == (visits > 1)

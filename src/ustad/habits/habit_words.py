@@ -114,8 +114,9 @@ def _what_is_usual(
     leaders: list[str],
     missed: Missed | None,
 ) -> list[str]:
-    """Where they are at that hour, and when and for how long they are here; what leads comes first."""
-    here = _times(model, usual_visits, at, place) if place >= 0 else ""
+    """Where they are at that hour, and when and for how long they are here, of which one visit says nothing; what leads
+    comes first."""
+    here = _times(model, usual_visits, at, place) if place >= 0 and model.habits.place_count[place] > 1 else ""
     where = int(usual_visits.place[at])
     elsewhere = _tell_missed(model, visits, at, missed) if missed is not None else ""
     if not elsewhere and where >= 0 and where != place:
