@@ -1,6 +1,7 @@
 """Result files say by which version, when, under what load and by which command they were made."""
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -43,7 +44,7 @@ def test_every_measured_file_says_how_it_was_made_but_those_of_a_list_that_can_o
 
 @pytest.mark.parametrize("path", [*CELLS, *MEASURED], ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_a_result_file_names_no_directory_of_a_machine(path):
-    assert not any(place in path.read_text() for place in ("/home/", "/root/", "/tmp/", "/work/"))
+    assert re.findall(r"(?<![\w.:/<>-])/[\w.-]+/[\w./-]*", path.read_text()) == []
 
 
 def test_a_result_file_is_written_with_the_facts_of_its_run(tmp_path, monkeypatch):

@@ -26,6 +26,7 @@ from ustad.progress import silence, track, warn
 from ustad.schema import EventSchema
 from ustad.scoring.alerts import AlertRule, Alerts, raise_alerts, refuse_everything, report_part
 from ustad.scoring.drift_alarm import count_p_values, join_counts, note_drift
+from ustad.scoring.incidents import order_by_time
 from ustad.scoring.judge import Judge, Span, Wanted, set_columns
 from ustad.tables import DataError, agent_codes
 
@@ -210,7 +211,7 @@ def report_scores(event_scores: pa.Table, schema: EventSchema, rule: AlertRule, 
     """What a part whose scores are known has to tell."""
     p_values, scores = event_scores["p_value"].to_numpy(), event_scores["score"].to_numpy()
     echo = event_scores["echo"].to_numpy(zero_copy_only=False)
-    report = report_part(p_values, scores, echo, row_order(event_scores, schema), rule=rule, days=days)
+    report = report_part(p_values, scores, echo, order_by_time(event_scores, schema), rule=rule, days=days)
     return {**report, "p_values": count_p_values(event_days(event_scores, schema), p_values)}
 
 
@@ -231,15 +232,6 @@ def _with_alerts(agents: pa.Table, events: pa.Table, entity: str) -> pa.Table:
     index = pc.index_in(agents[entity], pa.array(names.tolist(), agents[entity].type)).to_numpy(zero_copy_only=False)
     at = agents.column_names.index("n_incidents") + 1
     return agents.add_column(at, "n_alerts", pa.array(counts[index.astype(np.int64)]))
-
-
-def row_order(table: pa.Table, schema: EventSchema) -> np.ndarray:
-    """Each row's place by entity and time, which decides between events that tie: int64 [n]."""
-    codes, _ = agent_codes(table[schema.entity])
-    order = np.lexsort((table[schema.time].cast(pa.int64()).to_numpy(), codes))
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
-    return place
 
 
 def floats(column: pa.ChunkedArray) -> np.ndarray:

@@ -205,8 +205,8 @@ class GivenVerdict(BaseModel):
     at: str
 
 
-class ExplainingEvent(BaseModel):
-    """The event that an incident is about, where another of its events is more unusual."""
+class OtherEvent(BaseModel):
+    """When and where another event was."""
 
     id: str
     started_at: str
@@ -214,6 +214,11 @@ class ExplainingEvent(BaseModel):
     timezone: str
     category: str | None
     place_name: str | None
+
+
+class ExplainingEvent(OtherEvent):
+    """The event that an incident is about, where another of its events is more unusual."""
+
     kind: str | None
     term: str | None
     reason: str | None

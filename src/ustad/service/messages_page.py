@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from ustad.service.messages import EventAnswer, GivenVerdict
+from ustad.service.messages import EventAnswer, GivenVerdict, OtherEvent
 from ustad.service.messages_cases import CaseLine
 from ustad.service.messages_map import MapFacts
 
@@ -220,15 +220,9 @@ class Habits(BaseModel):
     terms: list[HabitTerm]
 
 
-class Known(BaseModel):
+class Known(OtherEvent):
     """An earlier event of the agent: how far away, and how many hours apart in the day."""
 
-    id: str
-    started_at: str
-    finished_at: str
-    timezone: str
-    category: str | None
-    place_name: str | None
     km: float | None
     hours: float
 
