@@ -55,8 +55,9 @@ def measured() -> str:
         f"{min(r['steps']['score']['load'] for r in runs('disk')):.0f} to "
         f"{max(r['steps']['score']['load'] for r in runs('disk')):.0f} by other work:"
     )
-    more = [r["steps"]["score"]["cpu_seconds"] - r["local_score"]["cpu_seconds"] for r in runs("disk")]
-    times = runs("disk")[-1]["agents"] / first["agents"]
+    compared = [run for run in runs("disk") if "local_score" in run]
+    more = [run["steps"]["score"]["cpu_seconds"] - run["local_score"]["cpu_seconds"] for run in compared]
+    times = compared[-1]["agents"] / first["agents"]
     surplus = (
         f"Scoring over Ray takes {min(more):.0f} to {max(more):.0f} s of CPU more than one process, with {times:.0f} "
         "times the people too: it is hardly the people's, but what nodes and workers need to start. At most 2 × were "
@@ -98,7 +99,7 @@ def city() -> str:
     fix_bytes = 1e6 * steps["simulate"]["disk_mb"] / run["fixes"]
     stays = PEOPLE * DAYS * run["stays"] / run["agents"] / run["days"]
     more_disk = steps["extract"]["peak_disk_mb"] / steps["simulate"]["disk_mb"]
-    worker_gb = max(step["worker_mb"] for step in steps.values()) / 1024
+    worker_gb, a_part = max(step["worker_mb"] for step in steps.values()) / 1024, run["agents"] / run["partitions"]
     columns = []
     for a_day in FIXES_A_DAY.values():
         fixes = PEOPLE * DAYS * a_day
@@ -121,7 +122,7 @@ def city() -> str:
             f"both at {GIGABITS} Gbit/s a machine": f"{by_network:,.1f} hours",
             "disk beside the fixes, at most": in_bytes(fixes * fix_bytes * more_disk),
             "score tables": in_bytes(1e6 * steps["score"]["disk_mb"] / run["stays"] * stays),
-            "memory of a machine": f"{CORES * worker_gb:.0f} GB of {MEMORY_GB}",
+            "memory of a machine": f"{CORES * worker_gb:.0f} GB of {MEMORY_GB} (parts of {a_part:,.0f} people)",
         }
         columns.append(row)
     head = ("", *FIXES_A_DAY)

@@ -162,7 +162,8 @@ class Run:
         self.options, self.wire, server = s3 or ("", None, 0)
         self.without = {server} if server else set()
         self.figures: dict[str, Any] = {
-            "agents": agents, "days": days, "fix_every": every, "storage": "s3" if s3 else "disk", "steps": {},
+            "agents": agents, "days": days, "fix_every": every, "storage": "s3" if s3 else "disk",
+            "partitions": PARTITIONS, "steps": {},
         }  # fmt: skip
 
     def at(self, name: str) -> Any:
