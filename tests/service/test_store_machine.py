@@ -30,7 +30,7 @@ from hypothesis.stateful import (
 )
 from service_example import PlainScorer
 
-from ustad.page import migrations, queries
+from ustad.page import hidden, migrations, queries
 from ustad.page import records as r
 from ustad.page.store import Store, _engine
 from ustad.page.translate import keys_for
@@ -40,6 +40,7 @@ from ustad.service.messages import Verdict
 from ustad.service.pipeline import Job, Pipeline, Scored
 from ustad.service.retention import expire
 from ustad.service.routes_verdict import give_verdict
+from ustad.triage.hiding import HidingRule
 
 MORE = int(os.environ.get("USTAD_MORE", "1"))
 FIRST, HOUR, DAY = 1_709_251_200_000_000, 3_600_000_000, 86_400_000_000  # 2024-03-01T00:00Z
@@ -90,6 +91,7 @@ class Event:
     before: int
     final: bool = False
     verdict: str | None = None
+    hidden_by: int | None = None
 
     @property
     def key(self) -> int:
@@ -127,6 +129,8 @@ class StoreMachine(RuleBasedStateMachine):
         self.clock = dict.fromkeys(AGENTS, 0)  # the hour when the latest event of each ended
         self.copies, self.cursor = 0, 0
         self.told: list[int] = []
+        self.rules: dict[int, tuple[str | None, int]] = {}  # in force: whose alerts are hidden, and until which hour
+        self.once_hidden: set[int] = set()  # events that a rule has hidden: their alerts may have gone by unseen
         engine = _engine(self.store_url)
         with engine.begin() as connection:
             if self.url is not None:
@@ -168,6 +172,16 @@ class StoreMachine(RuleBasedStateMachine):
                 mine[-1].final, mine[-1].score = True, max(mine[-1].score, event.score)
             self.events.append(event)
             self.clock[event.agent] = event.start + event.hours
+        self._hide()
+
+    def _hide(self) -> None:
+        """Of several rules the oldest hides an event."""
+        for event in self.events:
+            covering = [
+                n for n, (who, until) in self.rules.items() if who in (None, event.agent) and event.start < until
+            ]
+            event.hidden_by = min(covering, default=None)
+        self.once_hidden |= {event.key for event in self.events if event.hidden_by is not None}
 
     def _send(self, *rows: dict[str, Any]) -> Any:
         job = Job(rows=[{**row, "row": i} for i, row in enumerate(rows)])
@@ -236,6 +250,24 @@ class StoreMachine(RuleBasedStateMachine):
         give_verdict(self.store, event.key, Verdict(verdict=verdict, reason="known"), "somebody")
         event.verdict = None if verdict == "open" else verdict
 
+    @rule(agent=st.sampled_from([None, *AGENTS]), until=st.integers(1, 120))
+    def hide(self, agent: str | None, until: int) -> None:
+        """What one did, or everybody at this place."""
+        where = {} if agent else {"lat": 60.17, "lon": 24.94}
+        rule = HidingRule("rule", FIRST + until * HOUR, "explained", agent=agent, **where)
+        with self.store.writing() as connection:
+            self.rules[hidden.add_rule(connection, rule, "somebody")] = (agent, until)
+        self._hide()
+
+    @precondition(lambda self: self.rules)
+    @rule(data=st.data())
+    def show_again(self, data: Any) -> None:
+        number = data.draw(st.sampled_from(sorted(self.rules)))
+        with self.store.writing() as connection:
+            assert hidden.end_rule(connection, number, "somebody")
+        del self.rules[number]
+        self._hide()
+
     @precondition(lambda self: self.events)
     @rule(agent=agents)
     def forget(self, agent: str) -> None:
@@ -243,6 +275,8 @@ class StoreMachine(RuleBasedStateMachine):
         assert self.pipeline.delete_agent(agent, "somebody") == len(gone)
         self._drop(gone)
         self.clock[agent] = 0  # who comes again begins anew
+        self.rules = {number: rule for number, rule in self.rules.items() if rule[0] != agent}
+        self._hide()
 
     @precondition(lambda self: self.events)
     @rule(data=st.data(), after=st.integers(0, 1))
@@ -300,17 +334,18 @@ class StoreMachine(RuleBasedStateMachine):
         assert {row["key"] for row in read["verdicts"]} <= keys
         assert {row["agent"] for row in read["live_states"]} == {event.agent for event in self.events}
         assert {row["marked_by"] for row in read["events"]} - {None} <= {row["id"] for row in read["verdicts"]}
+        assert {row["id"] for row in read["hiding_rules"] if row["ended_at"] is None} == set(self.rules)
 
     def _compare_events(self, read: Any) -> None:
         verdicts = {row["id"]: row["verdict"] for row in read["verdicts"]}
         stored = [
             (e["key"], e["agent"], e["started_at"], e["finished_at"], e["score"], e["final"], e["reason"],
-             verdicts.get(e["verdict"]))
+             verdicts.get(e["verdict"]), e["hidden_by"])
             for e in read["events"]
         ]  # fmt: skip
         expected = [
             (e.key, e.agent, FIRST + e.start * HOUR, FIRST + (e.start + e.hours) * HOUR, e.score, e.final,
-             f"after {e.before}", e.verdict)
+             f"after {e.before}", e.verdict, e.hidden_by)
             for e in self.events
         ]  # fmt: skip
         assert sorted(stored) == sorted(expected)
@@ -321,13 +356,14 @@ class StoreMachine(RuleBasedStateMachine):
         assert sorted(row["key"] for row in read["alerts"]) == flagged
         self.cursor = max([self.cursor, *(number for number, _ in new)])
         self.told += [int(alert["id"]) for _, alert in new]
-        assert sorted(self.told) == flagged, "each alert is told once"
+        assert len(self.told) == len(set(self.told)), "no alert is told twice"
+        assert {*self.told} - self.once_hidden == {*flagged} - self.once_hidden, "none is lost that no rule hid"
 
     def _compare_totals(self, read: Any) -> None:
         totals = {
             agent: (
                 len(mine),
-                sum(e.score >= 3 for e in mine),
+                sum(e.score >= 3 and e.hidden_by is None for e in mine),
                 max(e.score for e in mine),
                 FIRST + mine[0].start * HOUR,
             )
@@ -335,10 +371,13 @@ class StoreMachine(RuleBasedStateMachine):
             if (mine := self._of(agent))
         }
         assert {a["agent"]: (a["n_events"], a["n_alerts"], a["score"], a["first_at"]) for a in read["agents"]} == totals
-        days: dict[tuple[str, int], list[float]] = {}
+        days: dict[tuple[str, int], list[Event]] = {}
         for event in self.events:
-            days.setdefault((event.agent, (FIRST + event.start * HOUR) // DAY), []).append(event.score)
-        counted = {key: (len(scores), sum(s >= 3 for s in scores), max(scores)) for key, scores in days.items()}
+            days.setdefault((event.agent, (FIRST + event.start * HOUR) // DAY), []).append(event)
+        counted = {
+            key: (len(day), sum(e.score >= 3 and e.hidden_by is None for e in day), max(e.score for e in day))
+            for key, day in days.items()
+        }
         assert {(d["agent"], d["day"]): (d["n_events"], d["n_alerts"], d["score"]) for d in read["days"]} == counted
 
 
