@@ -18,7 +18,7 @@ OLDER = {
     "atlanta_stays", "baselines-town-100-cpu", "baselines-town-500-cpu", "calibrated", "complexity", "cost_to_hide",
     "default", "default_speed-cpu", "default_speed-cuda", "devices", "engine", "examples", "expectations",
     "extraction", "fuzz", "habit_p_values", "history", "kills", "lasting", "learning-simla", "learning",
-    "machines-cuda", "million", "moving_history", "pol_atl", "questions", "report", "robust", "scoring-cuda",
+    "machines-cuda", "moving_history", "pol_atl", "questions", "report", "robust", "scoring-cuda",
     "scoring", "service", "service_quick", "service_scorer_cuda", "simulated_service",
     "simulation", "single_runs_cuda", "soak", "takeout", "training", "training_cuda", "verdicts",
 }  # fmt: skip
