@@ -9,6 +9,7 @@ import sys
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -207,6 +208,24 @@ class PostgresqlServer:
     def kill(self) -> None:
         """At once, as in a crash: what was committed is found again at the next start."""
         self._run(self._control, "-D", str(self._data), "-w", "-m", "immediate", "stop")
+
+    def copy_to(self, place: Path) -> PostgresqlServer:
+        """A running standby that gets whatever is written here."""
+        standby = copy(self)
+        standby._data, standby._log, port = place / "data", place / "log", free_port()
+        if self._as_user:
+            shutil.chown(place, "postgres")
+        copying = str(Path(self._control).parent / "pg_basebackup")
+        more = ("-D", str(standby._data), "-c", "fast", "--no-sync", "--write-recovery-conf")
+        self._run(copying, "-d", self.url, *more)
+        standby._options = f"-p {port} -k {place} -c listen_addresses=127.0.0.1 -c fsync=off"
+        standby.url = f"postgresql://ustad@127.0.0.1:{port}/postgres"
+        standby.start()
+        return standby
+
+    def promote(self) -> None:
+        """What was a standby takes writes."""
+        self._run(self._control, "-D", str(self._data), "-w", "promote")
 
 
 @pytest.fixture(scope="session")

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import subprocess
+import tempfile
 import threading
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -65,6 +70,41 @@ def test_connections_that_the_server_ends_are_made_again(open_client: Any, postg
             connection.execute("SELECT pg_terminate_backend(%s)", [pid])
     assert until(lambda: send(client, 2).status_code == 200)
     check_all(client, 2)
+
+
+@pytest.fixture
+def standby(postgresql_server: Any) -> Any:
+    """A second server without which the first acknowledges nothing; the first runs alone after the test."""
+    place = Path(tempfile.mkdtemp(prefix="ustad-pg-"))
+    second = postgresql_server.copy_to(place)
+    with psycopg.connect(postgresql_server.url, autocommit=True) as connection:
+        connection.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
+        connection.execute("SELECT pg_reload_conf()")
+    yield second
+    second.kill()
+    with suppress(subprocess.CalledProcessError):  # it was not killed
+        postgresql_server.start()
+    with psycopg.connect(postgresql_server.url, autocommit=True) as connection:
+        connection.execute("ALTER SYSTEM RESET synchronous_standby_names")
+        connection.execute("SELECT pg_reload_conf()")
+    shutil.rmtree(place, ignore_errors=True)
+
+
+def test_nothing_acknowledged_is_lost_when_a_standby_takes_over(
+    open_client: Any, postgresql_server: Any, postgresql_url: str, standby: Any
+) -> None:
+    """One URL names both servers; connections go to the one that takes writes."""
+    base, name = postgresql_url.rsplit("/", 1)
+    hosts = "&".join("host=" + url.split("@")[1].split("/")[0] for url in (base, standby.url))
+    url = f"postgresql://ustad@/{name}?{hosts}&target_session_attrs=read-write"
+    client = open_client(store=url)
+    assert send(client, 0).json()["accepted"] == 1
+    assert send(client, 2).json()["accepted"] == 1
+    postgresql_server.kill()
+    assert send(client, 4).status_code == 503, "the standby does not take writes yet"
+    standby.promote()
+    assert until(lambda: send(client, 4).status_code == 200)
+    check_all(client, 3)
 
 
 @pytest.fixture
