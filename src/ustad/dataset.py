@@ -7,7 +7,7 @@ schema.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 from pathlib import Path
@@ -202,8 +202,8 @@ def require_zone(events: pa.Table, schema: EventSchema) -> None:
         )
 
 
-def load_directory(path: Path) -> Dataset:
-    """A directory that `simulate`, `extract` or `inject` wrote."""
+def load_directory(path: Path, companions: Collection[str] = COMPANIONS) -> Dataset:
+    """A directory that `simulate`, `extract` or `inject` wrote; beside events only the `companions` named are read."""
     stays = find_table(path, "stays")
     if stays is None:
         raise DataError(f"{path}: holds no stays.parquet; make one with `ustad extract` or `ustad simulate`")
@@ -211,7 +211,7 @@ def load_directory(path: Path) -> Dataset:
     meta = read_json(meta_file) if meta_file.exists() else {}
     if not isinstance(meta, dict):
         raise DataError(f"{meta_file}: expected a mapping; the file is damaged, make it again")
-    files = {name: find_table(path, name) for name in COMPANIONS}
+    files = {name: find_table(path, name) for name in companions}
     tables = {name: read_table(where) for name, where in files.items() if where is not None}
     return Dataset(events=read_table(stays), meta=meta, path=path, **tables)
 

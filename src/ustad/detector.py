@@ -130,7 +130,7 @@ class Detector:
         """Split, trips, encoder: everything before the network."""
         if start is not None:
             check_shape(self.config, start.config)
-        data = as_data(data)
+        data = as_data(data, companions=trip_features.needed_companions(self.config))
         self.config = adopt_extraction(self.config, data)
         self._extraction = sorted(data.meta.get("extraction") or {})
         periods = training_periods(data, self.config, everything)
@@ -265,7 +265,7 @@ class Detector:
     def _scored_part(self, data: Any, context: Any, everything: bool) -> tuple[pa.Table, pa.Table | None]:
         """The events to score and, where there are any, those before them, both with what is known of trips."""
         is_table = not isinstance(data, (Dataset, str, Path))
-        data = as_data(data, self.schema)
+        data = as_data(data, self.schema, trip_features.needed_companions(self.config))
         check_extraction(self.config, self.facts.get("extraction", []), data)
         if is_table and context is not None:
             before = as_data(without_index(as_table(context, "context")), self.schema).events

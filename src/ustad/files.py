@@ -80,8 +80,22 @@ def write_table(table: pa.Table, path: Path) -> None:
     """Write Parquet under a temporary name, then rename, so that nobody sees half a table."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.part")
-    pq.write_table(table, temporary, compression="zstd")
+    pq.write_table(table, temporary, compression="zstd", use_dictionary=repeating_columns(table.schema))
     temporary.replace(path)
+
+
+def repeating_columns(schema: pa.Schema, above: str = "") -> list[str]:
+    """Columns whose values repeat, by their paths in Parquet: text, agents, places. Others need no dictionary."""
+    names = []
+    for field in schema:
+        kind, path = field.type, above + field.name
+        if pa.types.is_list(kind):
+            kind, path = kind.value_type, f"{path}.list.element"
+        if pa.types.is_struct(kind):
+            names += repeating_columns(pa.schema(list(kind)), f"{path}.")
+        elif pa.types.is_string(kind) or pa.types.is_large_string(kind) or path in ("agent_id", "poi_id"):
+            names.append(path)
+    return names
 
 
 def write_json(content: Any, path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from ustad import progress
 from ustad.calendar_days import Calendar, day_number
 from ustad.card import area
 from ustad.config import Config, ConfigError, SplitConfig
-from ustad.dataset import Dataset, Split, event_days, require_zone, zone_of
+from ustad.dataset import COMPANIONS, Dataset, Split, event_days, require_zone, zone_of
 from ustad.events.encoder import Encoder, EventArrays
 from ustad.events.windows import Queries, make_queries, make_windows
 from ustad.files import as_table
@@ -89,12 +90,12 @@ def check_calendar(config: Config, calendar: Calendar | None) -> None:
         raise ConfigError("a calendar says which days habits compare; the preset paper has no habits")
 
 
-def as_data(data: Any, schema: EventSchema | None = None) -> Dataset:
+def as_data(data: Any, schema: EventSchema | None = None, companions: Collection[str] = COMPANIONS) -> Dataset:
     """A Dataset as it is, or from a path or a table (of events that keep `schema`, where given), validated."""
     if isinstance(data, Dataset):
         return data
     if isinstance(data, (str, Path)):
-        return open_data(Path(data), schema=schema)
+        return open_data(Path(data), schema=schema, companions=companions)
     return open_data(as_table(data), schema=schema)
 
 

@@ -27,6 +27,11 @@ if TYPE_CHECKING:
 COLUMNS = ("trip_summary", "trip_shape", "trip_speed")
 
 
+def needed_companions(config: Config) -> tuple[str, ...]:
+    """What a model of these settings reads beside the events."""
+    return () if config.model.trips == "none" else ("trips",)
+
+
 class TripFeatures:
     """How trips enter the model; fitted once, stored with it."""
 

@@ -7,11 +7,13 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from ustad import artefact
 from ustad.config import Config, SplitConfig
 from ustad.dataset import Dataset, load_directory, save_directory
+from ustad.files import read_table, write_table
 from ustad.mobility.readers import open_data
 from ustad.periods import training_periods
 from ustad.schema import EventSchema, Feature
@@ -206,3 +208,22 @@ def test_a_damaged_or_foreign_model_is_refused(tmp_path):
         artefact.check(tmp_path / "m")
     with pytest.raises(DataError, match="ustad train"):
         artefact.check(tmp_path)
+
+
+def test_only_the_companions_asked_for_are_read(tmp_path):
+    save_directory(Dataset(stays(3), trips=stays(3)), tmp_path)
+    (tmp_path / "trips.parquet").write_bytes(b"no table at all")
+    with pytest.raises(DataError, match=r"trips\.parquet: cannot be read"):
+        open_data(tmp_path)
+    assert open_data(tmp_path, companions=()).trips is None
+
+
+def test_a_table_comes_back_as_it_was_and_numbers_have_no_dictionary(tmp_path):
+    evidence = [[{"name": "start", "surprise": 1.5}], [], None, [{"name": "start", "surprise": 0.5}]]
+    table = pa.table({"agent_id": [1, 1, 2, 2], "kind": ["a", "a", "b", None], "score": [0.1, 0.2, 0.1, 0.2]})
+    table = table.append_column("evidence", pa.array(evidence))
+    write_table(table, tmp_path / "t.parquet")
+    assert read_table(tmp_path / "t.parquet").equals(table)
+    columns = [pq.ParquetFile(tmp_path / "t.parquet").metadata.row_group(0).column(i) for i in range(5)]
+    by_dictionary = {c.path_in_schema for c in columns if any("DICTIONARY" in e for e in c.encodings)}
+    assert by_dictionary == {"agent_id", "kind", "evidence.list.element.name"}

@@ -6,6 +6,7 @@ In: a detector and data. Out: `events/`, `incidents/` and `agents/` of Parquet p
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -16,7 +17,7 @@ from ustad.cli.shared import write_alerts
 
 NAMES = ("events", "agents", "incidents")
 #: Parts that are written at the same time.
-WRITERS = 2
+WRITERS = max(2, min(4, (os.cpu_count() or 1) // 2))
 
 
 def are_many(data: Any) -> bool:

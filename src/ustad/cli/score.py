@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json as json_module
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -141,28 +142,40 @@ def score(
         run = after.apply(summary.run, out_, words)
         _show({"events": summary.events, "agents": summary.agents, **run}, out_, words, json, explain=explain)
         return
-    dataset = open_data(data, schema=event_schema, timezone=timezone, on_error=on_error)
+    reading = {"schema": event_schema, "timezone": timezone, "on_error": on_error}
     if is_baseline(model):
+        dataset = open_data(data, **reading)
         scores = score_baseline(model, dataset, device, rule, everything=everything, place=out_, explain=explain > 0)
-    elif extras.reject is None and not extras.curves and are_many(dataset):
+        _finish(scores, model, data, out_, after=after, schema=dataset.schema, json=json, explain=explain)
+        return
+    dataset, detector = _open_both(data, reading, model, device=device, test_from=test_from)
+    if extras.reject is None and not extras.curves and are_many(dataset):
         names = {"model": str(model.resolve()), "data": str(data.resolve())}
         run = write_in_parts(
-            _load(model, device, test_from), dataset, out_, names,
+            detector, dataset, out_, names,
             rule=rule, everything=everything, reasons=extras.reasons, coverage=extras.coverage,
         )  # fmt: skip
         counts = {"events": run["events"], "agents": run["agents"]}
         run = after.apply(run, out_, dataset.schema)
         _show({**run, **counts}, out_, dataset.schema, json, explain=explain)
         return
-    else:
-        scores = _detector_scores(_load(model, device, test_from), dataset, rule, everything, place=out_, extras=extras)
+    scores = _detector_scores(detector, dataset, rule, everything, place=out_, extras=extras)
+    _finish(scores, model, data, out_, after=after, schema=dataset.schema, json=json, explain=explain)
+
+
+def _finish(
+    scores: Any, model: Path, data: Path, out_: Path, *, after: _After, schema: Any, json: bool, explain: int
+) -> None:
+    """Write scores that are in memory, and say what came out."""
+    from ustad.artefact import is_baseline
+
     scores.run.update({"model": str(model.resolve()), "data": str(data.resolve())})
     for name in ("events", "agents", "incidents"):  # parts that an earlier run left here
         shutil.rmtree(out_ / name, ignore_errors=True)
     scores.save(out_)
     counts = {"events": _rows(scores.events), "agents": _rows(scores.agents)}
-    run = after.apply(scores.run, out_, dataset.schema, days=not is_baseline(model))
-    _show({**run, **counts}, out_, dataset.schema, json, explain=explain)
+    run = after.apply(scores.run, out_, schema, days=not is_baseline(model))
+    _show({**run, **counts}, out_, schema, json, explain=explain)
 
 
 def _show(run: dict[str, Any], out_: Path, words: Any, json: bool, *, explain: int) -> None:
@@ -283,6 +296,22 @@ class _Wanted:
             if value is not None and not 0 < value < 1:
                 raise typer.BadParameter(f"expected a share between 0 and 1, got {value:g}", param_hint=option)
         return cls("flagged" if reasons == "alerts" else reasons, coverage, reject, reject_by, curves)
+
+
+def _open_both(
+    data: Path, reading: dict[str, Any], model: Path, *, device: str, test_from: str | None
+) -> tuple[Any, Any]:
+    """Data and model, read at the same time: one takes about as long as the other."""
+    from ustad.config import Config
+    from ustad.mobility.readers import open_data
+    from ustad.trip_features import needed_companions
+
+    with ThreadPoolExecutor(1) as pool:
+        loading = pool.submit(_load, model, device, test_from)
+        if not (model / "config.yaml").exists():
+            loading.result()  # says what is wrong with the model
+        companions = needed_companions(Config.from_model(model / "config.yaml"))
+        return open_data(data, **reading, companions=companions), loading.result()
 
 
 def _load(model: Path, device: str, test_from: str | None) -> Any:

@@ -90,6 +90,7 @@ def train(
     from ustad.detector import Detector
     from ustad.mobility.readers import open_data
     from ustad.schema import EventSchema
+    from ustad.trip_features import needed_companions
 
     check_engine(engine, address, workers=workers)
     if method != "ustad":
@@ -121,7 +122,9 @@ def train(
         )  # fmt: skip
         show_model(model.facts, data, out_, json)
         return
-    dataset = open_data(data, schema=event_schema, timezone=timezone, on_error=on_error)
+    dataset = open_data(
+        data, schema=event_schema, timezone=timezone, on_error=on_error, companions=needed_companions(settings)
+    )
     detector = Detector(settings, device=device)
     detector.fit(dataset, directory=out_, resume=resume, start=start, calendar=days)
     detector.save(out_)

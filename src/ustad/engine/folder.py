@@ -17,11 +17,10 @@ import pyarrow as pa
 import pyarrow.fs as pa_fs
 import pyarrow.parquet as pq
 
+from ustad.files import repeating_columns
 from ustad.tables import DataError
 
 _URI = re.compile(r"^([a-z][a-z0-9+.-]+):/+(.*)$")
-#: Columns of few different values; the others gain nothing from a dictionary and cost time.
-_DICTIONARY = ("agent_id", "poi_id", "poi_category", "timezone", "kind")
 
 
 def is_uri(path: Path | str) -> bool:
@@ -134,7 +133,7 @@ class Place:
 
     def write_table(self, table: pa.Table, name: str) -> None:
         temporary = self._temporary(name)
-        dictionary = [n for n in _DICTIONARY if n in table.column_names]
+        dictionary = repeating_columns(table.schema)
         pq.write_table(table, temporary, filesystem=self.filesystem, compression="zstd", use_dictionary=dictionary)
         self.filesystem.move(temporary, self._at(name))
 

@@ -6,6 +6,7 @@ table of any events. Out: a `Dataset` whose stays keep the contract, in order of
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.json as pa_json
 
 from ustad.clock import check_zone, is_zone, local_time
-from ustad.dataset import Dataset, load_directory, require_zone
+from ustad.dataset import COMPANIONS, Dataset, load_directory, require_zone
 from ustad.files import as_table, find_table
 from ustad.mobility.columns import STAY_NAMES, as_stays, refuse_other_bytes
 from ustad.mobility.delimited import read_delimited
@@ -35,22 +36,23 @@ from ustad.tables import Complaints, DataError, OnError, agent_codes, check_over
 
 def open_data(
     path: Any, schema: EventSchema | None = None, timezone: str | None = None, on_error: OnError = "fail",
-    times: Times = "utc",
+    times: Times = "utc", *, companions: Collection[str] = COMPANIONS,
 ) -> Dataset:  # fmt: skip
     """Open and validate data. What was mapped, guessed or dropped is in `meta["notes"]` and shown as progress.
 
-    `timezone` is the zone of naive times. A stay without a zone gets that of its coordinates.
+    `timezone` is the zone of naive times. A stay without a zone gets that of its coordinates. Of what lies beside the
+    stays only the `companions` named are read: trips with their paths are most of a large directory.
     """
     if timezone is not None:
         check_zone(timezone)
     reading = Reading(timezone, times, on_error)
-    data = _open(path, schema, reading)
+    data = _open(path, schema, reading, companions)
     for note in reading.notes:
         (warn if note.startswith("dropped") else say)(f"{data.name}: {note}")
     return data
 
 
-def _open(path: Any, schema: EventSchema | None, reading: Reading) -> Dataset:
+def _open(path: Any, schema: EventSchema | None, reading: Reading, companions: Collection[str]) -> Dataset:
     if schema is not None and schema.name != "mobility":
         return _any_events(path, schema, reading)
     if not isinstance(path, (str, Path)):
@@ -63,17 +65,17 @@ def _open(path: Any, schema: EventSchema | None, reading: Reading) -> Dataset:
         return Dataset(events=events, meta=_meta(path.stem, reading), path=path)
     if is_numosim(path):
         return read_numosim(path, reading)
-    return _directory(path, reading)
+    return _directory(path, reading, companions)
 
 
 def _meta(name: str, reading: Reading) -> dict[str, Any]:
     return {"name": name, "timezone": reading.timezone, "notes": reading.notes}
 
 
-def _directory(path: Path, reading: Reading) -> Dataset:
+def _directory(path: Path, reading: Reading, companions: Collection[str]) -> Dataset:
     if find_table(path, "stays") is None and find_table(path, "fixes") is not None:
         raise DataError(f"{path}: holds fixes, not stays; run `ustad extract {path} --out DIR` first")
-    data = load_directory(path)
+    data = load_directory(path, companions)
     zone = data.meta.get("timezone")
     reading.timezone = reading.timezone or zone
     return replace(data, events=check_stays(data.events, f"{path}/stays", reading, zone))
