@@ -39,6 +39,7 @@ from ustad.periods import (
 from ustad.schema import EventSchema, mobility_schema, plural
 from ustad.scores import Scores
 from ustad.scoring import scored_parts
+from ustad.scoring.absence_table import split_absences
 from ustad.scoring.alerts import AlertRule
 from ustad.scoring.habit_judge import HabitJudge, fit_habit_judge, fit_memory_model, load_habit_judge
 from ustad.scoring.incidents import incident_table
@@ -227,7 +228,8 @@ class Detector:
         parts = self._run(data, context, everything, Wanted(rule or AlertRule(), reasons, coverage), entities=None)
         ((scored, agents),) = parts
         run = {**parts.notes, **self.run_facts(parts.span.first, parts.span.last)}
-        return Scores(scored, agents, run, incident_table(scored, self.schema))
+        agents, absences = split_absences(agents, self.schema.entity)
+        return Scores(scored, agents, run, incident_table(scored, self.schema), absences)
 
     def score_parts(
         self,

@@ -1,6 +1,7 @@
-"""What a detector says: tables of event scores, incidents and agent scores, and how they came about.
+"""What a detector says: tables of event scores, incidents, agent scores and absences, and how they came about.
 
-On disk a directory: `events.parquet`, `incidents.parquet`, `agents.parquet` (or folders of parts) and `run.json`.
+On disk a directory: `events.parquet`, `incidents.parquet`, `agents.parquet`, `absences.parquet` (or folders of parts)
+and `run.json`.
 Higher scores are more unusual.
 """
 
@@ -18,6 +19,9 @@ from ustad import frames
 from ustad.files import find_table, read_json, read_table, write_json, write_table
 from ustad.tables import DataError
 from ustad.ties import tied_ranks
+
+#: The tables of a run, as they are called on disk.
+TABLES = ("events", "agents", "incidents", "absences")
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,7 @@ class Scores:
     agents: pa.Table | None = None
     run: dict[str, Any] = field(default_factory=dict)
     incidents: pa.Table | None = None  # events that belong together, where the method says which
+    absences: pa.Table | None = None  # visits that were nearly certain and did not come, where it looks for them
 
     def __post_init__(self) -> None:
         for table, what in ((self.events, "event"), (self.agents, "agent")):
@@ -56,7 +61,8 @@ class Scores:
     def save(self, path: Path) -> None:
         """Write the tables and `run.json`; a table that there is not here does not stay from other scores."""
         before = (path / "run.json").exists()  # else a table of that name is not one of scores
-        for name, table in (("events", self.events), ("agents", self.agents), ("incidents", self.incidents)):
+        for name in TABLES:
+            table = getattr(self, name)
             if table is not None:
                 write_table(table, path / f"{name}.parquet")
             elif before:
@@ -153,6 +159,6 @@ class Scores:
         path = Path(path)
         if not (path / "run.json").exists():
             raise DataError(f"{path}: not a directory of scores (no run.json); make one with `ustad score`")
-        tables = {n: find_table(path, n) for n in ("events", "agents", "incidents")}
+        tables = {n: find_table(path, n) for n in TABLES}
         tables_by_name = {n: read_table(p) for n, p in tables.items() if p is not None}
         return cls(run=read_json(path / "run.json"), **tables_by_name)

@@ -87,6 +87,29 @@ POIS = Contract(
 )
 STAY_LABELS = Contract("labels", {"stay_id": IDENTIFIER, "anomaly": pa.bool_()}, {"kind": pa.string()})
 AGENT_LABELS = Contract("agent_labels", {"agent_id": IDENTIFIER, "anomaly": pa.bool_()}, {"kind": pa.string()})
+#: Visits that were nearly certain and did not come, as `ustad score` writes them; `instead` is the stay that took the
+#: place of one, and the incident that of this stay.
+ABSENCES = Contract(
+    "absences",
+    {
+        "agent_id": IDENTIFIER,
+        "expected_from": TIMESTAMP,
+        "expected_until": TIMESTAMP,
+        "share": pa.float64(),
+        "days": pa.int64(),
+        "surprise": pa.float64(),
+        "p_value": pa.float64(),
+        "reason": pa.string(),
+        "instead_started_at": TIMESTAMP,
+    },
+    {
+        "lat": pa.float64(),
+        "lon": pa.float64(),
+        "poi_category": pa.string(),
+        "instead_stay_id": IDENTIFIER,
+        "incident_id": pa.string(),
+    },
+)
 
 
 # ------------------------------------------------------------------------------------------- validation

@@ -35,6 +35,9 @@ def assert_same_scores(model, data, found, rule):
     expected = Detector.load(model, "cpu").score(data, rule=rule)
     assert_same(expected.events, found.events, ["agent_id", "started_at"])
     assert_same(expected.agents, found.agents, ["agent_id"])
+    if expected.absences is not None:
+        assert expected.absences.num_rows > 0
+        assert_same(expected.absences, found.absences, ["agent_id", "expected_from", "lat"])
     names = ("rule", "value", "alerts", "warnings", "drift", "first_day", "last_day", "schema", "trained", "method")
     for name in names:
         assert expected.run[name] == found.run[name], name

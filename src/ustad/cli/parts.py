@@ -1,7 +1,7 @@
 """`ustad score` of many entities: scores are written part by part, so memory is bounded by the part.
 
-In: a detector and data. Out: `events/`, `incidents/` and `agents/` of Parquet parts beside `run.json`, which
-`Scores.load` reads as it reads single files, and the alerts.
+In: a detector and data. Out: `events/`, `incidents/`, `agents/` and `absences/` of Parquet parts beside `run.json`,
+which `Scores.load` reads as it reads single files, and the alerts.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from typing import Any
 
 from ustad.cli.shared import write_alerts
 
-NAMES = ("events", "agents", "incidents")
 #: Parts that are written at the same time.
 WRITERS = max(2, min(4, (os.cpu_count() or 1) // 2))
 
@@ -34,19 +33,24 @@ def write_in_parts(detector: Any, data: Any, place: Path, facts: dict[str, Any],
     import pyarrow as pa
 
     from ustad.files import write_json, write_table
+    from ustad.scores import TABLES
+    from ustad.scoring.absence_table import split_absences
     from ustad.scoring.incidents import incident_table
 
     parts = detector.score_parts(data, **options)
-    counts, alerts = dict.fromkeys(NAMES, 0), []
+    counts, alerts = dict.fromkeys(TABLES, 0), []
     with ThreadPoolExecutor(WRITERS) as pool:
         writing: deque[Future[None]] = deque()
-        for i, tables in enumerate(parts):
-            together = (*tables, incident_table(tables[0], detector.schema))
-            for name, table in zip(NAMES, together, strict=True):
+        for i, (events, agents) in enumerate(parts):
+            agents, absences = split_absences(agents, detector.schema.entity)
+            together = (events, agents, incident_table(events, detector.schema), absences)
+            for name, table in zip(TABLES, together, strict=True):
+                if table is None:
+                    continue
                 file = place / f".{name}" / f"part-{i:05d}.parquet"
                 writing.append(pool.submit(write_table, table.replace_schema_metadata(None), file))
                 counts[name] += table.num_rows
-            alerts.append(tables[0].filter(tables[0]["alert"]))
+            alerts.append(events.filter(events["alert"]))
             while len(writing) > 2 * WRITERS:
                 writing.popleft().result()
         for one in writing:
@@ -61,8 +65,11 @@ def write_in_parts(detector: Any, data: Any, place: Path, facts: dict[str, Any],
 
 def _put_in_place(place: Path) -> None:
     """New parts instead of whatever scores were there; `run.json` comes back last."""
+    from ustad.scores import TABLES
+
     (place / "run.json").unlink(missing_ok=True)
-    for name in NAMES:
+    for name in TABLES:
         (place / f"{name}.parquet").unlink(missing_ok=True)
         shutil.rmtree(place / name, ignore_errors=True)
-        (place / f".{name}").rename(place / name)
+        if (place / f".{name}").exists():
+            (place / f".{name}").rename(place / name)

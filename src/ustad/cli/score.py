@@ -109,6 +109,7 @@ def score(
     from ustad.cli.lab.baseline import score_baseline
     from ustad.cli.parts import are_many, write_in_parts
     from ustad.mobility.readers import open_data
+    from ustad.scores import TABLES
     from ustad.scoring.alerts import AlertRule
     from ustad.versions import find_model
 
@@ -170,7 +171,7 @@ def _finish(
     from ustad.artefact import is_baseline
 
     scores.run.update({"model": str(model.resolve()), "data": str(data.resolve())})
-    for name in ("events", "agents", "incidents"):  # parts that an earlier run left here
+    for name in TABLES:  # parts that an earlier run left here
         shutil.rmtree(out_ / name, ignore_errors=True)
     scores.save(out_)
     counts = {"events": _rows(scores.events), "agents": _rows(scores.agents)}
@@ -350,7 +351,7 @@ def _with_rejection(detector: Any, scores: Any, place: Path, extras: _Wanted) ->
     withheld = int(sum(events["withheld"].to_pylist()))
     note = {"share": extras.reject, "by": extras.reject_by, "threshold": threshold, "withheld": withheld}
     agents = agents_after(scores.agents, events, detector.schema.entity)
-    return Scores(events, agents, {**scores.run, "rejected": note}, scores.incidents)
+    return Scores(events, agents, {**scores.run, "rejected": note}, scores.incidents, scores.absences)
 
 
 def _rows(table: Any) -> int:

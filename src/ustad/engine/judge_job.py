@@ -17,6 +17,7 @@ from ustad.engine.cluster import import_ray
 from ustad.engine.folder import Place
 from ustad.engine.jobs import Job, Task
 from ustad.engine.merged_ranks import MergedRanks
+from ustad.scoring.absence_table import split_absences
 from ustad.scoring.alerts import AlertRule, Alerts
 from ustad.scoring.incidents import incident_table
 from ustad.scoring.scored_parts import floats, report_scores, tell_part
@@ -68,7 +69,10 @@ def tell(name: str, judging: Judging) -> dict[str, Any]:
         if not np.isfinite(one["score"].to_numpy()).all():
             raise DataError(f"a score of an {what} is not a finite number; the model or its data is damaged")
     judging.out.write_table(table.replace_schema_metadata(None), f"events/{name}.parquet")
+    agents, absences = split_absences(agents, detector.schema.entity)
     judging.out.write_table(agents, f"agents/{name}.parquet")
+    if absences is not None:
+        judging.out.write_table(absences, f"absences/{name}.parquet")
     judging.out.write_table(incident_table(table, detector.schema), f"incidents/{name}.parquet")
     return {"events": table.num_rows, "agents": agents.num_rows, "alerts": int(np.sum(table["alert"].to_numpy()))}
 

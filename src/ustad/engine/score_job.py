@@ -27,6 +27,7 @@ from ustad.engine.model import ModelPlace
 from ustad.periods import check_extraction
 from ustad.progress import say, warn
 from ustad.schema import EventSchema
+from ustad.scores import TABLES
 from ustad.scoring.alerts import AlertRule, raise_alerts, refuse_everything
 from ustad.scoring.drift_alarm import join_counts, note_drift
 from ustad.scoring.judge import Reasons, Span, Wanted
@@ -208,7 +209,7 @@ def _publish(scores: Place, out: Place, run: dict[str, Any]) -> None:
     """Parts in the place of older tables; `run.json` comes last."""
     out.remove("run.json")
     source = scores.root.removeprefix(f"{out.root}/")
-    for name in ("events", "agents", "incidents"):
+    for name in TABLES:
         out.remove_table(name)
         for info in scores.files(name, ".parquet"):
             out.move(f"{source}/{name}/{info.base_name}", f"{name}/part-{info.base_name}")

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from ustad.dataset import event_days
 from ustad.distribution import Distribution
 from ustad.events.visits import Frame, Visits, read_visits
+from ustad.habits.absences import Expected, fit_absences, judge_visits
 from ustad.habits.entity_tests import AgentReference, combined
 from ustad.habits.history import Habits
 from ustad.habits.injected import injected_week
@@ -58,6 +59,7 @@ class Judged:
     history: Iterable[Habits] = ()  # the histories that events were compared with, by `end`
     changes: Changes | None = None  # lasting changes of the entities, and a sentence for each that is told
     change_words: list[str | None] = field(default_factory=list)
+    expected: Expected | None = None  # nearly certain visits and whether they came, by row of the table (-1: context)
 
     @property
     def agent_score(self) -> np.ndarray:
@@ -84,6 +86,7 @@ class HabitModel:
     weights: Weights = field(default_factory=unit_weights)  # of each term, by look
     absorb_after: int = 28
     widths: Widths = field(default_factory=lambda: Widths.plain(1))  # of the expectations that are shown
+    absences: Distribution | None = None  # of how surprising it is that a nearly certain visit did not come
     #: Of the calibrating events as their table has them, -log10 p by what others did; kept nowhere.
     week_score: np.ndarray = field(default_factory=lambda: np.zeros(0), repr=False)
 
@@ -144,6 +147,7 @@ class HabitModel:
         chosen = np.bincount(week.entity[normal], minlength=len(week.entity_ids)) > 0
         score = minus_log10_p(events, alone)
         agents = AgentReference.fit(score, habits, week, chosen)
+        place, key = habits.locate(week)
         return cls(
             schema,
             frame,
@@ -159,7 +163,8 @@ class HabitModel:
             without,
             weights,
             absorb_after,
-            fit_widths(habits, week.take(normal), habits.locate(week)[0][normal], kinds_known),
+            fit_widths(habits, week.take(normal), place[normal], kinds_known),
+            fit_absences(habits, week, key, normal) if schema.end is not None else None,
             score[_order(week.row, 0)][calibrates],
         )
 
@@ -188,12 +193,13 @@ class HabitModel:
         absorb = self.absorb_after if self.counting == "past" else 0
         history = MovingHistory.of(self.habits, visits, period[0], absorb)
         if history.moves:
-            compared, more = self._in_stages(history, table, earlier, period, mask=scored)
+            compared, more, expected = self._in_stages(history, table, earlier, period, mask=scored)
         else:
             compared = compare(
                 self.habits, self.population, self.recurrence, visits, period=period, counting=self.counting
             )
             more = _more(self.extra, self.habits, visits, table, before=earlier)
+            expected = self._expect(self.habits, visits, compared.key, scored)
         raw = {**compared.terms, **more}
         surprise, looks, alone = self.weigh(raw)
         shares, kind = self.driven(compared, raw, surprise, looks, unseen=unseen_parts(table, visits, self.schema))
@@ -217,7 +223,12 @@ class HabitModel:
             history,
             changes,
             describe_changes(self.schema, self.frame, self.habits, visits, changes=changes),
+            expected.of_rows(np.maximum(visits.row - first, -1)) if expected is not None else None,
         )
+
+    def _expect(self, habits: Habits, visits: Visits, key: np.ndarray, closes: np.ndarray) -> Expected | None:
+        """Nearly certain visits, see `judge_visits`; None where the model was not calibrated for that."""
+        return judge_visits(habits, visits, key, closes) if self.absences is not None else None
 
     def _in_stages(
         self,
@@ -227,10 +238,12 @@ class HabitModel:
         period: tuple[int, int],
         *,
         mask: np.ndarray,
-    ) -> tuple[Compared, dict[str, np.ndarray]]:
-        """Every visit of the `mask` (bool [N]) compared with its own history, and the extra terms of it."""
+    ) -> tuple[Compared, dict[str, np.ndarray], Expected | None]:
+        """Every visit of the `mask` (bool [N]) compared with its own history, the extra terms of it, and the nearly
+        certain visits whose time has passed with it."""
         visits, comparisons = history.visits, nothing_compared(len(history.visits))
         more: dict[str, np.ndarray] = {}
+        parts = []
         for habits in history:
             rows = np.flatnonzero(mask & (history.end == habits.last_day))
             if not len(rows):
@@ -245,12 +258,15 @@ class HabitModel:
                 habits, self.population, self.recurrence, own_visits, period=days, counting="past", counts=counts
             )
             comparisons.put(rows, comparison)
+            closes = np.isin(np.arange(len(counted_rows)), at)
+            expected = self._expect(habits, visits.take(counted_rows), key, closes)
+            parts += [expected.of_rows(counted_rows)] if expected is not None else []
             is_context = history.day <= history.day[rows].max()
             for name, values in self._asked(
                 habits, table, earlier, visits.row[rows], context_rows=visits.row[is_context]
             ).items():
                 more.setdefault(name, np.full(len(visits), np.nan, values.dtype))[rows] = values
-        return comparisons, more
+        return comparisons, more, Expected.join(parts) if parts else None
 
     def _asked(
         self, habits: Habits, table: pa.Table, earlier: pa.Table | None, rows: np.ndarray, *, context_rows: np.ndarray

@@ -134,7 +134,7 @@ def _tell_missed(model: HabitModel, visits: Visits, at: int, missed: Missed) -> 
         hour=clock_words(missed.minute),
         days=f"{rounded(missed.share * missed.days):.0f}",
         all=f"{missed.days:.0f}",
-        which=_days_like(missed.is_weekend),
+        which=days_like(missed.is_weekend),
         away=_away(model, visits, at, missed.place),
     )
 
@@ -156,7 +156,7 @@ def _elsewhere(model: HabitModel, visits: Visits, at: int, usual_visits: Usual) 
         hour="this hour" if length <= ONE_HOUR else moment,
         days=f"{rounded(share * days):.0f}",
         all=f"{days:.0f}",
-        which=_days_like(bool(usual_visits.weekend[at])),
+        which=days_like(bool(usual_visits.weekend[at])),
         away=_away(model, visits, at, where),
     )
 
@@ -200,7 +200,8 @@ def _is_home(model: HabitModel, place: int) -> bool:
     return model.schema.end is not None and place >= 0 and place == find_home(model.habits, place)
 
 
-def _days_like(is_weekend: bool) -> str:
+def days_like(is_weekend: bool) -> str:
+    """What days an hour is compared with."""
     return "weekend days" if is_weekend else "weekdays"
 
 
@@ -267,9 +268,9 @@ def _how_sure(
     if place >= 0 and leaders and leaders[0] in (*STARTS, *LENGTHS):
         return say_how_sure(int(model.habits.place_count[place]), "visits here")
     if missed is not None:
-        return say_how_sure(int(rounded(missed.days)), _days_like(missed.is_weekend))
+        return say_how_sure(int(rounded(missed.days)), days_like(missed.is_weekend))
     if usual_visits.place[at] >= 0:
-        return say_how_sure(int(usual_visits.of_days[at]), _days_like(bool(usual_visits.weekend[at])))
+        return say_how_sure(int(usual_visits.of_days[at]), days_like(bool(usual_visits.weekend[at])))
     return say_how_sure(int(usual_visits.days[at]), "days")
 
 

@@ -113,6 +113,17 @@ def find_home(habits: Habits, place: int) -> int:
     return first + int(where[0]) if share[0] >= lowered(0.5) else -1
 
 
+def find_homes(habits: Habits, owner: np.ndarray) -> np.ndarray:
+    """As `find_home`, of entities by their index: int64 [N]."""
+    people, each = np.unique(owner, return_inverse=True)
+    where, share, _ = whereabouts(
+        people, np.full(len(people), NIGHT), np.zeros(len(people), bool), habits.place_offsets, habits.place_x,
+        habits.place_y, habits.visit_offsets, habits.visit_day, habits.visit_minute, habits.visit_duration,
+        remembered_days(habits), habits.sorted_days_off,
+    )  # fmt: skip
+    return np.where(share >= lowered(0.5), where, -1)[each]
+
+
 def _new_kinds(habits: Habits, visits: Visits, owner: np.ndarray) -> np.ndarray:
     """Visits to a kind of place that none of the entity's own places is of; of strangers, to one that nobody was seen
     at: bool [N]."""

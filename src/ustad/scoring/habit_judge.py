@@ -38,6 +38,7 @@ from ustad.habits.usual import usual, usual_columns
 from ustad.habits.weights import unit_weights
 from ustad.habits.widths import Widths
 from ustad.schema import EventSchema, plural
+from ustad.scoring.absence_table import absence_column
 from ustad.scoring.alerts import flag_events
 from ustad.scoring.evidence import evidence_column
 from ustad.scoring.incident_rate import Count, count_incidents
@@ -167,11 +168,11 @@ class HabitJudge:
         habits = self.habits
         write_table(habits.habits.to_table(habits.schema.entity), place / HABITS)
         tensors = {f"population.{n}": getattr(habits.population, n) for n in ("start", "duration")}
-        groups: dict[str, dict[Any, Any]] = {"term": habits.tails, "look": habits.looks}
+        final = {"none": habits.events} | ({"absences": habits.absences} if habits.absences is not None else {})
+        groups: dict[str, dict[Any, Any]] = {"term": habits.tails, "look": habits.looks, "final": final}
         for group, distributions in groups.items():
             for name, distribution in distributions.items():
                 tensors.update(distribution_tensors(distribution, f"{group}.{name}"))
-        tensors.update(distribution_tensors(habits.events, "final.none"))
         tensors |= {"widths.kind": habits.widths.by_kind, "widths.visits": habits.widths.by_visits}
         tensors.update(habits.agents.to_tensors())
         save_numpy({name: np.ascontiguousarray(v) for name, v in tensors.items()}, place / TENSORS)
@@ -325,6 +326,7 @@ def agent_table(model: HabitModel, judgement: Judged, event_scores: pa.Table, wo
             "reason": _agent_reasons(model, judgement, event_scores["reason"].take(pa.array(worst)).to_pylist()),
             **{f"surprise_{name}": values for name, values in judgement.agents.items()},
             **_change_columns(judgement),
+            **absence_column(model, judgement, event_scores),
         }
     )
 
@@ -334,10 +336,7 @@ def _change_columns(judgement: Judged) -> dict[str, pa.Array]:
     changes = judgement.changes
     assert changes is not None
     days = pa.array(changes.since.astype(np.int32), mask=changes.told == 0)
-    return {
-        "changed_since": days.cast(pa.date32()),
-        "change": pa.array(judgement.change_words, pa.string()),
-    }
+    return {"changed_since": days.cast(pa.date32()), "change": pa.array(judgement.change_words, pa.string())}
 
 
 def _agent_reasons(model: HabitModel, judgement: Judged, worst: list[str | None]) -> list[str | None]:
@@ -394,6 +393,7 @@ def load_habit_judge(
         memory.terms if memory is not None else None,
         weights=weights,
         absorb_after=config.scoring.absorb_after,
+        absences=distribution_from(tensors, "final.absences") if "final.absences.values" in tensors else None,
         widths=Widths(*(tensors.get(f"widths.{n}", one) for n, one in zip(("kind", "visits"), plain, strict=True))),
     )
     return HabitJudge(habits, memory, tuple((p, n, k) for p, n, k in facts.get("incidents", ())))

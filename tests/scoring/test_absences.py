@@ -1,0 +1,112 @@
+"""Visits that were nearly certain and did not come: which, and which not; silence is none; parts as the whole."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from plain_days import BAR, DAY, HISTORY, HOME, MONDAY, OFFICE, as_events, day_of, learn_town, lives
+
+from ustad.habits.habit_model import HabitModel
+from ustad.scoring.absence_table import split_absences
+from ustad.scoring.habit_judge import HabitJudge
+from ustad.scoring.judge import Wanted
+from ustad.scoring.scored_parts import ScoredParts, score_whole
+from ustad.tables import ABSENCES, validate
+
+TUESDAY = HISTORY + 1
+HOUR = DAY // 24
+
+
+def stay(day: int, first: float, last: float, place: dict[str, object] = HOME, agent: int = 0) -> dict[str, object]:
+    start = (MONDAY + day) * DAY
+    times = {"started_at": start + int(first * HOUR), "finished_at": start + int(last * HOUR)}
+    return {"agent_id": agent, "lon": 9.5, **place, **times}
+
+
+def two_days(tuesday: list[dict[str, object]]) -> pa.Table:
+    """A plain Monday, this Tuesday and a plain Wednesday of agent 0."""
+    return as_events([*day_of(0, HISTORY, HOME), *tuesday, *day_of(0, TUESDAY + 1, HOME)])
+
+
+@pytest.fixture(scope="module")
+def model() -> HabitModel:
+    return learn_town()
+
+
+def find_absences(model: HabitModel, events: pa.Table) -> list[dict[str, object]]:
+    agents = score_whole(HabitJudge(model), events)[1]
+    return split_absences(agents, "agent_id")[1].to_pylist()
+
+
+def test_a_day_at_home_is_an_absence_from_work_with_its_day_counts_and_the_stay_that_took_its_place(
+    model: HabitModel,
+) -> None:
+    (absence,) = find_absences(model, two_days([stay(TUESDAY, 0, 24)]))
+    assert absence["reason"] == "Not at an office on Tuesday; there at about 13:30 on 20 of 20 weekdays."
+    assert (absence["share"], absence["days"], absence["poi_category"]) == (1.0, 20, "office")
+    start = (MONDAY + TUESDAY) * DAY
+    assert absence["expected_from"].timestamp() * 1e6 == start + 9 * HOUR
+    assert absence["expected_until"].timestamp() * 1e6 == start + 18 * HOUR
+    assert absence["instead_stay_id"] == 3
+    assert absence["p_value"] < 0.05
+    assert absence["surprise"] == pytest.approx(-np.log10(absence["p_value"]))
+
+
+@pytest.mark.parametrize(
+    "tuesday",
+    [
+        day_of(0, TUESDAY, BAR),
+        [stay(TUESDAY, 0, 12), stay(TUESDAY, 12, 13, OFFICE), stay(TUESDAY, 13, 24)],
+        [stay(TUESDAY, 0, 17.5), stay(TUESDAY, 18.5, 19, OFFICE), stay(TUESDAY, 19, 24)],
+        [stay(TUESDAY, 0, 9)],
+        [stay(TUESDAY, 0, 9), stay(TUESDAY, 17, 24)],
+        [{**stay(TUESDAY, 0, 24), "observed_s": 8 * 3600.0}],
+        [{**stay(TUESDAY, 0, 9), "end_gap_s": 9 * 3600.0}, {**stay(TUESDAY, 12, 24), "start_gap_s": 7 * 3600.0}],
+    ],
+    ids=["usual", "for an hour", "late", "no data", "no data at work", "a silent stay", "unseen ends"],
+)
+def test_a_visit_that_came_or_may_have_come_unseen_is_no_absence(
+    model: HabitModel, tuesday: list[dict[str, object]]
+) -> None:
+    unseen = dict.fromkeys(("observed_s", "start_gap_s", "end_gap_s"))
+    events = as_events([{**unseen, **row} for row in (*day_of(0, HISTORY, HOME), *tuesday, stay(TUESDAY + 1, 0, 9))])
+    assert find_absences(model, events) == []
+
+
+def test_an_absence_is_raised_with_the_event_that_shows_it_and_never_changes(model: HabitModel) -> None:
+    events = as_events([*day_of(0, HISTORY, HOME), stay(TUESDAY, 0, 11), stay(TUESDAY, 11, 18, BAR),
+                        stay(TUESDAY, 18, 24), *day_of(0, TUESDAY + 1, HOME)])  # fmt: skip
+    raised = [find_absences(model, events.slice(0, n)) for n in range(1, len(events) + 1)]
+    assert [len(rows) for rows in raised] == [0] * 5 + [1] * 4
+    assert all(rows == raised[5] for rows in raised[5:])
+    assert raised[5][0]["instead_stay_id"] == 4
+
+
+def test_strangers_and_models_without_absences_have_none(model: HabitModel) -> None:
+    stranger = as_events([stay(TUESDAY + day, 0, 24, agent=77) for day in range(3)])
+    assert find_absences(model, stranger) == []
+    older = replace(model, absences=None)
+    agents = score_whole(HabitJudge(older), stranger)[1]
+    assert split_absences(agents, "agent_id") == (agents, None)
+
+
+def test_parts_and_any_order_of_events_have_the_absences_of_the_whole(model: HabitModel) -> None:
+    days = range(HISTORY, HISTORY + 60)  # histories move on
+    events = lives(5, days, None)
+    skipped = (np.arange(len(events)) % 13 == 0) & (np.array(events["poi_category"].to_pylist()) == "office")
+    events = events.filter(pa.array(~skipped))
+    whole = split_absences(score_whole(HabitJudge(model), events)[1], "agent_id")[1]
+    assert whole.num_rows == 0  # nobody was seen elsewhere
+    at_bar = pa.array(np.where(skipped, 3, lives(5, days, None)["poi_id"].to_numpy()))
+    table = lives(5, days, None)
+    table = table.set_column(table.column_names.index("poi_id"), "poi_id", at_bar)
+    whole = split_absences(score_whole(HabitJudge(model), table)[1], "agent_id")[1]
+    assert whole.num_rows >= 5
+    validate(whole, ABSENCES)
+    parts = ScoredParts(HabitJudge(model), table, None, Wanted(), entities=2)
+    assert pa.concat_tables([split_absences(agents, "agent_id")[1] for _, agents in parts]).equals(whole)
+    mixed = table.take(pa.array(np.random.default_rng(3).permutation(len(table))))
+    assert split_absences(score_whole(HabitJudge(model), mixed)[1], "agent_id")[1].equals(whole)
