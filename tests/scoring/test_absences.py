@@ -10,6 +10,7 @@ import pytest
 from plain_days import BAR, DAY, HISTORY, HOME, MONDAY, OFFICE, as_events, day_of, learn_town, lives
 
 from ustad.habits.habit_model import HabitModel
+from ustad.live.habit_live import HabitLive
 from ustad.scoring.absence_table import split_absences
 from ustad.scoring.habit_judge import HabitJudge
 from ustad.scoring.judge import Wanted
@@ -110,3 +111,28 @@ def test_parts_and_any_order_of_events_have_the_absences_of_the_whole(model: Hab
     assert pa.concat_tables([split_absences(agents, "agent_id")[1] for _, agents in parts]).equals(whole)
     mixed = table.take(pa.array(np.random.default_rng(3).permutation(len(table))))
     assert split_absences(score_whole(HabitJudge(model), mixed)[1], "agent_id")[1].equals(whole)
+
+
+@pytest.mark.parametrize(("absorb_after", "days"), [(28, 42), (0, 14)])
+def test_live_raises_the_absences_of_a_batch_with_the_events_that_show_them(
+    model: HabitModel, absorb_after: int, days: int
+) -> None:
+    judge = HabitJudge(replace(model, absorb_after=absorb_after))
+    table = lives(1, range(HISTORY, HISTORY + days), None)
+    at_bar = (np.arange(len(table)) % 11 == 1) & (table["poi_id"].to_numpy() == 2)
+    table = table.set_column(
+        table.column_names.index("poi_id"), "poi_id", pa.array(np.where(at_bar, 3, table["poi_id"].to_numpy()))
+    )
+    bulk = split_absences(score_whole(judge, table)[1], "agent_id")[1]
+    live, rows = HabitLive(judge, MONDAY + HISTORY, reasons="none"), []
+    for number, event in enumerate(table.sort_by("started_at").to_pylist()):
+        if number % 7 == 0:  # a restart
+            live.from_bytes(event["agent_id"], live.to_bytes(event["agent_id"]))
+        absences = live.update(event).get("absences", [])
+        assert all(absence["expected_until"] < event["finished_at"] for absence in absences)
+        rows += [{"agent_id": event["agent_id"], **absence} for absence in absences]
+    assert len(rows) == bulk.num_rows > 0
+    told = sorted(rows, key=lambda row: (row["agent_id"], row["expected_from"]))
+    for one, other in zip(told, bulk.to_pylist(), strict=True):
+        for name in one.keys() - {"instead_stay_id"}:
+            assert one[name] == pytest.approx(other[name]) if isinstance(one[name], float) else one[name] == other[name]

@@ -23,6 +23,7 @@ from ustad.config import ConfigError
 from ustad.events.observed import GAP_COLUMNS
 from ustad.events.visits import Visits, kind_feature, place_keys, read_visits, spot_names
 from ustad.files import as_table
+from ustad.habits.absences import judge_visits
 from ustad.habits.habit_model import HabitModel, Judged
 from ustad.habits.habit_words import plain_words
 from ustad.habits.history import SAME_PLACE_KM
@@ -35,6 +36,7 @@ from ustad.habits.usual import Usual, usual, usual_columns
 from ustad.live.absorbing import MOST_VISITS, absorb, make_room
 from ustad.live.habit_state import HabitState, model_mark
 from ustad.live.visit_log import as_visits, log_days, log_rows, unpack_habits
+from ustad.scoring.absence_table import tell_absences
 from ustad.scoring.alerts import DEFAULT_P_VALUE
 from ustad.scoring.evidence import evidence_of_one
 from ustad.scoring.habit_judge import HabitJudge, numbers_asked, p_values
@@ -46,6 +48,8 @@ if TYPE_CHECKING:
 
 #: Entities whose state is kept at hand; the quietest go first. Keep their bytes where they must not be lost.
 MOST_ENTITIES = 4096
+#: The latest visits among which a visit is looked for that did not come: more than two days of them.
+LOOKED_AT = 128
 _EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 
 
@@ -71,7 +75,8 @@ class HabitLive:
     events that belong together), kind, reason (None unless asked for), visits_now, km_from_own_places, new_place,
     evidence, what was expected by the entity's own history (expected_f, observed_f, spread_f and
     error_f of every feature that habits look at), and the event's own entity, time and id. The first event of a local
-    day also has `change`, a sentence, where the days before it go on differently for good.
+    day also has `change`, a sentence, where the days before it go on differently for good. An event with which the time
+    of a nearly certain visit has passed that did not come has `absences`, rows as in `absences.parquet`.
 
     An entity's history moves on as in bulk: weeks enter it once they lie `scoring.absorb_after` days back.
 
@@ -156,7 +161,7 @@ class HabitLive:
         change = self._change(entry, visits)
         self._move_on(entry, visits)
         judgement = self._judge(entry, row, newest, visits)
-        model = entry.model
+        model, absences = entry.model, self._absences(entry, newest, visits)
         usual_visits = usual(model.habits, visits, judgement.compared.place, model.widths)
         usual_facts = usual_columns(model.habits, model.frame, model.schema, newest, visits=visits, found=usual_visits)
         facts = {**self._facts(judgement), **{name: _plain(values[0]) for name, values in usual_facts.items()}}
@@ -164,6 +169,7 @@ class HabitLive:
         facts["reason"] = self._words(model, judgement, newest, visits, usual_visits=usual_visits)
         entry.state.move_on(row, self.memory.model.config.window.max_events if self.memory is not None else 1)
         scores = self._row(row, facts, float(judgement.score[0]))
+        scores |= {"absences": absences} if absences else {}
         return scores if change is None else {**scores, "change": change}
 
     def to_bytes(self, entity: Any) -> bytes:
@@ -231,7 +237,10 @@ class HabitLive:
         model, state, entity = entry.model, entry.state, visits.entity_ids[0]
         training_end = self.model.habits.last_day
         day = max([int(visits.day[0]), *log_days(state.log)[-1:].tolist()])
-        if not model.absorb_after or day <= training_end:
+        if day <= training_end:
+            return
+        if not model.absorb_after:
+            state.log = np.concatenate([state.log, log_rows(visits)])[-LOOKED_AT:]
             return
         end, habits = history_end(training_end, day, model.absorb_after), model.habits
         if max(self.since, habits.last_day + 1) <= end:
@@ -245,11 +254,21 @@ class HabitLive:
     def _change(self, entry: _Entry, visits: Visits) -> str | None:
         """With the first event of a local day: how the days up to then go on differently for good, where they do."""
         log, habits = entry.state.log, entry.model.habits
-        if not len(log) or log_days(log)[-1] >= visits.day[0]:
+        if not len(log) or not entry.model.absorb_after or log_days(log)[-1] >= visits.day[0]:
             return None
         before = as_visits(log, visits.entity_ids[0])
         changes = find_changes(habits, before, self.model.habits.last_day)
         return describe_changes(self.model.schema, self.model.frame, habits, before, changes=changes)[0]
+
+    def _absences(self, entry: _Entry, newest: pa.Table, visits: Visits) -> list[dict[str, Any]]:
+        """Nearly certain visits that did not come and whose time has passed with the event."""
+        model, log = entry.model, entry.state.log[-LOOKED_AT:]
+        if model.absences is None or not len(log) or log["time"][-1] != visits.time[0]:
+            return []
+        recent = as_visits(log, visits.entity_ids[0])
+        last = np.arange(len(log)) == len(log) - 1
+        expected = judge_visits(model.habits, recent, model.habits.locate(recent)[1], last)
+        return tell_absences(model, expected.of_rows(last.astype(np.int64) - 1), newest)[1].to_pylist()
 
     # ----------------------------------------------------------------------------------------- scoring
     def _judge(self, entry: _Entry, row: dict[str, Any], newest: pa.Table, visits: Visits) -> Judged:
