@@ -109,7 +109,6 @@ def score(
     from ustad.cli.lab.baseline import score_baseline
     from ustad.cli.parts import are_many, write_in_parts
     from ustad.mobility.readers import open_data
-    from ustad.scores import TABLES
     from ustad.scoring.alerts import AlertRule
     from ustad.versions import find_model
 
@@ -169,6 +168,7 @@ def _finish(
 ) -> None:
     """Write scores that are in memory, and say what came out."""
     from ustad.artefact import is_baseline
+    from ustad.scores import TABLES
 
     scores.run.update({"model": str(model.resolve()), "data": str(data.resolve())})
     for name in TABLES:  # parts that an earlier run left here
