@@ -46,6 +46,7 @@ data = place / "data"
 said["train"] = run("train", data, "--preset", "quick", "--out", place / "model")
 said["score"] = run("score", place / "model", data, "--out", place / "scores")
 said["report"] = run("report", place / "scores", "--out", place / "report.html")
+import ustad.engine.extract_job, ustad.engine.score_job  # what workers of a cluster import
 said["wanted"] = list(wanted)
 said["best"] = run("train", data, "--preset", "best", "--out", place / "best")
 detector = Detector.load(place / "model")

@@ -118,6 +118,8 @@ def test_the_nearest_place_and_its_distance_in_kilometres_are_those_of_a_full_se
     assert math.dist(asked, places[place[0]]) == pytest.approx(distance[0], abs=1e-6)
     assert place[1:].tolist() == [-1, -1]
     assert np.isnan(distance[1:]).all()
+    alone = kernels.nearest_place(np.array([0]), where[0][:1], where[1][:1], np.array([0, len(places)]), x, y)
+    assert (alone[0][0], alone[1][0]) == (place[0], distance[0]), "the first entity is one like any other"
 
 
 @settings(max_examples=60, deadline=None)
@@ -145,6 +147,19 @@ def test_days_by_weekday_are_those_of_the_calendar(first, length):
     days = [date(1970, 1, 1) + timedelta(first + k) for k in range(length + 1)]
     counted = Counter(day.weekday() for day in days)
     assert kernels.days_by_weekday(first, first + length).tolist() == [counted[k] for k in range(7)]
+
+
+@given(
+    first=st.integers(-30_000, 30_000),
+    length=st.integers(0, 30),
+    off=st.sets(st.integers(-5, 35), min_size=1, max_size=9),
+)
+def test_days_off_are_counted_as_sundays(first, length, off):
+    """Also those that are Sundays anyway; days off beyond the first and last day count nowhere."""
+    days_off = np.array(sorted(first + day for day in off), np.int64)
+    kinds = [6 if day in days_off else weekday_of(day) for day in range(first, first + length + 1)]
+    assert kernels.days_by_kind(first, first + length, days_off).tolist() == [kinds.count(kind) for kind in range(7)]
+    assert [kernels.day_kind(day, days_off) for day in range(first, first + length + 1)] == kinds
 
 
 def weekday_of(day: int) -> int:

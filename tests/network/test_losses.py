@@ -189,10 +189,10 @@ def test_lambda_weighs_categories_only() -> None:
 
 @pytest.mark.parametrize("aleatoric", [True, False])
 def test_losses_of_windows_are_those_of_their_events_one_after_the_other(aleatoric: bool) -> None:
-    """Leading dimensions are the caller's: [2, 3] events have the losses of six."""
+    """Leading dimensions are the caller's: [2, 4] events have the losses of eight."""
     config = TrainingConfig(category_weight=0.5)
-    heads, features = Heads(FIELDS, 6, aleatoric=aleatoric), make_features(FIELDS, 2, 3)
-    hidden = torch.randn(2, 3, 6)
+    heads, features = Heads(FIELDS, 6, aleatoric=aleatoric), make_features(FIELDS, 2, 4)
+    hidden = torch.randn(2, 4, 6)
     flat = Features(*(part.flatten(0, 1) for part in vars(features).values()))
     both = [
         field_losses(heads(h), f, FIELDS, config, generator=torch.Generator().manual_seed(5))

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,9 +22,11 @@ from ustad import artefact
 from ustad.detector import Detector
 from ustad.engine import buckets
 from ustad.engine.folder import Place
-from ustad.engine.sharded_reference import SHARD_ROWS, ShardedReference, share_out
 from ustad.scoring.habit_judge import HABITS, HabitJudge
 from ustad.tables import DataError
+
+if TYPE_CHECKING:  # torch, which workers that score by habits do without
+    from ustad.engine.sharded_reference import ShardedReference
 
 _REFERENCE = "reference.safetensors"
 
@@ -52,6 +54,8 @@ class ModelPlace:
             if "neighbours.embeddings" not in file.keys():  # noqa: SIM118  # not a mapping
                 return self
             embeddings, owner = (file.get_tensor(f"neighbours.{n}") for n in ("embeddings", "owner"))
+        from ustad.engine.sharded_reference import SHARD_ROWS, share_out
+
         return ModelPlace(self.place, self.identity, share_out(embeddings, owner, SHARD_ROWS))
 
     def load(self, device: str) -> Detector:
