@@ -29,6 +29,7 @@ from ustad.page.runs import fingerprint
 from ustad.page.store import Store
 from ustad.schema import mobility_schema
 from ustad.scores import Scores
+from ustad.scoring.absence_table import split_absences
 from ustad.scoring.alerts import AlertRule
 from ustad.scoring.habit_judge import HabitJudge
 from ustad.service.app import create_app
@@ -82,6 +83,19 @@ def check_same(live: dict[tuple[str, str], dict[str, Any]], batch: pa.Table) -> 
         assert found["alert"] == (row["p_value"] <= 0.001)
 
 
+def check_same_absences(client: TestClient, batch: pa.Table) -> None:
+    """The page has those that are rare or of an incident."""
+    wanted = [row for row in batch.to_pylist() if row["p_value"] <= 0.01 or row["incident_id"] is not None]
+    shown = [
+        one for name in sorted({row["agent_id"] for row in batch.to_pylist()})
+        for one in client.get(f"/v1/agents/{name}/movements").json()["absences"]
+    ]  # fmt: skip
+    assert len(wanted) > 0
+    assert [one["reason"] for one in shown] == [row["reason"] for row in wanted]
+    assert [one["p_value"] for one in shown] == pytest.approx([row["p_value"] for row in wanted])
+    assert [one["incident_id"] is None for one in shown] == [row["incident_id"] is None for row in wanted]
+
+
 @pytest.mark.parametrize("sizes", [[1], [1, 2, 7, 1, 30, 3]])
 def test_scores_by_habits_equal_batch_scores_however_requests_are_cut(
     served: TestClient, tiny_run: Path, sizes: list[int]
@@ -92,8 +106,9 @@ def test_scores_by_habits_equal_batch_scores_however_requests_are_cut(
     assert detector.judge is not None
     period = (detector.judge.known_until + 1, int(event_days(table, detector.schema).max()))
     rule = AlertRule("p_value", 0.001)
-    batch, _ = score_by_habits(detector.judge, table, None, rule, period=period)
+    batch, agents = score_by_habits(detector.judge, table, None, rule, period=period)
     check_same(live, batch)
+    check_same_absences(served, split_absences(agents, "agent_id")[1])
     first, second = sorted(live.values(), key=lambda e: -e["score"])[:2]
     assert [e["kind"] for e in (first, second)] == ["novel", "novel"], "the two far stays stand out"
     assert re.search("First time here: never in the 14 days (before|until 14 March)", first["reason"])

@@ -400,9 +400,19 @@ def test_a_store_of_the_fifth_version_gets_the_columns_of_a_new_one(any_store_ur
 
 
 def _drop_cases(connection: sa.Connection) -> None:
-    """As before version 9: without cases, rules, notices and lasting changes."""
+    """As before version 9: without cases, rules, notices, lasting changes and absences."""
     connection.execute(sa.text("ALTER TABLE agents DROP COLUMN change"))
-    for name in ("cases", "case_incidents", "case_history", "watchlist", "saved_views", "hiding_rules", "notices"):
+    later = (
+        "cases",
+        "case_incidents",
+        "case_history",
+        "watchlist",
+        "saved_views",
+        "hiding_rules",
+        "notices",
+        "absences",
+    )
+    for name in later:
         connection.execute(sa.text(f"DROP TABLE {name}"))
     had_index = "alerts_by_score" in {i["name"] for i in sa.inspect(connection).get_indexes("events")}
     connection.execute(sa.text("DROP INDEX IF EXISTS alerts_by_score"))

@@ -22,7 +22,7 @@ from ustad.page.event_details import History, event_detail, event_details, movem
 from ustad.page.facts import run_facts
 from ustad.page.ground import Ground, box_around
 from ustad.page.queries import Filter
-from ustad.page.runs import add_movements, add_table, set_agents, unscored
+from ustad.page.runs import add_absences, add_movements, add_table, set_agents, unscored
 from ustad.page.scored import Scored, agents_by_events, agents_by_score, read_scored
 from ustad.page.source import RunTables, rows_of
 from ustad.page.store import Store, insert_new
@@ -134,6 +134,7 @@ def _import(store: Store, run: RunTables, run_scores: Scored, choice: Choice) ->
     if history is not None:
         add_table(store, unscored(own, history, schema), layout, "report: the weeks before")
     add_movements(store, rows_of(run.trips, entity, in_full), rows_of(run.gaps, entity, in_full))
+    add_absences(store, rows_of(run.absences, entity, in_full), schema)
     if run.agents is not None:
         names = pa.array(in_full).cast(run.agents[entity].type)
         set_agents(store, run.agents.filter(pc.is_in(run.agents[entity], names)), schema)

@@ -44,6 +44,8 @@ HABIT_WORDS = {
     "memory_place": "this place after the one before", "memory_start": "this time after what came before",
     "memory_duration": "this length after what came before",
 }  # fmt: skip
+#: An absence is shown from this p-value down, or where it is part of an incident.
+RARE_ABSENCE = 0.01
 DEGREES = 3  # decimals that make one place of events without a POI, about 100 m
 
 
@@ -306,8 +308,27 @@ def usual_places(history: History) -> list[dict[str, Any]]:
     return sorted(places, key=lambda p: -p["visits"])[:PLACES]
 
 
+def absences(connection: Connection, agent: str, first: int, last: int, limit: int) -> list[dict[str, Any]]:
+    """Nearly certain visits between `first` and `last` that did not come, in order of time: those that are rare among
+    normal people, and those of an incident, whose event took their place."""
+    a = r.absences.c
+    query = (
+        select(r.absences, E.key, E.incident)
+        .outerjoin(r.events, (E.agent == a.agent) & (E.started_at == a.instead))
+        .where(a.agent == agent, a.started_at < last, a.finished_at >= first)
+        .where((a.p_value <= RARE_ABSENCE) | E.incident.is_not(None))
+    )
+    rows = connection.execute(query.order_by(a.started_at.desc()).limit(limit)).mappings().all()
+    return [
+        {"started_at": iso(row["started_at"]), "finished_at": iso(row["finished_at"]), "category": row["category"],
+         "p_value": row["p_value"], "reason": row["reason"], "incident_id": row["incident"],
+         "instead": None if row["key"] is None else str(row["key"])}
+        for row in reversed(rows)
+    ]  # fmt: skip
+
+
 def movements(connection: Connection, agent: str, first: int, last: int, limit: int) -> dict[str, Any]:
-    """Trips and gaps that touch [first, last), in order of time; of more than `limit` the latest."""
+    """Trips, gaps and absences that touch [first, last), in order of time; of more than `limit` the latest."""
     answer: dict[str, Any] = {}
     for name, table in (("trips", r.trips), ("gaps", r.gaps)):
         query = select(table).where(table.c.agent == agent, table.c.started_at < last, table.c.finished_at >= first)
@@ -317,4 +338,5 @@ def movements(connection: Connection, agent: str, first: int, last: int, limit: 
              **({"path": json.loads(row["path"])} if name == "trips" else {})}
             for row in reversed(rows)
         ]  # fmt: skip
+    answer["absences"] = absences(connection, agent, first, last, limit)
     return answer

@@ -227,12 +227,26 @@ def keep_changes(store: Operations) -> None:
     store.add_column("agents", Column("change", Text))
 
 
+def keep_absences(store: Operations) -> None:
+    """Version 13: nearly certain visits that did not come."""
+    store.create_table(
+        "absences",
+        Column("agent", String(256), primary_key=True),
+        Column("started_at", BigInteger, primary_key=True, autoincrement=False),
+        Column("finished_at", BigInteger, nullable=False),
+        Column("instead", BigInteger, nullable=False),
+        Column("category", String(256)),
+        Column("p_value", Float, nullable=False),
+        Column("reason", Text, nullable=False),
+    )
+
+
 #: Step i leads from version i + 1 to i + 2. A step that was released is never changed: add another, and change
 #: `records` to what the tables are after it.
 STEPS: tuple[Step, ...] = (
     tell_final_from_provisional, never_use_a_number_twice, keep_the_order_of_arrival, let_keys_expire,
     keep_what_was_observed, let_devices_send, tell_incidents, keep_cases, let_rules_hide, keep_an_outbox,
-    keep_changes,
+    keep_changes, keep_absences,
 )  # fmt: skip
 
 version_table = Table("store_version", MetaData(), Column("version", Integer, nullable=False))

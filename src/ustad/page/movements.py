@@ -1,4 +1,4 @@
-"""Trips and gaps as rows of the store: paths thinned to what a map can show."""
+"""Trips, gaps and absences as rows of the store: paths thinned to what a map can show."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from ustad.events.visits import kind_feature
 from ustad.page.store import Row
+from ustad.schema import EventSchema
 
 MAX_POINTS = 64  # of one trip's path
 
@@ -30,7 +32,23 @@ def gap_rows(gaps: pa.Table) -> list[Row]:
     return [{"agent": str(a), "started_at": s, "finished_at": e} for a, s, e in zip(agent, start, end, strict=True)]
 
 
-def _plain(column: pa.ChunkedArray) -> list[Any]:
+def absence_rows(absences: pa.Table, schema: EventSchema) -> list[Row]:
+    """Rows of `records.absences`."""
+    kind = kind_feature(absences, schema)
+    columns = {
+        "agent": absences[schema.entity].cast(pa.string()),
+        "started_at": absences["expected_from"],
+        "finished_at": absences["expected_until"],
+        "instead": absences[f"instead_{schema.time}"],
+        "category": absences[kind.columns[0]] if kind is not None else pa.nulls(absences.num_rows),
+        "p_value": absences["p_value"],
+        "reason": absences["reason"],
+    }
+    values = [_plain(column) for column in columns.values()]
+    return [dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True)]
+
+
+def _plain(column: pa.ChunkedArray | pa.Array) -> list[Any]:
     return (column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column).to_pylist()
 
 

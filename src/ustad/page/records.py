@@ -139,6 +139,16 @@ gaps = Table(
     Column("started_at", BigInteger, primary_key=True, autoincrement=False),
     Column("finished_at", BigInteger, nullable=False),
 )  # fmt: skip
+absences = Table(
+    "absences", metadata,  # nearly certain visits that did not come
+    Column("agent", String(256), primary_key=True),
+    Column("started_at", BigInteger, primary_key=True, autoincrement=False),  # from when it was expected, until when
+    Column("finished_at", BigInteger, nullable=False),
+    Column("instead", BigInteger, nullable=False),  # the start of the event that took its place
+    Column("category", String(256)),
+    Column("p_value", Float, nullable=False),
+    Column("reason", Text, nullable=False),
+)  # fmt: skip
 journal = Table(
     "journal", metadata,
     Column("seq", Counter, primary_key=True, autoincrement=True),
@@ -267,7 +277,6 @@ deletions = Table(
 
 #: Tables with rows of agents, for deletion and retention.
 OF_AGENTS = (
-    events, days, verdicts, trips, gaps, live_states, devices, case_incidents, case_history, watchlist, hiding_rules,
-    notices,
-    agents
+    events, days, verdicts, trips, gaps, absences, live_states, devices, case_incidents, case_history, watchlist,
+    hiding_rules, notices, agents
 )  # fmt: skip

@@ -22,7 +22,7 @@ from ustad.mobility.readers import open_data
 from ustad.page import records as r
 from ustad.page.facts import run_facts
 from ustad.page.ledger import add_events
-from ustad.page.movements import gap_rows, trip_rows
+from ustad.page.movements import absence_rows, gap_rows, trip_rows
 from ustad.page.source import RunTables
 from ustad.page.store import Store, insert_new
 from ustad.page.translate import Layout, keys_of, store_rows
@@ -77,6 +77,7 @@ def import_run(store: Store, path: Path) -> EventSchema:
         _import_around(store, scores, data, layout)
     if scores.agents is not None:
         set_agents(store, scores.agents, schema)
+    add_absences(store, scores.absences, schema)
     facts = run_facts(RunTables.from_directory(scores_directory(path) or path))
     with store.writing() as connection:
         content = {"fingerprint": mark, "name": path.resolve().name, "schema": schema.to_dict()}
@@ -184,6 +185,12 @@ def add_movements(store: Store, trips: pa.Table | None, gaps: pa.Table | None) -
         for part in _parts(table) if table is not None else ():
             with store.writing() as connection:
                 insert_new(connection, into, to_rows(part))
+
+
+def add_absences(store: Store, absences: pa.Table | None, schema: EventSchema) -> None:
+    for part in _parts(absences) if absences is not None else ():
+        with store.writing() as connection:
+            insert_new(connection, r.absences, absence_rows(part, schema))
 
 
 def set_agents(store: Store, agents: pa.Table, schema: EventSchema) -> None:

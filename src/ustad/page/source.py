@@ -37,6 +37,7 @@ class RunTables:
     history: pa_dataset.Dataset | None = None
     trips: pa_dataset.Dataset | None = None
     gaps: pa_dataset.Dataset | None = None
+    absences: pa_dataset.Dataset | None = None
     quality: pa.Table | None = None
     card: str = ""
 
@@ -77,7 +78,7 @@ class RunTables:
         if events is None:
             raise DataError(f"{scores}: holds no events.parquet; the page needs event scores")
         run = read_json(scores / "run.json")
-        agents = find_table(scores, "agents")
+        agents, absences = find_table(scores, "agents"), find_table(scores, "absences")
         around, model = (
             _named(given, run.get(name) or str(scores.resolve().parent / name), scores)
             for name, given in (("data", data), ("model", None))
@@ -88,7 +89,12 @@ class RunTables:
         run["name"] = run.get("name") or _name_of(around)
         run["warnings"] = [*(run.get("warnings") or []), *notes]
         return cls(
-            events=_open(events), agents=None if agents is None else read_table(agents), run=run, card=card, **tables
+            events=_open(events),
+            agents=None if agents is None else read_table(agents),
+            absences=None if absences is None else _open(absences),
+            run=run,
+            card=card,
+            **tables,
         )
 
 

@@ -76,6 +76,11 @@ MOVEMENTS: Example = {
     "trips": [{"started_at": "2024-02-05T19:48:00Z", "finished_at": "2024-02-05T20:10:00Z",
                "path": [[24.8301, 60.1841], [24.9384, 60.1699]]}],
     "gaps": [{"started_at": "2024-02-03T10:00:00Z", "finished_at": "2024-02-03T12:30:00Z"}],
+    "absences": [{
+        "started_at": "2024-02-06T07:00:00Z", "finished_at": "2024-02-06T15:30:00Z", "category": "work",
+        "p_value": 0.004, "reason": "Not at work on Tuesday; there at about 13:00 on 19 of 20 weekdays.",
+        "instead": _ALERT["id"], "incident_id": None,
+    }],
 }  # fmt: skip
 EVENT: Example = {
     "event": _ALERT, "features": [_FEATURE], "knn": {"distance": 0.84, "pct": 0.993, "share": 0.3},

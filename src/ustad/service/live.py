@@ -151,7 +151,7 @@ class ModelScorer:
             for agent, state in judgements.states.items()
         }
         self._hold([str(row[self.schema.entity]) for row in rows])
-        return Scored(zones, judgements.rows, echoes, states, judgements.changes)
+        return Scored(zones, judgements.rows, echoes, states, judgements.changes, judgements.absences)
 
     def _join_incidents(self, events: Sequence[Row], scores: Sequence[dict[str, Any]]) -> dict[int, dict[str, Any]]:
         """Which incident each event belongs to, written into its score; returns the earlier events that led one until

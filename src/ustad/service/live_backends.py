@@ -34,6 +34,7 @@ class LiveScores:
     rows: list[dict[str, Any]] = field(default_factory=list)
     states: dict[str, bytes] = field(default_factory=dict)
     changes: dict[str, str] = field(default_factory=dict)
+    absences: list[dict[str, Any]] = field(default_factory=list)  # as in `absences.parquet`
 
 
 class Backend(Protocol):
@@ -121,7 +122,8 @@ class HabitBackend:
         scores = LiveScores()
         for event in events:
             row = self._columns(self._live.update(event))
-            change = row.pop("change", None)
+            change, absences = row.pop("change", None), row.pop("absences", [])
+            scores.absences += [{self._schema.entity: event[self._schema.entity], **one} for one in absences]
             scores.rows.append(row)
             if change is not None:
                 scores.changes[str(event[self._schema.entity])] = change

@@ -166,9 +166,21 @@ class Trip(Gap):
     path: list[list[float]]
 
 
+class Absence(Gap):
+    """A nearly certain visit that did not come: from when until when it was expected. `instead` is the event that took
+    its place, and `incident_id` the incident of that one."""
+
+    category: str | None
+    p_value: float
+    reason: str
+    instead: str | None
+    incident_id: str | None
+
+
 class Movements(BaseModel):
     trips: list[Trip]
     gaps: list[Gap]
+    absences: list[Absence]
 
 
 # ---------------------------------------------------------------------------------------------- one event

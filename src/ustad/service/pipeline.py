@@ -18,7 +18,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from ustad.page import likeness, queries
 from ustad.page import records as r
 from ustad.page.ledger import add_events, finalise, keep_changes, keep_states
-from ustad.page.movements import gap_rows, trip_rows
+from ustad.page.movements import absence_rows, gap_rows, trip_rows
 from ustad.page.store import DISK_FULL, Row, Store, chunks, insert_new, is_disk_full
 from ustad.page.translate import Layout, event_table, fresh_rows, identified, keys_for, table_rows
 from ustad.schema import EventSchema
@@ -50,6 +50,7 @@ class Scored:
     finals: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
     states: Mapping[str, bytes] = field(default_factory=dict)  # of agents, kept in the same transaction
     changes: Mapping[str, str] = field(default_factory=dict)  # lasting ones of agents, in words
+    absences: Sequence[Mapping[str, Any]] = ()  # nearly certain visits that did not come, see `absences.parquet`
 
 
 class Scorer(Protocol):
@@ -145,6 +146,7 @@ class _Judged:
     finals: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
     states: Mapping[str, bytes] = field(default_factory=dict)
     changes: Mapping[str, str] = field(default_factory=dict)
+    absences: Sequence[Mapping[str, Any]] = ()
 
 
 class Pipeline:
@@ -290,7 +292,7 @@ class Pipeline:
             self.scorer.remember(absent, event_table(context_rows, self.layout), states, known_incidents(context_rows))
         scores = self.scorer.score([row for row, _ in new])
         rows, details = fresh_rows(new, scores.zones, scores.rows, self.layout)
-        return _Judged(rows, details, _merged(rows, scores.finals), scores.states, scores.changes)
+        return _Judged(rows, details, _merged(rows, scores.finals), scores.states, scores.changes, scores.absences)
 
     def _write(self, judgement: _Judged, findings: _Found) -> list[int]:
         rows = judgement.rows
@@ -302,6 +304,9 @@ class Pipeline:
             add_events(connection, rows, judgement.details)
             keep_states(connection, judgement.states, self.scorer.fingerprint)
             keep_changes(connection, judgement.changes)
+            if judgement.absences:
+                table = pa.Table.from_pylist([dict(row) for row in judgement.absences])
+                insert_new(connection, r.absences, absence_rows(table, self.layout.schema))
             alarm = self.drift.record(connection, rows)
             for table, parts, to_rows in ((r.trips, findings.trips, trip_rows), (r.gaps, findings.gaps, gap_rows)):
                 new = [row for part in parts if part.num_rows for row in to_rows(part)]

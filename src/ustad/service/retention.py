@@ -40,7 +40,7 @@ def expire(store: Store, before: int, let_go: Callable[[list[str]], object] = la
         if n_gone:
             let_go(n_gone)
     with store.writing() as connection:
-        old_rows = [delete(table).where(table.c.finished_at < before) for table in (r.trips, r.gaps)]
+        old_rows = [delete(table).where(table.c.finished_at < before) for table in (r.trips, r.gaps, r.absences)]
         old_rows.append(delete(r.devices).where(r.devices.c.heard_at < before))
         if sum(connection.execute(statement).rowcount for statement in old_rows) or count:
             store.remember(connection, "leftovers", True)

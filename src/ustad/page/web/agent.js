@@ -111,6 +111,7 @@ async function choose(parts, page, id, day) {
     if (!gone()) show(parts.case, drawer(detail, page.about, {
       close: () => go(address.agent(parts.id, page.filters)), give: (verdict) => give(parts, page, alert.event, verdict), lead: led ? alert.event : null, open: (other) => go(address.agent(parts.id, page.filters, { event: other })),
       position: at, colour: parts.colour, places: parts.places, before: (e) => eventBefore(parts.events, e), incident: parts.events.filter((e) => e.incident_id && e.incident_id === detail.event.incident_id).sort((a, b) => (a.started_at < b.started_at ? -1 : 1)),
+      absences: (parts.moves.absences || []).filter((one) => one.instead === detail.event.id || (one.incident_id && one.incident_id === detail.event.incident_id)),
     }));
     if (!gone() && innerWidth <= 900) parts.case.scrollIntoView({ block: "start" }); // it stands above or below what was tapped
   } catch (error) { if (!gone()) show(parts.case, h("section", { class: "panel" }, failure(error, () => choose(parts, page, id, day)))); }

@@ -23,6 +23,7 @@ export function drawer(detail, about, act) {
     scored ? event.reason && h("p", { class: "sentence" }, say.story(event)) : h("p", { class: "sentence" }, "Known, not scored: this is what was learnt from."),
     scored ? h("p", { class: "facts" }, h("b", {}, `Score ${say.number(event.score)}`), ` ${say.rare(event.p_value)} usual events are as unusual. `, act.lead ? `The incident's score is ${say.number(act.lead.score)}: that of what came then, ${say.what(act.lead)} ${say.span(act.lead)}. ` : "", detail.learned_score === null || detail.learned_score === undefined ? "" : `By what verdicts taught it counts as ${say.number(detail.learned_score)}. `, h("span", { class: `kind ${told.kind || ""}` }, kind), " ", meaning) : null,
     act.incident?.length > 1 ? incident(event, act, about) : null,
+    act.absences?.length ? h("div", { class: "absences" }, h("h3", {}, "What did not happen"), h("ul", { class: "usually" }, act.absences.map((one) => h("li", {}, one.reason, h("span", { class: "hint" }, ` · ${say.rare(one.p_value)} such visits of usual people do not come`))))) : null,
     act.colour ? daysHere(detail.days, act.colour) : null,
     detail.partial ? h("p", { class: "hint" }, "What is behind its score is in this file for the most unusual ones only.") : null,
     scored ? verdictForm(event, about, act.give) : null,

@@ -1,4 +1,5 @@
-// The weeks as rows of days, time of day across: stays as bars, trips as thin lines, gaps hatched, alerts outlined.
+// The weeks as rows of days, time of day across: stays as bars, trips as thin lines, gaps hatched, alerts outlined, visits
+// that did not come as hollow marks.
 import { s } from "./dom.js";
 import * as say from "./words.js";
 
@@ -54,6 +55,7 @@ function block(svg, parts, b) {
   for (const trip of parts.moves.trips) pieces(trip, zone, rows, (y, from, to) => svg.append(s("line", { class: "trip", x1: b.x(from), x2: b.x(to), y1: y + ROW / 2, y2: y + ROW / 2 })));
   for (const event of parts.events) bar(svg, parts, b, rows, event);
   for (const gap of parts.moves.gaps) pieces(gap, zone, rows, (y, from, to) => svg.append(s("rect", { class: "gap", x: b.x(from), y: y + (ROW - BAR) / 2, width: Math.max(1, b.x(to) - b.x(from)), height: BAR, "data-tip": `Not observed for ${say.duration(say.minutesOf(gap))}` })));
+  for (const one of parts.moves.absences || []) pieces(one, zone, rows, (y, from, to) => svg.append(s("rect", { class: "absence", x: b.x(from) + 0.5, y: y + 0.5, width: Math.max(2, b.x(to) - b.x(from) - 1), height: ROW - 1, rx: 3, "data-tip": one.reason })));
   return top + 12;
 }
 
