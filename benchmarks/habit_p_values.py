@@ -4,10 +4,11 @@
 
 Towns without anomalies, development seeds. Half of the people calibrate; judged are the test weeks of the others, who
 were held back. Shares of p ≤ 0.05, 0.01 and 0.001 of events, of incidents (those whose leading event is so rare, of as
-many as the model expects), of absences (the question `elsewhere`) and of agents, each as a multiple of the level, all
-people of the towns together. `five`: how many a day there are where five are asked for; of incidents as `ustad serve`
-sets the threshold, of agents how many there are in the weeks where five are expected. Mean, lowest and highest town,
-and the share of towns with four to six. Writes benchmarks/results/habit_p_values.json.
+many as the model expects), of absences (the question `elsewhere`), of missed visits (of those that were nearly certain,
+as in absences.parquet) and of agents, each as a multiple of the level, all people of the towns together. `five`: how
+many a day there are where five are asked for; of incidents as `ustad serve` sets the threshold, of agents how many
+there are in the weeks where five are expected. Mean, lowest and highest town, and the share of towns with four to six.
+Writes benchmarks/results/habit_p_values.json.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from ustad import progress
 from ustad.config import SplitConfig
 from ustad.dataset import Dataset
 from ustad.habits.habit_model import HabitModel
+from ustad.habits.reference import minus_log10_p
 from ustad.lab.evaluation.recordings import TRUE_STAYS, open_recording
 from ustad.schema import mobility_schema
 from ustad.scoring.habit_judge import HabitJudge, calibrating, p_values, take_whole_week
@@ -93,9 +95,14 @@ def count_small(data: Dataset) -> dict[str, Any]:
     rare = FIVE * days / n
     counts = HabitJudge.of(model, week, half, None).counts
     missed = p_values(judged.surprise["elsewhere"])
-    small = {"events": p_value, "incidents": p_value[leads], "absences": missed, "agents": agents}
+    assert judged.expected is not None
+    assert model.absences is not None
+    visits = p_values(minus_log10_p(model.absences, judged.expected.surprise))
+    small = {"events": p_value, "incidents": p_value[leads], "absences": missed, "missed visits": visits}
+    small["agents"] = agents
     small |= {f"agents by {name}": p_values(values) for name, values in judged.agents.items()}
     of = {name: [float(n if name in ("events", "absences") else len(agents))] * len(LEVELS) for name in small}
+    of["missed visits"] = [float(len(visits))] * len(LEVELS)
     of["incidents"] = [n * leading_share(level, counts) for level in LEVELS]
     return {
         "of": of,

@@ -19,7 +19,7 @@ from ustad.habits.kernels import DAY_MINUTES, SLOTS
 from ustad.habits.usual import find_homes
 
 #: The least scale of the tail of what did not come: people who missed nothing do not say how far far is.
-LEAST_SCALE = 1.0
+LEAST_SCALE = 0.5
 
 
 @dataclass(frozen=True)
