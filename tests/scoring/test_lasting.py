@@ -100,6 +100,20 @@ def test_nobody_is_told_changed_who_goes_on_as_before_and_history_alone_says_not
     assert not find_changes(habits, read(frame, lives(3, range(HISTORY), None))).evidence.any()
 
 
+def test_positions_that_scatter_around_own_places_are_no_change() -> None:
+    """The history knows the middle of a place; stays at it lie tens of metres around, on every new day."""
+    frame, habits = learn(lives(40, range(HISTORY), None))
+    later = lives(40, range(HISTORY, HISTORY + 14), None)
+    metres = np.random.default_rng(3).normal(0, 20, (2, len(later)))
+    for name, values in zip(("lat", "lon"), metres / 111_000, strict=True):
+        column = pa.array(later[name].to_numpy() + values)
+        later = later.set_column(later.column_names.index(name), name, column)
+    scattered = find_changes(habits, read(frame, later))
+    plain = find_changes(habits, read(frame, lives(40, range(HISTORY, HISTORY + 14), None)))
+    np.testing.assert_array_equal(scattered.evidence, plain.evidence)
+    assert (scattered.told > 0).mean() <= LEVEL
+
+
 def test_a_day_that_nobody_observed_is_no_evidence() -> None:
     frame, habits = learn(lives(1, range(HISTORY), None))
     events = lives(1, range(HISTORY, HISTORY + 14), HISTORY)

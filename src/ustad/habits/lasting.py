@@ -84,14 +84,17 @@ def collect_days(habits: Habits, visits: Visits) -> LifeDays:
     owner = code[habits.place_owner][place]
     rows = np.flatnonzero(owner >= 0)
     place = place[rows]
+    located, key = habits.locate(visits)
+    is_own = located >= 0
     pairs = {
-        "place": (habits.place_key[place], habits.locate(visits)[1]),
+        "place": (habits.place_key[place], key),
         "category": (habits.place_category[place], visits.category),
         "day": (habits.visit_day[rows], visits.day),
         "minute": (habits.visit_minute[rows], visits.minute),
         "duration": (habits.visit_duration[rows], visits.duration),
-        "x": (habits.place_x[place], visits.x),
-        "y": (habits.place_y[place], visits.y),
+        # An own place lies where the history has it: positions that scatter around it would make every new day larger.
+        "x": (habits.place_x[place], np.where(is_own, np.append(habits.place_x, np.nan)[located], visits.x)),
+        "y": (habits.place_y[place], np.where(is_own, np.append(habits.place_y, np.nan)[located], visits.y)),
     }
     entity = np.concatenate([owner[rows], visits.entity])
     order = np.lexsort((np.concatenate([habits.visit_time[rows], visits.time]), entity))
