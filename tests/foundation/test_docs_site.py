@@ -22,6 +22,7 @@ SITE = yaml.safe_load((ROOT / "mkdocs.yml").read_text())
 PAGES = sorted(DOCS.rglob("*.md"))
 MOST_WORDS = 1500
 LINK = re.compile(r"\]\(([^)\s]+)\)")
+PICTURE = re.compile(r"!\[[^\]]+\]\(([^)\s]+)\)")
 #: What a browser would load, in contrast to what it leads to when somebody clicks on it.
 LOADED = re.compile(r"<(?:script|img|link|iframe)\b[^>]*https?://|!\[[^\]]*\]\(https?://|@import")
 
@@ -33,9 +34,8 @@ def find_pages(entries: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def read_for_people() -> list[str]:
-    """Pages that answer one question each: before the reference in the menu."""
-    names = [next(iter(entry)) for entry in SITE["nav"]]
-    return list(find_pages(SITE["nav"][: names.index("Reference")]))
+    """Pages that answer one question each: all but the reference and the evidence, which have folders of their own."""
+    return [page.name for page in PAGES if page.parent == DOCS]
 
 
 def name_anchors(page: Path) -> set[str]:
@@ -65,6 +65,19 @@ def test_links_between_pages_lead_to_a_page_or_picture_and_to_a_heading_of_it(pa
 @pytest.mark.parametrize("name", read_for_people())
 def test_a_page_for_people_is_read_in_a_few_minutes(name: str) -> None:
     assert len((DOCS / name).read_text().split()) <= MOST_WORDS
+
+
+@pytest.mark.parametrize("name", read_for_people())
+def test_a_page_for_people_asks_a_question_and_has_a_picture(name: str) -> None:
+    page = (DOCS / name).read_text()
+    assert PICTURE.search(page) is not None
+    assert name == "index.md" or page.splitlines()[0].endswith("?")
+
+
+@pytest.mark.parametrize("picture", sorted(DOCS.rglob("figures/**/*.*")), ids=lambda path: path.name)
+def test_every_picture_is_shown_on_a_page(picture: Path) -> None:
+    shown = {(page.parent / link).resolve() for page in PAGES for link in PICTURE.findall(page.read_text())}
+    assert picture in shown
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))

@@ -103,7 +103,7 @@ def test_a_zone_that_the_browser_does_not_know_is_utc(say: Callable[..., Any]) -
 
 
 def test_everything_vendored_comes_with_its_licence_and_is_named_in_the_docs() -> None:
-    told = (Path(__file__).parents[2] / "docs" / "service.md").read_text(encoding="utf-8")
+    told = (Path(__file__).parents[2] / "docs" / "page.md").read_text(encoding="utf-8")
     vendored = [p for p in resources.files("ustad.page").joinpath("web/vendor").iterdir() if p.is_dir()]
     assert {"maplibre-gl", "uplot"} <= {p.name for p in vendored}
     for place in vendored:
