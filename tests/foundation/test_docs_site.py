@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 SITE = yaml.safe_load((ROOT / "mkdocs.yml").read_text())
 PAGES = sorted(DOCS.rglob("*.md"))
-MOST_WORDS = 1500
+MOST_WORDS, MOST_IN_SENTENCE = 1500, 25
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 PICTURE = re.compile(r"!\[[^\]]+\]\(([^)\s]+)\)")
 #: What a browser would load, in contrast to what it leads to when somebody clicks on it.
@@ -43,6 +43,14 @@ def name_anchors(page: Path) -> set[str]:
     text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
     titles = re.findall(r"^#+ (.+)$", text, re.M)
     return {re.sub(r"\s+", "-", re.sub(r"[^\w\s-]", "", title.replace("`", "")).strip().lower()) for title in titles}
+
+
+def read_sentences(page: Path) -> Iterator[str]:
+    """The sentences of a page, or their parts between colons and semicolons; tables, headings and code are left out."""
+    text = re.sub(r"```.*?```|<!--.*?-->|^[|#].*?$", "\n", page.read_text(), flags=re.DOTALL | re.M)
+    text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", re.sub(r"`[^`]*`", "code", text))
+    for block in re.split(r"\n\s*\n|\n(?=\s*(?:[-*>]|\d+\.) )", text):
+        yield from re.split(r"(?<=[.!?:;])[\"”*)]*\s+", block)
 
 
 def test_the_menu_names_every_page_once_and_no_other() -> None:
@@ -72,6 +80,12 @@ def test_a_page_for_people_asks_a_question_and_has_a_picture(name: str) -> None:
     page = (DOCS / name).read_text()
     assert PICTURE.search(page) is not None
     assert name == "index.md" or page.splitlines()[0].endswith("?")
+
+
+@pytest.mark.parametrize("name", [*read_for_people(), "../README.md", "../CONTRIBUTING.md"])
+def test_a_sentence_of_a_page_for_people_can_be_read_once(name: str) -> None:
+    lengths = {sentence: len(re.findall(r"\w[\w'’.,/-]*", sentence)) for sentence in read_sentences(DOCS / name)}
+    assert {sentence: length for sentence, length in lengths.items() if length > MOST_IN_SENTENCE} == {}
 
 
 @pytest.mark.parametrize("picture", sorted(DOCS.rglob("figures/**/*.*")), ids=lambda path: path.name)
