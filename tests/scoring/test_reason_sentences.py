@@ -10,18 +10,18 @@ import pyarrow as pa
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "events"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from routine_stays import between, make_routine, odd_week
 from whole_scores import score_by_habits
 
 from ustad.events.templates import TEMPLATES, say
-from ustad.events.words_page import LIST, PAGE, SCRIPT, fill, write_page, write_script, write_sentences
 from ustad.habits.habit_model import HabitModel
 from ustad.habits.habit_words import ordinal
 from ustad.kind_words import KIND_WORDS
 from ustad.schema import mobility_schema
 from ustad.scoring.habit_judge import HabitJudge
+from words_page import LIST, PAGE, SCRIPT, fill, write_page, write_script, write_sentences
 
-REPOSITORY = Path(__file__).parents[2]
 GROUPS = [group for group in TEMPLATES if group != "a person as a whole"]
 
 
@@ -106,10 +106,10 @@ def test_every_sentence_has_an_example_that_fills_it():
 
 
 def test_the_documentation_and_the_page_say_what_the_code_says():
-    page = (REPOSITORY / PAGE).read_text()
-    assert page == write_page(page), "write it anew: python -m ustad.events.words_page"
+    page = PAGE.read_text()
+    assert page == write_page(page), "write it anew: python benchmarks/words_page.py"
     for file, text in ((LIST, write_sentences()), (SCRIPT, write_script())):
-        assert (REPOSITORY / file).read_text() == text, "write it anew: python -m ustad.events.words_page"
+        assert file.read_text() == text, "write it anew: python benchmarks/words_page.py"
     assert page.count(next(iter(KIND_WORDS.values()))[1]) == 1
 
 

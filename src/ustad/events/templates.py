@@ -2,7 +2,7 @@
 
 A reason is made of these, in this order: what happened, what is usual, how often since, how sure, what was not
 observed. `say` fills one in; docs/reference/sentences.md lists them all with examples, written by
-`python -m ustad.events.words_page`.
+`python benchmarks/words_page.py`.
 """
 
 from __future__ import annotations

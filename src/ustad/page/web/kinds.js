@@ -1,4 +1,4 @@
-// Words for the stored kinds and their meaning. Written by `python -m ustad.events.words_page`; do not edit.
+// Words for the stored kinds and their meaning. Written by `python benchmarks/words_page.py`; do not edit.
 export const KINDS = {
   "predictable": ["not as expected", "What happened is not what was expected."],
   "predictable/start": ["unexpected time", "A known place, but not at this hour or not for so long."],
