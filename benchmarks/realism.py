@@ -19,8 +19,8 @@ matplotlib.use("svg")
 import matplotlib.pyplot as plt
 import numpy as np
 
+from realism_figures import PUBLISHED, ZIPF_SLOPE, Realism, look_at
 from ustad.simulate import get_preset, simulate_tables
-from ustad.simulate.realism import PUBLISHED, ZIPF_SLOPE, Realism, look_at
 
 DOCS = Path(__file__).parents[1] / "docs"
 COLOURS = {"numosim-la": "#1f5f8b", "simla": "#c8553d", "simjordan": "#588157", "town": "#7a5195"}

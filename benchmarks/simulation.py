@@ -17,7 +17,6 @@ import platform
 import subprocess
 import sys
 import tempfile
-from dataclasses import astuple
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -70,17 +69,18 @@ def speed(sizes: list[int]) -> dict[str, Any]:
 
 def difficulty(seeds: int, agents: int = 2_000, share: float = 0.1) -> dict[str, Any]:
     """Visit rate on every variant of numosim-la, mean and spread over seeds."""
+    from realism_figures import measure_visit_rate
     from ustad.simulate import VARIANTS, simulate_tables
-    from ustad.simulate.difficulty import measure
 
     found = {}
     for variant in VARIANTS:
-        rows = [
-            astuple(measure(simulate_tables("numosim-la", agents, seed, variant=variant, anomalous_share=share)))
+        towns = (
+            simulate_tables("numosim-la", agents, seed, variant=variant, anomalous_share=share)
             for seed in range(100, 100 + seeds)
-        ]
+        )
+        figures = [measure_visit_rate(town) for town in towns]
+        names, rows = tuple(figures[0]), [tuple(one.values()) for one in figures]
         mean, spread = np.mean(rows, axis=0), np.std(rows, axis=0)
-        names = ("stay_auroc", "stay_ap", "agent_auroc", "agent_ap")
         found[variant] = {name: [float(m), float(s)] for name, m, s in zip(names, mean, spread, strict=True)}
         shown = "  ".join(f"{name} {m:.3f} ± {s:.3f}" for name, m, s in zip(names, mean, spread, strict=True))
         print(f"visit rate, {variant:<11} {shown}", flush=True)

@@ -1,7 +1,7 @@
-"""How real a data set of stays looks: the distributions that are published for people and for the benchmarks.
+"""How real a data set of stays looks, and how hard: the distributions that are published, and what visit rate finds.
 
-In: a data set with POIs and trips. Out: `Realism`, plain numbers and histograms; the page in the docs and a test of
-the headline figures are made from it.
+In: a data set with POIs and trips. Out: `Realism`, plain numbers and histograms, from which realism.py makes its page;
+and AUROC and average precision of NUMOSIM's published baseline.
 """
 
 from __future__ import annotations
@@ -13,8 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ustad.clock import local_time
+from ustad.config import SplitConfig
 from ustad.dataset import Dataset, zone_of
 from ustad.geo import Projection
+from ustad.lab.baselines.protocol import make
+from ustad.lab.evaluation.detection_metrics import evaluate
 from ustad.tables import agent_codes
 
 RANKS = 20  # places per person that enter the visit frequencies
@@ -171,3 +174,13 @@ def _at_home(
     share = ((starts - ends) / agents).reshape(days, 24)
     free = np.isin((np.arange(days) + first + 3) % 7, weekend)
     return share[~free].mean(axis=0), share[free].mean(axis=0)
+
+
+def measure_visit_rate(data: Dataset) -> dict[str, float]:
+    """What visit rate reaches on the test period of a data set with labels; higher means that it is easier."""
+    split = data.split(SplitConfig())
+    baseline = make("visit-rate", data.schema, 7).fit(data.between(split.train_first, split.test_first - 1))
+    scores = baseline.score(data.between(split.test_first, split.test_last))
+    levels = evaluate(scores.events, scores.agents, data.labels, data.agent_labels, bootstrap=0)
+    words = (("stay", "events"), ("agent", "agents"))
+    return {f"{word}_{figure}": levels[level][figure] for word, level in words for figure in ("auroc", "ap")}
