@@ -109,7 +109,7 @@ def adopt_extraction(config: Config, data: Dataset) -> Config:
 def check_extraction(config: Config, learned: list[str], data: Dataset) -> None:
     """Refuse stays that were made by other settings than those the model learnt from (the settings `learned`)."""
     ours, theirs = config.to_dict()["extraction"], data.meta.get("extraction") or {}
-    other = [n for n in learned if n in theirs and n != "poi_radius_m" and ours.get(n) != theirs[n]]
+    other = [n for n in learned if n in ours and n in theirs and n != "poi_radius_m" and ours[n] != theirs[n]]
     if other:
         changes = ", ".join(f"{n} {theirs[n]}, the model's {ours[n]}" for n in other)
         raise DataError(f"{data.name}: its stays were extracted otherwise than those the model learnt from ({changes})")

@@ -153,7 +153,7 @@ def test_presets_are_found_by_their_former_names(former, today):
 
 def test_settings_are_few_and_all_on_the_page():
     rows = describe_settings()
-    assert len(rows) <= 47
+    assert len(rows) <= 45
     page = PAGE.read_text()
     assert page == write_page(), "write it anew: python benchmarks/settings_page.py"
     assert all(f"| `{row['name']}` | {row['about']}" in page for row in rows)

@@ -12,6 +12,7 @@ from test_tracker import assert_same, batch, in_time_order, stream
 from town import fixes, minutes, walks
 
 from ustad.config import ExtractionConfig
+from ustad.mobility import staypoints
 from ustad.mobility.extraction import extract_tables
 from ustad.mobility.parameters import PROFILES
 from ustad.mobility.tracker import StayTracker
@@ -47,7 +48,7 @@ def test_stays_of_a_phone_that_reports_changes_only_are_found():
     for start, end in work:
         assert start % 1440 == 492
         assert 957 <= end % 1440 <= 962
-    assert run(*report_days(10), **{**PHONE, "changes_reach_m": 0}).events.num_rows == 0
+    assert run(*report_days(10), **{**PHONE, "reach_m": 0}).events.num_rows == 0
 
 
 def test_silence_after_the_first_report_of_a_way_was_spent_nobody_knows_where():
@@ -84,7 +85,9 @@ def test_earlier_stays_at_a_place_correct_one_imprecise_fix():
 @given(seed=st.integers(0, 500), step_s=st.sampled_from([60, 180]))
 def test_nothing_changes_for_devices_that_report_while_they_lie_still(seed, step_s):
     table = walks(agents=2, hours=20, step_s=step_s, seed=seed, gaps=True)
-    plain = batch(table, ExtractionConfig(**{**PHONE, "changes_reach_m": 0}))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(staypoints, "CHANGES_REACH_M", 0.0)
+        plain = batch(table, ExtractionConfig(**PHONE))
     assert_same(plain, batch(table, ExtractionConfig(**PHONE)))
 
 

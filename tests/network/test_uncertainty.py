@@ -42,7 +42,7 @@ def train(examples: int, epochs: int, noise: tuple[float, float]) -> DualTransfo
     generator = torch.Generator().manual_seed(examples)
     pairs = make_pairs(torch.rand(examples, generator=generator) * 4 - 2, noise, generator)
     network = DualTransformer(FIELDS, ModelConfig(width=16, event_blocks=1), max_events=2).train()
-    optimizer = make_optimizer(network, TrainingConfig(learning_rate=5e-3, weight_decay=0.0))
+    optimizer = make_optimizer(network, TrainingConfig(learning_rate=5e-3))
     steps = epochs * examples // BATCH
     schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.05, steps)
     for _ in range(steps):

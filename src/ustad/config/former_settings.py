@@ -23,6 +23,7 @@ ONLY_TRAINING: dict[str, tuple[Any, ...]] = {
     "model.variance_rate": (1,),
     "training.noise_samples": (50, 10),
     "training.warmup_steps": (0, 50, 100),
+    "training.weight_decay": (1e-5,),
     "training.clip_norm": (1,),
     "training.validation_share": (0.1,),
     "training.robust": (0,),
@@ -39,6 +40,7 @@ ALSO_SCORING: dict[str, tuple[Any, ...]] = {
     "scoring.counting": ("past",),
     "scoring.weights": ("unit",),
     "scoring.silence": (False,),
+    "extraction.changes_reach_m": (0, 3000),  # `extraction.reach_m` says whether there are such phones
     "scoring.spread": ("none", "max3"),  # neighbours belong to an event's incident now
 }
 _UNCERTAINTY = {(True, True): "both", (True, False): "aleatoric", (False, True): "epistemic", (False, False): "none"}

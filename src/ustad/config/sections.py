@@ -37,10 +37,9 @@ class ExtractionConfig:
     )
     bridge_hours: float = setting(36.0, "silence that ends where it began is part of the stay up to this long")
     reach_m: float = setting(
-        0.0, "silence that ends within this distance ended on the way from the place, metres; 0: 2.5 distance_m"
-    )
-    changes_reach_m: float = setting(
-        0.0, "the same for people whose phone reports changes only, known by their own fixes, metres; 0: no such phones"
+        0.0,
+        "phones that are silent while still: silence that ends within this distance ended on the way from the place, "
+        "metres; 0: no such phones, 2.5 distance_m",
     )
     end_rule: Literal["first-outside", "last-inside"] = setting(
         "first-outside", "a stay ends at the first fix outside (as trackintel) or at its last fix inside"
@@ -56,7 +55,7 @@ class ExtractionConfig:
     def __post_init__(self) -> None:
         for name in ("distance_m", "minutes", "poi_radius_m"):
             require(getattr(self, name) > 0, f"extraction.{name}", getattr(self, name), "above 0")
-        for name in ("gap_minutes", "bridge_hours", "reach_m", "changes_reach_m", "max_accuracy_m", "max_speed_kmh"):
+        for name in ("gap_minutes", "bridge_hours", "reach_m", "max_accuracy_m", "max_speed_kmh"):
             require(getattr(self, name) >= 0, f"extraction.{name}", getattr(self, name), "0 or more")
 
 
@@ -179,7 +178,6 @@ class TrainingConfig:
     )
     category_weight: float = setting(1.0, "λ, the weight of the categorical losses (the paper: 1)", PAPER)
     learning_rate: float = setting(1e-3, "learning rate, the highest there is (the paper: starts from 1e-3)", NETWORKS)
-    weight_decay: float = setting(1e-5, "weight decay", NETWORKS)
     epochs: int = setting(300, "at most this many passes over the training windows", NETWORKS)
     patience: int = setting(10, "stop after this many epochs without a better validation loss", NETWORKS)
     max_minutes: float = setting(0.0, "stop after this much wall time; 0: no limit", NETWORKS)
@@ -189,6 +187,7 @@ class TrainingConfig:
         "off: fp32, nothing compiled or recorded",
         NETWORKS,
     )
+    weight_decay: ClassVar[float] = 1e-5  # as in the paper
     clip_norm: ClassVar[float] = 1.0  # gradients are clipped to this norm
     validation_share: ClassVar[float] = 0.1  # of the early-stopping entities, validated on each epoch
     robust: ClassVar[float] = 0.0  # share of the worst-fitting windows left out of each step

@@ -23,7 +23,7 @@ PROFILES: dict[str, dict[str, Any]] = {
     # A fix every minute or so, wherever the agent is.
     "logger": {},
     # Minutes apart on the way, silent while it lies still: its last fix before the silence is where it lies.
-    "phone": {"minutes": 3.0, "reach_m": 500.0, "changes_reach_m": 3000.0},
+    "phone": {"minutes": 3.0, "reach_m": 500.0},
     # Some fixes whenever an app is used, many of them imprecise.
     "app": {"minutes": 3.0, "gap_minutes": 180.0, "max_accuracy_m": 150.0},
     # Calls and messages at antennas.

@@ -23,6 +23,8 @@ from ustad.mobility.joining import MOVED, NEVER_SEEN, NO_TIME, UNBRIDGED, scan_j
 MICROSECONDS = 1_000_000
 #: Silence that ends this many distances away ended on the way from the place, where no setting says how far.
 REACH = 2.5
+#: The same in metres for people whose phone reports changes only, known by their own fixes.
+CHANGES_REACH_M = 3000.0
 
 #: What the kernel remembers of one agent. Times in microseconds, points on the unit sphere.
 STATE = np.dtype(
@@ -139,7 +141,7 @@ class Limits(NamedTuple):
             join=config.join,
             bridge=round(max(config.bridge_hours * 60, config.gap_minutes, config.minutes) * 60 * MICROSECONDS),
             reach=_squared_chord(config.reach_m or REACH * config.distance_m),
-            changes=_squared_chord(config.changes_reach_m),
+            changes=_squared_chord(CHANGES_REACH_M) if config.reach_m else 0.0,
             first_outside=config.end_rule == "first-outside",
             include_last=config.include_last,
             speed=config.max_speed_kmh / 3600.0 / MICROSECONDS,

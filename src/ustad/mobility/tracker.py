@@ -194,6 +194,7 @@ class StayTracker:
         about = json.loads(arrays["about"].tobytes())
         if about["format"] != FORMAT or arrays["state"].dtype != STATE:
             raise DataError(f"the saved state has format {about['format']}, this version reads {FORMAT}")
+        about["config"].pop("changes_reach_m", None)  # a setting of its own once; `reach_m` says it now
         tracker = cls(ExtractionConfig(**about["config"]), about["lateness_s"])
         tracker.counts |= about["counts"]
         tracker._agents, tracker._state = about["agents"], arrays["state"].copy()

@@ -135,9 +135,7 @@ def test_a_checkpoint_of_other_settings_or_a_broken_one_is_refused(
 
 
 def test_training_stops_when_validation_no_longer_improves(world: World, config: Config) -> None:
-    config = config.replace(
-        {"training.epochs": 50, "training.patience": 2, "training.learning_rate": 1e-30, "training.weight_decay": 0.0}
-    )
+    config = config.replace({"training.epochs": 50, "training.patience": 2, "training.learning_rate": 1e-30})
     result = train(world, config)[1]
     assert result.stopped == "patience"
     assert (result.best_epoch, result.epochs) == (0, 3)

@@ -37,7 +37,6 @@ class Budget:
 
     batch_size: int = setting(128, "windows (or trajectories) per step, as in the paper")
     learning_rate: float = setting(1e-3, "learning rate of Adam at the start, as in the paper")
-    weight_decay: float = setting(1e-5, "weight decay of Adam, as in the paper")
     epochs: int = setting(300, "at most this many passes over the training windows, days or events")
     passes: float = setting(
         6.0, "stop after every event was a target so often without a better validation loss, at least after 5 epochs"
@@ -48,7 +47,7 @@ class Budget:
 
 def loop_settings(budget: Budget, targets_an_epoch: float) -> dict[str, Any]:
     """A budget as settings of the loop; `targets_an_epoch` is how often an epoch asks about each training event."""
-    names = ("batch_size", "learning_rate", "weight_decay", "epochs", "max_minutes")
+    names = ("batch_size", "learning_rate", "epochs", "max_minutes")
     patience = budget.patience or max(FEWEST_EPOCHS, math.ceil(budget.passes / targets_an_epoch))
     return {**{f"training.{name}": getattr(budget, name) for name in names}, "training.patience": patience}
 

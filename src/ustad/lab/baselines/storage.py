@@ -46,6 +46,7 @@ def load(path: Path | str, device: str = "auto") -> Baseline:
         raise DataError(f"{path}: holds no baseline (no {METHOD}); make one with `ustad lab train --method NAME`")
     content = json.loads((path / METHOD).read_text())
     schema = EventSchema.from_dict(content["schema"])
+    content["settings"].pop("weight_decay", None)  # fixed now, and no matter once a network is trained
     detector = find(content["method"])(schema, content["seed"], device, **content["settings"])
     detector.last_day, detector.training = content.get("last_day"), content.get("training", {})
     if hasattr(detector, "detector"):
