@@ -29,8 +29,8 @@ from ustad.events.windows import EventTensors, Queries
 from ustad.lab.baselines import make
 from ustad.lab.baselines.base import without
 from ustad.lab.baselines.deep import masked_predictions
+from ustad.lab.prediction import prediction_metrics
 from ustad.network.training import loop
-from ustad.network.training.prediction import prediction_metrics
 from ustad.network.training.task import Validation
 from ustad.simulate import simulate_tables
 

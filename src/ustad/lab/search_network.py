@@ -8,9 +8,9 @@ from typing import Any
 from ustad import progress
 from ustad.config import ConfigError
 from ustad.detector import Detector
+from ustad.lab.search_settings import SearchResult, data_digest, tune
 from ustad.network.training.estimate import rough_seconds
 from ustad.network.training.masked_task import MaskedTask
-from ustad.network.training.search_settings import SearchResult, data_digest, tune
 
 
 def search(detector: Detector, data: Any, directory: Path, trials: int) -> SearchResult:

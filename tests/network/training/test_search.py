@@ -15,7 +15,7 @@ from ustad.dataset import Dataset
 from ustad.detector import Detector
 from ustad.events.windows import EventTensors, Queries, Windows
 from ustad.lab.search_network import search
-from ustad.network.training.search_settings import SPACE, data_digest, tune
+from ustad.lab.search_settings import SPACE, data_digest, tune
 from ustad.schema import mobility_schema
 
 pytest.importorskip("optuna")
@@ -95,7 +95,7 @@ def test_a_search_goes_on_with_its_own_data_and_an_older_one_with_what_is_given(
     tensors, windows, queries = world
     config = config.replace({"training.epochs": 1, "model.event_blocks": 1})
     said: list[str] = []
-    monkeypatch.setattr("ustad.network.training.search_settings.say", said.append)
+    monkeypatch.setattr("ustad.lab.search_settings.say", said.append)
 
     def search(trials: int, **data: str) -> int:
         asked = tensors, windows, (tensors, queries), config

@@ -53,7 +53,7 @@ def methods(
 def _our_settings() -> list[dict[str, Any]]:
     """The detector's settings by their dotted names, as `describe_settings` tells those of the others."""
     from ustad.config import describe_settings
-    from ustad.network.training.search_settings import SPACE
+    from ustad.lab.search_settings import SPACE
 
     choices = {n: [f"{c[0]} … {c[1]}"] if isinstance(c, tuple) else c for n, c in SPACE.items()}  # a tuple is a range
     return [

@@ -25,7 +25,7 @@ from ustad.lab.baselines.deep import share_asked
 from ustad.lab.baselines.fitting import describe_facts, loop_settings
 from ustad.lab.baselines.networks import DeepSettings
 from ustad.lab.baselines.protocol import Abilities
-from ustad.network.training.prediction import most_certain
+from ustad.lab.prediction import most_certain
 from ustad.schema import EventSchema
 from ustad.scores import Scores
 

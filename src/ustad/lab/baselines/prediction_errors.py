@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from ustad.config import ConfigError
-from ustad.network.training.prediction import prediction_metrics
+from ustad.lab.prediction import prediction_metrics
 
 
 def prediction_errors(detector: Any, events: Any, context: Any = None, reject: float = 0.0) -> pa.Table:

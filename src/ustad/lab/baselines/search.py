@@ -25,7 +25,7 @@ from ustad.files import read_json, write_json, write_table
 from ustad.lab.baselines.base import fitting_parts, read_settings
 from ustad.lab.baselines.fitting import Budget
 from ustad.lab.baselines.protocol import find, make
-from ustad.network.training.search_settings import METHOD_STUDY, STUDY, check_own, data_digest, same_search
+from ustad.lab.search_settings import METHOD_STUDY, STUDY, check_own, data_digest, same_search
 from ustad.progress import say
 from ustad.schema import EventSchema, mobility_schema
 

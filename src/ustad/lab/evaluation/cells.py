@@ -30,7 +30,7 @@ from ustad.lab.evaluation.workshop import (
     look_back_only,
     measured,
 )
-from ustad.network.training.prediction import prediction_metrics
+from ustad.lab.prediction import prediction_metrics
 from ustad.scores import Scores
 from ustad.scoring.calibration import ABLATIONS, Ablation, Parts, combine
 from ustad.scoring.rejection import rejection_curve, uncertainty

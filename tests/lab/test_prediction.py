@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ustad.events.encoder import Encoder, Scale
 from ustad.geo import Projection
-from ustad.network.training.prediction import angular_difference, most_certain, prediction_metrics
+from ustad.lab.prediction import angular_difference, most_certain, prediction_metrics
 from ustad.schema import mobility_schema
 from ustad.tables import DataError
 
