@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 import first_store
@@ -9,7 +10,7 @@ import sqlalchemy as sa
 
 from ustad.page import migrations
 from ustad.page import records as r
-from ustad.page.migrations import STEPS, migrate
+from ustad.page.migrations import NEWEST, migrate
 from ustad.page.store import _engine
 
 
@@ -20,7 +21,7 @@ def test_a_migrated_store_has_the_tables_and_indexes_of_a_new_one(any_store_url:
         first_store.metadata.create_all(connection)
         migrations.version_table.create(connection)
         connection.execute(sa.insert(migrations.version_table).values(version=1))
-    assert migrate(engine) == len(STEPS) + 1
+    assert migrate(engine) == NEWEST
     migrated = _schema(engine)
     with engine.begin() as connection:
         for table in (*r.metadata.sorted_tables, migrations.version_table):
@@ -28,6 +29,20 @@ def test_a_migrated_store_has_the_tables_and_indexes_of_a_new_one(any_store_url:
     migrate(engine)
     assert migrated == _schema(engine)
     engine.dispose()
+
+
+def test_tables_that_changed_have_a_new_version() -> None:
+    """Without one, a store that is there already would not get what was added."""
+    tables = [
+        (
+            table.name,
+            [(c.name, str(c.type), c.nullable) for c in table.columns],
+            sorted((str(i.name), [c.name for c in i.columns]) for i in table.indexes),
+        )
+        for table in r.metadata.sorted_tables
+    ]
+    digest = hashlib.sha256(repr(sorted(tables)).encode()).hexdigest()[:12]
+    assert (NEWEST, digest) == (13, "8b31913e315a"), "raise NEWEST in page/migrations.py, then write both here"
 
 
 def _schema(engine: sa.Engine) -> dict[str, Any]:
