@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from fastapi import FastAPI
-from pydantic import BaseModel
 
 from ustad.service import errors, examples
 from ustad.service.keys import COOKIE
@@ -24,11 +23,6 @@ _MEANINGS = {
 }  # fmt: skip
 
 
-def answer(example: examples.Example, model: type[BaseModel] | None = None) -> Described:
-    """A success with an example. `model` describes what the route itself has no model for."""
-    return {200: _content("application/json", example) | ({"model": model} if model is not None else {})}
-
-
 def text_answer(media: str, example: str, meaning: str) -> Described:
     """A success that is no JSON."""
     return {200: {"content": {media: {"schema": {"type": "string"}, "example": example}}, "description": meaning}}
@@ -38,14 +32,9 @@ def failure(*statuses: int) -> Described:
     """Errors in their one shape."""
     answers: Described = {}
     for status in statuses:
-        example = errors.content(status, *examples.ERRORS[status])
-        content = _content("application/json", example)
-        answers[status] = {"model": ErrorAnswer, "description": _MEANINGS[status], **content}
+        content = {"application/json": {"example": errors.content(status, *examples.ERRORS[status])}}
+        answers[status] = {"model": ErrorAnswer, "description": _MEANINGS[status], "content": content}
     return answers
-
-
-def _content(media: str, example: Any) -> dict[str, Any]:
-    return {"content": {media: {"example": example}}}
 
 
 #: What every route of the interface can answer.
@@ -69,32 +58,18 @@ def _describe_keys(document: dict[str, Any]) -> None:
 
 
 def complete(app: FastAPI) -> None:
-    """Add to the description how keys are sent and, in examples, what is null: it is made without any null."""
+    """Add to the description how keys are sent, and an example of every answer that has none."""
     make = app.openapi
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
             document = make()
             _describe_keys(document)
-            for answer_of in (answer for methods in document["paths"].values() for route in methods.values()
-                         for answer in route["responses"].values()):  # fmt: skip
-                for content in answer_of.get("content", {}).values():
-                    content["example"] = _with_nulls(content["example"], content["schema"], document["components"])
+            models = document["components"]["schemas"]
+            routes = [route for methods in document["paths"].values() for route in methods.values()]
+            for answer in (answer for route in routes for answer in route["responses"].values()):
+                for content in answer.get("content", {}).values():
+                    content.setdefault("example", examples.example_of(content["schema"], models))
         return app.openapi_schema or {}
 
     app.openapi = openapi  # type: ignore[method-assign]  # the documented way to change the description
-
-
-def _with_nulls(value: Any, schema: dict[str, Any], parts: dict[str, Any]) -> Any:
-    """The value with null for every field that its schema asks for and that it lacks."""
-    if "$ref" in schema:
-        schema = parts["schemas"][schema["$ref"].rsplit("/", 1)[-1]]
-    for choice in schema.get("anyOf", ()):
-        if choice.get("type") != "null":
-            value = _with_nulls(value, choice, parts)
-    if isinstance(value, list) and "items" in schema:
-        return [_with_nulls(one, schema["items"], parts) for one in value]
-    if not isinstance(value, dict) or "properties" not in schema:
-        return value
-    fields = {name: _with_nulls(value.get(name), part, parts) for name, part in schema["properties"].items()}
-    return {**fields, **{name: one for name, one in value.items() if name not in fields}}

@@ -11,9 +11,8 @@ from ustad.page import cases
 from ustad.page import records as r
 from ustad.page.queries import iso
 from ustad.page.store import now
-from ustad.service import examples_cases as ex
 from ustad.service import messages_cases as m
-from ustad.service.described import ERRORS, answer, failure
+from ustad.service.described import ERRORS, failure
 from ustad.service.errors import InvalidError, NotFoundError
 from ustad.service.keys import Caller, needs
 from ustad.service.messages import Text, Verdict
@@ -31,16 +30,16 @@ MOST_VIEWS = 100
 def case_routes() -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["cases"], responses=ERRORS)
     unknown = failure(404)
-    router.get("/cases", response_model=m.CasePage, responses=answer(ex.CASES))(get_cases)
-    router.post("/cases", response_model=m.CaseAnswer, responses=answer(ex.CASE) | unknown)(post_case)
-    router.get("/cases/{case_id}", response_model=m.CaseAnswer, responses=answer(ex.CASE) | unknown)(get_case)
-    router.patch("/cases/{case_id}", response_model=m.CaseAnswer, responses=answer(ex.CASE) | unknown)(patch_case)
-    router.get("/watchlist", response_model=m.Watchlist, responses=answer(ex.WATCHLIST))(get_watchlist)
+    router.get("/cases", response_model=m.CasePage)(get_cases)
+    router.post("/cases", response_model=m.CaseAnswer, responses=unknown)(post_case)
+    router.get("/cases/{case_id}", response_model=m.CaseAnswer, responses=unknown)(get_case)
+    router.patch("/cases/{case_id}", response_model=m.CaseAnswer, responses=unknown)(patch_case)
+    router.get("/watchlist", response_model=m.Watchlist)(get_watchlist)
     path = "/agents/{agent_id}/watch"
-    router.put(path, response_model=m.Watchlist, responses=answer(ex.WATCHLIST) | unknown)(put_watch)
-    router.get("/views", response_model=m.SavedViews, responses=answer(ex.VIEWS))(get_views)
-    router.put("/views", response_model=m.SavedViews, responses=answer(ex.VIEWS))(put_view)
-    router.delete("/views", response_model=m.SavedViews, responses=answer(ex.VIEWS))(delete_view)
+    router.put(path, response_model=m.Watchlist, responses=unknown)(put_watch)
+    router.get("/views", response_model=m.SavedViews)(get_views)
+    router.put("/views", response_model=m.SavedViews)(put_view)
+    router.delete("/views", response_model=m.SavedViews)(delete_view)
     return router
 
 

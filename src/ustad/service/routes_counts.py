@@ -13,9 +13,8 @@ from pydantic import BaseModel
 from ustad.dataset import EPOCH
 from ustad.page.counts import count_people
 from ustad.page.queries import iso_day, span
-from ustad.service.described import ERRORS, answer, text_answer
+from ustad.service.described import ERRORS, text_answer
 from ustad.service.errors import InvalidError
-from ustad.service.examples import Example
 from ustad.service.keys import COUNTS, READERS, Caller, needs
 
 Count = Annotated[Caller, Depends(needs(*READERS, COUNTS))]
@@ -44,19 +43,14 @@ class Counts(BaseModel):
     counts: list[Counted]
 
 
-COUNTS_EXAMPLE: Example = {
-    "first": "2024-02-05", "last": "2024-02-11", "metres": 1000.0, "least": 10,
-    "counts": [{"day": "2024-02-05", "hour": 8, "lat": 60.168537, "lon": 24.933403, "people": 120}],
-}  # fmt: skip
 CSV_EXAMPLE = "day,hour,lat,lon,people\r\n2024-02-05,8,60.168537,24.933403,120\r\n"
 FIRST_DAY = (date.min - EPOCH).days
 
 
 def count_routes() -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["read"], responses=ERRORS)
-    described = answer(COUNTS_EXAMPLE)
-    described[200]["content"] |= text_answer("text/csv", CSV_EXAMPLE, "")[200]["content"]
-    router.get("/counts", response_model=Counts, responses=described)(counts)
+    table = text_answer("text/csv", CSV_EXAMPLE, "the counts, as JSON or as a table")
+    router.get("/counts", response_model=Counts, responses=table)(counts)
     return router
 
 

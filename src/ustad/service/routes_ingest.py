@@ -18,8 +18,7 @@ from ustad.page.queries import microseconds
 from ustad.page.store import now
 from ustad.page.translate import Layout
 from ustad.schema import EventSchema
-from ustad.service import examples
-from ustad.service.described import ERRORS, answer, failure
+from ustad.service.described import ERRORS, failure
 from ustad.service.errors import InvalidError, TooLargeError
 from ustad.service.keys import LOCAL, Caller, needs
 from ustad.service.messages import Fixes, FixesAnswer, IngestAnswer, events_model
@@ -36,7 +35,7 @@ def ingest_routes(schema: EventSchema) -> APIRouter:
     body: Any = events_model(schema)
     layout = Layout.of(schema)
 
-    @router.post("/events", response_model=IngestAnswer, responses=answer(examples.INGEST) | failure(409))
+    @router.post("/events", response_model=IngestAnswer, responses=failure(409))
     async def post_events(request: Request, caller: Ingest, events: body) -> Any:
         """Finished events, in order of time for each agent. Sending one twice scores it once."""
         service = request.app.state.service
@@ -50,7 +49,7 @@ def ingest_routes(schema: EventSchema) -> APIRouter:
         return _told(await asyncio.wrap_future(work))
 
     if schema.name == "mobility":
-        router.post("/fixes", response_model=FixesAnswer, responses=answer(examples.FIXES))(post_fixes)
+        router.post("/fixes", response_model=FixesAnswer)(post_fixes)
     return router
 
 

@@ -7,8 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Request
 from pydantic import BaseModel
 
-from ustad.service.described import ERRORS, answer
-from ustad.service.examples import Example
+from ustad.service.described import ERRORS
 from ustad.service.keys import Caller, needs
 from ustad.service.notices import list_notices, retry_dead
 
@@ -34,16 +33,10 @@ class Notices(BaseModel):
     notices: list[NoticeLine]
 
 
-NOTICES: Example = {"waiting": 0, "dead": 1, "notices": [
-    {"id": "webhook-12", "channel": "webhook", "state": "dead", "tries": 10, "made_at": "2024-02-06T02:10:00Z",
-     "due_at": "2024-02-06T03:40:00Z", "problem": "URLError"},
-]}  # fmt: skip
-
-
 def notice_routes() -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["notices"], responses=ERRORS)
-    router.get("/notices", response_model=Notices, responses=answer(NOTICES))(get_notices)
-    router.post("/notices/retry", response_model=Notices, responses=answer(NOTICES))(retry_notices)
+    router.get("/notices", response_model=Notices)(get_notices)
+    router.post("/notices/retry", response_model=Notices)(retry_notices)
     return router
 
 

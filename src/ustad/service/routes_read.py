@@ -6,14 +6,14 @@ import asyncio
 import contextlib
 import json
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from datetime import date
 from typing import Annotated, Any, Literal
 from urllib.parse import unquote
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
-from pydantic import BaseModel, BeforeValidator
+from pydantic import BeforeValidator
 
 from ustad import __version__
 from ustad.dataset import EPOCH
@@ -22,10 +22,9 @@ from ustad.page.card_blocks import card_blocks
 from ustad.page.facts import NO_FACTS
 from ustad.page.queries import Filter, iso_day, microseconds
 from ustad.page.store import DISK_FULL
-from ustad.service import errors
-from ustad.service import examples as ex
+from ustad.service import errors, examples
 from ustad.service import messages_page as page
-from ustad.service.described import ERRORS, Described, answer, failure, text_answer
+from ustad.service.described import ERRORS, failure, text_answer
 from ustad.service.errors import BusyError, InvalidError, NotFoundError, UnavailableError
 from ustad.service.keys import READERS, Caller, key_in, needs
 from ustad.service.messages import AgentAnswer, AgentPage, AlertPage, EventPage, Moment, Text
@@ -55,35 +54,27 @@ COLOURS, COLOURED, COLOURED_S = 10, "categories", 60.0  # colours, where they ar
 
 def read_routes() -> APIRouter:
     router = APIRouter()
-    _add(router, "/healthz", healthz, page.Health, example=ex.HEALTH, tags=["health"])
-    _add(router, "/readyz", readyz, page.Ready, example=ex.READY, more=failure(503), tags=["health"])
-    text = text_answer("text/plain", ex.METRICS, "figures")
+    router.get("/healthz", response_model=page.Health, tags=["health"])(healthz)
+    router.get("/readyz", response_model=page.Ready, responses=failure(503), tags=["health"])(readyz)
+    text = text_answer("text/plain", examples.METRICS, "figures")
     router.get("/metrics", tags=["health"], responses=ERRORS | text, response_class=Response)(metrics)
     v1 = APIRouter(prefix="/v1", tags=["read"], responses=ERRORS)
-    not_found = failure(404)
-    _add(v1, "/about", about, page.About, example=ex.ABOUT)
-    _add(v1, "/summary", summary, page.Summary, example=ex.SUMMARY)
-    _add(v1, "/run", run_facts, page.RunFacts, example=ex.RUN)
-    _add(v1, "/lanes", lanes, page.Lanes, example=ex.LANES)
-    _add(v1, "/agents", agents, AgentPage, example=ex.AGENTS)
-    _add(v1, "/agents/{agent_id}", agent, AgentAnswer, example=ex.AGENT, more=not_found)
-    _add(v1, "/agents/{agent_id}/events", agent_events, EventPage, example=ex.EVENTS, more=not_found)
-    _add(v1, "/agents/{agent_id}/places", places, page.Places, example=ex.PLACES, more=not_found)
-    _add(v1, "/agents/{agent_id}/movements", movements, page.Movements, example=ex.MOVEMENTS, more=not_found)
-    _add(v1, "/events/{event_id}", event, page.EventDetail, example=ex.EVENT, more=not_found)
-    _add(v1, "/alerts", alerts, AlertPage, example=ex.ALERTS)
-    stream = text_answer("text/event-stream", ex.STREAM, "server-sent events")
+    unknown = failure(404)
+    v1.get("/about", response_model=page.About)(about)
+    v1.get("/summary", response_model=page.Summary)(summary)
+    v1.get("/run", response_model=page.RunFacts)(run_facts)
+    v1.get("/lanes", response_model=page.Lanes)(lanes)
+    v1.get("/agents", response_model=AgentPage)(agents)
+    v1.get("/agents/{agent_id}", response_model=AgentAnswer, responses=unknown)(agent)
+    v1.get("/agents/{agent_id}/events", response_model=EventPage, responses=unknown)(agent_events)
+    v1.get("/agents/{agent_id}/places", response_model=page.Places, responses=unknown)(places)
+    v1.get("/agents/{agent_id}/movements", response_model=page.Movements, responses=unknown)(movements)
+    v1.get("/events/{event_id}", response_model=page.EventDetail, responses=unknown)(event)
+    v1.get("/alerts", response_model=AlertPage)(alerts)
+    stream = text_answer("text/event-stream", examples.STREAM, "server-sent events")
     v1.get("/alerts/stream", responses=stream, response_class=StreamingResponse)(stream_alerts)
     router.include_router(v1)
     return router
-
-
-def _add(
-    router: APIRouter, path: str, act: Callable[..., Any], model: type[BaseModel], *, example: ex.Example,
-    more: Described | None = None, **options: Any,
-) -> None:  # fmt: skip
-    """A route that answers with JSON of this form."""
-    router.get(path, response_model=model, responses=answer(example) | (more or {}), **options)(act)
 
 
 # ------------------------------------------------------------------------------------------------- health

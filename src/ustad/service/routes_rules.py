@@ -9,9 +9,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from ustad.page import hidden
 from ustad.page.queries import microseconds
-from ustad.service.described import ERRORS, answer, failure
+from ustad.service.described import ERRORS, failure
 from ustad.service.errors import NotFoundError
-from ustad.service.examples import JUDGED, Example
 from ustad.service.messages import AgentId, EventAnswer, Latitude, Longitude, Moment, Strict, Text, _printable
 from ustad.service.routes_cases import Decide, _number
 from ustad.service.routes_read import Read
@@ -86,20 +85,12 @@ class Rules(BaseModel):
     rules: list[RuleAnswer]
 
 
-PREVIEW: Example = {"first_day": "2024-01-08", "alerts": 42, "hidden": 3, "confirmed": 0, "examples": [JUDGED]}
-RULES: Example = {"rules": [
-    {"id": "3", "agent_id": "a-17", "lat": None, "lon": None, "radius_km": None, "category": None, "from_minute": 1320,
-     "to_minute": 360, "kind": None, "until": "2024-06-30T21:00:00Z", "reason": "night shift", "by": "morning shift",
-     "at": "2024-02-06T07:30:00Z", "hides": 3, "state": "in force"},
-]}  # fmt: skip
-
-
 def rule_routes() -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["rules"], responses=ERRORS)
-    router.get("/rules", response_model=Rules, responses=answer(RULES))(get_rules)
-    router.post("/rules", response_model=Rules, responses=answer(RULES))(post_rule)
-    router.post("/rules/preview", response_model=Preview, responses=answer(PREVIEW))(post_preview)
-    router.delete("/rules/{rule_id}", response_model=Rules, responses=answer(RULES) | failure(404))(delete_rule)
+    router.get("/rules", response_model=Rules)(get_rules)
+    router.post("/rules", response_model=Rules)(post_rule)
+    router.post("/rules/preview", response_model=Preview)(post_preview)
+    router.delete("/rules/{rule_id}", response_model=Rules, responses=failure(404))(delete_rule)
     return router
 
 

@@ -11,8 +11,7 @@ from sqlalchemy import Connection, insert, select, update
 from ustad.page import cases, likeness, queries
 from ustad.page import records as r
 from ustad.page.store import Store, now
-from ustad.service import examples
-from ustad.service.described import ERRORS, answer, failure
+from ustad.service.described import ERRORS, failure
 from ustad.service.errors import InvalidError, NotFoundError
 from ustad.service.keys import Caller, needs
 from ustad.service.messages import Deleted, EventAnswer, Verdict
@@ -24,8 +23,8 @@ MICROSECONDS_PER_DAY = 86_400_000_000
 
 def verdict_routes() -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["verdicts"], responses=ERRORS | failure(404))
-    router.put("/alerts/{alert_id}/verdict", response_model=EventAnswer, responses=answer(examples.JUDGED))(put_verdict)
-    router.delete("/agents/{agent_id}", response_model=Deleted, responses=answer(examples.DELETED))(delete_agent)
+    router.put("/alerts/{alert_id}/verdict", response_model=EventAnswer)(put_verdict)
+    router.delete("/agents/{agent_id}", response_model=Deleted)(delete_agent)
     return router
 
 

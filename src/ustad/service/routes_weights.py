@@ -8,9 +8,8 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict
 
 from ustad.page.learned import preview_weights
-from ustad.service.described import ERRORS, answer, failure
+from ustad.service.described import ERRORS, failure
 from ustad.service.errors import NotFoundError
-from ustad.service.examples import Example
 from ustad.service.live_weights import LiveWeights
 from ustad.service.messages import Strict
 from ustad.service.routes_cases import Decide
@@ -45,16 +44,10 @@ class Switch(Strict):
     on: bool
 
 
-WEIGHTS: Example = {
-    "weights": {"distance": 1.3, "start": 0.6}, "on": True, "by": "morning shift", "at": "2024-02-06T07:30:00Z",
-    "change": {"first_day": "2024-01-08", "alerts": 42, "go": 9, "confirmed": 0, "come": 4},
-}  # fmt: skip
-
-
 def weight_routes() -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["rules"], responses=ERRORS)
-    router.get("/weights", response_model=Weights, responses=answer(WEIGHTS))(get_weights)
-    router.put("/weights", response_model=Weights, responses=answer(WEIGHTS) | failure(404))(put_weights)
+    router.get("/weights", response_model=Weights)(get_weights)
+    router.put("/weights", response_model=Weights, responses=failure(404))(put_weights)
     return router
 
 
