@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 from sklearn.neighbors import NearestNeighbors
 
 from ustad.network.inference import neighbours
-from ustad.network.inference.inverted_lists import InvertedLists
+from ustad.network.inference.inverted_lists import InvertedLists, has_faiss
 from ustad.network.inference.neighbours import Reference, exact_distances
+
+needs_faiss = pytest.mark.skipif(not has_faiss(), reason="FAISS is not installed: pip install 'ustad[knn]'")
 
 
 def _cloud(count: int, seed: int, width: int = 8) -> np.ndarray:
@@ -35,8 +37,8 @@ def test_exact_distances_equal_scikit_learn(count: int, k: int, seed: int) -> No
     np.testing.assert_allclose(found, _truth(points, queries, k), rtol=1e-4, atol=1e-4)
 
 
+@needs_faiss
 def test_torch_and_faiss_agree() -> None:
-    pytest.importorskip("faiss")
     points, queries = _cloud(2000, 1), _cloud(50, 2)
     found = neighbours._faiss_distances(points, queries, 30)
     np.testing.assert_allclose(found, exact_distances(points, queries, 30, torch.device("cpu")), rtol=2e-3, atol=2e-3)
@@ -47,6 +49,7 @@ def test_a_query_that_is_a_reference_point_is_at_distance_zero_from_it() -> None
     assert exact_distances(points, points[:5], 1, torch.device("cpu")).max() < 1e-5
 
 
+@needs_faiss
 def test_inverted_lists_state_the_error_they_have() -> None:
     points, queries = _cloud(4000, 4), _cloud(100, 5)
     lists = InvertedLists.fit(points, k=20)
@@ -61,6 +64,7 @@ def test_inverted_lists_state_the_error_they_have() -> None:
     assert "recall" in lists.describe()
 
 
+@needs_faiss
 def test_lists_that_are_too_short_are_joined_until_k_points_are_found() -> None:
     points = _cloud(60, 6)
     lists = InvertedLists.fit(points, k=5)
@@ -85,6 +89,7 @@ def test_more_neighbours_than_events_means_all_events() -> None:
     np.testing.assert_allclose(found, _truth(points, queries, 7).mean(1), rtol=1e-3)
 
 
+@needs_faiss
 def test_beyond_the_limit_the_lists_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(neighbours.EXACT_LIMIT, "cpu", 100)
     points, queries = _cloud(2000, 11), _cloud(20, 12)
@@ -101,6 +106,7 @@ def test_a_reference_survives_storing() -> None:
     assert np.array_equal(again.owner, reference.owner)
 
 
+@needs_faiss
 def test_lists_are_stored_with_what_was_measured_of_them() -> None:
     reference = Reference(_cloud(3000, 1), np.arange(3000))
     lists = reference.approximate(20)
@@ -114,6 +120,7 @@ def test_lists_are_stored_with_what_was_measured_of_them() -> None:
     assert Reference(_cloud(9, 1), np.arange(9)).facts() == {"reference": 9}
 
 
+@needs_faiss
 def test_one_event_at_a_time_is_compared_exactly_on_a_gpu_and_through_lists_on_a_cpu() -> None:
     cpu, cuda = torch.device("cpu"), torch.device("cuda:0")
     assert not neighbours.live_through_lists(neighbours.APPROXIMATE_ABOVE, cpu)
@@ -122,6 +129,7 @@ def test_one_event_at_a_time_is_compared_exactly_on_a_gpu_and_through_lists_on_a
     assert neighbours.live_through_lists(neighbours.EXACT_LIMIT["cuda"] + 1, cuda)
 
 
+@needs_faiss
 def test_the_measured_recall_is_that_of_new_queries() -> None:
     points = _cloud(6000, 21)
     lists = Reference(points, np.zeros(len(points), np.int64)).approximate(20)
@@ -129,3 +137,18 @@ def test_the_measured_recall_is_that_of_new_queries() -> None:
     truth = np.sort(np.linalg.norm(points[None] - queries[:, None], axis=-1), axis=1)[:, :20]
     found = (lists.distances(queries, 20) <= truth[:, -1:] * (1 + 1e-5)).mean()
     assert found == pytest.approx(lists.recall, abs=0.1)
+
+
+def test_without_faiss_everything_is_compared_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
+    points, queries = _cloud(2000, 11), _cloud(20, 12)
+    stored = Reference(points, np.zeros(2000, np.int64))
+    stored.lists = InvertedLists.fit(points, 15) if has_faiss() else None
+    monkeypatch.setattr(neighbours, "has_faiss", lambda: False)
+    monkeypatch.setitem(neighbours.EXACT_LIMIT, "cpu", 100)
+    reference = Reference.from_tensors(stored.to_tensors())
+    np.testing.assert_allclose(reference.mean_distance(queries, 15), _truth(points, queries, 15).mean(1), rtol=1e-4)
+    assert not neighbours.live_through_lists(10**9, torch.device("cpu"))
+    reference.index_for_live(15)
+    assert reference.lists is None
+    with pytest.raises(ImportError, match="knn"):
+        reference.approximate()

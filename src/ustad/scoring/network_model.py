@@ -53,10 +53,7 @@ class ScoringModel:
         """Lists for live scoring where there are many reference events; how well they find neighbours, measured."""
         if self.neighbours is None:
             return None
-        from ustad.network.inference.neighbours import APPROXIMATE_ABOVE
-
-        if len(self.neighbours) > APPROXIMATE_ABOVE:
-            self.neighbours.approximate(self.config.scoring.neighbours)
+        self.neighbours.index_for_live(self.config.scoring.neighbours)
         return self.neighbours.facts()
 
     def forget(self, entities: Iterable[Any]) -> ScoringModel:

@@ -1,13 +1,13 @@
 """How far an event is from everything seen in training: the mean distance to its k nearest reference events.
 
 In go embeddings of reference and scored events, out come mean Euclidean distances. Exact on a GPU (torch) and on a
-CPU (FAISS where it is installed, else torch); beyond `EXACT_LIMIT` reference events, and for one event at a time on a
-CPU beyond `APPROXIMATE_ABOVE`, through inverted lists whose recall and error are measured when they are built.
+CPU (FAISS where it is installed, else torch). Where FAISS is installed, beyond `EXACT_LIMIT` reference events, and for
+one event at a time on a CPU beyond `APPROXIMATE_ABOVE`, through inverted lists whose recall and error are measured when
+they are built.
 """
 
 from __future__ import annotations
 
-import importlib.util
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ustad.network.inference.half_search import GROUP, Halves, find_nearest, fits
-from ustad.network.inference.inverted_lists import InvertedLists
+from ustad.network.inference.inverted_lists import InvertedLists, has_faiss
 from ustad.progress import say, track, warn
 
 #: More reference events than this are searched through inverted lists: by device.
@@ -75,13 +75,13 @@ class Reference:
         if owner is not None:
             return self._own(queries, k, owner)
         k = _clip(k, len(self))
-        if len(self) > EXACT_LIMIT[device.type]:
+        if len(self) > EXACT_LIMIT[device.type] and has_faiss():
             return self.approximate().distances(queries, k).mean(axis=1)
         return self.nearest(queries, k, device).mean(axis=1)
 
     def nearest(self, queries: np.ndarray, k: int, device: torch.device) -> np.ndarray:
         """Exact distances to the k nearest, ascending: float32 [Q, k]."""
-        if device.type == "cpu" and importlib.util.find_spec("faiss") is not None:
+        if device.type == "cpu" and has_faiss():
             return _faiss_distances(self.embeddings, queries, k)
         if str(device) not in self._by_device:  # kept on the device: live scoring asks again and again
             self._by_device[str(device)] = SearchPoints.of(self.embeddings, device)
@@ -89,10 +89,17 @@ class Reference:
 
     def approximate(self, k: int = 150) -> InvertedLists:
         """The inverted lists, built on first use for about k neighbours; says the recall it measured."""
+        if not has_faiss():
+            raise ImportError("an approximate search needs FAISS: pip install 'ustad[knn]'")
         if self.lists is None:
             self.lists = InvertedLists.fit(self.embeddings, k)
             say(f"neighbours: {self.lists.describe()}")
         return self.lists
+
+    def index_for_live(self, k: int) -> None:
+        """Build the lists where scoring one event at a time on a CPU will use them."""
+        if live_through_lists(len(self), torch.device("cpu")):
+            self.approximate(k)
 
     def _own(self, queries: np.ndarray, k: int, owner: np.ndarray) -> np.ndarray:
         order, by_owner = np.argsort(self.owner, kind="stable"), np.argsort(owner, kind="stable")
@@ -121,13 +128,13 @@ class Reference:
         start = "neighbours.lists."
         list_tensors = {name[len(start) :]: values for name, values in tensors.items() if name.startswith(start)}
         embeddings = tensors["neighbours.embeddings"]
-        lists = InvertedLists.from_tensors(list_tensors, embeddings) if list_tensors else None
+        lists = InvertedLists.from_tensors(list_tensors, embeddings) if list_tensors and has_faiss() else None
         return cls(embeddings, tensors["neighbours.owner"], lists)
 
 
 def live_through_lists(references: int, device: torch.device) -> bool:
     """Whether one event at a time is compared with so many through lists: on a CPU early, on a GPU as in bulk."""
-    return references > (APPROXIMATE_ABOVE if device.type == "cpu" else EXACT_LIMIT[device.type])
+    return has_faiss() and references > (APPROXIMATE_ABOVE if device.type == "cpu" else EXACT_LIMIT[device.type])
 
 
 def shared_room(device: torch.device, most: int) -> int:
