@@ -26,10 +26,10 @@ from ustad.config import ConfigError
 from ustad.page import records as r
 from ustad.page.store import Store, now
 from ustad.service.app import create_app
-from ustad.service.guard import Guard
 from ustad.service.keys import Keys, create_key, expiry_of, remove_key
 from ustad.service.metrics import Metrics
 from ustad.service.rates import SECONDS, Rates
+from ustad.service.request_checks import RequestChecks
 from ustad.service.settings import Settings, days_of
 from ustad.tables import DataError
 
@@ -491,12 +491,12 @@ def test_a_request_that_outlasts_an_orderly_stop_is_told_to_come_again() -> None
         async def send(message: Any) -> None:
             messages.append(message)
 
-        guard = Guard(
+        checks = RequestChecks(
             never_ends, max_body=10, policy="", metrics=Metrics(lambda: 0), rates=Rates(0), local_only=lambda: False,
             keys=Keys(Store("sqlite://"), open_without=True),
         )  # fmt: skip
         request = {"type": "http", "path": "/v1/events", "method": "POST", "headers": []}
-        task = asyncio.ensure_future(guard(request, receive, send))
+        task = asyncio.ensure_future(checks(request, receive, send))
         await begun.wait()
         task.cancel()
         await task

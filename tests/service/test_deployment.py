@@ -44,7 +44,7 @@ def test_the_image_copies_what_is_there_and_runs_as_nobody_special():
 
 
 def test_what_the_probes_ask_is_answered_without_a_key():
-    guard = pytest.importorskip("ustad.service.guard", reason="the service's libraries are not installed")
+    guard = pytest.importorskip("ustad.service.request_checks", reason="the service's libraries are not installed")
     container = objects()["Deployment"]["spec"]["template"]["spec"]["containers"][0]
     asked = {container[f"{kind}Probe"]["httpGet"]["path"] for kind in ("startup", "readiness", "liveness")}
     asked |= set(re.findall(r"8350(/\w+)", (ROOT / "Containerfile").read_text()))

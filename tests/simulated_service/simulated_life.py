@@ -50,7 +50,7 @@ def without_threads() -> Iterator[None]:
     with (
         mock.patch("fastapi.routing.run_in_threadpool", here),
         mock.patch("fastapi.dependencies.utils.run_in_threadpool", here),
-        mock.patch("ustad.service.guard.run_in_threadpool", here),
+        mock.patch("ustad.service.request_checks.run_in_threadpool", here),
     ):
         yield
 
@@ -65,7 +65,7 @@ def open_service(settings: Settings, scorer: Any, apps: list[Any]) -> Any:
         apps[0].state.service = service
         apps[0].user_middleware.clear()
         apps[0].middleware_stack = None
-        app_module.add_guard(apps[0], service)
+        app_module.add_checks(apps[0], service)
         return apps[0]
 
     build = app_module.build

@@ -28,7 +28,6 @@ from ustad.service import errors
 from ustad.service.channels import read_channels
 from ustad.service.claim import Claim
 from ustad.service.described import complete
-from ustad.service.guard import Guard, content_policy
 from ustad.service.intake import Intake
 from ustad.service.keys import Keys
 from ustad.service.metrics import Metrics
@@ -37,6 +36,7 @@ from ustad.service.pipeline import Pipeline, Scorer
 from ustad.service.rates import Rates
 from ustad.service.read_audit import ReadAudit
 from ustad.service.retention import expire
+from ustad.service.request_checks import RequestChecks, content_policy
 from ustad.service.routes_cases import case_routes
 from ustad.service.routes_counts import count_routes
 from ustad.service.routes_devices import device_list_routes, device_routes
@@ -265,14 +265,14 @@ def build(service: Service) -> FastAPI:
     app.include_router(page_routes(service.settings))
     complete(app)
     app.mount("/static", StaticFiles(directory=WEB), name="static")
-    add_guard(app, service)
+    add_checks(app, service)
     return app
 
 
-def add_guard(app: FastAPI, service: Service) -> None:
+def add_checks(app: FastAPI, service: Service) -> None:
     """The layer that every request passes first."""
     app.add_middleware(
-        Guard, max_body=service.settings.max_body_bytes, policy=content_policy(service.settings.tiles),
+        RequestChecks, max_body=service.settings.max_body_bytes, policy=content_policy(service.settings.tiles),
         metrics=service.metrics, keys=service.keys, rates=service.rates, local_only=lambda: service.local_only,
         audit=service.audit, coarse_metres=service.settings.coarse_metres,
     )  # fmt: skip

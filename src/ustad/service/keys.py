@@ -137,7 +137,7 @@ def device_key_in(headers: Mapping[bytes, bytes]) -> str | None:
 
 
 def needs(*roles: str) -> Callable[[Request], Awaitable[Caller]]:
-    """A dependency of FastAPI: the caller, whom the guard has found, and who must have one of these roles."""
+    """A dependency of FastAPI: the caller, whom `request_checks` has found, and who must have one of these roles."""
 
     async def check(request: Request) -> Caller:  # async: a plain function would wait for a thread of the pool
         caller: Caller = request.scope["ustad.caller"]

@@ -11,7 +11,7 @@ import html
 from urllib.parse import parse_qs
 
 from fastapi import Request, Response
-from fastapi.responses import RedirectResponse
+from fastapi.responses import HTMLResponse, RedirectResponse
 
 from ustad.service.errors import UnauthorizedError
 from ustad.service.keys import COOKIE
@@ -30,7 +30,7 @@ STYLE = (
 ASKED = "This service asks for a key with the role read."
 
 
-def login_page(message: str = ASKED, address: str = "/") -> tuple[bytes, bytes]:
+def login_page(message: str = ASKED, address: str = "/") -> tuple[str, str]:
     """The page, which leads on to the address that was wanted, and the content policy that allows exactly its style."""
     style_hash = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'sha256-{style_hash}'; form-action 'self'; base-uri 'none'"
@@ -41,7 +41,7 @@ def login_page(message: str = ASKED, address: str = "/") -> tuple[bytes, bytes]:
         '<input type="password" name="key" autocomplete="current-password" autofocus required></label>'
         f'<input type="hidden" name="wanted" value="{html.escape(address)}"><button>Open</button></form></html>'
     )
-    return page.encode(), policy.encode()
+    return page, policy
 
 
 async def log_in(request: Request) -> Response:
@@ -52,9 +52,8 @@ async def log_in(request: Request) -> Response:
     try:
         request.app.state.service.keys.caller(key)
     except UnauthorizedError:
-        body, policy = login_page("That key is not known, or has expired. Please try again.", address)
-        headers = {"Content-Security-Policy": policy.decode()}
-        return Response(body, status_code=401, media_type="text/html", headers=headers)
+        page, policy = login_page("That key is not known, or has expired. Please try again.", address)
+        return HTMLResponse(page, 401, {"Content-Security-Policy": policy})
     answer = RedirectResponse(address, status_code=303)
     secure = "https" in (request.url.scheme, request.headers.get("x-forwarded-proto"))  # a proxy may have the TLS
     answer.set_cookie(COOKIE, key, httponly=True, samesite="strict", secure=secure, path="/")

@@ -20,7 +20,7 @@ from ustad.page.store import now
 from ustad.service.described import ERRORS
 from ustad.service.devices import Sender, list_devices
 from ustad.service.errors import ForbiddenError, InvalidError, TooLargeError
-from ustad.service.guard import DEVICES
+from ustad.service.request_checks import DEVICES
 from ustad.service.keys import LOCAL, Caller
 from ustad.service.messages import DevicePage, Text, is_agent_id
 from ustad.service.pipeline import Job

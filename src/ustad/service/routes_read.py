@@ -32,12 +32,12 @@ from ustad.triage.unusual_days import describe_day
 
 
 def decode_id(text: Any) -> Any:
-    """An id out of an address, in which the guard has left it percent-encoded."""
+    """An id out of an address, in which `request_checks` has left it percent-encoded."""
     return unquote(text, errors="strict") if isinstance(text, str) else text
 
 
 Read = Annotated[Caller, Depends(needs("read"))]
-#: Also who sees coarse positions alone: the guard makes what is answered coarse.
+#: Also who sees coarse positions alone: `request_checks` makes what is answered coarse.
 Look = Annotated[Caller, Depends(needs(*READERS))]
 Offset = Annotated[int, Query(ge=0, le=100_000_000)]
 Limit = Annotated[int, Query(ge=1, le=1_000)]

@@ -1,7 +1,7 @@
 """What every request passes first: limits on the body, the Host header, security headers, a log without identities.
 
-A plain ASGI layer around the application: a request without a valid key is answered before its body is read, and
-bodies that claim no length are counted too.
+An ASGI layer around the application: a request without a valid key is answered before its body is read, and bodies
+that claim no length are counted as they come.
 """
 
 from __future__ import annotations
@@ -10,18 +10,23 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
 
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.responses import HTMLResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ustad.page.coarse import coarsen
 from ustad.page.store import DISK_FULL, is_disk_full
 from ustad.service import errors
-from ustad.service.errors import UnauthorizedError, content
+from ustad.service.errors import UnauthorizedError, response
 from ustad.service.keys import COARSE, LOCAL, Caller, Keys, device_key_in, key_in
 from ustad.service.login import login_page
 from ustad.service.metrics import Metrics
@@ -29,9 +34,6 @@ from ustad.service.rates import Rates
 from ustad.service.read_audit import ReadAudit
 
 log = logging.getLogger("ustad.service.access")
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 LOCAL_NAMES = {"localhost", "127.0.0.1", "[::1]"}
 #: What a proxy adds to a request that it passes on.
@@ -54,26 +56,26 @@ def content_policy(tiles: str) -> str:
     )
 
 
-class Guard:
+class RequestChecks:
     """Wraps the application. `local_only`: no key is set, so only names of this machine are answered (a web page
     elsewhere cannot point its own name at the service)."""
 
     def __init__(
-        self, app: Any, *, max_body: int, policy: str, metrics: Metrics, keys: Keys, rates: Rates,
+        self, app: ASGIApp, *, max_body: int, policy: str, metrics: Metrics, keys: Keys, rates: Rates,
         local_only: Callable[[], bool], audit: ReadAudit | None = None, coarse_metres: float = 0.0,
     ) -> None:  # fmt: skip
         self.app, self._max_body, self._metrics, self._keys, self._local_only = app, max_body, metrics, keys, local_only
         self._rates, self._audit, self._coarse_metres = rates, audit, coarse_metres
         self._reading: asyncio.Future[Any] | None = None
-        self._headers = [
-            (b"content-security-policy", policy.encode()),
-            (b"x-content-type-options", b"nosniff"),
-            (b"x-frame-options", b"DENY"),
-            (b"referrer-policy", b"no-referrer"),
-            (b"cross-origin-opener-policy", b"same-origin"),
-            (b"cross-origin-resource-policy", b"same-origin"),
-            (b"permissions-policy", b"geolocation=(), camera=(), microphone=()"),
-        ]
+        self._headers = {
+            "content-security-policy": policy,
+            "x-content-type-options": "nosniff",
+            "x-frame-options": "DENY",
+            "referrer-policy": "no-referrer",
+            "cross-origin-opener-policy": "same-origin",
+            "cross-origin-resource-policy": "same-origin",
+            "permissions-policy": "geolocation=(), camera=(), microphone=()",
+        }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -81,75 +83,85 @@ class Guard:
             return
         began, status = time.perf_counter(), 0
 
-        async def answer(message: MutableMapping[str, Any]) -> None:
+        async def answer(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                present = {name.lower() for name, _ in message["headers"]}
-                message["headers"] = [*message["headers"], *(h for h in self._headers if h[0] not in present)]
-                if b"cache-control" not in present:
-                    keep = b"no-cache" if scope["path"].startswith("/static/") else b"no-store"
-                    message["headers"].append((b"cache-control", keep))
+                headers = MutableHeaders(scope=message)
+                for name, value in self._headers.items():
+                    headers.setdefault(name, value)
+                headers.setdefault("cache-control", "no-cache" if scope["path"].startswith("/static/") else "no-store")
             await send(message)
 
         try:
-            await self._checked(scope, receive, answer)
+            refusal = await self._refusal(scope)
+            if refusal is not None:
+                await refusal(scope, receive, answer)
+            else:
+                await self.app(scope, self._counted(receive), self._coarse(scope, answer))
+        except ClientDisconnect:  # before its request was whole: there is nobody to answer
+            pass
         except Exception as error:  # a traceback of the server would show values; ours shows places in the code
             errors.log.error("unexpected %s at %s", type(error).__name__, errors.where(error))
             if status:
                 raise ConnectionError("the answer broke off") from None
-            if isinstance(error, (OperationalError, PoolTimeoutError)):
-                problem = DISK_FULL if is_disk_full(error) else "the store does not answer"
-                await _refuse(answer, 503, f"{problem}; send again later")
-            else:
-                await _refuse(answer, 500, "an unexpected error; the service's log says where")
+            await _unexpected(error)(scope, receive, answer)
         except asyncio.CancelledError:  # the server ends, and has waited long enough
             if status:
                 raise
-            await _refuse(answer, 503, "the service is shutting down; send again, what was stored counts once")
+            message = "the service is shutting down; send again, what was stored counts once"
+            await response(503, message)(scope, receive, answer)
         finally:
             self._note(scope, status, time.perf_counter() - began)
 
-    async def _checked(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _refusal(self, scope: Scope) -> Response | None:
+        """The answer to a request that may not go on; who asks is then in the scope."""
         headers = dict(scope["headers"])
         _keep_slashes(scope)
         if scope["path"] != "/healthz":  # the process answers, whatever the store does
             await self._read_keys()
         if self._local_only() and _host(headers) not in LOCAL_NAMES:
-            await _refuse(send, 421, "this service answers only to names of its own machine while it has no key")
-            return
+            return response(421, "this service answers only to names of its own machine while it has no key")
         if self._local_only() and any(name in headers for name in FORWARDED):
-            await _refuse(send, 403, "a proxy passed this on, and the service has no key; make one with --create-key")
-            return
+            return response(403, "a proxy passed this on, and the service has no key; make one with --create-key")
         if scope["path"] not in OPEN_PATHS:
             try:
                 scope["ustad.caller"] = caller = self._caller(scope["path"], headers)
             except UnauthorizedError as error:
-                await _unauthorized(send, scope, error)
-                return
+                return _unauthorized(scope, error)
             seconds = self._rates.take(caller.name) if caller is not LOCAL else 0
             if seconds:
-                wait = [(b"retry-after", str(seconds).encode())]
-                await _refuse(send, 429, "this key sends too many requests a second; send again later", wait)
-                return
+                wait = {"Retry-After": str(seconds)}
+                return response(429, "this key sends too many requests a second; send again later", headers=wait)
             if self._audit is not None and not self._noted(caller, scope):
-                await _refuse(send, 503, "the audit cannot be written, so nothing is shown; the disk may be full")
-                return
-            if COARSE in caller.roles and scope["path"].startswith("/v1/") and scope["path"] != GROUND:
-                send = send_coarse(send, self._coarse_metres)
+                return response(503, "the audit cannot be written, so nothing is shown; the disk may be full")
         length = headers.get(b"content-length", b"0")
-        too_large = f"the body is larger than {self._max_body:,} bytes; send smaller batches"
-        if not length.isdigit() or int(length) > self._max_body:
-            await _refuse(send, 413, too_large)
-            return
-        try:
-            body = await _read(receive, self._max_body)
-        except ConnectionError:  # the client is gone before its request was whole: there is nobody to answer
-            return
-        if body is None:
-            await _refuse(send, 413, too_large)
-            return
-        await self.app(scope, _replay(body, receive), send)
+        return response(413, self._too_large) if not length.isdigit() or int(length) > self._max_body else None
+
+    @property
+    def _too_large(self) -> str:
+        return f"the body is larger than {self._max_body:,} bytes; send smaller batches"
+
+    def _counted(self, receive: Receive) -> Receive:
+        """A receive that gives no more of a body than the limit."""
+        size = 0
+
+        async def limited() -> Message:
+            nonlocal size
+            message = await receive()
+            size += len(message.get("body", b""))
+            if size > self._max_body:
+                raise HTTPException(413, self._too_large)
+            return message
+
+        return limited
+
+    def _coarse(self, scope: Scope, send: Send) -> Send:
+        """A send that makes answers coarse, for who may see no others."""
+        is_coarse = "ustad.caller" in scope and COARSE in scope["ustad.caller"].roles
+        if is_coarse and scope["path"].startswith("/v1/") and scope["path"] != GROUND:
+            return send_coarse(send, self._coarse_metres)
+        return send
 
     def _noted(self, caller: Caller, scope: Scope) -> bool:
         """Whether the audit has this request."""
@@ -187,10 +199,10 @@ class Guard:
 
 def send_coarse(send: Send, metres: float) -> Send:
     """A send that makes every JSON answer, and every message of a stream, coarse, whichever route it is of."""
-    head: MutableMapping[str, Any] = {}
+    head: Message = {}
     parts: list[bytes] = []
 
-    async def answer(message: MutableMapping[str, Any]) -> None:
+    async def answer(message: Message) -> None:
         if message["type"] == "http.response.start":
             head.update(message)
             if not _is_json(head):  # the length of JSON changes: its head waits for the body
@@ -210,15 +222,15 @@ def send_coarse(send: Send, metres: float) -> Send:
     return answer
 
 
-def _media(head: Scope) -> bytes:
+def _media(head: Message) -> bytes:
     return dict(head["headers"]).get(b"content-type", b"").partition(b";")[0]
 
 
-def _is_json(head: Scope) -> bool:
+def _is_json(head: Message) -> bool:
     return _media(head) == b"application/json"
 
 
-def _is_stream(head: Scope) -> bool:
+def _is_stream(head: Message) -> bool:
     return _media(head) == b"text/event-stream"
 
 
@@ -246,56 +258,19 @@ def _host(headers: dict[bytes, bytes]) -> str:
     return host[: host.index("]") + 1] if host.startswith("[") and "]" in host else host.partition(":")[0]
 
 
-async def _read(receive: Receive, limit: int) -> bytes | None:
-    """The whole body, or none when it is larger than the limit."""
-    parts: list[bytes] = []
-    size = 0
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise ConnectionError("the request broke off")
-        part = message.get("body", b"")
-        size += len(part)
-        if size > limit:
-            return None
-        parts.append(part)
-        if not message.get("more_body", False):
-            return b"".join(parts)
-
-
-def _replay(body: bytes, receive: Receive) -> Receive:
-    """A receive that gives the body once, then what really comes (a disconnect)."""
-    is_given = False
-
-    async def again() -> MutableMapping[str, Any]:
-        nonlocal is_given
-        if is_given:
-            return await receive()
-        is_given = True
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    return again
-
-
-async def _unauthorized(send: Send, scope: Scope, error: UnauthorizedError) -> None:
+def _unauthorized(scope: Scope, error: UnauthorizedError) -> Response:
     """The one error shape; a browser that opens the page is asked for the key instead."""
     accepts = dict(scope["headers"]).get(b"accept", b"")
     if scope["method"] == "GET" and b"text/html" in accepts:
         address = (scope.get("raw_path") or quote(scope["path"]).encode()).decode("ascii", "replace")
         query = scope.get("query_string", b"").decode("ascii", "replace")
-        body, policy = login_page(address=f"{address}?{query}" if query else address)
-        await _send(send, 401, body, [(b"content-type", b"text/html"), (b"content-security-policy", policy)])
-        return
-    challenge = error.headers["WWW_Authenticate"].encode()
-    await _refuse(send, error.status, error.message, [(b"www-authenticate", challenge)])
+        page, policy = login_page(address=f"{address}?{query}" if query else address)
+        return HTMLResponse(page, 401, {"Content-Security-Policy": policy})
+    return response(error.status, error.message, headers={"WWW-Authenticate": error.headers["WWW_Authenticate"]})
 
 
-async def _refuse(send: Send, status: int, message: str, more: list[tuple[bytes, bytes]] | None = None) -> None:
-    headers = [(b"content-type", b"application/json"), *(more or [])]
-    await _send(send, status, json.dumps(content(status, message)).encode(), headers)
-
-
-async def _send(send: Send, status: int, body: bytes, headers: list[tuple[bytes, bytes]]) -> None:
-    headers = [*headers, (b"content-length", str(len(body)).encode())]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+def _unexpected(error: Exception) -> Response:
+    if isinstance(error, (OperationalError, PoolTimeoutError)):
+        problem = DISK_FULL if is_disk_full(error) else "the store does not answer"
+        return response(503, f"{problem}; send again later")
+    return response(500, "an unexpected error; the service's log says where")
