@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any
@@ -141,17 +142,16 @@ class ModelScorer:
         """Scores of rows of events in order of agent and time, each after everything it knows of the agent."""
         zones = event_zones(events, self._layout, self._zone)
         rows = event_rows([{**row, "timezone": z} for row, z in zip(events, zones, strict=True)], self._layout)
-        judgements = self._backend.score(rows)
+        scores = self._backend.score(rows)
         if self.weights is not None:
-            self.weights.choose(judgements.rows)
-        echoes = self._join_incidents(events, judgements.rows)
+            self.weights.choose(scores.rows)
+        echoes = self._join_incidents(events, scores.rows)
         starts = {str(event["agent"]): event["started_at"] for event in events}  # the latest of each
         states = {
-            agent: pack_state(self._incidents[agent], starts[agent], state)
-            for agent, state in judgements.states.items()
+            agent: pack_state(self._incidents[agent], starts[agent], state) for agent, state in scores.states.items()
         }
         self._hold([str(row[self.schema.entity]) for row in rows])
-        return Scored(zones, judgements.rows, echoes, states, judgements.changes, judgements.absences)
+        return replace(scores, zones=zones, finals=echoes, states=states)
 
     def _join_incidents(self, events: Sequence[Row], scores: Sequence[dict[str, Any]]) -> dict[int, dict[str, Any]]:
         """Which incident each event belongs to, written into its score; returns the earlier events that led one until

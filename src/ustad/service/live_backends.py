@@ -7,7 +7,7 @@ the store keeps in the same transaction as the events.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
@@ -18,6 +18,7 @@ from ustad.live.habit_live import HabitLive
 from ustad.live.habit_state import HabitState
 from ustad.page.queries import CONTEXT_EVENTS
 from ustad.scoring.habit_judge import HabitJudge
+from ustad.service.pipeline import Scored
 
 if TYPE_CHECKING:
     from ustad.live.network_live import LiveScorer
@@ -25,16 +26,6 @@ if TYPE_CHECKING:
 #: Events of an agent that are looked through again where the store has them but no state. They are counted and enter
 #: its history as they did; the weeks before the first of them say nothing of the agent.
 REPLAYED = 256
-
-
-@dataclass
-class LiveScores:
-    """Columns of each event, in order; states and lasting changes by agent."""
-
-    rows: list[dict[str, Any]] = field(default_factory=list)
-    states: dict[str, bytes] = field(default_factory=dict)
-    changes: dict[str, str] = field(default_factory=dict)
-    absences: list[dict[str, Any]] = field(default_factory=list)  # as in `absences.parquet`
 
 
 class Backend(Protocol):
@@ -46,7 +37,7 @@ class Backend(Protocol):
 
     def remember(self, agent: str, events: pa.Table, state: bytes | None) -> None: ...
 
-    def score(self, events: Sequence[Mapping[str, Any]]) -> LiveScores: ...
+    def score(self, events: Sequence[Mapping[str, Any]]) -> Scored: ...
 
     def let_go(self, agent: str) -> None: ...
 
@@ -79,10 +70,10 @@ class NetworkBackend:
         if events.num_rows:
             self._live.warm(events)
 
-    def score(self, events: Sequence[Mapping[str, Any]]) -> LiveScores:
+    def score(self, events: Sequence[Mapping[str, Any]]) -> Scored:
         rows = [self._live.update(events[0])] if len(events) == 1 else self._live.update_many(events)
         own = set(events[0]) if events else set()
-        return LiveScores([{name: value for name, value in row.items() if name not in own} for row in rows])
+        return Scored(rows=[{name: value for name, value in row.items() if name not in own} for row in rows])
 
     def let_go(self, agent: str) -> None:
         self._live.forget(agent)
@@ -117,9 +108,9 @@ class HabitBackend:
             for row in events.filter(pa.array(later)).to_pylist():
                 self._live.update(row)
 
-    def score(self, events: Sequence[Mapping[str, Any]]) -> LiveScores:
+    def score(self, events: Sequence[Mapping[str, Any]]) -> Scored:
         """Scores of rows in order of agent and time."""
-        scores = LiveScores()
+        scores = Scored()
         for event in events:
             row = self._columns(self._live.update(event))
             change, absences = row.pop("change", None), row.pop("absences", [])

@@ -37,20 +37,20 @@ FIXES_PER_EVENT = 10  # of a slice: seldom do fewer make a stay
 UNREAD = "this is stored, but the store could not be read for the answer; sending it again is safe"
 
 
-@dataclass(frozen=True)
+@dataclass
 class Scored:
-    """The zone and the score of each event, in the order of the events.
+    """The zone and the columns of the score of each event, in the order of the events.
 
     A row with `final` false is provisional: the agent's next event may raise it. `finals` are what earlier events are
     from now on, by key: score, p_value, alert and, where there is one, echo, reason and term.
     """
 
-    zones: Sequence[str]
-    rows: Sequence[Mapping[str, Any]]
+    zones: Sequence[str] = ()
+    rows: list[dict[str, Any]] = field(default_factory=list)
     finals: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
-    states: Mapping[str, bytes] = field(default_factory=dict)  # of agents, kept in the same transaction
-    changes: Mapping[str, str] = field(default_factory=dict)  # lasting ones of agents, in words
-    absences: Sequence[Mapping[str, Any]] = ()  # nearly certain visits that did not come, see `absences.parquet`
+    states: dict[str, bytes] = field(default_factory=dict)  # of agents, kept in the same transaction
+    changes: dict[str, str] = field(default_factory=dict)  # lasting ones of agents, in words
+    absences: list[dict[str, Any]] = field(default_factory=list)  # visits that did not come, see `absences.parquet`
 
 
 class Scorer(Protocol):
@@ -137,18 +137,6 @@ class _Found:
     devices: list[Row] = field(default_factory=list)
 
 
-@dataclass
-class _Judged:
-    """Rows for the store with their details, final scores of events that are in it already, states of agents."""
-
-    rows: list[Row] = field(default_factory=list)
-    details: dict[int, str] = field(default_factory=dict)
-    finals: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
-    states: Mapping[str, bytes] = field(default_factory=dict)
-    changes: Mapping[str, str] = field(default_factory=dict)
-    absences: Sequence[Mapping[str, Any]] = ()
-
-
 class Pipeline:
     """Runs in one thread; nothing else writes events."""
 
@@ -200,10 +188,10 @@ class Pipeline:
                 jobs[number].outcome = arrival.refused
         good = [a for a in arrivals.values() if a.refused is None]
         new = [(a.rows[i], a.keys[i]) for a in good for i in a.fresh]
-        judgement = self._score(new)
-        alerts = self._write(judgement, findings)
+        rows, details, scores = self._score(new)
+        alerts = self._write(rows, details, scores, findings)
         self.arrivals.accepted(row for row, _ in new)
-        fresh = {row["key"]: queries.fresh_answer(row) for row in judgement.rows}
+        fresh = {row["key"]: queries.fresh_answer(row) for row in rows}
         wanted = {n: a.keys for n, a in arrivals.items() if a.refused is None}
         try:
             self._answer(jobs, wanted, fresh)
@@ -276,9 +264,10 @@ class Pipeline:
         return Arrival(rows, keys_for(rows) if rows else [], extracted=True)
 
     # -------------------------------------------------------------------------------------- going through
-    def _score(self, new: list[tuple[Row, int]]) -> _Judged:
+    def _score(self, new: list[tuple[Row, int]]) -> tuple[list[Row], dict[int, str], Scored]:
+        """Rows for the store, their details by key, and their scores with what is final of earlier events."""
         if not new:
-            return _Judged()
+            return [], {}, Scored()
         new.sort(key=lambda pair: (pair[0]["agent"], pair[0]["started_at"]))
         agents = list(dict.fromkeys(row["agent"] for row, _ in new))
         absent = self.scorer.missing(agents)
@@ -292,20 +281,19 @@ class Pipeline:
             self.scorer.remember(absent, event_table(context_rows, self.layout), states, known_incidents(context_rows))
         scores = self.scorer.score([row for row, _ in new])
         rows, details = fresh_rows(new, scores.zones, scores.rows, self.layout)
-        return _Judged(rows, details, _merged(rows, scores.finals), scores.states, scores.changes, scores.absences)
+        return rows, details, replace(scores, finals=_merged(rows, scores.finals))
 
-    def _write(self, judgement: _Judged, findings: _Found) -> list[int]:
-        rows = judgement.rows
+    def _write(self, rows: list[Row], details: dict[int, str], scores: Scored, findings: _Found) -> list[int]:
         if not rows and not findings.fixes and not findings.devices:
             return []
         with self.store.writing() as connection:
             likeness.mark(connection, rows)
-            alerts = finalise(connection, judgement.finals)
-            add_events(connection, rows, judgement.details)
-            keep_states(connection, judgement.states, self.scorer.fingerprint)
-            keep_changes(connection, judgement.changes)
-            if judgement.absences:
-                table = pa.Table.from_pylist([dict(row) for row in judgement.absences])
+            alerts = finalise(connection, scores.finals)
+            add_events(connection, rows, details)
+            keep_states(connection, scores.states, self.scorer.fingerprint)
+            keep_changes(connection, scores.changes)
+            if scores.absences:
+                table = pa.Table.from_pylist(scores.absences)
                 insert_new(connection, r.absences, absence_rows(table, self.layout.schema))
             alarm = self.drift.record(connection, rows)
             for table, parts, to_rows in ((r.trips, findings.trips, trip_rows), (r.gaps, findings.gaps, gap_rows)):
