@@ -102,7 +102,7 @@ def sample(
     out = empty_samples(layout, len(queries), network, keep_probabilities)
 
     def answer(passes: Passes, embeddings: Tensor, index: np.ndarray, slices: Slices) -> int:
-        hidden = hidden_at(network, tensors, embeddings, slices, T, passes)  # [T, B, D]
+        hidden = hidden_at(tensors, embeddings, slices, T, passes)  # [T, B, D]
         store(out, index, layout, network, tensors, hidden, slices.target, seed)
         return len(index)
 
@@ -143,7 +143,7 @@ def embed_events(
         if together:
             hidden = _hidden_shared(network, tensors, embeddings, slices)
         else:
-            hidden = hidden_at(network, tensors, embeddings, slices, int(not visible), passes)
+            hidden = hidden_at(tensors, embeddings, slices, int(not visible), passes)
         out[index] = hidden[0].float().cpu().numpy()
         return len(index)
 
@@ -208,50 +208,29 @@ def embed_samples(
     size = max(1, tokens // (T * F))
     embeddings = network.masked_token.new_empty(T, len(events), config.width)
 
-    def embed(passes: Passes | None, begin: int) -> None:
+    def embed(passes: Passes, begin: int) -> None:
         index = torch.from_numpy(events[begin : begin + size]).to(tensors.device)
         keep = None
         if has_dropout:
             keep = keep_masks(tensors.key[index], seed, T, F, width=config.width, rate=config.dropout)
             keep = keep.to(network.masked_token.dtype)
-        way = network.embed if passes is None else passes.embed
-        embeddings[:, begin : begin + size] = way(tensors.features[index[:, None]], keep).transpose(0, 1)  # [T, n, D]
+        vectors = passes.embed(tensors.features[index[:, None]], keep)
+        embeddings[:, begin : begin + size] = vectors.transpose(0, 1)  # [T, n, D]
 
     for _ in crew.each(embed, ((begin,) for begin in range(0, len(events), size))):
         pass
     return embeddings
 
 
-def hidden_at(
-    network: DualTransformer,
-    tensors: EventTensors,
-    embeddings: Tensor,
-    slices: Slices,
-    masked: int,
-    passes: Passes | None = None,
-) -> Tensor:
+def hidden_at(tensors: EventTensors, embeddings: Tensor, slices: Slices, masked: int, passes: Passes) -> Tensor:
     """Event level: hidden states [T, B, D] of the targets, each in its slice.
 
     In the first `masked` samples the target is hidden behind the learned token, in the others it is seen.
     """
-    T, B, L = len(embeddings), len(slices.start), slices.length
-    offset = torch.arange(L, device=embeddings.device)
+    offset = torch.arange(slices.length, device=embeddings.device)
     row = slices.where[:, None] + offset  # [B, L]
     day_position = tensors.day_position[slices.start[:, None] + offset]
-    at = slices.target - slices.start
-    if passes is not None:
-        return passes.at(embeddings, row, masked, day_position, at)
-    hide = (offset == at[:, None]).repeat(T, 1)
-    hide[masked * B :] = False
-    hidden = network.contextualise_at(
-        embeddings[:, row.flatten()].view(T * B, L, -1),
-        hide,
-        torch.zeros_like(hide),
-        offset.expand(T * B, L),
-        day_position.repeat(T, 1),
-        at.repeat(T),
-    )
-    return hidden.view(T, B, -1)
+    return passes.at(embeddings, row, masked, day_position, slices.target - slices.start)
 
 
 def _hidden_shared(network: DualTransformer, tensors: EventTensors, embeddings: Tensor, slices: Slices) -> Tensor:
