@@ -117,7 +117,11 @@ def extract(
         if setting.pois is not None:
             shared.tables.write_table(setting.pois.pois, "pois.parquet")
         job.finish()
-        _publish(shared.tables, place, describe(summary, setting, meta))
+        meta = describe(summary, setting, meta)
+        if place.local:
+            publish(shared.tables.path, place.path, meta)
+        else:
+            place.replace_tables(REPLACED, shared.tables, "meta.json", meta)
         job.close()
     setting.reading.warn_of_bad_rows()
     return summary
@@ -297,20 +301,3 @@ def _stamps(source: Any) -> list[list[str]] | str:
         return [_stamp(place)]
     infos = [info for folder in ("", "stays") for info in place.files(folder, ".parquet")]
     return [_stamp(Place(place.filesystem, info.path)) for info in infos]
-
-
-def _publish(tables: Place, out: Place, meta: dict[str, Any]) -> None:
-    """The tables take the place of what a data directory holds beside fixes; `meta.json` comes last."""
-    if out.local:
-        publish(tables.path, out.path, meta)
-        return
-    out.remove("meta.json")
-    for name in REPLACED:
-        out.remove_table(name)
-    source = tables.root.removeprefix(f"{out.root}/")
-    for name in TABLES:
-        for info in tables.files(name, ".parquet"):
-            out.move(f"{source}/{name}/{info.base_name}", f"{name}/{info.base_name}")
-    if tables.exists("pois.parquet"):
-        out.move(f"{source}/pois.parquet", "pois.parquet")
-    out.write_json(meta, "meta.json")

@@ -166,10 +166,19 @@ class Place:
             raise DataError(f"{self / name}: holds more than a table; choose another --out")
         self.remove(name)
 
-    def move(self, source: str, target: str) -> None:
-        """One file, within this place."""
-        self.filesystem.create_dir(self._at(target).rpartition("/")[0], recursive=True)
-        self.filesystem.move(self._at(source), self._at(target))
+    def replace_tables(self, names: Sequence[str], work: Place, last: str, content: Any) -> None:
+        """Tables of a folder within this place (`NAME.parquet` or parts in `NAME/`) in the place of those of these
+        names; a part is then called `part-…`. The file `last`, which says that all is there, goes first and comes
+        last."""
+        self.remove(last)
+        for name in names:
+            self.remove_table(name)
+            if work.exists(f"{name}.parquet"):
+                self.filesystem.move(work._at(f"{name}.parquet"), self._at(f"{name}.parquet"))
+            for file in sorted(work.names(name, ".parquet")):
+                self.filesystem.create_dir(self._at(name), recursive=True)
+                self.filesystem.move(work._at(f"{name}/{file}"), self._at(f"{name}/part-{file.removeprefix('part-')}"))
+        self.write_json(content, last)
 
     # ------------------------------------------------------------------------------------------ private
     def _at(self, name: str) -> str:

@@ -7,7 +7,6 @@ report, and a second, cheap pass writes the final parts.
 
 from __future__ import annotations
 
-import json
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -91,7 +90,7 @@ def score(
         run = {**notes, **detector.run_facts(plan.span.first, plan.span.last)}
         run |= {"model": str(model_place.place), "data": _name(data), "engine": "ray"}
         job.finish()
-        _publish(job.place / "scores", place, run)
+        place.replace_tables(TABLES, job.place / "scores", "run.json", run)
         _export(place, detector)
         job.close()
     events, agents = (sum(t[what] for t in summaries) for what in ("events", "agents"))
@@ -203,17 +202,6 @@ def _ranking(plan: Plan, detector: Detector) -> Any:
 # -------------------------------------------------------------------------------------------------- results
 def _name(data: Any) -> str:
     return str(Place.of(data)) if isinstance(data, (str, Path, Place)) else "a table"
-
-
-def _publish(scores: Place, out: Place, run: dict[str, Any]) -> None:
-    """Parts in the place of older tables; `run.json` comes last."""
-    out.remove("run.json")
-    source = scores.root.removeprefix(f"{out.root}/")
-    for name in TABLES:
-        out.remove_table(name)
-        for info in scores.files(name, ".parquet"):
-            out.move(f"{source}/{name}/{info.base_name}", f"{name}/part-{info.base_name}")
-    out.write_bytes((json.dumps(run, indent=2, sort_keys=True, ensure_ascii=False) + "\n").encode(), "run.json")
 
 
 def _export(out: Place, detector: Detector) -> None:

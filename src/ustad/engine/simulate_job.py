@@ -97,7 +97,7 @@ def simulate(
         meta["anomalous_agents"] = sum(table.num_rows for table in small["agent_labels"])
         meta["anomalous_events"] = sum(table.num_rows for table in small["labels"])
         job.finish()
-        _publish(shared.tables, place, meta)
+        place.replace_tables((*PARTED, *WHOLE, "pois"), shared.tables, "meta.json", meta)
         job.close()
     return meta
 
@@ -114,16 +114,3 @@ def _part(payload: tuple[int, int], shared: _Shared) -> dict[str, Any]:
     for name, table in small.items():
         shared.tables.write_table(table, f"small/{name}/{first:08d}.parquet")
     return {"events": events}
-
-
-def _publish(tables: Place, out: Place, meta: dict[str, Any]) -> None:
-    """Everything in the place of what an earlier simulation wrote; `meta.json` comes last."""
-    out.remove("meta.json")
-    source = tables.root.removeprefix(f"{out.root}/")
-    for name in (*PARTED, *WHOLE, "pois"):
-        out.remove_table(name)
-        if tables.exists(f"{name}.parquet"):
-            out.move(f"{source}/{name}.parquet", f"{name}.parquet")
-        for info in tables.files(name, ".parquet"):
-            out.move(f"{source}/{name}/{info.base_name}", f"{name}/{info.base_name}")
-    out.write_json(meta, "meta.json")
