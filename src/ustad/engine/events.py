@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ustad.clock import MICROSECONDS_PER_DAY
 from ustad.dataset import Dataset, event_days
 from ustad.engine import buckets
 from ustad.engine.folder import Place, is_uri
@@ -29,7 +30,6 @@ from ustad.tables import DataError, OnError, event_keys
 
 #: Events of one bucket, about: scoring them takes a CPU core some minutes and about a gigabyte.
 BUCKET_ROWS = 100_000
-_DAY = 86_400_000_000
 
 
 @dataclass(frozen=True)
@@ -254,5 +254,5 @@ def _no_trips() -> pa.Table:
 def _days(data: Dataset) -> list[list[int]]:
     """Events per local day, and the first and last UTC day of these."""
     local = event_days(data.events, data.schema).astype(np.int64)
-    utc = pc.cast(data.events[data.schema.time], pa.int64()).to_numpy() // _DAY
+    utc = pc.cast(data.events[data.schema.time], pa.int64()).to_numpy() // MICROSECONDS_PER_DAY
     return _summed(np.stack([local, np.ones_like(local), utc, utc], axis=1)).tolist()

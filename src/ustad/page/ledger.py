@@ -12,14 +12,12 @@ from functools import cache
 from typing import Any
 
 from sqlalchemy import Connection, Table, and_, bindparam, case, func, insert, or_, select, update
-from sqlalchemy.dialects.postgresql import insert as postgresql_insert
-from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
 from ustad import ties
 from ustad.page import likeness
 from ustad.page import records as r
 from ustad.page.hidden import hide_new
-from ustad.page.store import Row, chunks, now, recount, with_own_scores
+from ustad.page.store import Row, chunks, insert_or, now, recount, with_own_scores
 
 _NEW_EVENT, _NEW_DETAIL, _NEW_ALERT = insert(r.events), insert(r.details), insert(r.alerts)
 _HELD = select(r.events).where(r.events.c.key.in_(bindparam("keys", expanding=True)))
@@ -96,7 +94,7 @@ def keep_states(connection: Connection, states: Mapping[str, bytes], model: str)
 
 @cache
 def _replacing(dialect: str) -> Any:
-    statement: Any = (sqlite_insert if dialect == "sqlite" else postgresql_insert)(r.live_states)
+    statement = insert_or(r.live_states, dialect)
     new = {name: statement.excluded[name] for name in ("model", "content")}
     return statement.on_conflict_do_update(index_elements=["agent"], set_=new)
 
@@ -177,7 +175,7 @@ def _add(connection: Connection, table: Table, rows: list[Row]) -> None:
 @cache
 def _adding(table: Table, dialect: str) -> Any:
     """Insert a total, or add to the one that is there: one statement, no reading first."""
-    statement: Any = (sqlite_insert if dialect == "sqlite" else postgresql_insert)(table)
+    statement = insert_or(table, dialect)
     old, new = table.c, statement.excluded
     beyond_ties = old.score + ties.RELATIVE * func.abs(old.score) + ties.ABSOLUTE  # as `ties.raised`
     same_event = and_(new.worst == old.worst, new.score > old.score)

@@ -270,11 +270,15 @@ def recount(connection: Connection, agent: str, own_score: bool) -> None:
     ))  # fmt: skip
 
 
+def insert_or(table: Table, dialect: str) -> Any:
+    """An insert that can say what to do where a row is there already, as both databases have it."""
+    return (sqlite_insert if dialect == "sqlite" else postgresql_insert)(table)
+
+
 def insert_new(connection: Connection, table: Table, rows: list[Row]) -> None:
     """Insert rows; those whose primary key is there already are left as they are."""
     if rows:
-        of_dialect = sqlite_insert if connection.dialect.name == "sqlite" else postgresql_insert
-        connection.execute(of_dialect(table).on_conflict_do_nothing(), rows)
+        connection.execute(insert_or(table, connection.dialect.name).on_conflict_do_nothing(), rows)
 
 
 def is_disk_full(error: BaseException) -> bool:

@@ -15,6 +15,7 @@ from fastapi import FastAPI
 from fastapi.staticfiles import StaticFiles
 
 from ustad import __version__
+from ustad.clock import MICROSECONDS_PER_DAY
 from ustad.config import ConfigError
 from ustad.page import WEB
 from ustad.page.ground import Ground, streets_in_store
@@ -35,8 +36,8 @@ from ustad.service.notices import Notifier
 from ustad.service.pipeline import Pipeline, Scorer
 from ustad.service.rates import Rates
 from ustad.service.read_audit import ReadAudit
-from ustad.service.retention import expire
 from ustad.service.request_checks import RequestChecks, content_policy
+from ustad.service.retention import expire
 from ustad.service.routes_cases import case_routes
 from ustad.service.routes_counts import count_routes
 from ustad.service.routes_devices import device_list_routes, device_routes
@@ -59,7 +60,6 @@ NOTIFY_S = 2.0
 DAYS_S = 600.0
 #: Seconds after the start until what can wait is read from the store: a start reads no more from a large one.
 SETTLED_S = 20.0
-MICROSECONDS_PER_DAY = 86_400_000_000
 
 
 class Service:

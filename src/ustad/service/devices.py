@@ -13,12 +13,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from sqlalchemy import Connection, case, func, select, union
-from sqlalchemy.dialects.postgresql import insert as postgresql_insert
-from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
 from ustad.page import records as r
 from ustad.page.queries import iso
-from ustad.page.store import Row, now
+from ustad.page.store import Row, insert_or, now
 
 LEFT_OUT = ("late", "dropped", "implausible")  # of an answer to fixes; what came twice is no loss
 D, K = r.devices.c, r.access_keys.c
@@ -53,7 +51,7 @@ def note_devices(connection: Connection, rows: Sequence[Row]) -> None:
 
 @cache
 def _adding(dialect: str) -> Any:
-    statement: Any = (sqlite_insert if dialect == "sqlite" else postgresql_insert)(r.devices)
+    statement = insert_or(r.devices, dialect)
     new = statement.excluded
     later = case((D.fixed_at > new.fixed_at, D.fixed_at), else_=func.coalesce(new.fixed_at, D.fixed_at))
     values = {

@@ -14,8 +14,11 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
+import pyarrow as pa
+
 from ustad.page.queries import microseconds
 from ustad.service.errors import InvalidError
+from ustad.tables import TIMESTAMP
 
 FARTHEST = 2.0**62  # microseconds: no time is farther from 1970
 MILLISECONDS_FROM = 2**31  # a larger number of seconds lies beyond 2038
@@ -29,6 +32,20 @@ class Position(NamedTuple):
     lat: float
     lon: float
     accuracy: float | None
+
+
+def fix_table(agents: Sequence[str], positions: Sequence[Position]) -> pa.Table:
+    """Positions as the table of fixes that stays are extracted from; `agents` says whose each is."""
+    times, lats, lons, accuracies = ([position[i] for position in positions] for i in range(4))
+    return pa.table(
+        {
+            "agent_id": pa.array(agents, pa.string()),
+            "time": pa.array(times, pa.int64()).cast(TIMESTAMP),
+            "lat": pa.array(lats, pa.float64()),
+            "lon": pa.array(lons, pa.float64()),
+            "accuracy_m": pa.array(accuracies, pa.float64()),
+        }
+    )
 
 
 @dataclass(frozen=True)

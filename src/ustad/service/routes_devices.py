@@ -11,24 +11,22 @@ from datetime import UTC, datetime
 from typing import Annotated, Any
 from urllib.parse import parse_qsl
 
-import pyarrow as pa
 from fastapi import APIRouter, Query, Request, Response
 
+from ustad.clock import MICROSECONDS_PER_DAY
 from ustad.mobility.plausible import FIRST_YEAR
 from ustad.page.queries import microseconds
 from ustad.page.store import now
 from ustad.service.described import ERRORS
 from ustad.service.devices import Sender, list_devices
 from ustad.service.errors import ForbiddenError, InvalidError, TooLargeError
-from ustad.service.request_checks import DEVICES
 from ustad.service.keys import LOCAL, Caller
 from ustad.service.messages import DevicePage, Text, is_agent_id
 from ustad.service.pipeline import Job
-from ustad.service.protocols import PROTOCOLS, Position, Protocol, Report
+from ustad.service.protocols import PROTOCOLS, Protocol, Report, fix_table
+from ustad.service.request_checks import DEVICES
 from ustad.service.routes_read import Limit, Offset, Read
-from ustad.tables import TIMESTAMP
 
-MICROSECONDS_PER_DAY = 86_400_000_000
 FIRST = microseconds(datetime(FIRST_YEAR, 1, 1, tzinfo=UTC))
 LATEST = microseconds(datetime(2200, 1, 1, tzinfo=UTC))  # as for events
 
@@ -83,18 +81,9 @@ def make_job(report: Report, caller: Caller, app: str, ahead_days: float) -> Job
     latest = now() + ahead_days * MICROSECONDS_PER_DAY if ahead_days else LATEST
     positions = [p for p in report.positions if FIRST <= p.time <= latest]
     left_out = report.left_out + len(report.positions) - len(positions)
-    return Job(fixes=_table(agent, positions), sender=Sender(agent, caller.name, app, report.battery, left_out))
-
-
-def _table(agent: str, positions: list[Position]) -> pa.Table:
-    return pa.table(
-        {
-            "agent_id": pa.array([agent] * len(positions), pa.string()),
-            "time": pa.array([p.time for p in positions], pa.int64()).cast(TIMESTAMP),
-            "lat": pa.array([p.lat for p in positions], pa.float64()),
-            "lon": pa.array([p.lon for p in positions], pa.float64()),
-            "accuracy_m": pa.array([p.accuracy for p in positions], pa.float64()),
-        }
+    return Job(
+        fixes=fix_table([agent] * len(positions), positions),
+        sender=Sender(agent, caller.name, app, report.battery, left_out),
     )
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from fastapi import APIRouter, Depends, Request, Response
 
-from ustad.clock import check_zone
+from ustad.clock import MICROSECONDS_PER_DAY, check_zone
 from ustad.mobility.plausible import FIRST_YEAR, implausible_times
 from ustad.page.queries import microseconds
 from ustad.page.store import now
@@ -23,9 +23,9 @@ from ustad.service.errors import InvalidError, TooLargeError
 from ustad.service.keys import LOCAL, Caller, needs
 from ustad.service.messages import Fixes, FixesAnswer, IngestAnswer, events_model
 from ustad.service.pipeline import Job
-from ustad.tables import TIMESTAMP, DataError
+from ustad.service.protocols import Position, fix_table
+from ustad.tables import DataError
 
-MICROSECONDS_PER_DAY = 86_400_000_000
 Ingest = Annotated[Caller, Depends(needs("ingest"))]
 
 
@@ -61,15 +61,8 @@ async def post_fixes(request: Request, caller: Ingest, fixes: Fixes) -> Any:
     times = [microseconds(f.time) for f in fixes.fixes]
     _check_clock(times, service.settings.ahead_days)
     _check_years(times)
-    table = pa.table(
-        {
-            "agent_id": pa.array([str(f.agent_id) for f in fixes.fixes], pa.string()),
-            "time": pa.array(times, pa.int64()).cast(TIMESTAMP),
-            "lat": pa.array([f.lat for f in fixes.fixes], pa.float64()),
-            "lon": pa.array([f.lon for f in fixes.fixes], pa.float64()),
-            "accuracy_m": pa.array([f.accuracy_m for f in fixes.fixes], pa.float64()),
-        }
-    )
+    positions = [Position(t, f.lat, f.lon, f.accuracy_m) for t, f in zip(times, fixes.fixes, strict=True)]
+    table = fix_table([str(f.agent_id) for f in fixes.fixes], positions)
     work = service.intake.submit(Job(fixes=table), _client(request, caller))
     return _told(await asyncio.wrap_future(work))
 

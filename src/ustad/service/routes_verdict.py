@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Path, Request
 from sqlalchemy import Connection, insert, select, update
 
+from ustad.clock import MICROSECONDS_PER_DAY
 from ustad.page import cases, likeness, queries
 from ustad.page import records as r
 from ustad.page.store import Store, now
@@ -18,7 +19,6 @@ from ustad.service.messages import Deleted, EventAnswer, Verdict
 from ustad.service.routes_read import AgentName, event_key
 
 DEFAULT_DAYS = 90
-MICROSECONDS_PER_DAY = 86_400_000_000
 
 
 def verdict_routes() -> APIRouter:
