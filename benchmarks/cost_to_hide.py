@@ -32,9 +32,10 @@ from ustad.config import SplitConfig
 from ustad.dataset import Dataset
 from ustad.files import read_json
 from ustad.lab.evaluation.detection_metrics import auroc
-from ustad.simulate import second_red_team
-from ustad.simulate.second_team import KINDS
-from ustad.simulate.simulation import in_memory, plan_simulation
+from ustad.lab.red_team import SecondTeam, second_red_team
+from ustad.lab.red_team.second_team import KINDS
+from ustad.simulate.setting import SimulationPlan
+from ustad.simulate.simulation import in_memory
 
 ALERTS_A_DAY = 5  # per 1,000 people
 LADDER = (0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0)  # times the standard size of each kind
@@ -189,22 +190,15 @@ def without_labelled(data: Dataset) -> Dataset:
 
 
 def _simulated(options: argparse.Namespace, seed: int) -> tuple[Dataset, Make]:
-    simulation = plan_simulation(
-        options.preset,
-        options.agents,
-        seed,
-        options.days,
-        variant="standard",
-        dirty=0.0,
-        anomalous_share=options.share,
-        osm=None,
-        timezone=None,
-    )
+    plan = SimulationPlan(options.preset, options.agents, seed, options.days, anomalous_share=options.share)
+    simulation = plan.prepare()
     # Labels of single stays are needed whatever the preset publishes.
-    simulation = replace(simulation, preset=replace(simulation.preset, event_labels=True), red_team="second")
-    return in_memory(replace(simulation, red_team_size=0.0)), lambda kind, size: in_memory(
-        replace(simulation, red_team_kind=kind, red_team_size=size)
-    )
+    simulation = replace(simulation, preset=replace(simulation.preset, event_labels=True))
+
+    def make(kind: str, size: float) -> Dataset:
+        return in_memory(replace(simulation, red_team=SecondTeam(kind, size)))
+
+    return make("all", 0.0), make
 
 
 def factors_of(kind: str, ladder: list[float]) -> list[float]:

@@ -28,7 +28,8 @@ from ustad.events.visits import Frame, read_visits
 from ustad.habits.history import Habits
 from ustad.habits.lasting import LEVEL, find_changes
 from ustad.schema import mobility_schema
-from ustad.simulate.simulation import in_memory, plan_simulation
+from ustad.simulate.setting import SimulationPlan
+from ustad.simulate.simulation import in_memory
 
 RESULTS = Path(__file__).parent / "results" / "lasting.json"
 SCHEMA = mobility_schema()
@@ -43,10 +44,7 @@ Row = dict[str, Any]
 
 def make_city(preset: str, agents: int, seed: int) -> Dataset:
     """Normal lives alone."""
-    plan = plan_simulation(
-        preset, agents, seed, None, variant="standard", dirty=0.0, anomalous_share=0.0, osm=None, timezone=None
-    )
-    return in_memory(plan)
+    return in_memory(SimulationPlan(preset, agents, seed, anomalous_share=0.0).prepare())
 
 
 def change_lives(

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ustad.cli.lab import red_teams
 from ustad.cli.shared import (
     AddressOption,
     EngineOption,
@@ -86,11 +87,15 @@ def simulate(
     - `ustad simulate --preset numosim-la --agents 200000 --engine ray --address head:6379 --out s3://bucket/la`
     """
     check_engine(engine, address)
+    choose(red_team, ("first", "second"), "--red-team")
+    if red_team == "first" and (red_team_kind != "all" or red_team_size != 1.0):
+        raise typer.BadParameter("kind and size are of the second red team; ask for it (--red-team second)")
     settings: dict[str, Any] = {
         "fixes": fixes, "days": days, "paths": paths, "variant": variant, "dirty": dirty, "workers": workers,
         "anomalous_share": anomalous, "osm": osm, "timezone": timezone, "phone": phone,
-        "red_team": red_team, "red_team_kind": red_team_kind, "red_team_size": red_team_size,
     }  # fmt: skip
+    if red_team == "second":
+        settings["red_team"] = red_teams.make_team(red_team_kind, red_team_size)
     if engine == "ray":
         from ustad.engine.simulate_job import simulate as run_on_ray
 
@@ -145,20 +150,16 @@ def inject(
     from ustad.dataset import save_directory
     from ustad.mobility.readers import open_data
     from ustad.simulate import inject as run
-    from ustad.simulate import second_red_team
     from ustad.simulate.injections import KINDS
-    from ustad.simulate.second_team import KINDS as SECOND_KINDS
 
     choose(red_team, ("none", "second"), "--red-team")
-    choose(kind, (*(SECOND_KINDS if red_team == "second" else KINDS), "all"), "--kind")
     if out_dir.resolve() == data.resolve():
         raise typer.BadParameter("the injected data needs a directory of its own", param_hint="--out")
     first, last = _day(first_day, "--first-day"), _day(last_day, "--last-day")
     if red_team == "second":
-        result = second_red_team(
-            open_data(data), share, seed, kind=kind, size=red_team_size, first_day=first, last_day=last
-        )
+        result = red_teams.inject_second(data, kind, share, seed, size=red_team_size, first_day=first, last_day=last)
     else:
+        choose(kind, (*KINDS, "all"), "--kind")
         result = run(open_data(data), kind, share, seed, first, last)
     save_directory(result, out_dir)
     facts = {"out": str(out_dir), "kind": kind, "labels": len(result.labels or ()), "events": result.events.num_rows}

@@ -23,7 +23,6 @@ from ustad.simulate.rows import (
     stay_table,
     trip_table,
 )
-from ustad.simulate.second_team import make_second_incidents
 from ustad.simulate.setting import Simulation
 
 
@@ -52,8 +51,8 @@ def make_part(
     lives = simulation.normal_lives(first, last)
     test = int(simulation.preset.test_day * DAY)
     end = int(simulation.days * DAY)
-    if simulation.red_team == "second":
-        incidents = make_second_incidents(simulation, lives, (test, end))
+    if simulation.red_team is not None:
+        incidents = simulation.red_team.make_incidents(simulation, lives, (test, end))
         lives = _with_incidents(lives, incidents)
     else:
         lives, incidents = _apply(simulation, lives, simulation.anomalous, (test, end), dirty=False)

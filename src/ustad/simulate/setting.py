@@ -1,20 +1,32 @@
-"""What a simulation shares: the city, its people, the calendar, and who will be anomalous."""
+"""What is asked of a simulation, and what its parts share: the city, its people, the calendar, who is anomalous."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from ustad.clock import localise
 from ustad.config import ConfigError
-from ustad.simulate.anomalies import choose_agents
+from ustad.simulate.anomalies import Incident, choose_agents
 from ustad.simulate.city import City, Ground, build_city, build_ground
 from ustad.simulate.days import Lives, live
 from ustad.simulate.people import People, make_households, make_people
-from ustad.simulate.presets import Preset
+from ustad.simulate.presets import Preset, get_preset
+
+
+class OtherTeam(Protocol):
+    """A red team that takes the place of the preset's, such as `ustad.lab.red_team.SecondTeam`."""
+
+    def make_incidents(self, simulation: Simulation, lives: Lives, window: tuple[int, int]) -> list[Incident]:
+        """What it does to the agents of these lives within the window (seconds), in order of the agents."""
+
+    def describe(self) -> dict[str, Any]:
+        """What `meta.json` says of it."""
 
 
 @dataclass(frozen=True)
@@ -31,9 +43,8 @@ class Simulation:
     first_us: int  # UTC microseconds of the first local midnight
     anomalous: np.ndarray
     dirty: np.ndarray
-    red_team: str = "first"
-    red_team_kind: str = "all"  # of the second red team
-    red_team_size: float = 1.0  # of the second red team: multiplies the standard size of each kind
+    red_team: OtherTeam | None = None  # instead of the preset's
+    plan: SimulationPlan | None = None  # None where it was prepared by hand
 
     @property
     def days(self) -> int:
@@ -42,6 +53,41 @@ class Simulation:
     def normal_lives(self, first: int, last: int) -> Lives:
         """The lives of agents first … last - 1 before the red team."""
         return live(self.city.world, self.people, self.preset, self.weekdays, self.off, self.seed, first, last)
+
+
+@dataclass(frozen=True)
+class SimulationPlan:
+    """What decides a simulation. What is None is as the preset has it."""
+
+    preset: str
+    agents: int | None = None
+    seed: int = 7
+    days: int | None = None
+    variant: str = "standard"  # of the preset's red team
+    dirty: float = 0.0  # share of agents with an anomaly in the training period
+    anomalous_share: float | None = None
+    osm: Path | None = None  # streets and places from an OpenStreetMap extract
+    timezone: str | None = None
+    red_team: OtherTeam | None = None  # instead of the preset's
+
+    def prepare(self) -> Simulation:
+        """Build the city and its people."""
+        preset, ground = get_preset(self.preset, self.variant), None
+        for name, share in (("dirty", self.dirty), ("anomalous_share", self.anomalous_share)):
+            if share is not None and not 0 <= share <= 1:
+                raise ConfigError(f"{name}: a share lies between 0 and 1, got {share}")
+        if self.anomalous_share is not None:
+            preset = replace(preset, anomalous_share=self.anomalous_share)
+        if self.osm is not None:
+            from ustad.simulate.osm_city import read_ground
+
+            preset, ground = read_ground(preset, Path(self.osm), self.timezone, self.seed)
+        elif self.timezone is not None:
+            preset = replace(preset, timezone=self.timezone)
+        agents = preset.agents if self.agents is None else self.agents
+        days = preset.days if self.days is None else self.days
+        simulation = prepare(preset, agents, self.seed, days, dirty=self.dirty, ground=ground)
+        return replace(simulation, red_team=self.red_team, plan=self)
 
 
 def prepare(

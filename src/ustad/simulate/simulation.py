@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import shutil
 import time
@@ -19,18 +18,14 @@ from ustad.dataset import Dataset
 from ustad.files import write_json, write_table
 from ustad.progress import roughly, say, shown, track
 from ustad.simulate.assembly import make_part
-from ustad.simulate.city import Ground
 from ustad.simulate.phones import Recording
-from ustad.simulate.presets import Preset, get_preset
 from ustad.simulate.rows import Recorder, poi_table
-from ustad.simulate.second_team import check_kind
-from ustad.simulate.setting import Simulation, prepare
+from ustad.simulate.setting import Simulation, SimulationPlan
 
 AGENTS_A_PART = 1_000
 FIX_AGENTS = 100  # agents per file of fixes
 WORTH_AN_ESTIMATE = 500  # agents
 PARTED = ("stays", "trips", "fixes")
-RED_TEAMS = ("first", "second")
 WHOLE = ("gaps", "labels", "agent_labels", "counterfactual", "dirty_labels")
 
 
@@ -42,31 +37,20 @@ def simulate(
     fixes: str | None = None,
     days: int | None = None,
     paths: bool = False,
-    variant: str = "standard",
-    dirty: float = 0.0,
-    workers: int = 1,
-    anomalous_share: float | None = None,
-    osm: Path | None = None,
-    timezone: str | None = None,
-    agents_a_part: int = AGENTS_A_PART,
+    *,
     phone: str | None = None,
-    red_team: str = "first",
-    red_team_kind: str = "all",
-    red_team_size: float = 1.0,
+    workers: int = 1,
+    agents_a_part: int = AGENTS_A_PART,
+    **wishes: Any,
 ) -> dict[str, Any]:
     """Write a simulated data set into `out` and return its meta.
 
     `fixes`: interval of raw GPS such as `60s`; `phone`: raw GPS as a logger, phone, app or sparse records it;
-    `paths`: trips with their way along the roads; `dirty`: share of agents with an anomaly in the training period;
-    `osm`: streets and places from an OpenStreetMap extract; `red_team`: `first`, the preset's, or `second`, of which
-    `red_team_kind` is one kind or `all` and `red_team_size` multiplies the standard size of each. Memory is bounded by
+    `paths`: trips with their way along the roads; `wishes`: any other field of `SimulationPlan`. Memory is bounded by
     `workers` parts of `agents_a_part` agents. The same seed writes the same bytes whatever `workers`.
     """
     recording = Recording.of(fixes, phone)
-    simulation = plan_simulation(
-        preset, agents, seed, days, variant=variant, dirty=dirty, anomalous_share=anomalous_share,
-        osm=osm, timezone=timezone, red_team=red_team, red_team_kind=red_team_kind, red_team_size=red_team_size,
-    )  # fmt: skip
+    simulation = SimulationPlan(preset, agents, seed, days, **wishes).prepare()
     if agents_a_part < 1 or workers < 1:
         raise ConfigError(f"agents_a_part and workers must be at least 1, got {agents_a_part} and {workers}")
     out = Path(out)
@@ -85,9 +69,7 @@ def simulate(
     write_table(poi_table(simulation), out / "pois.parquet")
     for name in written_tables(simulation, small):
         write_table(pa.concat_tables(small[name]), out / f"{name}.parquet")
-    meta = describe(simulation, variant, fixes, paths, dirty=dirty, osm=osm, phone=phone) | {"events": events}
-    meta["anomalous_agents"] = sum(len(table) for table in small["agent_labels"])
-    meta["anomalous_events"] = sum(len(table) for table in small["labels"])
+    meta = describe(simulation, fixes, phone, paths) | count_rows(events, small)
     write_json(meta, out / "meta.json")
     return meta
 
@@ -99,22 +81,13 @@ def simulate_tables(
     days: int | None = None,
     *,
     paths: bool = False,
-    variant: str = "standard",
-    dirty: float = 0.0,
-    anomalous_share: float | None = None,
-    red_team: str = "first",
-    red_team_kind: str = "all",
-    red_team_size: float = 1.0,
+    **wishes: Any,
 ) -> Dataset:
-    """The same data set in memory, without fixes."""
-    simulation = plan_simulation(
-        preset, agents, seed, days, variant=variant, dirty=dirty, anomalous_share=anomalous_share,
-        osm=None, timezone=None, red_team=red_team, red_team_kind=red_team_kind, red_team_size=red_team_size,
-    )  # fmt: skip
-    return in_memory(simulation, variant, paths, dirty)
+    """The same data set in memory, without fixes. `wishes`: any other field of `SimulationPlan`."""
+    return in_memory(SimulationPlan(preset, agents, seed, days, **wishes).prepare(), paths)
 
 
-def in_memory(simulation: Simulation, variant: str = "standard", paths: bool = False, dirty: float = 0.0) -> Dataset:
+def in_memory(simulation: Simulation, paths: bool = False) -> Dataset:
     """The data set of a simulation that was prepared already."""
     part = make_part(simulation, 0, simulation.agents, paths)
     return Dataset(
@@ -124,49 +97,8 @@ def in_memory(simulation: Simulation, variant: str = "standard", paths: bool = F
         pois=poi_table(simulation),
         labels=part.labels if simulation.preset.event_labels else None,
         agent_labels=part.agent_labels,
-        meta=describe(simulation, variant, None, paths, dirty=dirty, osm=None),
+        meta=describe(simulation, None, None, paths),
     )
-
-
-def plan_simulation(
-    preset: str,
-    agents: int | None,
-    seed: int,
-    days: int | None,
-    *,
-    variant: str,
-    dirty: float,
-    anomalous_share: float | None,
-    osm: Path | None,
-    timezone: str | None,
-    red_team: str = "first",
-    red_team_kind: str = "all",
-    red_team_size: float = 1.0,
-) -> Simulation:
-    plan = get_preset(preset, variant)
-    _check_red_team(red_team, red_team_kind, red_team_size)
-    for name, share in (("dirty", dirty), ("anomalous_share", anomalous_share)):
-        if share is not None and not 0 <= share <= 1:
-            raise ConfigError(f"{name}: a share lies between 0 and 1, got {share}")
-    if anomalous_share is not None:
-        plan = dataclasses.replace(plan, anomalous_share=anomalous_share)
-    ground: Ground | None = None
-    if osm is not None:
-        plan, ground = _real_city(plan, Path(osm), timezone, seed)
-    elif timezone is not None:
-        plan = dataclasses.replace(plan, timezone=timezone)
-    agents = plan.agents if agents is None else agents
-    days = plan.days if days is None else days
-    simulation = prepare(plan, agents, seed, days, dirty=dirty, ground=ground)
-    return dataclasses.replace(simulation, red_team=red_team, red_team_kind=red_team_kind, red_team_size=red_team_size)
-
-
-def _check_red_team(red_team: str, kind: str, size: float) -> None:
-    if red_team not in RED_TEAMS:
-        raise ConfigError(f"unknown red team '{red_team}'; choose one of {', '.join(RED_TEAMS)}")
-    if red_team == "first" and (kind != "all" or size != 1.0):
-        raise ConfigError("kind and size are of the second red team; ask for it (--red-team second)")
-    check_kind(kind, size)
 
 
 def rough_seconds(simulation: Simulation, paths: bool, recording: Recording | None) -> float:
@@ -183,12 +115,6 @@ def rough_seconds(simulation: Simulation, paths: bool, recording: Recording | No
     while (seconds := seconds_of(few)) < 0.2 and few < WORTH_AN_ESTIMATE // 2:
         few *= 4
     return seconds * simulation.agents / few
-
-
-def _real_city(plan: Preset, osm: Path, timezone: str | None, seed: int) -> tuple[Preset, Ground]:
-    from ustad.simulate.osm_city import read_ground
-
-    return read_ground(plan, osm, timezone, seed)
 
 
 def write_part(
@@ -245,20 +171,13 @@ def _clear(out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
 
 
-def describe(
-    simulation: Simulation, variant: str, fixes: str | None, paths: bool, *, dirty: float, osm: Path | None,
-    phone: str | None = None,
-) -> dict[str, Any]:  # fmt: skip
-    preset = simulation.preset
-    second = {
-        "red_team": "second",
-        "red_team_kind": simulation.red_team_kind,
-        "red_team_size": simulation.red_team_size,
-    }
-    return (second if simulation.red_team == "second" else {}) | {
-        "name": preset.name if variant == "standard" else f"{preset.name} ({variant})",
+def describe(simulation: Simulation, fixes: str | None, phone: str | None, paths: bool) -> dict[str, Any]:
+    """What `meta.json` says of a simulation, but for numbers of rows."""
+    preset, plan = simulation.preset, simulation.plan or SimulationPlan(simulation.preset.name)
+    return (simulation.red_team.describe() if simulation.red_team is not None else {}) | {
+        "name": preset.name if plan.variant == "standard" else f"{preset.name} ({plan.variant})",
         "preset": preset.name,
-        "variant": variant,
+        "variant": plan.variant,
         "seed": simulation.seed,
         "agents": simulation.agents,
         "timezone": preset.timezone,
@@ -268,7 +187,13 @@ def describe(
         "fixes": fixes,
         "phone": phone,
         "paths": "roads" if paths or fixes or phone else "ends",
-        "dirty": dirty,
+        "dirty": plan.dirty,
         "anomalous_share": preset.anomalous_share,
-        "osm": osm.name if osm is not None else None,
+        "osm": Path(plan.osm).name if plan.osm is not None else None,
     }
+
+
+def count_rows(events: int, small: dict[str, list[pa.Table]]) -> dict[str, int]:
+    """What `meta.json` says of the numbers of stays, and of labels."""
+    labels = {"anomalous_agents": "agent_labels", "anomalous_events": "labels"}
+    return {"events": events} | {name: sum(table.num_rows for table in small[of]) for name, of in labels.items()}

@@ -14,10 +14,10 @@ import pyarrow.compute as pc
 
 from ustad.config import ConfigError, SplitConfig
 from ustad.dataset import Dataset
+from ustad.lab.red_team.second_team import assign_kinds, check_kind, make_incidents
+from ustad.lab.red_team.second_town import SILENCE_S, StayTown, look_around, open_town
 from ustad.simulate.anomalies import Incident
 from ustad.simulate.chance import keys
-from ustad.simulate.second_team import assign_kinds, check_kind, make_incidents
-from ustad.simulate.second_town import SILENCE_S, StayTown, look_around, open_town
 from ustad.tables import TIMESTAMP, event_keys
 
 _CHOICE_STREAM = 60

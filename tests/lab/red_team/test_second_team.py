@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
@@ -11,16 +12,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from small_towns import AGENTS, DAYS, digest, rows, seconds, simulation, town
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "simulate"))
+from small_towns import AGENTS, digest, rows, seconds, simulation, town
 
 from ustad.config import ConfigError
 from ustad.dataset import load_directory
-from ustad.simulate import second_red_team, simulate, simulate_tables
+from ustad.lab.red_team import KINDS, SecondTeam, second_red_team
+from ustad.simulate import simulate, simulate_tables
 from ustad.simulate.assembly import Part, make_part
 from ustad.simulate.days import DAY
 from ustad.simulate.routes import travel_seconds
-from ustad.simulate.second_team import KINDS
-from ustad.simulate.simulation import plan_simulation
 from ustad.tables import Complaints, check_overlaps
 
 TEST_DAY = 14
@@ -30,7 +32,7 @@ FROZEN = {7: "70f278fa049da03c", 8: "8a56874db0e0fb6a"}
 
 @lru_cache(maxsize=40)
 def part(kind: str = "all", size: float = 1.0) -> Part:
-    team = replace(simulation(), red_team="second", red_team_kind=kind, red_team_size=size)
+    team = replace(simulation(), red_team=SecondTeam(kind, size))
     return make_part(team, 0, AGENTS)
 
 
@@ -115,7 +117,7 @@ def _test_second() -> int:
 
 
 def test_all_kinds_are_used_in_equal_parts_and_everybody_chosen_misbehaves() -> None:
-    made = simulate_tables("town", 160, 3, anomalous_share=0.4, red_team="second")
+    made = simulate_tables("town", 160, 3, anomalous_share=0.4, red_team=SecondTeam())
     kinds = made.agent_labels["kind"].to_pylist()
     assert len(kinds) == 64
     assert set(kinds) == set(KINDS)
@@ -130,7 +132,7 @@ def test_size_zero_changes_nothing(kind: str) -> None:
 
 
 def test_the_parts_of_a_simulation_do_not_change_what_is_done() -> None:
-    team = replace(simulation(), red_team="second")
+    team = replace(simulation(), red_team=SecondTeam())
     halves = [make_part(team, 0, 50), make_part(team, 50, AGENTS)]
     assert pa.concat_tables([half.stays for half in halves]).equals(part().stays)
     assert pa.concat_tables([half.labels for half in halves]).equals(part().labels)
@@ -285,15 +287,15 @@ def test_slow_drives_arrive_later_by_the_size(minutes: float) -> None:
 
 # ------------------------------------------------------------------------------------------ from outside
 def test_the_same_seed_makes_the_same_town() -> None:
-    a, b, c = (simulate_tables("town", 60, seed, anomalous_share=0.5, red_team="second") for seed in (4, 4, 5))
+    a, b, c = (simulate_tables("town", 60, seed, anomalous_share=0.5, red_team=SecondTeam()) for seed in (4, 4, 5))
     assert a.events.equals(b.events)
     assert a.labels.equals(b.labels)
     assert not a.labels.equals(c.labels)
 
 
 def test_phones_record_the_changed_days(tmp_path: Path) -> None:
-    settings = {"anomalous_share": 0.5, "red_team": "second", "red_team_kind": "scouting", "red_team_size": 2.0}
-    meta = simulate("town", 12, 3, tmp_path, days=8, phone="logger", **settings)
+    team = SecondTeam("scouting", 2.0)
+    meta = simulate("town", 12, 3, tmp_path, days=8, phone="logger", anomalous_share=0.5, red_team=team)
     data = load_directory(tmp_path)
     fixes = pa.concat_tables([pa.parquet.read_table(f) for f in sorted((tmp_path / "fixes").glob("*.parquet"))])
     assert (meta["red_team"], meta["red_team_kind"], meta["red_team_size"]) == ("second", "scouting", 2.0)
@@ -316,16 +318,10 @@ def test_phones_record_the_changed_days(tmp_path: Path) -> None:
 
 
 def test_wrong_wishes_are_refused_in_a_line() -> None:
-    for wish, words in (
-        ({"red_team": "third"}, "choose one of first, second"),
-        ({"red_team": "second", "red_team_kind": "scoutin"}, "scouting, lingering"),
-        ({"red_team": "second", "red_team_size": -1.0}, "0 or more"),
-        ({"red_team": "first", "red_team_size": 2.0}, "--red-team second"),
-    ):
-        with pytest.raises(ConfigError, match=words):
-            plan_simulation(
-                "town", 5, 1, DAYS, variant="standard", dirty=0.0, anomalous_share=None, osm=None, timezone=None, **wish
-            )
+    with pytest.raises(ConfigError, match="scouting, lingering"):
+        SecondTeam("scoutin")
+    with pytest.raises(ConfigError, match="0 or more"):
+        SecondTeam(size=-1.0)
     with pytest.raises(ConfigError, match="between 0 and 1"):
         second_red_team(town(), 1.5, 3)
 
@@ -333,5 +329,5 @@ def test_wrong_wishes_are_refused_in_a_line() -> None:
 @pytest.mark.parametrize("seed", FROZEN)
 def test_the_red_team_is_frozen(seed: int) -> None:
     """Figures measured on it are comparable only while it makes the same; a new hand makes a third red team."""
-    data = simulate_tables("town", 120, seed, anomalous_share=0.5, red_team="second")
+    data = simulate_tables("town", 120, seed, anomalous_share=0.5, red_team=SecondTeam())
     assert digest(data) == FROZEN[seed]

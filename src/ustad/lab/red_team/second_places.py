@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ustad.simulate.edits import Diary, Edited
-from ustad.simulate.second_edits import add_stop, change_place, find_row, find_stay_over, repeat, step_out
-from ustad.simulate.second_people import (
+from ustad.lab.red_team.second_edits import add_stop, change_place, find_row, find_stay_over, repeat, step_out
+from ustad.lab.red_team.second_people import (
     Person,
     find_errands,
     find_nights,
@@ -20,7 +19,8 @@ from ustad.simulate.second_people import (
     unknown_places,
     usual_places,
 )
-from ustad.simulate.second_times import draw_count
+from ustad.lab.red_team.second_times import draw_count
+from ustad.simulate.edits import Diary, Edited
 
 LOOK_S, STOP_S, WATCH_S = 720, 420, 1200  # how long a scout looks, a stop lasts, a shadow stays
 DETOURS, SUBSTITUTES, CIRCLES = 4, 4, 10  # occasions at most

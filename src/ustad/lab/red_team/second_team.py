@@ -10,17 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
 from ustad.config import ConfigError
-from ustad.simulate.anomalies import Incident, RedTeam, compare_lives, open_diary
-from ustad.simulate.chance import generator, keys
-from ustad.simulate.days import Lives
-from ustad.simulate.edits import Diary, Edited
-from ustad.simulate.second_pairs import Pair, drop_letters, meet
-from ustad.simulate.second_people import Person, Surroundings, know_person
-from ustad.simulate.second_places import (
+from ustad.lab.red_team.second_pairs import Pair, drop_letters, meet
+from ustad.lab.red_team.second_people import Person, Surroundings, know_person
+from ustad.lab.red_team.second_places import (
     make_detour,
     scout,
     shadow,
@@ -28,7 +25,11 @@ from ustad.simulate.second_places import (
     substitute,
     widen_circle,
 )
-from ustad.simulate.second_times import creep_start, drive_slowly, keep_clock, leave_phone, linger, move_day
+from ustad.lab.red_team.second_times import creep_start, drive_slowly, keep_clock, leave_phone, linger, move_day
+from ustad.simulate.anomalies import Incident, RedTeam, compare_lives, open_diary
+from ustad.simulate.chance import generator, keys
+from ustad.simulate.days import Lives
+from ustad.simulate.edits import Diary, Edited
 from ustad.simulate.setting import Simulation
 
 _ORDER_STREAM, _ACT_STREAM = 61, 70
@@ -71,6 +72,31 @@ class Unit:
 
     kind: str
     agents: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class SecondTeam:
+    """The second red team for `simulate(…, red_team=SecondTeam(kind, size))`: one kind or `all`, of that size."""
+
+    kind: str = "all"
+    size: float = 1.0  # multiplies the standard size of each kind
+
+    def __post_init__(self) -> None:
+        check_kind(self.kind, self.size)
+
+    def make_incidents(self, simulation: Simulation, lives: Lives, window: tuple[int, int]) -> list[Incident]:
+        """What it does to the agents of these lives, in order of the agents."""
+        kinds, around = check_kind(self.kind, self.size), _surroundings(simulation, window)
+        here = range(lives.first, lives.first + len(lives.offsets) - 1)
+        incidents: list[Incident] = []
+        for unit in assign_kinds(around, kinds, simulation.seed):
+            if any(agent in here for agent in unit.agents):
+                incidents += make_incidents(around, unit, kinds, self.size, seed=simulation.seed)
+        return sorted((i for i in incidents if i.agent in here), key=lambda incident: incident.agent)
+
+    def describe(self) -> dict[str, Any]:
+        """What `meta.json` says of it."""
+        return {"red_team": "second", "red_team_kind": self.kind, "red_team_size": self.size}
 
 
 def check_kind(kind: str, size: float) -> tuple[str, ...]:
@@ -147,18 +173,6 @@ def _incident(person: Person, kind: str, edit: tuple[Diary, list[int]]) -> Incid
     return compare_lives(
         person.agent, kind, person.normal, diary, on_purpose, KINDS[kind].role, recurring=len(on_purpose) > 1
     )
-
-
-def make_second_incidents(simulation: Simulation, lives: Lives, window: tuple[int, int]) -> list[Incident]:
-    """What the second red team does to the agents of these lives, in order of the agents."""
-    kinds = check_kind(simulation.red_team_kind, simulation.red_team_size)
-    around = _surroundings(simulation, window)
-    here = range(lives.first, lives.first + len(lives.offsets) - 1)
-    incidents: list[Incident] = []
-    for unit in assign_kinds(around, kinds, simulation.seed):
-        if any(agent in here for agent in unit.agents):
-            incidents += make_incidents(around, unit, kinds, simulation.red_team_size, seed=simulation.seed)
-    return sorted((i for i in incidents if i.agent in here), key=lambda incident: incident.agent)
 
 
 def _surroundings(simulation: Simulation, window: tuple[int, int]) -> Surroundings:

@@ -13,10 +13,10 @@ import pyarrow.compute as pc
 import pytest
 
 from ustad.files import read_json
+from ustad.lab.red_team import KINDS, SecondTeam
 from ustad.simulate import simulate_tables
-from ustad.simulate.second_team import KINDS
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
 import cost_to_hide as cost  # benchmarks are scripts, found by their path alone
 
 
@@ -34,7 +34,7 @@ def test_the_highest_scores_are_alerts_and_an_incident_is_one() -> None:
 
 
 def test_a_scorer_that_knows_the_labels_catches_everybody() -> None:
-    data = simulate_tables("town", 100, 3, anomalous_share=0.03, red_team="second", red_team_kind="scouting")
+    data = simulate_tables("town", 100, 3, anomalous_share=0.03, red_team=SecondTeam("scouting"))
     known = pc.is_in(data.events["stay_id"], data.labels["stay_id"].combine_chunks()).to_numpy(zero_copy_only=False)
     first_of_agent = np.zeros(len(known))
     _, first = np.unique(data.events["agent_id"].to_numpy()[known], return_index=True)

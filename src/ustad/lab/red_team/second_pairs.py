@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from ustad.simulate.edits import Diary, Edited, Row
-from ustad.simulate.second_edits import DAY, add_stop, find_stay_over, repeat, step_out
-from ustad.simulate.second_people import (
+from ustad.lab.red_team.second_edits import DAY, add_stop, find_stay_over, repeat, step_out
+from ustad.lab.red_team.second_people import (
     Person,
     Surroundings,
     find_stops_on_the_way,
     unknown_places,
     usual_places,
 )
-from ustad.simulate.second_places import LONGEST_TRIP_S, NEAR_KM, STOP_S
-from ustad.simulate.second_times import draw_count
+from ustad.lab.red_team.second_places import LONGEST_TRIP_S, NEAR_KM, STOP_S
+from ustad.lab.red_team.second_times import draw_count
+from ustad.simulate.edits import Diary, Edited, Row
 
 Pair = tuple[tuple[Diary, list[int]], tuple[Diary, list[int]]] | None
 MEETINGS = 2  # at most

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ustad.simulate.edits import Diary, Edited, Row
-from ustad.simulate.second_edits import (
+from ustad.lab.red_team.second_edits import (
     DAY,
     arrive_later,
     drop_rows,
@@ -21,7 +20,7 @@ from ustad.simulate.second_edits import (
     stay_until,
     step_out,
 )
-from ustad.simulate.second_people import (
+from ustad.lab.red_team.second_people import (
     Person,
     find_errands,
     find_main_stays,
@@ -29,6 +28,7 @@ from ustad.simulate.second_people import (
     find_usual_link,
     one_a_day,
 )
+from ustad.simulate.edits import Diary, Edited, Row
 
 LINGERS, CREEPS, DRIVES = 5, 10, 5  # occasions at most
 SHORTEST_MOVED = 1200

@@ -16,9 +16,9 @@ import pyarrow as pa
 from ustad.clock import local_time
 from ustad.dataset import Dataset, zone_of
 from ustad.geo import Projection, haversine_km
+from ustad.lab.red_team.second_edits import DAY
+from ustad.lab.red_team.second_people import Surroundings
 from ustad.simulate.edits import Diary
-from ustad.simulate.second_edits import DAY
-from ustad.simulate.second_people import Surroundings
 from ustad.tables import TIMESTAMP, DataError, agent_codes, sort_events
 
 _SPATIAL = ("lat", "lon", "poi_id", "poi_category")

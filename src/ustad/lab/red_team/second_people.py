@@ -9,8 +9,8 @@ from itertools import pairwise
 import numpy as np
 from scipy.spatial import cKDTree
 
+from ustad.lab.red_team.second_edits import DAY
 from ustad.simulate.edits import Diary, Row
-from ustad.simulate.second_edits import DAY
 
 ERRAND_LONGEST, MAIN_SHORTEST = 3 * 3600, 3 * 3600
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -9,12 +10,14 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from small_towns import AGENTS, digest, rows, seconds, simulation, town
 from typer.testing import CliRunner
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "simulate"))
+from small_towns import AGENTS, digest, rows, seconds, simulation, town
 
 from ustad.cli import app
 from ustad.dataset import Dataset, load_directory
-from ustad.simulate import second_red_team
+from ustad.lab.red_team import second_red_team
 from ustad.tables import STAYS, Complaints, check_overlaps, validate
 
 FROZEN_TABLE = "d41ea7fa94d106e8"
@@ -120,3 +123,7 @@ def test_both_verbs_take_the_second_red_team(tmp_path: Path) -> None:
     assert kinds.count("detour") > 1
     refused = CliRunner().invoke(app, ["inject", str(simulated), "--kind", "swap", *wish, "--out", str(changed)])
     assert refused.exit_code != 0
+    for wrong, words in ((["--red-team", "third"], "first, second"), (["--red-team-size", "2"], "--red-team second")):
+        refused = CliRunner().invoke(app, ["simulate", *wrong, "--out", str(changed)])
+        assert refused.exit_code == 2
+        assert words in refused.output
