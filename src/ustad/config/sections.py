@@ -190,9 +190,7 @@ class TrainingConfig:
     weight_decay: ClassVar[float] = 1e-5  # as in the paper
     clip_norm: ClassVar[float] = 1.0  # gradients are clipped to this norm
     validation_share: ClassVar[float] = 0.1  # of the early-stopping entities, validated on each epoch
-    robust: ClassVar[float] = 0.0  # share of the worst-fitting windows left out of each step
     checkpoint_minutes: ClassVar[float] = 1.0  # a checkpoint at least this often, where a directory is given
-    tensorboard: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         require(0 < self.mask_ratio < 1, "training.mask_ratio", self.mask_ratio, "between 0 and 1")

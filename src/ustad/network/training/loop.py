@@ -40,7 +40,7 @@ from ustad.tables import DataError
 CHECKPOINT = "checkpoint.safetensors"
 _SECONDS_BETWEEN_NOTES = 1.0
 #: Settings that change when a run stops, what it writes or how it is launched, but not what it computes.
-_TIMING = ("max_minutes", "checkpoint_minutes", "graphs", "tensorboard")
+_TIMING = ("max_minutes", "checkpoint_minutes", "graphs")
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,6 @@ def train(
     config: Config,
     directory: Path | None = None,
     resume: bool = False,
-    tensorboard: bool = False,
 ) -> FitResult:
     """Train until validation stops improving (or epochs or time run out) and keep the best weights.
 
@@ -79,15 +78,13 @@ def train(
     run = _Run(task, windows, config, directory)
     if resume:
         run.restore()
-    board = tensorboard or config.training.tensorboard
-    log = RunLog(directory if run.team.rank == 0 else None, run.progress.history, board)
+    log = RunLog(directory if run.team.rank == 0 else None, run.progress.history)
     with keep_generators(run.device), track(task.label, run.total_steps) as advance:
         advance(run.progress.step)
         while run.stopped is None:
             run.epoch(advance)
             if run.stopped != "time":
                 log.write(run.progress.history[-1])
-    log.close()
     return run.result()
 
 

@@ -91,21 +91,7 @@ class Stepper:
         losses = field_losses(network.decode(hidden), targets, network.fields, self.config)  # [M, F]
         weighed_losses = losses if batch.weight is None else losses * batch.weight.flatten(0, 1)[flat]
         values = weigh(weighed_losses, network.fields, self.config)
-        mask = real
-        if self.config.robust > 0:
-            window = torch.div(flat, masked.shape[1], rounding_mode="floor")
-            mask = real & best_fitting(values.detach(), real, window, len(masked), share=self.config.robust)[window]
-        return Loss(masked_mean(values, mask), field_means(losses, targets.missing, real))
-
-
-def best_fitting(values: Tensor, real: Tensor, window: Tensor, n_windows: int, *, share: float) -> Tensor:
-    """Windows to learn from: all but the given share whose masked events fit worst on average. bool [B]."""
-    counts = torch.zeros(n_windows, device=values.device).index_add(0, window, real.to(torch.float32))
-    sums = torch.zeros(n_windows, device=values.device).index_add(0, window, values.masked_fill(~real, 0.0))
-    means = torch.where(counts > 0, sums / counts.clamp(min=1), -torch.inf)
-    worst_first = means.argsort(descending=True, stable=True)
-    rank = torch.empty_like(worst_first).scatter(0, worst_first, torch.arange(n_windows, device=values.device))
-    return rank >= torch.floor(share * (counts > 0).sum())
+        return Loss(masked_mean(values, real), field_means(losses, targets.missing, real))
 
 
 def _flatten(features: Features) -> Features:

@@ -68,8 +68,7 @@ def fit(
     device: torch.device | str = "cpu",
     directory: Path | None = None,
     resume: bool = False,
-    tensorboard: bool = False,
 ) -> FitResult:
     """Train a dual Transformer until validation stops improving; it keeps its best weights. See `loop.train`."""
     task = MaskedTask(network.to(torch.device(device)), tensors, *validation, config)
-    return train(task, windows, config, directory, resume, tensorboard)
+    return train(task, windows, config, directory, resume)
