@@ -105,13 +105,17 @@ def test_the_highest_scores_of_twice_as_many_days_are_as_rare_as_those_of_a_tent
 
 
 def test_an_entitys_p_value_is_the_smallest_by_the_shares_of_the_tests() -> None:
-    tests = {"top": np.array([3.0, 0.1, 2.0]), "shift": np.array([1.0, 0.2, 2.2]), "profile": np.array([1.0, 0.1, 2.5])}
+    tests = {
+        "top": np.array([3.0, -0.1, 2.0]),
+        "shift": np.array([1.0, 0.2, 2.2]),
+        "profile": np.array([1.0, 0.1, 3.5]),
+    }
     agree = math.log10(AGREEMENT)
-    expected = [3 + math.log10(0.5) + agree, 0.0, 2.5 + math.log10(0.25) + agree]
-    np.testing.assert_allclose(combined(tests), np.array(expected) + 1e-6 * np.array([3.0, 0.2, 2.5]), rtol=1e-12)
+    expected = [3 + math.log10(7 / 9) + agree, 0.0, 3.5 + math.log10(1 / 9) + agree]
+    np.testing.assert_allclose(combined(tests), np.array(expected) + 1e-6 * np.array([3.0, 0.2, 3.5]), rtol=1e-12)
     assert strongest(tests).tolist() == ["top", "top", "profile"]
     two = {name: tests[name] for name in ("shift", "profile")}  # the shares of those that were asked make one
-    np.testing.assert_allclose(combined(two)[2], 2.5 + math.log10(0.5) + agree, atol=1e-5)
+    np.testing.assert_allclose(combined(two)[2], 3.5 + math.log10(0.5) + agree, atol=1e-5)
     four = {**tests, "lasting": np.array([3.0, 0.0, 4.0])}
-    np.testing.assert_allclose(combined(four)[[0, 2]] - agree, [3 + math.log10(0.45), 4 + math.log10(0.1)], atol=1e-5)
+    np.testing.assert_allclose(combined(four)[[0, 2]] - agree, [3 + math.log10(0.7), 4 + math.log10(0.1)], atol=1e-5)
     assert combined({"top": tests["top"]})[0] == pytest.approx(3, abs=1e-5)  # a test alone agrees with none

@@ -24,9 +24,9 @@ from ustad.tables import identity_hash
 from ustad.ties import first_highest
 
 TOP = 3
-#: The tests, and the share of false alarms that each may make: half for peaks, half for change without one. `lasting`
-#: needs no reference: see `habits/lasting.py`.
-TESTS = {"top": 0.45, "shift": 0.225, "profile": 0.225, "lasting": 0.1}
+#: The tests, and the share of false alarms that each may make: most for peaks, the rest for change without one.
+#: `lasting` needs no reference: see `habits/lasting.py`.
+TESTS = {"top": 0.7, "shift": 0.1, "profile": 0.1, "lasting": 0.1}
 #: The tests often agree: of normal people 0.7 times as many have a small p-value as the shares add up to (in the
 #: calibration weeks of 23 simulated towns and cities), so that they may add up to more than 1.
 AGREEMENT = 1.4
