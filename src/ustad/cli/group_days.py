@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ustad.cli.hide import table_files
+from ustad.cli.alert_files import add_to_run, rewrite_alerts, table_files
 from ustad.cli.parts import WRITERS
-from ustad.cli.shared import write_alerts
 
 #: Days before the first scored one that the calendar is shown of.
 BEFORE = 60
@@ -22,31 +21,25 @@ BEFORE = 60
 def note_days(place: Path, schema: Any, *, country: str | None, calendar: Path | None, group: bool) -> dict[str, Any]:
     """Write what the calendar says and what days were unusual for everybody into `run.json`; returns the run."""
     from ustad.calendar_days import iso_date
-    from ustad.files import read_json, write_json
     from ustad.triage.unusual_days import describe_day, find_unusual_days
 
-    run = read_json(place / "run.json")
     files = table_files(place, "events")
     with ThreadPoolExecutor(WRITERS) as pool:
         parts = list(pool.map(lambda file: _columns(_read_needed(file, schema), schema), files))
     day, entity, p_value, lead = (np.concatenate(values) for values in zip(*parts, strict=True))
     if not len(day):
-        return dict(run)
+        return add_to_run(place, [])
     names = _name_days(files, schema, day, country=country, calendar=calendar)
     days = find_unusual_days(day, entity, p_value, lead) if group else []
     counts = _group(place, schema, parts, days) if days else []
     words = [describe_day(one, names.get(iso_date(one.day)), schema.event_word) for one in days]
     notes = [text + _left_out(number) for text, number in zip(words, counts, strict=True)]
-    run["calendar"] = names | {iso_date(one.day): text for one, text in zip(days, _labels(days, names), strict=True)}
-    run["warnings"] = [*(run.get("warnings") or []), *notes]
-    run["unusual_days"] = [
-        {"day": iso_date(one.day), "share": one.share, "usual": one.usual, "p_value": one.p_value, "grouped": number}
-        for one, number in zip(days, counts, strict=True)
+    calendar_words = names | {iso_date(d.day): text for d, text in zip(days, _labels(days, names), strict=True)}
+    unusual_days = [
+        {"day": iso_date(d.day), "share": d.share, "usual": d.usual, "p_value": d.p_value, "grouped": number}
+        for d, number in zip(days, counts, strict=True)
     ]
-    if isinstance(run.get("alerts"), int):
-        run["alerts"] -= sum(counts)
-    write_json(run, place / "run.json")
-    return dict(run)
+    return add_to_run(place, notes, calendar=calendar_words, unusual_days=unusual_days, alerts_less=sum(counts))
 
 
 def _read_needed(file: Path, schema: Any) -> Any:
@@ -107,44 +100,27 @@ def _name_days(
 def _group(place: Path, schema: Any, parts: list[Any], days: list[Any]) -> list[int]:
     """Take alerts of these days that share their evidence off the list; how many of each day."""
     import pyarrow as pa
-    import pyarrow.compute as pc
-
-    from ustad.files import read_table, write_table
-
-    files = table_files(place, "events")
-    with ThreadPoolExecutor(WRITERS) as pool:
-        results = list(pool.map(lambda file, part: _group_part(file, part[0], part[3], days), files, parts))
-    incidents = pa.array(sorted({incident for _, names, _ in results for incident in names}), pa.string())
-    for file in table_files(place, "incidents"):
-        table = read_table(file)
-        keep = pc.and_(table["alert"], pc.invert(pc.is_in(table["incident_id"], incidents)))
-        write_table(_set(table, "alert", keep), file)
-    write_alerts(pa.concat_tables([alerts for _, _, alerts in results], promote_options="permissive"), schema, place)
-    return [sum(counts) for counts in zip(*(counts for counts, _, _ in results), strict=True)]
-
-
-def _group_part(file: Path, day: np.ndarray, lead: np.ndarray, days: list[Any]) -> tuple[list[int], set[str], Any]:
-    """One file of events, written anew: how many alerts of each day went, their incidents, and what alerts are left."""
-    import pyarrow as pa
 
     from ustad.calendar_days import iso_date
-    from ustad.files import read_table, write_table
+    from ustad.mobility.places import set_columns
     from ustad.triage.hiding import COLUMN
 
-    table = read_table(file)
-    flags = table["alert"].to_numpy(zero_copy_only=False).astype(bool).copy()
-    words = table[COLUMN].to_numpy(zero_copy_only=False) if COLUMN in table.column_names else np.full(len(flags), None)
-    words, counts, rows = words.astype(object), [], []
-    for one in days:
-        mine = np.flatnonzero(flags & (day == one.day) & np.isin(lead, one.questions))
-        flags[mine], words[mine] = False, f"everybody on {iso_date(one.day)}"
-        counts.append(len(mine))
-        rows.append(mine)
-    has_incidents = "incident_id" in table.column_names
-    incidents = set(table["incident_id"].take(np.concatenate(rows)).to_pylist()) if has_incidents else set()
-    table = _set(_set(table, "alert", pa.array(flags)), COLUMN, pa.array(words, pa.string()))
-    write_table(table, file)
-    return counts, incidents, table.filter(table["alert"])
+    counts = np.zeros((len(parts), len(days)), np.int64)
+
+    def group_part(number: int, table: Any) -> Any:
+        day, _, _, lead = parts[number]
+        flags = table["alert"].to_numpy(zero_copy_only=False).astype(bool).copy()
+        words = np.full(len(flags), None, object)
+        if COLUMN in table.column_names:
+            words[:] = table[COLUMN].to_pylist()
+        for i, one in enumerate(days):
+            mine = np.flatnonzero(flags & (day == one.day) & np.isin(lead, one.questions))
+            flags[mine], words[mine] = False, f"everybody on {iso_date(one.day)}"
+            counts[number, i] = len(mine)
+        return set_columns(table, alert=pa.array(flags), **{COLUMN: pa.array(words, pa.string())})
+
+    rewrite_alerts(place, schema, group_part)
+    return counts.sum(axis=0).tolist()
 
 
 def _left_out(number: int) -> str:
@@ -162,9 +138,3 @@ def _labels(days: list[Any], names: dict[str, str]) -> list[str]:
 
     texts = [names.get(iso_date(one.day)) for one in days]
     return [f"{name}, unusual for everybody" if name else "unusual for everybody" for name in texts]
-
-
-def _set(table: Any, name: str, values: Any) -> Any:
-    if name in table.column_names:
-        return table.set_column(table.column_names.index(name), name, values)
-    return table.append_column(name, values)

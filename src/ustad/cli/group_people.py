@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ustad.cli.hide import table_files
+from ustad.cli.alert_files import table_files
 
 MEETINGS = "meetings.parquet"
 

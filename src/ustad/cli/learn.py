@@ -51,7 +51,7 @@ def _leaders(scores: Path) -> Any:
     """The leading events of all incidents of a directory of scores."""
     import pyarrow as pa
 
-    from ustad.cli.hide import table_files
+    from ustad.cli.alert_files import table_files
     from ustad.cli.reweigh import COLUMNS, lead_rows
     from ustad.files import read_table
     from ustad.tables import DataError

@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ustad.cli.hide import table_files
-from ustad.cli.shared import write_alerts
+from ustad.cli.alert_files import add_to_run, rewrite_alerts, table_files
 
 COLUMNS = ["incident_id", "echo", "alert", "score", "evidence", "started_at"]
 
@@ -20,42 +19,33 @@ def reweigh_alerts(place: Path, weights: dict[str, float], schema: Any) -> dict[
     """Choose the alerts of a directory of scores again; returns what `run.json` says from now on."""
     import pyarrow as pa
 
-    from ustad.files import read_json, read_table, write_json, write_table
+    from ustad.files import read_table
+    from ustad.mobility.places import set_columns
     from ustad.triage.verdict_weights import COLUMN, choose_alerts, learned_column
 
-    files = table_files(place, "events")
-    leaders = [lead_rows(read_table(file)) for file in files]
-    scores = [learned_column(read_table(file), weights) for file in files]
-    before = sum(int(table["alert"].to_numpy(zero_copy_only=False).sum()) for table in map(read_table, files))
-    flags = choose_alerts(np.concatenate([own[rows] for own, rows in zip(scores, leaders, strict=True)]), before)
-    parts, alerts, names, new = np.split(flags, np.cumsum([len(rows) for rows in leaders])[:-1]), [], set(), 0
-    for file, rows, own, mine in zip(files, leaders, scores, parts, strict=True):
+    before, leaders, scores = [], [], []
+    for file in table_files(place, "events"):
         table = read_table(file)
-        flags = np.zeros(table.num_rows, bool)
-        flags[rows[mine]] = True
-        new += int((flags & ~table["alert"].to_numpy(zero_copy_only=False).astype(bool)).sum())
-        table = _set(_set(table, "alert", pa.array(flags)), COLUMN, pa.array(own))
-        write_table(table, file)
-        alerts.append(table.filter(table["alert"]))
-        names |= set(alerts[-1]["incident_id"].to_pylist())
-    for file in table_files(place, "incidents"):
-        table = read_table(file)
-        write_table(_set(table, "alert", pa.array([n in names for n in table["incident_id"].to_pylist()])), file)
-    write_alerts(pa.concat_tables(alerts, promote_options="permissive"), schema, place)
-    run = read_json(place / "run.json")
-    text = f"alerts were chosen by what verdicts taught ({COLUMN}): {new:,} of {before:,} are others than by score"
-    run["learned"], run["warnings"] = {"weights": weights, "new": new}, [*(run.get("warnings") or []), text]
-    write_json(run, place / "run.json")
-    return dict(run)
+        before.append(table["alert"].to_numpy(zero_copy_only=False).astype(bool))
+        leaders.append(lead_rows(table))
+        scores.append(learned_column(table, weights))
+    count = sum(int(flags.sum()) for flags in before)
+    chosen = choose_alerts(np.concatenate([own[rows] for own, rows in zip(scores, leaders, strict=True)]), count)
+    parts = np.split(chosen, np.cumsum([len(rows) for rows in leaders])[:-1])
+    after = [np.zeros(len(flags), bool) for flags in before]
+    for flags, rows, part in zip(after, leaders, parts, strict=True):
+        flags[rows[part]] = True
+
+    def choose(number: int, table: Any) -> Any:
+        return set_columns(table, alert=pa.array(after[number]), **{COLUMN: pa.array(scores[number])})
+
+    rewrite_alerts(place, schema, choose)
+    new = sum(int((now & ~then).sum()) for now, then in zip(after, before, strict=True))
+    text = f"alerts were chosen by what verdicts taught ({COLUMN}): {new:,} of {count:,} are others than by score"
+    return add_to_run(place, [text], learned={"weights": weights, "new": new})
 
 
 def lead_rows(table: Any) -> np.ndarray:
     """Rows that lead an incident: the ones that can be alerts."""
     echo = table["echo"].to_numpy(zero_copy_only=False).astype(bool)
     return np.flatnonzero(table["incident_id"].is_valid().to_numpy(zero_copy_only=False) & ~echo)
-
-
-def _set(table: Any, name: str, values: Any) -> Any:
-    if name in table.column_names:
-        return table.set_column(table.column_names.index(name), name, values)
-    return table.append_column(name, values)

@@ -1,0 +1,56 @@
+"""Directories of scores, and their alerts chosen anew once scores are written; the scores themselves stay."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from ustad.cli.parts import WRITERS
+from ustad.cli.shared import write_alerts
+
+
+def table_files(place: Path, name: str) -> list[Path]:
+    """The files of one table of scores: one, or its parts."""
+    single = place / f"{name}.parquet"
+    return [single] if single.exists() else sorted((place / name).glob("*.parquet"))
+
+
+def rewrite_alerts(place: Path, schema: Any, change: Callable[[int, Any], Any]) -> int:
+    """Write every part of the events as `change(number, table)` makes it; how many alerts there are now.
+
+    Incidents and the lists of alerts follow: an incident is an alert where one of its events is.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from ustad.files import read_table, write_table
+    from ustad.mobility.places import set_columns
+
+    def write_part(number: int, file: Path) -> Any:
+        table = change(number, read_table(file))
+        write_table(table, file)
+        return table.filter(table["alert"])
+
+    files = table_files(place, "events")
+    with ThreadPoolExecutor(WRITERS) as pool:
+        alerts = pa.concat_tables(pool.map(write_part, range(len(files)), files), promote_options="permissive")
+    for file in table_files(place, "incidents"):
+        table = read_table(file)
+        flags = pc.is_in(table["incident_id"], alerts["incident_id"].combine_chunks())
+        write_table(set_columns(table, alert=flags), file)
+    write_alerts(alerts, schema, place)
+    return int(alerts.num_rows)
+
+
+def add_to_run(place: Path, warnings: list[str], alerts_less: int = 0, **facts: Any) -> dict[str, Any]:
+    """What `run.json` says from now on: with more warnings, so many alerts less, and other facts."""
+    from ustad.files import read_json, write_json
+
+    run = read_json(place / "run.json")
+    run = {**run, "warnings": [*(run.get("warnings") or []), *warnings], **facts}
+    if isinstance(run.get("alerts"), int):
+        run["alerts"] -= alerts_less
+    write_json(run, place / "run.json")
+    return run
