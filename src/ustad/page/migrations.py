@@ -84,17 +84,17 @@ def _complete(operations: Operations, table: Table) -> None:
         if column.name not in names:
             operations.add_column(table.name, Column(column.name, column.type, nullable=column.nullable,
                                                      server_default=column.server_default))  # fmt: skip
-    wanted = {index.name: [column.name for column in index.columns] for index in table.indexes}
+    wanted = {str(index.name): [column.name for column in index.columns] for index in table.indexes}
     indexes = {
-        index["name"]: index["column_names"]
+        str(index["name"]): index["column_names"]
         for index in stored.get_indexes(table.name)
         if not index.get("duplicates_constraint")
     }
     for name, columns in indexes.items():
-        if name is not None and wanted.get(name) != columns:
+        if wanted.get(name) != columns:
             operations.drop_index(name, table.name)
     for index in table.indexes:
-        if indexes.get(index.name) != wanted[index.name]:
+        if indexes.get(str(index.name)) != wanted[str(index.name)]:
             index.create(operations.get_bind())
 
 

@@ -81,7 +81,8 @@ class InvertedLists:
         squares, numbers = self.index.search(moved, k)
         short = numbers[:, -1] < 0  # the probed lists hold fewer than k points: look into all of them
         if short.any():
-            every = faiss.SearchParametersIVF(nprobe=len(self.centres))
+            every = faiss.SearchParametersIVF()
+            every.nprobe = len(self.centres)
             squares[short], _ = self.index.search(moved[short], k, params=every)
         return np.sqrt(squares)
 
