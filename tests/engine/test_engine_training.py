@@ -15,7 +15,7 @@ from ustad.config import ConfigError
 from ustad.dataset import Dataset
 from ustad.detector import Detector
 from ustad.engine.train_job import train
-from ustad.network.training.team import Team
+from ustad.network.training.process_group import ProcessGroup
 from ustad.schema import EventSchema, Feature
 from ustad.scores import Scores
 from ustad.scoring.alerts import AlertRule
@@ -107,12 +107,12 @@ def test_two_workers_share_every_batch_of_any_events_and_learn_as_well(cluster, 
 
 def test_a_share_of_a_batch_is_nobody_elses_and_a_small_batch_is_everybodys():
     batch = torch.arange(11)
-    shares = [Team(rank, 3).share(batch) for rank in range(3)]
+    shares = [ProcessGroup(rank, 3).share(batch) for rank in range(3)]
     assert sorted(torch.cat(shares).tolist()) == batch.tolist()
-    assert max(map(len, shares)) == Team(0, 3).largest_share(11)
-    assert Team(2, 3).share(batch[:2]).tolist() == [0, 1]
-    assert len({Team(rank, 3).seed(7) for rank in range(3)}) == 3
-    assert Team().seed(7) == 7
+    assert max(map(len, shares)) == ProcessGroup(0, 3).largest_share(11)
+    assert ProcessGroup(2, 3).share(batch[:2]).tolist() == [0, 1]
+    assert len({ProcessGroup(rank, 3).seed(7) for rank in range(3)}) == 3
+    assert ProcessGroup().seed(7) == 7
 
 
 def test_more_workers_than_there_are_cores_are_refused_in_seconds(cluster, town_directory, config, tmp_path):

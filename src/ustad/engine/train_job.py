@@ -41,8 +41,8 @@ from ustad.network.inference.memory_model import MemoryModel, first_network, new
 from ustad.network.training.loop import CHECKPOINT, FitResult
 from ustad.network.training.masked_task import fit
 from ustad.network.training.memory_task import CHECKPOINT as MEMORY_CHECKPOINT
+from ustad.network.training.process_group import ProcessGroup
 from ustad.network.training.task import Validation
-from ustad.network.training.team import Team
 from ustad.periods import Lessons
 from ustad.progress import say
 from ustad.schema import EventSchema
@@ -242,12 +242,12 @@ def _reason(error: BaseException) -> str:
 
 
 def _loop(settings: dict[str, Any]) -> None:
-    """What each worker does: the local training loop, as a member of a team."""
+    """What each worker does: the local training loop, as a member of a process group."""
     plan: _Plan = settings["plan"]
     lessons, config = plan.lessons(), Config.from_dict(plan.place.read_json("config.json"))
     device = torch.device(plan.device)
     weights, facts = (_train_network if plan.what == "network" else _train_memory)(plan, lessons, config, device)
-    if Team.current().rank == 0:
+    if ProcessGroup.current().rank == 0:
         plan.place.write_bytes(pack_weights({k: v.cpu().contiguous() for k, v in weights.items()}), "last.safetensors")
         plan.place.write_json(facts, "result.json")
 

@@ -104,7 +104,7 @@ class HabitLive:
         if model.memory is not None:
             from ustad.live.encoded_row import RowEncoder
             from ustad.live.memory_live import MemoryLive
-            from ustad.network.inference.crew import alone
+            from ustad.network.inference.worker_threads import alone
 
             self._alone = alone
             past = model.memory.config.replace({"window.mode": "past"})

@@ -26,10 +26,10 @@ from ustad.files import as_table
 from ustad.live.encoded_row import RowEncoder
 from ustad.live.network_step import LiveStep, Result
 from ustad.live.one_row import RowJudge
-from ustad.network.inference.crew import alone
 from ustad.network.inference.neighbours import live_through_lists
 from ustad.network.inference.sampled_terms import Layout
 from ustad.network.inference.sampling import inference
+from ustad.network.inference.worker_threads import alone
 from ustad.scoring.alerts import DEFAULT_P_VALUE
 from ustad.scoring.explain import Explainer
 from ustad.scoring.network_model import ScoringModel, owners

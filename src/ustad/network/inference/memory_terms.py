@@ -18,7 +18,6 @@ from torch import Tensor
 from ustad.config import ModelConfig
 from ustad.events.windows import Queries
 from ustad.network.dual_transformer import DualTransformer
-from ustad.network.inference.crew import Crew
 from ustad.network.inference.memory_passes import MemoryPasses, WindowRows
 from ustad.network.inference.sampling import (
     BYTES_PER_TOKEN,
@@ -29,6 +28,7 @@ from ustad.network.inference.sampling import (
     inference,
     run_within,
 )
+from ustad.network.inference.worker_threads import WorkerThreads
 from ustad.network.place_counts import MemoryTensors
 from ustad.network.place_memory import Outlook
 from ustad.network.training.memory_step import Data, targets_of
@@ -83,14 +83,14 @@ def sample_memory(
         return len(index)
 
     def run(budget: Budget) -> None:
-        crew = Crew(lambda: MemoryPasses(network, _kind(precision, device)), device)
-        with inference(network), track("asking the memory network", len(queries)) as advance, crew:
+        threads = WorkerThreads(lambda: MemoryPasses(network, _kind(precision, device)), device)
+        with inference(network), track("asking the memory network", len(queries)) as advance, threads:
             for part in cut_queries(queries, T * config.width * 4, budget.embedding_bytes):
                 embeddings = embed_samples(
-                    network, data.events, part.events, T, seed=seed, tokens=budget.tokens, crew=crew
+                    network, data.events, part.events, T, seed=seed, tokens=budget.tokens, threads=threads
                 )
                 batches = part.batches(budget.tokens // T, device, _room(config) // T)
-                for count in crew.each(answer, ((embeddings, *batch) for batch in batches)):
+                for count in threads.each(answer, ((embeddings, *batch) for batch in batches)):
                     advance(count)
 
     budget = run_within(run, budget, device)

@@ -22,10 +22,10 @@ from ustad.events.encoder import Encoder
 from ustad.events.windows import EventTensors, Features, Queries
 from ustad.network.dual_transformer import DualTransformer
 from ustad.network.inference.counter import keep_masks
-from ustad.network.inference.crew import Crew
 from ustad.network.inference.neighbours import shared_room
 from ustad.network.inference.passes import Passes
 from ustad.network.inference.sampled_terms import Layout, TermResult, reduce_term
+from ustad.network.inference.worker_threads import WorkerThreads
 from ustad.network.out_of_memory import free_memory, is_out_of_memory
 from ustad.progress import say, track
 
@@ -107,12 +107,14 @@ def sample(
         return len(index)
 
     def run(budget: Budget) -> None:
-        crew = Crew(lambda: passes_for(network, tensors.device, precision), tensors.device)
-        with inference(network), track("sampling", len(queries)) as advance, crew:
+        threads = WorkerThreads(lambda: passes_for(network, tensors.device, precision), tensors.device)
+        with inference(network), track("sampling", len(queries)) as advance, threads:
             for part in cut_queries(queries, T * network.config.width * 4, budget.embedding_bytes):
-                embeddings = embed_samples(network, tensors, part.events, T, seed=seed, tokens=budget.tokens, crew=crew)
+                embeddings = embed_samples(
+                    network, tensors, part.events, T, seed=seed, tokens=budget.tokens, threads=threads
+                )
                 batches = part.batches(budget.tokens // T, tensors.device)
-                for count in crew.each(answer, ((embeddings, *batch) for batch in batches)):
+                for count in threads.each(answer, ((embeddings, *batch) for batch in batches)):
                     advance(count)
 
     budget = run_within(run, budget, tensors.device)
@@ -148,13 +150,15 @@ def embed_events(
         return len(index)
 
     def run(budget: Budget) -> None:
-        crew = Crew(lambda: passes_for(network, tensors.device, precision), tensors.device)
-        with inference(network), track("embedding", len(queries)) as advance, crew:
+        threads = WorkerThreads(lambda: passes_for(network, tensors.device, precision), tensors.device)
+        with inference(network), track("embedding", len(queries)) as advance, threads:
             for part in cut_queries(queries, network.config.width * 4, budget.embedding_bytes):
-                embeddings = embed_samples(network, tensors, part.events, 0, seed=0, tokens=budget.tokens, crew=crew)
+                embeddings = embed_samples(
+                    network, tensors, part.events, 0, seed=0, tokens=budget.tokens, threads=threads
+                )
                 together = visible and part.shares_slices
                 batches = part.batches(budget.tokens, tensors.device)
-                for count in crew.each(answer, ((embeddings, together, *batch) for batch in batches)):
+                for count in threads.each(answer, ((embeddings, together, *batch) for batch in batches)):
                     advance(count)
 
     run_within(run, budget, tensors.device)
@@ -199,7 +203,7 @@ def embed_samples(
     *,
     seed: int,
     tokens: int,
-    crew: Crew,
+    threads: WorkerThreads,
 ) -> Tensor:
     """Feature level: embeddings [T, n, D] of some events; samples 0 means one pass without dropout."""
     config, F = network.config, len(network.fields)
@@ -217,7 +221,7 @@ def embed_samples(
         vectors = passes.embed(tensors.features[index[:, None]], keep)
         embeddings[:, begin : begin + size] = vectors.transpose(0, 1)  # [T, n, D]
 
-    for _ in crew.each(embed, ((begin,) for begin in range(0, len(events), size))):
+    for _ in threads.each(embed, ((begin,) for begin in range(0, len(events), size))):
         pass
     return embeddings
 

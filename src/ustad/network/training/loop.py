@@ -30,9 +30,9 @@ from ustad.network.training.optimise import (
     use_compile,
     use_graphs,
 )
+from ustad.network.training.process_group import ProcessGroup
 from ustad.network.training.run_log import RunLog
 from ustad.network.training.task import Task, Validation
-from ustad.network.training.team import Team
 from ustad.network.training.update import GraphRecorder, ReplayedUpdate, Update
 from ustad.progress import Advance, roughly, track
 from ustad.tables import DataError
@@ -78,7 +78,7 @@ def train(
     run = _Run(task, windows, config, directory)
     if resume:
         run.restore()
-    log = RunLog(directory if run.team.rank == 0 else None, run.progress.history)
+    log = RunLog(directory if run.group.rank == 0 else None, run.progress.history)
     with keep_generators(run.device), track(task.label, run.total_steps) as advance:
         advance(run.progress.step)
         while run.stopped is None:
@@ -108,8 +108,8 @@ class _Run:
             raise DataError("training: there is no event to validate on; are there events on the validation days?")
         self.network, self.device = self.task.network, self.task.events.device
         self.compiled = use_compile(training, self.device, len(self.windows))
-        self.team = Team.current()
-        self.recorded = use_graphs(training, self.device) and self.team.size == 1
+        self.group = ProcessGroup.current()
+        self.recorded = use_graphs(training, self.device) and self.group.size == 1
         self.optimizer = make_optimizer(self.network, training, self.recorded)
         # On a GPU every step has a full batch: a length is one shape, whether or not it is recorded or compiled.
         self.full = self.device.type == "cuda" or self.compiled or self.recorded
@@ -171,9 +171,9 @@ class _Run:
         sums = torch.tensor(so_far, dtype=torch.float64, device=self.device)
         losses = [entry["validation"] for entry in progress.history]
         for i in range(progress.done, len(plan)):
-            seed_generators(self.device, self.team.seed(step_seed(self.config.seed, progress.step)))
+            seed_generators(self.device, self.group.seed(step_seed(self.config.seed, progress.step)))
             rows = slice(int(plan.first[i]), int(plan.last[i]))
-            mine = (self.team.share(ends[rows]) for ends in (start, stop))
+            mine = (self.group.share(ends[rows]) for ends in (start, stop))
             set_rate(self.optimizer, learning_rate(self.config.training, progress.step, self.total_steps, losses))
             sums += self.update(*self._fill_up(*mine), int(plan.length[i]))
             progress.done, progress.step = i + 1, progress.step + 1
@@ -190,7 +190,7 @@ class _Run:
 
     def _fill_up(self, start: Tensor, stop: Tensor) -> tuple[Tensor, Tensor]:
         """The ends of the windows [B]; where batches must be full, empty windows make up the last one."""
-        lacking = self.team.largest_share(self.batch_size) - len(start)
+        lacking = self.group.largest_share(self.batch_size) - len(start)
         if not self.full or not lacking:
             return start, stop
         return torch.nn.functional.pad(start, (0, lacking)), torch.nn.functional.pad(stop, (0, lacking))
@@ -246,7 +246,7 @@ class _Run:
 
     def _out_of_time(self) -> bool:
         limit = self.config.training.max_minutes * 60
-        return limit > 0 and self.team.agree(limit <= time.monotonic() - self.started, self.device)
+        return limit > 0 and self.group.agree(limit <= time.monotonic() - self.started, self.device)
 
     def _due(self) -> bool:
         return (
@@ -258,7 +258,7 @@ class _Run:
             return
         self.progress.seconds = self._total_seconds()
         path = self.directory / self.task.checkpoint
-        if self.team.rank == 0:
+        if self.group.rank == 0:
             write_checkpoint(path, self.network, self.optimizer, self.best, self.progress, self.identity())
         self.saved = time.monotonic()
 
@@ -284,7 +284,7 @@ class _Run:
             {
                 "settings": {k: settings[k] for k in ("seed", "window", "model", "training")},
                 **self.task.describe_data(),
-                **({"team": self.team.size} if self.team.size > 1 else {}),
+                **({"processes": self.group.size} if self.group.size > 1 else {}),
                 "windows": [len(windows), int(windows.start.sum()), int(windows.stop.sum()), len(self.task.events)],
             }
         )

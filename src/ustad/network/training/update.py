@@ -16,8 +16,8 @@ from torch import Tensor
 from ustad.config import TrainingConfig
 from ustad.network.out_of_memory import free_memory, is_out_of_memory
 from ustad.network.training.optimise import take_step, use_bf16
+from ustad.network.training.process_group import ProcessGroup
 from ustad.network.training.task import Task
-from ustad.network.training.team import Team
 from ustad.progress import say
 
 #: Takes work on fixed buffers; returns what does the same work again and hands out the same result tensor.
@@ -35,7 +35,7 @@ class Update:
     task: Task
     optimizer: torch.optim.Optimizer
     config: TrainingConfig
-    team: Team = field(default_factory=Team.current)
+    group: ProcessGroup = field(default_factory=ProcessGroup.current)
     pieces: int = 1
 
     @property
@@ -46,7 +46,7 @@ class Update:
         """Windows start … stop [B], padded to `length` -> their loss and its parts' means, float64 [1 + P]."""
         network = self.task.network
         losses = self._losses(start, stop, length)
-        self.team.average(network, start, stop)
+        self.group.average(network, start, stop)
         if self.config.clip_norm > 0:  # departure from the paper: rare windows have huge errors
             torch.nn.utils.clip_grad_norm_(network.parameters(), self.config.clip_norm)
         take_step(self.optimizer)

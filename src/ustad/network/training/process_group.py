@@ -1,6 +1,6 @@
 """Several processes that train one network: each takes its share of every batch, and gradients are averaged.
 
-Who is there comes from torch.distributed, which whoever starts the processes has set up. Without it a team is one
+Who is there comes from torch.distributed, which whoever starts the processes has set up. Without it a group is one
 process, and nothing here does anything. All members have the same windows, and the same weights after every step.
 """
 
@@ -17,14 +17,14 @@ _LARGEST = (1 << 63) - 1
 
 
 @dataclass(frozen=True)
-class Team:
+class ProcessGroup:
     """One member of `size`."""
 
     rank: int = 0
     size: int = 1
 
     @classmethod
-    def current(cls) -> Team:
+    def current(cls) -> ProcessGroup:
         if not (dist.is_available() and dist.is_initialized()):
             return cls()
         return cls(dist.get_rank(), dist.get_world_size())

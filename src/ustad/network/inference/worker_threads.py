@@ -38,7 +38,7 @@ def alone() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-class Crew:
+class WorkerThreads:
     """Threads with a way through the network (and its buffers) for each."""
 
     def __init__(self, make: Callable[[], Passes], device: torch.device) -> None:
@@ -47,7 +47,7 @@ class Crew:
         self._make = make
         self._pool: ThreadPoolExecutor | None = None
 
-    def __enter__(self) -> Crew:
+    def __enter__(self) -> WorkerThreads:
         for _ in range(self._threads):
             self._tools.put(self._make())
         if self._threads > 1:
