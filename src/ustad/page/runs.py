@@ -17,8 +17,6 @@ import pyarrow.compute as pc
 from sqlalchemy import bindparam, update
 
 from ustad import progress
-from ustad.dataset import Dataset, load_directory
-from ustad.mobility.readers import open_data
 from ustad.page import records as r
 from ustad.page.facts import run_facts
 from ustad.page.ledger import add_events
@@ -27,7 +25,6 @@ from ustad.page.source import RunTables
 from ustad.page.store import Store, insert_new
 from ustad.page.translate import Layout, keys_of, store_rows
 from ustad.schema import EventSchema, mobility_schema
-from ustad.scores import Scores
 from ustad.tables import DataError, agent_codes
 
 CHUNK = 20_000
@@ -65,20 +62,22 @@ def import_run(store: Store, path: Path) -> EventSchema:
         return run_schema(store)
     if run_before:
         raise DataError("the store holds another run; choose another --store")
-    scores = Scores.load(scores_directory(path) or path)
-    if scores.events is None:
-        raise DataError(f"{path}: the run has no scores of events, only of agents; there is nothing to show")
-    schema = EventSchema.from_dict(scores.run["schema"]) if "schema" in scores.run else mobility_schema()
-    data = _data(path, scores.run, schema)
-    check_ids(path, schema.entity, [scores.events, *([data.events] if data is not None else [])])
-    layout = Layout.of(schema)
-    add_table(store, scores.events, layout, "importing scores")
-    if data is not None:
-        _import_around(store, scores, data, layout)
-    if scores.agents is not None:
-        set_agents(store, scores.agents, schema)
-    add_absences(store, scores.absences, schema)
-    facts = run_facts(RunTables.from_directory(scores_directory(path) or path))
+    run = RunTables.from_directory(scores_directory(path) or path)
+    schema, events = run.schema, run.events.to_table()
+    layout, by_score = Layout.of(schema), _ranked(events if run.agents is None else run.agents, schema.entity)
+    around = (run.history, run.trips, run.gaps, run.absences)
+    history, trips, gaps, absences = (None if table is None else table.to_table() for table in around)
+    check_ids(path, schema.entity, [events] if history is None else [events, history])
+    add_table(store, events, layout, "importing scores")
+    if history is not None:  # the weeks that were not scored, of the most unusual agents, as many as fit
+        before = _of_agents(unscored(events, history, schema), by_score, schema.entity, MOST_CONTEXT)
+        add_table(store, before, layout, "importing the weeks before")
+    moves = (None if t is None else _of_agents(t, by_score, schema.entity, MOST_TRIPS) for t in (trips, gaps))
+    add_movements(store, *moves)
+    if run.agents is not None:
+        set_agents(store, run.agents, schema)
+    add_absences(store, absences, schema)
+    facts = run_facts(run)
     with store.writing() as connection:
         content = {"fingerprint": mark, "name": path.resolve().name, "schema": schema.to_dict()}
         store.remember(connection, "run", content)
@@ -92,22 +91,6 @@ def check_ids(path: Path, entity: str, tables: Sequence[pa.Table]) -> None:
         for name in pc.unique(table[entity]).to_pylist():
             if str(name) in NO_ADDRESS:
                 raise DataError(f"{path}: the {entity} '{name}' cannot be part of an address; give it another id")
-
-
-def _data(path: Path, run: dict[str, Any], schema: EventSchema) -> Dataset | None:
-    """The data that was scored: stays beside the scores, or whatever the run says it read."""
-    data_path = Path(run["data"]) if run.get("data") else None
-    if schema.name == "mobility":
-        for place in (path / "data", path.parent / "data", *([data_path] if data_path else [])):
-            if any((place / name).exists() for name in ("stays.parquet", "stays")):
-                return load_directory(place)
-    if data_path is None or not (data_path.is_file() or (schema.name != "mobility" and data_path.exists())):
-        return None
-    try:
-        return open_data(data_path, schema=schema, on_error="skip")
-    except DataError as error:  # the scores can be shown without
-        progress.say(f"the weeks before the scored ones are not shown: {error}")
-        return None
 
 
 def add_table(store: Store, events: pa.Table, layout: Layout, label: str) -> None:
@@ -133,22 +116,9 @@ def _first_of_each(table: pa.Table, layout: Layout) -> pa.Table:
     return table if len(first) == table.num_rows else table.take(pa.array(np.sort(first)))
 
 
-def _ranked(scores: Scores, entity: str) -> pa.Array:
+def _ranked(scores: pa.Table, entity: str) -> pa.Array:
     """Agents, the most unusual first."""
-    table: Any = scores.agents if scores.agents is not None else scores.events
-    names = table.sort_by([("score", "descending")])[entity]
-    return pc.unique(names)
-
-
-def _import_around(store: Store, scores: Scores, data: Dataset, layout: Layout) -> None:
-    """The weeks that were not scored, trips and gaps, of the most unusual agents, as many as fit."""
-    entity = layout.schema.entity
-    by_score = _ranked(scores, entity)
-    if scores.events is not None:
-        before = unscored(scores.events, data.events, layout.schema)
-        add_table(store, _of_agents(before, by_score, entity, MOST_CONTEXT), layout, "importing the weeks before")
-    trips, gaps = (None if t is None else _of_agents(t, by_score, entity, MOST_TRIPS) for t in (data.trips, data.gaps))
-    add_movements(store, trips, gaps)
+    return pc.unique(scores.sort_by([("score", "descending")])[entity])
 
 
 def unscored(scores: pa.Table, history: pa.Table, schema: EventSchema) -> pa.Table:

@@ -80,8 +80,7 @@ class RunTables:
         run = read_json(scores / "run.json")
         agents, absences = find_table(scores, "agents"), find_table(scores, "absences")
         around, model = (
-            _named(given, run.get(name) or str(scores.resolve().parent / name), scores)
-            for name, given in (("data", data), ("model", None))
+            _named(given, run.get(name), scores.resolve(), name) for name, given in (("data", data), ("model", None))
         )
         if card is None:
             card = (model / "card.md").read_text() if model and (model / "card.md").exists() else ""
@@ -132,15 +131,15 @@ def rows_of(
     return source.to_table(columns=names, filter=pc.field(column).isin(ids))
 
 
-def _named(path: Path | str | None, name: Any, beside: Path) -> Path | None:
-    """The first that exists: the path given, the one in run.json as it is, the same beside the scores."""
+def _named(path: Path | str | None, name: Any, scores: Path, kind: str) -> Path | None:
+    """The first that exists: the path given, the one in run.json as it is, the same beside the scores, or what lies
+    beside them under its usual name."""
     if path is not None:
         if not Path(path).exists():
             raise DataError(f"{path}: no such file or directory")
         return Path(path)
-    if not isinstance(name, str) or not name:
-        return None
-    return next((p for p in (Path(name), beside / name, beside.parent / Path(name).name) if p.exists()), None)
+    said = [Path(name), scores / name, scores.parent / Path(name).name] if isinstance(name, str) and name else []
+    return next((p for p in (*said, scores.parent / kind) if p.exists()), None)
 
 
 def _name_of(directory: Path | None) -> str:
