@@ -272,5 +272,5 @@ def _unauthorized(scope: Scope, error: UnauthorizedError) -> Response:
 def _unexpected(error: Exception) -> Response:
     if isinstance(error, (OperationalError, PoolTimeoutError)):
         problem = DISK_FULL if is_disk_full(error) else "the store does not answer"
-        return response(503, f"{problem}; send again later")
+        return response(503, f"{problem}; send again later", headers={"Retry-After": "5"})
     return response(500, "an unexpected error; the service's log says where")
