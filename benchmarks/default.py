@@ -19,7 +19,7 @@ import os
 import platform
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -180,13 +180,11 @@ class Ours:
         """The default, and what changes in how its events are read."""
         whole = self.fitted(other, variant)
         judged, found = self.ask(whole, other)
-        narrow = replace(judged, score=judged.score)
         return (
             whole,
             judged,
             {
                 "default": found,
-                "spread none": self.scored(narrow, other),
                 "agents by their maximum": self.scored(judged, other, _highest),
                 "agents by their top 3 alone": self.scored(judged, other, lambda j: j.agents["top"]),
             },
@@ -206,9 +204,7 @@ class Ours:
             table["memory network alone"] = self.ask(alone, other)[1]
             past = self.stored.past(self.standard) if variant == "standard" else None
             if past is not None:
-                judged, table["windows of the past"] = self.ask(self.fitted(other, variant, extra=past), other)
-                narrow = replace(judged, score=judged.score)
-                table["windows of the past, spread none"] = self.scored(narrow, other)
+                table["windows of the past"] = self.ask(self.fitted(other, variant, extra=past), other)[1]
         return table
 
 

@@ -21,9 +21,9 @@ DOCS = Path(__file__).parent.parent / "docs"
 SCRIPTS = (
     "baselines",
     "city_tables",
-    "default_page",
     "example_tables",
     "extraction_tables",
+    "habit_tables",
     "hiding_tables",
     "method_tables",
     "scaling_tables",

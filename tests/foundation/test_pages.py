@@ -10,10 +10,13 @@ from types import ModuleType
 
 import pytest
 
+from ustad.habits.entity_tests import TESTS
+from ustad.habits.questions import TERMS
+
 REPOSITORY = Path(__file__).parents[2]
 SCRIPTS = [
-    *("baselines", "city_tables", "default_page", "example_tables", "extraction_tables"),
-    "hiding_tables",
+    *("baselines", "city_tables", "example_tables", "extraction_tables"),
+    *("habit_tables", "hiding_tables"),
     *("method_tables", "scaling_tables", "scoring_tables", "service_tables", "simulation_tables"),
 ]
 MARK = re.compile(r"<!-- ([^:>]+): from ([^>]*) -->")
@@ -107,14 +110,13 @@ def test_a_baseline_that_takes_too_long_is_named_and_a_town_half_measured_is_not
     assert "not known" in script._told_town({"methods": {"random": {"fit_s": 1.0, "score_s": 1.0}}})
 
 
-@pytest.mark.parametrize("script", ["default_page"], indirect=True)
-def test_who_is_not_ahead_by_more_than_the_spread_is_named(script: ModuleType) -> None:
-    def runs(*areas: float) -> list[dict[str, list[float]]]:
-        return [{"all": [area, 0.5, 0.9, 0.5]} for area in areas]
-
-    said = script.ahead({"default": runs(0.90, 0.94), "paper": runs(0.89, 0.93), "visit rate": runs(0.5, 0.5)})
-    assert "event AUROC (paper)" in said
-    assert "event AUROC (visit rate)" not in said
+@pytest.mark.parametrize("script", ["habit_tables"], indirect=True)
+def test_the_parts_of_habits_are_those_of_the_rule_and_none_stands_twice(script: ModuleType) -> None:
+    rows = [line.split(" | ")[0].strip("| ") for line in script.parts("development").splitlines()[4:]]
+    assert rows[0] == "all"
+    assert script.SAME not in rows
+    assert {f"without {question}" for question in TERMS} < set(rows)
+    assert {f"without the test {test}" for test in TESTS} < set(rows)
 
 
 @pytest.mark.parametrize("script", ["example_tables"], indirect=True)

@@ -1,7 +1,7 @@
 """The tables of docs/evidence/habits.md, written from the result files of default.py, pol_atl.py, habit_p_values.py,
 moving_history.py, default_speed.py and history.py.
 
-python benchmarks/default_page.py            writes them into the page, between their marks
+python benchmarks/habit_tables.py            writes them into the page, between their marks
 """
 
 from __future__ import annotations
@@ -17,14 +17,8 @@ from marked_pages import DOCS, RESULTS, read, table, write
 PAGE = DOCS / "evidence" / "habits.md"
 GROUPS = {"all": "all", "recurring": "recurring", "one-off": "one-off"}
 SPEED_TARGETS = {"bulk": "target: memory network / the paper's, {}", "live": "target: live, {:.0f} by the clock"}
-VARIANTS = {
-    "near-15km": "within 15 km of home",
-    "near-5km": "within 5 km of home",
-    "odd-hours": "own places at odd hours",
-    "skipped": "skipped routines",
-    "long-stays": "long stays",
-}
-COMPARED = ("default", "paper", "visit rate", "visit rate, causal")
+#: What the result file calls the whole rule, and a row that says the same as it since a score is the event's own.
+WHOLE, SAME = "default", "spread none"
 
 
 def cell(runs: list[dict[str, list[float]]], group: str) -> str:
@@ -35,75 +29,14 @@ def cell(runs: list[dict[str, list[float]]], group: str) -> str:
     return f"{shown[0]} / {shown[1]} \\| {shown[2]} / {shown[3]}"
 
 
-def standard(name: str) -> str:
-    found = read(name)
-    rows = [(method, *(cell(runs, group) for group in GROUPS)) for method, runs in found["table"]["standard"].items()]
-    options = found["options"]
-    seeds = ", ".join(str(seed) for seed in options["seeds"])
-    said = f"{options['agents']:,} agents, seeds {seeds}; {trained(found)}."
-    head = ("events \\| agents", *GROUPS.values())
-    return f"{said}\n\n{table(head, rows)}\n\n{verdict(found)}"
-
-
-def trained(found: dict[str, Any]) -> str:
-    """How far the networks got."""
-    words = []
-    for network in ("memory", "paper"):
-        epochs = [facts[network]["epochs"] for facts in found["networks"].values() if facts and network in facts]
-        if epochs:
-            words.append(f"{network} network trained for {', '.join(str(n) for n in epochs)} epochs")
-    return "; ".join(words) or "without networks"
-
-
-def verdict(found: dict[str, Any]) -> str:
-    """The targets beside what was reached, mean over the seeds."""
-    reached = np.mean([run["all"] for run in found["table"]["standard"]["default"]], axis=0)
-    words = []
-    for i, (what, (area, precision)) in enumerate(found["targets"].items()):
-        got = reached[2 * i : 2 * i + 2]
-        met = "met" if got[0] >= area and got[1] >= precision else "missed"
-        words.append(f"{what} {got[0]:.3f} / {got[1]:.3f} against {area:.2f} / {precision:.2f}: {met}")
-    return f"Targets: {'; '.join(words)}."
-
-
-def hard(name: str) -> str:
-    found = read(name)["table"]
-    rows = [
-        (method, *(cell(found[variant][method], "all") for variant in VARIANTS))
-        for method in COMPARED
-        if method in found["near-5km"]
-    ]
-    rows.append(("ahead of the others by more than the spread", *(ahead(found[variant]) for variant in VARIANTS)))
-    return table(("events \\| agents", *VARIANTS.values()), rows)
-
-
 def parts(name: str) -> str:
-    """AP of events and agents with every part left out once, on every red team."""
-    found = read(name)["table"]
-    left_out = [m for m in found["standard"] if m.startswith("without ") and m in found["near-5km"]]
-    teams = {"standard": "standard", **VARIANTS}
-    rows = [(method, *(_precisions(found[team], method) for team in teams)) for method in ("default", *left_out)]
-    return table(("AP of events \\| agents", *teams.values()), rows)
-
-
-def _precisions(methods: dict[str, list[dict[str, list[float]]]], method: str) -> str:
-    """Means over the seeds, with − where every seed has less than the default and + where every one has more."""
-    values, ours = (np.array([run["all"] for run in methods[m]])[:, [1, 3]] for m in (method, "default"))
-    signs = ("−" if (d < 0).all() else "+" if (d > 0).all() else "" for d in (values - ours).T)
-    return " \\| ".join(f"{v:.3f}{sign}" for v, sign in zip(values.mean(axis=0), signs, strict=True))
-
-
-def ahead(methods: dict[str, list[dict[str, list[float]]]]) -> str:
-    """Which of the four measures of the default lie above every other method's by more than both deviations."""
-    values = {m: np.array([run["all"] for run in methods[m]]) for m in COMPARED if m in methods}
-    ours = values.pop("default")
-    behind = []
-    for i, measure in enumerate(("event AUROC", "event AP", "agent AUROC", "agent AP")):
-        for method, other in values.items():
-            spread = max(ours[:, i].std(), other[:, i].std())
-            if ours[:, i].mean() - other[:, i].mean() <= spread:
-                behind.append(f"{measure} ({method})")
-    return "in all four" if not behind else f"not in {', '.join(behind)}"
+    """Habits with every part left out in turn, beside visit rate."""
+    found = read(name)
+    methods = {method: runs for method, runs in found["table"]["standard"].items() if method != SAME}
+    rows = [("all" if m == WHOLE else m, *(cell(runs, group) for group in GROUPS)) for m, runs in methods.items()]
+    options, head = found["options"], ("events \\| agents", *GROUPS.values())
+    seeds = ", ".join(str(seed) for seed in options["seeds"])
+    return f"{options['agents']:,} agents, seeds {seeds}.\n\n{table(head, rows)}"
 
 
 def atlanta(name: str) -> str:
@@ -250,9 +183,7 @@ CALIBRATED = ("events", "incidents", "absences", "agents")
 KINDS = ("new place", "odd hour", "frequency", "left late", "left early", "swapped order", "skipped")
 FIVE = ("events", "incidents", "agents")
 BLOCKS: dict[str, Callable[[], str]] = {
-    "standard": partial(standard, "default"),
-    "hard cases": partial(hard, "default"),
-    "parts": partial(parts, "default"),
+    "parts": partial(parts, "development"),
     "atlanta": partial(atlanta, "pol_atl"),
     "goals": partial(goals, "goals"),
     "p-values": partial(p_values, "habit_p_values"),
