@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,8 +15,17 @@ from scipy.stats import norm
 
 from ustad.config import TrainingConfig
 from ustad.events.windows import Features
+from ustad.network import losses
 from ustad.network.heads import IMPOSSIBLE, Heads, clamp_smoothly
-from ustad.network.losses import categorical_nll, field_losses, gaussian_nll, masked_loss, weigh
+from ustad.network.losses import (
+    categorical_nll,
+    field_losses,
+    field_means,
+    gaussian_nll,
+    masked_loss,
+    masked_mean,
+    weigh,
+)
 
 
 class FewDraws(TrainingConfig):
@@ -200,3 +210,33 @@ def test_losses_of_windows_are_those_of_their_events_one_after_the_other(aleator
     ]
     torch.testing.assert_close(both[0].flatten(0, 1), both[1])
     torch.testing.assert_close(weigh(both[0], FIELDS, config).flatten(), weigh(both[1], FIELDS, config))
+
+
+@pytest.mark.parametrize(
+    ("most", "rows"), [(1200, [4]), (1199, [3, 1]), (900, [3, 1]), (899, [2, 2]), (300, [1] * 4), (7, [1] * 4)]
+)
+def test_noise_is_drawn_for_as_many_rows_at_once_as_the_limit_allows(most, rows, monkeypatch) -> None:
+    """Four rows of six classes with 50 samples each; rows of windows are not divided."""
+    drawn: list[tuple[int, ...]] = []
+    draw = losses._draw
+
+    def draw_and_note(like: torch.Tensor, *arguments: Any) -> torch.Tensor:
+        drawn.append(tuple(like.shape))
+        return draw(like, *arguments)
+
+    monkeypatch.setattr(losses, "_draw", draw_and_note)
+    monkeypatch.setattr(losses, "DRAWS", most)
+    logits, target = torch.randn(4, 6), torch.tensor([0, 5, 2, 1])
+    assert categorical_nll(logits, torch.zeros(4, 6), target, (50, None)).shape == (4,)
+    assert drawn == [(count, 6) for count in rows]
+    drawn.clear()
+    categorical_nll(logits[None], torch.zeros(1, 4, 6), target[None], (50, None))
+    assert drawn == [(1, 4, 6)]
+
+
+def test_means_are_over_one_event_where_one_is_masked_and_zero_where_none_is() -> None:
+    values, masked = torch.tensor([3.0, 5.0, 7.0]), torch.tensor([False, True, False])
+    assert masked_mean(values, masked).item() == 5.0
+    assert masked_mean(values, torch.zeros(3, dtype=torch.bool)).item() == 0.0
+    missing = torch.tensor([[False, False], [False, True], [False, False]])
+    assert field_means(values[:, None].expand(3, 2), missing, masked).tolist() == [5.0, 0.0]

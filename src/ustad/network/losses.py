@@ -51,6 +51,10 @@ def categorical_nll(
         if noise[1] is None and noise[0] * logits.numel() > most and logits.dim() == 2:
             return _in_parts(logits, log_sigma, target, noise[0], most=most)
         noise = _draw(logits, *noise)
+    return _noisy_nll(logits, log_sigma, target, noise)
+
+
+def _noisy_nll(logits: Tensor, log_sigma: Tensor, target: Tensor, noise: Tensor) -> Tensor:
     noisy = logits + torch.exp(log_sigma) * noise  # [T, ..., C]
     index = target[None, ..., None].expand(len(noise), *target.shape, 1)
     log_p = torch.take_along_dim(noisy, index, dim=-1)[..., 0] - noisy.logsumexp(dim=-1)  # [T, ...]
@@ -61,7 +65,11 @@ def _in_parts(logits: Tensor, log_sigma: Tensor, target: Tensor, samples: int, *
     """The same for many classes: a few rows at a time, their noise drawn again for the gradient, not kept."""
     rows = max(1, most // (samples * logits.shape[-1]))
     parts = zip(logits.split(rows), log_sigma.split(rows), target.split(rows), strict=True)
-    return torch.cat([checkpoint(categorical_nll, *part, (samples, None), use_reentrant=False) for part in parts])
+    return torch.cat([checkpoint(_drawn_nll, *part, samples, use_reentrant=False) for part in parts])
+
+
+def _drawn_nll(logits: Tensor, log_sigma: Tensor, target: Tensor, samples: int) -> Tensor:
+    return _noisy_nll(logits, log_sigma, target, _draw(logits, samples, None))
 
 
 def _draw(like: Tensor, samples: int, generator: torch.Generator | None) -> Tensor:
