@@ -30,6 +30,23 @@ def test_every_test_that_the_page_names_exists() -> None:
     assert named - written == set()
 
 
+def test_every_claim_of_the_page_names_a_test_and_every_danger_without_one_is_said_to_be_open() -> None:
+    """Lines of tables name the test that shows them; what is no line of a table stands under "Not protected"."""
+    text = (ROOT / "docs" / "threat-model.md").read_text()
+    sections = re.split(r"^## ", text, flags=re.MULTILINE)[2:]  # after what is worth attacking
+    assert len(sections) >= 6
+    for section in sections:
+        claims, _, dangers = section.partition("**Not protected**")
+        assert dangers.strip(), section.splitlines()[0]
+        blocks = [block for block in claims.split("\n\n") if block.startswith("|")]
+        for block in blocks:
+            head, rule, *rows = block.strip().splitlines()
+            assert re.fullmatch(r"\|(-+\|)+", rule), f"a table without a head: {head}"
+            assert [row for row in rows if not re.search(r"`test_\w+`", row)] == []
+        for line in dangers.strip().splitlines():
+            assert line.startswith(("- ", "  ")), line
+
+
 def test_nothing_that_is_read_can_be_executed() -> None:
     """No module that unpickles is imported, and nothing is called that runs what it is given."""
     for file in sorted((ROOT / "src").rglob("*.py")):
