@@ -99,17 +99,17 @@ class PlainList:
         return key not in known.stored and (known.ended is None or row["started_at"] >= known.ended)
 
     # ----------------------------------------------------------------------------- what no answer has said
-    def look_up(self, agent: str, items: list[Any], stored: set[int], may_be_there: bool) -> None:
-        """Take over what the store has of a request that was not acknowledged: all, or nothing, or some slices."""
+    def look_up(self, agent: str, items: list[Any], stored: set[int], *, may_be_there: bool, is_cut: bool) -> None:
+        """Take over what the store has of a request that was not acknowledged: all, or nothing, or some slices of one
+        that may be cut."""
         _, fresh = self.expect(agent, [item["row"] for item in items])
         there = [pair for pair in fresh if pair[0] in stored]
-        in_slices = len(items) > MICRO_BATCH
-        demand(may_be_there or in_slices or not there, "something was stored of a request that was refused")
-        demand(in_slices or len(there) in (0, len(fresh)), "a part of a request was stored")
+        demand(may_be_there or is_cut or not there, "something was stored of a request that was refused")
+        demand(is_cut or len(there) in (0, len(fresh)), "a part of a request was stored")
         demand(there == fresh[: len(there)], "a later slice was stored before an earlier one")
         self.add(agent, there)
 
-    def look_up_fixes(self, agent: str, items: list[Any], stored: set[int], may_be_there: bool) -> None:
+    def look_up_fixes(self, agent: str, items: list[Any], stored: set[int]) -> None:
         """The same of fixes, as far as the stays show that they finished. The others are sent again, and make no
         difference when they come twice."""
         known = self._of(agent)

@@ -250,7 +250,7 @@ class Simulation:
         else:
             demand(one.status in (422, 503), f"answered {one.status}: {one.content!r}")
             demand(one.status == 503 or self.clock.wrong_by < 0, "refused although the clock is not behind")
-            self._look_up(phone, items, may_be_there=ambiguous or b"this is stored" in one.content)
+            self._look_up(one, may_be_there=ambiguous or b"this is stored" in one.content)
 
     def _fixes_answered(self, phone: Phone, items: list[Any], one: Exchange, ambiguous: bool) -> None:
         if one.status == 200:
@@ -260,19 +260,24 @@ class Simulation:
                 demand(one.answer["accepted"] == new, f"{one.answer['accepted']} fixes accepted, not {new}")
         else:
             demand(one.status in (422, 503), f"answered {one.status}: {one.content!r}")
-            self._look_up(phone, items, may_be_there=ambiguous)
+            self._look_up(one, may_be_there=ambiguous)
 
     # --------------------------------------------------------------------------- what an answer did not say
     def _resolve(self, exchanges: list[Exchange]) -> None:
         for exchange in exchanges:
             if exchange.parts is not None:
-                self._look_up(*exchange.parts, may_be_there=True)
+                self._look_up(exchange, may_be_there=True)
 
-    def _look_up(self, phone: Phone, items: list[Any], may_be_there: bool) -> None:
+    def _look_up(self, exchange: Exchange, may_be_there: bool) -> None:
         """What the store has of a request that was not acknowledged."""
-        if phone.agent not in self.forgetting:
-            look_up = self.model.look_up if phone.sends == "events" else self.model.look_up_fixes
-            look_up(phone.agent, items, self._stored_keys(), may_be_there)
+        phone, items = exchange.parts
+        if phone.agent in self.forgetting:
+            return
+        if phone.sends == "events":
+            is_cut = len(items) > max(1, MICRO_BATCH // exchange.most_waiting)  # each that waits has an equal share
+            self.model.look_up(phone.agent, items, self._stored_keys(), may_be_there=may_be_there, is_cut=is_cut)
+        else:
+            self.model.look_up_fixes(phone.agent, items, self._stored_keys())
 
     def _stored_keys(self) -> set[int]:
         with closing(sqlite3.connect(self.disk.path)) as connection:

@@ -31,6 +31,7 @@ class Exchange:
     body: dict[str, Any] | None = None
     about: Any = None  # called with it and its answer
     parts: Any = None  # of a phone: which, and what it sent
+    most_waiting: int = 1  # requests that waited with it at the same time, itself included
     status: int | None = None
     content: bytes = b""
     task: asyncio.Task[None] | None = field(default=None, repr=False)
@@ -103,6 +104,8 @@ class Life:
     def send(self, exchange: Exchange) -> list[Exchange]:
         """Hand over a request; returns the exchanges that were answered by now."""
         self.pending.append(exchange)
+        for one in self.pending:
+            one.most_waiting = max(one.most_waiting, len(self.pending))
         exchange.task = self._loop.create_task(self._run(exchange))
         return self._settle()
 

@@ -66,7 +66,9 @@ def test_a_commit_whose_sync_fails_is_stored_once_whether_or_not_it_was(
     machine: Machine, fault: str, accepted: int
 ) -> None:
     machine.disk.arm(fault, 0)
-    assert machine.send(0).status == 503
+    failed = machine.send(0)
+    assert failed.status == 503
+    assert "this may be stored all the same" in failed.answer["error"]["message"]
     again = machine.send(0).answer
     assert (again["accepted"], again["duplicates"]) == (accepted, 1 - accepted)
     assert machine.ask("GET", "/v1/agents/a").answer["n_events"] == 1

@@ -49,6 +49,10 @@ _ENDED = select(r.agents.c.agent, r.agents.c.last_at).where(
 )  # fmt: skip
 
 
+class CommitError(SQLAlchemyError):
+    """The last step of a transaction failed: it may be stored all the same, and only the store itself knows."""
+
+
 class Store:
     """Open it once; every method is safe to call from any thread, one writer at a time."""
 
@@ -76,13 +80,17 @@ class Store:
     @contextmanager
     def writing(self) -> Iterator[Connection]:
         """One transaction; everything in it is committed together or not at all."""
+        is_committing = False
         try:
             with self._writing, self._alone, self._writer.begin() as connection:
                 yield connection
+                is_committing = True
         except SQLAlchemyError as error:
             if is_disk_full(error) and not self.disk_full:
                 self.disk_full = True
                 log.error("%s: nothing is stored until there is room", DISK_FULL)
+            if is_committing and not is_disk_full(error):
+                raise CommitError(type(error).__name__) from error
             raise
         if self.disk_full:
             self.disk_full = False

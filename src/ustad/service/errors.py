@@ -14,6 +14,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
+from ustad.page.store import CommitError
 from ustad.tables import DataError
 
 log = logging.getLogger("ustad.service")
@@ -65,6 +66,14 @@ class BusyError(ServiceError):
 
 class UnavailableError(ServiceError):
     status = 503
+
+
+def refuse_unknown(error: Exception) -> UnavailableError | None:
+    """What a client is told of a transaction whose last step failed; None of other errors: nothing was stored."""
+    if not isinstance(error, CommitError):
+        return None
+    message = "the store failed in its last step; this may be stored all the same, and sending it again is safe"
+    return UnavailableError(message, Retry_After="5")
 
 
 def content(status: int, message: str, details: list[dict[str, Any]] | None = None) -> dict[str, Any]:

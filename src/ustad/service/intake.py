@@ -19,7 +19,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from ustad.service.errors import BusyError, ServiceError, UnavailableError, where
+from ustad.service.errors import BusyError, ServiceError, UnavailableError, refuse_unknown, where
 from ustad.service.pipeline import Job
 from ustad.tables import DataError
 
@@ -184,7 +184,7 @@ class Intake:
         except Exception as error:  # the thread must live on; the requests are told
             log.error("scoring failed: %s at %s", type(error).__name__, where(error))
             for job in jobs:
-                job.outcome = None
+                job.outcome = refuse_unknown(error)
         seconds, size = time.perf_counter() - began, sum(job.size for job in jobs)
         if jobs:
             self._rate = 0.9 * self._rate + 0.1 * max(size / max(seconds, 1e-3), 1.0)

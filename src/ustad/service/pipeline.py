@@ -25,7 +25,7 @@ from ustad.schema import EventSchema
 from ustad.scoring.incidents import IncidentLog
 from ustad.service.arrivals import Arrival, Arrivals
 from ustad.service.devices import Sender, device_row, note_devices
-from ustad.service.errors import InvalidError, ServiceError, UnavailableError, where
+from ustad.service.errors import InvalidError, ServiceError, UnavailableError, refuse_unknown, where
 from ustad.service.live_drift import LiveDrift
 from ustad.service.live_incidents import known_incidents
 from ustad.service.stay_journal import Extraction
@@ -171,6 +171,7 @@ class Pipeline:
                 alerts += self.run([job])
             except SQLAlchemyError as error:  # without a store the others would fail too, each after a long wait
                 log.error("the store failed: %s at %s", type(error).__name__, where(error))
+                job.outcome = refuse_unknown(error)
                 break
             except Exception as error:  # the job has no outcome: its client is told to send again
                 log.error("scoring failed: %s at %s", type(error).__name__, where(error))

@@ -24,7 +24,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ustad.page.coarse import coarsen
-from ustad.page.store import DISK_FULL, is_disk_full
+from ustad.page.store import DISK_FULL, CommitError, is_disk_full
 from ustad.service import errors
 from ustad.service.errors import UnauthorizedError, response
 from ustad.service.keys import COARSE, LOCAL, Caller, Keys, device_key_in, key_in
@@ -270,7 +270,7 @@ def _unauthorized(scope: Scope, error: UnauthorizedError) -> Response:
 
 
 def _unexpected(error: Exception) -> Response:
-    if isinstance(error, (OperationalError, PoolTimeoutError)):
+    if isinstance(error, (OperationalError, CommitError, PoolTimeoutError)):
         problem = DISK_FULL if is_disk_full(error) else "the store does not answer"
         return response(503, f"{problem}; send again later", headers={"Retry-After": "5"})
     return response(500, "an unexpected error; the service's log says where")
