@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -76,7 +77,7 @@ def child(verb: str, engine: str, folder: Path, events: int) -> dict[str, Any]:
     with connected():
         start = time.perf_counter() - began
         found = _timed(lambda: work(verb, engine, folder, events))
-        workers = [pid for pid in below(os.getpid()) if name_of(pid).startswith("ray::")]
+        workers = [pid for pid in below(os.getpid()) if is_worker(name_of(pid))]
         found["cpu_seconds"] += sum(cpu_of(pid) for pid in workers)
         peaks = [status_of(pid, "VmHWM") for pid in workers]
         return found | {"start_seconds": start, "peak_mb": status_of(os.getpid(), "VmHWM"), "worker_mb": max(peaks)}
@@ -110,6 +111,11 @@ def below(ancestor: int) -> list[int]:
 
 def name_of(pid: int) -> str:
     return (Path("/proc") / str(pid) / "cmdline").read_bytes().decode(errors="replace")
+
+
+def is_worker(name: str) -> bool:
+    """Whether a process with this name does tasks; Ray's agents of a node begin alike and belong to its start."""
+    return name.startswith("ray::") and not name.strip("\0 ").endswith("Agent")
 
 
 def cpu_of(pid: int) -> float:
@@ -183,7 +189,7 @@ def main() -> None:
                 shutil.copytree(source, folder / "data")
             pair = {engine: run(verb, engine, folder, arguments.events) for engine in ("local", "ray")}
             ratio = {f"ratio_{k}": round(pair["ray"][k] / pair["local"][k], 2) for k in ("seconds", "cpu_seconds")}
-            result["runs"][verb] = pair | ratio
+            result["runs"][verb] = {**pair, **ratio, "date": datetime.now(UTC).strftime("%Y-%m-%d")}
     RESULTS.parent.mkdir(parents=True, exist_ok=True)
     write_result(RESULTS, result)
     print(f"written to {RESULTS}")

@@ -70,6 +70,35 @@ def test_an_identifier_is_the_same_agent_as_number_and_as_text():
     assert buckets.bucket_of(numbers, 64).tolist() == buckets.bucket_of(numbers.cast(pa.string()), 64).tolist()
 
 
+def test_what_pieces_wrote_to_buckets_comes_back_in_order_with_types_and_missing_values(tmp_path):
+    table = pa.table(
+        {
+            "agent_id": ["b", "a", "b", "d", "c"],
+            "time": pa.array([1, 2, 3, 4, None], pa.timestamp("us", "UTC")),
+            "kind": pa.array(["x", None, "y", "x", "y"]).dictionary_encode(),
+            "vector": pa.array([[1.0, 2.0], [], None, [3.0], [4.0]], pa.list_(pa.float32())),
+        }
+    ).replace_schema_metadata({"entity": "agent_id"})
+    place = Place.of(tmp_path)
+    written = [(piece, buckets.write(place, table, piece, "agent_id", 2)) for piece in ("000000", "000001")]
+    for number, pieces in buckets.contents(written).items():
+        assert pieces == buckets.pieces_in(place, number) == ["000000", "000001"]
+        (rows,) = (rows for bucket, rows in buckets.divide(table, "agent_id", 2) if bucket == number)
+        for back in buckets.read(place, number, pieces):
+            assert back.equals(rows, check_metadata=True)
+    assert buckets.pieces_in(place, 7) == []
+
+
+def test_a_piece_that_was_cut_short_or_is_not_there_is_refused_in_one_line(tmp_path):
+    place = Place.of(tmp_path)
+    (number,) = buckets.write(place, pa.table({"agent_id": [1] * 50}), "000000", "agent_id", 1)
+    (file,) = tmp_path.glob("bucket-*/*.arrow")
+    file.write_bytes(file.read_bytes()[:-20])
+    for piece in ("000000", "000001"):
+        with pytest.raises(DataError, match=f"{piece}.arrow: cannot be read"):
+            buckets.read(place, number, [piece])
+
+
 # -------------------------------------------------------------------------------------------------- places
 def test_uris_are_told_from_paths_also_after_a_path_took_a_slash():
     assert is_uri("s3://bucket/x")

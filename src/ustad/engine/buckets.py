@@ -44,14 +44,19 @@ def write(place: Place, table: pa.Table, piece: str, entity: str, buckets: int) 
     """One piece into its buckets; returns which."""
     numbers = []
     for number, rows in divide(table, entity, buckets):
-        place.write_table(rows, f"bucket-{number:05d}/{piece}.parquet")
+        place.write_arrow(rows, f"bucket-{number:05d}/{piece}.arrow")
         numbers.append(number)
     return numbers
 
 
 def read(place: Place, bucket: int, pieces: Sequence[str]) -> list[pa.Table]:
     """The bucket's tables in the order of the pieces."""
-    return [place.read_table(f"bucket-{bucket:05d}/{piece}.parquet") for piece in pieces]
+    return [place.read_arrow(f"bucket-{bucket:05d}/{piece}.arrow") for piece in pieces]
+
+
+def pieces_in(place: Place, bucket: int) -> list[str]:
+    """What was written to a bucket, in order."""
+    return sorted(name.removesuffix(".arrow") for name in place.names(f"bucket-{bucket:05d}", ".arrow"))
 
 
 def contents(written: Sequence[tuple[str, Sequence[int]]]) -> dict[int, list[str]]:

@@ -79,7 +79,7 @@ class ModelPlace:
     def load_bucket(self, device: str, habits: Place, bucket: int) -> Detector:
         """The detector with the habits of one bucket's entities."""
         detector = self.load(device)
-        pieces = sorted(name.removesuffix(".parquet") for name in habits.names(f"bucket-{bucket:05d}", ".parquet"))
+        pieces = buckets.pieces_in(habits, bucket)
         if not isinstance(detector.judge, HabitJudge) or not pieces:
             return detector
         mine = copy.copy(detector)

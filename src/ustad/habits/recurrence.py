@@ -12,7 +12,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import minimize
 from scipy.special import betainc, gammaln
 
 from ustad.events.visits import Visits
@@ -38,6 +37,8 @@ class Recurrence:
     @classmethod
     def fit(cls, before: np.ndarray, after: np.ndarray, days_before: float, days_after: float) -> Recurrence:
         """Largest likelihood of `after` (at least 1) given `before`, counts of the same places: int [n] each."""
+        from scipy.optimize import minimize  # here: who only scores does not wait for it
+
         is_visited = after >= 1
         pairs, weight = np.unique(np.stack([before[is_visited], after[is_visited]]), axis=1, return_counts=True)
         if pairs.shape[1] < 3:

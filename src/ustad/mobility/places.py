@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from scipy.spatial import cKDTree
 
 from ustad.files import as_table
 from ustad.geo import EARTH_RADIUS_KM, unit_vectors
@@ -57,6 +56,8 @@ class PoiIndex:
     """POIs in a tree on the unit sphere; `nearest` finds the nearest within a radius. Build once, ask often."""
 
     def __init__(self, pois: pa.Table) -> None:
+        from scipy.spatial import cKDTree  # here: without POIs nobody waits for it
+
         self.pois = pois
         self._tree = cKDTree(unit_vectors(pois["lat"].to_numpy(), pois["lon"].to_numpy()))
 
