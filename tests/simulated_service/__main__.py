@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-for folder in (HERE, HERE.parent / "service"):
+for folder in (HERE, HERE.parent / "service", HERE.parents[1] / "benchmarks"):
     sys.path.insert(0, str(folder))
 
-from plain_list import ViolatedError  # noqa: E402  # after the folders that it is in
+from plain_list import ViolatedError  # noqa: E402
 
+from measured import describe_run  # noqa: E402  # after the folders that it is in
 from simulated_service import simulate, small_detector  # noqa: E402
 
 
@@ -51,9 +52,12 @@ def main() -> int:
 
 def add_run(path: Path, seeds: tuple[int, int], failed: list[int], figures: dict[str, int], before: Any) -> None:
     """Write what runs have shown in all: those that the file had before this one, and this one up to its last seed."""
-    runs = [*before["runs"], {"first_seed": seeds[0], "last_seed": seeds[1], "failed_seeds": failed}]
+    words = [Path(word).name if word.startswith("/") else word for word in sys.argv[1:]]
+    facts = {**describe_run(), "command": " ".join(["python -m tests.simulated_service", *words])}
+    one = {"first_seed": seeds[0], "last_seed": seeds[1], "failed_seeds": failed, "command": facts["command"]}
     total = dict(Counter(before["figures"]) + Counter(figures))
-    path.write_text(json.dumps({"days": total["days"], "runs": runs, "figures": total}, indent=1) + "\n")
+    content = {"days": total["days"], "runs": [*before["runs"], one], "figures": total, **facts}
+    path.write_text(json.dumps(content, indent=1) + "\n")
 
 
 if __name__ == "__main__":
