@@ -47,8 +47,7 @@ def measure(seed: int, given: argparse.Namespace) -> dict[str, Any]:
         simulate("numosim-la", given.agents, seed, Path(place), days=given.days, anomalous_share=given.share)
         data = load_directory(Path(place))
     detector = Detector(_config(seed, given), given.device).fit(data)
-    events, model = detector.score(data).events, detector.paper().model
-    assert events is not None
+    events, model = detector.score(data, details=True).with_details(), detector.paper().model
     parts, truth = parts_of_table(events), _truth(events, data.labels)
     agent = pc.dictionary_encode(events["agent_id"]).combine_chunks()
     codes = agent.indices.to_numpy(zero_copy_only=False)

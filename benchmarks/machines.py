@@ -33,6 +33,7 @@ from ustad.dataset import Dataset, load_directory, save_directory
 from ustad.detector import Detector
 from ustad.live.habit_live import HabitLive
 from ustad.live.network_live import LiveScorer
+from ustad.scores import join_details
 from ustad.scoring.habit_judge import HabitJudge, fit_habit_judge
 from ustad.scoring.judge import Wanted
 from ustad.scoring.paper_judge import PaperJudge
@@ -59,13 +60,14 @@ def answer(model: Path, data: Path, device: str = "cpu") -> Answers:
     )
     answers: Answers = {}
     if isinstance(detector.judge, PaperJudge):
-        paper, *_ = score_whole(detector.judge, events, before, Wanted(reasons="all"))
-        answers |= {"network": _columns(paper), "network, live": _network_live(detector, before, events)}
+        paper = score_whole(detector.judge, events, before, Wanted(reasons="all", details=True))
+        answers["network"] = _columns(join_details(paper.events, paper.details, detector.schema))
+        answers["network, live"] = _network_live(detector, before, events)
     else:
         habits = _learn_habits(detector, dataset)
-        scored, agents = score_whole(habits, events, before, Wanted(reasons="all"))[:2]
-        answers["habits"] = _columns(scored)
-        answers["habits, agents"] = _columns(agents)
+        scores = score_whole(habits, events, before, Wanted(reasons="all", details=True))
+        answers["habits"] = _columns(join_details(scores.events, scores.details, detector.schema))
+        answers["habits, agents"] = _columns(scores.agents)
         answers["habits, live"] = _habits_live(habits, before, events)
     return answers
 

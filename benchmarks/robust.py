@@ -72,8 +72,7 @@ def best_fitting(values: Tensor, real: Tensor, window: Tensor, n_windows: int, *
 def measured(data: Dataset, config: Config) -> dict[str, float]:
     """Detection in the test weeks, and how well ordinary events there are foreseen."""
     began = time.perf_counter()
-    scored = Detector(config, "cpu").fit(data).score(data).events
-    assert scored is not None
+    scored = Detector(config, "cpu").fit(data).score(data, details=True).with_details()
     assert data.labels is not None
     truth = np.isin(scored["stay_id"].to_numpy(), data.labels["stay_id"].to_numpy())
     losses = sum(scored[name].to_numpy() for name in scored.column_names if name.startswith("loss_"))

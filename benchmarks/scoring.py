@@ -33,6 +33,7 @@ from ustad.network.dual_transformer import DualTransformer
 from ustad.network.inference.neighbours import Reference
 from ustad.network.inference.sampling import embed_events, sample
 from ustad.schema import mobility_schema
+from ustad.scoring.judge import Wanted
 from ustad.scoring.network_model import ScoringModel, fit_reference
 from ustad.scoring.paper_judge import PaperJudge
 from ustad.scoring.scored_parts import score_whole
@@ -207,7 +208,8 @@ def _difference(
     """Largest relative difference of a loss between live and batch scoring with the window `past`."""
     model = dataclasses.replace(model.causal(), neighbours=None)
     late, early = (table.filter(pa.array(rows)) for rows in (day >= 9, day < 9))
-    batch, *_ = score_whole(PaperJudge(model, device), late, early)
+    batch = score_whole(PaperJudge(model, device), late, early, Wanted(details=True)).details
+    assert batch is not None
     wanted = {row["stay_id"]: row for row in batch.to_pylist()}
     losses = [c for c in batch.column_names if c.startswith("loss_")]
     pairs = [(row[c], wanted[row["stay_id"]][c]) for row in made for c in losses if row[c] is not None]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import platform
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,10 +40,8 @@ from ustad.periods import (
 from ustad.schema import EventSchema, mobility_schema, plural
 from ustad.scores import Scores
 from ustad.scoring import scored_parts
-from ustad.scoring.absence_table import split_absences
 from ustad.scoring.alerts import AlertRule
 from ustad.scoring.habit_judge import HabitJudge, fit_habit_judge, fit_memory_model, load_habit_judge
-from ustad.scoring.incidents import incident_table
 from ustad.scoring.judge import Judge, Reasons, Wanted
 from ustad.scoring.network_model import ScoringModel, fit_reference
 from ustad.scoring.paper_judge import PaperJudge
@@ -59,6 +58,11 @@ if TYPE_CHECKING:  # networks are loaded where one is trained or asked, so that 
 
 #: Below this many steps of training the losses, which then are the score, have hardly begun to fall.
 FEW_STEPS = 200
+
+
+def _ask(rule: AlertRule | None, reasons: Reasons, coverage: float | None, details: bool) -> Wanted:
+    """Intervals are measured of every event, so they are details of every event."""
+    return Wanted(rule or AlertRule(), reasons, coverage, details or coverage is not None)
 
 
 class Detector:
@@ -217,19 +221,22 @@ class Detector:
         everything: bool = False,
         reasons: Reasons = "flagged",
         coverage: float | None = None,
+        details: bool = False,
     ) -> Scores:
         """Score events and entities.
 
         Data (a data set, a path or a table) are scored in their test part, with the days before as context: what comes
         after the weeks that were learnt from. With `everything`, or a table with `context` (a table of what came
-        before), all of it is scored. Never uses labels. `coverage` adds prediction
-        intervals `low_f`, `high_f` and sets `set_f` that hold so large a share of normal events (preset `paper`).
+        before), all of it is scored. Never uses labels.
+
+        `Scores.details` has what was measured of the events of incidents; with `details` of every event. `coverage`
+        asks for all of them, with prediction intervals `low_f`, `high_f` and sets `set_f` that hold so large a share of
+        normal events (preset `paper`).
         """
-        parts = self._run(data, context, everything, Wanted(rule or AlertRule(), reasons, coverage), entities=None)
-        ((scored, agents),) = parts
-        run = {**parts.notes, **self.run_facts(parts.span.first, parts.span.last)}
-        agents, absences = split_absences(agents, self.schema.entity)
-        return Scores(scored, agents, run, incident_table(scored, self.schema), absences)
+        wanted = _ask(rule, reasons, coverage, details)
+        parts = self._run(data, context, everything, wanted, entities=None)
+        scores = parts.whole()
+        return replace(scores, run={**scores.run, **self.run_facts(parts.span.first, parts.span.last)})
 
     def score_parts(
         self,
@@ -240,14 +247,14 @@ class Detector:
         everything: bool = False,
         reasons: Reasons = "flagged",
         coverage: float | None = None,
+        details: bool = False,
         entities: int | None = None,
     ) -> ScoredParts:
         """The same scores in parts of so many entities (2,000), with memory bounded by the part.
 
-        Iterate over it for (event scores, agent scores) of each part; afterwards its `notes` say rule, threshold
-        and warnings.
+        Iterate over it for the `Scores` of each part; afterwards its `notes` say rule, threshold and warnings.
         """
-        wanted = Wanted(rule or AlertRule(), reasons, coverage)
+        wanted = _ask(rule, reasons, coverage, details)
         return self._run(
             data, context, everything, wanted, entities=scored_parts.ENTITIES if entities is None else entities
         )

@@ -175,7 +175,7 @@ def _judge(detector: Detector, data: Dataset, week: int, rule: AlertRule) -> _Ju
     schema = detector.schema
     columns = [schema.entity, schema.time, "p_value", "alert", "incident_id"]
     with progress.silence():
-        table = pa.concat_tables([events.select(columns) for events, _ in parts])
+        table = pa.concat_tables([part.events.select(columns) for part in parts if part.events is not None])
     table = table.take(pc.sort_indices(table, [(schema.entity, "ascending"), (schema.time, "ascending")]))
     members: dict[str | int, list[int]] = {}
     for row, name in enumerate(table["incident_id"].to_pylist()):

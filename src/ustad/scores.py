@@ -1,8 +1,7 @@
-"""What a detector says: tables of event scores, incidents, agent scores and absences, and how they came about.
+"""What a detector says: tables of event scores, incidents, agent scores, absences and details, and how they came about.
 
-On disk a directory: `events.parquet`, `incidents.parquet`, `agents.parquet`, `absences.parquet` (or folders of parts)
-and `run.json`.
-Higher scores are more unusual.
+On disk a directory: `events.parquet`, `incidents.parquet`, `agents.parquet`, `absences.parquet`, `details.parquet` (or
+folders of parts) and `run.json`. Higher scores are more unusual.
 """
 
 from __future__ import annotations
@@ -17,11 +16,55 @@ import pyarrow.compute as pc
 
 from ustad import frames
 from ustad.files import find_table, read_json, read_table, write_json, write_table
+from ustad.schema import EventSchema, mobility_schema
 from ustad.tables import DataError
 from ustad.ties import tied_ranks
 
 #: The tables of a run, as they are called on disk.
-TABLES = ("events", "agents", "incidents", "absences")
+TABLES = ("events", "agents", "incidents", "absences", "details")
+
+
+def read_answers(evidence: pa.ChunkedArray, question: str, what: str = "surprise") -> np.ndarray:
+    """One number of the answers to one question, by event: float64 [n], NaN without an answer."""
+    lists = evidence.combine_chunks()
+    entries = lists.flatten()
+    mine = pc.equal(entries.field("name"), question).to_numpy(zero_copy_only=False)
+    rows = np.repeat(np.arange(len(lists)), pc.fill_null(pc.list_value_length(lists), 0).to_numpy())
+    values = np.full(len(lists), np.nan)
+    values[rows[mine]] = entries.field(what).to_numpy(zero_copy_only=False)[mine]
+    return values
+
+
+def detail_keys(table: pa.Table, schema: EventSchema) -> list[str]:
+    """The columns that tell an event from others: its id where it has one, its entity and its time."""
+    return [name for name in (schema.event_id, schema.entity, schema.time) if name and name in table.column_names]
+
+
+def join_details(events: pa.Table, details: pa.Table | None, schema: EventSchema) -> pa.Table:
+    """Event scores with their details as columns, null where there are none of an event.
+
+    Scores that were written before there were details have these columns already; they come back as they are.
+    """
+    if details is None:
+        return events
+    keys = [name for name in detail_keys(events, schema) if name in details.column_names]
+    columns = details.drop_columns([name for name in details.column_names if name in events.column_names])
+    if not (details.num_rows == events.num_rows and details.select(keys).equals(events.select(keys))):
+        columns = columns.take(_find_rows(events.select(keys), details.select(keys)))
+    for name in columns.column_names:
+        events = events.append_column(name, columns[name])
+    return events
+
+
+def _find_rows(wanted: pa.Table, given: pa.Table) -> pa.Array:
+    """Of each wanted row the first given one that equals it, null where there is none: int64 [n]."""
+    keys = wanted.column_names
+    left = wanted.replace_schema_metadata(None).append_column("_left", pa.array(np.arange(wanted.num_rows)))
+    right = given.cast(wanted.schema.remove_metadata()).append_column("_right", pa.array(np.arange(given.num_rows)))
+    pairs = left.join(right, keys, join_type="inner")
+    rows = np.full(wanted.num_rows, given.num_rows)
+    np.minimum.at(rows, pairs["_left"].to_numpy(), pairs["_right"].to_numpy())
+    return pa.array(rows, mask=rows == given.num_rows)
 
 
 @dataclass(frozen=True)
@@ -47,6 +90,7 @@ class Scores:
     run: dict[str, Any] = field(default_factory=dict)
     incidents: pa.Table | None = None  # events that belong together, where the method says which
     absences: pa.Table | None = None  # visits that were nearly certain and did not come, where it looks for them
+    details: pa.Table | None = None  # what was measured of the events of incidents, or of every event where asked for
 
     def __post_init__(self) -> None:
         for table, what in ((self.events, "event"), (self.agents, "agent")):
@@ -99,20 +143,28 @@ class Scores:
             has_alert = self.agents["n_alerts"].to_numpy() > 0
         return self.agents.take(pa.array(np.lexsort((tied_ranks(-score), ~has_alert))[:n]))
 
+    def with_details(self) -> pa.Table:
+        """Event scores with what was measured of them beside: null where details are not kept."""
+        if self.events is None:
+            raise DataError("there are no scores of events here")
+        return join_details(self.events, self.details, self.schema)
+
+    @property
+    def schema(self) -> EventSchema:
+        """What the events were, as the run says; stays where it does not."""
+        return EventSchema.from_dict(self.run["schema"]) if self.run.get("schema") else mobility_schema()
+
     def surprise(self, question: str) -> np.ndarray:
         """How unusual each event is by one question of its evidence (−log10 p): float64 [n], NaN without an answer."""
         table = self._table()
         if "evidence" not in table.column_names:
             raise DataError("these scores have no evidence; score again with this version")
-        lists = table["evidence"].combine_chunks()
-        entries = lists.flatten()
-        mine = pc.equal(entries.field("name"), question).to_numpy(zero_copy_only=False)
-        if not mine.any():
-            names = ", ".join(sorted(pc.unique(entries.field("name")).to_pylist()))
-            raise DataError(f"'{question}' was not asked; known: {names}")
-        rows = np.repeat(np.arange(len(lists)), pc.list_value_length(lists).to_numpy())
-        values = np.full(len(lists), np.nan)
-        values[rows[mine]] = entries.field("surprise").to_numpy(zero_copy_only=False)[mine]
+        values = read_answers(table["evidence"], question)
+        if np.isnan(values).all():
+            entries = table["evidence"].combine_chunks().flatten()
+            known = pc.unique(entries.field("name")).to_pylist()
+            if question not in known:
+                raise DataError(f"'{question}' was not asked; known: {', '.join(sorted(known))}")
         return values
 
     def to_pandas(self) -> Any:

@@ -111,6 +111,75 @@ ABSENCES = Contract(
     },
 )
 
+#: One answer of a source to one question about an event, see `scoring/evidence.py`.
+ANSWER = pa.struct(
+    [("name", pa.string()), ("surprise", pa.float64()), ("share", pa.float64())]
+    + [(name, pa.float32()) for name in ("expected", "observed", "spread", "noise", "doubt")]
+)
+EVIDENCE = pa.list_(ANSWER)
+#: What scoring adds to the columns of an event, whoever scored it. Both uncertainties are null where no network was
+#: asked. The optional columns come later: rules and learnt weights choose alerts again, `--reject` withholds.
+EVENT_SCORES = Contract(
+    "event scores",
+    {
+        "score": pa.float64(),
+        "p_value": pa.float64(),
+        "alert": pa.bool_(),
+        "incident_id": pa.string(),
+        "echo": pa.bool_(),
+        "kind": pa.string(),
+        "reason": pa.string(),
+        "final": pa.bool_(),
+        "uncertainty_noise": pa.float64(),
+        "uncertainty_model": pa.float64(),
+        "evidence": EVIDENCE,
+    },
+    {
+        "hidden_by": pa.string(),
+        "learned_score": pa.float64(),
+        "uncertainty": pa.float64(),
+        "withheld": pa.bool_(),
+    },
+)
+#: An incident's first and last moment, its events and the leading one are named after the schema's columns.
+INCIDENT_SCORES = Contract(
+    "incident scores",
+    {
+        "incident_id": pa.string(),
+        "n_events": pa.int64(),
+        "score": pa.float64(),
+        "p_value": pa.float64(),
+        "alert": pa.bool_(),
+        "kind": pa.string(),
+        "reason": pa.string(),
+    },
+)
+AGENT_SCORES = Contract(
+    "agent scores",
+    {
+        "score": pa.float64(),
+        "p_value": pa.float64(),
+        "n_events": pa.int64(),
+        "n_incidents": pa.int64(),
+        "n_alerts": pa.int64(),
+        "worst_incident_id": pa.string(),
+        "reason": pa.string(),
+    },
+)
+
+
+def check_types(table: pa.Table, contract: Contract) -> pa.Table:
+    """The table itself, after a check that it has the contract's required columns in their types. A failure is a
+    mistake of ours, not of the data, so rows are not looked at."""
+    kinds = {name: table.schema.field(name).type for name in contract.required if name in table.column_names}
+    wrong = [name for name, kind in contract.required.items() if kinds.get(name) != kind]
+    if wrong:
+        name = wrong[0]
+        raise TypeError(
+            f"{contract.name}: '{name}' is {kinds.get(name, 'missing')}, expected {contract.required[name]}"
+        )
+    return table
+
 
 # ------------------------------------------------------------------------------------------- validation
 @dataclass

@@ -19,7 +19,7 @@ SCORE = "score"
 
 
 def by_id(scores, column=SCORE):
-    table = scores.events.sort_by("stay_id")
+    table = scores.with_details().sort_by("stay_id")
     return table["stay_id"].to_numpy(), table[column].to_numpy()
 
 
@@ -80,10 +80,10 @@ def test_the_card_speaks_of_entities_and_events_in_the_words_of_the_schema(fitte
 
 def test_the_same_seed_gives_the_same_scores(town, network_config):
     few = town.only(sorted(set(town.events["agent_id"].to_pylist()))[:8])
-    a, b = (Detector(network_config, device="cpu").fit(few).score(few) for _ in range(2))
+    a, b = (Detector(network_config, device="cpu").fit(few).score(few, details=True) for _ in range(2))
     assert np.array_equal(by_id(a)[1], by_id(b)[1])
     assert np.array_equal(by_id(a, "loss_duration")[1], by_id(b, "loss_duration")[1])
-    other = Detector(network_config.replace({"seed": 8}), device="cpu").fit(few).score(few)
+    other = Detector(network_config.replace({"seed": 8}), device="cpu").fit(few).score(few, details=True)
     assert not np.allclose(by_id(a, "loss_duration")[1], by_id(other, "loss_duration")[1])
 
 
@@ -92,11 +92,11 @@ def test_a_plain_table_can_be_fitted_and_scored_with_context(town, network_confi
     train = town.between(split.train_first, split.test_first - 1)
     test = town.between(split.test_first, split.test_last)
     detector = Detector(network_config.replace({"model.trips": "none"}), device="cpu").fit(train)
-    scores = detector.score(test, context=train)
-    assert scores.events["stay_id"].to_pylist() == test["stay_id"].to_pylist()
-    alone = detector.score(test)
-    assert (alone.events["history_days"].to_numpy() <= scores.events["history_days"].to_numpy()).all()
-    assert alone.events["history_days"].to_numpy().min() == 0
+    scores = detector.score(test, context=train, details=True)
+    assert scores.events["stay_id"].to_pylist() == scores.details["stay_id"].to_pylist() == test["stay_id"].to_pylist()
+    alone = detector.score(test, details=True)
+    assert (alone.details["history_days"].to_numpy() <= scores.details["history_days"].to_numpy()).all()
+    assert alone.details["history_days"].to_numpy().min() == 0
 
 
 def test_calibration_and_early_stopping_never_share_an_agent(town, tiny_config):
@@ -112,7 +112,7 @@ def test_trips_can_enter_as_vectors(town, network_config):
         few
     )
     scores = detector.score(few)
-    assert {"loss_trip_shape", "loss_trip_speed"} <= set(scores.events.column_names)
+    assert {"loss_trip_shape", "loss_trip_speed"} <= set(scores.details.column_names)
     assert "trip_shape" not in scores.events.column_names
 
 

@@ -126,7 +126,7 @@ def test_scores_in_parts_do_not_see_labels_either(
     def found(how: str) -> tuple[list[float], list[float]]:
         parts = list(models[preset].score_parts(directories[how], rule=RULES[0], entities=5))
         assert len(parts) > 1
-        events, agents = (pa.concat_tables(tables) for tables in zip(*parts, strict=True))
+        events, agents = (pa.concat_tables([getattr(part, name) for part in parts]) for name in ("events", "agents"))
         return events["score"].to_pylist(), agents["score"].to_pylist()
 
     assert found("inverted") == found("true") == found("removed")

@@ -35,6 +35,8 @@ def assert_same_scores(model, data, found, rule):
     expected = Detector.load(model, "cpu").score(data, rule=rule)
     assert_same(expected.events, found.events, ["agent_id", "started_at"])
     assert_same(expected.agents, found.agents, ["agent_id"])
+    assert_same(expected.details, found.details, ["agent_id", "started_at"])
+    assert_same(expected.incidents, found.incidents, ["incident_id"])
     if expected.absences is not None:
         assert expected.absences.num_rows > 0
         assert_same(expected.absences, found.absences, ["agent_id", "expected_from", "lat"])
@@ -137,9 +139,12 @@ def _interrupted(run):
 
 def test_scored_events_hold_no_other_entity_than_local_ones(cluster, model_directory, town, tmp_path):
     few = town.only([1, 2, 3])
-    score(model_directory, few, tmp_path / "scores", everything=True, partitions=5)
-    expected = Detector.load(model_directory, "cpu").score(few, everything=True)
-    assert_same(expected.events, Scores.load(tmp_path / "scores").events, ["agent_id", "started_at"])
+    score(model_directory, few, tmp_path / "scores", everything=True, partitions=5, details=True)
+    expected = Detector.load(model_directory, "cpu").score(few, everything=True, details=True)
+    found = Scores.load(tmp_path / "scores")
+    assert_same(expected.events, found.events, ["agent_id", "started_at"])
+    assert found.details.num_rows == found.events.num_rows
+    assert_same(expected.details, found.details, ["agent_id", "started_at"])
     assert np.isfinite(expected.agents["score"].to_numpy()).all()
 
 

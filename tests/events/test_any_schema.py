@@ -48,7 +48,7 @@ def scored(table: pa.Table, features: tuple[Feature, ...], **changes: Any) -> pa
     """The scores of the test part after a tiny training."""
     data = Dataset(table, EventSchema("odd", features, entity="who", time="at"))
     detector = Detector(Config.preset("quick").replace({**TINY, **changes}), device="cpu").fit(data)
-    found = detector.score(data).events
+    found = detector.score(data, details=True).with_details()
     assert np.isfinite(found["score"].to_numpy()).all()
     assert found.num_rows == data.between(data.split(detector.config.split).test_first, 10**6).num_rows
     return found

@@ -11,7 +11,6 @@ from plain_days import BAR, DAY, HISTORY, HOME, MONDAY, OFFICE, as_events, day_o
 
 from ustad.habits.habit_model import HabitModel
 from ustad.live.habit_live import HabitLive
-from ustad.scoring.absence_table import split_absences
 from ustad.scoring.habit_judge import HabitJudge
 from ustad.scoring.judge import Wanted
 from ustad.scoring.scored_parts import ScoredParts, score_whole
@@ -38,8 +37,7 @@ def model() -> HabitModel:
 
 
 def find_absences(model: HabitModel, events: pa.Table) -> list[dict[str, object]]:
-    agents = score_whole(HabitJudge(model), events)[1]
-    return split_absences(agents, "agent_id")[1].to_pylist()
+    return score_whole(HabitJudge(model), events).absences.to_pylist()
 
 
 def test_a_day_at_home_is_an_absence_from_work_with_its_day_counts_and_the_stay_that_took_its_place(
@@ -90,8 +88,7 @@ def test_strangers_and_models_without_absences_have_none(model: HabitModel) -> N
     stranger = as_events([stay(TUESDAY + day, 0, 24, agent=77) for day in range(3)])
     assert find_absences(model, stranger) == []
     older = replace(model, absences=None)
-    agents = score_whole(HabitJudge(older), stranger)[1]
-    assert split_absences(agents, "agent_id") == (agents, None)
+    assert score_whole(HabitJudge(older), stranger).absences is None
 
 
 def test_parts_and_any_order_of_events_have_the_absences_of_the_whole(model: HabitModel) -> None:
@@ -99,18 +96,18 @@ def test_parts_and_any_order_of_events_have_the_absences_of_the_whole(model: Hab
     events = lives(5, days, None)
     skipped = (np.arange(len(events)) % 13 == 0) & (np.array(events["poi_category"].to_pylist()) == "office")
     events = events.filter(pa.array(~skipped))
-    whole = split_absences(score_whole(HabitJudge(model), events)[1], "agent_id")[1]
+    whole = score_whole(HabitJudge(model), events).absences
     assert whole.num_rows == 0  # nobody was seen elsewhere
     at_bar = pa.array(np.where(skipped, 3, lives(5, days, None)["poi_id"].to_numpy()))
     table = lives(5, days, None)
     table = table.set_column(table.column_names.index("poi_id"), "poi_id", at_bar)
-    whole = split_absences(score_whole(HabitJudge(model), table)[1], "agent_id")[1]
+    whole = score_whole(HabitJudge(model), table).absences
     assert whole.num_rows >= 5
     validate(whole, ABSENCES)
     parts = ScoredParts(HabitJudge(model), table, None, Wanted(), entities=2)
-    assert pa.concat_tables([split_absences(agents, "agent_id")[1] for _, agents in parts]).equals(whole)
+    assert pa.concat_tables([part.absences for part in parts]).equals(whole)
     mixed = table.take(pa.array(np.random.default_rng(3).permutation(len(table))))
-    assert split_absences(score_whole(HabitJudge(model), mixed)[1], "agent_id")[1].equals(whole)
+    assert score_whole(HabitJudge(model), mixed).absences.equals(whole)
 
 
 @pytest.mark.parametrize(("absorb_after", "days"), [(28, 42), (0, 14)])
@@ -123,7 +120,7 @@ def test_live_raises_the_absences_of_a_batch_with_the_events_that_show_them(
     table = table.set_column(
         table.column_names.index("poi_id"), "poi_id", pa.array(np.where(at_bar, 3, table["poi_id"].to_numpy()))
     )
-    bulk = split_absences(score_whole(judge, table)[1], "agent_id")[1]
+    bulk = score_whole(judge, table).absences
     live, rows = HabitLive(judge, MONDAY + HISTORY, reasons="none"), []
     for number, event in enumerate(table.sort_by("started_at").to_pylist()):
         if number % 7 == 0:  # a restart

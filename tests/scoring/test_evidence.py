@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from ustad.schema import mobility_schema
 from ustad.scores import Scores
-from ustad.scoring.evidence import EVIDENCE, evidence_column, evidence_of_one, most_unusual, read_evidence
-from ustad.tables import DataError
+from ustad.scoring.evidence import evidence_column, evidence_of_one, most_unusual, read_evidence
+from ustad.tables import EVIDENCE, DataError
 
 
 def answers(seed, n=20):

@@ -43,8 +43,7 @@ def promised() -> Scores:
 
 
 def _column(scores: Scores, name: str) -> np.ndarray:
-    assert scores.events is not None
-    return scores.events[name].cast(pa.float64()).to_numpy(zero_copy_only=False)
+    return scores.with_details()[name].cast(pa.float64()).to_numpy(zero_copy_only=False)
 
 
 def test_p_values_are_uniform_on_held_back_normal_people(promised: Scores) -> None:
@@ -69,7 +68,7 @@ def test_the_interval_of_the_start_wraps_at_midnight(promised: Scores) -> None:
 
 @pytest.mark.parametrize("term", ["poi", "weekday"])
 def test_sets_of_categories_cover_the_share_they_state(promised: Scores, term: str) -> None:
-    assert promised.events is not None
-    rows = promised.events.select([f"set_{term}", f"observed_{term}"]).to_pylist()
+    assert promised.details is not None
+    rows = promised.details.select([f"set_{term}", f"observed_{term}"]).to_pylist()
     inside = [r[f"observed_{term}"] in r[f"set_{term}"] for r in rows if r[f"observed_{term}"] != "unknown"]
     assert np.mean(inside) == pytest.approx(COVERAGE, abs=TOLERANCE)

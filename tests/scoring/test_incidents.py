@@ -122,11 +122,11 @@ def test_the_table_of_incidents_names_its_stays_and_its_leader() -> None:
     table = table.append_column("incident_id", pa.array(found.incident_id.tolist(), pa.string()))
     table = table.append_column("echo", pa.array(found.echo)).append_column("alert", pa.array(p < 0.005))
     table = table.append_column("kind", pa.array(["novel"] * 4)).append_column("reason", pa.array(list("wxyz")))
-    first, second = incident_table(table, SCHEMA).to_pylist()
+    first, second = incident_table(table, SCHEMA, pa.table({})).to_pylist()
     assert (first["stay_ids"], first["leading_stay_id"], first["reason"]) == ([100, 101], 101, "x")
     assert (first["started_at"].hour, first["finished_at"].hour) == (8, 10)
     assert (first["alert"], first["n_events"], second["alert"], second["n_events"]) == (True, 2, False, 1)
-    assert incident_table(table.slice(3, 1), SCHEMA).num_rows == 0
+    assert incident_table(table.slice(3, 1), SCHEMA, pa.table({})).num_rows == 0
 
 
 def test_events_without_an_id_are_named_by_entity_and_time() -> None:
@@ -152,10 +152,10 @@ def test_an_incident_is_led_by_the_stay_that_explains_it_and_ranked_by_the_most_
             "stay_id": [10, 11], "agent_id": ["a", "a"], "started_at": start, "finished_at": start, "poi_id": places,
             "score": [3.0, 4.0], "p_value": [1e-3, 1e-4], "alert": [False, True], "incident_id": ["10", "10"],
             "echo": [True, False], "kind": ["novel", "predictable"], "reason": ["At a bar.", lead_says],
-            "new_place": new,
         }
     )  # fmt: skip
-    (row,) = incident_table(event_scores, mobility_schema()).to_pylist()
+    measurements = pa.table({"new_place": new, "at_home": [False, lead_says.startswith("At home")]})
+    (row,) = incident_table(event_scores, mobility_schema(), measurements).to_pylist()
     assert row["leading_stay_id"] == [10, 11][led_by]
     assert (row["reason"], row["kind"]) == [("At a bar.", "novel"), (lead_says, "predictable")][led_by]
     assert (row["score"], row["p_value"], row["alert"]) == (4.0, 1e-4, True), (

@@ -169,11 +169,9 @@ def test_a_detector_scores_months_in_parts_as_at_once():
     whole = detector.score(later, reasons="all")
     parts = list(detector.score_parts(later, reasons="all", entities=3))
     assert len(parts) == 2
-    for found, table, name in zip(
-        zip(*parts, strict=True), (whole.events, whole.agents), ("stay_id", "agent_id"), strict=True
-    ):
-        rows = pa.concat_tables(found).sort_by(name).to_pylist()
-        for one, other in zip(rows, table.sort_by(name).to_pylist(), strict=True):
+    for what, name in (("events", "stay_id"), ("agents", "agent_id")):
+        rows = pa.concat_tables([getattr(part, what) for part in parts]).sort_by(name).to_pylist()
+        for one, other in zip(rows, getattr(whole, what).sort_by(name).to_pylist(), strict=True):
             assert one["score"] == pytest.approx(other["score"], rel=1e-6, abs=1e-6)
             assert one["reason"] == other["reason"]
             assert one.get("incident_id") == other.get("incident_id")

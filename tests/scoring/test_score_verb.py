@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from one_verb import run
 
+from ustad.scores import read_answers
 from ustad.scoring.rejection import WITHHELD
 
 TINY = {"model.width": 16, "model.event_blocks": 1, "training.epochs": 1, "scoring.samples": 4, "scoring.neighbours": 5}
@@ -47,8 +48,13 @@ def test_reasons_intervals_rejection_and_curves_by_flags(
     assert said["rejected"]["withheld"] == withheld.sum() == pytest.approx(0.1 * len(events), abs=2)
     uncertainty = events["uncertainty"].to_numpy()
     assert uncertainty[withheld].min() > uncertainty[~withheld].max()
+    details = pq.read_table(out / "details.parquet")
+    assert details["stay_id"].equals(events["stay_id"])
     for name in ("expected_duration", "spread_start", "low_duration", "high_x", "set_poi", "expected_lat"):
-        assert np.array_equal(pc.is_null(events[name]).to_numpy(zero_copy_only=False), withheld), name
+        assert np.array_equal(pc.is_null(details[name]).to_numpy(zero_copy_only=False), withheld), name
+    for name in ("expected", "spread"):
+        answers = read_answers(events["evidence"], "duration", name)
+        assert np.array_equal(np.isnan(answers), withheld), name
     assert events["reason"].null_count == 0
     hidden, shown = (events.filter(pa.array(rows))["reason"].to_pylist() for rows in (withheld, ~withheld))
     assert not any("xpected" in text.replace(WITHHELD, "") or "away" in text for text in hidden)

@@ -48,13 +48,15 @@ def _assert_equal(found: pa.Table, wanted: pa.Table, key: str) -> None:
 def test_parts_equal_the_whole(model: ScoringModel, stays: pa.Table, percentiles: str, rule: AlertRule) -> None:
     model = dataclasses.replace(model, config=model.config.replace({"scoring.percentiles": percentiles}))
     context, events = _split(stays)
-    asked = Wanted(rule, coverage=0.9)
-    wanted, agents, said = score_whole(PaperJudge(model), events, context, asked)
+    asked = Wanted(rule, coverage=0.9, details=True)
+    whole = score_whole(PaperJudge(model), events, context, asked)
+    said = whole.run
     parts = ScoredParts(PaperJudge(model), events, context, asked, entities=3)
     made = list(parts)
-    assert [len(a) for _, a in made] == [3, 3, 2]
-    _assert_equal(pa.concat_tables([e for e, _ in made]), wanted, "stay_id")
-    _assert_equal(pa.concat_tables([a for _, a in made]), agents, "agent_id")
+    assert [len(part.agents) for part in made] == [3, 3, 2]
+    for name, key in (("events", "stay_id"), ("details", "stay_id"), ("agents", "agent_id")):
+        _assert_equal(pa.concat_tables([getattr(part, name) for part in made]), getattr(whole, name), key)
+    assert {"low_duration", "set_poi", "loss_x"} <= set(whole.details.column_names)
     rounded = {name: pytest.approx(said[name]) for name in ("threshold", "by_chance")}
     assert parts.notes == {**said, **rounded}
 
@@ -62,9 +64,9 @@ def test_parts_equal_the_whole(model: ScoringModel, stays: pa.Table, percentiles
 def test_reasons_on_request_and_without_context(model: ScoringModel, stays: pa.Table) -> None:
     _, events = _split(stays)
     every = list(ScoredParts(PaperJudge(model), events, None, Wanted(reasons="all"), entities=5))
-    assert sum(e["reason"].null_count for e, _ in every) == 0
+    assert sum(part.events["reason"].null_count for part in every) == 0
     none = list(ScoredParts(PaperJudge(model), events, None, Wanted(reasons="none"), entities=5))
-    assert sum(e["reason"].null_count for e, _ in none) == len(events)
+    assert sum(part.events["reason"].null_count for part in none) == len(events)
 
 
 def test_nothing_to_score_is_said(model: ScoringModel, stays: pa.Table) -> None:

@@ -130,7 +130,8 @@ def test_batch_percentiles_rank_within_the_scored_events(model: ScoringModel, st
 
 def test_alert_rules_flag_and_note(model: ScoringModel, stays: pa.Table) -> None:
     context, events = _split(stays)
-    scored, _, said = score_whole(PaperJudge(model), events, context, Wanted(AlertRule("top", 5)))
+    scores = score_whole(PaperJudge(model), events, context, Wanted(AlertRule("top", 5)))
+    scored, said = scores.events, scores.run
     flagged = scored.filter(scored["alert"])
     assert len(flagged) == 5
     assert flagged["reason"].null_count == 0

@@ -4,6 +4,7 @@ import numpy as np
 import pyarrow as pa
 
 from ustad.dataset import event_days
+from ustad.scores import join_details
 from ustad.scoring.alerts import AlertRule
 from ustad.scoring.judge import Span, Wanted
 from ustad.scoring.paper_judge import PaperJudge
@@ -13,20 +14,28 @@ from ustad.scoring.scored_parts import score_whole
 def score_by_paper(
     model, events, context=None, first_day=None, device="cpu", rule=None, reasons="flagged", coverage=None
 ):
-    """Event and agent scores; `first_day` leaves earlier local dates of `events` unscored (they are context)."""
+    """Event scores with their details, and agent scores; `first_day` leaves earlier local dates of `events` unscored
+    (they are context)."""
     if first_day is not None:
         late = event_days(events, model.encoder.schema) >= first_day
         early = events.filter(pa.array(~late))
         context = early if context is None else pa.concat_tables([context, early], promote_options="permissive")
         events = events.filter(pa.array(late))
-    wanted = Wanted(rule or AlertRule(), reasons, coverage)
-    return score_whole(PaperJudge(model, device), events, context, wanted)[:2]
+    wanted = Wanted(rule or AlertRule(), reasons, coverage, details=True)
+    return _tables(PaperJudge(model, device), events, context, wanted)
 
 
 def score_by_habits(judge, events, context=None, rule=None, period=None, reasons="flagged", tested=None):
-    """Event and agent scores. `period` are the days that visits are counted in, `tested` those of entities' tests."""
+    """Event scores with their details, and agent scores. `period` are the days that visits are counted in, `tested`
+    those of entities' tests."""
     span = Span.of(events, context, judge.schema, judge.known_until)
     if period is not None:
         days = tested or (period if context is None else (span.first, span.last))
         span = Span(int(days[0]), int(days[1]), (int(np.min(period)), int(np.max(period))))
-    return score_whole(judge, events, context, Wanted(rule or AlertRule(), reasons), span)[:2]
+    return _tables(judge, events, context, Wanted(rule or AlertRule(), reasons, details=True), span)
+
+
+def _tables(judge, events, context, wanted, span=None):
+    """Event scores with their details beside, and agents."""
+    scores = score_whole(judge, events, context, wanted, span)
+    return join_details(scores.events, scores.details, judge.schema), scores.agents

@@ -29,9 +29,10 @@ from ustad.page.runs import fingerprint
 from ustad.page.store import Store
 from ustad.schema import mobility_schema
 from ustad.scores import Scores
-from ustad.scoring.absence_table import split_absences
 from ustad.scoring.alerts import AlertRule
 from ustad.scoring.habit_judge import HabitJudge
+from ustad.scoring.judge import Span, Wanted
+from ustad.scoring.scored_parts import score_whole
 from ustad.service.app import create_app
 from ustad.service.live import ModelScorer, alert_share, events_per_day, rate_words
 from ustad.service.settings import Settings
@@ -106,9 +107,9 @@ def test_scores_by_habits_equal_batch_scores_however_requests_are_cut(
     assert detector.judge is not None
     period = (detector.judge.known_until + 1, int(event_days(table, detector.schema).max()))
     rule = AlertRule("p_value", 0.001)
-    batch, agents = score_by_habits(detector.judge, table, None, rule, period=period)
-    check_same(live, batch)
-    check_same_absences(served, split_absences(agents, "agent_id")[1])
+    batch = score_whole(detector.judge, table, None, Wanted(rule), Span(*period, period))
+    check_same(live, batch.events)
+    check_same_absences(served, batch.absences)
     first, second = sorted(live.values(), key=lambda e: -e["score"])[:2]
     assert [e["kind"] for e in (first, second)] == ["novel", "novel"], "the two far stays stand out"
     assert re.search("First time here: never in the 14 days (before|until 14 March)", first["reason"])

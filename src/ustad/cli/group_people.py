@@ -27,10 +27,13 @@ def _read_needed(file: Path, schema: Any) -> Any:
     """The columns of a part that meetings are told by; nothing where events have no end or no places of their own."""
     import pyarrow.parquet as pq
 
+    from ustad.triage.meetings import NEW, mark_new_places
+
     names = {schema.entity, schema.event_id, schema.time, schema.end, schema.timezone, schema.habitat}
-    names |= {"new_place", "p_value", *(column for feature in schema.features for column in feature.columns)}
+    names |= {NEW, "p_value", *(column for feature in schema.features for column in feature.columns)}
     with pq.ParquetFile(file) as part:
         there = set(part.schema_arrow.names)
-        if schema.end not in there or "new_place" not in there:
+        if schema.end not in there or not there & {NEW, "evidence"}:
             return None
-        return part.read(sorted(name for name in names if name in there))
+        evidence = [] if NEW in there else [f"evidence.list.element.{name}" for name in ("name", "expected")]
+        return mark_new_places(part.read([*sorted(name for name in names if name in there), *evidence]))

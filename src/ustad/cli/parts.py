@@ -1,7 +1,7 @@
 """`ustad score` of many entities: scores are written part by part, so memory is bounded by the part.
 
-In: a detector and data. Out: `events/`, `incidents/`, `agents/` and `absences/` of Parquet parts beside `run.json`,
-which `Scores.load` reads as it reads single files, and the alerts.
+In: a detector and data. Out: a folder of Parquet parts for each table of scores (`events/` …) beside `run.json`, which
+`Scores.load` reads as it reads single files, and the alerts.
 """
 
 from __future__ import annotations
@@ -34,23 +34,20 @@ def write_in_parts(detector: Any, data: Any, place: Path, facts: dict[str, Any],
 
     from ustad.files import write_json, write_table
     from ustad.scores import TABLES
-    from ustad.scoring.absence_table import split_absences
-    from ustad.scoring.incidents import incident_table
 
     parts = detector.score_parts(data, **options)
     counts, alerts = dict.fromkeys(TABLES, 0), []
     with ThreadPoolExecutor(WRITERS) as pool:
         writing: deque[Future[None]] = deque()
-        for i, (events, agents) in enumerate(parts):
-            agents, absences = split_absences(agents, detector.schema.entity)
-            together = (events, agents, incident_table(events, detector.schema), absences)
-            for name, table in zip(TABLES, together, strict=True):
+        for i, part in enumerate(parts):
+            for name in TABLES:
+                table = getattr(part, name)
                 if table is None:
                     continue
                 file = place / f".{name}" / f"part-{i:05d}.parquet"
                 writing.append(pool.submit(write_table, table.replace_schema_metadata(None), file))
                 counts[name] += table.num_rows
-            alerts.append(events.filter(events["alert"]))
+            alerts.append(part.events.filter(part.events["alert"]))
             while len(writing) > 2 * WRITERS:
                 writing.popleft().result()
         for one in writing:

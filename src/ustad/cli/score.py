@@ -44,9 +44,15 @@ def score(
     reasons: Annotated[str, typer.Option("--reasons", help="Which events get a sentence: alerts, all or none.")] = (
         "alerts"
     ),
+    details: Annotated[
+        bool,
+        typer.Option("--details", help="Write what was measured of every stay (details), not only of incidents."),
+    ] = False,
     coverage: Annotated[
         float | None,
-        typer.Option("--coverage", help="Intervals, sets and balls that hold this share of normal events: 0.9."),
+        typer.Option(
+            "--coverage", help="Intervals, sets and balls that hold this share of normal events: 0.9 (in details)."
+        ),
     ] = None,
     reject: Annotated[
         float | None, typer.Option("--reject", help="Withhold the predictions of the least certain share: 0.05.")
@@ -117,7 +123,12 @@ def score(
     after = _After.of(weights, _Days(holidays, calendar, group_days), rules)
     # who will be an alert is known once all are scored, so every event gets its reason
     extras = _Wanted.of(
-        "all" if after.weights and reasons == "alerts" else reasons, coverage, reject, reject_by, curves=curves
+        "all" if after.weights and reasons == "alerts" else reasons,
+        coverage,
+        reject,
+        reject_by,
+        curves=curves,
+        details=details,
     )
     check_engine(engine, address, partitions, workers)
     after.check(out_)
@@ -125,8 +136,10 @@ def score(
     if is_baseline(model) and test_from is not None:
         raise typer.BadParameter("needs a model of the method ustad", param_hint="--test-from")
     if is_baseline(model) and extras != _Wanted():
-        raise typer.BadParameter("--reasons, --coverage, --reject and --curves need a model of the method ustad")
-    if engine == "ray" and replace(extras, reasons="flagged") != _Wanted():
+        raise typer.BadParameter(
+            "--reasons, --details, --coverage, --reject and --curves need a model of the method ustad"
+        )
+    if engine == "ray" and replace(extras, reasons="flagged", details=False) != _Wanted():
         raise typer.BadParameter("--coverage, --reject and --curves need --engine local")
     if engine == "ray":
         from ustad.engine.score_job import score as score_on_ray
@@ -136,7 +149,7 @@ def score(
             raise typer.BadParameter("scores models of the method ustad only", param_hint="--engine ray")
         summary = score_on_ray(
             model, data, out_, rule, everything, event_schema, timezone, on_error, device, workers, address, partitions,
-            test_from, extras.reasons,  # type: ignore[arg-type]  # checked above
+            test_from, extras.reasons, extras.details,  # type: ignore[arg-type]  # checked above
         )  # fmt: skip
         words = EventSchema.from_dict(summary.run["schema"])
         run = after.apply(summary.run, out_, words)
@@ -153,7 +166,7 @@ def score(
         names = {"model": str(model.resolve()), "data": str(data.resolve())}
         run = write_in_parts(
             detector, dataset, out_, names,
-            rule=rule, everything=everything, reasons=extras.reasons, coverage=extras.coverage,
+            rule=rule, everything=everything, reasons=extras.reasons, coverage=extras.coverage, details=extras.details,
         )  # fmt: skip
         counts = {"events": run["events"], "agents": run["agents"]}
         run = after.apply(run, out_, dataset.schema)
@@ -288,15 +301,18 @@ class _Wanted:
     reject: float | None = None
     reject_by: str = "sum"
     curves: bool = False
+    details: bool = False
 
     @classmethod
-    def of(cls, reasons: str, coverage: float | None, reject: float | None, reject_by: str, *, curves: bool) -> _Wanted:
+    def of(
+        cls, reasons: str, coverage: float | None, reject: float | None, reject_by: str, *, curves: bool, details: bool
+    ) -> _Wanted:
         choose(reasons, ("alerts", "all", "none"), "--reasons")
         choose(reject_by, ("sum", "standardised"), "--reject-by")
         for value, option in ((coverage, "--coverage"), (reject, "--reject")):
             if value is not None and not 0 < value < 1:
                 raise typer.BadParameter(f"expected a share between 0 and 1, got {value:g}", param_hint=option)
-        return cls("flagged" if reasons == "alerts" else reasons, coverage, reject, reject_by, curves)
+        return cls("flagged" if reasons == "alerts" else reasons, coverage, reject, reject_by, curves, details)
 
 
 def _open_both(
@@ -323,9 +339,10 @@ def _load(model: Path, device: str, test_from: str | None) -> Any:
 
 
 def _detector_scores(detector: Any, data: Any, rule: Any, everything: bool, *, place: Path, extras: _Wanted) -> Any:
+    every = extras.details or extras.reject is not None or extras.curves  # these look at what was measured of all
     scores = detector.score(
-        data, rule=rule, everything=everything, reasons=extras.reasons, coverage=extras.coverage
-    )  # fmt: skip
+        data, rule=rule, everything=everything, reasons=extras.reasons, coverage=extras.coverage, details=every
+    )
     scores = _with_rejection(detector, scores, place, extras)
     write_alerts(scores.events, detector.schema, place)
     return scores
@@ -333,7 +350,6 @@ def _detector_scores(detector: Any, data: Any, rule: Any, everything: bool, *, p
 
 def _with_rejection(detector: Any, scores: Any, place: Path, extras: _Wanted) -> Any:
     """Curves of error against the share kept, and predictions withheld, where asked for."""
-    from ustad.scores import Scores
     from ustad.scoring.explain import term_labels
     from ustad.scoring.rejection import agents_after, reject, rejection_curves
     from ustad.triage.export import write_csv
@@ -342,16 +358,22 @@ def _with_rejection(detector: Any, scores: Any, place: Path, extras: _Wanted) ->
         return scores
     model = detector.paper().model
     reference = model.calibration.parts
+    table = scores.with_details()
     if extras.curves:
-        write_csv(rejection_curves(scores.events, reference), place / "rejection.csv")
+        write_csv(rejection_curves(table, reference), place / "rejection.csv")
     if extras.reject is None:
         return scores
     labels = term_labels(model.encoder)
-    events, threshold = reject(scores.events, extras.reject, extras.reject_by, reference, labels)  # type: ignore[arg-type]  # checked above
-    withheld = int(sum(events["withheld"].to_pylist()))
+    table, threshold = reject(table, extras.reject, extras.reject_by, reference, labels)  # type: ignore[arg-type]  # checked above
+    withheld = int(sum(table["withheld"].to_pylist()))
     note = {"share": extras.reject, "by": extras.reject_by, "threshold": threshold, "withheld": withheld}
-    agents = agents_after(scores.agents, events, detector.schema.entity)
-    return Scores(events, agents, {**scores.run, "rejected": note}, scores.incidents, scores.absences)
+    return replace(
+        scores,
+        events=table.select([*scores.events.column_names, "uncertainty", "withheld"]),
+        agents=agents_after(scores.agents, table, detector.schema.entity),
+        run={**scores.run, "rejected": note},
+        details=table.select(scores.details.column_names),
+    )
 
 
 def _rows(table: Any) -> int:

@@ -17,9 +17,9 @@ from ustad.engine.cluster import import_ray
 from ustad.engine.folder import Place
 from ustad.engine.jobs import Job, Task
 from ustad.engine.merged_ranks import MergedRanks
-from ustad.scoring.absence_table import split_absences
+from ustad.scores import TABLES
 from ustad.scoring.alerts import AlertRule, Alerts
-from ustad.scoring.incidents import incident_table
+from ustad.scoring.score_table import MEASURED, read_measurements
 from ustad.scoring.scored_parts import floats, report_scores, tell_part
 from ustad.tables import DataError
 
@@ -62,19 +62,16 @@ def tell(name: str, judging: Judging) -> dict[str, Any]:
     file = f"agents/{name}.parquet"
     known = plan.measured.read_table(file) if plan.measured.exists(file) else None
     settled = judging.settle(detector, name)
-    table, agents = tell_part(
+    part = tell_part(
         judge_of(detector), name, settled, known, alerts=judging.alerts, standing=judging.standing, run=plan
     )
-    for one, what in ((table, "event"), (agents, "agent")):
-        if not np.isfinite(one["score"].to_numpy()).all():
-            raise DataError(f"a score of an {what} is not a finite number; the model or its data is damaged")
-    judging.out.write_table(table.replace_schema_metadata(None), f"events/{name}.parquet")
-    agents, absences = split_absences(agents, detector.schema.entity)
-    judging.out.write_table(agents, f"agents/{name}.parquet")
-    if absences is not None:
-        judging.out.write_table(absences, f"absences/{name}.parquet")
-    judging.out.write_table(incident_table(table, detector.schema), f"incidents/{name}.parquet")
-    return {"events": table.num_rows, "agents": agents.num_rows, "alerts": int(np.sum(table["alert"].to_numpy()))}
+    counts = {}
+    for what in TABLES:
+        table = getattr(part, what)
+        if table is not None:
+            judging.out.write_table(table.replace_schema_metadata(None), f"{what}/{name}.parquet")
+            counts[what] = table.num_rows
+    return counts
 
 
 # ---------------------------------------------------------------------------------------------------- ranks
@@ -100,8 +97,9 @@ def merge_ranks(job: Job, judging: Judging, names: list[str], detector: Detector
 
 def _merge_column(payload: tuple[str, list[str]], shared: tuple[Place, Place]) -> dict[str, Any]:
     (column, names), (measured, place) = payload, shared
-    parts = [floats(measured.read_table(f"events/{name}.parquet", [column])[column]) for name in names]
-    ranks = MergedRanks.of(parts)
+    field = f"{MEASURED}.{column}"
+    parts = [read_measurements(measured.read_table(f"events/{name}.parquet", [field]))[column] for name in names]
+    ranks = MergedRanks.of([floats(part) for part in parts])
     table = pa.table({"value": ranks.values}).replace_schema_metadata({"count": str(ranks.count)})
     place.write_table(table, f"{column}.parquet")
     return {"count": ranks.count}

@@ -52,7 +52,7 @@ def score(
     model: Path | str, data: Any, out: Path | str, rule: AlertRule | None = None, everything: bool = False,
     schema: EventSchema | None = None, timezone: str | None = None, on_error: OnError = "fail",
     device: str = "auto", workers: int = 0, address: str | None = None, partitions: int | None = None,
-    test_from: str | None = None, reasons: Reasons = "flagged",
+    test_from: str | None = None, reasons: Reasons = "flagged", details: bool = False,
 ) -> ScoreSummary:  # fmt: skip
     """Score on a Ray cluster. Model, data and `out` may be URIs; events and agents are written in parts.
 
@@ -73,6 +73,7 @@ def score(
             cluster.device,
             test_from,
             reasons,
+            details,
         ]
         job = Job.open(place, "score", identity, cluster)
         parts = engine_events.divide(job, source, partitions)
@@ -80,7 +81,13 @@ def score(
         check_extraction(detector.config, detector.facts.get("extraction", []), parts.dataset())
         split = None if everything else detector.scored_days(parts.dataset())
         plan = _plan(
-            job, model_place.shared(), parts, detector, split=split, wanted=Wanted(rule, reasons), device=cluster.device
+            job,
+            model_place.shared(),
+            parts,
+            detector,
+            split=split,
+            wanted=Wanted(rule, reasons, details=details),
+            device=cluster.device,
         )
         model_place.divide_habits(plan.habits, parts.number)
         results = _measure(job, plan)

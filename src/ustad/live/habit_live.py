@@ -27,7 +27,7 @@ from ustad.habits.absences import judge_visits
 from ustad.habits.habit_model import HabitModel, Judged
 from ustad.habits.habit_words import plain_words
 from ustad.habits.history import SAME_PLACE_KM
-from ustad.habits.kinds import unseen_parts
+from ustad.habits.kinds import DOUBT, NOISE, unseen_parts
 from ustad.habits.lasting import find_changes
 from ustad.habits.lasting_words import describe_changes
 from ustad.habits.questions import compare
@@ -289,7 +289,8 @@ class HabitLive:
         surprise, looks, highest = model.weigh(raw)
         drivers = model.driven(comparison, raw, surprise, looks, unseen=unseen)
         score = model.calibrated(highest)
-        return Judged(surprise, looks, score, comparison, visits.entity_ids, visits.entity, {}, *drivers)
+        doubts = {name: extra[name] for name in (DOUBT, NOISE) if name in extra}
+        return Judged(surprise, looks, score, comparison, visits.entity_ids, visits.entity, {}, *drivers, doubts)
 
     def _find_place(self, entry: _Entry, visits: Visits) -> Visits:
         """With the key of the unnamed place met since going live that the visit is at, if there is one.
@@ -333,6 +334,8 @@ class HabitLive:
             "km_from_own_places": distance if np.isfinite(distance) else None,
             "new_place": bool(judgement.compared.place[0] < 0),
             "kind": str(judgement.kind[0]),
+            "uncertainty_noise": _first(judgement.doubts.get(NOISE)),
+            "uncertainty_model": _first(judgement.doubts.get(DOUBT)),
         }
 
     def _evidence(self, judgement: Judged, usual_facts: dict[str, Any]) -> list[dict[str, Any]]:
@@ -359,6 +362,10 @@ class HabitLive:
         kind = kind_feature(newest, model.schema)
         word = newest[kind.columns[0]][0].as_py() if kind is not None else None
         return plain_words(model, judgement, 0, visits, at=0, kind=word, usual_visits=usual_visits)
+
+
+def _first(values: np.ndarray | None) -> float | None:
+    return None if values is None else _plain(values[0])
 
 
 def _plain(value: Any) -> Any:

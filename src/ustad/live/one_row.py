@@ -59,6 +59,9 @@ class RowJudge:
         p_value = 10.0 ** self.calibration.score_tail.log10_tail_of(score)
         row |= {"knn": knn, "pct_knn": 1 - 10.0 ** tails[-1], "score": score, "p_value": p_value}
         row["evidence"] = self._evidence(row, tails)
+        for name, at in (("uncertainty_noise", 3), ("uncertainty_model", 4)):
+            parts = [result.values[i][at] for i in self._scored]
+            row[name] = sum(part for part in parts if part == part)
         row["kind"] = self._kind(event, result, tails, missing)
         return {k: None if isinstance(v, float) and v != v else v for k, v in row.items()}, tails
 

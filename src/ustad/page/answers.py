@@ -117,7 +117,7 @@ def _import(store: Store, run: RunTables, run_scores: Scored, choice: Choice) ->
     schema, entity = run.schema, run.schema.entity
     layout = Layout.of(schema)
     in_full, beside = ([run_scores.names[code] for code in codes] for codes in (choice.opened, choice.beside))
-    with_details = run.events.take(pa.array(choice.detailed))
+    with_details = run.with_details(run.events.take(pa.array(choice.detailed)))
     add_table(store, with_details, layout, "report: alerts")
     keys: dict[str, list[int]] = {str(name): [] for name in in_full}
     for name, key in zip(with_details[entity].to_pylist(), keys_of(with_details, schema), strict=True):

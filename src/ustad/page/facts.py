@@ -40,7 +40,7 @@ def run_facts(run: RunTables, run_scores: Scored | None = None) -> dict[str, Any
         "notes": notes(run_scores, run.run),
         "figures": figures(run.run),
         "groups": groups(run.run),
-        "scatter": scatter(run_scores),
+        "scatter": scatter(run, run_scores),
         "calibration": calibration(run_scores),
         "categories": categories(run),
         "days": run.run.get("calendar") or {},

@@ -20,7 +20,6 @@ from ustad.events.words import clock_words, distance_words
 from ustad.geo import haversine_km
 from ustad.page import records as r
 from ustad.page.store import chunks
-from ustad.scoring.incidents import is_at_home
 
 #: As near as this is the same own place, km, as in habits.
 SAME_PLACE_KM = 0.15
@@ -36,7 +35,7 @@ def add_other_stays(connection: Connection, answers: Sequence[dict[str, Any]]) -
         lead = leads[key]
         stays = [e for e in others.get((lead["agent_id"], lead["incident_id"]), []) if _apart(lead, e) > SAME_PLACE_KM]
         before = _right_before(connection, lead, stays)
-        if before is not None and (is_at_home(lead["reason"]) or before.key in new):
+        if before is not None and (_is_at_home(lead["reason"]) or before.key in new):
             lead["led_by"] = _summary(before)
         elif stays:
             lead["with_it"] = _words(lead, max(stays, key=lambda e: (e.score, e.started_at)))
@@ -104,8 +103,12 @@ def _words(lead: dict[str, Any], event: Any) -> str:
         place=place_words(event.category),
         times=("" if is_same_day else f"on {first.day} {first:%B} ") + "–".join(clocks),
         away=distance_words(_apart(lead, event)),
-        whence="from home" if is_at_home(lead["reason"]) else "away",
+        whence="from home" if _is_at_home(lead["reason"]) else "away",
     )
+
+
+def _is_at_home(reason: str | None) -> bool:
+    return (reason or "").startswith("At home ")
 
 
 def _local(microseconds: int, zone: str) -> datetime:

@@ -24,7 +24,7 @@ def quality_rows(source: RunTables) -> list[dict[str, str]]:
 def _event_facts(source: RunTables) -> list[dict[str, str]]:
     schema, present = source.schema, source.events.schema.names
     category, events = category_column(schema), plural(schema.event_word)
-    names = [n for n in (category, "start_gap_s", "end_gap_s", "history_days", "kind") if n and n in present]
+    names = [n for n in (category, "start_gap_s", "end_gap_s", "kind") if n and n in present]
     table = source.events.to_table(columns=names)
     n, rows = max(source.events.count_rows(), 1), []
     if category in names:
@@ -36,9 +36,10 @@ def _event_facts(source: RunTables) -> list[dict[str, str]]:
     if "kind" in names:
         unseen = int(pc.sum(pc.equal(table["kind"], "unobserved")).as_py() or 0)
         rows.append(_share("scores that rest on missing data (not fully observed)", unseen, n))
-    if "history_days" in names:
-        days = numbers(table, "history_days")
-        rows.append({"what": "days of history before an event", **_spread(days)})
+    for known in (source.events, source.details):  # event scores of older versions have it themselves
+        if known is not None and "history_days" in known.schema.names and known.count_rows() == n:
+            days = numbers(known.to_table(columns=["history_days"]), "history_days")
+            rows.append({"what": "days of history before an event", **_spread(days)})
     return rows
 
 

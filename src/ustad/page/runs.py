@@ -68,7 +68,7 @@ def import_run(store: Store, path: Path) -> EventSchema:
     around = (run.history, run.trips, run.gaps, run.absences)
     history, trips, gaps, absences = (None if table is None else table.to_table() for table in around)
     check_ids(path, schema.entity, [events] if history is None else [events, history])
-    add_table(store, events, layout, "importing scores")
+    add_table(store, run.with_details(events), layout, "importing scores")
     if history is not None:  # the weeks that were not scored, of the most unusual agents, as many as fit
         before = _of_agents(unscored(events, history, schema), by_score, schema.entity, MOST_CONTEXT)
         add_table(store, before, layout, "importing the weeks before")

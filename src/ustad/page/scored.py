@@ -23,7 +23,7 @@ IDENTIFYING = ("score", "p_value", "alert", "kind")
 class Scored:
     """Events by column, in the table's order."""
 
-    table: pa.Table  # identifying columns, uncertainties and percentiles
+    table: pa.Table  # identifying columns
     schema: EventSchema
     codes: np.ndarray  # agent code of each event
     names: np.ndarray  # agents by code
@@ -50,7 +50,6 @@ def read_scored(run: RunTables) -> Scored:
         if name not in present:
             raise DataError(f"event scores: missing column {name}; found {', '.join(present) or 'no columns'}")
     columns = [schema.entity, schema.time, schema.event_id, schema.timezone, *IDENTIFYING]
-    columns += [name for name in present if name.startswith(("eu_", "au_", "pct_"))]
     table = run.events.to_table(columns=[name for name in dict.fromkeys(columns) if name in present])
     if table.num_rows == 0:
         raise DataError("event scores: the table is empty; nothing was scored")

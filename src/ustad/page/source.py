@@ -17,6 +17,7 @@ import pyarrow.dataset as pa_dataset
 from ustad.dataset import Dataset
 from ustad.files import as_table, find_table, read_json, read_table
 from ustad.schema import EventSchema, mobility_schema
+from ustad.scores import join_details
 from ustad.tables import DataError
 
 #: Field of the input → table of the data directory.
@@ -38,6 +39,7 @@ class RunTables:
     trips: pa_dataset.Dataset | None = None
     gaps: pa_dataset.Dataset | None = None
     absences: pa_dataset.Dataset | None = None
+    details: pa_dataset.Dataset | None = None
     quality: pa.Table | None = None
     card: str = ""
 
@@ -45,6 +47,11 @@ class RunTables:
     def schema(self) -> EventSchema:
         said = self.run.get("schema")
         return EventSchema.from_dict(said) if said else mobility_schema()
+
+    def with_details(self, events: pa.Table) -> pa.Table:
+        """Some of the event scores with what was measured of them beside."""
+        entity = self.schema.entity
+        return join_details(events, rows_of(self.details, entity, pc.unique(events[entity]).to_pylist()), self.schema)
 
     @classmethod
     def from_tables(
@@ -54,9 +61,12 @@ class RunTables:
         run: dict[str, Any] | None = None,
         data: Dataset | None = None,
         card: str = "",
+        *,
+        details: pa.Table | None = None,
     ) -> RunTables:
         """From tables in memory; `data` gives the history, trips, gaps and quality."""
         return cls(
+            details=_in_memory(details),
             events=pa_dataset.dataset(as_table(events, "event scores")),
             agents=None if agents is None else as_table(agents, "agent scores"),
             run=run or {},
@@ -78,7 +88,7 @@ class RunTables:
         if events is None:
             raise DataError(f"{scores}: holds no events.parquet; the page needs event scores")
         run = read_json(scores / "run.json")
-        agents, absences = find_table(scores, "agents"), find_table(scores, "absences")
+        agents, absences, details = (find_table(scores, name) for name in ("agents", "absences", "details"))
         around, model = (
             _named(given, run.get(name), scores.resolve(), name) for name, given in (("data", data), ("model", None))
         )
@@ -91,6 +101,7 @@ class RunTables:
             events=_open(events),
             agents=None if agents is None else read_table(agents),
             absences=None if absences is None else _open(absences),
+            details=None if details is None else _open(details),
             run=run,
             card=card,
             **tables,

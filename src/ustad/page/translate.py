@@ -30,8 +30,11 @@ from ustad.tables import TIMESTAMP, event_keys, identity_hash, mix
 PARTS = ("expected", "observed", "loss", "error", "au", "eu", "pct", "spread")
 #: Columns of the score table that belong to the event as a whole.
 WHOLE = ("knn", "pct_knn", "history_days", "expected_lat", "expected_lon", "learned_score")
-#: Columns of a score by habits that belong to the event as a whole.
+#: Columns of a score by habits that belong to the event as a whole, and the questions that tell the same.
 HABITS = ("visits_now", "km_from_own_places", "new_place")
+_ASKED_OF_HABITS = {"recurrence", "distance", "elsewhere"}
+#: What the evidence says of a question → the part of its term.
+_NUMBERS = {"expected": "expected", "observed": "observed", "spread": "spread", "noise": "au", "doubt": "eu"}
 _TEXTS = ("event_id", "poi_id", "place_name", "category")
 _SCORES = ("score", "p_value", "kind", "reason")
 _COLUMNS = tuple(c.name for c in records.events.columns)
@@ -84,6 +87,15 @@ class Layout:
     def zone_column(self) -> str | None:
         """The column that holds each event's zone, where it is not one for all."""
         return None if is_zone(self.schema.timezone) else self.schema.timezone
+
+    @cached_property
+    def questions(self) -> dict[str, tuple[str, float]]:
+        """Questions → the term that they ask about, and its period where it has one. Habits ask when and how long,
+        whatever the schema calls it."""
+        sources = {"@minute_of_day": "start", "@duration": "duration"}
+        by_source = {sources[f.source[0]]: f for f in self.schema.features if f.source and f.source[0] in sources}
+        terms = {t.name: (t.name, self.schema.feature(t.feature).period) for t in self.schema.terms()}
+        return {**{name: (f.terms()[0].name, f.period) for name, f in by_source.items()}, **terms}
 
     def parts(self, names: Iterable[str]) -> Parts:
         """Which parts scores with these columns have. They are the same for every event of a model."""
@@ -147,7 +159,7 @@ def store_rows(events: pa.Table, layout: Layout) -> tuple[list[Row], dict[int, s
         evidence = read_evidence(value)
         rows.append(_scored(row, value, evidence))
         extras = {n: _plain(value[n]) for n in layout.given if n in value}
-        details[row["key"]] = _detail(value, parts, evidence, extras)
+        details[row["key"]] = _detail(value, parts, evidence, extras, layout.questions)
     return rows, details
 
 
@@ -161,7 +173,8 @@ def fresh_rows(
         basics = {**row, "key": key, "timezone": zone, "day": local_day(row["started_at"], zone)}
         evidence = read_evidence(score)
         rows.append(_scored(basics, score, evidence))
-        details[key] = _detail(score, parts, evidence, {n: _plain(v) for n, v in (row.get("given") or {}).items()})
+        extras = {n: _plain(v) for n, v in (row.get("given") or {}).items()}
+        details[key] = _detail(score, parts, evidence, extras, layout.questions)
     return rows, details
 
 
@@ -221,20 +234,59 @@ def _parts_of(names: set[str], schema: EventSchema) -> Parts:
 
 
 def _detail(
-    value: Mapping[str, Any], parts: Parts, evidence: Sequence[Mapping[str, Any]], extras: Mapping[str, Any]
+    value: Mapping[str, Any],
+    parts: Parts,
+    evidence: Sequence[Mapping[str, Any]],
+    extras: Mapping[str, Any],
+    questions: Mapping[str, tuple[str, float]],
 ) -> str:
+    by_habits = any(name in value for name in HABITS) or any(one["name"] in _ASKED_OF_HABITS for one in evidence)
     content: dict[str, Any] = {
-        "terms": {t: {p: _finite(value.get(f"{p}_{t}")) for p in found} for t, found in parts.items()},
+        "terms": {t: {p: _finite(value.get(f"{p}_{t}")) for p in known} for t, known in parts.items()},
         "given": extras,
         **{n: _finite(value[n]) for n in WHOLE if n in value},
     }
-    if any(name in value for name in HABITS):
+    for one in evidence:
+        if one["name"] in questions:
+            term, period = questions[one["name"]]
+            _fill(content["terms"].setdefault(term, {}), one, period, by_habits)
+        elif one["name"] == "knn":
+            _fill_missing(content, {"knn": one.get("observed"), "pct_knn": 1 - 10.0 ** -one["surprise"]})
+    if by_habits:
         content["habits"] = {
             "surprise": {one["name"]: one["surprise"] for one in evidence},
             "share": {one["name"]: one["share"] for one in evidence},
             **{n: _finite(value[n]) for n in HABITS if n in value},
         }
+        _fill_missing(content["habits"], _habit_facts(evidence))
     return json.dumps(content, separators=(",", ":"), ensure_ascii=False)
+
+
+def _fill(term: dict[str, Any], answer: Mapping[str, Any], period: float, by_habits: bool) -> None:
+    """What the evidence says of a term, where no detail of it is kept."""
+    expected, observed = answer.get("expected"), answer.get("observed")
+    _fill_missing(term, {part: answer.get(name) for name, part in _NUMBERS.items() if answer.get(name) is not None})
+    if expected is not None and observed is not None:
+        away = abs(observed - expected)
+        _fill_missing(term, {"error": min(away, period - away) if period else away})
+    if not by_habits:
+        _fill_missing(term, {"pct": 1 - 10.0 ** -answer["surprise"]})
+
+
+def _habit_facts(evidence: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The plain facts behind the answers of habits, as far as the answers tell them."""
+    answers = {one["name"]: one for one in evidence}
+    visits, away = answers.get("recurrence", {}), answers.get("distance", {})
+    before, count = visits.get("expected"), visits.get("observed")
+    return {
+        "visits_now": None if count is None else round(count),
+        "km_from_own_places": away.get("observed"),
+        "new_place": None if before is None else before == 0,
+    }
+
+
+def _fill_missing(content: dict[str, Any], values: Mapping[str, Any]) -> None:
+    content |= {name: value for name, value in values.items() if content.get(name) is None}
 
 
 def event_table(rows: Sequence[Mapping[str, Any]], layout: Layout) -> pa.Table:

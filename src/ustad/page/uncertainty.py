@@ -1,51 +1,87 @@
 """Uncertainty against surprise with its regions, and whether p-values are what they say.
 
-In: the scored events. Out: small dictionaries for the page.
+In: the tables of a run. Out: small dictionaries for the page.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ustad.page.score_columns import numbers, rounded, texts
 from ustad.page.scored import Scored
+from ustad.page.source import RunTables
+from ustad.scores import read_answers
 from ustad.ties import first_highest, lowered
 
 SAMPLE = 20_000  # events from which quantiles of the uncertainties are taken
 DOTS = 2_500
+HEAD = 1_000  # events that tell whether the evidence of a run has uncertainties
 
 
-def doubt(table: pa.Table, rows: np.ndarray) -> np.ndarray | None:
-    """How uncertain (AU and EU) the model was about what drove each event's score: the share of events that are
-    surer about that term, for these rows. None where the run knows no uncertainty."""
-    names = [n[4:] for n in table.column_names if n.startswith("pct_") and f"eu_{n[4:]}" in table.column_names]
-    subset = table.take(pa.array(rows))
-    step = max(1, table.num_rows // SAMPLE)
+def doubt(run: RunTables, rows: np.ndarray) -> np.ndarray | None:
+    """How uncertain (noise and doubt) the model was about what drove each event's score: the share of events that are
+    surer about that question, for these rows. None where the run knows no uncertainty."""
+    n = run.events.count_rows()
+    sampled = np.arange(0, n, max(1, n // SAMPLE))
     ranks, loud = [], []
-    for name in names:
-        total = numbers(table, f"au_{name}") + numbers(table, f"eu_{name}")
-        sample = np.sort(total[::step][np.isfinite(total[::step])])
+    for surprise, total in _answers(run, np.concatenate([sampled, rows])):
+        sample = np.sort(total[: len(sampled)][np.isfinite(total[: len(sampled)])])
+        own = total[len(sampled) :]
         if not len(sample) or sample[0] == sample[-1]:
             continue
-        rank = np.searchsorted(sample, lowered(total[rows])) / len(sample)
-        ranks.append(np.where(np.isnan(total[rows]), np.nan, rank))
-        loud.append(np.nan_to_num(numbers(subset, f"pct_{name}"), nan=-1.0))
+        rank = np.searchsorted(sample, lowered(own)) / len(sample)
+        ranks.append(np.where(np.isnan(own), np.nan, rank))
+        loud.append(np.nan_to_num(surprise[len(sampled) :], nan=-1.0))
     if not ranks:
         return None
     return np.take_along_axis(np.array(ranks), first_highest(loud)[None], axis=0)[0]
 
 
-def scatter(run_scores: Scored, seed: int = 7) -> dict[str, Any] | None:
+def _answers(run: RunTables, rows: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Of each question that an uncertainty belongs to: what orders answers by surprise, and noise and doubt together.
+    Scores that were written before there was evidence have a column of each."""
+    present = run.events.schema.names
+    if "evidence" not in present:
+        names = [n[4:] for n in present if n.startswith("pct_") and f"eu_{n[4:]}" in present]
+        columns = [f"{what}_{name}" for name in names for what in ("pct", "au", "eu")]
+        table = _take(run, rows, columns) if names else None
+        for name in names:
+            yield numbers(table, f"pct_{name}"), numbers(table, f"au_{name}") + numbers(table, f"eu_{name}")
+        return
+    if not _asked(run.events.head(HEAD, columns=["evidence"])):
+        return
+    table = _take(run, rows, ["evidence"])
+    for name in _asked(table):
+        surprise, noise, not_knowing = (
+            read_answers(table["evidence"], name, what) for what in ("surprise", "noise", "doubt")
+        )
+        yield surprise, noise + not_knowing
+
+
+def _asked(table: pa.Table) -> list[str]:
+    """Questions whose answers come with noise and doubt."""
+    entries = table["evidence"].combine_chunks().flatten()
+    return sorted(pc.unique(entries.field("name").filter(entries.field("noise").is_valid())).to_pylist())
+
+
+def _take(run: RunTables, rows: np.ndarray, columns: list[str]) -> pa.Table:
+    unique, back = np.unique(rows, return_inverse=True)
+    return run.events.take(pa.array(unique), columns=columns).take(pa.array(back))
+
+
+def scatter(run: RunTables, run_scores: Scored, seed: int = 7) -> dict[str, Any] | None:
     """Dots (rank of the uncertainty, surprise, kind, alert): every top event, and a sample of the rest; and how many
     events and alerts of each kind there are in all."""
     top = run_scores.ranked[: DOTS // 5]
     rest = run_scores.ranked[DOTS // 5 :]
     order = np.random.default_rng(seed).permutation(len(rest))[: DOTS - len(top)]
     rows = np.concatenate([rest[np.sort(order)], top[::-1]])
-    x = doubt(run_scores.table, rows)
+    x = doubt(run, rows)
     if x is None:
         return None
     kinds = texts(run_scores.table.take(pa.array(rows)), "kind")

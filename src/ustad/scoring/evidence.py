@@ -14,17 +14,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ustad.schema import EventSchema
 from ustad.scoring.explain import SMALLEST_TAIL
+from ustad.tables import ANSWER
 from ustad.ties import descending, rounded, tied_ranks
 
 NUMBERS = ("expected", "observed", "spread", "noise", "doubt")
-ENTRY = pa.struct(
-    [("name", pa.string()), ("surprise", pa.float64()), ("share", pa.float64())]
-    + [(name, pa.float32()) for name in NUMBERS]
-)
-EVIDENCE = pa.list_(ENTRY)
 
 Values = Mapping[str, np.ndarray]  # question → one number for each of n events, NaN where it has no answer
 
@@ -50,7 +47,7 @@ def evidence_column(surprise: Values, share: Values, numbers: Mapping[str, Value
                 columns[:, i] = values
         fields.append(pa.array(columns[row, question], from_pandas=True))
     offsets = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=n))]).astype(np.int32)
-    return pa.ListArray.from_arrays(offsets, pa.StructArray.from_arrays(fields, fields=list(ENTRY)))
+    return pa.ListArray.from_arrays(offsets, pa.StructArray.from_arrays(fields, fields=list(ANSWER)))
 
 
 def evidence_of_one(
@@ -69,6 +66,21 @@ def evidence_of_one(
         }
         for name in answers
     ]
+
+
+def withhold_expected(evidence: pa.ChunkedArray, keep: np.ndarray) -> pa.Array:
+    """The column without what was expected, and how widely, of the events that are not kept (bool [n])."""
+    lists = evidence.combine_chunks()
+    entries, counts = lists.flatten(), pc.list_value_length(lists).to_numpy()
+    is_kept = pa.array(np.repeat(keep, counts))
+    fields = [
+        pc.if_else(is_kept, entries.field(one.name), pa.scalar(None, one.type))
+        if one.name in ("expected", "spread")
+        else entries.field(one.name)
+        for one in ANSWER
+    ]
+    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+    return pa.ListArray.from_arrays(offsets, pa.StructArray.from_arrays(fields, fields=list(ANSWER)))
 
 
 def _to_number(value: Any) -> float | None:

@@ -25,16 +25,16 @@ from ustad.dataset import event_days
 from ustad.distribution import Tail
 from ustad.events.encoder import Encoder
 from ustad.events.templates import say
-from ustad.events.visits import Frame, read_visits
+from ustad.events.visits import Frame
 from ustad.files import read_table, write_table
 from ustad.habits.entity_tests import AgentReference, distribution_from, distribution_tensors, strongest
 from ustad.habits.habit_model import HabitModel, Judged
 from ustad.habits.habit_words import sentences
 from ustad.habits.history import Habits
 from ustad.habits.kinds import DOUBT, NOISE
+from ustad.habits.measurements import expected_columns, fact_columns
 from ustad.habits.population import Population
 from ustad.habits.recurrence import Recurrence
-from ustad.habits.usual import usual, usual_columns
 from ustad.habits.weights import unit_weights
 from ustad.habits.widths import Widths
 from ustad.schema import EventSchema, plural
@@ -43,7 +43,8 @@ from ustad.scoring.alerts import flag_events
 from ustad.scoring.evidence import evidence_column
 from ustad.scoring.incident_rate import Count, count_incidents
 from ustad.scoring.incidents import find_incidents, leading_events, order_by_time, rows_with_reason
-from ustad.scoring.judge import Span, Wanted, set_columns, worst_rows
+from ustad.scoring.judge import Span, Wanted, worst_rows
+from ustad.scoring.score_table import add_measurements, set_columns
 from ustad.tables import agent_codes, identity_hash
 
 if TYPE_CHECKING:
@@ -112,11 +113,9 @@ class HabitJudge:
         texts: list[str | None] = [None] * events.num_rows
         for row, text in zip(rows, sentences(self.habits, judgement, events, rows), strict=True):
             texts[row] = text
-        expected = _expected_columns(self.habits, judgement, events)
+        expected = expected_columns(self.habits, judgement, events)
         columns = {
-            **expected,
-            **_fact_columns(judgement),
-            **_memory_columns(judgement),
+            **_uncertainty_columns(judgement),
             "evidence": evidence_column(
                 judgement.surprise, judgement.shares, numbers_asked(self.schema, expected, judgement)
             ),
@@ -129,6 +128,7 @@ class HabitJudge:
             "reason": pa.array(texts, pa.string()),
         }
         table = set_columns(events.drop_columns([c for c in events.column_names if c in columns]), columns)
+        table = add_measurements(table, {**expected, **fact_columns(judgement)})
         return table, agent_table(self.habits, judgement, table, worst)
 
     def stand(self, ranks: Sequence[Tail] | None) -> None:
@@ -267,21 +267,6 @@ def calibrating(validation: pa.Table, entity: str) -> np.ndarray:
 
 
 # ------------------------------------------------------------------------------------------------ columns
-def _expected_columns(model: HabitModel, judgement: Judged, events: pa.Table) -> dict[str, np.ndarray]:
-    """What was expected by each entity's own history."""
-    visits = read_visits(events, model.schema, model.frame)
-    columns: dict[str, np.ndarray] = {}
-    for habits in judgement.history:
-        mine = np.flatnonzero(judgement.end[visits.row] == habits.last_day)
-        own = visits if len(mine) == len(visits) else visits.take(mine)
-        usual_visits = usual(habits, own, judgement.compared.place[own.row], model.widths)
-        for name, values in usual_columns(
-            habits, model.frame, model.schema, events, visits=own, found=usual_visits
-        ).items():
-            columns.setdefault(name, np.empty(len(visits), values.dtype))[own.row] = values
-    return columns
-
-
 def p_values(score: np.ndarray) -> np.ndarray:
     """From -log10 p; never exactly 0, however extreme."""
     return np.power(10.0, -np.minimum(score, SMALLEST))
@@ -301,15 +286,6 @@ def numbers_asked(schema: EventSchema, expected: Mapping[str, Any], judgement: J
     return numbers
 
 
-def _fact_columns(judgement: Judged) -> dict[str, np.ndarray]:
-    """The plain facts behind the answers."""
-    return {
-        "visits_now": judgement.compared.count,
-        "km_from_own_places": judgement.compared.distance,
-        "new_place": judgement.compared.place < 0,
-    }
-
-
 def agent_table(model: HabitModel, judgement: Judged, event_scores: pa.Table, worst: np.ndarray) -> pa.Table:
     schema = model.schema
     label = schema.event_id if schema.event_id in event_scores.column_names else schema.time
@@ -323,7 +299,9 @@ def agent_table(model: HabitModel, judgement: Judged, event_scores: pa.Table, wo
             "n_incidents": np.bincount(judgement.entity[leading_events(event_scores)], minlength=len(score)),
             "worst_incident_id": event_scores["incident_id"].take(pa.array(worst)),
             f"worst_{label}": event_scores[label].take(pa.array(worst)),
-            "reason": _agent_reasons(model, judgement, event_scores["reason"].take(pa.array(worst)).to_pylist()),
+            "reason": pa.array(
+                _agent_reasons(model, judgement, event_scores["reason"].take(pa.array(worst)).to_pylist()), pa.string()
+            ),
             **{f"surprise_{name}": values for name, values in judgement.agents.items()},
             **_change_columns(judgement),
             **absence_column(model, judgement, event_scores),
@@ -352,10 +330,14 @@ def _agent_reasons(model: HabitModel, judgement: Judged, worst: list[str | None]
     ]
 
 
-def _memory_columns(judgement: Judged) -> dict[str, np.ndarray]:
-    """Both uncertainties of the memory network, in nats."""
-    names = {"au_memory": NOISE, "eu_memory": DOUBT}
-    return {column: judgement.doubts[name] for column, name in names.items() if name in judgement.doubts}
+def _uncertainty_columns(judgement: Judged) -> dict[str, Any]:
+    """Both uncertainties of the memory network, in nats; null without one."""
+    unknown = pa.nulls(len(judgement.score), pa.float64())
+    names = {"uncertainty_noise": NOISE, "uncertainty_model": DOUBT}
+    return {
+        column: np.asarray(judgement.doubts[name], np.float64) if name in judgement.doubts else unknown
+        for column, name in names.items()
+    }
 
 
 # ------------------------------------------------------------------------------------------------ storing

@@ -213,31 +213,29 @@ def rows_with_reason(incident_id: np.ndarray, order: np.ndarray, alert: np.ndarr
     return np.union1d(rows, before[before >= 0])
 
 
-def explaining_rows(event_scores: pa.Table, schema: EventSchema, leading: np.ndarray) -> np.ndarray:
+def explaining_rows(
+    event_scores: pa.Table, schema: EventSchema, leading: np.ndarray, measurements: pa.Table
+) -> np.ndarray:
     """The event that each incident is about: the one right before the most unusual one, where that is only the way
     back. So it is where the leader is at an own place and came from a new one, or came home. int64 [K]."""
-    if schema.end is None or not {"new_place", "reason"} <= set(event_scores.column_names) or not len(leading):
+    if schema.end is None or not {"new_place", "at_home"} <= set(measurements.column_names) or not len(leading):
         return leading
     incident_id = np.array(event_scores["incident_id"].to_pylist(), object)
     before = rows_before(incident_id, order_by_time(event_scores, schema), leading)
-    is_new = event_scores["new_place"].to_numpy(zero_copy_only=False).astype(bool)
-    says = event_scores["reason"].take(pa.array(leading)).to_pylist()
-    is_home = np.array([is_at_home(text) for text in says], bool)
+    is_new, is_home = (
+        measurements[name].to_numpy(zero_copy_only=False).astype(bool) for name in ("new_place", "at_home")
+    )
     places = _places(event_scores, schema, np.stack([leading, np.maximum(before, 0)]).ravel())
     elsewhere = np.array(
         [a is None or a != b for a, b in zip(places[: len(leading)], places[len(leading) :], strict=True)]
     )
-    is_return = (before >= 0) & elsewhere & ~is_new[leading] & (is_home | is_new[before])
+    is_return = (before >= 0) & elsewhere & ~is_new[leading] & (is_home[leading] | is_new[before])
     return np.where(is_return, before, leading)
 
 
-def is_at_home(reason: str | None) -> bool:
-    return (reason or "").startswith("At home ")
-
-
-def incident_table(event_scores: pa.Table, schema: EventSchema) -> pa.Table:
+def incident_table(event_scores: pa.Table, schema: EventSchema, measurements: pa.Table) -> pa.Table:
     """One row per incident of a table of event scores, the most unusual first. Score, p-value and alert are those of
-    its most unusual event, kind and reason those of the event that explains it."""
+    its most unusual event, kind and reason those of the event that explains it. `measurements` has the same rows."""
     member = np.flatnonzero(event_scores["incident_id"].is_valid().to_numpy())
     names, code = np.unique(
         event_scores["incident_id"].take(pa.array(member)).to_numpy().astype(str), return_inverse=True
@@ -253,7 +251,7 @@ def incident_table(event_scores: pa.Table, schema: EventSchema) -> pa.Table:
     member = member[order]
     first, last = member[edges[:-1]], member[edges[1:] - 1]
     leaders = event_scores.take(pa.array(leading))
-    explaining = event_scores.take(pa.array(explaining_rows(event_scores, schema, leading)))
+    explaining = event_scores.take(pa.array(explaining_rows(event_scores, schema, leading, measurements)))
     table = pa.table(
         {
             "incident_id": pa.array(names.tolist(), pa.string()),

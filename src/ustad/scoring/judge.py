@@ -32,6 +32,7 @@ class Wanted:
     rule: AlertRule = AlertRule()
     reasons: Reasons = "flagged"
     coverage: float | None = None  # prediction intervals that hold so large a share of normal events
+    details: bool = False  # what was measured of every event, not only of those of incidents
 
 
 @dataclass(frozen=True)
@@ -75,16 +76,16 @@ class Judge(Protocol):
 
     @property
     def ranked(self) -> tuple[str, ...]:
-        """Measured columns whose ranks among all scored events make the scores; none where a reference does."""
+        """Measurements whose ranks among all scored events make the scores; none where a reference does."""
 
     def measure(
         self, events: pa.Table, context: pa.Table | None, span: Span, wanted: Wanted
     ) -> tuple[pa.Table, pa.Table | None]:
-        """What does not depend on other entities: events with what was measured, and the entities' scores where these
-        are known already."""
+        """What does not depend on other entities: events with what was measured (`score_table.add_measurements`), and
+        the entities' scores where these are known already."""
 
     def stand(self, ranks: Sequence[Tail] | None) -> Any:
-        """How measured columns become scores: by these ranks, or by the judge's own reference."""
+        """How measurements become scores: by these ranks, or by the judge's own reference."""
 
     def settle(self, measurements: pa.Table, standing: Any) -> pa.Table:
         """With score, p-value, kind and incident, where they were not known before."""
@@ -108,14 +109,3 @@ def worst_rows(scores: np.ndarray, entity: np.ndarray) -> np.ndarray:
     """Row of each entity's most unusual event, in the order of the entities' codes: int64 [E]."""
     order = np.lexsort((tied_ranks(-scores), entity))
     return order[np.flatnonzero(np.diff(entity[order], prepend=-1))]
-
-
-def set_columns(table: pa.Table, columns: dict[str, Any]) -> pa.Table:
-    """The table with columns put in the place of those of the same name, or appended."""
-    for name, values in columns.items():
-        column = values if isinstance(values, (pa.Array, pa.ChunkedArray)) else pa.array(values, from_pandas=True)
-        if name in table.column_names:
-            table = table.set_column(table.column_names.index(name), name, column)
-        else:
-            table = table.append_column(name, column)
-    return table

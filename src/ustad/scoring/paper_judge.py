@@ -25,9 +25,10 @@ from ustad.scoring.calibration import Parts, apply_tails, corrected_score, highe
 from ustad.scoring.evidence import evidence_column
 from ustad.scoring.explain import kinds, sentences, shares
 from ustad.scoring.incidents import find_incidents, leading_events
-from ustad.scoring.judge import Span, Wanted, set_columns, worst_rows
-from ustad.scoring.network_columns import Columns, interval_columns, term_columns, to_arrow
+from ustad.scoring.judge import Span, Wanted, worst_rows
+from ustad.scoring.network_columns import interval_columns, term_columns, to_arrow
 from ustad.scoring.network_model import ScoringModel, measure
+from ustad.scoring.score_table import add_measurements, read_measurements, set_columns
 from ustad.tables import DataError, agent_codes, event_keys, identity_hash
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ class PaperJudge:
             columns |= interval_columns(model.encoder, samples, radii(model, wanted.coverage))
         asked_events = table.take(pa.array(arrays.row[queries.target]))
         order = np.argsort(arrays.row[queries.target], kind="stable")
-        return _with_columns(asked_events, columns).take(pa.array(order)), None
+        return add_measurements(asked_events, to_arrow(columns)).take(pa.array(order)), None
 
     def stand(self, ranks: Sequence[Tail] | None) -> Standing:
         calibration = self.model.calibration
@@ -110,31 +111,33 @@ class PaperJudge:
         return Standing(list(ranks), tail, tail.log10_tail(normal))
 
     def settle(self, measurements: pa.Table, standing: Standing) -> pa.Table:
-        model, parts = self.model, parts_of_table(measurements, self.model.scored)
+        model, parts = self.model, parts_of_table(read_measurements(measurements), self.model.scored)
         judgement = judge(parts, standing)
         percentiles = 1 - np.power(10.0, judgement.tails)
         doubts = apply_tails(model.calibration.uncertainty_tails, parts.au + parts.eu)
         kind = kinds(model.encoder, judgement.tails, doubts, np.isnan(parts.loss), measurements)
         p_value = np.power(10.0, judgement.log10_p)
         incidents = find_incidents(measurements, self.schema, p_value, judgement.score)
+        ranks = {f"pct_{name}": percentiles[:, i] for i, name in enumerate((*parts.names, "knn"))}
         return set_columns(
-            measurements,
+            add_measurements(measurements, ranks),
             {
-                **{f"pct_{name}": percentiles[:, i] for i, name in enumerate((*parts.names, "knn"))},
-                "evidence": _evidence(measurements, parts, judgement),
+                "evidence": _evidence(read_measurements(measurements), parts, judgement),
                 "score": judgement.score,
                 "p_value": p_value,
                 "incident_id": pa.array(incidents.incident_id.tolist(), pa.string()),
                 "echo": incidents.echo,
                 "final": np.ones(len(measurements), bool),
                 "kind": pa.array(kind.tolist(), pa.string()),
+                "uncertainty_noise": np.nansum(parts.au.astype(np.float64), axis=1),
+                "uncertainty_model": np.nansum(parts.eu.astype(np.float64), axis=1),
             },
         )
 
     def tell(
         self, event_scores: pa.Table, agents: pa.Table | None, standing: Standing, span: Span, wanted: Wanted
     ) -> tuple[pa.Table, pa.Table]:
-        judgement = judge(parts_of_table(event_scores, self.model.scored), standing)
+        judgement = judge(parts_of_table(read_measurements(event_scores), self.model.scored), standing)
         codes, names = agent_codes(event_scores[self.schema.entity])
         worst = worst_rows(judgement.score, codes)
         rows = np.arange(len(event_scores) if wanted.reasons == "all" else 0)
@@ -149,6 +152,8 @@ class PaperJudge:
     def _sentences(self, table: pa.Table, judgement: Judgement, rows: np.ndarray) -> list[str]:
         events, history = table.take(pa.array(rows)), self.model.history
         facts = history.facts(events) if history is not None and len(rows) else None
+        measurements = read_measurements(events)
+        events = set_columns(events, dict(zip(measurements.column_names, measurements.columns, strict=True)))
         return sentences(self.model.encoder, events, judgement.tails[rows], facts)
 
     def _agents(
@@ -275,12 +280,3 @@ def _questions(
     if not len(queries):
         raise DataError(f"{schema.name}: there is no event to score; check the dates")
     return table, arrays, queries
-
-
-def _with_columns(table: pa.Table, columns: Columns) -> pa.Table:
-    """The table with the columns appended; columns of the same name are replaced."""
-    arrow = to_arrow(columns)
-    table = table.drop_columns([c for c in table.column_names if c in arrow or c == "reason"])
-    for name, values in arrow.items():
-        table = table.append_column(name, values)
-    return table

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from ustad.config import ConfigError
 from ustad.events.templates import without_expected
 from ustad.scoring.calibration import Parts
+from ustad.scoring.evidence import withhold_expected
 from ustad.ties import raised, tied_ranks
 
 Measure = Literal["sum", "standardised"]
@@ -42,7 +43,7 @@ def uncertainty(parts: Parts, how: Measure = "sum", reference: Parts | None = No
 
 
 def parts_of_table(events: pa.Table) -> Parts:
-    """The parts of a score table (`PaperJudge`), so that rejection works on what was saved."""
+    """The parts of event scores with their details (`Scores.with_details`): rejection works on what was saved."""
     names = tuple(c[len("pct_") :] for c in events.column_names if c.startswith("pct_") and c != "pct_knn")
 
     def matrix(what: str) -> np.ndarray:
@@ -114,7 +115,8 @@ def reject(
 
 
 def withhold(events: pa.Table, keep: np.ndarray, labels: Mapping[str, str] | None = None) -> pa.Table:
-    """The score table with predictions (`expected_*`, `spread_*`, intervals, sets and balls) empty where not kept.
+    """The score table with predictions (`expected_*`, `spread_*`, intervals, sets, balls; what the evidence expected)
+    empty where not kept.
 
     A reason that says what was expected gives way to one that names the most unusual term, in the words of `labels`
     (by default the term's name). Reasons by habits go on with what was seen before.
@@ -125,6 +127,9 @@ def withhold(events: pa.Table, keep: np.ndarray, labels: Mapping[str, str] | Non
     if "reason" in events.column_names:
         place = events.column_names.index("reason")
         events = events.set_column(place, "reason", pa.array(_guard_reasons(events, keep, labels or {}), pa.string()))
+    if "evidence" in events.column_names:
+        place = events.column_names.index("evidence")
+        events = events.set_column(place, "evidence", withhold_expected(events["evidence"], keep))
     return events.append_column("withheld", pa.array(~keep))
 
 

@@ -12,6 +12,7 @@ import tempfile
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,35 +25,34 @@ from ustad.distribution import Ranks
 from ustad.files import as_table
 from ustad.progress import silence, track, warn
 from ustad.schema import EventSchema
+from ustad.scores import Scores
 from ustad.scoring.alerts import AlertRule, Alerts, raise_alerts, refuse_everything, report_part
 from ustad.scoring.drift_alarm import count_p_values, join_counts, note_drift
 from ustad.scoring.incidents import order_by_time
-from ustad.scoring.judge import Judge, Span, Wanted, set_columns
+from ustad.scoring.judge import Judge, Span, Wanted
+from ustad.scoring.score_table import finish_part, read_measurements, set_columns
 from ustad.tables import DataError, agent_codes
 
 #: Entities of one part.
 ENTITIES = 2_000
 Measurement = tuple[pa.Table, pa.Table | None]  # events, and agents where they are known already
-FinalScores = tuple[pa.Table, pa.Table]  # events, agents
 
 
 def score_whole(
     judge: Judge, events: Any, context: Any = None, wanted: Wanted | None = None, span: Span | None = None
-) -> tuple[pa.Table, pa.Table, dict[str, Any]]:
-    """Event scores in the order of `events`, agent scores, and what the run says of its alerts.
+) -> Scores:
+    """All tables, event scores in the order of `events`; `run` has what is said of the alerts.
 
     `context` are events before the scored ones, which are counted and looked back at.
     """
-    run = ScoredParts(judge, events, context, wanted, entities=None, span=span)
-    ((event_scores, agents),) = run
-    return event_scores, agents, run.notes
+    return ScoredParts(judge, events, context, wanted, entities=None, span=span).whole()
 
 
 class ScoredParts:
-    """Iterate over (event scores, agent scores) of each part; then `notes` says rule, threshold and warnings.
+    """Iterate over the `Scores` of each part; then `notes` says rule, threshold and warnings.
 
-    >>> for events, agents in ScoredParts(judge, stays, context):  # doctest: +SKIP
-    ...     writer.write_table(events)
+    >>> for part in ScoredParts(judge, stays, context):  # doctest: +SKIP
+    ...     writer.write_table(part.events)
     """
 
     def __init__(
@@ -80,7 +80,12 @@ class ScoredParts:
         self.notes: dict[str, Any] = {}
         self._without, self._at_once = without, at_once
 
-    def __iter__(self) -> Iterator[FinalScores]:
+    def whole(self) -> Scores:
+        """The only part there is, with the notes."""
+        (part,) = self
+        return replace(part, run=self.notes)
+
+    def __iter__(self) -> Iterator[Scores]:
         with tempfile.TemporaryDirectory(prefix="ustad-parts-") as folder:
             shelf = _Shelf(Path(folder) if self.entities is not None else None)
             standing = None if self.judge.ranked else self.judge.stand(None)
@@ -181,7 +186,8 @@ class _Shelf:
     def put(self, name: str, table: pa.Table, agents: pa.Table | None, rank_columns: tuple[str, ...] = ()) -> None:
         self.tables[name], self.agents[name] = table, agents
         if rank_columns:
-            self.columns.append([floats(table[column]) for column in rank_columns])
+            measurements = read_measurements(table)
+            self.columns.append([floats(measurements[column]) for column in rank_columns])
 
 
 class _Files:
@@ -217,21 +223,12 @@ def report_scores(event_scores: pa.Table, schema: EventSchema, rule: AlertRule, 
 
 def tell_part(
     judge: Judge, name: str, event_scores: pa.Table, agents: pa.Table | None, *, alerts: Alerts, standing: Any, run: Any
-) -> FinalScores:
-    """The final rows of a part, in the order of its events. `run` has the `span` and what is `wanted`."""
+) -> Scores:
+    """The final tables of a part, events in their order. `run` has the `span` and what is `wanted`."""
     echo = event_scores["echo"].to_numpy(zero_copy_only=False)
     alert = alerts.flags(name, event_scores["p_value"].to_numpy(), echo)
     events, agents = judge.tell(set_columns(event_scores, {"alert": alert}), agents, standing, run.span, run.wanted)
-    return events, _with_alerts(agents, events, judge.schema.entity)
-
-
-def _with_alerts(agents: pa.Table, events: pa.Table, entity: str) -> pa.Table:
-    """Agents with how many alerts each has: whoever has one comes before whoever has none, whatever the p-values."""
-    codes, names = agent_codes(events[entity])
-    counts = np.bincount(codes[events["alert"].to_numpy(zero_copy_only=False).astype(bool)], minlength=len(names))
-    index = pc.index_in(agents[entity], pa.array(names.tolist(), agents[entity].type)).to_numpy(zero_copy_only=False)
-    at = agents.column_names.index("n_incidents") + 1
-    return agents.add_column(at, "n_alerts", pa.array(counts[index.astype(np.int64)]))
+    return finish_part(judge.schema, events, agents, details=run.wanted.details)
 
 
 def floats(column: pa.ChunkedArray) -> np.ndarray:

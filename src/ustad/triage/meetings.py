@@ -20,6 +20,7 @@ from ustad.events.templates import place_words, say
 from ustad.events.visits import kind_feature, place_feature
 from ustad.events.words import clock_words
 from ustad.schema import EventSchema
+from ustad.scores import read_answers
 from ustad.tables import TIMESTAMP, agent_codes, identity_hash
 from ustad.ties import raised
 
@@ -29,12 +30,15 @@ MOST_PEOPLE = 3
 P_VALUE = 0.3
 #: Without a named place: positions to so many digits of a degree, about 100 m, are one place.
 DIGITS = 3
+#: The column that says whether a place is new to the entity.
+NEW = "new_place"
 _IDS = ["meeting_id", "started_at", "finished_at", "agent_ids", "event_ids", "reason"]
 
 
 def find_meetings(parts: Iterable[pa.Table], schema: EventSchema) -> pa.Table:
-    """Meetings in the order of their times: `meeting_id`, `started_at`, `finished_at` (while they were together, the
-    first two of them at least), `agent_ids`, `event_ids` (one of each, or more), `reason`."""
+    """Meetings among event scores that `mark_new_places` has seen, in the order of their times: `meeting_id`,
+    `started_at`, `finished_at` (while they were together, the first two of them at least), `agent_ids`, `event_ids`
+    (one of each, or more), `reason`."""
     known: list[np.ndarray] = []
     visits: list[pa.Table] = []
     for part in parts:
@@ -50,6 +54,15 @@ def find_meetings(parts: Iterable[pa.Table], schema: EventSchema) -> pa.Table:
     rows = rows.filter(pa.array(people[at] <= MOST_PEOPLE)).sort_by([("place", "ascending"), ("start", "ascending")])
     meetings = [_describe(rows.slice(first, last - first)) for first, last in _groups(rows)]
     return _as_table(sorted(meetings, key=lambda one: (one[0], one[1])))
+
+
+def mark_new_places(event_scores: pa.Table) -> pa.Table:
+    """With `NEW`, whether the entity was never there before as far as its history goes, instead of the evidence that
+    says so. Of an entity without a history nobody can tell. Scores of older versions have the column already."""
+    if NEW in event_scores.column_names:
+        return event_scores
+    is_new = read_answers(event_scores["evidence"], "recurrence", "expected") == 0
+    return event_scores.drop_columns(["evidence"]).append_column(NEW, pa.array(is_new))
 
 
 def place_keys(events: pa.Table, schema: EventSchema) -> np.ndarray:
@@ -69,7 +82,7 @@ def place_keys(events: pa.Table, schema: EventSchema) -> np.ndarray:
 
 def _first_visits(part: pa.Table, place: np.ndarray, schema: EventSchema) -> pa.Table:
     """The visits to new places that may be part of a meeting, in few columns."""
-    new = part["new_place"].to_numpy(zero_copy_only=False).astype(bool)
+    new = part[NEW].to_numpy(zero_copy_only=False).astype(bool)
     rows = np.flatnonzero(new & (place != 0) & (part["p_value"].to_numpy() <= raised(P_VALUE, floor=0.0)))
     chosen, kind = part.take(pa.array(rows)), kind_feature(part, schema)
     clock = local_time(chosen[schema.time], zone_of(chosen, schema))

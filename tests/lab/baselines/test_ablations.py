@@ -39,8 +39,8 @@ def scored():
 def test_each_has_the_uncertainty_that_its_name_says(name, au, eu, scored):
     model, scores = scored(name)
     assert scores.run["method"] == name
-    assert (np.nanmax(scores.events["au_duration"].to_numpy()) > 0) == au
-    assert (np.nanmax(scores.events["eu_duration"].to_numpy()) > 0) == eu
+    assert (np.nanmax(scores.details["au_duration"].to_numpy()) > 0) == au
+    assert (np.nanmax(scores.details["eu_duration"].to_numpy()) > 0) == eu
     assert model.detector.config.model.trips == "none"
     assert scores.events.num_rows == 64
     assert scores.agents.num_rows == 8
@@ -56,8 +56,8 @@ def test_rejection_withholds_the_most_uncertain_share(scored):
     test, before = town(agents=8, days=2, first_day=8), town(agents=8, days=8)
     whole, sure = model.predict(test, before), model.predict(test, before, reject=0.25)
     assert (whole.num_rows, sure.num_rows) == (64, 48)
-    columns = [c for c in scores.events.column_names if c.startswith(("au_", "eu_"))]
-    unsure = np.nansum([scores.events[c].to_numpy() for c in columns], axis=0)
+    columns = [c for c in scores.details.column_names if c.startswith(("au_", "eu_"))]
+    unsure = np.nansum([scores.details[c].to_numpy() for c in columns], axis=0)
     kept = np.isin(scores.events["stay_id"].to_numpy(), sure["stay_id"].to_numpy())
     assert unsure[kept].max() <= unsure[~kept].min()
 

@@ -94,9 +94,9 @@ class Ustad(Baseline):
         self.training = describe_facts(facts, self.targets_an_epoch() * train.num_rows)
 
     def score(self, events: Any, context: Any = None) -> Scores:
-        """The detector's own tables: scores with expected values, uncertainties and reasons."""
-        scores = self.detector.score(*self.scored_part(events, context), everything=True)
-        return Scores(scores.events, scores.agents, {**scores.run, "method": self.name})
+        """The detector's own tables: scores with reasons, and expected values and uncertainties in the details."""
+        scores = self.detector.score(*self.scored_part(events, context), everything=True, details=True)
+        return Scores(scores.events, scores.agents, {**scores.run, "method": self.name}, details=scores.details)
 
     def predict(self, events: Any, context: Any = None, reject: float = 0.0) -> pa.Table:
         """Expected and observed values of every event; with `reject`, without the most uncertain share of events."""
@@ -104,9 +104,7 @@ class Ustad(Baseline):
             raise ConfigError(f"reject must be at least 0 and below 1, got {reject}")
         if reject and self.uncertainty == "none":
             raise ConfigError(f"{self.name} has no uncertainty to reject by")
-        table = self.score(events, context).events
-        if table is None:
-            raise ConfigError(f"{self.name} scored no events")
+        table = self.score(events, context).with_details()
         if reject:
             parts = [table[c].to_numpy() for c in table.column_names if c.startswith(("au_", "eu_"))]
             table = table.filter(pa.array(most_certain(np.nansum(parts, axis=0), reject)))

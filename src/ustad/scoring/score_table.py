@@ -1,0 +1,106 @@
+"""The tables of scores: every one is put together and checked here, whoever scored and wherever it runs.
+
+While events are scored, one table travels: the events' own columns, what the judge adds, and one column `MEASURED` with
+what the sources measured, a field each. `finish_part` makes the tables of a run of it: event scores that keep the
+contract, incidents, agents, absences, and details, which have the measurements by event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ustad.schema import EventSchema
+from ustad.scores import Scores, detail_keys
+from ustad.scoring.absence_table import split_absences
+from ustad.scoring.incidents import incident_table
+from ustad.tables import AGENT_SCORES, EVENT_SCORES, INCIDENT_SCORES, agent_codes, check_types
+
+#: The column that measurements travel in, a field for each.
+MEASURED = "_measured"
+
+
+def set_columns(table: pa.Table, columns: Mapping[str, Any]) -> pa.Table:
+    """The table with columns put in the place of those of the same name, or appended."""
+    for name, values in columns.items():
+        column = _as_column(values)
+        if name in table.column_names:
+            table = table.set_column(table.column_names.index(name), name, column)
+        else:
+            table = table.append_column(name, column)
+    return table
+
+
+def _as_column(values: Any) -> pa.Array | pa.ChunkedArray:
+    return values if isinstance(values, (pa.Array, pa.ChunkedArray)) else pa.array(values, from_pandas=True)
+
+
+def add_measurements(table: pa.Table, columns: Mapping[str, Any]) -> pa.Table:
+    """The table with what was measured, after what was measured before."""
+    arrays = {name: _whole(column) for name, column in zip(*_fields(table), strict=True)}
+    arrays |= {name: _whole(_as_column(values)) for name, values in columns.items()}
+    return set_columns(table, {MEASURED: pa.StructArray.from_arrays(list(arrays.values()), list(arrays))})
+
+
+def _fields(table: pa.Table) -> tuple[list[str], list[pa.ChunkedArray]]:
+    measurements = read_measurements(table)
+    return measurements.column_names, measurements.columns
+
+
+def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    if isinstance(column, pa.Array):
+        return column
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks or [pa.array([], column.type)])
+
+
+def read_measurements(table: pa.Table) -> pa.Table:
+    """What was measured of each event, as columns; none where nothing was."""
+    if MEASURED not in table.column_names:
+        return pa.table({})
+    names = [field.name for field in table.schema.field(MEASURED).type]
+    return table.select([MEASURED]).flatten().rename_columns(names)
+
+
+def finish_part(
+    schema: EventSchema, event_scores: pa.Table, agents: pa.Table, *, details: bool, run: dict[str, Any] | None = None
+) -> Scores:
+    """The tables of a run, or of a part of it. Details are those of the events of incidents, which somebody will open;
+    with `details` of every event."""
+    agents, absences = split_absences(agents, schema.entity)
+    incidents = incident_table(event_scores, schema, read_measurements(event_scores))
+    return Scores(
+        check_types(_event_table(event_scores), EVENT_SCORES),
+        check_types(_with_alerts(agents, event_scores, schema.entity), AGENT_SCORES),
+        run or {},
+        check_types(incidents, INCIDENT_SCORES),
+        absences,
+        _detail_table(event_scores, schema, details),
+    )
+
+
+def _event_table(event_scores: pa.Table) -> pa.Table:
+    """The events' own columns, then those of the contract in its order."""
+    own = [name for name in event_scores.column_names if name not in (*EVENT_SCORES.required, MEASURED)]
+    return event_scores.select([*own, *(name for name in EVENT_SCORES.required if name in event_scores.column_names)])
+
+
+def _detail_table(event_scores: pa.Table, schema: EventSchema, everything: bool) -> pa.Table:
+    """Measurements after what tells the events apart."""
+    if not everything:
+        event_scores = event_scores.filter(event_scores["incident_id"].is_valid())
+    keys = event_scores.select(detail_keys(event_scores, schema)).replace_schema_metadata(None)
+    measurements = read_measurements(event_scores)
+    return set_columns(keys, dict(zip(measurements.column_names, measurements.columns, strict=True)))
+
+
+def _with_alerts(agents: pa.Table, events: pa.Table, entity: str) -> pa.Table:
+    """Agents with how many alerts each has: whoever has one comes before whoever has none, whatever the p-values."""
+    codes, names = agent_codes(events[entity])
+    counts = np.bincount(codes[events["alert"].to_numpy(zero_copy_only=False).astype(bool)], minlength=len(names))
+    index = pc.index_in(agents[entity], pa.array(names.tolist(), agents[entity].type)).to_numpy(zero_copy_only=False)
+    at = agents.column_names.index("n_incidents") + 1
+    return agents.add_column(at, "n_alerts", pa.array(counts[index.astype(np.int64)]))
