@@ -31,6 +31,7 @@ import ustad
 from default_data import FIRST_SEED, HARD, Parts, fingerprint, simulated
 from measured import write_result
 from ustad import progress
+from ustad.habit_judge import calibrating
 from ustad.habits.entity_tests import combined, top_mean
 from ustad.habits.habit_model import HabitModel, Judged
 from ustad.habits.questions import TERMS
@@ -38,7 +39,6 @@ from ustad.lab.baselines import make
 from ustad.lab.evaluation.detection_metrics import auroc, average_precision
 from ustad.network.inference.memory_terms import RAW
 from ustad.schema import mobility_schema
-from ustad.scoring.habit_judge import calibrating
 
 RESULTS = Path(__file__).parent / "results"
 TARGETS = {"events": (0.95, 0.25), "agents": (0.90, 0.35)}

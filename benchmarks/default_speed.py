@@ -31,13 +31,13 @@ from ustad.detector import choose_device
 from ustad.events.encoder import Encoder
 from ustad.events.visits import Frame
 from ustad.events.windows import EventTensors, make_queries, make_windows
+from ustad.habit_judge import HabitJudge, calibrating
 from ustad.habits.habit_model import HabitModel
 from ustad.live.habit_live import HabitLive
 from ustad.network.dual_transformer import DualTransformer, build_network
 from ustad.network.inference.memory_model import MemoryModel, new_network
 from ustad.network.inference.sampling import Samples, sample
 from ustad.schema import mobility_schema
-from ustad.scoring.habit_judge import HabitJudge, calibrating
 
 LIVE_TARGET, BULK_TARGET = 80.0, 0.5
 

@@ -27,13 +27,14 @@ from ustad import progress
 from ustad.config import SplitConfig
 from ustad.dataset import Dataset
 from ustad.events.visits import read_visits
+from ustad.habit_judge import take_whole_week
 from ustad.habits.habit_model import HabitModel
 from ustad.habits.habit_words import sentences
 from ustad.habits.usual import usual
 from ustad.habits.usual_kernels import WITHIN
 from ustad.habits.widths import Widths
 from ustad.lab.evaluation.gps import MOST_UNUSUAL
-from ustad.scoring.habit_judge import p_values, take_whole_week
+from ustad.scoring.adding_judge import p_values
 from ustad.scoring.incidents import find_incidents
 from ustad.simulate import simulate_tables
 

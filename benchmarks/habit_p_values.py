@@ -30,11 +30,12 @@ from measured import write_result
 from ustad import progress
 from ustad.config import SplitConfig
 from ustad.dataset import Dataset
+from ustad.habit_judge import HabitJudge, calibrating, take_whole_week
 from ustad.habits.habit_model import HabitModel
 from ustad.habits.reference import minus_log10_p
 from ustad.lab.evaluation.recordings import TRUE_STAYS, open_recording
 from ustad.schema import mobility_schema
-from ustad.scoring.habit_judge import HabitJudge, calibrating, p_values, take_whole_week
+from ustad.scoring.adding_judge import p_values
 from ustad.scoring.incident_rate import leading_share, threshold_for
 from ustad.scoring.incidents import find_incidents
 from ustad.simulate import simulate_tables

@@ -31,10 +31,10 @@ from ustad import progress
 from ustad.config import Config
 from ustad.dataset import Dataset, load_directory, save_directory
 from ustad.detector import Detector
+from ustad.habit_judge import HabitJudge, fit_habit_judge
 from ustad.live.habit_live import HabitLive
 from ustad.live.network_live import LiveScorer
 from ustad.scores import join_details
-from ustad.scoring.habit_judge import HabitJudge, fit_habit_judge
 from ustad.scoring.judge import Wanted
 from ustad.scoring.paper_judge import PaperJudge
 from ustad.scoring.scored_parts import score_whole

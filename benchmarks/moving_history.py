@@ -29,11 +29,12 @@ from default_data import Parts, divide
 from measured import write_result
 from ustad import progress
 from ustad.dataset import event_days
+from ustad.habit_judge import HabitJudge, calibrating
 from ustad.habits.habit_model import HabitModel
 from ustad.lab.evaluation.detection_metrics import auroc, average_precision
 from ustad.live.habit_live import HabitLive
 from ustad.schema import mobility_schema
-from ustad.scoring.habit_judge import HabitJudge, calibrating, p_values
+from ustad.scoring.adding_judge import p_values
 from ustad.simulate.presets import get_preset
 from ustad.simulate.setting import prepare
 from ustad.simulate.simulation import in_memory

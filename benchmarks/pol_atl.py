@@ -32,6 +32,7 @@ from measured import write_result
 from ustad import progress
 from ustad.config import ExtractionConfig
 from ustad.dataset import event_days
+from ustad.habit_judge import calibrating
 from ustad.habits.entity_tests import top_mean
 from ustad.habits.habit_model import HabitModel
 from ustad.habits.history import Habits
@@ -40,7 +41,6 @@ from ustad.lab.evaluation.detection_metrics import auroc, average_precision
 from ustad.mobility.extraction import extract_tables
 from ustad.network.inference.memory_terms import RAW
 from ustad.schema import mobility_schema
-from ustad.scoring.habit_judge import calibrating
 
 RESULTS = Path(__file__).parent / "results"
 TARGET = (0.86, 0.55)

@@ -32,13 +32,14 @@ from measured import write_result
 from ustad import progress
 from ustad.config import SplitConfig
 from ustad.dataset import Dataset, load_directory
+from ustad.habit_judge import calibrating, take_whole_week
 from ustad.habits.habit_model import HabitModel
 from ustad.habits.questions import TERMS
 from ustad.lab.evaluation.detection_metrics import auroc, average_precision, incident_scores
 from ustad.lab.evaluation.gps import count_true
 from ustad.lab.evaluation.recordings import TRUE_STAYS, open_recording
 from ustad.schema import mobility_schema
-from ustad.scoring.habit_judge import calibrating, p_values, take_whole_week
+from ustad.scoring.adding_judge import p_values
 from ustad.scoring.incidents import find_incidents
 from ustad.simulate import presets
 

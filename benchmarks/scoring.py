@@ -32,9 +32,9 @@ from ustad.live.network_live import LiveScorer
 from ustad.network.dual_transformer import DualTransformer
 from ustad.network.inference.neighbours import Reference
 from ustad.network.inference.sampling import embed_events, sample
+from ustad.network_model import ScoringModel, fit_reference
 from ustad.schema import mobility_schema
 from ustad.scoring.judge import Wanted
-from ustad.scoring.network_model import ScoringModel, fit_reference
 from ustad.scoring.paper_judge import PaperJudge
 from ustad.scoring.scored_parts import score_whole
 

@@ -25,6 +25,8 @@ from ustad.events.encoder import Encoder
 from ustad.events.windows import EventTensors, Queries, Windows, make_windows
 from ustad.files import as_table
 from ustad.frames import without_index
+from ustad.habit_judge import HabitJudge, fit_habit_judge, fit_memory_model, load_habit_judge
+from ustad.network_model import ScoringModel, fit_reference
 from ustad.periods import (
     Lessons,
     adopt_extraction,
@@ -41,9 +43,7 @@ from ustad.schema import EventSchema, mobility_schema, plural
 from ustad.scores import Scores
 from ustad.scoring import scored_parts
 from ustad.scoring.alerts import AlertRule
-from ustad.scoring.habit_judge import HabitJudge, fit_habit_judge, fit_memory_model, load_habit_judge
 from ustad.scoring.judge import Judge, Reasons, Wanted
-from ustad.scoring.network_model import ScoringModel, fit_reference
 from ustad.scoring.paper_judge import PaperJudge
 from ustad.scoring.scored_parts import ScoredParts
 from ustad.tables import DataError, identity_hash
@@ -384,7 +384,7 @@ class Detector:
             raise DataError("this detector is not fitted; call fit first, or load a model directory")
         return self.judge
 
-    def paper(self) -> PaperJudge:
+    def paper(self) -> PaperJudge[ScoringModel]:
         """The paper's judge, where that scores."""
         if not isinstance(self.judge, PaperJudge):
             raise ConfigError("this model holds no network of the paper; train one with the preset paper")

@@ -149,3 +149,9 @@ def log10_any(log10_tail: np.ndarray, times: np.ndarray | float) -> np.ndarray:
         chance = -np.expm1(times * np.log1p(-np.minimum(p, 1.0)))
         small = log10_tail + np.log10(times)
         return np.where(p < 1e-12, np.minimum(small, 0.0), np.log10(np.maximum(chance, 1e-300)))
+
+
+def spread_of(au: np.ndarray, eu: np.ndarray) -> np.ndarray:
+    """One standard deviation of a prediction, total of both uncertainties; 1 where neither is modelled."""
+    total = au + eu
+    return np.sqrt(np.where(total > 0, total, 1.0))

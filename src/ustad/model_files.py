@@ -21,7 +21,7 @@ from ustad.trip_features import TripFeatures
 if TYPE_CHECKING:
     import torch
 
-    from ustad.scoring.network_model import ScoringModel
+    from ustad.network_model import ScoringModel
 
 
 def write_encoder(place: Path, encoder: Encoder, config: Config, trips: TripFeatures) -> None:
@@ -51,7 +51,7 @@ def read_network(
     from safetensors.torch import load_file
 
     from ustad.network.dual_transformer import DualTransformer
-    from ustad.scoring.network_model import ScoringModel
+    from ustad.network_model import ScoringModel
 
     network = DualTransformer(encoder.fields, config.model, config.window.max_events)
     network.load_state_dict(load_file(path / "model.safetensors"))

@@ -20,7 +20,7 @@ TIERS = [
     {"scoring"},
     {"triage"},
     {"artefact", "card", "carrying_on", "periods", "trip_features", "model_files", "detector", "pyod_style"}
-    | {"versions", "renewal"},
+    | {"versions", "renewal", "habit_judge", "network_model"},
     {"live", "engine"},
     {"page", "lab"},
     {"service"},
@@ -30,11 +30,14 @@ TIERS = [
 BESIDE = {
     ("detector", "artefact"),
     ("detector", "carrying_on"),
+    ("detector", "habit_judge"),
     ("detector", "model_files"),
+    ("detector", "network_model"),
     ("detector", "periods"),
     ("detector", "trip_features"),
     ("model_files", "artefact"),
     ("model_files", "card"),
+    ("model_files", "network_model"),
     ("model_files", "trip_features"),
     ("periods", "card"),
     ("detector", "versions"),
@@ -163,3 +166,8 @@ def test_help_starts_without_numpy_arrow_and_torch() -> None:
     script = "import sys, ustad.cli; print(sorted({'numpy', 'pyarrow', 'torch', 'numba'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_scoring_knows_nothing_of_its_sources():
+    for path in (SOURCE / "scoring").rglob("*.py"):
+        assert not imported_rooms(path) & {"habits", "network"}, path

@@ -19,10 +19,10 @@ from town import fixes, minutes, walks
 from ustad.config import Config
 from ustad.dataset import Dataset, save_directory
 from ustad.detector import Detector
+from ustad.habit_judge import HabitJudge
 from ustad.mobility.tracker import StayTracker
 from ustad.schema import EventSchema, Feature, mobility_schema
 from ustad.scoring.alerts import AlertRule
-from ustad.scoring.habit_judge import HabitJudge
 from ustad.service.live_backends import HabitBackend
 
 GPX = """<?xml version="1.0"?><gpx version="1.1" creator="ustad"><trk><trkseg>

@@ -140,7 +140,7 @@ class LiveTarget:
     def __call__(self, path: Path) -> None:
         if self.live is None:
             from ustad.detector import Detector
-            from ustad.scoring.habit_judge import HabitJudge
+            from ustad.habit_judge import HabitJudge
             from ustad.service.live_backends import HabitBackend
 
             model = Detector.load(CORPUS / "model", device="cpu").judge

@@ -14,8 +14,8 @@ from small_town import FIRST_DAY, before, make_stays
 from ustad.config import Config
 from ustad.events.encoder import Encoder
 from ustad.network.dual_transformer import DualTransformer
+from ustad.network_model import ScoringModel, fit_reference
 from ustad.schema import mobility_schema
-from ustad.scoring.network_model import ScoringModel, fit_reference
 
 
 @pytest.fixture(scope="session", autouse=True)

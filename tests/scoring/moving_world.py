@@ -12,8 +12,8 @@ from routine_stays import DAY_US, FIRST_DAY, MINUTE_US, between, days_of, insert
 
 from ustad.config import Config
 from ustad.events.encoder import Encoder
+from ustad.habit_judge import fit_habit_judge
 from ustad.schema import mobility_schema
-from ustad.scoring.habit_judge import fit_habit_judge
 from ustad.tables import TIMESTAMP
 
 SMALL = {

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 from plain_days import BAR, DAY, HISTORY, HOME, MONDAY, OFFICE, as_events, day_of, learn_town, lives
 
+from ustad.habit_judge import HabitJudge
 from ustad.habits.habit_model import HabitModel
 from ustad.live.habit_live import HabitLive
-from ustad.scoring.habit_judge import HabitJudge
 from ustad.scoring.judge import Wanted
 from ustad.scoring.scored_parts import ScoredParts, score_whole
 from ustad.tables import ABSENCES, validate

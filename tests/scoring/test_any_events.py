@@ -14,8 +14,8 @@ from ustad.config import Config
 from ustad.events.encoder import Encoder
 from ustad.live.network_live import LiveScorer
 from ustad.network.dual_transformer import DualTransformer
+from ustad.network_model import ScoringModel, fit_reference
 from ustad.schema import EventSchema, Feature
-from ustad.scoring.network_model import ScoringModel, fit_reference
 
 FIRST_DAY = 19723
 SCHEMA = EventSchema(

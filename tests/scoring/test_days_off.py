@@ -14,12 +14,12 @@ from whole_scores import score_by_habits
 
 from ustad.calendar_days import Calendar, CalendarEvent
 from ustad.events.visits import Frame, day_kinds, read_visits
+from ustad.habit_judge import HabitJudge
 from ustad.habits.habit_model import HabitModel
 from ustad.habits.history import Habits
 from ustad.habits.usual import remembered_days, usual
 from ustad.live.habit_live import HabitLive
 from ustad.schema import mobility_schema
-from ustad.scoring.habit_judge import HabitJudge
 from ustad.tables import TIMESTAMP
 
 FIRST = 19_723  # of the routine, a Monday

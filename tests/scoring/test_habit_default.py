@@ -17,12 +17,13 @@ from whole_scores import score_by_habits
 
 from ustad.config import Config, ScoringConfig
 from ustad.events.encoder import Encoder
+from ustad.habit_judge import fit_habit_judge, load_habit_judge
+from ustad.habits.habit_source import HabitSource
 from ustad.habits.habit_words import ordinal
 from ustad.habits.weights import LOOKS
 from ustad.network.training.memory_task import CHECKPOINT
 from ustad.schema import mobility_schema
 from ustad.scoring.alerts import AlertRule
-from ustad.scoring.habit_judge import _agent_reasons, fit_habit_judge, load_habit_judge
 
 CPU = torch.device("cpu")
 SMALL = {
@@ -201,6 +202,6 @@ def test_several_events_of_an_agent_are_called_by_the_schemas_word():
     model = SimpleNamespace(schema=replace(mobility_schema(), event_word="entry"))
     tests = {"top": np.array([0.0, 9.0]), "shift": np.array([9.0, 0.0])}
     judged = SimpleNamespace(agents=tests, change_words=[None, None])
-    changed, same = _agent_reasons(model, judged, ["this one.", "this one."])
+    changed, same = HabitSource(model).explain_entities(judged, ["this one.", "this one."])
     assert changed.startswith("Many of their entries are a little more unusual")
     assert same == "this one."

@@ -15,6 +15,7 @@ from whole_scores import score_by_habits
 
 from ustad.events.templates import without_expected
 from ustad.events.visits import Frame, read_visits
+from ustad.habit_judge import HabitJudge
 from ustad.habits.habit_model import HabitModel
 from ustad.habits.history import Habits
 from ustad.habits.usual import remembered_days, usual
@@ -23,7 +24,6 @@ from ustad.habits.widths import Widths
 from ustad.live.habit_live import HabitLive
 from ustad.schema import mobility_schema
 from ustad.scoring.alerts import AlertRule
-from ustad.scoring.habit_judge import HabitJudge
 from ustad.scoring.judge import Wanted
 from ustad.scoring.rejection import withhold
 from ustad.scoring.scored_parts import ScoredParts

@@ -17,10 +17,10 @@ from whole_scores import score_by_habits
 
 from ustad.config import Config, ConfigError, ScoringConfig
 from ustad.events.encoder import Encoder
+from ustad.habit_judge import fit_habit_judge
 from ustad.live.habit_live import HabitLive
 from ustad.live.habit_state import MOST_PLACES, HabitState
 from ustad.schema import mobility_schema
-from ustad.scoring.habit_judge import fit_habit_judge
 from ustad.tables import DataError
 
 SMALL = {

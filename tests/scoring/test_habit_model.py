@@ -26,8 +26,8 @@ from ustad.habits.population import Population
 from ustad.habits.questions import TERMS, compare
 from ustad.habits.recurrence import Recurrence
 from ustad.schema import EventSchema, Feature, mobility_schema
+from ustad.scoring.adding_judge import p_values
 from ustad.scoring.alerts import order_by_p
-from ustad.scoring.habit_judge import p_values
 from ustad.simulate import simulate_tables
 from ustad.tables import TIMESTAMP, DataError
 

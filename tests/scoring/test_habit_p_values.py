@@ -13,6 +13,7 @@ from routine_stays import between, make_routine
 
 from ustad.distribution import FOLDS, Distribution
 from ustad.events.visits import Frame, read_visits
+from ustad.habit_judge import take_whole_week
 from ustad.habits.habit_model import HabitModel
 from ustad.habits.history import Habits
 from ustad.habits.population import Population
@@ -20,7 +21,7 @@ from ustad.habits.questions import TERMS
 from ustad.habits.reference import Fitted, Groups
 from ustad.habits.weights import unit_weights
 from ustad.schema import mobility_schema
-from ustad.scoring.habit_judge import p_values, take_whole_week
+from ustad.scoring.adding_judge import p_values
 
 SCHEMA = mobility_schema()
 PEOPLE, EVENTS, TOWNS = 12, 25, 180

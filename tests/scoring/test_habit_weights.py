@@ -13,11 +13,11 @@ from routine_stays import between, insert_visit, make_routine
 
 from ustad.config import Config, ScoringConfig
 from ustad.events.encoder import Encoder
+from ustad.habit_judge import fit_habit_judge, load_habit_judge
 from ustad.habits.habit_model import HabitModel
 from ustad.habits.injected import SHARE, injected_week
 from ustad.habits.weights import choose_weights, unit_weights
 from ustad.schema import EventSchema, Feature, mobility_schema
-from ustad.scoring.habit_judge import fit_habit_judge, load_habit_judge
 from ustad.tables import TIMESTAMP
 
 SCHEMA = mobility_schema()

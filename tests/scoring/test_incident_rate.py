@@ -13,9 +13,9 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "events"))
 from routine_stays import between, make_routine
 
+from ustad.habit_judge import HabitJudge, calibrating
 from ustad.habits.habit_model import HabitModel
 from ustad.schema import mobility_schema
-from ustad.scoring.habit_judge import HabitJudge, calibrating
 from ustad.scoring.incident_rate import LEVELS, count_incidents, incident_share, leading_share, threshold_for
 from ustad.scoring.incidents import find_incidents
 

@@ -11,7 +11,9 @@ import pyarrow as pa
 import pytest
 from plain_days import DAY, HISTORY, HOME, MONDAY, SCHEMA, as_events, day_of, learn, learn_town, lives, read
 
+from ustad.habit_judge import HabitJudge
 from ustad.habits.habit_model import HabitModel
+from ustad.habits.habit_source import HabitSource
 from ustad.habits.lasting import (
     LEAST_DAYS,
     LEVEL,
@@ -26,7 +28,7 @@ from ustad.habits.lasting import (
 from ustad.habits.lasting_words import describe_changes
 from ustad.habits.moving import moved_on
 from ustad.live.habit_live import HabitLive
-from ustad.scoring.habit_judge import HabitJudge, agent_table
+from ustad.scoring.adding_judge import agent_table
 from ustad.scoring.judge import worst_rows
 
 NO_DAYS = np.zeros(0, np.int64)
@@ -165,7 +167,7 @@ def test_the_table_of_agents_says_since_when_and_what(model: HabitModel) -> None
     scored = scored.append_column("reason", pa.nulls(len(events), pa.string())).append_column(
         "echo", pa.array([False] * len(events))
     )
-    agents = agent_table(model, judged, scored, worst_rows(judged.score, judged.entity)).to_pylist()
+    agents = agent_table(HabitSource(model), judged, scored, worst_rows(judged.score, judged.entity)).to_pylist()
     for agent in agents:
         day = (agent["changed_since"] - date(1970, 1, 1)).days - MONDAY
         assert abs(day - HISTORY - 2) <= 2

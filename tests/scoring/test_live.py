@@ -16,7 +16,7 @@ from whole_scores import score_by_paper
 
 from ustad.live.network_live import LiveScorer
 from ustad.network.inference.neighbours import Reference
-from ustad.scoring.network_model import ScoringModel
+from ustad.network_model import ScoringModel
 from ustad.tables import DataError
 
 FIRST_DAY = 19723

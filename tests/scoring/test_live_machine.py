@@ -15,8 +15,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 from moving_world import FIRST_DAY, KNOWN, disorderly, make
 from whole_scores import score_by_habits
 
+from ustad.habit_judge import HabitJudge
 from ustad.live.habit_live import HabitLive
-from ustad.scoring.habit_judge import HabitJudge
 from ustad.tables import DataError
 
 MORE = int(os.environ.get("USTAD_MORE", "1"))

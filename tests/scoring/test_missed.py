@@ -10,12 +10,12 @@ import pytest
 from plain_days import BAR, DAY, HISTORY, HOME, MONDAY, as_events, day_of, learn, learn_town, lives, read
 
 from ustad.events.templates import without_expected
+from ustad.habit_judge import HabitJudge
 from ustad.habits import habit_words
 from ustad.habits.habit_model import HabitModel
 from ustad.habits.habit_words import sentences
 from ustad.habits.missed import find_missed
 from ustad.live.habit_live import HabitLive
-from ustad.scoring.habit_judge import HabitJudge
 
 TUESDAY = HISTORY + 1
 

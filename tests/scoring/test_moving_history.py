@@ -21,9 +21,9 @@ from ustad.config import Config, ConfigError
 from ustad.detector import Detector
 from ustad.events.encoder import Encoder
 from ustad.events.visits import read_visits
+from ustad.habit_judge import HabitJudge, load_habit_judge
 from ustad.habits.history import Habits
 from ustad.habits.stages import MovingHistory, history_end
-from ustad.scoring.habit_judge import HabitJudge, load_habit_judge
 
 
 @pytest.fixture(scope="module", params=[("dual", True), ("dual", False), ("memory", True)])

@@ -17,13 +17,13 @@ from whole_scores import score_by_habits
 
 from ustad.events.visits import Frame, read_visits
 from ustad.geo import Projection
+from ustad.habit_judge import HabitJudge
 from ustad.habits.history import VISITS_A_PLACE, Habits
 from ustad.habits.moving import PLACES_AN_ENTITY
 from ustad.live.absorbing import AT_ONCE, MOST_VISITS
 from ustad.live.habit_live import LOOKED_AT, HabitLive
 from ustad.live.habit_state import MOST_PLACES, HabitState, model_mark
 from ustad.live.visit_log import as_visits, log_rows, pack_habits, unpack_habits
-from ustad.scoring.habit_judge import HabitJudge
 from ustad.tables import TIMESTAMP, DataError
 
 SINCE = FIRST_DAY + KNOWN

@@ -15,11 +15,11 @@ from routine_stays import between, make_routine, odd_week
 from whole_scores import score_by_habits
 
 from ustad.events.templates import TEMPLATES, say
+from ustad.habit_judge import HabitJudge
 from ustad.habits.habit_model import HabitModel
 from ustad.habits.habit_words import ordinal
 from ustad.kind_words import KIND_WORDS
 from ustad.schema import mobility_schema
-from ustad.scoring.habit_judge import HabitJudge
 from words_page import LIST, PAGE, SCRIPT, fill, write_page, write_script, write_sentences
 
 GROUPS = [group for group in TEMPLATES if group != "a person as a whole"]

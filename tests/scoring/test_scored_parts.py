@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from ustad.network_model import ScoringModel
 from ustad.scoring.alerts import AlertRule
 from ustad.scoring.judge import Wanted
-from ustad.scoring.network_model import ScoringModel
 from ustad.scoring.paper_judge import PaperJudge
 from ustad.scoring.scored_parts import ScoredParts, score_whole
 from ustad.tables import DataError

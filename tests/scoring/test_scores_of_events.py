@@ -14,10 +14,10 @@ from ustad.events.encoder import Encoder
 from ustad.events.visit_counts import History
 from ustad.events.words import clock_words, distance_words, minutes_words
 from ustad.network.dual_transformer import DualTransformer
+from ustad.network_model import ScoringModel
 from ustad.scoring.alerts import AlertRule
 from ustad.scoring.explain import Explainer, kinds, shares
 from ustad.scoring.judge import Wanted
-from ustad.scoring.network_model import ScoringModel
 from ustad.scoring.paper_judge import PaperJudge
 from ustad.scoring.rejection import keep_surest, parts_of_table, rejection_curve, uncertainty, withhold
 from ustad.scoring.scored_parts import score_whole
@@ -169,7 +169,7 @@ def test_a_model_survives_storing(
 def test_neighbours_can_be_off_or_own(
     network: DualTransformer, encoder: Encoder, config: Config, stays: pa.Table, changes: dict[str, object]
 ) -> None:
-    from ustad.scoring.network_model import fit_reference
+    from ustad.network_model import fit_reference
 
     context, events = _split(stays)
     changed = config.replace(changes)

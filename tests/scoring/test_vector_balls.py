@@ -17,8 +17,8 @@ from whole_scores import score_by_paper
 from ustad.config import Config
 from ustad.events.encoder import Encoder
 from ustad.network.dual_transformer import DualTransformer
+from ustad.network_model import fit_reference
 from ustad.schema import EventSchema, Feature
-from ustad.scoring.network_model import fit_reference
 
 FIRST_DAY, DAYS, CARDS = 19723, 12, 120
 #: Of two samples of some 480 payments, one to calibrate and one to judge: two standard deviations.

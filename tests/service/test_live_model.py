@@ -23,6 +23,7 @@ from ustad.config import Config, ExtractionConfig
 from ustad.dataset import event_days
 from ustad.detector import Detector
 from ustad.files import write_table
+from ustad.habit_judge import HabitJudge
 from ustad.mobility.tracker import StayTracker
 from ustad.page import records as r
 from ustad.page.runs import fingerprint
@@ -30,7 +31,6 @@ from ustad.page.store import Store
 from ustad.schema import mobility_schema
 from ustad.scores import Scores
 from ustad.scoring.alerts import AlertRule
-from ustad.scoring.habit_judge import HabitJudge
 from ustad.scoring.judge import Span, Wanted
 from ustad.scoring.scored_parts import score_whole
 from ustad.service.app import create_app

@@ -28,8 +28,8 @@ from ustad.events.encoder import Encoder
 from ustad.events.visit_counts import History
 from ustad.network.dual_transformer import DualTransformer
 from ustad.network.inference.neighbours import Reference
+from ustad.network_model import ScoringModel, embed_reference, measure_period, scored_terms
 from ustad.scoring.calibration import Calibration, Parts
-from ustad.scoring.network_model import ScoringModel, embed_reference, measure_period, scored_terms
 from ustad.tables import DataError, agent_codes
 
 _PARTS = ("error", "loss", "au", "eu", "knn")

@@ -34,6 +34,7 @@ from ustad.engine.interrupts import given_back
 from ustad.engine.jobs import Job
 from ustad.events.encoder import Encoder
 from ustad.events.visits import Frame
+from ustad.habit_judge import HabitJudge, calibrating, fit_memory_model
 from ustad.habits.habit_model import HabitModel
 from ustad.mobility.readers import open_data
 from ustad.network.dual_transformer import DualTransformer
@@ -46,7 +47,6 @@ from ustad.network.training.task import Validation
 from ustad.periods import Lessons
 from ustad.progress import say
 from ustad.schema import EventSchema
-from ustad.scoring.habit_judge import HabitJudge, calibrating, fit_memory_model
 from ustad.tables import OnError
 
 #: How often a group of workers is started again after one of them died.

@@ -5,6 +5,9 @@ In go a habit model, its judgement and the events; out come arrays in the order 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 
@@ -12,6 +15,7 @@ from ustad.events.visits import Visits, read_visits
 from ustad.habits.habit_model import HabitModel, Judged
 from ustad.habits.history import Habits
 from ustad.habits.usual import find_homes, usual, usual_columns
+from ustad.schema import EventSchema
 
 
 def expected_columns(model: HabitModel, judgement: Judged, events: pa.Table) -> dict[str, np.ndarray]:
@@ -49,3 +53,17 @@ def fact_columns(judgement: Judged) -> dict[str, np.ndarray]:
         "km_from_own_places": judgement.compared.distance,
         "new_place": judgement.compared.place < 0,
     }
+
+
+def numbers_asked(schema: EventSchema, expected: Mapping[str, Any], judgement: Judged) -> dict[str, dict[str, Any]]:
+    """Of the questions about a number: what was expected and observed, and the spread where it is known."""
+    numbers: dict[str, dict[str, Any]] = {
+        "recurrence": {"expected": judgement.compared.before, "observed": judgement.compared.count},
+        "distance": {"observed": judgement.compared.distance},
+    }
+    questions = {"@minute_of_day": ("start", "memory_start"), "@duration": ("duration", "memory_duration")}
+    for feature in schema.features:
+        for question in questions.get(feature.source[0], ()) if len(feature.source) == 1 else ():
+            facts = {what: expected.get(f"{what}_{feature.name}") for what in ("expected", "observed", "spread")}
+            numbers[question] = {what: values for what, values in facts.items() if values is not None}
+    return numbers

@@ -23,6 +23,8 @@ from ustad.config import ConfigError
 from ustad.events.observed import GAP_COLUMNS
 from ustad.events.visits import Visits, kind_feature, place_keys, read_visits, spot_names
 from ustad.files import as_table
+from ustad.habit_judge import HabitJudge
+from ustad.habits.absence_table import tell_absences
 from ustad.habits.absences import judge_visits
 from ustad.habits.habit_model import HabitModel, Judged
 from ustad.habits.habit_words import plain_words
@@ -30,16 +32,16 @@ from ustad.habits.history import SAME_PLACE_KM
 from ustad.habits.kinds import DOUBT, NOISE, unseen_parts
 from ustad.habits.lasting import find_changes
 from ustad.habits.lasting_words import describe_changes
+from ustad.habits.measurements import numbers_asked
 from ustad.habits.questions import compare
 from ustad.habits.stages import history_end
 from ustad.habits.usual import Usual, usual, usual_columns
 from ustad.live.absorbing import MOST_VISITS, absorb, make_room
 from ustad.live.habit_state import HabitState, model_mark
 from ustad.live.visit_log import as_visits, log_days, log_rows, unpack_habits
-from ustad.scoring.absence_table import tell_absences
+from ustad.scoring.adding_judge import p_values
 from ustad.scoring.alerts import DEFAULT_P_VALUE
 from ustad.scoring.evidence import evidence_of_one
-from ustad.scoring.habit_judge import HabitJudge, numbers_asked, p_values
 from ustad.tables import TIMESTAMP, DataError
 from ustad.ties import raised
 

@@ -30,9 +30,9 @@ from ustad.network.inference.neighbours import live_through_lists
 from ustad.network.inference.sampled_terms import Layout
 from ustad.network.inference.sampling import inference
 from ustad.network.inference.worker_threads import alone
+from ustad.network_model import ScoringModel, owners
 from ustad.scoring.alerts import DEFAULT_P_VALUE
 from ustad.scoring.explain import Explainer
-from ustad.scoring.network_model import ScoringModel, owners
 from ustad.tables import TIMESTAMP, DataError
 from ustad.ties import raised
 

@@ -18,9 +18,9 @@ from ustad.events.encoder import UNKNOWN, EventArrays
 from ustad.events.observed import DAY_MINUTES, gap_minutes, unseen_ends
 from ustad.live.network_step import Result
 from ustad.network.inference.unseen_losses import is_timed, nearest
+from ustad.network_model import ScoringModel
 from ustad.schema import Term
 from ustad.scoring.evidence import evidence_of_one
-from ustad.scoring.network_model import ScoringModel
 from ustad.ties import highest_of, raised
 
 Row = dict[str, Any]
@@ -196,7 +196,7 @@ def _tail(tail: Any, value: float) -> float:
 
 
 def _spread(values: list[float]) -> float:
-    """As `calibration.spread_of`: one standard deviation of both uncertainties; 1 where neither is modelled."""
+    """As `distribution.spread_of`: one standard deviation of both uncertainties; 1 where neither is modelled."""
     total = values[3] + values[4]
     return math.sqrt(total) if total > 0 else 1.0
 

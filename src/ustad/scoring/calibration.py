@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 
-from ustad.distribution import FOLDS, MOST_VALUES, Distribution, Ranks, Tail, log10_any
+from ustad.distribution import FOLDS, MOST_VALUES, Distribution, Ranks, Tail, log10_any, spread_of
 
 Ablation = Literal["loss_knn", "loss", "knn", "pe", "eu", "pe_au_eu"]
 ABLATIONS: tuple[Ablation, ...] = ("loss_knn", "loss", "knn", "pe", "eu", "pe_au_eu")
@@ -193,12 +193,6 @@ class Calibration:
         parts = Parts(terms, *(tensors[f"{name}.{m}"] for m in (*_MATRICES, "knn")))
         days, n_events = tensors[f"{name}.span"].tolist()
         return cls(parts, tensors[f"{name}.entity"], int(days), int(n_events))
-
-
-def spread_of(au: np.ndarray, eu: np.ndarray) -> np.ndarray:
-    """One standard deviation of a prediction, total of both uncertainties; 1 where neither is modelled."""
-    total = au + eu
-    return np.sqrt(np.where(total > 0, total, 1.0))
 
 
 def entity_maxima(scores: np.ndarray, entity: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -2,13 +2,13 @@
 
 A judge asks its sources of evidence (habits, a network) about events and turns the answers into scores, kinds, reasons
 and scores of entities. Scoring runs any judge, in memory, in parts or on a cluster, and never asks which one it is;
-only fitting, loading and live scoring choose. There are two: `habit_judge` adds surprises up, `paper_judge` takes the
+only fitting, loading and live scoring choose. There are two: `adding_judge` adds surprises up, `paper_judge` takes the
 paper's highest percentile.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -58,6 +58,77 @@ class Span:
         """Of the first and last scored day and the days of counted context."""
         every = [first, last, *(int(day) for day in context_days)]
         return cls(first, last, (min(every), max(every)))
+
+
+class Answers(Protocol):
+    """What a source answers about N events of E entities, each answer as -log10 p on normal data."""
+
+    @property
+    def surprise(self) -> Mapping[str, np.ndarray]:
+        """Question → float64 [N], NaN without an answer."""
+
+    @property
+    def shares(self) -> Mapping[str, np.ndarray]:
+        """Question → its share of the score, float64 [N]."""
+
+    @property
+    def score(self) -> np.ndarray:
+        """What the answers add up to, calibrated: float64 [N]."""
+
+    @property
+    def kind(self) -> np.ndarray:
+        """What sort of unusual: object [N]."""
+
+    @property
+    def entity_ids(self) -> np.ndarray: ...
+
+    @property
+    def entity(self) -> np.ndarray:
+        """Index into `entity_ids`: int64 [N]."""
+
+    @property
+    def agents(self) -> Mapping[str, np.ndarray]:
+        """Test of entities → float64 [E]."""
+
+    @property
+    def agent_score(self) -> np.ndarray:
+        """What the tests say together: float64 [E]."""
+
+
+class Source(Protocol):
+    """What answers questions about events. A judge sees no more of it than this."""
+
+    @property
+    def schema(self) -> EventSchema: ...
+
+    @property
+    def reference(self) -> int:
+        """How many normal events its answers are calibrated on."""
+
+    @property
+    def known_until(self) -> int | None:
+        """The last day of the entities' histories, where it has any."""
+
+    def ask(self, events: pa.Table, context: pa.Table | None, counted: tuple[int, int], tested: tuple[int, int]) -> Any:
+        """`Answers` in the order of the events; local days in which visits are counted, and entities tested."""
+
+    def measure(self, answers: Any, events: pa.Table) -> Mapping[str, np.ndarray]:
+        """What was measured, as columns of details."""
+
+    def numbers(self, answers: Any, measurements: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
+        """By question those numbers of its evidence that are known (`evidence.NUMBERS`)."""
+
+    def uncertainty(self, answers: Any) -> tuple[np.ndarray | None, np.ndarray | None]:
+        """Noise and doubt of each event, None where it knows neither."""
+
+    def explain(self, answers: Any, events: pa.Table, rows: np.ndarray) -> list[str]:
+        """A sentence for each of these rows."""
+
+    def explain_entities(self, answers: Any, worst: Sequence[str | None]) -> list[str | None]:
+        """A sentence for each entity, from that of its most unusual event."""
+
+    def describe_entities(self, answers: Any, event_scores: pa.Table) -> Mapping[str, pa.Array]:
+        """Further columns of the table of entities."""
 
 
 class Judge(Protocol):

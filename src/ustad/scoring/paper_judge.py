@@ -7,29 +7,27 @@ percentiles, and 3 means `one in a thousand is this extreme`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from safetensors.numpy import save_file as save_arrays
 
+from ustad.config import Config
 from ustad.distribution import Distribution, Tail
-from ustad.events.encoder import EventArrays
-from ustad.events.windows import Queries, make_queries, make_windows, periods
+from ustad.events.encoder import Encoder
+from ustad.events.visit_counts import History
 from ustad.schema import EventSchema
-from ustad.scoring.calibration import Parts, apply_tails, corrected_score, highest
+from ustad.scoring.calibration import Calibration, Parts, apply_tails, corrected_score, highest
 from ustad.scoring.evidence import evidence_column
 from ustad.scoring.explain import kinds, sentences, shares
 from ustad.scoring.incidents import find_incidents, leading_events
 from ustad.scoring.judge import Span, Wanted, worst_rows
-from ustad.scoring.network_columns import interval_columns, term_columns, to_arrow
-from ustad.scoring.network_model import ScoringModel, measure
 from ustad.scoring.score_table import add_measurements, read_measurements, set_columns
-from ustad.tables import DataError, agent_codes, event_keys, identity_hash
+from ustad.tables import agent_codes, identity_hash
 
 if TYPE_CHECKING:
     import torch
@@ -53,11 +51,44 @@ class Judgement:
     log10_p: np.ndarray
 
 
+class PaperSource(Protocol):
+    """A network with its reference, as the judge sees it; `network_model.py` has the one there is."""
+
+    @property
+    def encoder(self) -> Encoder: ...
+
+    @property
+    def config(self) -> Config: ...
+
+    @property
+    def calibration(self) -> Calibration: ...
+
+    @property
+    def history(self) -> History | None:
+        """What its sentences tell of."""
+
+    @property
+    def scored(self) -> tuple[str, ...]:
+        """Names of the terms that are part of the score."""
+
+    def ask(
+        self, events: pa.Table, context: pa.Table | None, device: torch.device | str, coverage: float | None = None
+    ) -> pa.Table:
+        """The events in their order with what was measured (`score_table.add_measurements`)."""
+
+    def forget(self, entities: Iterable[Any]) -> Self: ...
+
+    def save(self, place: Path) -> None: ...
+
+
+Model = TypeVar("Model", bound=PaperSource)
+
+
 @dataclass(frozen=True)
-class PaperJudge:
+class PaperJudge(Generic[Model]):
     """A network with its reference, on a device."""
 
-    model: ScoringModel
+    model: Model
     device: torch.device | str = "cpu"
 
     @property
@@ -82,25 +113,7 @@ class PaperJudge:
         self, events: pa.Table, context: pa.Table | None, span: Span, wanted: Wanted
     ) -> tuple[pa.Table, pa.Table | None]:
         """In the order of `events`: what was expected, losses, uncertainties, distance and prediction intervals."""
-        model = self.model
-        table, arrays, queries = _questions(model, events, context)
-        samples, parts = measure(
-            model.network.to(self.device),
-            model.encoder,
-            model.config,
-            model.neighbours,
-            arrays,
-            queries,
-            self.device,
-            keep_probabilities=wanted.coverage is not None,
-        )
-        columns = term_columns(model.encoder, arrays, queries.target, samples)
-        columns |= {"knn": parts.knn, "history_days": history_days(model, arrays, queries)}
-        if wanted.coverage is not None:
-            columns |= interval_columns(model.encoder, samples, radii(model, wanted.coverage))
-        asked_events = table.take(pa.array(arrays.row[queries.target]))
-        order = np.argsort(arrays.row[queries.target], kind="stable")
-        return add_measurements(asked_events, to_arrow(columns)).take(pa.array(order)), None
+        return self.model.ask(events, context, self.device, wanted.coverage), None
 
     def stand(self, ranks: Sequence[Tail] | None) -> Standing:
         calibration = self.model.calibration
@@ -193,19 +206,12 @@ class PaperJudge:
         history = self.model.history
         return identity_hash(pc.unique(history.table["entity"]).to_pylist()) if history else entities
 
-    def forget(self, entities: Sequence[Any]) -> PaperJudge:
-        return PaperJudge(self.model.forget(entities), self.device)
+    def forget(self, entities: Sequence[Any]) -> PaperJudge[Model]:
+        return replace(self, model=self.model.forget(entities))
 
     def save(self, place: Path) -> None:
         """The network, its reference and the history that its sentences tell of."""
-        from safetensors.torch import save_file
-
-        state = self.model.network.state_dict()
-        save_file({k: v.cpu().contiguous() for k, v in state.items()}, place / "model.safetensors")
-        tensors = {k: np.ascontiguousarray(v) for k, v in self.model.to_tensors().items()}
-        save_arrays(tensors, place / "reference.safetensors")
-        if self.model.history is not None:
-            self.model.history.save(place / "history.parquet")
+        self.model.save(place)
 
 
 def judge(parts: Parts, standing: Standing) -> Judgement:
@@ -240,43 +246,3 @@ def parts_of_table(table: pa.Table, names: Sequence[str]) -> Parts:
         for what in ("loss", "au", "eu")
     )
     return Parts(tuple(names), np.full_like(loss, np.nan), loss, au, eu, column("knn"))
-
-
-def history_days(model: ScoringModel, arrays: EventArrays, queries: Queries) -> np.ndarray:
-    """How much of the window before each event its entity's data could fill (days, events or sessions): int32.
-
-    Less than the window's length means a shorter history than the model was made for.
-    """
-    first = arrays.offsets[arrays.entity[queries.target]]
-    window = model.config.window
-    if window.unit == "events":
-        return np.minimum(queries.target - first, window.length).astype(np.int32)
-    period = periods(arrays, window)
-    return np.minimum(period[queries.target] - period[first], window.length).astype(np.int32)
-
-
-def radii(model: ScoringModel, coverage: float) -> dict[str, float]:
-    """Conformal radius of each scored term."""
-    names = model.scored
-    categories = tuple(t.kind == "category" for t in model.encoder.terms if t.scored)
-    return dict(zip(names, model.calibration.radius(coverage, categories).tolist(), strict=True))
-
-
-def _questions(
-    model: ScoringModel, events: pa.Table, context: pa.Table | None
-) -> tuple[pa.Table, EventArrays, Queries]:
-    """Context and events in one table, its arrays, and a query for every event that is to be scored."""
-    schema = model.encoder.schema
-    before = 0
-    table = events
-    if context is not None:
-        old, new = (event_keys(t[schema.entity], t[schema.time]) for t in (context, events))
-        earlier = context.filter(pa.array(~np.isin(old, new)))  # an event in both is scored, not context
-        before = len(earlier)
-        table = pa.concat_tables([earlier, events], promote_options="permissive")
-    arrays = model.encoder.encode(table)
-    queries = make_queries(arrays, make_windows(arrays, model.config.window), model.config.window)
-    queries = queries.take(np.flatnonzero(arrays.row[queries.target] >= before))
-    if not len(queries):
-        raise DataError(f"{schema.name}: there is no event to score; check the dates")
-    return table, arrays, queries

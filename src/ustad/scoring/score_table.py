@@ -16,12 +16,12 @@ import pyarrow.compute as pc
 
 from ustad.schema import EventSchema
 from ustad.scores import Scores, detail_keys
-from ustad.scoring.absence_table import split_absences
 from ustad.scoring.incidents import incident_table
 from ustad.tables import AGENT_SCORES, EVENT_SCORES, INCIDENT_SCORES, agent_codes, check_types
 
-#: The column that measurements travel in, a field for each.
+#: The column that measurements travel in, a field for each, and the list of the agents' table that absences travel in.
 MEASURED = "_measured"
+ABSENCES = "absences"
 
 
 def set_columns(table: pa.Table, columns: Mapping[str, Any]) -> pa.Table:
@@ -80,6 +80,16 @@ def finish_part(
         absences,
         _detail_table(event_scores, schema, details),
     )
+
+
+def split_absences(agents: pa.Table, entity: str) -> tuple[pa.Table, pa.Table | None]:
+    """Agents without the list, and its rows as a table; None where absences were not looked for."""
+    if ABSENCES not in agents.column_names:
+        return agents, None
+    lists = agents[ABSENCES].combine_chunks()
+    values = pa.Table.from_struct_array(lists.flatten())
+    owner = agents[entity].take(pc.list_parent_indices(lists))
+    return agents.drop_columns([ABSENCES]), values.add_column(0, entity, owner)
 
 
 def _event_table(event_scores: pa.Table) -> pa.Table:

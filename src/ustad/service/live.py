@@ -24,13 +24,13 @@ from ustad import progress
 from ustad.clock import check_zone
 from ustad.config import ExtractionConfig
 from ustad.detector import Detector
+from ustad.habit_judge import HabitJudge
 from ustad.mobility.reading import Reading
 from ustad.mobility.timezones import with_timezone, zones_of
 from ustad.page.store import Row
 from ustad.page.translate import Layout, event_rows, event_table, identified, keys_for
 from ustad.schema import EventSchema
 from ustad.scoring.alerts import DEFAULT_P_VALUE
-from ustad.scoring.habit_judge import HabitJudge
 from ustad.scoring.incident_rate import Count, incident_share, threshold_for
 from ustad.scoring.incidents import IncidentLog
 from ustad.service.live_backends import make_backend

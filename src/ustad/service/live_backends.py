@@ -14,10 +14,10 @@ import pyarrow as pa
 
 from ustad.dataset import event_days
 from ustad.detector import Detector
+from ustad.habit_judge import HabitJudge
 from ustad.live.habit_live import HabitLive
 from ustad.live.habit_state import HabitState
 from ustad.page.queries import CONTEXT_EVENTS
-from ustad.scoring.habit_judge import HabitJudge
 from ustad.service.pipeline import Scored
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ustad.events.visits import read_visits
+from ustad.habit_judge import HabitJudge
 from ustad.habits.kernels import nearest_place
 from ustad.mobility.places import UNKNOWN, PoiIndex, join_pois, read_pois, set_columns
-from ustad.scoring.habit_judge import HabitJudge
 from ustad.scoring.judge import Judge
 
 

@@ -30,11 +30,11 @@ from ustad.lab.baselines.protocol import Abilities, event_table
 from ustad.network.heads import Predictions
 from ustad.network.inference.sampled_terms import Layout, TermResult, reduce_term
 from ustad.network.inference.sampling import Samples, TermSamples
+from ustad.network.inference.term_columns import term_columns, to_arrow
 from ustad.network.training.masked_task import fit
 from ustad.progress import track
 from ustad.schema import EventSchema
 from ustad.scoring.calibration import apply_tails, highest
-from ustad.scoring.network_columns import term_columns, to_arrow
 
 
 @dataclass(frozen=True)

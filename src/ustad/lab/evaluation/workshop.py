@@ -29,10 +29,10 @@ from ustad.lab.baselines.fitting import describe_facts
 from ustad.lab.baselines.search import has_loss, search
 from ustad.lab.baselines.storage import load, save
 from ustad.lab.evaluation.sources import Source, open_source
+from ustad.network.inference.term_columns import Columns, term_columns
+from ustad.network_model import measure
 from ustad.scores import Scores
 from ustad.scoring.calibration import Parts
-from ustad.scoring.network_columns import Columns, term_columns
-from ustad.scoring.network_model import measure
 
 FIRST_SEED = 7
 #: The paper's two names for the same network: trained once.

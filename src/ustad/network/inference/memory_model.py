@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import torch
+from safetensors.torch import load_file, save_file
 
 from ustad.config import Config
 from ustad.dataset import event_days
@@ -25,6 +26,7 @@ from ustad.habits.kinds import DOUBT, NOISE
 from ustad.network.dual_transformer import DualTransformer, build_network
 from ustad.network.inference.memory_terms import MemorySamples, sample_memory
 from ustad.network.place_counts import MemoryTensors, OwnPlaces
+from ustad.network.place_memory import read_older
 from ustad.network.training.loop import FitResult
 from ustad.network.training.memory_step import Data
 from ustad.network.training.memory_task import fit_memory
@@ -32,6 +34,8 @@ from ustad.progress import say
 
 #: Weights of the network with a row for each kind of place.
 BY_KIND = ("memory.category.weight", "memory.heads.kind.weight", "memory.heads.kind.bias")
+#: The file of the weights in a model directory.
+WEIGHTS = "memory.safetensors"
 #: One question at a time: parts that are scored side by side share a network and its GPU.
 _ASKING = Lock()
 
@@ -77,6 +81,18 @@ class MemoryModel:
             model.network, data, windows, (stopping_data, questions), config=config, directory=directory, resume=resume
         )
         return model
+
+    def save(self, place: Path) -> None:
+        """Write the weights into a directory; all else follows from the encoder, the frame and the settings."""
+        state = self.network.state_dict()
+        save_file({k: v.detach().cpu().contiguous() for k, v in state.items()}, place / WEIGHTS)
+
+    @classmethod
+    def load(cls, place: Path, encoder: Encoder, frame: Frame, config: Config, device: torch.device) -> MemoryModel:
+        """Read what `save` wrote; nothing in it is executed."""
+        network = new_network(encoder, frame, config)
+        network.load_state_dict(read_older(load_file(place / WEIGHTS)))
+        return cls(network.to(device).eval(), encoder, frame, config, device)
 
     def terms(self, habits: Habits, events: pa.Table, before: pa.Table | None) -> dict[str, np.ndarray]:
         """Raw terms of every event and both uncertainties, by row, with the own places of `habits`; `before` is

@@ -1,7 +1,7 @@
 """Absences as a table: one row for each visit that history made nearly certain and that did not come.
 
-They travel as a list in the table of agents, so that parts and clusters carry them along; `split_absences` makes a
-table of their own of them. The stay that was observed at that time is named, and its incident where it has one.
+They travel as a list in the table of agents, so that parts and clusters carry them along. The stay that was observed
+at that time is named, and its incident where it has one.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ustad.events.templates import place_words, say
 from ustad.events.visits import kind_feature, place_feature
@@ -22,9 +21,6 @@ from ustad.habits.habit_words import WEEKDAYS, days_like
 from ustad.habits.kernels import SLOTS
 from ustad.habits.reference import minus_log10_p
 from ustad.tables import TIMESTAMP
-
-#: The column of the agents' table that they travel in.
-ABSENCES = "absences"
 
 
 def tell_absences(model: HabitModel, expected: Expected, events: pa.Table) -> tuple[np.ndarray, pa.Table]:
@@ -86,14 +82,4 @@ def absence_column(model: HabitModel, judgement: Judged, event_scores: pa.Table)
     order = np.argsort(owner, kind="stable")
     offsets = np.searchsorted(owner[order], np.arange(len(judgement.entity_ids) + 1)).astype(np.int32)
     arrays = [column.combine_chunks() for column in table.take(pa.array(order)).columns]
-    return {ABSENCES: pa.ListArray.from_arrays(offsets, pa.StructArray.from_arrays(arrays, table.column_names))}
-
-
-def split_absences(agents: pa.Table, entity: str) -> tuple[pa.Table, pa.Table | None]:
-    """Agents without the list, and its rows as a table; None where absences were not looked for."""
-    if ABSENCES not in agents.column_names:
-        return agents, None
-    lists = agents[ABSENCES].combine_chunks()
-    values = pa.Table.from_struct_array(lists.flatten())
-    owner = agents[entity].take(pc.list_parent_indices(lists))
-    return agents.drop_columns([ABSENCES]), values.add_column(0, entity, owner)
+    return {"absences": pa.ListArray.from_arrays(offsets, pa.StructArray.from_arrays(arrays, table.column_names))}

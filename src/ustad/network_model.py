@@ -1,4 +1,4 @@
-"""What scoring needs of a trained model, in one place: the detector holds one, the live scorer holds one.
+"""The paper's source of evidence, ready to be asked: the detector holds one, the live scorer holds one.
 
 In go a trained network, its encoder and the training and calibration events; out comes a `ScoringModel`, which is
 stored as tensors (`reference.safetensors`) and one Parquet table (`history.parquet`).
@@ -9,18 +9,21 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+from safetensors.numpy import save_file as save_arrays
 
 from ustad import progress
 from ustad.config import Config
 from ustad.events.encoder import Encoder, EventArrays
 from ustad.events.visit_counts import History
-from ustad.events.windows import EventTensors, Queries, make_queries, make_windows
+from ustad.events.windows import EventTensors, Queries, make_queries, make_windows, periods
 from ustad.scoring.calibration import Calibration, Parts
-from ustad.tables import DataError, identity_hash
+from ustad.scoring.score_table import add_measurements
+from ustad.tables import DataError, event_keys, identity_hash
 
 if TYPE_CHECKING:  # torch is loaded where a network is asked, so that habits can do without it
     import torch
@@ -72,6 +75,77 @@ class ScoringModel:
     def scored(self) -> tuple[str, ...]:
         """Names of the terms that are part of the score."""
         return scored_terms(self.encoder)
+
+    def ask(
+        self, events: pa.Table, context: pa.Table | None, device: torch.device | str, coverage: float | None = None
+    ) -> pa.Table:
+        """The events in their order with what was measured: what was expected, losses, uncertainties, distance, and
+        prediction intervals that hold so large a share of normal events where `coverage` is given."""
+        from ustad.network.inference.term_columns import interval_columns, term_columns, to_arrow
+
+        table, arrays, queries = self._questions(events, context)
+        samples, parts = measure(
+            self.network.to(device),
+            self.encoder,
+            self.config,
+            self.neighbours,
+            arrays,
+            queries,
+            device,
+            keep_probabilities=coverage is not None,
+        )
+        columns = term_columns(self.encoder, arrays, queries.target, samples)
+        columns |= {"knn": parts.knn, "history_days": self._history_days(arrays, queries)}
+        if coverage is not None:
+            columns |= interval_columns(self.encoder, samples, self._radii(coverage))
+        asked_events = table.take(pa.array(arrays.row[queries.target]))
+        order = np.argsort(arrays.row[queries.target], kind="stable")
+        return add_measurements(asked_events, to_arrow(columns)).take(pa.array(order))
+
+    def _questions(self, events: pa.Table, context: pa.Table | None) -> tuple[pa.Table, EventArrays, Queries]:
+        """Context and events in one table, its arrays, and a query for every event that is to be scored."""
+        schema = self.encoder.schema
+        before = 0
+        table = events
+        if context is not None:
+            old, new = (event_keys(t[schema.entity], t[schema.time]) for t in (context, events))
+            earlier = context.filter(pa.array(~np.isin(old, new)))  # an event in both is scored, not context
+            before = len(earlier)
+            table = pa.concat_tables([earlier, events], promote_options="permissive")
+        arrays = self.encoder.encode(table)
+        queries = make_queries(arrays, make_windows(arrays, self.config.window), self.config.window)
+        queries = queries.take(np.flatnonzero(arrays.row[queries.target] >= before))
+        if not len(queries):
+            raise DataError(f"{schema.name}: there is no event to score; check the dates")
+        return table, arrays, queries
+
+    def _history_days(self, arrays: EventArrays, queries: Queries) -> np.ndarray:
+        """How much of the window before each event its entity's data could fill (days, events or sessions): int32.
+
+        Less than the window's length means a shorter history than the model was made for.
+        """
+        first = arrays.offsets[arrays.entity[queries.target]]
+        window = self.config.window
+        if window.unit == "events":
+            return np.minimum(queries.target - first, window.length).astype(np.int32)
+        period = periods(arrays, window)
+        return np.minimum(period[queries.target] - period[first], window.length).astype(np.int32)
+
+    def _radii(self, coverage: float) -> dict[str, float]:
+        """Conformal radius of each scored term."""
+        categories = tuple(t.kind == "category" for t in self.encoder.terms if t.scored)
+        return dict(zip(self.scored, self.calibration.radius(coverage, categories).tolist(), strict=True))
+
+    def save(self, place: Path) -> None:
+        """The network, its reference and the history that its sentences tell of, into a model directory."""
+        from safetensors.torch import save_file
+
+        state = self.network.state_dict()
+        save_file({k: v.cpu().contiguous() for k, v in state.items()}, place / "model.safetensors")
+        tensors = {k: np.ascontiguousarray(v) for k, v in self.to_tensors().items()}
+        save_arrays(tensors, place / "reference.safetensors")
+        if self.history is not None:
+            self.history.save(place / "history.parquet")
 
     def to_tensors(self) -> dict[str, np.ndarray]:
         """Calibration and neighbours, for safetensors."""

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from ustad.distribution import spread_of
 from ustad.events.encoder import Encoder, EventArrays
 from ustad.schema import Term
-from ustad.scoring.calibration import spread_of
 
 if TYPE_CHECKING:
     from ustad.network.inference.sampling import Samples, TermSamples
