@@ -1,6 +1,7 @@
 """The direction of imports, and what a bare GPU machine can import."""
 
 import ast
+import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -166,6 +167,73 @@ def test_help_starts_without_numpy_arrow_and_torch() -> None:
     script = "import sys, ustad.cli; print(sorted({'numpy', 'pyarrow', 'torch', 'numba'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+# ------------------------------------------------------------------------------------------------------ doors
+#: Rooms whose `__init__` names the modules that others may import.
+DOORS = ("scoring", "habits", "network", "live", "engine")
+#: Imports past a door, by the room that imports. The list only shrinks.
+PAST_DOORS = {
+    ("cli", "scoring.explain"),
+    ("engine", "network.training.memory_task"),
+    ("engine", "network.training.process_group"),
+    ("lab", "network.blocks"),
+    ("lab", "network.heads"),
+    ("lab", "network.inference.sampled_terms"),
+    ("lab", "network.losses"),
+    ("lab", "network.tokenizer"),
+    ("lab", "network.training.masked_step"),
+    ("live", "habits.absence_table"),
+    ("live", "habits.absences"),
+    ("live", "habits.habit_words"),
+    ("live", "habits.kinds"),
+    ("live", "habits.lasting"),
+    ("live", "habits.lasting_words"),
+    ("live", "habits.measurements"),
+    ("live", "habits.moving"),
+    ("live", "habits.stages"),
+    ("live", "network.heads"),
+    ("live", "network.inference.counter"),
+    ("live", "network.inference.inference_kernels"),
+    ("live", "network.inference.memory_passes"),
+    ("live", "network.inference.memory_terms"),
+    ("live", "network.inference.passes"),
+    ("live", "network.inference.sampled_terms"),
+    ("live", "network.inference.unseen_losses"),
+    ("live", "network.inference.worker_threads"),
+    ("live", "network.place_counts"),
+    ("live", "network.place_memory"),
+    ("live", "network.training.memory_step"),
+    ("live", "scoring.explain"),
+    ("network", "habits.kinds"),
+    ("network", "habits.population"),
+    ("network_model", "network.inference.unseen_losses"),
+    ("page", "scoring.explain"),
+    ("service", "habits.kernels"),
+}
+
+
+def imported_modules(path: Path) -> set[tuple[str, str]]:
+    """Room and module of everything that a module imports from other rooms, also inside functions."""
+    pairs = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("ustad."):
+            name, *rest = node.module.split(".")[1:]
+            pairs |= {(name, ".".join(rest) or alias.name) for alias in node.names}
+        elif isinstance(node, ast.Import):
+            names = [alias.name.split(".")[1:] for alias in node.names if alias.name.startswith("ustad.")]
+            pairs |= {(first, ".".join(rest)) for first, *rest in names}
+    return {pair for pair in pairs if pair[0] != room(path)}
+
+
+def test_other_rooms_are_entered_through_their_doors():
+    doors = {name: importlib.import_module(f"ustad.{name}").DOOR for name in DOORS}
+    for name, door in doors.items():
+        for module in door:
+            assert (SOURCE / name).joinpath(*module.split(".")).with_suffix(".py").exists(), f"{name}.{module}"
+    imports = {(room(path), *pair) for path in modules() for pair in imported_modules(path)}
+    past = {(here, f"{name}.{module}") for here, name, module in imports if name in doors and module not in doors[name]}
+    assert past == PAST_DOORS
 
 
 def test_scoring_knows_nothing_of_its_sources():

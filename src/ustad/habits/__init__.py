@@ -1,1 +1,11 @@
 """An entity's history: counts, hours, places; what it asks of later events; how it moves on."""
+
+#: The modules that other rooms may import; a test refuses imports past them.
+DOOR = (
+    "habit_files",
+    "habit_model",
+    "habit_source",
+    "history",
+    "questions",
+    "usual",
+)
