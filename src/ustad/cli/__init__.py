@@ -110,7 +110,7 @@ def _device_problem(error: Exception) -> str | None:
 def _stop(message: str, error: BaseException) -> None:
     if _debug:
         raise error
-    err.print(f"[bold red]error:[/] {_escape(' '.join(message.split()))}", highlight=False, soft_wrap=True)
+    err.print(f"[bold red]error:[/] {_escape(' '.join(message.split()))}", soft_wrap=True)
     sys.exit(1)
 
 

@@ -40,10 +40,10 @@ def demo(
     _step(5, "writing the report")
     write_report(out_ / "scores", page)
     out.print()
-    out.print(figures_table(figures))
-    out.print(demo_truth.describe_loss(scores, data, out_ / "town", seed), highlight=False)
-    out.print(f"\ndone in {time.monotonic() - began:.0f} s. Look at [bold]{page}[/] in a browser.", highlight=False)
-    out.print("Try next: your own GPS with `ustad extract FILES --out runs/mine`, or `ustad --help`.", highlight=False)
+    out.print(figures_table(figures), soft_wrap=False)
+    out.print(demo_truth.describe_loss(scores, data, out_ / "town", seed))
+    out.print(f"\ndone in {time.monotonic() - began:.0f} s. Look at [bold]{page}[/] in a browser.")
+    out.print("Try next: your own GPS with `ustad extract FILES --out runs/mine`, or `ustad --help`.")
 
 
 def make_town(place: Path, agents: int, days: int, seed: int) -> Path:
@@ -83,4 +83,4 @@ def train_and_score(data: Path, place: Path, seed: int, device: str) -> Any:
 
 
 def _step(number: int, text: str) -> None:
-    out.print(f"[bold]{number}/5[/] {text}", highlight=False)
+    out.print(f"[bold]{number}/5[/] {text}")

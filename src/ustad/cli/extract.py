@@ -177,13 +177,13 @@ def _show_preview(sources: list[str], config: Any, reading: Any, agent: str | No
         print_json(sample.describe())
         return
     for file, kind in sample.kinds.items():
-        out.print(f"{file}: {kind}", highlight=False, soft_wrap=True, markup=False)
+        out.print(f"{file}: {kind}", markup=False)
     for note in reading.notes:
-        out.print(f"  {note}", highlight=False, soft_wrap=True, markup=False)
+        out.print(f"  {note}", markup=False)
     for line in sample.lines():
-        out.print(line, highlight=False, soft_wrap=True, markup=False)
-    out.print(draw_map(sample.lat, sample.lon), highlight=False, markup=False)
-    out.print("nothing was written (--dry-run)", highlight=False)
+        out.print(line, markup=False)
+    out.print(draw_map(sample.lat, sample.lon), markup=False)
+    out.print("nothing was written (--dry-run)")
 
 
 def _carry_labels(sources: list[str], directory: Path) -> list[str]:
@@ -229,28 +229,24 @@ def _export(directory: Path, forms: list[str]) -> list[Path]:
 
 def _show_summary(summary: Any, exports: list[Path]) -> None:
     for note in summary.notes:
-        out.print(f"  {note}", highlight=False, soft_wrap=True, markup=False)
+        out.print(f"  {note}", markup=False)
     for why, count in summary.dropped.items():
-        out.print(f"  dropped: {count:,} {why}", highlight=False)
+        out.print(f"  dropped: {count:,} {why}")
     if summary.stays and not summary.fixes:
-        out.print(f"{summary.stays:,} stays of {summary.agents:,} agents, as the file holds them", highlight=False)
-        out.print(f"written to {summary.out}; have a look with: ustad info {summary.out}", highlight=False)
+        out.print(f"{summary.stays:,} stays of {summary.agents:,} agents, as the file holds them")
+        out.print(f"written to {summary.out}; have a look with: ustad info {summary.out}")
         return
     out.print(
         f"{summary.stays:,} stays, {summary.trips:,} trips and {summary.gaps:,} gaps of {summary.agents:,} agents "
         f"from {summary.fixes:,} fixes in {summary.seconds:.1f} s",
-        highlight=False,
-        soft_wrap=True,
     )
     out.print(
         f"{summary.unfinished:,} agents were still at their last stay; {summary.too_sparse:,} are sampled too sparsely "
         "to tell stays",
-        highlight=False,
-        soft_wrap=True,
     )
     for path in exports:
-        out.print(f"exported {path}", highlight=False, soft_wrap=True)
-    out.print(f"written to {summary.out}; have a look with: ustad info {summary.out}", highlight=False, soft_wrap=True)
+        out.print(f"exported {path}")
+    out.print(f"written to {summary.out}; have a look with: ustad info {summary.out}")
 
 
 def _categories(value: bool) -> None:
@@ -284,8 +280,8 @@ def pois(
     table = read_osm(file, categories)
     write_table(table.replace_schema_metadata({"attribution": ATTRIBUTION}), out_file)
     for entry in sorted(table["category"].value_counts().to_pylist(), key=lambda e: -e["counts"]):
-        out.print(f"  {entry['values']:<16}{entry['counts']:>10,}", highlight=False)
-    out.print(f"{table.num_rows:,} POIs written to {out_file} ({ATTRIBUTION})", highlight=False, soft_wrap=True)
+        out.print(f"  {entry['values']:<16}{entry['counts']:>10,}")
+    out.print(f"{table.num_rows:,} POIs written to {out_file} ({ATTRIBUTION})")
 
 
 def info(

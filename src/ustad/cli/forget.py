@@ -26,12 +26,12 @@ def forget(
         raise ConfigError(f"{model}: a model of another method cannot forget; delete it, and train it without them")
     if find_model(model) == model:
         word = _forget_in([model], agents)
-        out.print(f"forgot {len(agents)} {word}(s); the model was written anew", highlight=False)
+        out.print(f"forgot {len(agents)} {word}(s); the model was written anew")
         return
     versions = ModelVersions(model)
     with versions.alone():
         word = _forget_in([versions[number] for number in versions.numbers()], agents)
-    out.print(f"forgot {len(agents)} {word}(s) in every version", highlight=False)
+    out.print(f"forgot {len(agents)} {word}(s) in every version")
 
 
 def _forget_in(models: list[Path], agents: list[str]) -> str:

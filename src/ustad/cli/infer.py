@@ -34,8 +34,8 @@ def infer(
     elif out_ is None:
         typer.echo(proposal.to_yaml(), nl=False)
     else:
-        out.print(f"schema: {out_}; edit it, then", highlight=False)
-        out.print(f"next:   ustad train {events} --schema {out_} --out runs/model", highlight=False, soft_wrap=True)
+        out.print(f"schema: {out_}; edit it, then")
+        out.print(f"next:   ustad train {events} --schema {out_} --out runs/model")
 
 
 @schema.command()
@@ -58,7 +58,7 @@ def check(
         raise typer.Exit(1 if problems else 0)
     if problems:
         for line in problems[:-1]:
-            out.print(f"- {line}", highlight=False, soft_wrap=True, markup=False)
+            out.print(f"- {line}", markup=False)
         fail(problems[-1])
     features = len(event_schema.features)
-    out.print(f"{file}: {features} feature{'s' if features != 1 else ''}, nothing wrong", highlight=False)
+    out.print(f"{file}: {features} feature{'s' if features != 1 else ''}, nothing wrong")

@@ -16,61 +16,57 @@ _WIDTH = 56
 
 def describe(path: Path) -> dict[str, Any]:
     """Everything that `ustad info DATA` shows."""
+    from ustad.dataset import load_directory
+    from ustad.files import find_table, read_table
+    from ustad.mobility.readers import open_data
+
+    file = find_table(path, "stays") if path.is_dir() else None
+    has_stays = file is None or read_table(file, columns=[]).num_rows > 0
+    data = open_data(path, on_error="skip") if has_stays else load_directory(path)
+    tables = {name: getattr(data, name) for name in ("trips", "gaps", "pois", "labels", "agent_labels", "quality")}
+    has_quality = data.quality is not None and (has_stays or data.quality.num_rows > 0)
+    return {
+        "name": data.name,
+        "path": str(path),
+        "tables": {"stays": data.events.num_rows, **{n: t.num_rows for n, t in tables.items() if t is not None}},
+        **(_describe_stays(data) if has_stays else _describe_none(data)),
+        "quality": _quality(data) if has_quality else None,
+        "notes": data.meta.get("notes", []),
+    }
+
+
+def _describe_stays(data: Any) -> dict[str, Any]:
     import pyarrow.compute as pc
 
     from ustad.config import SplitConfig
-    from ustad.mobility.readers import open_data
     from ustad.tables import DataError
 
-    empty = _without_stays(path)
-    if empty is not None:
-        return empty
-    data = open_data(path, on_error="skip")
     stays = data.events
     minutes = pc.divide(pc.subtract(stays["finished_at"], stays["started_at"]).cast("int64"), 60_000_000)
     try:
         split = data.split(SplitConfig()).describe()
     except DataError as error:
         split = str(error)
-    tables = {name: getattr(data, name) for name in ("trips", "gaps", "pois", "labels", "agent_labels", "quality")}
     categories = sorted(stays["poi_category"].value_counts().to_pylist(), key=lambda e: -e["counts"])
     return {
-        "name": data.name,
-        "path": str(path),
-        "tables": {"stays": stays.num_rows, **{n: t.num_rows for n, t in tables.items() if t is not None}},
         "agents": pc.count_distinct(stays["agent_id"]).as_py(),
         "span": [str(pc.min(stays["started_at"]).as_py()), str(pc.max(stays["finished_at"]).as_py())],
         "timezones": sorted(pc.unique(stays["timezone"]).to_pylist()),
         "split": split,
         "median_stay_minutes": pc.approximate_median(minutes).as_py(),
         "categories": {e["values"]: e["counts"] for e in categories},
-        "quality": _quality(data) if data.quality is not None else None,
-        "notes": data.meta.get("notes", []),
     }
 
 
-def _without_stays(path: Path) -> dict[str, Any] | None:
-    """What a data directory without one stay has to tell: why there is none. None where there are stays."""
-    from ustad.dataset import load_directory
-    from ustad.files import find_table, read_table
-
-    stays = find_table(path, "stays") if path.is_dir() else None
-    if stays is None or read_table(stays, columns=[]).num_rows:
-        return None
-    data = load_directory(path)
-    tables = {name: getattr(data, name) for name in ("trips", "gaps", "pois", "labels", "agent_labels", "quality")}
+def _describe_none(data: Any) -> dict[str, Any]:
+    """What a data directory without one stay has to tell instead."""
     return {
-        "name": data.name,
-        "path": str(path),
-        "tables": {"stays": 0, **{n: t.num_rows for n, t in tables.items() if t is not None}},
         "agents": data.quality.num_rows if data.quality is not None else 0,
         "span": data.meta.get("span") or ["", ""],
         "timezones": [data.meta["timezone"]] if data.meta.get("timezone") else [],
         "split": "none, because there is no stay; try a longer --gap, a larger --distance or fewer --minutes",
         "median_stay_minutes": None,
         "categories": {},
-        "quality": _quality(data) if data.quality is not None and data.quality.num_rows else None,
-        "notes": data.meta.get("notes", []),
     }
 
 
@@ -198,7 +194,7 @@ def _show_quality(quality: dict[str, Any]) -> None:
 
 
 def _line(name: str, text: str) -> None:
-    out.print(f"{name:<11}{text}", highlight=False, markup=False, soft_wrap=True)
+    out.print(f"{name:<11}{text}", markup=False)
 
 
 def bar(share: float, width: int) -> str:

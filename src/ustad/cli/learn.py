@@ -85,14 +85,13 @@ def _preview(table: Any, words: dict[str, bool], weights: dict[str, float]) -> d
 def _print(facts: dict[str, Any]) -> None:
     out.print(f"{facts['verdicts']:,} verdicts; how much each question counts from now on (1: as before):")
     for name, weight in sorted(facts["weights"].items(), key=lambda one: -one[1]):
-        out.print(f"  {name:<18}{weight:.2f}", highlight=False)
+        out.print(f"  {name:<18}{weight:.2f}")
     if not facts["weights"]:
-        out.print("  nothing was learnt: all verdicts say the same", highlight=False)
+        out.print("  nothing was learnt: all verdicts say the same")
     price = f"of the confirmed {facts['confirmed']:,}" if facts["confirmed"] else "of the confirmed none"
     out.print(
         f"of the {facts['alerts']:,} alerts of the last 30 days {facts['go']:,} would go, {price}; "
         f"{facts['come']:,} others would come",
-        highlight=False,
     )
     if "out" in facts:
-        out.print(f"next:  ustad score MODEL DATA --weights {facts['out']} --out SCORES", highlight=False)
+        out.print(f"next:  ustad score MODEL DATA --weights {facts['out']} --out SCORES")

@@ -27,7 +27,7 @@ def report(
     """
     write_report = report_writer()
     write_report(scores, out_, cases=cases, map_file=map_)
-    out.print(f"report: {out_} ({out_.stat().st_size / 1e6:.1f} MB); open it in a browser", highlight=False)
+    out.print(f"report: {out_} ({out_.stat().st_size / 1e6:.1f} MB); open it in a browser")
 
 
 def report_writer() -> Any:

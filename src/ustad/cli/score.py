@@ -212,8 +212,8 @@ def _show(run: dict[str, Any], out_: Path, words: Any, json: bool, *, explain: i
     if "rejected" in run:
         counts += f", {run['rejected']['withheld']:,} predictions withheld"
     events, entities = plural(words.event_word), plural(words.entity_word)
-    out.print(f"{facts['events']:,} {events}, {facts['agents']:,} {entities}{counts}: {out_}", highlight=False)
-    out.print(f"next:  ustad report {out_} --out report.html", highlight=False, soft_wrap=True)
+    out.print(f"{facts['events']:,} {events}, {facts['agents']:,} {entities}{counts}: {out_}")
+    out.print(f"next:  ustad report {out_} --out report.html")
 
 
 @dataclass(frozen=True)

@@ -96,7 +96,7 @@ def serve(
         names = [r.strip() for r in roles.split(",") if r.strip()]
         key = make_key(Store(settings.store), create_key, names, until, agent=agent)
         ends = f" It expires at {until:%Y-%m-%d %H:%M %Z}." if until else ""
-        err.print(f"This key is shown once; only its hash is stored.{ends}", highlight=False)
+        err.print(f"This key is shown once; only its hash is stored.{ends}")
         typer.echo(key)
         return
     for option, value in (("--expires", expires), ("--agent", agent)):
@@ -104,10 +104,10 @@ def serve(
             raise ConfigError(f"{option} is for a new key: give --create-key NAME too")
     if remove_key is not None:
         drop_key(Store(settings.store), remove_key)
-        out.print(f"the key '{remove_key}' is void", highlight=False)
+        out.print(f"the key '{remove_key}' is void")
         return
     address = f"http://{'localhost' if settings.is_loopback else host}:{port}"
-    run_service(settings, lambda: out.print(f"ready: {address}  (stop with Ctrl-C)", highlight=False))
+    run_service(settings, lambda: out.print(f"ready: {address}  (stop with Ctrl-C)"))
 
 
 def settings_for(target: Path, store: str | None, **more: object):  # type: ignore[no-untyped-def]  # the service is optional

@@ -11,8 +11,9 @@ from rich.console import Console
 
 from ustad.config import Config, ConfigError
 
-out = Console()
-err = Console(stderr=True)
+#: Lines as they are, however long: programs read them too. A table is fitted to the width (`soft_wrap=False`).
+out = Console(highlight=False, soft_wrap=True)
+err = Console(highlight=False, stderr=True)  # also of bars, which are fitted to the width
 
 OutOption = Annotated[Path, typer.Option("--out", "-o", help="Where the results go.")]
 SeedOption = Annotated[int, typer.Option("--seed", help="Every random choice follows from it.")]
@@ -87,7 +88,7 @@ def choose(value: str, choices: tuple[str, ...], option: str) -> str:
 
 
 def fail(message: str) -> NoReturn:
-    err.print(f"[bold red]error:[/] {message}", highlight=False, soft_wrap=True)
+    err.print(f"[bold red]error:[/] {message}", soft_wrap=True)
     raise typer.Exit(1)
 
 

@@ -49,7 +49,7 @@ def _print(rows: list[dict[str, Any]], schema: Any) -> None:
     for row in rows:
         label = row.get(schema.event_id, row[schema.time]) if schema.event_id else row[schema.time]
         table.add_row(str(row[schema.entity]), str(label), f"{row['score']:.2f}", _made_of(row))
-    out.print(table)
+    out.print(table, soft_wrap=False)
 
 
 def _made_of(row: dict[str, Any]) -> str:

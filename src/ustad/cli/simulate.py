@@ -110,9 +110,8 @@ def simulate(
     out.print(
         f"{meta['agents']:,} agents, {meta['days']} days, {meta['events']:,} stays; {meta['anomalous_agents']:,} "
         f"anomalous agents, {meta['anomalous_events']:,} anomalous stays from {meta['split']['test_first']} on",
-        highlight=False,
     )
-    out.print(f"written to {out_dir}", highlight=False, soft_wrap=True)
+    out.print(f"written to {out_dir}")
 
 
 def inject(
@@ -166,8 +165,8 @@ def inject(
     if as_json:
         print_json(facts)
         return
-    out.print(f"{facts['labels']:,} labelled of {facts['events']:,} stays", highlight=False)
-    out.print(f"written to {out_dir}", highlight=False, soft_wrap=True)
+    out.print(f"{facts['labels']:,} labelled of {facts['events']:,} stays")
+    out.print(f"written to {out_dir}")
 
 
 def _day(text: str | None, option: str) -> int | None:

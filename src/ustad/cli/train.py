@@ -163,5 +163,5 @@ def show_model(facts: dict[str, Any], data: Path, out_: Path, json: bool) -> Non
     if json:
         print_json(facts)
     else:
-        out.print(f"model: {out_}", highlight=False)
-        out.print(f"next:  ustad score {out_} {data} --out runs/scores", highlight=False, soft_wrap=True)
+        out.print(f"model: {out_}")
+        out.print(f"next:  ustad score {out_} {data} --out runs/scores")

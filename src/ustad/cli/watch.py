@@ -90,7 +90,7 @@ def _cycle(versions: Any, data: Path, options: dict[str, Any], json: bool, *, go
     except (DataError, ConfigError, OSError) as error:
         if not going_on:
             raise
-        err.print(f"error: {error}", highlight=False, markup=False, soft_wrap=True)
+        err.print(f"error: {error}", markup=False, soft_wrap=True)
         return False
 
 
@@ -114,10 +114,10 @@ def _renew(
         _show_comparison(result)
     if result.is_swapped or result.new is None:
         if not json:
-            out.print(result.words, highlight=False, soft_wrap=True)
+            out.print(result.words)
         return True
     stays = f"version {versions.current} stays in use (take the new one nevertheless with --use {result.new.version})"
-    err.print(f"[bold red]error:[/] {result.words}; {stays}", highlight=False, soft_wrap=True)
+    err.print(f"[bold red]error:[/] {result.words}; {stays}", soft_wrap=True)
     return False
 
 
@@ -154,9 +154,9 @@ def _show_comparison(result: Any) -> None:
         f"{result.alerts_in_both}, {result.alerts_only_old}",
         f"{result.alerts_in_both}, {result.alerts_only_new}",
     )
-    out.print(table)
+    out.print(table, soft_wrap=False)
     for check in result.checks:
-        out.print(f"{'ok ' if check.passed else 'NOT'} {check.words}", highlight=False, markup=False, soft_wrap=True)
+        out.print(f"{'ok ' if check.passed else 'NOT'} {check.words}", markup=False)
 
 
 def _choose(versions: Any, number: int | None, json: bool) -> None:
@@ -168,7 +168,7 @@ def _choose(versions: Any, number: int | None, json: bool) -> None:
     if json:
         print_json({"in_use": number})
         return
-    out.print(f"version {number} is in use now; restart the service to load it", highlight=False, soft_wrap=True)
+    out.print(f"version {number} is in use now; restart the service to load it")
 
 
 def _show_versions(versions: Any, json: bool) -> None:
@@ -188,7 +188,7 @@ def _show_versions(versions: Any, json: bool) -> None:
         return
     for row in rows:
         line = f"{row['version']:>4}  learnt until {row['learned_until']}  {row['state']}"
-        out.print(line, highlight=False, markup=False)
+        out.print(line, markup=False)
 
 
 def _seconds(text: str) -> float:

@@ -54,4 +54,4 @@ def benchmark(
         tables = [*injection_tables(lines), *changed_tables(lines)]
     text = "\n\n".join(f"# {spec.title}: {t.title}\n\n{t.markdown()}\n{t.note}".rstrip() for t in tables)
     (results / "table.md").write_text(text + "\n")
-    out.print(text, markup=False, highlight=False, soft_wrap=True)
+    out.print(text, markup=False)

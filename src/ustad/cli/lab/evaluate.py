@@ -36,7 +36,7 @@ def evaluate(
     if json:
         print_json(figures)
     else:
-        out.print(figures_table(figures, loaded_scores.run.get("schema")))
+        out.print(figures_table(figures, loaded_scores.run.get("schema")), soft_wrap=False)
 
 
 def evaluate_scores(scores: Any, labels: Path | None, baselines: bool) -> dict[str, Any]:

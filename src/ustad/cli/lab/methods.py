@@ -47,7 +47,7 @@ def methods(
     table = Table("method", *ABILITIES.values(), "what it is")
     for row in rows:
         table.add_row(row["name"], *("yes" if row[k] else "–" for k in ABILITIES), row["about"])
-    out.print(table)
+    out.print(table, soft_wrap=False)
 
 
 def _our_settings() -> list[dict[str, Any]]:
@@ -66,14 +66,14 @@ def _show_method(content: dict[str, Any], json: bool) -> None:
     if json:
         print_json(content)
         return
-    out.print(content["about"], highlight=False)
-    out.print("can: " + ", ".join(word for key, word in ABILITIES.items() if content[key]), highlight=False)
+    out.print(content["about"])
+    out.print("can: " + ", ".join(word for key, word in ABILITIES.items() if content[key]))
     if not content["settings"]:
-        out.print("nothing to set", highlight=False)
+        out.print("nothing to set")
         return
     widest = max(len(row["name"]) for row in content["settings"])
     table = Table(Column("setting", min_width=widest), "default", "a search tries", "what it is")
     for row in content["settings"]:
         choices = ", ".join(str(choice) for choice in row["search"] or ())
         table.add_row(row["name"], str(row["default"]), choices or "–", row["about"])
-    out.print(table)
+    out.print(table, soft_wrap=False)

@@ -83,7 +83,7 @@ def _show_best(
         print_json({"method": method, "loss": loss, "settings": settings, "config": str(file)})
         return
     values = ", ".join(f"{k} = {v}" for k, v in settings.items())
-    out.print(f"best validation loss {loss:.4f} with {values or 'what was given'}", highlight=False)
+    out.print(f"best validation loss {loss:.4f} with {values or 'what was given'}")
     options = (f" --schema {schema}" if schema else "") + ("" if method == "ustad" else f" --method {method}")
     verb = "train" if method == "ustad" else "lab train"
-    out.print(f"next: ustad {verb} {data}{options} --config {file}", highlight=False, soft_wrap=True)
+    out.print(f"next: ustad {verb} {data}{options} --config {file}")
