@@ -59,7 +59,7 @@ for verb in (
     simulate.simulate,
     extract.extract,
     extract.pois,
-    simulate.inject,
+    lab.inject,
     train.train,
     score.score,
     learn.learn,

@@ -1,8 +1,7 @@
-"""`ustad simulate` and `ustad inject`: data with known anomalies."""
+"""`ustad simulate`: data with known anomalies."""
 
 from __future__ import annotations
 
-from datetime import date
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,15 +19,6 @@ from ustad.cli.shared import (
     out,
     print_json,
 )
-
-_EPOCH = date(1970, 1, 1)
-RedTeamOption = Annotated[
-    str, typer.Option("--red-team", help="Who misbehaves: first (by NUMOSIM's rules) or second (plans, and hides).")
-]
-RedTeamSizeOption = Annotated[
-    float,
-    typer.Option("--red-team-size", help="Size of the second red team's anomalies: 1 is usual, 0 changes nothing."),
-]
 
 
 def simulate(
@@ -54,11 +44,13 @@ def simulate(
         str,
         typer.Option("--variant", help="The red team: standard, near-15km, near-5km, odd-hours, skipped, long-stays."),
     ] = "standard",
-    red_team: RedTeamOption = "first",
+    red_team: Annotated[
+        str, typer.Option("--red-team", help="Who misbehaves: first (by NUMOSIM's rules) or second (plans, and hides).")
+    ] = "first",
     red_team_kind: Annotated[
         str, typer.Option("--red-team-kind", help="One kind of the second red team, such as scouting, or all.")
     ] = "all",
-    red_team_size: RedTeamSizeOption = 1.0,
+    red_team_size: red_teams.SizeOption = 1.0,
     anomalous: Annotated[
         float | None, typer.Option("--anomalous-share", help="Share of anomalous agents; the preset's by default.")
     ] = None,
@@ -112,68 +104,3 @@ def simulate(
         f"anomalous agents, {meta['anomalous_events']:,} anomalous stays from {meta['split']['test_first']} on",
     )
     out.print(f"written to {out_dir}")
-
-
-def inject(
-    data: Annotated[Path, typer.Argument(help="A data directory, a NUMOSIM directory or a file of stays.")],
-    out_dir: OutOption,
-    kind: Annotated[
-        str,
-        typer.Option(
-            "--kind",
-            help="spatial, temporal, spatial_temporal, swap, permutation, high_density or all; with --red-team second "
-            "one of its kinds or all.",
-        ),
-    ] = "all",
-    share: Annotated[float, typer.Option("--share", help="Share of the agents that are changed.")] = 0.01,
-    *,
-    seed: SeedOption = 7,
-    first_day: Annotated[
-        str | None, typer.Option("--first-day", help="First local date that may change; the test period by default.")
-    ] = None,
-    last_day: Annotated[str | None, typer.Option("--last-day", help="Last local date that may change.")] = None,
-    red_team: Annotated[
-        str, typer.Option("--red-team", help="second: the kinds of the second red team instead of the paper's six.")
-    ] = "none",
-    red_team_size: RedTeamSizeOption = 1.0,
-    as_json: JsonOption = False,
-) -> None:
-    """Inject the paper's six kinds of anomalies, or the second red team's, into any data set, with labels.
-
-    Examples:
-
-    - `ustad inject town --kind swap --share 0.02 --seed 7 --out town-swapped`
-    - `ustad inject stays.parquet --kind all --first-day 2024-02-01 --out injected`
-    - `ustad inject stays.parquet --red-team second --kind scouting --share 0.05 --out scouted`
-    """
-    from ustad.dataset import save_directory
-    from ustad.mobility.readers import open_data
-    from ustad.simulate import inject as run
-    from ustad.simulate.injections import KINDS
-
-    choose(red_team, ("none", "second"), "--red-team")
-    if out_dir.resolve() == data.resolve():
-        raise typer.BadParameter("the injected data needs a directory of its own", param_hint="--out")
-    first, last = _day(first_day, "--first-day"), _day(last_day, "--last-day")
-    if red_team == "second":
-        result = red_teams.inject_second(data, kind, share, seed, size=red_team_size, first_day=first, last_day=last)
-    else:
-        choose(kind, (*KINDS, "all"), "--kind")
-        result = run(open_data(data), kind, share, seed, first, last)
-    save_directory(result, out_dir)
-    facts = {"out": str(out_dir), "kind": kind, "labels": len(result.labels or ()), "events": result.events.num_rows}
-    if as_json:
-        print_json(facts)
-        return
-    out.print(f"{facts['labels']:,} labelled of {facts['events']:,} stays")
-    out.print(f"written to {out_dir}")
-
-
-def _day(text: str | None, option: str) -> int | None:
-    """Days since 1970-01-01 of an ISO date."""
-    if text is None:
-        return None
-    try:
-        return (date.fromisoformat(text) - _EPOCH).days
-    except ValueError as error:
-        raise typer.BadParameter(f"'{text}' is not a date such as 2024-02-01", param_hint=option) from error

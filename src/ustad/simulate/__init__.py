@@ -1,6 +1,5 @@
-"""Simulated cities, people and red teams, and anomalies injected into any data."""
+"""Simulated cities and people, what their phones record, and a red team."""
 
-from ustad.simulate.injections import inject
 from ustad.simulate.labels import match_labels
 from ustad.simulate.presets import PRESETS, VARIANTS, Preset, get_preset
 from ustad.simulate.simulation import simulate, simulate_tables
@@ -10,7 +9,6 @@ __all__ = [
     "VARIANTS",
     "Preset",
     "get_preset",
-    "inject",
     "match_labels",
     "simulate",
     "simulate_tables",

@@ -13,7 +13,7 @@ from ustad.config import SplitConfig
 from ustad.dataset import Dataset
 from ustad.lab.evaluation.public_data import BENCHMARKS, busiest_days, choose_agents
 from ustad.lab.evaluation.sources import open_source
-from ustad.simulate import inject
+from ustad.lab.red_team import inject
 from ustad.tables import DataError
 
 AGENTS, DAYS, TEST = 6, 16, 8

@@ -31,11 +31,11 @@ from ustad.lab.evaluation.workshop import (
     measured,
 )
 from ustad.lab.prediction import prediction_metrics
+from ustad.lab.red_team import inject
+from ustad.lab.red_team.injections import KINDS
 from ustad.scores import Scores
 from ustad.scoring.calibration import ABLATIONS, Ablation, Parts, combine
 from ustad.scoring.rejection import rejection_curve, uncertainty
-from ustad.simulate import inject
-from ustad.simulate.injections import KINDS
 
 Options = dict[str, Any]
 NUMERIC = ("x", "y", "start", "duration")

@@ -28,8 +28,8 @@ from ustad.lab.evaluation.recordings import PLAIN, TRUE_STAYS
 from ustad.lab.evaluation.result_files import Line, command, hardware, plain_json, read_lines, versions
 from ustad.lab.evaluation.sources import Source
 from ustad.lab.evaluation.workshop import BUDGETS, DEFAULT, FIRST_SEED, QUICK, SAME, TRIPS, USTAD, Budget, Workshop
+from ustad.lab.red_team.injections import KINDS
 from ustad.simulate import PRESETS
-from ustad.simulate.injections import KINDS
 from ustad.simulate.phones import PHONES
 
 PREDICTORS = ("mlp", "lstm", "transformer", "lightpath", "dual-tr", USTAD, "ustad-minmax", "ustad-lambda")

@@ -18,10 +18,10 @@ from ustad.dataset import Dataset, zone_of
 from ustad.geo import Projection, haversine_km
 from ustad.lab.red_team.second_edits import DAY
 from ustad.lab.red_team.second_people import Surroundings
+from ustad.lab.red_team.stay_ledger import pool_places
 from ustad.simulate.edits import Diary
 from ustad.tables import TIMESTAMP, DataError, agent_codes, sort_events
 
-_SPATIAL = ("lat", "lon", "poi_id", "poi_category")
 _GRID = 1_000  # stays without a POI are at one place where they agree to a thousandth of a degree
 SILENCE_S = 1800  # beyond three times the travel time, a gap this much longer is no trip
 
@@ -82,7 +82,7 @@ def open_town(data: Dataset, days: tuple[int, int]) -> StayTown:
     at = first_row[:-1] + in_period
     # Clocks differ from UTC by whole minutes; the seconds of the start must not be lost in the rounding.
     offset = np.round((wall[at] - start[at] / 1e6) / 60).astype(np.int64) * 60
-    pool = _pool(events, data.pois)
+    pool = pool_places(events, data.pois)
     place, row_of_place = _places(pool)
     lat, lon = (pool[name].to_numpy()[row_of_place] for name in ("lat", "lon"))
     town = StayTown(
@@ -96,21 +96,6 @@ def _first_in_period(days: np.ndarray, first: int) -> int:
     """The first stay of the period, or the last one before it."""
     inside = np.flatnonzero(days >= first)
     return int(inside[0]) if len(inside) else len(days) - 1
-
-
-def _pool(events: pa.Table, pois: pa.Table | None) -> pa.Table:
-    """Spatial columns of the stays, below them those of the POIs."""
-    pool = events.select([name for name in _SPATIAL if name in events.column_names])
-    if pois is None:
-        return pool.combine_chunks()
-    as_stays = pois.rename_columns(["poi_category" if name == "category" else name for name in pois.column_names])
-    columns = {
-        field.name: as_stays[field.name].cast(field.type)
-        if field.name in as_stays.column_names
-        else pa.nulls(len(pois), field.type)
-        for field in pool.schema
-    }
-    return pa.concat_tables([pool, pa.table(columns)]).combine_chunks()
 
 
 def _places(pool: pa.Table) -> tuple[np.ndarray, np.ndarray]:

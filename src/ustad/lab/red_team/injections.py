@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 
 from ustad.config import ConfigError, SplitConfig
 from ustad.dataset import Dataset
+from ustad.lab.red_team.stay_ledger import MINUTE, Ledger, open_ledger
 from ustad.simulate.chance import generator
-from ustad.simulate.stay_ledger import MINUTE, Ledger, open_ledger
 from ustad.tables import DataError, agent_codes
 
 KINDS = ("spatial", "temporal", "spatial_temporal", "swap", "permutation", "high_density")

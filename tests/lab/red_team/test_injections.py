@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from datetime import date
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -11,12 +13,14 @@ import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "simulate"))
 from small_towns import rows, seconds, town
 
 from ustad.config import ConfigError
 from ustad.dataset import Dataset
-from ustad.simulate import inject
-from ustad.simulate.injections import KINDS
+from ustad.lab.red_team import inject
+from ustad.lab.red_team.injections import KINDS
 from ustad.tables import STAYS, Complaints, DataError, check_overlaps, validate
 
 TEST_FIRST = (date(2024, 5, 20) - date(1970, 1, 1)).days

@@ -216,7 +216,7 @@ def open_ledger(data: Dataset, first_day: int, last_day: int) -> Ledger:
     local = local_time(events["started_at"], zone_of(events, data.schema))
     start = events["started_at"].cast(TIMESTAMP).cast(pa.int64()).to_numpy().copy()
     wall = local.day.astype(np.int64) * _DAY + np.round(local.minute * 60e6).astype(np.int64)
-    pool, first_place = _pool(events, data.pois)
+    pool, first_place = pool_places(events, data.pois), 0 if data.pois is None else events.num_rows
     category = (
         agent_codes(pool["poi_category"].fill_null(""))[0]
         if "poi_category" in pool.column_names
@@ -243,20 +243,19 @@ def open_ledger(data: Dataset, first_day: int, last_day: int) -> Ledger:
     )
 
 
-def _pool(events: pa.Table, pois: pa.Table | None) -> tuple[pa.Table, int]:
-    """Spatial columns of stays and POIs one below the other, and the first row random visits may use."""
-    present = [name for name in _SPATIAL if name in events.column_names]
-    pool = events.select(present)
+def pool_places(events: pa.Table, pois: pa.Table | None) -> pa.Table:
+    """Spatial columns of the stays, below them those of the POIs."""
+    pool = events.select([name for name in _SPATIAL if name in events.column_names])
     if pois is None:
-        return pool, 0
+        return pool.combine_chunks()
     as_stays = pois.rename_columns(["poi_category" if name == "category" else name for name in pois.column_names])
     columns = {
-        name: as_stays[name].cast(pool[name].type)
-        if name in as_stays.column_names
-        else pa.nulls(len(pois), pool[name].type)
-        for name in present
+        field.name: as_stays[field.name].cast(field.type)
+        if field.name in as_stays.column_names
+        else pa.nulls(len(pois), field.type)
+        for field in pool.schema
     }
-    return pa.concat_tables([pool, pa.table(columns)]).combine_chunks(), events.num_rows
+    return pa.concat_tables([pool, pa.table(columns)]).combine_chunks()
 
 
 def _rare_places(category: np.ndarray, stays: int, first_place: int) -> np.ndarray:
