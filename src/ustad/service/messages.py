@@ -69,8 +69,8 @@ def is_agent_id(text: str) -> bool:
     return True
 
 
-class Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+class Strict(BaseModel, extra="forbid"):
+    """What a client sends: a field that is not known is refused."""
 
 
 class Fix(Strict):
@@ -83,16 +83,15 @@ class Fix(Strict):
     accuracy_m: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
 
 
-class Fixes(Strict):
+FIXES_EXAMPLE = {"fixes": [
+    {"agent_id": "a-17", "time": "2024-02-05T08:00:00Z", "lat": 60.17, "lon": 24.94},
+    {"agent_id": "a-17", "time": "2024-02-05T08:06:00Z", "lat": 60.17, "lon": 24.94},
+]}  # fmt: skip
+
+
+class Fixes(Strict, json_schema_extra={"examples": [FIXES_EXAMPLE]}):
     """Raw GPS of any agents. Fixes of one agent come in order of time, also over requests."""
 
-    model_config = ConfigDict(
-        extra="forbid",
-        json_schema_extra={"examples": [{"fixes": [
-            {"agent_id": "a-17", "time": "2024-02-05T08:00:00Z", "lat": 60.17, "lon": 24.94},
-            {"agent_id": "a-17", "time": "2024-02-05T08:06:00Z", "lat": 60.17, "lon": 24.94},
-        ]}]},
-    )  # fmt: skip
     fixes: Annotated[list[Fix], Field(min_length=1)]
 
 
@@ -166,17 +165,16 @@ def _example_of(schema: EventSchema) -> dict[str, Any]:
     return example
 
 
-class Verdict(Strict):
+VERDICT_EXAMPLES = [
+    {"verdict": "confirmed", "note": "called, will follow up"},
+    {"verdict": "expected", "reason": "new place of work", "until": "2024-06-30T00:00:00Z"},
+]
+
+
+class Verdict(Strict, json_schema_extra={"examples": VERDICT_EXAMPLES}):
     """What a person decided about an alert. `expected` needs a reason, and says until when it holds; `wrong` means that
     the data is bad or the program mistaken."""
 
-    model_config = ConfigDict(
-        extra="forbid",
-        json_schema_extra={"examples": [
-            {"verdict": "confirmed", "note": "called, will follow up"},
-            {"verdict": "expected", "reason": "new place of work", "until": "2024-06-30T00:00:00Z"},
-        ]},
-    )  # fmt: skip
     verdict: Literal["confirmed", "expected", "wrong", "open"]
     reason: Annotated[str, Field(max_length=500), AfterValidator(_printable)] = ""
     note: Annotated[str, Field(max_length=4000), AfterValidator(_text)] = ""

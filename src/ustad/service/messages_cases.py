@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, Field
 
 from ustad.service.login import own_address
 from ustad.service.messages import EventAnswer, Moment, Strict, Text, _printable, _text
@@ -21,26 +21,22 @@ def _of_this_page(text: str) -> str:
     return text
 
 
-class NewCase(Strict):
+NEW_CASE = {"incidents": ["4611686018427387905"], "title": "Night visits"}
+
+
+class NewCase(Strict, json_schema_extra={"examples": [NEW_CASE]}):
     """A case of one or several incidents, each given by the id of one of its events."""
 
-    model_config = ConfigDict(
-        extra="forbid",
-        json_schema_extra={"examples": [{"incidents": ["4611686018427387905"], "title": "Night visits"}]},
-    )
     incidents: Annotated[EventIds, Field(min_length=1)]
     title: Text = ""
     assignee: Person = ""
     note: Note = ""
 
 
-class CaseChange(Strict):
+class CaseChange(Strict, json_schema_extra={"examples": [{"state": "watching", "assignee": "morning shift"}]}):
     """What is to change; what is not given stays. `explained`, `confirmed` and `wrong` are verdicts on every incident
     of the case; `explained` needs a reason, and holds until a date."""
 
-    model_config = ConfigDict(
-        extra="forbid", json_schema_extra={"examples": [{"state": "watching", "assignee": "morning shift"}]}
-    )
     state: State | None = None
     assignee: Person | None = None
     title: Text | None = None
@@ -51,22 +47,16 @@ class CaseChange(Strict):
     until: Moment | None = None
 
 
-class Watch(Strict):
+class Watch(Strict, json_schema_extra={"examples": [{"watched": True, "note": "moved house"}]}):
     """Whether to watch a person, and why."""
 
-    model_config = ConfigDict(
-        extra="forbid", json_schema_extra={"examples": [{"watched": True, "note": "moved house"}]}
-    )
     watched: bool
     note: Note = ""
 
 
-class SavedView(Strict):
+class SavedView(Strict, json_schema_extra={"examples": [{"name": "new places", "address": "/?kind=novel&state=open"}]}):
     """A view of the page by name; a name that is there already is saved anew."""
 
-    model_config = ConfigDict(
-        extra="forbid", json_schema_extra={"examples": [{"name": "new places", "address": "/?kind=novel&state=open"}]}
-    )
     name: Annotated[Person, Field(min_length=1)]
     address: Annotated[str, Field(max_length=2000), AfterValidator(_of_this_page)]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Request
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, Field
 
 from ustad.page import hidden
 from ustad.page.queries import microseconds
@@ -19,17 +19,15 @@ from ustad.triage.hiding import NEAR_KM, HidingRule
 Minute = Annotated[int, Field(ge=0, le=1440)]
 
 
-class NewRule(Strict):
+NEW_RULE = {
+    "agent_id": "a-17", "from_minute": 1320, "to_minute": 360, "until": "2024-06-30T21:00:00Z", "reason": "night shift"
+}  # fmt: skip
+
+
+class NewRule(Strict, json_schema_extra={"examples": [NEW_RULE]}):
     """Which alerts to hide: of a person, or near a place, or both; narrowed by category, hours (local minutes in which
     an event begins, past midnight where the first is the larger) and kind; until a moment, with a reason."""
 
-    model_config = ConfigDict(
-        extra="forbid",
-        json_schema_extra={"examples": [
-            {"agent_id": "a-17", "from_minute": 1320, "to_minute": 360, "until": "2024-06-30T21:00:00Z",
-             "reason": "night shift"},
-        ]},
-    )  # fmt: skip
     agent_id: AgentId | None = None
     lat: Latitude | None = None
     lon: Longitude | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fastapi import APIRouter, Request
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from ustad.page.learned import preview_weights
 from ustad.service.described import ERRORS, failure
@@ -37,10 +37,9 @@ class Weights(BaseModel):
     change: Change | None
 
 
-class Switch(Strict):
+class Switch(Strict, json_schema_extra={"examples": [{"on": True}]}):
     """Whether alerts are raised by what verdicts taught, from now on."""
 
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"on": True}]})
     on: bool
 
 
