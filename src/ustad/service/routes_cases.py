@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Path, Query, Request
+from fastapi import APIRouter, Depends, Path, Request
 from sqlalchemy import Connection, delete, insert, select
 
 from ustad.page import cases
@@ -16,7 +16,7 @@ from ustad.service.described import ERRORS, failure
 from ustad.service.errors import InvalidError, NotFoundError
 from ustad.service.keys import Caller, needs
 from ustad.service.messages import Text, Verdict
-from ustad.service.routes_read import AgentName, Limit, Offset, Read, event_key
+from ustad.service.routes_read import AgentName, Limit, Offset, Read, number_of
 from ustad.service.routes_verdict import write_verdict
 
 Decide = Annotated[Caller, Depends(needs("verdict"))]
@@ -45,8 +45,8 @@ def case_routes() -> APIRouter:
 
 # -------------------------------------------------------------------------------------------------- cases
 def get_cases(
-    request: Request, caller: Read, state: m.State | None = None, assignee: Annotated[m.Person | None, Query()] = None,
-    *, agent: Annotated[Text | None, Query()] = None, limit: Limit = 50, offset: Offset = 0,
+    request: Request, caller: Read, state: m.State | None = None, assignee: m.Person | None = None,
+    *, agent: Text | None = None, limit: Limit = 50, offset: Offset = 0,
 ) -> dict[str, Any]:  # fmt: skip
     """Cases, the latest changed first."""
     with request.app.state.service.store.reading() as connection:
@@ -58,7 +58,7 @@ def get_cases(
 
 def post_case(request: Request, new: m.NewCase, caller: Decide) -> Any:
     """Open a case of one or several incidents, of one or several people."""
-    keys = [event_key(text) for text in new.incidents]
+    keys = [number_of(text) for text in new.incidents]
     with request.app.state.service.store.writing() as connection:
         _check_events(connection, keys)
         case = cases.open_case(connection, caller.name, keys, title=new.title.strip(), assignee=new.assignee.strip())
@@ -69,7 +69,7 @@ def post_case(request: Request, new: m.NewCase, caller: Decide) -> Any:
 
 def get_case(request: Request, case_id: CaseId, caller: Read) -> Any:
     """One case with its incidents and history. That somebody looked is written into the history, once an hour."""
-    case = _number(case_id)
+    case = number_of(case_id, "case")
     with request.app.state.service.store.writing() as connection:
         if not cases.case_exists(connection, case):
             raise NotFoundError("there is no such case")
@@ -83,10 +83,10 @@ def patch_case(request: Request, case_id: CaseId, change: m.CaseChange, caller: 
     The states `explained`, `confirmed` and `wrong` are also verdicts on every incident of the case, and `open` takes
     them back; `watching` leaves them as they are.
     """
-    case, by = _number(case_id), caller.name
+    case, by = number_of(case_id, "case"), caller.name
     if change.state == "explained" and not change.reason.strip():
         raise InvalidError("the state 'explained' needs a reason")
-    attached, detached = ([event_key(text) for text in ids] for ids in (change.attach, change.detach))
+    attached, detached = ([number_of(text) for text in ids] for ids in (change.attach, change.detach))
     with request.app.state.service.store.writing() as connection:
         if not cases.case_exists(connection, case):
             raise NotFoundError("there is no such case")
@@ -118,12 +118,6 @@ def _check_events(connection: Connection, keys: list[int]) -> None:
     leading = {key for key, _ in cases.leading_events(connection, keys)}
     if keys and not leading:
         raise NotFoundError("there is no such scored event")
-
-
-def _number(text: str) -> int:
-    if not (text.isascii() and text.isdigit()) or int(text) >= 2**63:
-        raise NotFoundError("there is no such case")
-    return int(text)
 
 
 # ---------------------------------------------------------------------------------------------- watchlist
@@ -172,7 +166,7 @@ def put_view(request: Request, view: m.SavedView, caller: Decide) -> Any:
         return _views(connection)
 
 
-def delete_view(request: Request, caller: Decide, name: Annotated[m.Person, Query()]) -> Any:
+def delete_view(request: Request, caller: Decide, name: m.Person) -> Any:
     """Delete a saved view; answers those that are left."""
     with request.app.state.service.store.writing() as connection:
         connection.execute(delete(r.saved_views).where(r.saved_views.c.name == name))

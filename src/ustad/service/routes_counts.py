@@ -7,7 +7,7 @@ import io
 from datetime import date
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import APIRouter, Depends, Request, Response
 from pydantic import BaseModel
 
 from ustad.dataset import EPOCH
@@ -55,8 +55,8 @@ def count_routes() -> APIRouter:
 
 
 def counts(
-    request: Request, caller: Count, first: Annotated[date | None, Query()] = None,
-    last: Annotated[date | None, Query()] = None, *, form: Literal["json", "csv"] = "json",
+    request: Request, caller: Count, first: date | None = None,
+    last: date | None = None, *, form: Literal["json", "csv"] = "json",
 ) -> Any:  # fmt: skip
     """How many people were where, hour by hour of local days; fewer than the service's `least_people` are never
     counted. The latest week where no days are given. `form=csv` gives a file."""

@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Any
 from urllib.parse import parse_qsl
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Request, Response
 
 from ustad.clock import MICROSECONDS_PER_DAY
 from ustad.mobility.plausible import FIRST_YEAR
@@ -88,7 +88,7 @@ def make_job(report: Report, caller: Caller, app: str, ahead_days: float) -> Job
 
 
 def devices(
-    request: Request, caller: Read, search: Annotated[Text | None, Query()] = None, limit: Limit = 50,
+    request: Request, caller: Read, search: Text | None = None, limit: Limit = 50,
     *, offset: Offset = 0,
 ) -> dict[str, Any]:  # fmt: skip
     """When each device was last heard of, the longest silent first; never, where its key was not used yet."""

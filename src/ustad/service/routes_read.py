@@ -45,6 +45,8 @@ Score = Annotated[float | None, Query(allow_inf_nan=False)]
 AgentName = Annotated[Text, BeforeValidator(decode_id), Path(min_length=1)]
 State = Literal["open", "confirmed", "expected", "wrong", "marked", "hidden"]
 Since = Annotated[int, Query(ge=0, lt=2**62)]
+From = Annotated[Moment | None, Query(alias="from")]
+To = Annotated[Moment | None, Query(alias="to")]
 STREAMS = 100
 PING_S = 15.0
 LOOK_S = 2.0  # how often a stream asks whether its key still holds
@@ -175,10 +177,9 @@ def summary(request: Request, caller: Look) -> dict[str, Any]:
 
 def lanes(
     request: Request, caller: Look,
-    first: Annotated[date | None, Query()] = None, last: Annotated[date | None, Query()] = None,
-    search: Annotated[Text | None, Query()] = None, kind: Annotated[Text | None, Query()] = None,
-    category: Annotated[Text | None, Query()] = None, min_score: Score = None, state: State | None = None,
-    raised: bool = False, watched: bool = False, limit: Annotated[int, Query(ge=1, le=200)] = 50, offset: Offset = 0,
+    first: date | None = None, last: date | None = None, search: Text | None = None, kind: Text | None = None,
+    category: Text | None = None, min_score: Score = None, state: State | None = None, raised: bool = False,
+    watched: bool = False, limit: Annotated[int, Query(ge=1, le=200)] = 50, offset: Offset = 0,
 ) -> dict[str, Any]:  # fmt: skip
     """Agents by days: the highest score of each day. The last four weeks where no days are given."""
     with request.app.state.service.store.reading() as connection:
@@ -201,8 +202,8 @@ def lanes(
 
 # ------------------------------------------------------------------------------------------ agents, events
 def agents(
-    request: Request, caller: Look, search: Annotated[Text | None, Query()] = None, min_score: Score = None,
-    *, limit: Limit = 50, offset: Offset = 0,
+    request: Request, caller: Look, search: Text | None = None, min_score: Score = None, *, limit: Limit = 50,
+    offset: Offset = 0,
 ) -> dict[str, Any]:  # fmt: skip
     """Agents, the most unusual first."""
     with request.app.state.service.store.reading() as connection:
@@ -220,9 +221,8 @@ def agent(request: Request, agent_id: AgentName, caller: Look) -> dict[str, Any]
 
 
 def agent_events(
-    request: Request, agent_id: AgentName, caller: Look,
-    first: Annotated[Moment | None, Query(alias="from")] = None,
-    *, last: Annotated[Moment | None, Query(alias="to")] = None, limit: Limit = 200, offset: Offset = 0,
+    request: Request, agent_id: AgentName, caller: Look, first: From = None, *, last: To = None, limit: Limit = 200,
+    offset: Offset = 0,
 ) -> dict[str, Any]:  # fmt: skip
     """One agent's events, the latest first, scored and known."""
     agent(request, agent_id, caller)
@@ -239,9 +239,7 @@ def places(request: Request, agent_id: AgentName, caller: Look) -> dict[str, Any
 
 
 def movements(
-    request: Request, agent_id: AgentName, caller: Look,
-    first: Annotated[Moment | None, Query(alias="from")] = None,
-    *, last: Annotated[Moment | None, Query(alias="to")] = None, limit: Limit = 500,
+    request: Request, agent_id: AgentName, caller: Look, first: From = None, *, last: To = None, limit: Limit = 500,
 ) -> dict[str, Any]:  # fmt: skip
     """The agent's trips and gaps in a span, in order of time; of more than `limit` the latest."""
     agent(request, agent_id, caller)
@@ -256,7 +254,7 @@ def event(request: Request, event_id: Annotated[str, Path(max_length=20)], calle
     """One event: expected beside observed for each feature, nearest known events, what usually happens then."""
     service = request.app.state.service
     with service.store.reading() as connection:
-        detail = event_details.event_detail(connection, service.schema, event_key(event_id))
+        detail = event_details.event_detail(connection, service.schema, number_of(event_id))
     if detail is None:
         raise NotFoundError("there is no such event")
     return detail
@@ -264,12 +262,9 @@ def event(request: Request, event_id: Annotated[str, Path(max_length=20)], calle
 
 # ------------------------------------------------------------------------------------------------- alerts
 def alerts(
-    request: Request, caller: Look, since: Since = 0,
-    first: Annotated[Moment | None, Query(alias="from")] = None,
-    *, last: Annotated[Moment | None, Query(alias="to")] = None,
-    first_day: Annotated[date | None, Query()] = None, last_day: Annotated[date | None, Query()] = None,
-    agent: Annotated[Text | None, Query()] = None, search: Annotated[Text | None, Query()] = None,
-    kind: Annotated[Text | None, Query()] = None, category: Annotated[Text | None, Query()] = None,
+    request: Request, caller: Look, since: Since = 0, first: From = None, *, last: To = None,
+    first_day: date | None = None, last_day: date | None = None, agent: Text | None = None,
+    search: Text | None = None, kind: Text | None = None, category: Text | None = None,
     min_score: Score = None, state: State | None = None, raised: bool = False, watched: bool = False,
     order: Literal["score", "time"] = "score", limit: Limit = 50, offset: Offset = 0,
 ) -> dict[str, Any]:  # fmt: skip
@@ -340,10 +335,10 @@ def _after(service: Any, since: int) -> list[tuple[int, dict[str, Any]]]:
 
 
 # ------------------------------------------------------------------------------------------------- small
-def event_key(text: str) -> int:
-    """The number behind an event's id; what is no such number is not known."""
+def number_of(text: str, what: str = "event") -> int:
+    """The number behind an id; what is no such number is not known."""
     if not (text.isascii() and text.isdigit()) or int(text) >= 2**63:
-        raise NotFoundError("there is no such event")
+        raise NotFoundError(f"there is no such {what}")
     return int(text)
 
 

@@ -12,8 +12,8 @@ from ustad.page.queries import microseconds
 from ustad.service.described import ERRORS, failure
 from ustad.service.errors import NotFoundError
 from ustad.service.messages import AgentId, EventAnswer, Latitude, Longitude, Moment, Strict, Text, _printable
-from ustad.service.routes_cases import Decide, _number
-from ustad.service.routes_read import Read
+from ustad.service.routes_cases import Decide
+from ustad.service.routes_read import Read, number_of
 from ustad.triage.hiding import NEAR_KM, HidingRule
 
 Minute = Annotated[int, Field(ge=0, le=1440)]
@@ -114,6 +114,6 @@ def post_rule(request: Request, new: NewRule, caller: Decide) -> Any:
 def delete_rule(request: Request, rule_id: Annotated[str, Path(max_length=20)], caller: Decide) -> Any:
     """Undo a rule: what it hides is shown again; answers all rules."""
     with request.app.state.service.store.writing() as connection:
-        if not hidden.end_rule(connection, _number(rule_id), caller.name):
+        if not hidden.end_rule(connection, number_of(rule_id, "rule"), caller.name):
             raise NotFoundError("there is no such rule in force")
         return {"rules": hidden.list_rules(connection)}

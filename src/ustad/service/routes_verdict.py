@@ -16,7 +16,7 @@ from ustad.service.described import ERRORS, failure
 from ustad.service.errors import InvalidError, NotFoundError
 from ustad.service.keys import Caller, needs
 from ustad.service.messages import Deleted, EventAnswer, Verdict
-from ustad.service.routes_read import AgentName, event_key
+from ustad.service.routes_read import AgentName, number_of
 
 DEFAULT_DAYS = 90
 
@@ -43,7 +43,7 @@ def put_verdict(
     if verdict.verdict == "expected" and not verdict.reason.strip():
         raise InvalidError("the verdict 'expected' needs a reason")
     store: Store = request.app.state.service.store
-    return give_verdict(store, event_key(alert_id), verdict, caller.name)
+    return give_verdict(store, number_of(alert_id), verdict, caller.name)
 
 
 def give_verdict(store: Store, key: int, verdict: Verdict, by: str) -> dict[str, Any]:
