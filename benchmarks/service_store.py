@@ -30,7 +30,7 @@ from measured import write_result
 from service import RESULTS, machine
 from service_tables import STORE_MS, judged
 from ustad.page import records as r
-from ustad.page.ledger import add_events
+from ustad.page.event_writer import add_events
 from ustad.page.store import Store, insert_new
 from ustad.page.translate import keys_for
 from ustad.service.app import create_app

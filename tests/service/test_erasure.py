@@ -15,7 +15,7 @@ from sqlalchemy import delete, insert, select
 
 from ustad.page import records as r
 from ustad.page import store as store_module
-from ustad.page.ledger import keep_states
+from ustad.page.event_writer import keep_states
 from ustad.page.store import Store
 from ustad.service.retention import expire
 

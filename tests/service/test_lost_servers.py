@@ -17,7 +17,7 @@ import psycopg
 import pytest
 from service_example import PATIENCE, a_stay, until
 
-from ustad.page import patience
+from ustad.page import statement_timeout
 
 BACKENDS = "SELECT pid FROM pg_stat_activity WHERE datname = %s AND pid <> pg_backend_pid()"
 
@@ -42,7 +42,7 @@ def check_all(client: Any, count: int) -> None:
     again = client.post("/v1/events", json={"events": [a_stay("a", 2 * i) for i in range(count)]}).json()
     assert (again["accepted"], again["duplicates"]) == (0, count)
     assert client.get("/v1/agents/a").json()["n_events"] == count
-    assert client.app.state.service.claim.holds()
+    assert client.app.state.service.writer_lock.holds()
 
 
 def test_a_service_goes_on_when_postgresql_was_killed_and_started_again(
@@ -149,9 +149,9 @@ def test_a_server_that_stays_paused_is_given_up_and_what_needs_no_store_goes_on(
 ) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root may pause the server's processes")
-    monkeypatch.setattr(patience, "STATEMENT_S", 0.4)
-    monkeypatch.setattr(patience, "DOUBT_S", 0.2)
-    monkeypatch.setattr(patience, "CONNECT_S", 2)  # the least that there is
+    monkeypatch.setattr(statement_timeout, "STATEMENT_S", 0.4)
+    monkeypatch.setattr(statement_timeout, "DOUBT_S", 0.2)
+    monkeypatch.setattr(statement_timeout, "CONNECT_S", 2)  # the least that there is
     client = open_client(store=postgresql_url)
     assert send(client, 0).json()["accepted"] == 1
     wake = paused([*backends(postgresql_url), postgresql_server.pid])

@@ -20,8 +20,8 @@ from sqlalchemy.exc import OperationalError
 from ustad.page import records as r
 from ustad.page.store import Store
 from ustad.service.app import create_app
-from ustad.service.claim import Claim
 from ustad.service.settings import Settings
+from ustad.service.writer_lock import WriterLock
 from ustad.tables import DataError
 
 Stay = Callable[..., dict[str, Any]]
@@ -31,14 +31,14 @@ Stay = Callable[..., dict[str, Any]]
 def test_a_second_service_on_a_store_is_refused_and_the_store_is_free_after_the_first(
     any_store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ustad.service.claim.WAIT_S", 0.0)
+    monkeypatch.setattr("ustad.service.writer_lock.WAIT_S", 0.0)
     first = client_of(create_app(Settings(store=any_store_url), PlainScorer()))
     first.__enter__()
     with pytest.raises(DataError, match="another service writes to the store"):
         create_app(Settings(store=any_store_url), PlainScorer())
     first.__exit__(None, None, None)
-    claim = Claim(store := Store(any_store_url))
-    claim.release()
+    lock = WriterLock(store := Store(any_store_url))
+    lock.release()
     store.close()
 
 
@@ -61,18 +61,18 @@ def test_a_second_process_says_so_in_one_line(serve_here: Any, tmp_path: Path) -
 
 def test_a_service_whose_lock_is_lost_takes_it_again_unless_another_has_it(postgresql: str) -> None:
     store, other = Store(postgresql), Store(postgresql)
-    claim = Claim(store)
+    lock = WriterLock(store)
     cut_off = "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'"
     with other.reading() as connection:
         connection.execute(text(cut_off))
-    assert until(claim.holds)
+    assert until(lock.holds)
     with other.reading() as connection:
         connection.execute(text(cut_off))
-    usurper = Claim(other)
-    assert not claim.holds()
+    usurper = WriterLock(other)
+    assert not lock.holds()
     usurper.release()
-    assert until(claim.holds)
-    claim.release()
+    assert until(lock.holds)
+    lock.release()
     store.close()
     other.close()
 
@@ -80,10 +80,10 @@ def test_a_service_whose_lock_is_lost_takes_it_again_unless_another_has_it(postg
 def test_what_lost_its_store_takes_no_events(open_client: Any, stay: Stay, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ustad.service.app.WATCH_S", 0.05)
     client = open_client()
-    monkeypatch.setattr(client.app.state.service.claim, "holds", lambda: False)
+    monkeypatch.setattr(client.app.state.service.writer_lock, "holds", lambda: False)
     assert until(lambda: client.get("/readyz").status_code == 503)
     assert client.post("/v1/events", json={"events": [stay()]}).status_code == 503
-    monkeypatch.setattr(client.app.state.service.claim, "holds", lambda: True)
+    monkeypatch.setattr(client.app.state.service.writer_lock, "holds", lambda: True)
     assert until(lambda: client.get("/readyz").status_code == 200)
     assert client.post("/v1/events", json={"events": [stay()]}).status_code == 200
 

@@ -13,7 +13,7 @@ from service_example import LookingBack, PlainScorer
 from sqlalchemy import func, select, update
 
 from ustad.page import records as r
-from ustad.page.ledger import keep_states
+from ustad.page.event_writer import keep_states
 from ustad.page.store import Store, now, recount
 from ustad.service import retention
 from ustad.service.retention import expire

@@ -19,7 +19,7 @@ from sqlalchemy import func, select
 
 from ustad.page import migrations, queries
 from ustad.page import records as r
-from ustad.page.ledger import add_events, finalise
+from ustad.page.event_writer import add_events, finalise
 from ustad.page.migrations import NEWEST, STEPS, migrate
 from ustad.page.store import Store, _engine, recount, with_own_scores
 from ustad.service.keys import create_key

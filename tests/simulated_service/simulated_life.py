@@ -173,7 +173,7 @@ class Life:
             with suppress(BaseException):
                 one.task.result()  # taken, so that nobody warns of it
         self._loop.close()
-        self.service.claim.release()
+        self.service.writer_lock.release()
         with suppress(BaseException):
             self.service.store.close()
         return left

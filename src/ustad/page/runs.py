@@ -18,8 +18,8 @@ from sqlalchemy import bindparam, update
 
 from ustad import progress
 from ustad.page import records as r
+from ustad.page.event_writer import add_events
 from ustad.page.facts import run_facts
-from ustad.page.ledger import add_events
 from ustad.page.movements import absence_rows, gap_rows, trip_rows
 from ustad.page.source import RunTables
 from ustad.page.store import Store, insert_new

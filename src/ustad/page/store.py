@@ -30,7 +30,7 @@ from sqlalchemy.pool import StaticPool
 from ustad.page import records as r
 from ustad.page.case_erasure import forget_in_cases
 from ustad.page.migrations import migrate
-from ustad.page.patience import POOL, Patience, connect_with
+from ustad.page.statement_timeout import POOL, StatementTimeout, connect_with
 from ustad.tables import DataError
 from ustad.ties import highest_of
 
@@ -57,8 +57,8 @@ class Store:
     """Open it once; every method is safe to call from any thread, one writer at a time."""
 
     def __init__(self, url: str) -> None:
-        patience = Patience()
-        self.engine = _engine(url, patience)
+        timeout = StatementTimeout()
+        self.engine = _engine(url, timeout)
         self.url = self.engine.url.render_as_string(hide_password=True)
         self._writer = self.engine.execution_options(writing=True)
         self._writing = threading.Lock()
@@ -72,7 +72,7 @@ class Store:
             migrate(self.engine)
         except SQLAlchemyError as error:
             raise DataError(f"the store {self.url} cannot be opened ({_first_line(error)})") from error
-        patience.limit()  # a migration may take its time
+        timeout.limit()  # a migration may take its time
 
     def close(self) -> None:
         self.engine.dispose()
@@ -305,7 +305,7 @@ def chunks(values: Sequence[Any]) -> Iterator[list[Any]]:
         yield list(values[start : start + CHUNK])
 
 
-def _engine(url: str, patience: Patience | None = None) -> Engine:
+def _engine(url: str, timeout: StatementTimeout | None = None) -> Engine:
     try:
         address = make_url(url)
     except ArgumentError as error:
@@ -313,7 +313,7 @@ def _engine(url: str, patience: Patience | None = None) -> Engine:
     if address.get_backend_name() == "postgresql":
         address = address.set(drivername="postgresql+psycopg")
         engine = create_engine(address, hide_parameters=True, pool_pre_ping=True, **POOL)
-        connect = partial(connect_with, patience or Patience())
+        connect = partial(connect_with, timeout or StatementTimeout())
         event.listen(engine, "do_connect", lambda dialect, record, place, options: connect(*place, **options))
         return engine
     if address.get_backend_name() != "sqlite":

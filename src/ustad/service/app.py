@@ -27,12 +27,11 @@ from ustad.page.usual_weeks import import_usual_weeks
 from ustad.schema import EventSchema
 from ustad.service import errors
 from ustad.service.channels import read_channels
-from ustad.service.claim import Claim
-from ustad.service.described import complete
 from ustad.service.intake import Intake
 from ustad.service.keys import Keys
 from ustad.service.metrics import Metrics
 from ustad.service.notices import Notifier
+from ustad.service.openapi import complete
 from ustad.service.pipeline import Pipeline, Scorer
 from ustad.service.rates import Rates
 from ustad.service.read_audit import ReadAudit
@@ -51,6 +50,7 @@ from ustad.service.routes_verdict import verdict_routes
 from ustad.service.routes_weights import weight_routes
 from ustad.service.settings import Settings
 from ustad.service.stay_journal import Extraction
+from ustad.service.writer_lock import WriterLock
 from ustad.triage.unusual_days import UnusualDay
 
 log = logging.getLogger("ustad.service")
@@ -66,9 +66,10 @@ class Service:
     """What the routes share. Without a scorer a finished run is shown and nothing new is taken."""
 
     def __init__(
-        self, settings: Settings, store: Store, claim: Claim, scorer: Scorer | None, *, schema: EventSchema
+        self, settings: Settings, store: Store, writer_lock: WriterLock, scorer: Scorer | None, *, schema: EventSchema
     ) -> None:
-        self.settings, self.store, self.claim, self.scorer, self.schema = settings, store, claim, scorer, schema
+        self.settings, self.store, self.writer_lock = settings, store, writer_lock
+        self.scorer, self.schema = scorer, schema
         self.keys = Keys(store, open_without=settings.is_loopback)
         extract = settings.map if settings.map is not None and is_extract(settings.map) else None
         self.map_file = read_map_file(settings.map) if settings.map is not None and extract is None else None
@@ -145,14 +146,14 @@ class Service:
             task.cancel()
         if self.intake is not None:
             await asyncio.to_thread(self.intake.stop)
-        self.claim.release()
+        self.writer_lock.release()
         self.store.close()
 
     async def _watch(self) -> None:
         """Take nothing more once another service has the store, which a broken connection can lead to."""
         while True:
             await asyncio.sleep(WATCH_S)
-            is_held = await asyncio.to_thread(self.claim.holds)
+            is_held = await asyncio.to_thread(self.writer_lock.holds)
             if is_held == self.usurped:
                 self.usurped = not is_held
                 log.error("the store is %s", "ours again" if is_held else "another service's, or does not answer")
@@ -198,19 +199,19 @@ def create_app(settings: Settings, scorer: Scorer | None = None) -> FastAPI:
     """The application for these settings; `scorer` takes the place of the settings' model."""
     store = Store(settings.store)
     try:
-        claim = Claim(store)
+        writer_lock = WriterLock(store)
     except BaseException:
         store.close()
         raise
     try:
-        return build(_make_service(settings, store, claim, scorer))
+        return build(_make_service(settings, store, writer_lock, scorer))
     except BaseException:
-        claim.release()
+        writer_lock.release()
         store.close()
         raise
 
 
-def _make_service(settings: Settings, store: Store, claim: Claim, scorer: Scorer | None) -> Service:
+def _make_service(settings: Settings, store: Store, writer_lock: WriterLock, scorer: Scorer | None) -> Service:
     if settings.weights is not None and settings.model is None and scorer is None:
         raise ConfigError("--weights needs a model that scores; in bulk it is `ustad score --weights`")
     schema = import_run(store, settings.run) if settings.run else None
@@ -225,7 +226,7 @@ def _make_service(settings: Settings, store: Store, claim: Claim, scorer: Scorer
         import_usual_weeks(store, settings.history, scorer.schema, until)
     if scorer is not None:
         schema = scorer.schema
-    service = Service(settings, store, claim, scorer, schema=schema or run_schema(store))
+    service = Service(settings, store, writer_lock, scorer, schema=schema or run_schema(store))
     if not settings.is_loopback and not service.keys.all():
         raise ConfigError(
             f"refusing to listen on {settings.host} without a key; make one with --create-key NAME, "

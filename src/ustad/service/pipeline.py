@@ -17,7 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from ustad.page import likeness, queries
 from ustad.page import records as r
-from ustad.page.ledger import add_events, finalise, keep_changes, keep_states
+from ustad.page.event_writer import add_events, finalise, keep_changes, keep_states
 from ustad.page.movements import absence_rows, gap_rows, trip_rows
 from ustad.page.store import DISK_FULL, Row, Store, chunks, insert_new, is_disk_full
 from ustad.page.translate import Layout, event_table, fresh_rows, identified, keys_for, table_rows

@@ -12,10 +12,10 @@ from ustad.page import records as r
 from ustad.page.queries import iso
 from ustad.page.store import now
 from ustad.service import messages_cases as m
-from ustad.service.described import ERRORS, failure
 from ustad.service.errors import InvalidError, NotFoundError
 from ustad.service.keys import Caller, needs
 from ustad.service.messages import Text, Verdict
+from ustad.service.openapi import ERRORS, failure
 from ustad.service.routes_read import AgentName, Limit, Offset, Read, number_of
 from ustad.service.routes_verdict import write_verdict
 

@@ -13,9 +13,9 @@ from pydantic import BaseModel
 from ustad.dataset import EPOCH
 from ustad.page.counts import count_people
 from ustad.page.queries import iso_day, span
-from ustad.service.described import ERRORS, text_answer
 from ustad.service.errors import InvalidError
 from ustad.service.keys import COUNTS, READERS, Caller, needs
+from ustad.service.openapi import ERRORS, text_answer
 
 Count = Annotated[Caller, Depends(needs(*READERS, COUNTS))]
 MOST_DAYS, USUAL_DAYS = 31, 7

@@ -17,11 +17,11 @@ from ustad.clock import MICROSECONDS_PER_DAY
 from ustad.mobility.plausible import FIRST_YEAR
 from ustad.page.queries import microseconds
 from ustad.page.store import now
-from ustad.service.described import ERRORS
 from ustad.service.devices import Sender, list_devices
 from ustad.service.errors import ForbiddenError, InvalidError, TooLargeError
 from ustad.service.keys import LOCAL, Caller
 from ustad.service.messages import DevicePage, Text, is_agent_id
+from ustad.service.openapi import ERRORS
 from ustad.service.pipeline import Job
 from ustad.service.protocols import PROTOCOLS, Protocol, Report, fix_table
 from ustad.service.request_checks import DEVICES

@@ -18,10 +18,10 @@ from ustad.page.queries import microseconds
 from ustad.page.store import now
 from ustad.page.translate import Layout
 from ustad.schema import EventSchema
-from ustad.service.described import ERRORS, failure
 from ustad.service.errors import InvalidError, TooLargeError
 from ustad.service.keys import LOCAL, Caller, needs
 from ustad.service.messages import Fixes, FixesAnswer, IngestAnswer, events_model
+from ustad.service.openapi import ERRORS, failure
 from ustad.service.pipeline import Job
 from ustad.service.protocols import Position, fix_table
 from ustad.tables import DataError

@@ -8,9 +8,9 @@ from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import FileResponse, JSONResponse
 
 from ustad.service import messages_map as page
-from ustad.service.described import ERRORS
 from ustad.service.errors import InvalidError, NotFoundError
 from ustad.service.keys import COARSE, READERS, Caller, needs
+from ustad.service.openapi import ERRORS
 
 Look = Annotated[Caller, Depends(needs(*READERS))]
 Longitude = Annotated[float, Query(ge=-180, le=180, allow_inf_nan=False)]

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Request
 from pydantic import BaseModel
 
-from ustad.service.described import ERRORS
 from ustad.service.keys import Caller, needs
 from ustad.service.notices import list_notices, retry_dead
+from ustad.service.openapi import ERRORS
 
 Admin = Annotated[Caller, Depends(needs("admin"))]
 LINES = 100

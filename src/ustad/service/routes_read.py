@@ -24,10 +24,10 @@ from ustad.page.queries import Filter, iso_day, microseconds
 from ustad.page.store import DISK_FULL
 from ustad.service import errors, examples
 from ustad.service import messages_page as page
-from ustad.service.described import ERRORS, failure, text_answer
 from ustad.service.errors import BusyError, InvalidError, NotFoundError, UnavailableError
 from ustad.service.keys import READERS, Caller, key_in, needs
 from ustad.service.messages import AgentAnswer, AgentPage, AlertPage, EventPage, Moment, Text
+from ustad.service.openapi import ERRORS, failure, text_answer
 from ustad.triage.unusual_days import describe_day
 
 

@@ -9,9 +9,9 @@ from pydantic import AfterValidator, BaseModel, Field
 
 from ustad.page import hidden
 from ustad.page.queries import microseconds
-from ustad.service.described import ERRORS, failure
 from ustad.service.errors import NotFoundError
 from ustad.service.messages import AgentId, EventAnswer, Latitude, Longitude, Moment, Strict, Text, _printable
+from ustad.service.openapi import ERRORS, failure
 from ustad.service.routes_cases import Decide
 from ustad.service.routes_read import Read, number_of
 from ustad.triage.hiding import NEAR_KM, HidingRule

@@ -12,10 +12,10 @@ from ustad.clock import MICROSECONDS_PER_DAY
 from ustad.page import cases, likeness, queries
 from ustad.page import records as r
 from ustad.page.store import Store, now
-from ustad.service.described import ERRORS, failure
 from ustad.service.errors import InvalidError, NotFoundError
 from ustad.service.keys import Caller, needs
 from ustad.service.messages import Deleted, EventAnswer, Verdict
+from ustad.service.openapi import ERRORS, failure
 from ustad.service.routes_read import AgentName, number_of
 
 DEFAULT_DAYS = 90

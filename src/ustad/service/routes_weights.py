@@ -7,11 +7,11 @@ from typing import Any
 from fastapi import APIRouter, Request
 from pydantic import BaseModel
 
-from ustad.page.learned import preview_weights
-from ustad.service.described import ERRORS, failure
+from ustad.page.weights_preview import preview_weights
 from ustad.service.errors import NotFoundError
 from ustad.service.live_weights import LiveWeights
 from ustad.service.messages import Strict
+from ustad.service.openapi import ERRORS, failure
 from ustad.service.routes_cases import Decide
 from ustad.service.routes_read import Read
 

@@ -21,7 +21,7 @@ POOL = {"pool_size": 10, "max_overflow": 10, "pool_timeout": 3.0}
 
 
 @dataclass
-class Patience:
+class StatementTimeout:
     """How long a statement may take, of all connections of a store: as long as it likes until `limit` is called."""
 
     seconds: float = math.inf
@@ -34,10 +34,10 @@ class Patience:
             self.seconds = STATEMENT_S if is_answered else DOUBT_S
 
 
-def connect_with(patience: Patience, *arguments: Any, **options: Any) -> Any:
+def connect_with(timeout: StatementTimeout, *arguments: Any, **options: Any) -> Any:
     """A connection of psycopg that keeps to it."""
     connection = _kind().connect(*arguments, **{"connect_timeout": CONNECT_S, **options})
-    connection.patience = patience
+    connection.statement_timeout = timeout
     return connection
 
 
@@ -45,20 +45,21 @@ def connect_with(patience: Patience, *arguments: Any, **options: Any) -> Any:
 def _kind() -> Any:
     import psycopg
 
-    class PatientConnection(psycopg.Connection[Any]):
-        patience = Patience()
+    class TimedConnection(psycopg.Connection[Any]):
+        statement_timeout = StatementTimeout()
 
         def wait(self, gen: Any, *arguments: Any, **options: Any) -> Any:
             try:
-                result = super().wait(_until(gen, time.monotonic() + self.patience.seconds), *arguments, **options)
+                end = time.monotonic() + self.statement_timeout.seconds
+                result = super().wait(_until(gen, end), *arguments, **options)
             except TimeoutError as error:
                 self.pgconn.finish()  # it is in the middle of a statement: nobody can use it again
-                self.patience.note(is_answered=False)
+                self.statement_timeout.note(is_answered=False)
                 raise psycopg.OperationalError("the server does not answer") from error
-            self.patience.note(is_answered=True)
+            self.statement_timeout.note(is_answered=True)
             return result
 
-    return PatientConnection
+    return TimedConnection
 
 
 def _until(steps: Generator[Any, Any, Any], end: float) -> Generator[Any, Any, Any]:

@@ -23,16 +23,16 @@ KEEPALIVE = {"tcp_keepalives_idle": 30, "tcp_keepalives_interval": 10, "tcp_keep
 _LOCK = 0x7573746165  # what PostgreSQL calls it: any number that is always the same, and no other lock's
 
 
-class Claim:
+class WriterLock:
     """Taken when it is made, until it is released."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._file: IO[Any] | None = None
         self._connection: Connection | None = None
-        patience = time.monotonic() + (WAIT_S if store.engine.dialect.name == "postgresql" else 0)
+        deadline = time.monotonic() + (WAIT_S if store.engine.dialect.name == "postgresql" else 0)
         while not self._take():
-            if time.monotonic() >= patience:
+            if time.monotonic() >= deadline:
                 raise DataError(f"another service writes to the store {store.url}; stop it, or choose another --store")
             time.sleep(0.1)
 
