@@ -12,6 +12,9 @@ from ustad.cli import app
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 TARGETS = ("test", "setup-tests")
+CODE = ("src", "tests", "benchmarks", "examples")
+#: The file that a reader of the page about baselines writes.
+EXAMPLES = {"baselines/gru.py"}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
@@ -27,6 +30,16 @@ def test_verbs_that_are_named_exist(page):
     verbs |= {g.name or g.typer_instance.info.name for g in app.registered_groups}
     named = set(re.findall(r"(?:^|`)ustad ([a-z]+)", page.read_text(), re.M))
     assert named <= verbs, named - verbs
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_files_of_code_that_are_named_exist(page):
+    """`habits/weights.py` may stand for the file in src/ustad, whose folder a page about the package leaves out."""
+    code = {str(path.relative_to(ROOT)) for folder in CODE for path in (ROOT / folder).rglob("*.py")}
+    named = set(re.findall(r"`((?:\w+/)*\w+\.py)\b", re.sub(r"```.*?```", "", page.read_text(), flags=re.S)))
+    assert [
+        name for name in sorted(named - EXAMPLES) if not any(f"/{path}".endswith(f"/{name}") for path in code)
+    ] == []
 
 
 def test_make_targets_that_are_named_exist():
