@@ -1,6 +1,7 @@
 """The README tells the truth: its links lead somewhere, its verbs exist, its quick start runs."""
 
 import os
+import pkgutil
 import re
 import subprocess
 from pathlib import Path
@@ -40,6 +41,17 @@ def test_files_of_code_that_are_named_exist(page):
     assert [
         name for name in sorted(named - EXAMPLES) if not any(f"/{path}".endswith(f"/{name}") for path in code)
     ] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_names_of_the_package_that_are_named_exist(page):
+    """In running text (`ustad.schema.mobility_schema`) and in what examples import."""
+    text = page.read_text()
+    named = set(re.findall(r"`(ustad(?:\.[a-z_]+)+)[`(]", text))
+    for module, names in re.findall(r"^from (ustad[\w.]*) import ([\w, ]+)", text, re.M):
+        named |= {f"{module}.{name.strip()}" for name in names.split(",")}
+    for name in named:
+        pkgutil.resolve_name(name)
 
 
 def test_make_targets_that_are_named_exist():
