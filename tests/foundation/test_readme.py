@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import typer
 
 from ustad.cli import app
 
@@ -31,6 +32,19 @@ def test_verbs_that_are_named_exist(page):
     verbs |= {g.name or g.typer_instance.info.name for g in app.registered_groups}
     named = set(re.findall(r"(?:^|`)ustad ([a-z]+)", page.read_text(), re.M))
     assert named <= verbs, named - verbs
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_options_of_a_command_that_is_shown_exist(page):
+    """`ustad VERB … --option`, on a line of an example or in running text; a line that ends with \\ goes on."""
+    text = page.read_text().replace("\\\n", " ")
+    for line in re.findall(r"(?:^|`)ustad ([a-z][^\n`#]*)", text, re.M):
+        command = typer.main.get_command(app)
+        for word in line.split():
+            if word in getattr(command, "commands", {}):
+                command = command.commands[word]
+        known = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
+        assert set(re.findall(r"(?<!\S)--[a-z][a-z-]*", line)) <= known | {"--help", "--version"}, line
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
