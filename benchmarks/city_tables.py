@@ -15,6 +15,8 @@ PAGE = DOCS / "city.md"
 STEPS = ("simulate", "extract", "train", "score")
 #: The city on paper: people, days, machines with so many cores, so much memory and such a network each.
 PEOPLE, DAYS, MACHINES, CORES, MEMORY_GB, GIGABITS = 10_000_000, 56, 10, 32, 128, 10
+#: CPU of Ray at ten million fixes, of one process's, at most.
+OVERHEAD = 2.0
 FIXES_A_DAY = {"a fix every ten minutes": 144, "a fix every minute": 1440}
 
 
@@ -60,10 +62,23 @@ def measured() -> str:
     times = compared[-1]["agents"] / first["agents"]
     surplus = (
         f"Scoring over Ray takes {min(more):.0f} to {max(more):.0f} s of CPU more than one process, with {times:.0f} "
-        "times the people too: it is hardly the people's, but what nodes and workers need to start. At most 2 × were "
-        "asked at ten million fixes, which is not met; from ten times as many on it is."
+        "times the people too: it is hardly the people's, but what nodes and workers need to start. The one process "
+        "had started before it was measured."
     )
-    return f"{said}\n\n{table(head, rows)}\n\n{surplus}"
+    return f"{said}\n\n{table(head, rows)}\n\n{surplus} {_fresh_processes()}"
+
+
+def _fresh_processes() -> str:
+    """What `engine.py` measured: each verb in a process that starts, by Ray and alone."""
+    verbs = read("engine")["runs"]
+    extract, score = verbs["extract"], verbs["score"]
+    ratios = [verb["ratio_cpu_seconds"] for verb in (extract, score)]
+    goal = "met" if max(ratios) <= OVERHEAD else "missed"
+    return (
+        f"Where both start anew, Ray takes {ratios[0]:.2f} × the CPU of one process to extract "
+        f"{in_words(extract['ray']['fixes'])} fixes and {ratios[1]:.2f} × to score {in_words(score['ray']['events'])} "
+        f"stays (at most {OVERHEAD:.0f} × asked: {goal})."
+    )
 
 
 def _to_one_process(run: dict[str, Any]) -> str:

@@ -4,9 +4,8 @@
     python benchmarks/engine.py --events 100000     fewer
 
 Every run is a process of its own with all cores of this machine. The start of the cluster is timed apart. CPU seconds
-are those of the process and, on Ray, of its workers; memory is the peak of the largest worker. The model is small
-(width 16, four samples), so that what is measured is the engine and not the network. Writes
-benchmarks/results/engine.json.
+are those of the process and, on Ray, of its workers; memory is the peak of the largest worker. The model scores by
+habits, so that what is measured is the engine and not a network. Writes benchmarks/results/engine.json.
 """
 
 from __future__ import annotations

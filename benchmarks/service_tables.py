@@ -156,10 +156,11 @@ def simulated() -> str:
     """Whole services in one process."""
     x = read("simulated_service")
     n, failed = x["figures"], sum(len(run["failed_seeds"]) for run in x["runs"])
+    seeds = " and ".join(f"{run['first_seed']} to {run['last_seed']}" for run in x["runs"])
     return (
-        f"{n['days']:,} simulated days of {n['end']:,} services (10,000 days asked), {n['started']:,} starts, "
-        f"{n['killed']:,} kills, {n['answer']:,} answers, {n['scores compared']:,} scores compared: {failed} seeds "
-        "with a violation."
+        f"{n['days']:,} simulated days of {n['end']:,} services (10,000 days asked), seeds {seeds}: "
+        f"{n['started']:,} starts, {n['killed']:,} kills, {n['answer']:,} answers, "
+        f"{n['scores compared']:,} scores compared: {failed} seeds with a violation."
     )
 
 
@@ -177,14 +178,22 @@ def soak() -> str:
     x = read("soak")
     refused = ", ".join(f"{n:,} answered {status}" for status, n in x["errors"].items()) or "none"
     first, middle, last = x["memory_mb"]
-    load = (
-        f"{x['minutes']:.0f} minutes, {x['agents']:,} agents, {x['events_per_s']:.0f} of {x['asked_events_per_s']:.0f}"
+    growth = ", ".join(f"{mb:.1f}" for mb in x["growth_mb_per_10_min"])
+    rows = [
+        ("events/s", f"{x['events_per_s']:.1f}", f"{x['asked_events_per_s']:.0f} come"),
+        ("stored, and left by retention", f"{x['acknowledged']:,}, {x['events_left']:,.0f}", ""),
+        ("errors", refused, "none"),
+        ("ms, median and 99th percentile", f"{x['p50_ms']:.0f}, {x['p99_ms']:.0f}", ""),
+        ("ms of the server's processor time, an event", f"{x['server_cpu_ms']:.1f}", ""),
+        ("s without service while the new model starts", f"{x['seconds_without_service']:.1f}", ""),
+        ("MB of memory: beginning, before the new model, end", f"{first}, {middle}, {last}", ""),
+        (f"{UNITS['growth_mb_per_10_min']}, each model", growth, "flat"),
+    ]  # fmt: skip
+    beside = (
+        f"{x['minutes']:.0f} minutes, {x['agents']:,} agents; {_machine(x)}. Other work ran beside it: a load of "
+        f"{x['load_mean']:.0f} on average. Service and clients had priority over it (nice {x['nice']})."
     )
-    delays = f"{x['p50_ms']:.0f} ms at the median, {x['p99_ms']:.0f} ms at the 99th percentile"
-    memory = f"memory {first}, {middle} and {last} MB at the beginning, before the new model and at the end"
-    growth = f"{max(x['growth_mb_per_10_min']):.0f} MB more in ten minutes"
-    stored = f"{x['acknowledged']:,} stored and {x['events_left']:,.0f} left by retention"
-    return f"{load} events/s, {stored}: {delays}; errors: {refused}; {memory}, {growth}; {_machine(x)}."
+    return f"{table(('', 'measured', 'asked'), rows)}\n\n{beside}"
 
 
 BLOCKS = {

@@ -16,14 +16,16 @@ EVENT_FLOOR, AGENT_FLOOR = 0.78, 0.58
 
 @pytest.fixture(scope="module")
 def figures():
-    """Event and agent AUROC of three small towns."""
+    """Event and agent AUROC of three small towns, then their average precision over that of chance."""
     found = []
     for seed in (1, 2, 3):
         town = simulate_tables("town", agents=80, seed=seed, days=28, anomalous_share=0.1)
         config = Config.preset("quick", seed=seed)
         scores = Detector(config, device="cpu").fit(town).score(town)
         measured = evaluate(scores.events, scores.agents, town.labels, town.agent_labels, bootstrap=0)
-        found.append((measured["incidents"]["auroc"], measured["agents"]["auroc"]))
+        share = town.labels.num_rows / scores.events.num_rows, town.agent_labels.num_rows / scores.agents.num_rows
+        both = measured["incidents"], measured["agents"]
+        found.append([m["auroc"] for m in both] + [m["ap"] / s for m, s in zip(both, share, strict=True)])
     return np.array(found)
 
 
@@ -35,6 +37,11 @@ def test_unusual_events_are_found_well_above_chance(figures):
 def test_unusual_agents_are_found_well_above_chance(figures):
     assert figures[:, 1].mean() > AGENT_FLOOR
     assert figures[:, 1].min() > 0.5
+
+
+def test_the_most_unusual_are_true_many_times_more_often_than_by_chance(figures):
+    assert figures[:, 2].mean() > 5
+    assert figures[:, 3].mean() > 1.5
 
 
 #: A network that is trained in seconds.

@@ -15,12 +15,12 @@ CELLS = sorted((REPOSITORY / "results").glob("*/*.jsonl"))
 FACTS = ("versions", "date", "load_at_start", "command")
 #: Measured before every script wrote these facts. A file that is measured again leaves the list; none joins it.
 OLDER = {
-    "atlanta_stays", "baselines-town-100-cpu", "baselines-town-500-cpu", "calibrated", "complexity", "cost_to_hide",
-    "default_speed-cpu", "default_speed-cuda", "devices", "engine", "examples", "expectations",
-    "extraction", "fuzz", "habit_p_values", "history", "kills", "lasting", "learning-simla", "learning",
-    "machines-cuda", "moving_history", "pol_atl", "questions", "report", "robust", "scoring-cuda",
-    "scoring", "service", "service_quick", "service_scorer_cuda", "simulated_service",
-    "simulation", "single_runs_cuda", "soak", "takeout", "training", "training_cuda", "verdicts",
+    "baselines-town-100-cpu", "baselines-town-500-cpu", "calibrated", "complexity", "cost_to_hide",
+    "default_speed-cpu", "default_speed-cuda", "devices", "examples", "expectations",
+    "extraction", "fuzz", "history", "kills", "lasting", "learning-simla", "learning",
+    "machines-cuda", "moving_history", "pol_atl", "report", "robust", "scoring-cuda",
+    "scoring", "service", "service_quick", "service_scorer_cuda",
+    "simulation", "single_runs_cuda", "takeout", "training", "training_cuda", "verdicts",
 }  # fmt: skip
 
 

@@ -33,8 +33,8 @@ def store() -> Iterator[Store]:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Seconds of the clock by which keys are read again; they go on when a test says so."""
-    seconds = [100.0]
+    """Seconds of the clock by which keys are read again, of a machine that has just started; a test lets them go on."""
+    seconds = [0.5]
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: seconds[0]))
     return seconds
 
