@@ -13,18 +13,18 @@ from ustad.cli.lab.experiment import read_seeds
 from ustad.config import ConfigError
 from ustad.dataset import Dataset
 from ustad.lab.baselines.protocol import agents_by_worst, event_table
-from ustad.lab.evaluation import experiments, runner, workshop
+from ustad.lab.evaluation import experiments, fitted_models, runner
 from ustad.lab.evaluation import page as page_module
 from ustad.lab.evaluation.cells import figures
 from ustad.lab.evaluation.experiments import BUDGETS, DETECTORS, EXPERIMENTS, PAPER, Cell, plan, read_results
 from ustad.lab.evaluation.figures import plan_figures
+from ustad.lab.evaluation.fitted_models import USTAD, Budget, FittedModels, detector_of
 from ustad.lab.evaluation.page import generated_from, page_text, publish
 from ustad.lab.evaluation.page_words import QUESTIONS
 from ustad.lab.evaluation.result_files import command, plain_json, read_lines
 from ustad.lab.evaluation.result_tables import format_mean
 from ustad.lab.evaluation.runner import Ran, run
 from ustad.lab.evaluation.sources import Source, parse_source
-from ustad.lab.evaluation.workshop import USTAD, Budget, Workshop, detector_of
 from ustad.scores import Scores
 from ustad.scoring.calibration import combine
 from ustad.tables import DataError
@@ -44,8 +44,8 @@ def finished(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def shop(finished):
-    return Workshop(TOWN, experiments.FIRST_SEED, TINY, finished[1], "cpu")
+def models(finished):
+    return FittedModels(TOWN, experiments.FIRST_SEED, TINY, finished[1], "cpu")
 
 
 def test_every_cell_of_every_experiment_has_one_line_that_says_how_it_was_made(finished):
@@ -78,14 +78,14 @@ def test_every_learned_method_says_how_long_it_was_trained_and_why_it_stopped(fi
             assert told["steps"] >= 1
 
 
-def test_events_count_three_ways(shop):
+def test_events_count_three_ways(models):
     """Scores that know what was inserted or changed: perfect where it was meant, blind to what stands beside it."""
-    labels, test = shop.data.labels, shop.test
+    labels, test = models.data.labels, models.test
     meant = labels.filter(pc.not_equal(labels["role"], "neighbour"))["stay_id"]
     beside = set(labels["stay_id"].to_pylist()) - set(meant.to_pylist())
     score = pc.is_in(test["stay_id"], meant.combine_chunks()).to_numpy().astype(float)
-    schema = shop.data.schema
-    told = figures(shop, Scores(event_table(test, schema, score), agents_by_worst(test, schema, score)))
+    schema = models.data.schema
+    told = figures(models, Scores(event_table(test, schema, score), agents_by_worst(test, schema, score)))
     assert told["meant"]["auroc"] == told["meant"]["ap"] == 1
     assert told["events"]["positives"] - told["meant"]["positives"] == len(beside) > 0
     assert told["events"]["n"] - told["meant"]["n"] == len(beside)
@@ -109,7 +109,7 @@ def test_a_run_killed_in_the_middle_of_a_line_goes_on_and_gives_the_same_result(
 
 
 def test_a_cell_that_fails_is_named_and_the_others_are_kept(finished, tmp_path, monkeypatch):
-    def failing(shop, kind, **_):
+    def failing(models, kind, **_):
         if kind == "swap":
             raise DataError("no room")
         return {"kind": kind}
@@ -132,16 +132,16 @@ def test_a_different_budget_seed_or_source_is_a_different_cell():
     assert cells[0].key == Cell("scores", TOWN, 7, TINY).key
 
 
-def test_measuring_gives_the_scores_of_the_detector_itself(shop):
-    found = shop.measured(USTAD)
-    scores = detector_of(shop.fitted(USTAD)).score(shop.test, shop.before).events
+def test_measuring_gives_the_scores_of_the_detector_itself(models):
+    found = models.measured(USTAD)
+    scores = detector_of(models.fitted(USTAD)).score(models.test, models.before).events
     assert scores["stay_id"].to_pylist() == found.events["stay_id"].to_pylist()
     np.testing.assert_allclose(combine(found.parts), scores["score"].to_numpy(), rtol=1e-5)
     np.testing.assert_allclose(found.columns["error_duration"], scores["error_duration"].to_numpy(), rtol=1e-4)
 
 
-def test_a_window_of_the_past_changes_what_is_measured(shop):
-    day, past = shop.measured(USTAD).parts.loss, shop.measured(USTAD, "past").parts.loss
+def test_a_window_of_the_past_changes_what_is_measured(models):
+    day, past = models.measured(USTAD).parts.loss, models.measured(USTAD, "past").parts.loss
     assert day.shape == past.shape
     assert not np.allclose(day, past, equal_nan=True)
 
@@ -160,9 +160,9 @@ def test_fewer_weeks_with_equal_steps_are_gone_through_more_often(tmp_path, monk
         asked.append(settings)
         return Fitted()
 
-    monkeypatch.setattr(workshop, "make", make)
-    monkeypatch.setattr(workshop, "save", lambda *_: None)
-    town = Workshop(Source("town", agents=10, days=56), 7, Budget(epochs=12, patience=4), tmp_path, "cpu")
+    monkeypatch.setattr(fitted_models, "make", make)
+    monkeypatch.setattr(fitted_models, "save", lambda *_: None)
+    town = FittedModels(Source("town", agents=10, days=56), 7, Budget(epochs=12, patience=4), tmp_path, "cpu")
     for weeks, equal in ((3, True), (1, True), (2, True), (1, False)):
         town.fitted(USTAD, weeks, equal)
     assert [(found["epochs"], found["patience"], found["days"]) for found in asked] == [
@@ -194,22 +194,22 @@ def test_our_preset_is_asked_about_the_same_injected_events(finished):
     assert counts[0] == counts[1]
 
 
-def test_calibrated_scores_order_normal_events_as_ranks_do_and_tell_far_ones_apart(shop):
-    fitted = shop.fitted("transformer")
-    ranked = fitted.score(shop.test, shop.before).events["score"].to_numpy()
-    calibrated = fitted.rate_calibrated(shop.test, shop.before, shop.validation, shop.train)
+def test_calibrated_scores_order_normal_events_as_ranks_do_and_tell_far_ones_apart(models):
+    fitted = models.fitted("transformer")
+    ranked = fitted.score(models.test, models.before).events["score"].to_numpy()
+    calibrated = fitted.rate_calibrated(models.test, models.before, models.validation, models.train)
     assert spearmanr(ranked, calibrated)[0] > 0.8
     assert len(np.unique(calibrated)) >= len(np.unique(ranked))
 
 
-def test_hexagons_hold_every_event_once(finished, shop):
+def test_hexagons_hold_every_event_once(finished, models):
     told = read_results(finished[0])["epistemic"][0]["result"]
-    assert sum(told["hexagons"]["count"]) + told["hexagons"]["left_out"] == shop.test.num_rows
+    assert sum(told["hexagons"]["count"]) + told["hexagons"]["left_out"] == models.test.num_rows
     for bins in told["terms"].values():
-        assert sum(bins["count"]) + bins["left_out"] == shop.test.num_rows
+        assert sum(bins["count"]) + bins["left_out"] == models.test.num_rows
 
 
-def test_cases_are_chosen_by_rule_and_hold_no_coordinates_or_identifiers(finished, shop):
+def test_cases_are_chosen_by_rule_and_hold_no_coordinates_or_identifiers(finished, models):
     result = read_results(finished[0])["cases"][0]["result"]
     cases = result["cases"]
     assert [c["kind"] for c in cases] == 2 * ["predictable", "predictable", "novel", "novel"]
@@ -221,7 +221,7 @@ def test_cases_are_chosen_by_rule_and_hold_no_coordinates_or_identifiers(finishe
     assert all(c["eu_percentile"] <= 0.5 for c in cases[:2])
     text = json.dumps(cases)
     assert "lat" not in text.replace("labelled", "")
-    assert str(shop.test["stay_id"][0]) not in text
+    assert str(models.test["stay_id"][0]) not in text
     for case in cases:
         day, low, high, word = case["event"][0]
         assert [day, low, high, word] in case["test"]

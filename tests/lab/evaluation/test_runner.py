@@ -52,7 +52,7 @@ def test_methods_are_run_in_the_order_they_are_asked_for(tmp_path, monkeypatch):
     asked = ["visit-rate", "random", "distance"]
     ran = []
 
-    def note(cell, shop):
+    def note(cell, models):
         ran.append((cell.method, cell.seed))
         return {"key": cell.key, "experiment": cell.experiment, "data": ""}
 
@@ -70,7 +70,7 @@ def test_a_network_is_trained_no_longer_than_the_run_has_left(monkeypatch, tmp_p
 
 
 def test_an_error_of_any_kind_costs_its_own_cell_only(tmp_path, monkeypatch):
-    def broken(cell, shop):
+    def broken(cell, models):
         if cell.method == "visit-rate":
             raise RuntimeError("CUDA error: unspecified")
         return {"key": cell.key, "experiment": cell.experiment, "data": "", "method": cell.method}
@@ -84,7 +84,7 @@ def test_an_error_of_any_kind_costs_its_own_cell_only(tmp_path, monkeypatch):
 def test_a_full_gpu_is_asked_again(monkeypatch):
     asked = []
 
-    def full(cell, shop):
+    def full(cell, models):
         asked.append(cell)
         if len(asked) < 3:
             raise torch.OutOfMemoryError("CUDA out of memory")

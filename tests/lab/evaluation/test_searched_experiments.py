@@ -7,10 +7,10 @@ import pytest
 
 from ustad.files import read_json
 from ustad.lab.evaluation.experiments import BUDGETS, EXPERIMENTS, Cell, plan
+from ustad.lab.evaluation.fitted_models import Budget
 from ustad.lab.evaluation.result_files import read_lines
 from ustad.lab.evaluation.runner import Ran, run
 from ustad.lab.evaluation.sources import Source
-from ustad.lab.evaluation.workshop import Budget
 
 TOWN = Source("town", agents=20, days=16, anomalous_share=0.2)
 SEARCHED = replace(BUDGETS["tiny"], search=2)

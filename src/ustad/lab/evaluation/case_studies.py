@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from ustad.clock import local_time
 from ustad.dataset import zone_of
 from ustad.lab.baselines.deep import percentiles
-from ustad.lab.evaluation.workshop import USTAD, WHOLE_PRESETS, Measured, Workshop
+from ustad.lab.evaluation.fitted_models import USTAD, WHOLE_PRESETS, FittedModels, Measured
 from ustad.scoring.calibration import combine
 
 CASES_OF_A_KIND = 2
@@ -30,17 +30,17 @@ RULES = {
 }
 
 
-def cases(shop: Workshop, method: str = USTAD, **_: Any) -> dict[str, Any]:
+def cases(models: FittedModels, method: str = USTAD, **_: Any) -> dict[str, Any]:
     """The cases of both kinds (or of the preset `best`), one per agent, first among all events, then by the same rule
     among labelled ones. No label is read in choosing the first; each case says what its label is."""
     if method == USTAD:
-        measurement = shop.measured(USTAD)
+        measurement = models.measured(USTAD)
         events, orders = measurement.events, _by_parts(measurement)
-        describe: Callable[[int], dict[str, Any]] = partial(_case, shop, measurement, _eu_percentiles(measurement))
+        describe: Callable[[int], dict[str, Any]] = partial(_case, models, measurement, _eu_percentiles(measurement))
     else:
-        events, orders = _by_preset(shop, WHOLE_PRESETS[method])
-        describe = partial(_scored_case, shop, events)
-    agents, labelled = np.asarray(events["agent_id"].to_pylist()), _labelled_rows(shop, events)
+        events, orders = _by_preset(models, WHOLE_PRESETS[method])
+        describe = partial(_scored_case, models, events)
+    agents, labelled = np.asarray(events["agent_id"].to_pylist()), _labelled_rows(models, events)
     agents_shown: set[Any] = set()
     rows = []
     for among in ("all events", "labelled events"):
@@ -60,8 +60,8 @@ def _by_parts(measurement: Measured) -> dict[str, np.ndarray]:
     }
 
 
-def _by_preset(shop: Workshop, preset: str) -> tuple[pa.Table, dict[str, np.ndarray]]:
-    events = shop.preset_scores(preset).events
+def _by_preset(models: FittedModels, preset: str) -> tuple[pa.Table, dict[str, np.ndarray]]:
+    events = models.preset_scores(preset).events
     if events is None:
         raise ValueError("a preset of the detector scores events")
     return events, {"preset best": np.argsort(-events["score"].to_numpy(), kind="stable")}
@@ -91,44 +91,44 @@ def _first_of_agents(
     return chosen
 
 
-def _case(shop: Workshop, found: Measured, eu: np.ndarray, row: int) -> dict[str, Any]:
+def _case(models: FittedModels, found: Measured, eu: np.ndarray, row: int) -> dict[str, Any]:
     agent = found.events["agent_id"][row]
     parts, names = found.parts, found.parts.names
     losses = {n: float(percentiles(parts.loss[:, i])[row]) for i, n in enumerate(names)}
     return {
-        **_weeks(shop, agent, shop.test, found.events["stay_id"][row]),
+        **_weeks(models, agent, models.test, found.events["stay_id"][row]),
         "expected": _words(found, row, "expected"),
         "observed": _words(found, row, "observed"),
         "loudest": max(losses, key=lambda name: losses[name]),
         "loss_percentiles": {k: round(v, 4) for k, v in losses.items()},
         "eu_percentile": round(float(eu[row]), 4),
         "knn_percentile": round(float(percentiles(parts.knn)[row]), 4),
-        "labelled": _labelled(shop, found.events, row),
+        "labelled": _labelled(models, found.events, row),
     }
 
 
-def _scored_case(shop: Workshop, events: pa.Table, row: int) -> dict[str, Any]:
+def _scored_case(models: FittedModels, events: pa.Table, row: int) -> dict[str, Any]:
     """A case of the detector itself: its weeks, its sentence and its label."""
     return {
-        **_weeks(shop, events["agent_id"][row], shop.test, events["stay_id"][row]),
+        **_weeks(models, events["agent_id"][row], models.test, events["stay_id"][row]),
         "expected": {},
         "observed": {},
         "reason": events["reason"][row].as_py(),
-        "labelled": _labelled(shop, events, row),
+        "labelled": _labelled(models, events, row),
     }
 
 
-def _weeks(shop: Workshop, agent: pa.Scalar, period: pa.Table, stay: pa.Scalar) -> dict[str, Any]:
+def _weeks(models: FittedModels, agent: pa.Scalar, period: pa.Table, stay: pa.Scalar) -> dict[str, Any]:
     """The agent's stays before the test weeks and in them, and the stay that the case is about."""
-    train, test = (_own(table, agent) for table in (shop.before, period))
-    begin = _begin(shop, train, test)
+    train, test = (_own(table, agent) for table in (models.before, period))
+    begin = _begin(models, train, test)
     event = test.filter(pc.equal(test["stay_id"], stay))
-    return {part: _blocks(shop, table, begin) for part, table in (("train", train), ("test", test), ("event", event))}
+    return {part: _blocks(models, table, begin) for part, table in (("train", train), ("test", test), ("event", event))}
 
 
-def _labelled_rows(shop: Workshop, events: pa.Table) -> np.ndarray:
+def _labelled_rows(models: FittedModels, events: pa.Table) -> np.ndarray:
     """Which events a label says are anomalous: bool [n]."""
-    labels = shop.data.labels
+    labels = models.data.labels
     if labels is None:
         return np.zeros(events.num_rows, bool)
     return pc.is_in(events["stay_id"], labels["stay_id"].cast(events["stay_id"].type).combine_chunks()).to_numpy()
@@ -138,17 +138,17 @@ def _own(table: pa.Table, agent: pa.Scalar) -> pa.Table:
     return table.filter(pc.equal(table["agent_id"], agent))
 
 
-def _begin(shop: Workshop, train: pa.Table, test: pa.Table) -> int:
+def _begin(models: FittedModels, train: pa.Table, test: pa.Table) -> int:
     """Local date that counts as day 0: the agent's first."""
     table = train if train.num_rows else test
-    return int(local_time(table["started_at"], zone_of(table, shop.data.schema)).day.min())
+    return int(local_time(table["started_at"], zone_of(table, models.data.schema)).day.min())
 
 
-def _blocks(shop: Workshop, stays: pa.Table, begin: int) -> list[list[Any]]:
+def _blocks(models: FittedModels, stays: pa.Table, begin: int) -> list[list[Any]]:
     """Stays as [day, from minute, to minute, kind of place], cut at local midnight."""
     if not stays.num_rows:
         return []
-    zone = zone_of(stays, shop.data.schema)
+    zone = zone_of(stays, models.data.schema)
     start, end = (local_time(stays[c], zone) for c in ("started_at", "finished_at"))
     words = stays["poi_category"].to_pylist() if "poi_category" in stays.column_names else [None] * stays.num_rows
     blocks: list[list[Any]] = []
@@ -170,9 +170,9 @@ def _words(found: Measured, row: int, what: str) -> dict[str, Any]:
     return told
 
 
-def _labelled(shop: Workshop, events: pa.Table, row: int) -> str:
+def _labelled(models: FittedModels, events: pa.Table, row: int) -> str:
     """What the labels say of it: the event, its agent, or neither."""
-    labels = shop.data.labels
+    labels = models.data.labels
     if labels is not None and pc.is_in(events["stay_id"][row], labels["stay_id"].combine_chunks()).as_py():
         return "event"
-    return "agent" if events["agent_id"][row].as_py() in set(shop.labelled) else "no"
+    return "agent" if events["agent_id"][row].as_py() in set(models.labelled) else "no"

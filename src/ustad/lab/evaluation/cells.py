@@ -1,4 +1,4 @@
-"""What is computed in each experiment: one pure function per kind of cell, from a workshop to plain numbers.
+"""What is computed in each experiment: one pure function per kind of cell, from fitted models to plain numbers.
 
 Everything that a table or a figure shows is in what these functions return; they hold aggregates, never events
 (but for the few chosen case studies, which hold times of day and kinds of place only).
@@ -20,12 +20,12 @@ from ustad.events.encoder import UNKNOWN
 from ustad.lab.baselines.protocol import agents_by_worst, event_table
 from ustad.lab.evaluation.binning import five_numbers, hexagons, histogram
 from ustad.lab.evaluation.detection_metrics import auroc, average_precision, evaluate
-from ustad.lab.evaluation.workshop import (
+from ustad.lab.evaluation.fitted_models import (
     USTAD,
     WHOLE_PRESETS,
+    FittedModels,
     Measured,
     Window,
-    Workshop,
     detector_of,
     look_back_only,
     measured,
@@ -48,17 +48,17 @@ SHARES = np.linspace(0.05, 1.0, 20)
 
 
 # --------------------------------------------------------------------------------------------- prediction
-def prediction(shop: Workshop, method: str, **_: Any) -> Options:
+def prediction(models: FittedModels, method: str, **_: Any) -> Options:
     """MAE, MAPE and accuracy per term; with uncertainty also without the most uncertain five per cent."""
-    fitted: Any = shop.fitted(method)
+    fitted: Any = models.fitted(method)
     if hasattr(fitted, "detector"):
-        measurement = shop.measured(method)
+        measurement = models.measured(method)
         total = uncertainty(measurement.parts) if fitted.uncertainty != "none" else None
         encoder = fitted.detector.encoder
         told = {name: v for name, v in measurement.columns.items() if name.startswith(("expected_", "observed_"))}
     else:
         encoder, total = fitted.encoder, None
-        table = fitted.predict(shop.test, shop.before)
+        table = fitted.predict(models.test, models.before)
         told = {n: _values(table[n]) for n in table.column_names if n.startswith(("expected_", "observed_"))}
     names = [t.name for t in encoder.terms if f"observed_{t.name}" in told]
     rows = prediction_metrics(
@@ -78,39 +78,39 @@ def _values(column: pa.ChunkedArray) -> np.ndarray:
 
 
 # ---------------------------------------------------------------------------------------------- detection
-def detection(shop: Workshop, method: str, window: Window = "day", **_: Any) -> Options:
+def detection(models: FittedModels, method: str, window: Window = "day", **_: Any) -> Options:
     """AUROC and average precision of events and agents, recurring and non-recurring anomalies also apart."""
     if method in WHOLE_PRESETS:
-        return figures(shop, shop.preset_scores(WHOLE_PRESETS[method]))
+        return figures(models, models.preset_scores(WHOLE_PRESETS[method]))
     tail_scores = None
     if method.startswith("ustad") or method == "dual-tr":
-        measurement = shop.measured(method, window)
-        scores = scored(shop, measurement.events, combine(measurement.parts, "loss_knn"))
+        measurement = models.measured(method, window)
+        scores = scored(models, measurement.events, combine(measurement.parts, "loss_knn"))
         if window == "day":
-            tail_scores = combine(measurement.parts, "loss_knn", shop.reference(method))
+            tail_scores = combine(measurement.parts, "loss_knn", models.reference(method))
     else:
-        fitted: Any = shop.fitted(method)
-        scores = (look_back_only(fitted) if window == "past" else fitted).score(shop.test, shop.before)
+        fitted: Any = models.fitted(method)
+        scores = (look_back_only(fitted) if window == "past" else fitted).score(models.test, models.before)
         if window == "day" and method in RANKED:
-            tail_scores = fitted.rate_calibrated(shop.test, shop.before, shop.validation, shop.train)
-    result = figures(shop, scores)
+            tail_scores = fitted.rate_calibrated(models.test, models.before, models.validation, models.train)
+    result = figures(models, scores)
     if tail_scores is not None:
-        result["calibrated"] = figures(shop, scored(shop, shop.test, tail_scores))
+        result["calibrated"] = figures(models, scored(models, models.test, tail_scores))
     return result
 
 
-def scored(shop: Workshop, events: pa.Table, score: np.ndarray) -> Scores:
+def scored(models: FittedModels, events: pa.Table, score: np.ndarray) -> Scores:
     """Score tables of events and, by their most unusual event, of agents."""
-    schema = shop.data.schema
+    schema = models.data.schema
     return Scores(event_table(events, schema, score), agents_by_worst(events, schema, score))
 
 
-def figures(shop: Workshop, scores: Scores) -> Options:
+def figures(models: FittedModels, scores: Scores) -> Options:
     """Events by their own score, by their incident's (`incidents`) and those alone that were meant (`meant`); agents.
 
     What stands beside an inserted visit is shortened by it and labelled too: it is no part of `meant`, on either side.
     """
-    data = shop.data
+    data = models.data
     excluded = {"exclude_agents": data.meta.get("exclude_agents", []), "bootstrap": 0}
     events = scores.events if data.labels is not None else None
     levels = evaluate(events, scores.agents, data.labels, data.agent_labels, **excluded)
@@ -128,24 +128,24 @@ def figures(shop: Workshop, scores: Scores) -> Options:
 
 
 # ------------------------------------------------------------------------------------------------- scores
-def scores(shop: Workshop, **_: Any) -> Options:
+def scores(models: FittedModels, **_: Any) -> Options:
     """The same model under every score: PE, loss, PE + AU + EU, loss & kNN, and the single parts."""
-    measurement, normal = shop.measured(USTAD), shop.reference(USTAD)
+    measurement, normal = models.measured(USTAD), models.reference(USTAD)
 
     def measure_score(how: Ablation, against: Any) -> Options:
-        return figures(shop, scored(shop, measurement.events, combine(measurement.parts, how, against)))
+        return figures(models, scored(models, measurement.events, combine(measurement.parts, how, against)))
 
     ranked: Options = {how: measure_score(how, None) for how in ABLATIONS}
     return {**ranked, "calibrated": {how: measure_score(how, normal) for how in ABLATIONS}}
 
 
 # -------------------------------------------------------------------------------------------- uncertainty
-def rejection(shop: Workshop, method: str, **_: Any) -> Options:
+def rejection(models: FittedModels, method: str, **_: Any) -> Options:
     """Error of each term against the share kept, surest first; mean AU and EU; EU and accuracy by kind of place.
 
     Events are sorted by the paper's sum of uncertainties over all terms and, in `own`, by the term's own.
     """
-    measurement = shop.measured(method)
+    measurement = models.measured(method)
     total = {
         **dict.fromkeys(("ustad-plain", "ustad-minmax"), measurement.parts.au + measurement.parts.eu),
         "ustad-au": measurement.parts.au,
@@ -197,11 +197,11 @@ def _classes(measurement: Measured) -> list[Options]:
     ]
 
 
-def training_size(shop: Workshop, weeks: int, steps: str | None = None, **_: Any) -> Options:
+def training_size(models: FittedModels, weeks: int, steps: str | None = None, **_: Any) -> Options:
     """Mean AU and EU of each term on two test weeks, after so many weeks of training: as many epochs as with all of
     them or, with `steps` "equal", as many steps."""
-    measurement = shop.measured(USTAD, weeks=weeks, equal_steps=steps == "equal")
-    early = pc.is_in(measurement.events["stay_id"], shop.first_test_weeks(2)["stay_id"].combine_chunks())
+    measurement = models.measured(USTAD, weeks=weeks, equal_steps=steps == "equal")
+    early = pc.is_in(measurement.events["stay_id"], models.first_test_weeks(2)["stay_id"].combine_chunks())
     parts = measurement.parts.take(np.flatnonzero(early.to_numpy()))
     return {"weeks": weeks, "terms": _mean_uncertainties(parts)}
 
@@ -215,23 +215,23 @@ def _mean_uncertainties(parts: Parts) -> dict[str, dict[str, float]]:
 
 
 # --------------------------------------------------------------------------------------------- injections
-def injections(shop: Workshop, kind: str, method: str = USTAD, **_: Any) -> Options:
+def injections(models: FittedModels, kind: str, method: str = USTAD, **_: Any) -> Options:
     """One kind of injection (or all six): AUROC and AP of each score, and boxes of loss and distance by kind.
 
     `changed`: without the stays that are labelled only because they stand beside a changed one.
     """
-    changed, altered = _inject(shop, kind)
+    changed, altered = _inject(models, kind)
     labels: Any = changed.labels
-    split = shop.data.split(SplitConfig())
+    split = models.data.split(SplitConfig())
     events = changed.between(split.test_first, split.test_last)
     events = events.filter(pc.is_in(events["agent_id"], altered))
     if method in WHOLE_PRESETS:
-        base, new = _preset_scores(shop, WHOLE_PRESETS[method], changed.only(altered.to_pylist()))
-        rows, events = _untouched(shop, base, altered), new
+        base, new = _preset_scores(models, WHOLE_PRESETS[method], changed.only(altered.to_pylist()))
+        rows, events = _untouched(models, base, altered), new
         scores_by_way = {"score": np.concatenate([base["score"].to_numpy()[rows], new["score"].to_numpy()])}
     else:
-        own, other = shop.measured(USTAD), measured(detector_of(shop.fitted(USTAD)), events, shop.before)
-        rows = _untouched(shop, own.events, altered)
+        own, other = models.measured(USTAD), measured(detector_of(models.fitted(USTAD)), events, models.before)
+        rows = _untouched(models, own.events, altered)
         parts = joined(own.parts.take(rows), other.parts)
         scores_by_way = {how: combine(parts, how) for how in INJECTION_SCORES}
     kinds, roles = (np.concatenate([np.full(len(rows), ""), _words(events, labels, n)]) for n in ("kind", "role"))
@@ -248,27 +248,27 @@ def injections(shop: Workshop, kind: str, method: str = USTAD, **_: Any) -> Opti
     }
 
 
-def _inject(shop: Workshop, kind: str) -> tuple[Dataset, pa.Array]:
+def _inject(models: FittedModels, kind: str) -> tuple[Dataset, pa.Array]:
     """The people without labels, with one kind of injection among them, and those it was done to."""
-    labelled = set(shop.labelled)
-    ordinary = [a for a in pc.unique(shop.test["agent_id"]).to_pylist() if a not in labelled]
-    clean = replace(shop.data.only(ordinary), labels=None, agent_labels=None)
-    changed = inject(clean, kind, shop.budget.injected_share, shop.seed)
+    labelled = set(models.labelled)
+    ordinary = [a for a in pc.unique(models.test["agent_id"]).to_pylist() if a not in labelled]
+    clean = replace(models.data.only(ordinary), labels=None, agent_labels=None)
+    changed = inject(clean, kind, models.budget.injected_share, models.seed)
     if changed.labels is None:
         raise ValueError("an injection always labels what it changed")
     return changed, pc.unique(changed.labels["agent_id"])
 
 
-def _untouched(shop: Workshop, events: pa.Table, altered: pa.Array) -> np.ndarray:
+def _untouched(models: FittedModels, events: pa.Table, altered: pa.Array) -> np.ndarray:
     """Rows of the people that neither a label nor the injection is about."""
     agents = events["agent_id"]
-    others = pa.array([*altered.to_pylist(), *shop.labelled], agents.type)
+    others = pa.array([*altered.to_pylist(), *models.labelled], agents.type)
     return np.flatnonzero(pc.invert(pc.is_in(agents, others)).to_numpy())
 
 
-def _preset_scores(shop: Workshop, preset: str, changed: Dataset) -> tuple[pa.Table, pa.Table]:
+def _preset_scores(models: FittedModels, preset: str, changed: Dataset) -> tuple[pa.Table, pa.Table]:
     """Event scores of a preset: of the data as it is, and of the people that were changed."""
-    base, new = shop.preset_scores(preset).events, shop.preset_detector(preset).score(changed).events
+    base, new = models.preset_scores(preset).events, models.preset_detector(preset).score(changed).events
     if base is None or new is None:
         raise ValueError("a preset of the detector scores events")
     return base, new
@@ -303,9 +303,9 @@ def _boxes(parts: Any, kinds: np.ndarray) -> dict[str, Options]:
 
 
 # ---------------------------------------------------------------------------------------------- epistemic
-def epistemic(shop: Workshop, **_: Any) -> Options:
+def epistemic(models: FittedModels, **_: Any) -> Options:
     """Loss against EU per term, distance of the most and least certain events, EU against distance."""
-    parts = shop.measured(USTAD).parts
+    parts = models.measured(USTAD).parts
     total = np.nansum(parts.eu.astype(np.float64), axis=1)
     known = np.isfinite(parts.knn)
     eu, knn = total[known], parts.knn[known].astype(np.float64)

@@ -23,11 +23,21 @@ import torch
 from ustad.config import ConfigError
 from ustad.lab.evaluation import cells as compute
 from ustad.lab.evaluation.case_studies import cases
+from ustad.lab.evaluation.fitted_models import (
+    BUDGETS,
+    DEFAULT,
+    FIRST_SEED,
+    QUICK,
+    SAME,
+    TRIPS,
+    USTAD,
+    Budget,
+    FittedModels,
+)
 from ustad.lab.evaluation.gps import GPS_METHODS, PRESET_METHODS, gps
 from ustad.lab.evaluation.recordings import PLAIN, TRUE_STAYS
 from ustad.lab.evaluation.result_files import Line, command, hardware, plain_json, read_lines, versions
 from ustad.lab.evaluation.sources import Source
-from ustad.lab.evaluation.workshop import BUDGETS, DEFAULT, FIRST_SEED, QUICK, SAME, TRIPS, USTAD, Budget, Workshop
 from ustad.lab.red_team.injections import KINDS
 from ustad.simulate import PRESETS
 from ustad.simulate.phones import PHONES
@@ -49,7 +59,7 @@ LARGE = 10_000
 
 @dataclass(frozen=True)
 class Experiment:
-    """A function of a workshop, and the options it is called with, one cell each."""
+    """A function of fitted models, and the options it is called with, one cell each."""
 
     about: str
     run: Callable[..., dict[str, Any]]
@@ -61,8 +71,8 @@ def _detection_options() -> tuple[dict[str, Any], ...]:
     return (*day, *({"method": name, "window": "past"} for name in BOTH_WINDOWS))
 
 
-def _uncertainty(shop: Workshop, **options: Any) -> dict[str, Any]:
-    return (compute.training_size if "weeks" in options else compute.rejection)(shop, **options)
+def _uncertainty(models: FittedModels, **options: Any) -> dict[str, Any]:
+    return (compute.training_size if "weeks" in options else compute.rejection)(models, **options)
 
 
 EXPERIMENTS: dict[str, Experiment] = {
@@ -176,26 +186,28 @@ def _asked_by(options: dict[str, Any]) -> str:
     return BY_WEEKS if "weeks" in options else str(options.get("method", USTAD))
 
 
-def run_cell(cell: Cell, shop: Workshop) -> dict[str, Any]:
+def run_cell(cell: Cell, models: FittedModels) -> dict[str, Any]:
     """One line: what was asked, what came out, how long it took and on what."""
-    began, fit_seconds = time.perf_counter(), sum(shop.fit_seconds.values())
-    result = EXPERIMENTS[cell.experiment].run(shop, **cell.options)
+    began, fit_seconds = time.perf_counter(), sum(models.fit_seconds.values())
+    result = EXPERIMENTS[cell.experiment].run(models, **cell.options)
     return {
         "key": cell.key,
         "experiment": cell.experiment,
         "data": cell.source.label,
-        "source": {**cell.source.to_dict(), "events": shop.data.events.num_rows},
+        "source": {**cell.source.to_dict(), "events": models.data.events.num_rows},
         **cell.options,
         "seed": cell.seed,
         "budget": cell.budget.to_dict(),
         **(
-            {"settings": shop.settings(cell.method)} if cell.budget.search and cell.method not in PRESET_METHODS else {}
+            {"settings": models.settings(cell.method)}
+            if cell.budget.search and cell.method not in PRESET_METHODS
+            else {}
         ),
         "result": plain_json(result),
-        **({"training": plain_json(training)} if (training := shop.training_of(cell.model, cell.method)) else {}),
+        **({"training": plain_json(training)} if (training := models.training_of(cell.model, cell.method)) else {}),
         "seconds": round(time.perf_counter() - began, 2),
-        "fit_seconds": round(sum(shop.fit_seconds.values()) - fit_seconds, 2),
-        "device": "cuda" if device_type(shop.device) == "cuda" else "cpu",
+        "fit_seconds": round(sum(models.fit_seconds.values()) - fit_seconds, 2),
+        "device": "cuda" if device_type(models.device) == "cuda" else "cpu",
         "versions": versions(),
         "hardware": hardware(),
         "date": date.today().isoformat(),

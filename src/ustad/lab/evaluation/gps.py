@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 
 from ustad.dataset import Dataset
 from ustad.lab.evaluation.detection_metrics import auroc, average_precision, incident_scores
+from ustad.lab.evaluation.fitted_models import FittedModels
 from ustad.lab.evaluation.recordings import TRUE_STAYS
-from ustad.lab.evaluation.workshop import Workshop
 from ustad.scores import Scores
 from ustad.tables import DataError, agent_codes
 
@@ -25,12 +25,12 @@ GPS_METHODS = ("visit-rate", *PRESET_METHODS)
 MOST_UNUSUAL = 14
 
 
-def gps(shop: Workshop, phone: str, method: str, **_: Any) -> dict[str, Any]:
+def gps(models: FittedModels, phone: str, method: str, **_: Any) -> dict[str, Any]:
     """Figures of one method on one recording, and how good the recording's stays are."""
-    if shop.source.path is not None:
-        raise DataError(f"{shop.source.name}: phones record simulated people only; give a preset such as town")
-    source = replace(shop.source, phone=None if phone == TRUE_STAYS else phone)
-    own = Workshop(source, shop.seed, shop.budget, shop.work, shop.device)
+    if models.source.path is not None:
+        raise DataError(f"{models.source.name}: phones record simulated people only; give a preset such as town")
+    source = replace(models.source, phone=None if phone == TRUE_STAYS else phone)
+    own = FittedModels(source, models.seed, models.budget, models.work, models.device)
     if method in PRESET_METHODS:
         scores = own.preset_scores(PRESET_METHODS[method])
     else:

@@ -23,9 +23,9 @@ import torch
 
 from ustad.config import ConfigError
 from ustad.lab.evaluation.experiments import EXPERIMENTS, Cell, run_cell
+from ustad.lab.evaluation.fitted_models import DEFAULT, FittedModels
 from ustad.lab.evaluation.result_files import Line, append_line, read_lines
 from ustad.lab.evaluation.sources import Source, open_source
-from ustad.lab.evaluation.workshop import DEFAULT, Workshop
 from ustad.progress import say, track
 from ustad.tables import DataError
 
@@ -173,31 +173,31 @@ class _Bench:
 
     def __init__(self, place: Place) -> None:
         self.place = place
-        self.shop: Workshop | None = None
+        self.models: FittedModels | None = None
 
     def lines(self, job: list[Cell]) -> Iterator[Line]:
         """The lines of a job's cells, as long as there is time."""
-        shop = self._shop(job[0])
+        models = self._models(job[0])
         for cell in job:
             if time.time() > self.place.until:
                 return
-            shop.fit_minutes = self.place.minutes_to_train()
-            yield attempt(cell, shop)
-        shop.forget()
+            models.fit_minutes = self.place.minutes_to_train()
+            yield attempt(cell, models)
+        models.forget()
         _free_memory()
 
-    def _shop(self, cell: Cell) -> Workshop:
+    def _models(self, cell: Cell) -> FittedModels:
         key = (cell.source, cell.seed, cell.budget)
-        if self.shop is None or (self.shop.source, self.shop.seed, self.shop.budget) != key:
-            self.shop = Workshop(*key, self.place.work, self.place.device)
-        return self.shop
+        if self.models is None or (self.models.source, self.models.seed, self.models.budget) != key:
+            self.models = FittedModels(*key, self.place.work, self.place.device)
+        return self.models
 
 
-def attempt(cell: Cell, shop: Workshop) -> Line:
+def attempt(cell: Cell, models: FittedModels) -> Line:
     """A cell's line, or what kept it from having one. A full GPU is given time to become free."""
     for pause in (*PAUSES, None):
         try:
-            return run_cell(cell, shop)
+            return run_cell(cell, models)
         except torch.OutOfMemoryError as error:
             _free_memory()
             if pause is None:

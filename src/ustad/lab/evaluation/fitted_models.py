@@ -117,7 +117,7 @@ class Measured:
         return np.asarray(self.events["agent_id"].to_pylist())
 
 
-class Workshop:
+class FittedModels:
     """Data, models and measurements of one source and one seed."""
 
     def __init__(
