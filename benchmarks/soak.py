@@ -29,6 +29,8 @@ from measured import write_result
 from service import RESULTS, Server, machine, make_model
 
 CLIENTS = 8
+#: Seconds of events that a client keeps while the service does not answer, as a phone would, and sends afterwards.
+KEPT_BACK = 60.0
 FIRST = 1_706_745_600  # 1 February 2024, in seconds
 #: Start and length in minutes, and where, of the three stays of a day. None reaches the next, however late it is.
 DAY = ((0, 440, 0), (500, 520, 1), (1080, 300, 2))
@@ -65,7 +67,7 @@ class Load:
         self._threads = [threading.Thread(target=self._work, args=(i,), daemon=True) for i in range(CLIENTS)]
 
     def start(self, url: str) -> None:
-        self.url, self.began = url, time.monotonic()
+        self.url, self.began, self.ended = url, time.monotonic(), 0.0
         for thread in self._threads:
             thread.start()
 
@@ -73,6 +75,7 @@ class Load:
         self.stopping.set()
         for thread in self._threads:
             thread.join(120)
+        self.ended = time.monotonic()
 
     def _work(self, mine: int) -> None:
         """Agents mine, mine + CLIENTS, … in turn, one event each."""
@@ -84,7 +87,7 @@ class Load:
                 if self.stopping.is_set():
                     http.close()
                     return
-                due = max(due + pause, time.monotonic() - 1.0)  # what a pause of the service kept back is not made up
+                due = max(due + pause, time.monotonic() - KEPT_BACK)
                 time.sleep(max(0.0, due - time.monotonic()))
                 self._send(http, make_event(agent, turn))
 
@@ -107,9 +110,10 @@ class Load:
             time.sleep(float(answer.headers.get("retry-after", 1)))
 
 
-def watch(server: list[Server], readings: list[tuple[float, float]], stop: threading.Event) -> None:
+def watch(server: list[Server], readings: list[tuple[float, float]], loads: list[float], stop: threading.Event) -> None:
     began = time.monotonic()
     while not stop.wait(2.0):
+        loads.append(os.getloadavg()[0])
         try:
             readings.append((time.monotonic() - began, server[0].megabytes()))
         except (OSError, IndexError):
@@ -134,17 +138,20 @@ def measure(minutes: float, agents: int, rate: float) -> dict[str, Any]:
         server = [Server(place / "model", place / "store.db", *options)]
         load, stop = Load(agents, rate), threading.Event()
         readings: list[tuple[float, float]] = []
-        watcher = threading.Thread(target=watch, args=(server, readings, stop), daemon=True)
+        loads: list[float] = []
+        watcher = threading.Thread(target=watch, args=(server, readings, loads, stop), daemon=True)
         load.start(server[0].url)
         watcher.start()
         time.sleep(30 * minutes)
         make_model(place / "next", 30, "cpu", "quick")
         before = growth(readings)
+        stopped, busy = time.monotonic(), server[0].cpu_seconds()
         server[0].stop()
         server[0] = Server(place / "next", place / "store.db", *options)
-        load.url, swapped = server[0].url, len(readings)
+        load.url, swapped, pause = server[0].url, len(readings), time.monotonic() - stopped
         time.sleep(30 * minutes)
         load.stop()
+        busy += server[0].cpu_seconds()
         stop.set()
         watcher.join(10)
         figures = httpx.get(server[0].url + "/v1/summary", timeout=120).json()
@@ -154,12 +161,14 @@ def measure(minutes: float, agents: int, rate: float) -> dict[str, Any]:
     delays = np.array([seconds for _, seconds in load.delays])
     return {
         "minutes": minutes, "agents": agents, "asked_events_per_s": rate,
-        "events_per_s": load.acknowledged / (60 * minutes), "acknowledged": load.acknowledged,
+        "seconds": load.ended - load.began, "events_per_s": load.acknowledged / (load.ended - load.began),
+        "seconds_without_service": pause, "acknowledged": load.acknowledged,
         "p50_ms": 1e3 * float(np.median(delays)), "p99_ms": 1e3 * float(np.quantile(delays, 0.99)),
         "most_ms": 1e3 * float(delays.max()), "errors": dict(load.errors), "keep": keep,
         "events_left": _metric(metrics, "ustad_store_events"), "alerts": figures.get("alerts"), "store_mb": size,
         "memory_mb": [round(readings[0][1]), round(readings[swapped - 1][1]), round(readings[-1][1])],
         "growth_mb_per_10_min": [before, growth(readings[swapped:])], "load_before": load_before[0],
+        "load_mean": float(np.mean(loads)), "nice": os.nice(0), "server_cpu_ms": 1e3 * busy / load.acknowledged,
     }  # fmt: skip
 
 
