@@ -11,14 +11,14 @@ import importlib
 import re
 import zoneinfo
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import timedelta
 from functools import cache
 from importlib import resources
 from pathlib import Path
 
+from ustad.clock import EPOCH, day_number, iso_date
 from ustad.tables import DataError, first_line
 
-EPOCH = date(1970, 1, 1)
 MISSING = "public holidays need the library holidays: pip install 'ustad[calendar]'"
 #: How far an event with a place reaches where nothing is said, km.
 RADIUS_KM = 1.0
@@ -38,18 +38,9 @@ class CalendarEvent:
     radius_km: float = RADIUS_KM
 
 
-def day_number(text: str) -> int:
-    """Days since 1970-01-01 of a date as 2024-05-20 or 20240520."""
-    digits = text.strip().replace("-", "")[:8]
-    return (date(int(digits[:4]), int(digits[4:6]), int(digits[6:8])) - EPOCH).days
-
-
-def iso_date(day: int) -> str:
-    """
-    >>> iso_date(day_number("2024-05-20"))
-    '2024-05-20'
-    """
-    return (EPOCH + timedelta(days=int(day))).isoformat()
+def _read_day(text: str) -> int:
+    """The day of a date as 2024-05-20 or 20240520, with or without a time."""
+    return day_number(text.strip().replace("-", "")[:8])
 
 
 # ------------------------------------------------------------------------------------------------ holidays
@@ -115,8 +106,8 @@ def _from_csv(text: str, path: Path) -> list[CalendarEvent]:
 
 
 def _make_event(values: dict[str, str]) -> CalendarEvent:
-    first = day_number(values["date"])
-    last = day_number(values["until"]) if values["until"] else first
+    first = _read_day(values["date"])
+    last = _read_day(values["until"]) if values["until"] else first
     if last < first:
         raise ValueError(f"it ends ({values['until']}) before it begins ({values['date']})")
     if bool(values["lat"]) != bool(values["lon"]):
@@ -134,9 +125,9 @@ def _from_ics(text: str, path: Path) -> list[CalendarEvent]:
         if "DTSTART" not in fields:
             continue
         try:
-            first = day_number(fields["DTSTART"])
+            first = _read_day(fields["DTSTART"])
             end = fields.get("DTEND")
-            last = max(first, day_number(end) - _ends_at_midnight(end)) if end else first
+            last = max(first, _read_day(end) - _ends_at_midnight(end)) if end else first
             lat, lon = (float(v) for v in fields["GEO"].split(";")) if "GEO" in fields else (None, None)
         except ValueError as error:
             raise DataError(f"{path}: an event's DTSTART, DTEND or GEO cannot be read ({error})") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import date, timedelta
 from functools import cache
 from zoneinfo import ZoneInfo
 
@@ -12,8 +13,22 @@ import pyarrow.compute as pc
 
 from ustad.tables import TIMESTAMP, DataError, agent_codes
 
+EPOCH = date(1970, 1, 1)
 MICROSECONDS_PER_DAY = 86_400_000_000
 DAY_NAMES = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+
+
+def day_number(text: str) -> int:
+    """Days since 1970-01-01 of a date as 2024-05-20 or 20240520, or of a time that begins with one."""
+    return (date.fromisoformat(text[:10]) - EPOCH).days
+
+
+def iso_date(day: int) -> str:
+    """
+    >>> iso_date(day_number("2024-05-20"))
+    '2024-05-20'
+    """
+    return (EPOCH + timedelta(days=int(day))).isoformat()
 
 
 @dataclass(frozen=True)

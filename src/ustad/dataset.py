@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +16,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ustad.clock import is_zone, local_time
+from ustad.clock import day_number, is_zone, iso_date, local_time
 from ustad.config import SplitConfig
 from ustad.files import find_table, read_json, read_table, write_json, write_table
 from ustad.schema import EventSchema, mobility_schema
 from ustad.tables import DataError, agent_codes
 
-EPOCH = date(1970, 1, 1)
 #: So many times the configured weeks are long: only the last weeks are scored then; by events, these shares.
 LONG, LONG_SHARES = 3, np.array([0.75, 0.125, 0.125])
 #: Tables that a data directory may hold beside its events.
@@ -49,13 +47,10 @@ class Split:
     def describe(self) -> str:
         """Dates as people read them."""
 
-        def show(day: int) -> str:
-            return (EPOCH + timedelta(days=int(day))).isoformat()
-
         return (
-            f"train {show(self.train_first)} … {show(self.validation_first - 1)}, "
-            f"validation … {show(self.validation_last)}, test "
-            f"{'' if self.learned_last is None else show(self.test_first) + ' '}… {show(self.test_last)}"
+            f"train {iso_date(self.train_first)} … {iso_date(self.validation_first - 1)}, "
+            f"validation … {iso_date(self.validation_last)}, test "
+            f"{'' if self.learned_last is None else iso_date(self.test_first) + ' '}… {iso_date(self.test_last)}"
             f"{f' ({self.rule})' if self.rule else ''}"
         )
 
@@ -103,18 +98,18 @@ class Dataset:
         boundaries = self.meta.get("split")
         learned_last, rule, uneven = None, "", False
         if config.train_until or config.test_from:
-            test_first = _day(config.test_from) if config.test_from else _day(config.train_until) + 1
-            learned_last = _day(config.train_until) if config.train_until else test_first - 1
+            test_first = day_number(config.test_from) if config.test_from else day_number(config.train_until) + 1
+            learned_last = day_number(config.train_until) if config.train_until else test_first - 1
             days_before = days[days <= learned_last]
             share = weeks[0] / (weeks[0] + weeks[1])
             validation_first = min(_day_by_share(days_before, share), learned_last) if len(days_before) else first
         elif boundaries:
             _check_split(boundaries, self.name)
-            test_first = _day(boundaries["test_first"])
+            test_first = day_number(boundaries["test_first"])
             span = test_first - first
             share = config.validation_weeks / (config.train_weeks + config.validation_weeks)
             validation_first = (
-                _day(boundaries["validation_first"])
+                day_number(boundaries["validation_first"])
                 if "validation_first" in boundaries
                 else test_first - max(1, round(span * share))
             )
@@ -242,11 +237,7 @@ def _check_split(content: Any, where: str) -> None:
     try:
         for name in ("test_first", "validation_first"):
             if name == "test_first" or name in content:
-                _day(content[name])
+                day_number(content[name])
     except (KeyError, TypeError, ValueError) as error:
         example = '"split": {"test_first": "2024-03-31"}'
         raise DataError(f"{where}: meta.json does not say when the test part begins; expected {example}") from error
-
-
-def _day(text: str) -> int:
-    return (date.fromisoformat(text[:10]) - EPOCH).days

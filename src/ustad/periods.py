@@ -12,8 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ustad import progress
-from ustad.calendar_days import Calendar, day_number
+from ustad.calendar_days import Calendar
 from ustad.card import area
+from ustad.clock import day_number
 from ustad.config import Config, ConfigError, SplitConfig
 from ustad.dataset import COMPANIONS, Dataset, Split, event_days, require_zone, zone_of
 from ustad.events.encoder import Encoder, EventArrays
@@ -162,25 +163,21 @@ def scored_days(
     days = data.days()
     first, last = (int(d) for d in (days.min(), days.max()))
     own = "split" in data.meta or bool(config.test_from)
-    if last_day is not None and not own and first > _as_day(last_day):
+    if last_day is not None and not own and first > day_number(last_day):
         return None
-    if last_day is not None and learned_until is not None and not own and first <= _as_day(learned_until) < last:
-        return Split(first, _as_day(last_day) + 1, _as_day(learned_until) + 1, last)
+    if last_day is not None and learned_until is not None and not own and first <= day_number(learned_until) < last:
+        return Split(first, day_number(last_day) + 1, day_number(learned_until) + 1, last)
     try:
         split = data.split(config)
     except DataError as error:
         progress.say(f"{error}; all of it is scored")
         return None
-    if learned_until is not None and split.test_first <= _as_day(learned_until) and "split" not in data.meta:
+    if learned_until is not None and split.test_first <= day_number(learned_until) and "split" not in data.meta:
         progress.warn(
             f"the model learnt from days until {learned_until}, some of which are scored here; learn from earlier ones "
             "(--train-until) or score later ones (--test-from)"
         )
     return split
-
-
-def _as_day(text: str) -> int:
-    return int(np.datetime64(text, "D").astype(np.int64))
 
 
 def beyond_habits(schema: EventSchema) -> list[str]:

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ustad import progress
+from ustad.clock import day_number, iso_date
 from ustad.config import Config
 from ustad.dataset import Dataset
 from ustad.detector import Detector
@@ -101,10 +102,10 @@ def renew(
         data = as_data(data, old.schema if old is not None else None)
         week = _last_week(data)
         if number is not None and old is not None:
-            until = _as_day(str(old.facts.get("learned_until") or old.facts["last_day"]))
+            until = day_number(str(old.facts.get("learned_until") or old.facts["last_day"]))
             if until >= week - 1:
-                words = f"nothing newer: version {number} learnt until {_date(until)} and the data end on"
-                return Renewal(words=f"{words} {_date(week + WEEK - 1)}: no new day is left before their last week")
+                words = f"nothing newer: version {number} learnt until {iso_date(until)} and the data end on"
+                return Renewal(words=f"{words} {iso_date(week + WEEK - 1)}: no new day is left before their last week")
         new_number = versions.next_number()
         config = old.config if old is not None else Config.preset(preset)
         _train(config, data, week, old, place=versions[new_number], device=device)
@@ -134,7 +135,7 @@ def _train(config: Config, data: Dataset, week: int, old: Detector | None, *, pl
     if before < 2 * WEEK:
         raise DataError(f"{data.name}: {before} days before the last week; at least two weeks to learn from are needed")
     validation = max(min(MOST_VALIDATION, before // 4), min(round(WEEK * config.split.validation_weeks), before // 2))
-    split = {"test_first": _date(week), "validation_first": _date(week - validation)}
+    split = {"test_first": iso_date(week), "validation_first": iso_date(week - validation)}
     config = config.replace({"split.train_until": "", "split.test_from": ""})
     detector = Detector(config, device)
     detector.fit(replace(data, meta={**data.meta, "split": split}), start=old)
@@ -165,13 +166,13 @@ def compare(old: tuple[int, Detector], new: tuple[int, Detector], data: Dataset,
     why_not = "; ".join(check.words for check in checks if not check.passed)
     words = f"version {new[0]} is in use now" if not why_not else f"version {new[0]} is refused: {why_not}"
     return Renewal(
-        _date(week), _date(week + WEEK - 1), events.num_rows, len(pc.unique(events[data.schema.entity])), before, after,
-        alerts_in_both, alerts_only_new, before.alerts - alerts_in_both, checks, not why_not, words,
+        iso_date(week), iso_date(week + WEEK - 1), events.num_rows, len(pc.unique(events[data.schema.entity])), before,
+        after, alerts_in_both, alerts_only_new, before.alerts - alerts_in_both, checks, not why_not, words,
     )  # fmt: skip
 
 
 def _judge(detector: Detector, data: Dataset, week: int, rule: AlertRule) -> _Judgement:
-    parts = detector.scoring_from(_date(week)).score_parts(data, rule=rule, reasons="none")
+    parts = detector.scoring_from(iso_date(week)).score_parts(data, rule=rule, reasons="none")
     schema = detector.schema
     columns = [schema.entity, schema.time, "p_value", "alert", "incident_id"]
     with progress.silence():
@@ -239,11 +240,3 @@ def _usual_events(data: Dataset, week: int) -> float:
     days = data.days()
     weeks = min(4.0, max(1.0, (week - int(days.min())) / WEEK))
     return float(((days < week) & (days >= week - WEEK * weeks)).sum() / weeks)
-
-
-def _as_day(text: str) -> int:
-    return int(np.datetime64(text, "D").astype(np.int64))
-
-
-def _date(day: int) -> str:
-    return str(np.datetime64(day, "D"))

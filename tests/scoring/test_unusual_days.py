@@ -8,8 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ustad.calendar_days import country_of_zone, day_number, iso_date, name_days, public_holidays, read_calendar
+from ustad.calendar_days import country_of_zone, name_days, public_holidays, read_calendar
 from ustad.cli.group_days import note_days
+from ustad.clock import day_number, iso_date
 from ustad.schema import mobility_schema
 from ustad.tables import TIMESTAMP, DataError
 from ustad.triage.unusual_days import find_unusual_days

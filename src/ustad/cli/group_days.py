@@ -20,7 +20,7 @@ BEFORE = 60
 
 def note_days(place: Path, schema: Any, *, country: str | None, calendar: Path | None, group: bool) -> dict[str, Any]:
     """Write what the calendar says and what days were unusual for everybody into `run.json`; returns the run."""
-    from ustad.calendar_days import iso_date
+    from ustad.clock import iso_date
     from ustad.triage.unusual_days import describe_day, find_unusual_days
 
     files = table_files(place, "events")
@@ -101,7 +101,7 @@ def _group(place: Path, schema: Any, parts: list[Any], days: list[Any]) -> list[
     """Take alerts of these days that share their evidence off the list; how many of each day."""
     import pyarrow as pa
 
-    from ustad.calendar_days import iso_date
+    from ustad.clock import iso_date
     from ustad.mobility.places import set_columns
     from ustad.triage.hiding import COLUMN
 
@@ -134,7 +134,7 @@ def _left_out(number: int) -> str:
 
 
 def _labels(days: list[Any], names: dict[str, str]) -> list[str]:
-    from ustad.calendar_days import iso_date
+    from ustad.clock import iso_date
 
     texts = [names.get(iso_date(one.day)) for one in days]
     return [f"{name}, unusual for everybody" if name else "unusual for everybody" for name in texts]

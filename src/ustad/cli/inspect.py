@@ -83,11 +83,11 @@ def describe_record(path: Path) -> dict[str, Any] | None:
 
 def show_record(content: dict[str, Any]) -> None:
     """Single values, and of what is nested the single values in it."""
-    from datetime import date, timedelta
+    from ustad.clock import iso_date
 
     for name, value in content.items():
         if name in ("first_day", "last_day") and isinstance(value, int):
-            value = date(1970, 1, 1) + timedelta(days=value)
+            value = iso_date(value)
         if name == "schema" and isinstance(value, dict):
             value = value.get("name")
         if isinstance(value, dict):

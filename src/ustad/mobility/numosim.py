@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ustad.clock import local_time
-from ustad.dataset import EPOCH, Dataset
+from ustad.clock import iso_date, local_time
+from ustad.dataset import Dataset
 from ustad.files import read_table
 from ustad.mobility.columns import as_stays
 from ustad.mobility.places import read_pois, set_columns
@@ -144,5 +144,4 @@ def _labels(stays: pa.Table) -> tuple[pa.Table | None, pa.Table | None]:
 
 def _test_first(stays: pa.Table) -> str:
     test = stays.filter(stays["in_test"])
-    day = int(local_time(test["started_at"], test["timezone"]).day.min())
-    return str(np.datetime64(EPOCH) + day)
+    return iso_date(local_time(test["started_at"], test["timezone"]).day.min())

@@ -15,7 +15,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, Select, bindparam, func, literal_column, select, text
 from sqlalchemy.sql.elements import ColumnElement
 
-from ustad.dataset import EPOCH
+from ustad.clock import EPOCH
 from ustad.page import records as r
 from ustad.page.other_stays import add_other_stays
 from ustad.page.store import Store, chunks

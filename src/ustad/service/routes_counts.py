@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Depends, Request, Response
 from pydantic import BaseModel
 
-from ustad.dataset import EPOCH
+from ustad.clock import EPOCH
 from ustad.page.counts import count_people
 from ustad.page.queries import iso_day, span
 from ustad.service.errors import InvalidError

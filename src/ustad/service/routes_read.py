@@ -16,7 +16,7 @@ from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import BeforeValidator
 
 from ustad import __version__
-from ustad.dataset import EPOCH
+from ustad.clock import EPOCH
 from ustad.page import event_details, queries
 from ustad.page.card_blocks import card_blocks
 from ustad.page.facts import NO_FACTS

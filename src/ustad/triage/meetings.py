@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ustad.clock import local_time
-from ustad.dataset import EPOCH, zone_of
+from ustad.clock import EPOCH, local_time
+from ustad.dataset import zone_of
 from ustad.events.templates import place_words, say
 from ustad.events.visits import kind_feature, place_feature
 from ustad.events.words import clock_words

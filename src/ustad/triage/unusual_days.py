@@ -7,12 +7,11 @@ more entities than on other days had something unusual, and the questions that m
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
 
 import numpy as np
 from scipy.special import stdtr
 
-from ustad.dataset import EPOCH
+from ustad.clock import iso_date
 
 #: An entity's day is unusual where one of its events has a p-value up to this.
 LEVEL = 0.05
@@ -90,7 +89,6 @@ def _ask(leads: dict[str, np.ndarray], people: np.ndarray, i: int, others: np.nd
 
 def describe_day(one: UnusualDay, name: str | None, event_word: str) -> str:
     """What is said of such a day; `name` is what the calendar calls it."""
-    date = (EPOCH + timedelta(days=one.day)).isoformat()
-    what = f"{date}{f' ({name})' if name else ''} was unusual for everybody"
+    what = f"{iso_date(one.day)}{f' ({name})' if name else ''} was unusual for everybody"
     share = f"{100 * one.share:.0f} % of {one.entities:,} people had an unusual {event_word}"
     return f"{what}: {share}, on other days {100 * one.usual:.0f} %"

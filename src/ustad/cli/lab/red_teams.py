@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import date
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,7 +9,6 @@ import typer
 
 from ustad.cli.shared import JsonOption, OutOption, SeedOption, choose, out, print_json
 
-_EPOCH = date(1970, 1, 1)
 SizeOption = Annotated[
     float,
     typer.Option("--red-team-size", help="Size of the second red team's anomalies: 1 is usual, 0 changes nothing."),
@@ -87,7 +85,9 @@ def _day(text: str | None, option: str) -> int | None:
     """Days since 1970-01-01 of an ISO date."""
     if text is None:
         return None
+    from ustad.clock import day_number
+
     try:
-        return (date.fromisoformat(text) - _EPOCH).days
+        return day_number(text)
     except ValueError as error:
         raise typer.BadParameter(f"'{text}' is not a date such as 2024-02-01", param_hint=option) from error
