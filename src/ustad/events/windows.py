@@ -8,7 +8,7 @@ cuts padded batches out of itself by index, so nothing waits for a loader.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
@@ -21,42 +21,40 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+class _Slices:
+    """Slices start … stop of the sorted arrays."""
+
+    start: np.ndarray
+    stop: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    @property
+    def length(self) -> np.ndarray:
+        return self.stop - self.start
+
+    def take(self, index: np.ndarray) -> Self:
+        """Some of them, by number or by mask."""
+        return type(self)(**{name: values[index] for name, values in vars(self).items()})
+
+
 @dataclass(frozen=True)
-class Windows:
+class Windows(_Slices):
     """W slices: window i shows events start[i] … stop[i], of which target[i] … stop[i] are its own day's."""
 
     start: np.ndarray  # int64 [W]
     target: np.ndarray  # int64 [W]
     stop: np.ndarray  # int64 [W]
 
-    def __len__(self) -> int:
-        return len(self.start)
-
-    @property
-    def length(self) -> np.ndarray:
-        return self.stop - self.start
-
-    def take(self, index: np.ndarray) -> Windows:
-        return Windows(self.start[index], self.target[index], self.stop[index])
-
 
 @dataclass(frozen=True)
-class Queries:
+class Queries(_Slices):
     """Q questions: what is event target[i], seen within start[i] … stop[i]?"""
 
     start: np.ndarray  # int64 [Q]
     stop: np.ndarray  # int64 [Q]
     target: np.ndarray  # int64 [Q]
-
-    def __len__(self) -> int:
-        return len(self.start)
-
-    @property
-    def length(self) -> np.ndarray:
-        return self.stop - self.start
-
-    def take(self, index: np.ndarray) -> Queries:
-        return Queries(self.start[index], self.stop[index], self.target[index])
 
 
 def make_windows(
