@@ -395,7 +395,7 @@ def test_stays_of_one_agent_do_not_overlap_once_in_order():
             "finished_at": pa.array(start + rng.integers(0, 90, 300) * 1_000_000).cast(pa.timestamp("us", tz="UTC")),
         }
     )
-    from ustad.mobility.exports.order import untangle
+    from ustad.mobility.exports import untangle
 
     ours = untangle(table, Reading()).to_pylist()
     for before, after in pairwise(ours):

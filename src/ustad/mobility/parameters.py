@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from ustad.config import ConfigError, ExtractionConfig
 from ustad.mobility.core import Fixes, fix_arrays
-from ustad.mobility.fix_order import order_fixes
+from ustad.mobility.fix_store import order_fixes
 from ustad.mobility.sphere import sphere_points
 from ustad.tables import agent_codes
 

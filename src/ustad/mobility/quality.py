@@ -105,32 +105,9 @@ def _spans(edges: Any, time: Any) -> Any:
         for k in range(begin + 1, end):
             steps[k - begin - 1] = time[k] - time[k - 1]
         if end - begin > 1:
-            median[agent] = _select(steps, end - begin - 1, (end - begin - 2) // 2)
+            rank = (end - begin - 2) // 2
+            median[agent] = np.partition(steps[: end - begin - 1], rank)[rank]
     return first, last, median
-
-
-@numba.njit(cache=True, nogil=True)
-def _select(values: Any, n: Any, rank: Any) -> Any:
-    """The value of a rank among the first n, by partitioning in place (Hoare): no sorting, compiles at once."""
-    low, high = 0, n - 1
-    while low < high:
-        pivot, i, j = values[(low + high) // 2], low, high
-        while i <= j:
-            while values[i] < pivot:
-                i += 1
-            while values[j] > pivot:
-                j -= 1
-            if i <= j:
-                values[i], values[j] = values[j], values[i]
-                i += 1
-                j -= 1
-        if rank <= j:
-            high = j
-        elif rank >= i:
-            low = i
-        else:
-            break
-    return values[rank]
 
 
 def coverage_by_day(quality: pa.Table, gaps: pa.Table) -> tuple[np.ndarray, np.ndarray]:

@@ -12,6 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
 import pyarrow as pa
 
 from ustad.mobility.columns import as_stays
@@ -26,12 +27,11 @@ from ustad.mobility.exports import (
     trajectories,
     workouts,
 )
-from ustad.mobility.exports.content import read_head, repeat
-from ustad.mobility.exports.order import untangle
+from ustad.mobility.exports.content import read_head, repeat, times
 from ustad.mobility.places import set_columns
 from ustad.mobility.reading import Reading
 from ustad.mobility.whose import agent_of, by_path
-from ustad.tables import DataError
+from ustad.tables import DataError, agent_codes
 
 Read = Callable[[Path, Reading], Iterator[pa.Table]]
 
@@ -90,6 +90,28 @@ def read_given_stays(files: Sequence[Path], reading: Reading) -> pa.Table:
     if len(kinds) > 1:
         tables = [set_columns(table, agent_id=table["agent_id"].cast(pa.string())) for table in tables]
     return untangle(pa.concat_tables(tables, promote_options="default"), reading)
+
+
+def untangle(stays: pa.Table, reading: Reading) -> pa.Table:
+    """Stays by agent and start. Of those that start at the same moment the longest is kept; one that goes on when
+    the next begins ends there. How many were dropped or cut is said."""
+    codes = agent_codes(stays["agent_id"])[0]
+    start, end = (stays[name].cast(pa.int64()).to_numpy() for name in ("started_at", "finished_at"))
+    order = np.lexsort((-end, start, codes))
+    codes, start, end = codes[order], start[order], end[order]
+    again = np.zeros(len(order), bool)
+    again[1:] = (codes[1:] == codes[:-1]) & (start[1:] == start[:-1])
+    if again.any():
+        reading.dropped += int(again.sum())
+        reading.say(f"dropped: {int(again.sum()):,} stays that start at the same moment as another of their agent")
+    codes, start, end = codes[~again], start[~again], end[~again]
+    until = end.copy()
+    same = codes[1:] == codes[:-1]
+    until[:-1][same] = np.minimum(end[:-1], start[1:])[same]
+    cut = int(np.count_nonzero(until < end))
+    if cut:
+        reading.say(f"{cut:,} stays went on when the next began: they end there")
+    return set_columns(stays.take(pa.array(order[~again])), finished_at=times(until))
 
 
 def may_be_export(path: Path) -> bool:
