@@ -10,11 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-import typer
 from small_towns import seconds
 from typer.testing import CliRunner
 
-from ustad.cli import simulate as verbs
+from ustad.cli import app
 from ustad.config import ConfigError, SplitConfig
 from ustad.dataset import Dataset, load_directory
 from ustad.files import find_table, read_table
@@ -140,22 +139,15 @@ def test_nonsense_is_not_an_interval(text: str) -> None:
         parse_interval(text)
 
 
-def app() -> typer.Typer:
-    made = typer.Typer()
-    made.command()(verbs.simulate)
-    made.command()(verbs.inject)
-    return made
-
-
 def test_the_verbs_write_what_they_say(tmp_path: Path) -> None:
     run = CliRunner().invoke
     made = run(
-        app(), ["simulate", "--preset", "town", "--agents", "40", "--days", "9", "--out", str(tmp_path / "a"), "--json"]
+        app, ["simulate", "--preset", "town", "--agents", "40", "--days", "9", "--out", str(tmp_path / "a"), "--json"]
     )
     assert made.exit_code == 0, made.output
     assert json.loads(made.stdout)["events"] == load_directory(tmp_path / "a").events.num_rows
     told = run(
-        app(), ["inject", str(tmp_path / "a"), "--kind", "spatial", "--share", "0.1", "--out", str(tmp_path / "b")]
+        app, ["inject", str(tmp_path / "a"), "--kind", "spatial", "--share", "0.1", "--out", str(tmp_path / "b")]
     )
     assert told.exit_code == 0, told.output
     assert "labelled of" in told.stdout
@@ -166,6 +158,6 @@ def test_the_verbs_refuse_what_makes_no_sense(tmp_path: Path) -> None:
     run = CliRunner().invoke
     simulate("town", 20, 1, tmp_path / "a", days=6)
     where = str(tmp_path / "a")
-    assert run(app(), ["inject", where, "--out", where]).exit_code == 2
-    assert run(app(), ["inject", where, "--kind", "magic", "--out", str(tmp_path / "b")]).exit_code == 2
-    assert run(app(), ["inject", where, "--first-day", "soon", "--out", str(tmp_path / "b")]).exit_code == 2
+    assert run(app, ["inject", where, "--out", where]).exit_code == 2
+    assert run(app, ["inject", where, "--kind", "magic", "--out", str(tmp_path / "b")]).exit_code == 2
+    assert run(app, ["inject", where, "--first-day", "soon", "--out", str(tmp_path / "b")]).exit_code == 2

@@ -71,21 +71,33 @@ def record(
     lives: Lives, place: np.ndarray, trip_after: np.ndarray, paths: Paths, interval: float, days: int, seed: int
 ) -> Fixes:
     """Record every agent of `lives`. `place` [P, 2] lat, lon; `trip_after` [stays]: the trip that follows, or -1."""
-    agents = len(lives.offsets) - 1
-    number = np.arange(lives.first, lives.first + agents)
-    room = agents * (int(days * 86_400 / interval * 1.15) + 16)
-    track = Track(
+    number = np.arange(lives.first, lives.first + len(lives.offsets) - 1)
+    track = lay_track(lives, place, trip_after, paths)
+    tape = empty_tape(int(days * 86_400 / interval * 1.15) + 16, len(number), days)
+    _record_all(keys(seed, _FIX_STREAM, number), phone_keys(seed, number), lives.first, track, interval, days, tape)
+    return read_tape(tape, number, np.empty((0, 3), np.int64))
+
+
+def lay_track(lives: Lives, place: np.ndarray, trip_after: np.ndarray, paths: Paths) -> Track:
+    return Track(
         lives.offsets, lives.arrival, lives.departure, place[lives.place], trip_after, paths.offsets, paths.points
     )
-    tape = Tape(
-        np.empty(room, np.int64), np.empty((room, 3)), np.empty(agents, np.int64),
+
+
+def empty_tape(room: int, agents: int, days: int) -> Tape:
+    """With room for so many fixes of each agent."""
+    return Tape(
+        np.empty(agents * room, np.int64), np.empty((agents * room, 3)), np.empty(agents, np.int64),
         np.empty((agents * (days + 1), 3), np.int64), np.zeros(1, np.int64),
     )  # fmt: skip
-    _record_all(keys(seed, _FIX_STREAM, number), phone_keys(seed, number), lives.first, track, interval, days, tape)
+
+
+def read_tape(tape: Tape, number: np.ndarray, dead: np.ndarray) -> Fixes:
+    """What kernels wrote of the agents with these numbers; `dead`: when batteries were empty."""
     total = int(tape.counts.sum())
-    lat, lon, accuracy = tape.values[:total].T
+    lat, lon, accuracy = tape.values[:total].T.copy()
     off = tape.off[: tape.n_off[0]].copy()
-    return Fixes(np.repeat(number, tape.counts), tape.second[:total], lat, lon, accuracy, off, off[:0])
+    return Fixes(np.repeat(number, tape.counts), tape.second[:total].copy(), lat, lon, accuracy, off, dead)
 
 
 def phone_keys(seed: int, agent: np.ndarray) -> np.ndarray:

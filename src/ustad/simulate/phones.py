@@ -20,9 +20,12 @@ from ustad.simulate.fixes import (
     Fixes,
     Tape,
     Track,
+    empty_tape,
+    lay_track,
     locate_on_trip,
     parse_interval,
     phone_keys,
+    read_tape,
     record,
     switch_off,
 )
@@ -82,21 +85,12 @@ def record_as(
     dead = find_dead_batteries(number, days, seed) if recording.phone else np.empty((0, 3), np.int64)
     if profile == _LOGGER:
         return _without(record(lives, place, trip_after, paths, recording.interval_s, days, seed), dead)
-    track = Track(
-        lives.offsets, lives.arrival, lives.departure, place[lives.place], trip_after, paths.offsets, paths.points
-    )
-    room = len(number) * days * (_MOST_A_DAY if profile == _PHONE else 300)
-    tape = Tape(
-        np.empty(room, np.int64), np.empty((room, 3)), np.empty(len(number), np.int64),
-        np.empty((len(number) * (days + 1), 3), np.int64), np.zeros(1, np.int64),
-    )  # fmt: skip
+    track = lay_track(lives, place, trip_after, paths)
+    tape = empty_tape(days * (_MOST_A_DAY if profile == _PHONE else 300), len(number), days)
     streams = np.stack([phone_keys(seed, number), keys(seed, _RECORD_STREAM, number), keys(seed, _KIND_STREAM, number)])
     antennas = Antennas(keys(seed, _ANTENNA_STREAM, np.zeros(1))[0], *centre, float(np.cos(np.radians(centre[0]))))
     _record_all(streams, antennas, profile, number, track, days, dead, tape)
-    total = int(tape.counts.sum())
-    lat, lon, accuracy = tape.values[:total].T.copy()
-    off = tape.off[: tape.n_off[0]].copy()
-    return Fixes(np.repeat(number, tape.counts), tape.second[:total].copy(), lat, lon, accuracy, off, dead)
+    return read_tape(tape, number, dead)
 
 
 def find_dead_batteries(agent: np.ndarray, days: int, seed: int) -> np.ndarray:

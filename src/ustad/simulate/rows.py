@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
+from ustad.mobility.trips import path_column
 from ustad.simulate.anomalies import Incident
 from ustad.simulate.catalogue import CATEGORIES
 from ustad.simulate.days import Lives
@@ -115,11 +116,8 @@ def _without_absences(lives: Lives, agent: np.ndarray) -> np.ndarray:
 
 def _path_column(simulation: Simulation, routes: Paths, departure: np.ndarray) -> pa.Array:
     start = np.repeat(departure * 1_000_000 + simulation.first_us, np.diff(routes.offsets))
-    time = pa.array(start + np.round(routes.points[:, 0] * 1e6).astype(np.int64)).cast(TIMESTAMP)
-    points = pa.StructArray.from_arrays(
-        [time, pa.array(routes.points[:, 1]), pa.array(routes.points[:, 2])], ["time", "lat", "lon"]
-    )
-    return pa.ListArray.from_arrays(pa.array(routes.offsets.astype(np.int32)), points)
+    time = start + np.round(routes.points[:, 0] * 1e6).astype(np.int64)
+    return path_column(routes.offsets, time, routes.points[:, 1], routes.points[:, 2])
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from ustad.config import ConfigError, SplitConfig
 from ustad.dataset import Dataset
 from ustad.lab.red_team.second_team import assign_kinds, check_kind, make_incidents
 from ustad.lab.red_team.second_town import SILENCE_S, StayTown, look_around, open_town
+from ustad.mobility.trips import path_column
 from ustad.simulate.anomalies import Incident
 from ustad.simulate.chance import keys
 from ustad.tables import TIMESTAMP, event_keys
@@ -210,10 +211,7 @@ def _straight_trips(events: pa.Table, before: np.ndarray, schema: pa.Schema) -> 
     agents, starts, ends = here["agent_id"], here["finished_at"], there["started_at"]
     at = {name: np.stack([here[name].to_numpy(), there[name].to_numpy()], 1).ravel() for name in ("lat", "lon")}
     times = np.stack([c.cast(pa.int64()).to_numpy() for c in (starts, ends)], 1).ravel()
-    points = pa.StructArray.from_arrays(
-        [pa.array(times).cast(TIMESTAMP), pa.array(at["lat"]), pa.array(at["lon"])], ["time", "lat", "lon"]
-    )
-    offsets = pa.array(np.arange(len(before) + 1, dtype=np.int32) * 2)
+    path = path_column(2 * np.arange(len(before) + 1), times, at["lat"], at["lon"])
     columns = {
         "trip_id": pa.array(event_keys(agents, starts)),
         "agent_id": agents,
@@ -221,7 +219,7 @@ def _straight_trips(events: pa.Table, before: np.ndarray, schema: pa.Schema) -> 
         "finished_at": ends,
         "origin_stay_id": here["stay_id"],
         "destination_stay_id": there["stay_id"],
-        "path": pa.ListArray.from_arrays(offsets, points),
+        "path": path,
     }
     return pa.table(
         {f.name: columns[f.name].cast(f.type) if f.name in columns else pa.nulls(len(before), f.type) for f in schema}
