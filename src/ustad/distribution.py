@@ -19,6 +19,8 @@ from ustad.ties import lowered, raised
 
 #: A distribution keeps at most this many sorted values (evenly spaced quantiles of more).
 MOST_VALUES = 200_000
+#: Values that are ranked exactly (400 MB of float32); of more, every so-and-so-many-th is kept.
+MOST_RANKED = 100_000_000
 #: Groups of reference people; the events of each are judged by the distributions of the others.
 FOLDS = 5
 #: log10 p of an uncertainty from which on an unusual event is called `unsure`, not `predictable`.
@@ -104,19 +106,29 @@ class Distribution:
 
 @dataclass(frozen=True)
 class Ranks:
-    """Where values stand within a batch: the share above, ties counted half."""
+    """Where values stand among `count` values, of which `values` (ascending) are all or every so-many-th."""
 
-    values: np.ndarray  # ascending
+    values: np.ndarray
+    count: int
 
     @classmethod
-    def of(cls, values: np.ndarray) -> Ranks:
-        return cls(np.sort(values[np.isfinite(values)].astype(np.float64)))
+    def of(cls, values: np.ndarray, kind: type[np.float32 | np.float64] = np.float64, most: int = MOST_RANKED) -> Ranks:
+        """Of all but NaN. Float32 takes half the memory; of more than `most`, evenly spaced ones are kept."""
+        ascending = values[np.isfinite(values)].astype(kind)
+        ascending.sort()
+        count = len(ascending)
+        if count > most:
+            ascending = ascending[((np.arange(most) + 0.5) * count / most).astype(np.int64)]
+        return cls(ascending, count)
 
     def log10_tail(self, values: np.ndarray) -> np.ndarray:
+        """log₁₀ of the share above, ties counted half; NaN stays NaN."""
         x = np.asarray(values, np.float64)
-        below = np.searchsorted(self.values, lowered(x), side="left")
-        upto = np.searchsorted(self.values, raised(x), side="right")
-        share = (len(self.values) - (below + upto) / 2 + 0.5) / (len(self.values) + 1)
+        low, high = (edge(x).astype(self.values.dtype, copy=False) for edge in (lowered, raised))
+        below = np.searchsorted(self.values, low, side="left")
+        upto = np.searchsorted(self.values, high, side="right")
+        stand = (below + upto) / 2 * (self.count / max(len(self.values), 1))
+        share = (self.count - stand + 0.5) / (self.count + 1)
         return np.where(np.isnan(x), np.nan, np.log10(share))
 
 

@@ -22,7 +22,6 @@ from ustad.config import ConfigError
 from ustad.distribution import Ranks
 from ustad.engine import buckets, cluster
 from ustad.engine.folder import Place, is_uri
-from ustad.engine.merged_ranks import MergedRanks
 from ustad.engine.sharded_reference import ShardedReference, merge_nearest
 from ustad.network.inference.neighbours import Reference
 from ustad.scoring.alerts import BINS, AlertRule, drift, drift_of_bins, flag_events, raise_alerts, report_part
@@ -153,14 +152,13 @@ def test_merged_ranks_are_the_ranks_of_all_values():
     parts = [np.round(rng.normal(size=n), 1).astype(np.float32) for n in (50, 1, 0, 400)]
     parts[0][3] = np.nan
     whole = np.concatenate(parts)
-    assert np.array_equal(
-        MergedRanks.of(parts).log10_tail(whole), Ranks.of(whole).log10_tail(whole), equal_nan=True
-    )  # fmt: skip
+    merged = Ranks.of(whole, np.float32)
+    assert np.array_equal(merged.log10_tail(whole), Ranks.of(whole).log10_tail(whole), equal_nan=True)
 
 
 def test_thinned_ranks_are_off_by_no_more_than_what_a_kept_value_stands_for():
     values = np.random.default_rng(2).exponential(size=20_000).astype(np.float32)
-    thin = MergedRanks.of([values], most=500)
+    thin = Ranks.of(values, np.float32, most=500)
     assert len(thin.values) == 500
     error = np.abs(10 ** thin.log10_tail(values) - 10 ** Ranks.of(values).log10_tail(values))
     assert error.max() <= 1.5 / 500

@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 
 from ustad.detector import Detector
+from ustad.distribution import Ranks
 from ustad.engine.cluster import import_ray
 from ustad.engine.folder import Place
 from ustad.engine.jobs import Job, Task
-from ustad.engine.merged_ranks import MergedRanks
 from ustad.scores import TABLES
 from ustad.scoring.alerts import AlertRule, Alerts
 from ustad.scoring.score_table import MEASURED, read_measurements
@@ -99,12 +99,12 @@ def _merge_column(payload: tuple[str, list[str]], shared: tuple[Place, Place]) -
     (column, names), (measured, place) = payload, shared
     field = f"{MEASURED}.{column}"
     parts = [read_measurements(measured.read_table(f"events/{name}.parquet", [field]))[column] for name in names]
-    ranks = MergedRanks.of([floats(part) for part in parts])
+    ranks = Ranks.of(np.concatenate([floats(part) for part in parts]), np.float32)
     table = pa.table({"value": ranks.values}).replace_schema_metadata({"count": str(ranks.count)})
     place.write_table(table, f"{column}.parquet")
     return {"count": ranks.count}
 
 
-def _read_ranks(place: Place, column: str) -> MergedRanks:
+def _read_ranks(place: Place, column: str) -> Ranks:
     table = place.read_table(f"{column}.parquet")
-    return MergedRanks(table["value"].to_numpy(), int(table.schema.metadata[b"count"]))
+    return Ranks(table["value"].to_numpy(), int(table.schema.metadata[b"count"]))
