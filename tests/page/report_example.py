@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from datetime import date
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.dataset as pa_dataset
 
 from ustad.dataset import Dataset
+from ustad.page.source import RunTables
 from ustad.schema import EventSchema, Feature
 from ustad.scoring.evidence import evidence_column
 from ustad.tables import PATH_POINT, TIMESTAMP
@@ -232,3 +235,16 @@ def add_habits(events: pa.Table) -> pa.Table:
     for name, values in columns.items():
         events = events.append_column(name, values if isinstance(values, pa.Array) else pa.array(values))
     return events
+
+
+def tables_of(
+    events: pa.Table, agents: pa.Table | None = None, run: dict[str, Any] | None = None, data: Dataset | None = None,
+    card: str = "", *, details: pa.Table | None = None,
+) -> RunTables:  # fmt: skip
+    """A run in memory; `data` gives the history, trips, gaps and quality."""
+    tables = {"details": details}
+    if data is not None:
+        tables |= {"history": data.events, "trips": data.trips, "gaps": data.gaps}
+    opened = {name: pa_dataset.dataset(table) for name, table in tables.items() if table is not None}
+    quality = data.quality if data is not None else None
+    return RunTables(pa_dataset.dataset(events), agents, run or {}, quality=quality, card=card, **opened)

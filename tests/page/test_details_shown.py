@@ -7,11 +7,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from report_example import tables_of
 
 from ustad.dataset import Dataset
 from ustad.detector import Detector
 from ustad.page.answers import freeze
-from ustad.page.source import RunTables
 from ustad.page.translate import Layout, keys_of, store_rows
 from ustad.scores import Scores
 
@@ -62,8 +62,8 @@ def test_scores_alone_still_show_their_questions(some: Scores) -> None:
 
 def test_a_report_of_older_scores_opens_the_same_incidents(every: Scores, some: Scores) -> None:
     """Older versions wrote details into the table of event scores."""
-    older = RunTables.from_tables(every.with_details(), every.agents, every.run)
-    newer = RunTables.from_tables(some.events, some.agents, some.run, details=some.details)
+    older = tables_of(every.with_details(), every.agents, every.run)
+    newer = tables_of(some.events, some.agents, some.run, details=some.details)
     one, other = (freeze(run, cases=2, lanes=5, alerts=20) for run in (older, newer))
     assert one.answers["/v1/alerts"] == other.answers["/v1/alerts"]
     assert one.agents.keys() == other.agents.keys()

@@ -8,14 +8,13 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 import pytest
-from report_example import card_schema, make_card_events, make_run
+from report_example import card_schema, make_card_events, make_run, tables_of
 
 from ustad.tables import TIMESTAMP
 
 pytest.importorskip("sqlalchemy", reason="the page's libraries are not installed: pip install 'ustad[service]'")
 from ustad.page.bundle import bundle
 from ustad.page.report_file import write_report
-from ustad.page.source import RunTables
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install 'ustad[dev]'")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -41,7 +40,7 @@ def plain_run():
 @pytest.fixture(scope="module")
 def file(tmp_path_factory, plain_run):
     events, agents, data, facts = plain_run
-    source = RunTables.from_tables(events, agents, facts, data)
+    source = tables_of(events, agents, facts, data)
     return write_report(source, tmp_path_factory.mktemp("page") / "report.html", cases=5)
 
 
@@ -234,14 +233,14 @@ def test_uncertainty_against_surprise_has_a_region_for_each_kind_with_all_of_its
 
 def test_events_of_no_kind_have_one_region(open_page, tmp_path, plain_run):
     events, agents, data, facts = plain_run
-    tables = RunTables.from_tables(events.drop_columns(["kind"]), agents, facts, data)
+    tables = tables_of(events.drop_columns(["kind"]), agents, facts, data)
     page = open_page("#/run", path=write_report(tables, tmp_path / "kinds.html", cases=1))
     assert page.locator("#scatter .region figcaption b").all_inner_texts() == ["all"]
 
 
 def test_the_run_shows_figures_quality_and_the_card(open_page, tmp_path, plain_run):
     events, agents, data, facts = plain_run
-    tables = RunTables.from_tables(events, agents, facts, data, "# Card\n\n## Trained on\n\n- **24** agents")
+    tables = tables_of(events, agents, facts, data, "# Card\n\n## Trained on\n\n- **24** agents")
     page = open_page("#/run", path=write_report(tables, tmp_path / "card.html", cases=1))
     assert "0.912" in page.inner_text("#figures")
     assert page.locator("#quality tbody tr").count() > 3
@@ -290,7 +289,7 @@ def test_without_webgl_the_map_is_drawn_as_lines(browser, file):
 
 
 def test_events_without_a_place_have_no_map(open_page, tmp_path):
-    tables = RunTables.from_tables(make_card_events(), None, {"schema": card_schema().to_dict()})
+    tables = tables_of(make_card_events(), None, {"schema": card_schema().to_dict()})
     page = open_page("#/agent/card%201", path=write_report(tables, tmp_path / "cards.html"))
     page.wait_for_selector(".timeline rect.stay")
     assert page.locator(".timeline rect.stay").count() == 20
@@ -303,7 +302,7 @@ def test_names_with_any_sign_open(open_page, tmp_path):
     names = [f"a/{i % 3} ü%?#.." for i in range(events.num_rows)]
     events = events.set_column(0, "card", pa.array(names))
     events = events.set_column(events.column_names.index("alert"), "alert", pa.array([True] * events.num_rows))
-    tables = RunTables.from_tables(events, None, {"schema": card_schema().to_dict()})
+    tables = tables_of(events, None, {"schema": card_schema().to_dict()})
     page = open_first(open_page(path=write_report(tables, tmp_path / "names.html")))
     assert page.locator("h1").inner_text() in names
 
@@ -327,7 +326,7 @@ def test_a_moment_just_before_midnight_has_the_date_of_the_minute_it_is_shown_at
     late = pa.array([datetime(2024, 1, 1, 23, 59, 40, i, tzinfo=UTC) for i in range(events.num_rows)], TIMESTAMP)
     events = events.set_column(events.column_names.index("time"), "time", late)
     events = events.set_column(events.column_names.index("alert"), "alert", pa.array([True] * events.num_rows))
-    tables = RunTables.from_tables(events, None, {"schema": card_schema().to_dict()})
+    tables = tables_of(events, None, {"schema": card_schema().to_dict()})
     page = open_page(path=write_report(tables, tmp_path / "late.html"))
     texts = page.locator(".alerts .when").all_inner_texts()
     assert len(texts) > 1
@@ -336,7 +335,7 @@ def test_a_moment_just_before_midnight_has_the_date_of_the_minute_it_is_shown_at
 
 def test_several_of_a_kind_are_called_as_in_python(open_page, tmp_path):
     schema = replace(card_schema(), entity_word="entity", event_word="wash")
-    tables = RunTables.from_tables(make_card_events(), None, {"schema": schema.to_dict(), "name": "town"})
+    tables = tables_of(make_card_events(), None, {"schema": schema.to_dict(), "name": "town"})
     page = open_page(path=write_report(tables, tmp_path / "several.html"))
     page.wait_for_selector(".lanes")
     text = page.locator("body").inner_text()
@@ -353,7 +352,7 @@ def test_hostile_text_runs_nothing(open_page, tmp_path):
     for name in ("merchant", "reason", "expected_merchant", "kind"):
         events = events.set_column(events.column_names.index(name), name, [[bad] * events.num_rows])
     events = events.set_column(events.column_names.index("alert"), "alert", pa.array([True] * events.num_rows))
-    tables = RunTables.from_tables(events, None, {"schema": card_schema().to_dict()}, None, bad)
+    tables = tables_of(events, None, {"schema": card_schema().to_dict()}, None, bad)
     page = open_page(path=write_report(tables, tmp_path / "bad.html"))
     open_first(page)
     assert page.locator("img").count() == 0

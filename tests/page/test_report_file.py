@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from report_example import add_habits, card_schema, make_card_events, make_run
+from report_example import add_habits, card_schema, make_card_events, make_run, tables_of
 
 from ustad.dataset import save_directory
 from ustad.files import write_json, write_table
@@ -32,7 +32,6 @@ from ustad.page.facts import in_plain_words, notes
 from ustad.page.quality_rows import quality_rows
 from ustad.page.report_file import embed, write_report
 from ustad.page.scored import read_scored
-from ustad.page.source import RunTables
 
 HOSTILE = '</script><script>alert(1)</script><img src=x onerror="alert(2)">'
 OWN_FILES = sorted(p for p in WEB.iterdir() if p.suffix in (".js", ".css", ".html"))
@@ -83,11 +82,11 @@ def run():
 def page(run, tmp_path_factory):
     events, agents, data, facts = run
     out = tmp_path_factory.mktemp("report") / "deep" / "report.html"
-    return Parsed(write_report(RunTables.from_tables(events, agents, facts, data, "# Card\n\n- one"), out).read_text())
+    return Parsed(write_report(tables_of(events, agents, facts, data, "# Card\n\n- one"), out).read_text())
 
 
 def write(tmp_path, *args, **options):
-    return Parsed(write_report(RunTables.from_tables(*args), tmp_path / "r.html", **options).read_text())
+    return Parsed(write_report(tables_of(*args), tmp_path / "r.html", **options).read_text())
 
 
 # --------------------------------------------------------------------------------------------- one safe file
@@ -145,7 +144,7 @@ def test_embedded_json_survives_any_text(text):
 
 def test_the_same_run_gives_the_same_file(tmp_path, run):
     events, agents, data, facts = run
-    tables = RunTables.from_tables(events, agents, {**facts, "created": "2024-03-01"}, data)
+    tables = tables_of(events, agents, {**facts, "created": "2024-03-01"}, data)
     first = write_report(tables, tmp_path / "a.html").read_bytes()
     assert first == write_report(tables, tmp_path / "b.html").read_bytes()
 
@@ -155,7 +154,7 @@ def test_many_agents_stay_small(tmp_path):
     sizes = {}
     for count in (10, 1000):
         events, agents, _, facts = make_run(count, 6)
-        path = write_report(RunTables.from_tables(events, agents, facts), tmp_path / "r.html")
+        path = write_report(tables_of(events, agents, facts), tmp_path / "r.html")
         sizes[count] = path.stat().st_size
     assert sizes[10] < 1_000_000
     assert sizes[1000] - sizes[10] < 990 * 1_000
@@ -305,7 +304,7 @@ def test_a_report_names_data_and_model_without_the_directories_of_the_machine(tm
 
 
 def notes_of(events, facts):
-    tables = RunTables.from_tables(events, None, facts)
+    tables = tables_of(events, None, facts)
     return notes(read_scored(tables), tables.run)
 
 
@@ -327,7 +326,7 @@ def test_more_expected_by_chance_than_there_are_alerts_is_said(run, p, said):
 def test_what_the_data_was_like_is_said_of_several_events(run):
     events, agents, data, facts = run
     schema = replace(data.schema, event_word="entry")
-    rows = quality_rows(RunTables.from_tables(events, agents, {**facts, "schema": schema.to_dict()}))
+    rows = quality_rows(tables_of(events, agents, {**facts, "schema": schema.to_dict()}))
     assert "entries without a known category" in [row["what"] for row in rows]
 
 

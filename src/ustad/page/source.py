@@ -14,8 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pa_dataset
 
-from ustad.dataset import Dataset
-from ustad.files import as_table, find_table, read_json, read_table
+from ustad.files import find_table, read_json, read_table
 from ustad.schema import EventSchema, mobility_schema
 from ustad.scores import join_details
 from ustad.tables import DataError
@@ -52,30 +51,6 @@ class RunTables:
         """Some of the event scores with what was measured of them beside."""
         entity = self.schema.entity
         return join_details(events, rows_of(self.details, entity, pc.unique(events[entity]).to_pylist()), self.schema)
-
-    @classmethod
-    def from_tables(
-        cls,
-        events: Any,
-        agents: Any = None,
-        run: dict[str, Any] | None = None,
-        data: Dataset | None = None,
-        card: str = "",
-        *,
-        details: pa.Table | None = None,
-    ) -> RunTables:
-        """From tables in memory; `data` gives the history, trips, gaps and quality."""
-        return cls(
-            details=_in_memory(details),
-            events=pa_dataset.dataset(as_table(events, "event scores")),
-            agents=None if agents is None else as_table(agents, "agent scores"),
-            run=run or {},
-            history=None if data is None else pa_dataset.dataset(data.events),
-            trips=_in_memory(data.trips if data else None),
-            gaps=_in_memory(data.gaps if data else None),
-            quality=data.quality if data else None,
-            card=card,
-        )
 
     @classmethod
     def from_directory(cls, scores: Path | str, data: Path | str | None = None, card: str | None = None) -> RunTables:
@@ -165,7 +140,3 @@ def _open(path: Path) -> pa_dataset.Dataset:
         return pa_dataset.dataset(files, format="parquet")
     except (pa.ArrowInvalid, OSError) as error:
         raise DataError(f"{path}: cannot be read ({str(error).splitlines()[0]})") from error
-
-
-def _in_memory(table: pa.Table | None) -> pa_dataset.Dataset | None:
-    return None if table is None else pa_dataset.dataset(table)
