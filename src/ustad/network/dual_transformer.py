@@ -113,10 +113,8 @@ class DualTransformer(nn.Module):
         self, events: Tensor, masked: Tensor, padding: Tensor, position: Tensor, day_position: Tensor
     ) -> Tensor:
         """Events in their windows: [B, L, D] from `embed`, masked and padding [B, L] -> [B, L, D]."""
-        x, bias = self._enter(events, masked, padding, position, day_position=day_position)
-        for block in self.event_blocks:
-            x = block(x, bias)
-        return self.norm(x)
+        x, bias, last = self._up_to_last(events, masked, padding, position, day_position=day_position)
+        return self.norm(last(x, bias))
 
     def contextualise_at(
         self, events: Tensor, masked: Tensor, padding: Tensor, position: Tensor, day_position: Tensor, at: Tensor
@@ -156,28 +154,8 @@ class DualTransformer(nn.Module):
         day_position: Tensor,
         known: Known | None = None,
     ) -> tuple[Tensor, Tensor, Block]:
-        """Events after all event blocks but the last [T·B, L, D], the bias of padded keys, and that block."""
-        x, bias = self._enter(events, masked, padding, position, day_position=day_position, known=known)
-        *blocks, last = self.event_blocks
-        for number, block in enumerate(blocks):
-            x = block(self._ask_memory(number, x, known), bias)
-        return self._ask_memory(len(blocks), x, known), bias, last  # type: ignore[return-value]  # a Block
-
-    def _ask_memory(self, number: int, x: Tensor, known: Known | None) -> Tensor:
-        """What the events of block `number` see of the own places, added to them."""
-        return x if known is None else self.memory.attend(number, x, known.memory)
-
-    def _enter(
-        self,
-        events: Tensor,
-        masked: Tensor,
-        padding: Tensor,
-        position: Tensor,
-        *,
-        day_position: Tensor,
-        known: Known | None = None,
-    ) -> tuple[Tensor, Tensor]:
-        """Events with masks and positions [T·B, L, D], and the bias that hides padded keys [T·B, 1, 1, L]."""
+        """Events with masks and positions after all event blocks but the last [T·B, L, D], the bias that hides padded
+        keys [T·B, 1, 1, L], and that block."""
         x = events if known is None else events + self.memory.own_place(known)
         x = torch.where(masked[..., None], self.masked_token.to(x.dtype), x)
         limit = self.position.num_embeddings - 1
@@ -188,7 +166,15 @@ class DualTransformer(nn.Module):
         bias = (padding.to(x.dtype) * HIDDEN)[:, None, None, :]
         if x.dim() > 3:
             bias = bias.repeat(len(x), 1, 1, 1)
-        return x.flatten(0, -3), bias
+        x = x.flatten(0, -3)
+        *blocks, last = self.event_blocks
+        for number, block in enumerate(blocks):
+            x = block(self._ask_memory(number, x, known), bias)
+        return self._ask_memory(len(blocks), x, known), bias, last  # type: ignore[return-value]  # a Block
+
+    def _ask_memory(self, number: int, x: Tensor, known: Known | None) -> Tensor:
+        """What the events of block `number` see of the own places, added to them."""
+        return x if known is None else self.memory.attend(number, x, known.memory)
 
     # --------------------------------------------------------------------------------------- decoding
     def decode(self, hidden: Tensor) -> Predictions:
