@@ -76,8 +76,8 @@ def _fresh_processes() -> str:
     goal = "met" if max(ratios) <= OVERHEAD else "missed"
     return (
         f"Where both start anew, Ray takes {ratios[0]:.2f} × the CPU of one process to extract "
-        f"{in_words(extract['ray']['fixes'])} fixes and {ratios[1]:.2f} × to score {in_words(score['ray']['events'])} "
-        f"stays (at most {OVERHEAD:.0f} × asked: {goal})."
+        f"{in_words(extract['ray']['fixes'])} fixes. To score {in_words(score['ray']['events'])} stays it takes "
+        f"{ratios[1]:.2f} × (at most {OVERHEAD:.0f} × asked: {goal})."
     )
 
 
