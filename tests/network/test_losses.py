@@ -230,8 +230,8 @@ def test_noise_is_drawn_for_as_many_rows_at_once_as_the_limit_allows(most, rows,
     assert categorical_nll(logits, torch.zeros(4, 6), target, (50, None)).shape == (4,)
     assert drawn == [(count, 6) for count in rows]
     drawn.clear()
-    categorical_nll(logits[None], torch.zeros(1, 4, 6), target[None], (50, None))
-    assert drawn == [(1, 4, 6)]
+    categorical_nll(logits[:, None], torch.zeros(4, 1, 6), target[:, None], (50, None))
+    assert drawn == [(4, 1, 6)]
 
 
 def test_means_are_over_one_event_where_one_is_masked_and_zero_where_none_is() -> None:

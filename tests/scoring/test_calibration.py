@@ -184,6 +184,25 @@ def test_the_correction_asks_more_of_an_agent_with_more_events() -> None:
     assert few > many
 
 
+def test_agents_of_a_batch_are_compared_with_what_the_batch_says_of_the_reference() -> None:
+    """The ranks of the reference within a batch, where they are given, take the place of its own p-values."""
+    parts, entity = _agents(21, 40, 5)
+    calibration = Calibration.fit(parts, entity, 7)
+    other = np.random.default_rng(22).permutation(calibration.normal) * 2.0
+    smallest, counts = np.array([-0.5, -1.0, -3.0]), np.array([5, 5, 5])
+    blocks = [-other[entity == agent].min() for agent in range(40)]
+    expected = Distribution.fit(np.array(blocks)).log10_tail(-smallest)
+    np.testing.assert_allclose(calibration.agent_log10_p(smallest, counts, 7, normal=other), expected)
+    own = calibration.agent_log10_p(smallest, counts, 7)
+    np.testing.assert_array_equal(own, calibration.agent_log10_p(smallest, counts, 7, normal=calibration.normal))
+    assert not np.allclose(own, expected)
+
+
+def test_nobody_has_no_maxima() -> None:
+    highest, counts = entity_maxima(np.zeros(0), np.zeros(0, int))
+    assert (highest.shape, counts.shape) == ((0,), (0,))
+
+
 # --------------------------------------------------------------------------------------------- intervals
 def test_intervals_cover_what_they_promise() -> None:
     calibration = Calibration.fit(make_parts(20_000, 12, missing=0), np.arange(20_000), 7)
@@ -217,6 +236,11 @@ def test_very_many_events_are_thinned_by_whole_agents(monkeypatch: pytest.Monkey
     assert 200 <= len(calibration.parts) <= 310
     assert (np.unique(calibration.entity, return_counts=True)[1] == 10).all()
     assert calibration.n_events == 1000
+
+
+def test_as_many_events_as_are_kept_are_not_thinned(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ustad.scoring.calibration.MOST_VALUES", 100)
+    assert len(Calibration.fit(make_parts(100, 16), np.arange(100) // 10, 7).parts) == 100
 
 
 def test_of_agents_with_more_events_than_are_kept_one_stays(monkeypatch: pytest.MonkeyPatch) -> None:
