@@ -104,8 +104,6 @@ def fit_habit_judge(
         half,
         counting=config.scoring.counting,
         extra=memory.terms if memory is not None else None,
-        weighing=config.scoring.weights,
-        seed=config.seed,
         absorb_after=config.scoring.absorb_after,
         silence=config.scoring.silence,
         days_off=days_off,

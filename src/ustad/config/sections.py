@@ -256,7 +256,6 @@ class ScoringConfig:
     )
     agent_score: ClassVar[str] = "max"  # an entity's score is its highest event, as in the paper
     counting: ClassVar[Literal["past", "whole"]] = "past"  # visits to a place are counted up to the event
-    weights: ClassVar[Literal["unit", "injected"]] = "unit"  # every term counts once
     silence: ClassVar[bool] = False  # missing data are shown and never raise a score
 
     def __post_init__(self) -> None:

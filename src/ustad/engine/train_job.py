@@ -135,8 +135,7 @@ class RayDetector(Detector):
         terms = DistributedTerms(self.job, memory, self._parts(lessons))
         habits = HabitModel.fit(
             lessons.train, lessons.validation, encoder.schema, half, counting=scoring.counting, extra=terms,
-            weighing=scoring.weights, seed=self.config.seed, absorb_after=scoring.absorb_after,
-            silence=scoring.silence, days_off=self._days_off,
+            absorb_after=scoring.absorb_after, silence=scoring.silence, days_off=self._days_off,
         )  # fmt: skip
         return HabitJudge.of(replace(habits, extra=memory.terms), lessons.validation, half, memory)
 

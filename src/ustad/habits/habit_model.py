@@ -21,7 +21,6 @@ from ustad.events.visits import Frame, Visits, read_visits
 from ustad.habits.absences import Expected, fit_absences, judge_visits
 from ustad.habits.entity_tests import AgentReference, combined
 from ustad.habits.history import Habits
-from ustad.habits.injected import injected_week
 from ustad.habits.kernels import count_so_far
 from ustad.habits.kinds import DOUBT, NOISE, driving_shares, kinds, unseen_parts
 from ustad.habits.lasting import Changes, find_changes
@@ -29,10 +28,10 @@ from ustad.habits.lasting_words import describe_changes
 from ustad.habits.population import Population
 from ustad.habits.questions import Compared, Counting, compare, nothing_compared
 from ustad.habits.recurrence import Recurrence
-from ustad.habits.reference import Fitted, Groups, fit_tails, minus_log10_p, surprise_of
+from ustad.habits.reference import Fitted, Groups, minus_log10_p, surprise_of
 from ustad.habits.stages import MovingHistory
 from ustad.habits.usual import fit_widths
-from ustad.habits.weights import Weighing, Weights, choose_weights, look_sum, unit_weights
+from ustad.habits.weights import Weights, look_sum, unit_weights
 from ustad.habits.widths import Widths
 from ustad.schema import EventSchema
 from ustad.tables import DataError
@@ -102,8 +101,6 @@ class HabitModel:
         counting: Counting = "past",
         extra: Extra | None = None,
         without: tuple[str, ...] = (),
-        weighing: Weighing = "unit",
-        seed: int = 7,
         absorb_after: int = 28,
         silence: bool = False,
         days_off: tuple[int, ...] = (),
@@ -134,13 +131,6 @@ class HabitModel:
             raise DataError("habits: fewer than two events of the validation week are there to calibrate on")
         raw = {name: values for name, values in raw.items() if name not in (*without, NOISE)}
         weights = unit_weights(silence)
-        if weighing == "injected":
-            changed, done = injected_week(validation, schema, seed)
-            visits = read_visits(changed, schema, frame)
-            odd = {**compare_week(visits), **_more(extra, habits, visits, changed, before=train)}
-            tails = fit_tails(raw, normal)
-            usual = {name: values[normal] for name, values in surprise_of(tails, raw).items()}
-            weights = choose_weights(usual, surprise_of(tails, odd), done[visits.row], silence)
         fitted = Fitted.fit(raw, normal, weights)
         alone = Groups.of(week.entity, week.entity_key, normal).scores(raw, weights, fitted)
         events = Distribution.fit(alone[normal])
