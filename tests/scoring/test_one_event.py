@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -15,8 +16,10 @@ from hypothesis import strategies as st
 
 from ustad.distribution import Distribution
 from ustad.events.encoder import Encoder
+from ustad.events.visits import Frame, read_visits
 from ustad.live.encoded_row import RowEncoder
 from ustad.live.network_step import _padded_size, _views
+from ustad.live.one_visit import VisitReader
 from ustad.schema import EventSchema, Feature
 
 FEATURES = (
@@ -64,7 +67,7 @@ def _event(drawn: dict[str, Any], card: Any) -> dict[str, Any]:
 def _table(rows: list[dict[str, Any]]) -> pa.Table:
     types = {"time": MOMENT, "end": MOMENT, "amount": pa.float64(), "shop": pa.string(), "branch": pa.int64()}
     types |= {"zone": pa.string(), "lat": pa.float64(), "lon": pa.float64(), "shape": pa.list_(pa.float64())}
-    types |= dict.fromkeys(("start_gap_s", "end_gap_s"), pa.float64())
+    types |= dict.fromkeys(("start_gap_s", "end_gap_s", "observed_s"), pa.float64())
     return pa.table({name: pa.array([r[name] for r in rows], types.get(name)) for name in rows[0]})
 
 
@@ -111,6 +114,30 @@ def test_a_row_is_encoded_as_a_table_would_be(fitted: Encoder, drawn: list[dict[
             assert getattr(made, name).tolist() == expected.tolist(), name
 
 
+@settings(max_examples=150, deadline=None)
+@given(
+    drawn=events,
+    observed=gaps,
+    card=st.sampled_from([7, "a card", "7"]),
+    habitat=st.sampled_from([None, "shop", "branch"]),
+    without=st.sets(st.sampled_from(["lat", "shop", "end", "zone", "start_gap_s", "end_gap_s", "observed_s"])),
+    has_places=st.booleans(),
+)
+def test_a_visit_is_read_as_from_a_table(
+    drawn: dict[str, Any], observed: Any, card: Any, habitat: str | None, without: set[str], has_places: bool
+) -> None:
+    row = {**_event(dict(drawn), card), "observed_s": observed}
+    frame = Frame.from_dict({"centre": [60.0, 25.0] if has_places else None, "categories": ["bakery", "market"]})
+    schema, row = replace(SCHEMA, habitat=habitat), {name: v for name, v in row.items() if name not in without}
+    table = _table([row])
+    wanted, visit = read_visits(table, schema, frame), VisitReader(schema, frame).read(row)
+    assert visit is not None
+    for name in (f.name for f in fields(visit)):
+        made, expected = getattr(visit, name), getattr(wanted, name)
+        np.testing.assert_array_equal(made, expected, err_msg=name)
+        assert np.asarray(made).dtype == np.asarray(expected).dtype, name
+
+
 @pytest.mark.parametrize(
     "change", [{"amount": Decimal("3.5")}, {"shop": b"bakery"}, {"time": "2024-01-05"}, {"zone": "Mars/Olympus"}]
 )
@@ -120,6 +147,9 @@ def test_what_only_a_table_can_convert_is_left_to_it(fitted: Encoder, change: di
     row |= {"lat": 60.0, "lon": 25.0, "shape": [0.0, 0.0, 0.0]}
     assert RowEncoder(fitted).encode(row, None) is not None
     assert RowEncoder(fitted).encode({**row, **change}, None) is None
+    visits = VisitReader(SCHEMA, Frame.from_dict({"centre": None, "categories": []}))
+    assert visits.read(row) is not None
+    assert "amount" in change or visits.read({**row, **change}) is None
     del row["shop"]
     assert RowEncoder(fitted).encode(row, None) is None
 

@@ -8,7 +8,7 @@ the stays of one entity that lie close together are one place.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -141,17 +141,24 @@ def day_kinds(days: np.ndarray, days_off: tuple[int, ...]) -> np.ndarray:
     return np.where(np.isin(days, days_off), 6, weekdays) if days_off else weekdays
 
 
-def place_feature(events: pa.Table, schema: EventSchema) -> Feature | None:
+class HasColumns(Protocol):
+    """A table, or a single event that knows which columns it would have in one."""
+
+    @property
+    def column_names(self) -> list[str]: ...
+
+
+def place_feature(events: HasColumns, schema: EventSchema) -> Feature | None:
     """The feature that says where an event is, where the table has its columns."""
-    places = [f for f in schema.features if f.kind == "place" and set(f.columns) <= set(events.column_names)]
-    return places[0] if places else None
+    names = events.column_names
+    return next((f for f in schema.features if f.kind == "place" and all(c in names for c in f.columns)), None)
 
 
-def kind_feature(events: pa.Table, schema: EventSchema) -> Feature | None:
+def kind_feature(events: HasColumns, schema: EventSchema) -> Feature | None:
     """The first category that is read from a column: the kind of place, of merchant, of screen."""
-    kinds = [f for f in schema.features if f.kind == "categorical" and f.columns]
-    kinds = [f for f in kinds if set(f.columns) <= set(events.column_names)]
-    return kinds[0] if kinds else None
+    names = events.column_names
+    kinds = (f for f in schema.features if f.kind == "categorical" and f.columns)
+    return next((f for f in kinds if all(c in names for c in f.columns)), None)
 
 
 def place_keys(owner: np.ndarray, name: np.ndarray) -> np.ndarray:

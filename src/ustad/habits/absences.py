@@ -13,8 +13,8 @@ import numpy as np
 
 from ustad.distribution import Distribution
 from ustad.events.visits import Visits, day_kinds
-from ustad.habits.expected_kernels import ABOUT, HALF_HOUR, judge_expected
-from ustad.habits.history import Habits
+from ustad.habits.expected_kernels import ABOUT, HALF_HOUR, ends_certain_time, judge_expected, usual_presence
+from ustad.habits.history import Habits, once_per_history
 from ustad.habits.kernels import DAY_MINUTES, SLOTS
 from ustad.habits.usual import find_homes
 
@@ -86,7 +86,8 @@ def judge_visits(habits: Habits, visits: Visits, key: np.ndarray, closes: np.nda
     )
     surprise, there, days = facts.T
     is_home, is_absent = np.zeros(len(place), bool), surprise > 0
-    is_home[is_absent] = find_homes(habits, owner[closed_by[is_absent]]) == place[is_absent]
+    if is_absent.any():
+        is_home[is_absent] = find_homes(habits, owner[closed_by[is_absent]]) == place[is_absent]
     return Expected(
         closed_by,
         instead,
@@ -103,3 +104,19 @@ def judge_visits(habits: Habits, visits: Visits, key: np.ndarray, closes: np.nda
         habits.place_category[place],
         is_home,
     )
+
+
+def may_close(habits: Habits, known: float, end: float) -> bool:
+    """Whether the time of a nearly certain visit of the only entity of a history can have passed with an event that
+    ends at `end`, where earlier ones end by `known`; both minutes of the local clock since 1970-01-01."""
+    return bool(ends_certain_time(_certain_hours(habits), known, end, habits.sorted_days_off))
+
+
+@once_per_history
+def _certain_hours(habits: Habits) -> np.ndarray:
+    """-log of the chance not to be at each place with a nearly certain visit, see `usual_presence`: [C, 7, SLOTS]."""
+    begin = habits.visit_day * DAY_MINUTES + habits.visit_minute
+    return usual_presence(
+        0, len(habits.place_key), habits.last_day, habits.place_since, habits.known_since, habits.visit_offsets, begin,
+        habits.visit_duration, habits.sorted_days_off,
+    )[3]  # fmt: skip

@@ -170,6 +170,20 @@ def judge_expected(
 
 
 @njit(nogil=True, cache=True)
+def ends_certain_time(
+    surprise: np.ndarray, known: float, end: float, days_off: np.ndarray
+) -> bool:  # pragma: no cover - compiled
+    """Whether `judge_expected` would look at anything when an event ends at `end` (minutes) and those before it by
+    `known`; `surprise` [C, 7, SLOTS] is that of `usual_presence`."""
+    from_slot, to_slot = slot_of(known) - ABOUT, slot_of(max(known, end)) - ABOUT
+    for c in range(len(surprise)):
+        for stop in range(max(from_slot, to_slot - MOST_SLOTS) + 1, to_slot + 1):
+            if _run_start(surprise[c], stop, days_off) != stop:
+                return True
+    return False
+
+
+@njit(nogil=True, cache=True)
 def _run_start(surprise: np.ndarray, stop: int, days_off: np.ndarray) -> int:  # pragma: no cover - compiled
     """Where the nearly certain time that ends before the half hour `stop` begins; `stop` where none ends there."""
     if _at(surprise, stop - 1, days_off) <= 0.0:

@@ -182,9 +182,9 @@ def _times(model: HabitModel, usual_visits: Usual, at: int, place: int) -> str:
 def _span(model: HabitModel, place: int) -> str:
     """How long eight of ten remembered visits to a place lasted."""
     first, last = model.habits.visit_offsets[place : place + 2]
-    lengths = model.habits.visit_duration[first:last].astype(np.float64)
-    low, high = np.nanquantile(lengths, [0.1, 0.9], method="nearest")
-    return f"for anything from {minutes_words(float(low))} to {minutes_words(float(high))}"
+    lengths = sorted(length for length in model.habits.visit_duration[first:last].tolist() if length == length)
+    low, high = (lengths[round(share * (len(lengths) - 1))] for share in (0.1, 0.9))
+    return f"for anything from {minutes_words(low)} to {minutes_words(high)}"
 
 
 def _name_place(model: HabitModel, place: int) -> str:

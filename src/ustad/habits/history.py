@@ -7,10 +7,10 @@ can forget an entity; later visits come in with `moved_on`. `Population` is what
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -31,6 +31,7 @@ NEXT_DOOR_KM = 0.05
 USUAL_SILENCE = 0.9
 _SEEN = ("entity_unseen", "entity_back")
 _GAPS = ("visit_early", "visit_late", "visit_silent")
+Fact = TypeVar("Fact")
 
 
 @dataclass(frozen=True)
@@ -179,14 +180,17 @@ class Habits:
         Silence that is usual for the entity hides nothing (a phone that is silent while it lies still, for a night):
         usual by its share of the visit and by its length. Of a stranger no silence is usual.
         """
+        if not visits.silent.any():
+            return np.zeros(len(visits))
         share, minutes = np.vstack([self.usual_silence, np.zeros((1, 2))])[owner].T
         hidden = visits.silent - np.minimum(share * np.nan_to_num(visits.duration), minutes)
         return np.where(hidden > UNOBSERVED_MINUTES, hidden, 0.0)
 
     def owners(self, visits: Visits) -> np.ndarray:
         """Index of each visit's entity here, -1 where the entity has no history: int64 [N]."""
-        at = np.searchsorted(self.entity_key, visits.entity_key)
-        at = np.minimum(at, max(len(self.entity_key) - 1, 0))
+        if len(visits.entity_key) == len(self.entity_key) == 1:  # live
+            return np.full(len(visits), 0 if self.entity_key[0] == visits.entity_key[0] else -1)
+        at = np.minimum(np.searchsorted(self.entity_key, visits.entity_key), max(len(self.entity_key) - 1, 0))
         has_history = self.entity_key[at] == visits.entity_key if len(self.entity_key) else np.zeros(len(at), bool)
         return np.where(has_history, at, -1)[visits.entity]
 
@@ -296,6 +300,18 @@ class Habits:
             **gaps,
             **{n: np.array(v.flatten()) for n, v in lists.items()},
         )
+
+
+def once_per_history(tell: Callable[[Habits], Fact]) -> Callable[[Habits], Fact]:
+    """The same function, which remembers with each history what it said of it."""
+    name = f"{tell.__module__}.{tell.__name__}"
+
+    def tell_once(habits: Habits) -> Fact:
+        if name not in habits.__dict__:
+            habits.__dict__[name] = tell(habits)
+        return habits.__dict__[name]  # type: ignore[no-any-return]  # put there above
+
+    return tell_once
 
 
 def _weeks_apart(day: np.ndarray, offsets: np.ndarray, last_day: int) -> np.ndarray:

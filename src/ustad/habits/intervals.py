@@ -13,7 +13,7 @@ import numpy as np
 
 from ustad.events.observed import DAY_MINUTES
 from ustad.events.visits import Visits
-from ustad.habits.history import Habits
+from ustad.habits.history import Habits, once_per_history
 from ustad.habits.kernels import SLOTS, SLOTS_OF_EVIDENCE, presence
 
 #: Steps from one start to the next, minutes, and from one length to the next, log(1 + minutes): well below the width
@@ -33,19 +33,26 @@ def silence(habits: Habits, visits: Visits, owner: np.ndarray, hidden: np.ndarra
     then. Hidden minutes of the visit count as silence of the first day. NaN for strangers and where nothing was seen
     before.
     """
-    since = habits.first_day + habits.entity_unseen
-    gap = np.where((habits.visit_early > 0) & np.isfinite(habits.visit_early), habits.visit_early, np.nan)
-    minute, weekday = _back(habits.visit_minute, habits.visit_weekday, np.nan_to_num(gap))
-    start, day = _back(visits.minute, visits.weekday, np.where(np.isfinite(visits.early), visits.early, 0.0))
     silent = np.flatnonzero((owner >= 0) & (visits.early > 0))
     result = np.where((owner >= 0) & np.isfinite(visits.early), 0.0, np.nan)
-    result[silent] = presence(
-        owner[silent], start[silent], np.where(np.isfinite(visits.early), visits.early, np.nan)[silent], day[silent],
-        np.zeros(len(silent)), since, habits.last_day,
-        habits.visit_offsets[habits.place_offsets], minute, gap.astype(np.float64), weekday,
-    )  # fmt: skip
+    if len(silent):
+        since, early = habits.first_day + habits.entity_unseen, visits.early[silent]
+        is_finite = np.isfinite(early)
+        start, day = _back(visits.minute[silent], visits.weekday[silent], np.where(is_finite, early, 0.0))
+        result[silent] = presence(
+            owner[silent], start, np.where(is_finite, early, np.nan), day, np.zeros(len(silent)), since,
+            habits.last_day, habits.visit_offsets[habits.place_offsets], *_earlier_silences(habits),
+        )  # fmt: skip
     days = np.maximum(habits.days_of(owner), 1)
     return result + hidden * SLOTS / DAY_MINUTES * np.log(2.0 * (days + 1)) / SLOTS_OF_EVIDENCE
+
+
+@once_per_history
+def _earlier_silences(habits: Habits) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of the silences before the visits of a history: minute of the day, length (NaN for none), weekday. [V] each."""
+    gap = np.where((habits.visit_early > 0) & np.isfinite(habits.visit_early), habits.visit_early, np.nan)
+    minute, weekday = _back(habits.visit_minute, habits.visit_weekday, np.nan_to_num(gap))
+    return minute, gap.astype(np.float64), weekday
 
 
 def _back(minute: np.ndarray, weekday: np.ndarray, by: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

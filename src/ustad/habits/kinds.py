@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-import pyarrow as pa
 
 from ustad.distribution import UNSURE
 from ustad.events.observed import UNOBSERVED_MINUTES
-from ustad.events.visits import Visits, place_feature
+from ustad.events.visits import HasColumns, Visits, place_feature
 from ustad.habits.weights import Weights
 from ustad.schema import EventSchema
 from ustad.ties import first_highest, raised
@@ -67,7 +66,7 @@ def kinds(
     return result
 
 
-def unseen_parts(table: pa.Table, visits: Visits, schema: EventSchema) -> dict[str, np.ndarray]:
+def unseen_parts(table: HasColumns, visits: Visits, schema: EventSchema) -> dict[str, np.ndarray]:
     """What was not observed of each visit: its start, its end, or at least half of place, start and duration."""
     parts = [np.zeros(len(visits), bool)]  # a start is always there
     if schema.habitat is not None or place_feature(table, schema) is not None:

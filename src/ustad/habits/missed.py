@@ -47,7 +47,7 @@ def find_missed(habits: Habits, visits: Visits, at: int, place: int) -> Missed |
     weekend = day_kinds(visits.day[at] + (moment // DAY_MINUTES).astype(np.int64), visits.days_off) >= 5
     first, last = (int(edge) for edge in habits.place_offsets[owner : owner + 2])
     rows = slice(first, last)
-    days = remembered_days(habits, rows)
+    days = remembered_days(habits)[rows]
     where, share, _ = whereabouts(
         np.zeros(slots, np.int64), moment % DAY_MINUTES, weekend, np.array([0, last - first]), habits.place_x[rows],
         habits.place_y[rows], habits.visit_offsets[first : last + 1], habits.visit_day, habits.visit_minute,

@@ -83,13 +83,15 @@ def compare(
     period: tuple[int, int],
     counting: Counting = "past",
     counts: np.ndarray | None = None,
+    located: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> Compared:
     """Every term of every visit. `period`: first and last local day that visits are counted in.
 
-    `counts` are visits to each visit's place so far, itself included, where the caller keeps them (live).
+    `counts` are visits to each visit's place so far, itself included, where the caller keeps them (live); `located` is
+    what `habits.locate` says of the visits, where the caller has asked.
     """
     owner = habits.owners(visits)
-    place, key = habits.locate(visits)
+    place, key = habits.locate(visits) if located is None else located
     if counts is None:
         counts = _counts(visits, key, counting)
     since, last = period

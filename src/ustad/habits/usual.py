@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from ustad.events.encoder import UNKNOWN
-from ustad.events.visits import Frame, Visits, day_kinds, kind_feature, place_feature
-from ustad.habits.history import Habits
+from ustad.events.visits import Frame, HasColumns, Visits, day_kinds, kind_feature, place_feature
+from ustad.habits.history import Habits, once_per_history
 from ustad.habits.questions import in_parts
 from ustad.habits.usual_kernels import usual_times, whereabouts
 from ustad.habits.widths import Widths
@@ -25,6 +24,8 @@ from ustad.ties import lowered
 
 #: When people are at home, minute of the day.
 NIGHT = 180.0
+#: More than there are kinds of places: an entity and a kind make one number.
+_MOST_KINDS = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -102,13 +103,25 @@ def fit_widths(habits: Habits, visits: Visits, place: np.ndarray, kinds: int) ->
 
 def find_home(habits: Habits, place: int) -> int:
     """Of the owner of a place: where it is at night on at least half of its weekdays, -1 without such a place."""
-    owner = int(np.searchsorted(habits.place_offsets, place, "right")) - 1
+    owner, known = int(habits.place_offsets.searchsorted(place, "right")) - 1, _known_homes(habits)
+    if owner not in known:
+        known[owner] = _home_of(habits, owner)
+    return known[owner]
+
+
+@once_per_history
+def _known_homes(habits: Habits) -> dict[int, int]:
+    """Homes that were asked for already, by entity: sentences ask again and again."""
+    return {}
+
+
+def _home_of(habits: Habits, owner: int) -> int:
     first, last = (int(edge) for edge in habits.place_offsets[owner : owner + 2])
     rows = slice(first, last)
     where, share, _ = whereabouts(
         np.zeros(1, np.int64), np.array([NIGHT]), np.zeros(1, bool), np.array([0, last - first]), habits.place_x[rows],
         habits.place_y[rows], habits.visit_offsets[first : last + 1], habits.visit_day, habits.visit_minute,
-        habits.visit_duration, remembered_days(habits, rows), habits.sorted_days_off,
+        habits.visit_duration, remembered_days(habits)[rows], habits.sorted_days_off,
     )  # fmt: skip
     return first + int(where[0]) if share[0] >= lowered(0.5) else -1
 
@@ -127,15 +140,23 @@ def find_homes(habits: Habits, owner: np.ndarray) -> np.ndarray:
 def _new_kinds(habits: Habits, visits: Visits, owner: np.ndarray) -> np.ndarray:
     """Visits to a kind of place that none of the entity's own places is of; of strangers, to one that nobody was seen
     at: bool [N]."""
-    many = int(max(visits.category.max(initial=0), habits.place_category.max(initial=0))) + 1
-    own = np.unique(habits.place_owner * many + habits.place_category)
-    return ((owner >= 0) | (visits.category == 0)) & ~np.isin(owner * many + visits.category, own)
+    own, kind = _own_kinds(habits), owner * _MOST_KINDS + visits.category
+    is_own = own[np.minimum(own.searchsorted(kind), len(own) - 1)] == kind
+    return ((owner >= 0) | (visits.category == 0)) & ~is_own
 
 
-def remembered_days(habits: Habits, rows: slice = slice(None)) -> np.ndarray:
+@once_per_history
+def _own_kinds(habits: Habits) -> np.ndarray:
+    """Entities and the kinds of their own places, each pair as one number, ascending; the last is no pair."""
+    pairs = np.unique(habits.place_owner * _MOST_KINDS + habits.place_category)
+    return np.append(pairs, np.iinfo(np.int64).max)
+
+
+@once_per_history
+def remembered_days(habits: Habits) -> np.ndarray:
     """Weekdays and weekend days that the visits to each place are remembered of, since its entity was first seen:
     float64 [P, 2]."""
-    since = np.maximum(habits.place_since[rows], habits.known_since[rows]) + 3
+    since = np.maximum(habits.place_since, habits.known_since) + 3
     stop = habits.last_day + 4  # both counted from a Monday
     weekends = sum((stop - k) // 7 - (since - k) // 7 for k in (6, 7))
     off = habits.sorted_days_off[(habits.sorted_days_off + 3) % 7 < 5] + 3
@@ -145,7 +166,7 @@ def remembered_days(habits: Habits, rows: slice = slice(None)) -> np.ndarray:
 
 
 def usual_columns(
-    habits: Habits, frame: Frame, schema: EventSchema, events: pa.Table, *, visits: Visits, found: Usual
+    habits: Habits, frame: Frame, schema: EventSchema, events: HasColumns, *, visits: Visits, found: Usual
 ) -> dict[str, np.ndarray]:
     """The columns of N visits, in their order: expected, observed, ± and the difference of every feature that habits
     look at. Numbers are NaN, words None where the history or the event says nothing."""

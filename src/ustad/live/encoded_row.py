@@ -20,7 +20,7 @@ import numpy as np
 from ustad.clock import DAY_NAMES, MICROSECONDS_PER_DAY, is_zone
 from ustad.events.encoder import LIMIT, Encoder, EventArrays
 from ustad.events.observed import GAP_COLUMNS, ends_seen
-from ustad.schema import Feature
+from ustad.schema import EventSchema, Feature
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -28,7 +28,7 @@ _WORD = (1 << 64) - 1
 _GOLDEN, _FIRST, _SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 
 
-class _UnusualError(Exception):
+class ConversionError(Exception):
     """A value that only a table knows how to convert."""
 
 
@@ -47,15 +47,15 @@ class RowEncoder:
             return None
         try:
             return self._encode(event, previous)
-        except _UnusualError:
+        except ConversionError:
             return None
 
     def _encode(self, event: Mapping[str, Any], previous: Mapping[str, Any] | None) -> EventArrays:
         schema, entity = self.schema, event[self.schema.entity]
         if type(entity) not in (int, str):
-            raise _UnusualError
-        time = _microseconds(event[schema.time])
-        wall = time + _offset(event[schema.time], self._zone(event))
+            raise ConversionError
+        time = as_microseconds(event[schema.time])
+        wall = time + utc_offset(event[schema.time], zone_named(schema, event))
         day, within = divmod(wall, MICROSECONDS_PER_DAY)
         values: dict[str, Any] = {}
         for feature in schema.features:
@@ -84,12 +84,6 @@ class RowEncoder:
             missing=np.array([missing]),
             row=np.zeros(1, np.int64),
         )
-
-    def _zone(self, event: Mapping[str, Any]) -> tzinfo:
-        name = self.schema.timezone
-        if name in event:
-            name = event[name] or "UTC"
-        return _zone(name if is_zone(name) or "/" in name or self.schema.timezone in event else "UTC")
 
     def _feature(
         self,
@@ -130,13 +124,13 @@ class RowEncoder:
             return f"{_month(day):02d}"
         if source == "@ends_seen":
             if any(type(event.get(name)) not in (int, float, type(None)) for name in GAP_COLUMNS):
-                raise _UnusualError
+                raise ConversionError
             return ends_seen(event)
         word = event[source]
         if type(word) is int:
             return str(word)
         if word is not None and type(word) is not str:
-            raise _UnusualError
+            raise ConversionError
         return word
 
     def _value(
@@ -149,24 +143,24 @@ class RowEncoder:
             return float((day + 3) % 7)
         if source == "@month":
             return float(_month(day) - 1)
-        start = _microseconds(event[schema.time])
+        start = as_microseconds(event[schema.time])
         if source == "@duration":
             end = event[schema.end] if schema.end else None
-            return math.nan if end is None else (_microseconds(end) - start) / 60e6
+            return math.nan if end is None else (as_microseconds(end) - start) / 60e6
         if source == "@elapsed":
             if previous is None:
                 return math.nan
-            return (start - _microseconds(previous[schema.end or schema.time])) / 60e6
+            return (start - as_microseconds(previous[schema.end or schema.time])) / 60e6
         return _number(event[source])
 
     def _vector(self, feature: Feature, value: Any) -> np.ndarray:
         if value is None:
             return np.full(feature.size, np.nan)
         if not isinstance(value, (list, np.ndarray)) or len(value) != feature.size:
-            raise _UnusualError
+            raise ConversionError
         plain = np.asarray(value, np.float64)
         if np.isnan(plain).any():
-            raise _UnusualError
+            raise ConversionError
         return self.encoder.scales[feature.name].apply(plain)
 
     def _scale(self, name: str, value: float) -> float:
@@ -185,9 +179,10 @@ def event_key(entity: int | str, time: int) -> int:
     return (key ^ (key >> 31)) >> 1
 
 
-def _microseconds(moment: Any) -> int:
+def as_microseconds(moment: Any) -> int:
+    """A moment with a zone as microseconds since 1970, UTC."""
     if not isinstance(moment, datetime) or moment.tzinfo is None:
-        raise _UnusualError
+        raise ConversionError
     return (moment - _EPOCH) // _MICROSECOND
 
 
@@ -196,19 +191,27 @@ def _number(value: Any) -> float:
     if value is None:
         return math.nan
     if type(value) not in (int, float):
-        raise _UnusualError
+        raise ConversionError
     return float(value) if math.isfinite(value) else math.nan
+
+
+def zone_named(schema: EventSchema, event: Mapping[str, Any]) -> tzinfo:
+    """The zone of an event: its own, the schema's, or UTC."""
+    name = schema.timezone
+    if name in event:
+        return _zone("UTC" if event[name] is None else event[name])
+    return _zone(name if is_zone(name) or "/" in name else "UTC")
 
 
 @cache
 def _zone(name: str) -> tzinfo:
     try:
         return UTC if name == "UTC" else ZoneInfo(name)
-    except (KeyError, ValueError, OSError) as error:  # the encoder says it better
-        raise _UnusualError from error
+    except (KeyError, TypeError, ValueError, OSError) as error:  # the encoder says it better
+        raise ConversionError from error
 
 
-def _offset(moment: datetime, zone: tzinfo) -> int:
+def utc_offset(moment: datetime, zone: tzinfo) -> int:
     """Microseconds by which the wall clock of the zone is ahead of UTC."""
     if zone is UTC:
         return 0

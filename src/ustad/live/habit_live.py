@@ -25,7 +25,7 @@ from ustad.events.visits import Visits, kind_feature, place_keys, read_visits, s
 from ustad.files import as_table
 from ustad.habit_judge import HabitJudge
 from ustad.habits.absence_table import tell_absences
-from ustad.habits.absences import judge_visits
+from ustad.habits.absences import judge_visits, may_close
 from ustad.habits.habit_model import HabitModel, Judged
 from ustad.habits.habit_words import plain_words
 from ustad.habits.history import SAME_PLACE_KM
@@ -38,7 +38,9 @@ from ustad.habits.stages import history_end
 from ustad.habits.usual import Usual, usual, usual_columns
 from ustad.live.absorbing import MOST_VISITS, absorb, make_room
 from ustad.live.habit_state import HabitState, model_mark
-from ustad.live.visit_log import as_visits, log_days, log_rows, unpack_habits
+from ustad.live.one_judgement import judge_one
+from ustad.live.one_visit import RowColumns, VisitReader
+from ustad.live.visit_log import as_visits, log_days, log_ends, log_rows, unpack_habits
 from ustad.scoring.adding_judge import p_values
 from ustad.scoring.alerts import DEFAULT_P_VALUE
 from ustad.scoring.evidence import evidence_of_one
@@ -112,6 +114,7 @@ class HabitLive:
             past = model.memory.config.replace({"window.mode": "past"})
             self.memory = MemoryLive(replace(model.memory, config=past))
             self._rows = RowEncoder(model.memory.encoder)
+        self._visits = VisitReader(self.model.schema, self.model.frame)
         self._gone: set[Any] = set()
         self._entries: OrderedDict[Any, _Entry] = OrderedDict()
         self._context: dict[Any, pa.Table] = {}
@@ -157,18 +160,17 @@ class HabitLive:
 
     def _score(self, entry: _Entry, event: Mapping[str, Any]) -> dict[str, Any]:
         row = {c: event[c] for c in self._columns if c in event}
-        newest = self._table([row])
-        visits = read_visits(newest, self.model.schema, entry.model.frame)
+        columns, visits = RowColumns(row), self._read(row)
         entry.state.follows = self._mark
         change = self._change(entry, visits)
         self._move_on(entry, visits)
-        judgement = self._judge(entry, row, newest, visits)
-        model, absences = entry.model, self._absences(entry, newest, visits)
+        judgement = self._judge(entry, row, columns, visits)
+        model, absences = entry.model, self._absences(entry, row, visits)
         usual_visits = usual(model.habits, visits, judgement.compared.place, model.widths)
-        usual_facts = usual_columns(model.habits, model.frame, model.schema, newest, visits=visits, found=usual_visits)
+        usual_facts = usual_columns(model.habits, model.frame, model.schema, columns, visits=visits, found=usual_visits)
         facts = {**self._facts(judgement), **{name: _plain(values[0]) for name, values in usual_facts.items()}}
         facts["evidence"] = self._evidence(judgement, usual_facts)
-        facts["reason"] = self._words(model, judgement, newest, visits, usual_visits=usual_visits)
+        facts["reason"] = self._words(model, judgement, row, visits, usual_visits=usual_visits)
         entry.state.move_on(row, self.memory.model.config.window.max_events if self.memory is not None else 1)
         scores = self._row(row, facts, float(judgement.score[0]))
         scores |= {"absences": absences} if absences else {}
@@ -234,6 +236,11 @@ class HabitLive:
         names = list(dict.fromkeys(name for row in rows for name in row))
         return pa.table({name: _column([row.get(name) for row in rows], name in times) for name in names})
 
+    def _read(self, row: dict[str, Any]) -> Visits:
+        """The event as a visit; what only a table knows how to convert goes through one."""
+        visits = self._visits.read(row)
+        return read_visits(self._table([row]), self.model.schema, self.model.frame) if visits is None else visits
+
     def _move_on(self, entry: _Entry, visits: Visits) -> None:
         """The history up to where it ends for the event, whose visit is held until it enters the history itself."""
         model, state, entity = entry.model, entry.state, visits.entity_ids[0]
@@ -262,37 +269,38 @@ class HabitLive:
         changes = find_changes(habits, before, self.model.habits.last_day)
         return describe_changes(self.model.schema, self.model.frame, habits, before, changes=changes)[0]
 
-    def _absences(self, entry: _Entry, newest: pa.Table, visits: Visits) -> list[dict[str, Any]]:
+    def _absences(self, entry: _Entry, row: dict[str, Any], visits: Visits) -> list[dict[str, Any]]:
         """Nearly certain visits that did not come and whose time has passed with the event."""
         model, log = entry.model, entry.state.log[-LOOKED_AT:]
         if model.absences is None or not len(log) or log["time"][-1] != visits.time[0]:
             return []
+        if not may_close(model.habits, *log_ends(log)):
+            return []
         recent = as_visits(log, visits.entity_ids[0])
         last = np.arange(len(log)) == len(log) - 1
         expected = judge_visits(model.habits, recent, model.habits.locate(recent)[1], last)
-        return tell_absences(model, expected.of_rows(last.astype(np.int64) - 1), newest)[1].to_pylist()
+        if not expected.surprise.any():
+            return []
+        return tell_absences(model, expected.of_rows(last.astype(np.int64) - 1), self._table([row]))[1].to_pylist()
 
     # ----------------------------------------------------------------------------------------- scoring
-    def _judge(self, entry: _Entry, row: dict[str, Any], newest: pa.Table, visits: Visits) -> Judged:
+    def _judge(self, entry: _Entry, row: dict[str, Any], columns: RowColumns, visits: Visits) -> Judged:
         """The event judged."""
         model, state = entry.model, entry.state
-        unseen = unseen_parts(newest, visits, model.schema)  # of the event as it came: a place that is found has a key
+        unseen = unseen_parts(columns, visits, model.schema)  # of the event as it came: a place that is found has a key
         visits = self._find_place(entry, visits)
-        key = model.habits.locate(visits)[1]
-        counts = np.array([state.count(int(key[0]))])
+        located = model.habits.locate(visits)
+        counts = np.array([state.count(int(located[1][0]))])
         has_moved = model.habits.last_day > self.model.habits.last_day
         since = max(self.since, model.habits.last_day + 1) if has_moved else self.since
         period = (since, int(visits.day[0]))
         comparison = compare(
-            model.habits, model.population, model.recurrence, visits, period=period, counting="past", counts=counts
-        )
-        extra = self._ask(entry, row, newest, visits)
-        raw = {**comparison.terms, **extra}
-        surprise, looks, highest = model.weigh(raw)
-        drivers = model.driven(comparison, raw, surprise, looks, unseen=unseen)
-        score = model.calibrated(highest)
-        doubts = {name: extra[name] for name in (DOUBT, NOISE) if name in extra}
-        return Judged(surprise, looks, score, comparison, visits.entity_ids, visits.entity, {}, *drivers, doubts)
+            model.habits, model.population, model.recurrence, visits,
+            period=period, counting="past", counts=counts, located=located,
+        )  # fmt: skip
+        raw = {name: float(values[0]) for name, values in comparison.terms.items()}
+        raw |= self._ask(entry, row, visits)
+        return judge_one(model, comparison, raw, unseen=unseen, entity=visits.entity_ids)
 
     def _find_place(self, entry: _Entry, visits: Visits) -> Visits:
         """With the key of the unnamed place met since going live that the visit is at, if there is one.
@@ -305,23 +313,22 @@ class HabitLive:
         key = entry.state.nearest(new, float(visits.x[0]), float(visits.y[0]), SAME_PLACE_KM)
         return replace(visits, key=np.array([key], np.uint64))
 
-    def _ask(self, entry: _Entry, row: dict[str, Any], newest: pa.Table, visits: Visits) -> dict[str, np.ndarray]:
+    def _ask(self, entry: _Entry, row: dict[str, Any], visits: Visits) -> dict[str, float]:
         """The memory network's terms of the newest event, from a window that ends with it."""
         if self.memory is None:
             return {}
         if entry.window is None:
-            entry.window = self.memory.start(entry.model.habits, self._before(entry.state, newest))
+            entry.window = self.memory.start(entry.model.habits, self._before(entry.state, visits.entity_ids[0]))
         last = entry.state.last
         arrays = self._rows.encode(row, last)
         if arrays is None:  # values that only a table knows how to convert
             before = [] if last is None else [self._table([last])]
-            pair = pa.concat_tables([*before, newest], promote_options="permissive")
+            pair = pa.concat_tables([*before, self._table([row])], promote_options="permissive")
             arrays = self.memory.model.encoder.encode(pair)
-        return {name: np.array([value]) for name, value in self.memory.ask(entry.window, arrays, visits).items()}
+        return self.memory.ask(entry.window, arrays, visits)
 
-    def _before(self, state: HabitState, newest: pa.Table) -> pa.Table | None:
+    def _before(self, state: HabitState, entity: Any) -> pa.Table | None:
         """Recent events, those before going live included: what the network's window is begun with."""
-        entity = newest[self.model.schema.entity][0].as_py()
         parts = [self._context[entity]] if entity in self._context else []
         if state.recent:
             parts.append(self._table(state.recent))
@@ -357,12 +364,12 @@ class HabitLive:
         return {**names, **facts, "score": score, "p_value": p_value, "alert": alert, "reason": words}
 
     def _words(
-        self, model: HabitModel, judgement: Judged, newest: pa.Table, visits: Visits, *, usual_visits: Usual
+        self, model: HabitModel, judgement: Judged, row: dict[str, Any], visits: Visits, *, usual_visits: Usual
     ) -> str | None:
         if self.reasons == "none":
             return None
-        kind = kind_feature(newest, model.schema)
-        word = newest[kind.columns[0]][0].as_py() if kind is not None else None
+        kind = kind_feature(RowColumns(row), model.schema)
+        word = row[kind.columns[0]] if kind is not None else None
         return plain_words(model, judgement, 0, visits, at=0, kind=word, usual_visits=usual_visits)
 
 

@@ -76,6 +76,13 @@ def log_days(log: np.ndarray) -> np.ndarray:
     return np.maximum.accumulate(_wall(log) // MICROSECONDS_PER_DAY)
 
 
+def log_ends(log: np.ndarray) -> tuple[float, float]:
+    """Minutes of the local clock since 1970-01-01: by when all but the last visit end, and the end of the last one."""
+    begin = _wall(log) / 60e6
+    end = begin + np.nan_to_num(log["duration"])
+    return float(max(begin[0], *end[:-1].tolist())) if len(log) > 1 else float(begin[0]), float(end[-1])
+
+
 def as_visits(log: np.ndarray, entity: Any) -> Visits:
     """The inverse of `log_rows`."""
     day, minute = _clock(log)

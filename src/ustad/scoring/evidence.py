@@ -8,6 +8,7 @@ was (`spread`), in the feature's unit; `noise` and `doubt` are its aleatoric and
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
@@ -54,7 +55,7 @@ def evidence_of_one(
     surprise: Mapping[str, float], share: Mapping[str, float], numbers: Mapping[str, Mapping[str, Any]] | None = None
 ) -> list[dict[str, Any]]:
     """The same list of one event, without a table."""
-    answers = [name for name, value in surprise.items() if np.isfinite(value)]
+    answers = [name for name, value in surprise.items() if math.isfinite(value)]
     answers.sort(key=lambda name: (-rounded(share[name]), -rounded(surprise[name])))
     by_question = numbers or {}
     return [
@@ -84,7 +85,7 @@ def withhold_expected(evidence: pa.ChunkedArray, keep: np.ndarray) -> pa.Array:
 
 
 def _to_number(value: Any) -> float | None:
-    return None if value is None or not np.isfinite(value) else float(value)
+    return None if value is None or not math.isfinite(value) else float(value)
 
 
 def read_evidence(row: Mapping[str, Any]) -> list[dict[str, Any]]:
