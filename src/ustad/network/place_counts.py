@@ -84,11 +84,6 @@ class OwnPlaces:
         """Block of each local day; outside the history it lies beyond either end."""
         return (day - self.first_day) // self.block_days
 
-    def slots(self, habits: Habits, visits: Visits) -> np.ndarray:
-        """Which of its own K places each visit is at, K where none of them: int64 [N]."""
-        at, _ = habits.locate(visits)
-        return np.where(at >= 0, _slots(self.place, len(habits.place_key))[at], self.most)
-
 
 def _most_visited(habits: Habits, most: int) -> np.ndarray:
     """Places of each entity by falling count, -1 where there are fewer: int64 [E, K]."""
@@ -102,7 +97,8 @@ def _most_visited(habits: Habits, most: int) -> np.ndarray:
 
 
 def _slots(place: np.ndarray, places: int) -> np.ndarray:
-    """The inverse: slot of each place of the habits, K where it is not among the most visited: int64 [P + 1]."""
+    """The inverse: slot of each place of the habits, K where it is not among the most visited, and last that of a place
+    which is not one of them: int64 [P + 1]."""
     most = place.shape[1]
     slot = np.full(places + 1, most, np.int64)
     present = place >= 0
@@ -138,21 +134,35 @@ def _bins(duration: np.ndarray, bins: int) -> np.ndarray:
 class MemoryTensors:
     """What the memory network reads of N visits and of their entities' own places, on a device.
 
-    Visits are in the order of the events' arrays, both sorted by entity and time.
+    Visits are in the order of the events' arrays, both sorted by entity and time. `same` has what is known of the same
+    own places already, from visits before these.
     """
 
-    def __init__(self, places: OwnPlaces, habits: Habits, visits: Visits, device: torch.device | str = "cpu") -> None:
+    def __init__(
+        self,
+        places: OwnPlaces,
+        habits: Habits,
+        visits: Visits,
+        device: torch.device | str = "cpu",
+        *,
+        same: MemoryTensors | None = None,
+    ) -> None:
         def move(values: np.ndarray, kind: torch.dtype | None = None) -> Tensor:
             return torch.from_numpy(np.ascontiguousarray(values)).to(device=device, dtype=kind)
 
         self.most, self.blocks = places.most, places.blocks
-        self.counts, self.x, self.y, self.category = (
-            move(np.concatenate([v, np.zeros((1, *v.shape[1:]), v.dtype)]))  # the last row is a stranger's: empty
-            for v in (places.counts, places.x, places.y, places.category)
-        )
+        if same is not None:
+            self.counts, self.x, self.y, self.category = same.counts, same.x, same.y, same.category
+            self.slot_of_place = same.slot_of_place
+        else:
+            self.counts, self.x, self.y, self.category = (
+                move(np.concatenate([v, np.zeros((1, *v.shape[1:]), v.dtype)]))  # the last row is a stranger's: empty
+                for v in (places.counts, places.x, places.y, places.category)
+            )
+            self.slot_of_place = _slots(places.place, len(habits.place_key))
         owner = habits.owners(visits)
         self.owner = move(np.where(owner < 0, len(places.entity_key), owner))
-        self.slot = move(places.slots(habits, visits))
+        self.slot = move(self.slot_of_place[habits.locate(visits)[0]])
         self.block = move(places.block_of(visits.day))
         has_position = np.isfinite(visits.x) & np.isfinite(visits.y)
         self.located = move(has_position)

@@ -146,9 +146,31 @@ class MemoryPasses(Passes):
 
         embeddings [T, n, D] are shared by all windows.
         """
-        (B, L), (T, _, D) = window.row.shape, embeddings.shape
+        (B, L), T = window.row.shape, len(embeddings)
         x = self._enter(embeddings, window, entities)
         flat = (torch.arange(B * T, device=x.device) * L).view(B, T) + window.at[:, None]
+        return self._foresee(x, flat, L, entities, targets=targets)
+
+    def outlook_of_newest(self, embeddings: Tensor, window: Tensor, entities: EntityMaps, targets: Targets) -> Outlook:
+        """The same of one window, asked about its last event: embeddings [T, L, D], which are overwritten, and the
+        window's order within the day, weekdays and slots, int64 [3, L]."""
+        (T, L, D), network = embeddings.shape, self.network
+        (order, weekday, slot), K, limit = window, entities.own.shape[1] - 1, network.position.num_embeddings - 1
+        is_new = (slot >= K) | entities.memory.absent[0][slot.clamp(max=K - 1)]
+        addition = entities.own[0][torch.where(is_new, K, slot)]  # [L, D]
+        first = max(L - 2, 0)  # the last event and the one beside it are masked
+        addition[first:] = 0.0
+        embeddings[:, first:] = network.masked_token
+        positions = network.position.weight
+        addition += positions[:L] if limit + 1 >= L else positions[torch.arange(L, device=slot.device).clamp(max=limit)]
+        addition += network.day_position.weight[order.clamp(max=limit)] + network.memory.weekday.weight[weekday]
+        x = embeddings.add_(addition).view(T * L, D)
+        flat = torch.arange(L - 1, T * L, L, device=x.device)[None]
+        return self._foresee(x, flat, L, entities, targets=targets)
+
+    def _foresee(self, x: Tensor, flat: Tensor, length: int, entities: EntityMaps, *, targets: Targets) -> Outlook:
+        """From states [B·T·L, D] of windows of one length, asked about their rows `flat` [B, T]."""
+        (B, T), L, D = flat.shape, length, x.shape[-1]
         *blocks, last = self.event_blocks
         *crosses, final = zip(self.crosses, entities.place_maps, strict=True)
         for (cross, maps), block in zip(crosses, blocks, strict=True):
