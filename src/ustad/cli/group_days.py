@@ -6,6 +6,7 @@ Alerts of such a day that the same question leads are taken off the list: `hidde
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,20 +19,73 @@ from ustad.cli.parts import WRITERS
 BEFORE = 60
 
 
-def note_days(place: Path, schema: Any, *, country: str | None, calendar: Path | None, group: bool) -> dict[str, Any]:
-    """Write what the calendar says and what days were unusual for everybody into `run.json`; returns the run."""
+class DayGroups:
+    """Looks at event scores part by part, then knows the unusual days of everybody and takes their alerts off the
+    list, part by part again: where that is done before they are written, nothing is written twice."""
+
+    def __init__(self, schema: Any) -> None:
+        self.schema = schema
+        self.parts: list[Any] = []  # see `_columns`
+        self._counts: dict[int, list[int]] = {}  # part → alerts taken off, by day
+
+    def look(self, events: Any) -> None:
+        self.parts.append(_columns(events, self.schema))
+
+    @cached_property
+    def days(self) -> list[Any]:
+        """To be asked once all parts were seen."""
+        from ustad.triage.unusual_days import find_unusual_days
+
+        return find_unusual_days(*(np.concatenate(values) for values in zip(*self.parts, strict=True)))
+
+    @property
+    def counts(self) -> list[int]:
+        """Alerts taken off, by day."""
+        return [sum(numbers) for numbers in zip(*self._counts.values(), strict=True)]
+
+    def take_off(self, number: int, table: Any) -> Any:
+        """The events of a part without alerts of unusual days that share their evidence."""
+        import pyarrow as pa
+
+        from ustad.clock import iso_date
+        from ustad.mobility.places import set_columns
+        from ustad.triage.hiding import COLUMN
+
+        if not self.days:
+            return table
+        day, _, _, lead = self.parts[number]
+        flags = table["alert"].to_numpy(zero_copy_only=False).astype(bool).copy()
+        words = np.full(len(flags), None, object)
+        if COLUMN in table.column_names:
+            words[:] = table[COLUMN].to_pylist()
+        self._counts[number] = []
+        for one in self.days:
+            mine = np.flatnonzero(flags & (day == one.day) & np.isin(lead, one.questions))
+            flags[mine], words[mine] = False, f"everybody on {iso_date(one.day)}"
+            self._counts[number].append(len(mine))
+        return set_columns(table, alert=pa.array(flags), **{COLUMN: pa.array(words, pa.string())})
+
+
+def note_days(
+    place: Path, schema: Any, *, country: str | None, calendar: Path | None, group: bool, done: DayGroups | None = None
+) -> dict[str, Any]:
+    """Write what the calendar says and what days were unusual for everybody into `run.json`; returns the run.
+
+    `done` has taken the alerts of such days off the list already.
+    """
     from ustad.clock import iso_date
-    from ustad.triage.unusual_days import describe_day, find_unusual_days
+    from ustad.triage.unusual_days import describe_day
 
     files = table_files(place, "events")
-    with ThreadPoolExecutor(WRITERS) as pool:
-        parts = list(pool.map(lambda file: _columns(_read_needed(file, schema), schema), files))
-    day, entity, p_value, lead = (np.concatenate(values) for values in zip(*parts, strict=True))
+    groups = done or _read_groups(files, schema)
+    day = np.concatenate([part[0] for part in groups.parts])
     if not len(day):
         return add_to_run(place, [])
     names = _name_days(files, schema, day, country=country, calendar=calendar)
-    days = find_unusual_days(day, entity, p_value, lead) if group else []
-    counts = _group(place, schema, parts, days) if days else []
+    days = groups.days if group else []
+    if days and done is None:
+        rewrite_alerts(place, schema, groups.take_off)
+    counts = groups.counts
     words = [describe_day(one, names.get(iso_date(one.day)), schema.event_word) for one in days]
     notes = [text + _left_out(number) for text, number in zip(words, counts, strict=True)]
     calendar_words = names | {iso_date(d.day): text for d, text in zip(days, _labels(days, names), strict=True)}
@@ -40,6 +94,14 @@ def note_days(place: Path, schema: Any, *, country: str | None, calendar: Path |
         for d, number in zip(days, counts, strict=True)
     ]
     return add_to_run(place, notes, calendar=calendar_words, unusual_days=unusual_days, alerts_less=sum(counts))
+
+
+def _read_groups(files: list[Path], schema: Any) -> DayGroups:
+    """From the files of scores."""
+    groups = DayGroups(schema)
+    with ThreadPoolExecutor(WRITERS) as pool:
+        groups.parts = list(pool.map(lambda file: _columns(_read_needed(file, schema), schema), files))
+    return groups
 
 
 def _read_needed(file: Path, schema: Any) -> Any:
@@ -68,14 +130,22 @@ def _columns(table: Any, schema: Any) -> tuple[np.ndarray, np.ndarray, np.ndarra
     day = local_time(middle, zone_of(table, schema)).day.astype(np.int64)
 
     codes, ids = agent_codes(table[schema.entity])
-    lead = np.full(table.num_rows, "", object)
-    if "evidence" in table.column_names and table.num_rows:
-        evidence = table["evidence"].combine_chunks()
-        rows = np.flatnonzero(np.nan_to_num(pc.list_value_length(evidence).to_numpy(zero_copy_only=False)) > 0)
-        first = pc.list_element(evidence.take(rows), 0)
-        lead[rows] = pc.struct_field(first, "name").to_pylist()
     p_value = table["p_value"].to_numpy(zero_copy_only=False)
-    return day, identity_hash(ids)[codes], p_value, lead.astype(str)
+    return day, identity_hash(ids)[codes], p_value, _leading_questions(table)
+
+
+def _leading_questions(table: Any) -> np.ndarray:
+    """The question with the largest share of each event's score, "" without any: text [n]."""
+    if "evidence" not in table.column_names or not table.num_rows:
+        return np.full(table.num_rows, "")
+    evidence = table["evidence"].combine_chunks()
+    offsets, is_there = evidence.offsets.to_numpy(), evidence.is_valid().to_numpy(zero_copy_only=False)
+    rows = np.flatnonzero(is_there & (np.diff(offsets) > 0))
+    names = evidence.values.field("name").take(offsets[rows]).dictionary_encode()
+    words = np.array(["", *names.dictionary.to_pylist()])
+    codes = np.zeros(table.num_rows, np.int64)
+    codes[rows] = names.indices.to_numpy(zero_copy_only=False) + 1
+    return words[codes]
 
 
 def _name_days(
@@ -95,32 +165,6 @@ def _name_days(
         if country is None:
             raise DataError(f"no country is known of the zone {zone}; give one, such as --holidays DE")
     return name_days(first, last, public_holidays(country, first, last) if country else {}, events)
-
-
-def _group(place: Path, schema: Any, parts: list[Any], days: list[Any]) -> list[int]:
-    """Take alerts of these days that share their evidence off the list; how many of each day."""
-    import pyarrow as pa
-
-    from ustad.clock import iso_date
-    from ustad.mobility.places import set_columns
-    from ustad.triage.hiding import COLUMN
-
-    counts = np.zeros((len(parts), len(days)), np.int64)
-
-    def group_part(number: int, table: Any) -> Any:
-        day, _, _, lead = parts[number]
-        flags = table["alert"].to_numpy(zero_copy_only=False).astype(bool).copy()
-        words = np.full(len(flags), None, object)
-        if COLUMN in table.column_names:
-            words[:] = table[COLUMN].to_pylist()
-        for i, one in enumerate(days):
-            mine = np.flatnonzero(flags & (day == one.day) & np.isin(lead, one.questions))
-            flags[mine], words[mine] = False, f"everybody on {iso_date(one.day)}"
-            counts[number, i] = len(mine)
-        return set_columns(table, alert=pa.array(flags), **{COLUMN: pa.array(words, pa.string())})
-
-    rewrite_alerts(place, schema, group_part)
-    return counts.sum(axis=0).tolist()
 
 
 def _left_out(number: int) -> str:

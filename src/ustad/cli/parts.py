@@ -11,9 +11,12 @@ import shutil
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ustad.cli.shared import write_alerts
+
+if TYPE_CHECKING:
+    from ustad.cli.gathered import Gathered
 
 #: Parts that are written at the same time.
 WRITERS = max(2, min(4, (os.cpu_count() or 1) // 2))
@@ -28,18 +31,25 @@ def are_many(data: Any) -> bool:
     return len(pc.unique(data.events[data.schema.entity])) > ENTITIES
 
 
-def write_in_parts(detector: Any, data: Any, place: Path, facts: dict[str, Any], **options: Any) -> dict[str, Any]:
-    """Score and write; returns what `run.json` says, with the numbers of events and agents."""
+def write_in_parts(
+    detector: Any, data: Any, place: Path, facts: dict[str, Any], *, gathered: Gathered | None = None, **options: Any
+) -> dict[str, Any]:
+    """Score and write; returns what `run.json` says, with the numbers of events and agents.
+
+    `gathered` sees every part, and alerts of unusual days that it finds are taken off the list.
+    """
     import pyarrow as pa
 
     from ustad.files import write_json, write_table
     from ustad.scores import TABLES
 
     parts = detector.score_parts(data, **options)
+    parts.look = gathered.look if gathered is not None else None
     counts, alerts = dict.fromkeys(TABLES, 0), []
     with ThreadPoolExecutor(WRITERS) as pool:
         writing: deque[Future[None]] = deque()
-        for i, part in enumerate(parts):
+        for i, scores in enumerate(parts):
+            part = gathered.take_off(i, scores) if gathered is not None else scores
             for name in TABLES:
                 table = getattr(part, name)
                 if table is None:

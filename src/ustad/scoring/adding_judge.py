@@ -100,7 +100,7 @@ class AddingJudge:
             return event_scores, agents
         codes, _ = agent_codes(event_scores[self.schema.entity])
         alert = event_scores["alert"].to_numpy(zero_copy_only=False).astype(bool)
-        incident_id = np.array(event_scores["incident_id"].to_pylist(), object)
+        incident_id = event_scores["incident_id"].to_numpy(zero_copy_only=False)
         has_reason = np.zeros(len(codes), bool)
         has_reason[rows_with_reason(incident_id, order_by_time(event_scores, self.schema), alert)] = True
         has_reason[worst_rows(event_scores["score"].to_numpy(), codes)] = True

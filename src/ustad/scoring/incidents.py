@@ -220,7 +220,7 @@ def explaining_rows(
     back. So it is where the leader is at an own place and came from a new one, or came home. int64 [K]."""
     if schema.end is None or not {"new_place", "at_home"} <= set(measurements.column_names) or not len(leading):
         return leading
-    incident_id = np.array(event_scores["incident_id"].to_pylist(), object)
+    incident_id = event_scores["incident_id"].to_numpy(zero_copy_only=False)
     before = rows_before(incident_id, order_by_time(event_scores, schema), leading)
     is_new, is_home = (
         measurements[name].to_numpy(zero_copy_only=False).astype(bool) for name in ("new_place", "at_home")

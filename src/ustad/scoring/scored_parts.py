@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -78,6 +78,7 @@ class ScoredParts:
             raise DataError(f"{judge.schema.name}: the table of events is empty")
         self.span = span or Span.of(self.events, self.context, judge.schema, judge.known_until)
         self.notes: dict[str, Any] = {}
+        self.look: Callable[[pa.Table], None] | None = None  # sees the scores of each part before alerts are chosen
         self._without, self._at_once = without, at_once
 
     def whole(self) -> Scores:
@@ -162,6 +163,8 @@ class ScoredParts:
 
     # -------------------------------------------------------------------------------------------- alerts
     def _report(self, event_scores: pa.Table) -> dict[str, Any]:
+        if self.look is not None:
+            self.look(event_scores)
         return report_scores(event_scores, self.judge.schema, self.wanted.rule, self.span.days)
 
     def _raise(self, reports: dict[str, dict[str, Any]]) -> Alerts:

@@ -36,24 +36,47 @@ _IDS = ["meeting_id", "started_at", "finished_at", "agent_ids", "event_ids", "re
 
 
 def find_meetings(parts: Iterable[pa.Table], schema: EventSchema) -> pa.Table:
-    """Meetings among event scores that `mark_new_places` has seen, in the order of their times: `meeting_id`,
-    `started_at`, `finished_at` (while they were together, the first two of them at least), `agent_ids`, `event_ids`
-    (one of each, or more), `reason`."""
-    known: list[np.ndarray] = []
-    visits: list[pa.Table] = []
+    """Meetings among event scores in the order of their times: `meeting_id`, `started_at`, `finished_at` (while they
+    were together, the first two of them at least), `agent_ids`, `event_ids` (one of each, or more), `reason`."""
+    finder = MeetingFinder(schema)
     for part in parts:
-        place = place_keys(part, schema)
-        codes, _ = agent_codes(part[schema.entity])
-        known.append(np.unique(np.stack([place, codes.astype(np.uint64)]), axis=1)[0])
-        visits.append(_first_visits(part, place, schema))
-    places, people = np.unique(np.concatenate(known) if known else np.zeros(0, np.uint64), return_counts=True)
-    rows = pa.concat_tables(visits, promote_options="permissive") if visits else None
-    if rows is None or not rows.num_rows:
-        return _as_table([])
-    at = np.searchsorted(places, rows["place"].to_numpy())
-    rows = rows.filter(pa.array(people[at] <= MOST_PEOPLE)).sort_by([("place", "ascending"), ("start", "ascending")])
-    meetings = [_describe(rows.slice(first, last - first)) for first, last in _groups(rows)]
-    return _as_table(sorted(meetings, key=lambda one: (one[0], one[1])))
+        finder.look(part)
+    return finder.table()
+
+
+class MeetingFinder:
+    """Looks at event scores part by part, then knows the meetings of all."""
+
+    def __init__(self, schema: EventSchema) -> None:
+        self.schema = schema
+        self._known: list[np.ndarray] = []  # places, each as often as it has people
+        self._visits: list[pa.Table] = []
+
+    def look(self, part: pa.Table) -> None:
+        """A part of whole entities. Where events have no end or no places of their own there is nothing to see."""
+        names = part.column_names
+        if self.schema.end not in names or (NEW not in names and "evidence" not in names):
+            return
+        part = mark_new_places(part)
+        place = place_keys(part, self.schema)
+        codes, _ = agent_codes(part[self.schema.entity])
+        order = np.lexsort((codes, place))
+        place_in_order, person = place[order], codes[order]
+        is_first = np.ones(len(order), bool)
+        is_first[1:] = (place_in_order[1:] != place_in_order[:-1]) | (person[1:] != person[:-1])
+        self._known.append(place_in_order[is_first])
+        self._visits.append(_first_visits(part, place, self.schema))
+
+    def table(self) -> pa.Table:
+        rows = pa.concat_tables(self._visits, promote_options="permissive") if self._visits else None
+        if rows is None or not rows.num_rows:
+            return _as_table([])
+        places, people = np.unique(np.concatenate(self._known), return_counts=True)
+        at = np.searchsorted(places, rows["place"].to_numpy())
+        rows = rows.filter(pa.array(people[at] <= MOST_PEOPLE))
+        rows = rows.sort_by([("place", "ascending"), ("start", "ascending")])
+        meetings = [_describe(rows.slice(first, last - first)) for first, last in _groups(rows)]
+        return _as_table(sorted(meetings, key=lambda one: (one[0], one[1])))
 
 
 def mark_new_places(event_scores: pa.Table) -> pa.Table:

@@ -1,0 +1,39 @@
+"""`ustad score`: what is found across all agents (unusual days, meetings), gathered while their parts are scored.
+
+Each part is looked at once its scores are known, while the next one is measured, so that little is left to do after the
+last one and no file has to be read again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from ustad.cli.group_days import DayGroups
+
+
+class Gathered:
+    """Unusual days and meetings of all parts."""
+
+    def __init__(self, schema: Any) -> None:
+        from ustad.triage.meetings import MeetingFinder
+
+        self.days, self.meetings = DayGroups(schema), MeetingFinder(schema)
+
+    def look(self, events: Any) -> None:
+        """The event scores of a part, before alerts are chosen."""
+        self.days.look(events)
+        self.meetings.look(events)
+
+    def take_off(self, number: int, part: Any) -> Any:
+        """The scores of a part without alerts of unusual days; its incidents follow, as in `rewrite_alerts`."""
+        import pyarrow.compute as pc
+
+        from ustad.mobility.places import set_columns
+
+        events = self.days.take_off(number, part.events)
+        if events is part.events or part.incidents is None:
+            return replace(part, events=events)
+        alerts = events["incident_id"].filter(events["alert"]).combine_chunks()
+        flags = pc.is_in(part.incidents["incident_id"], alerts)
+        return replace(part, events=events, incidents=set_columns(part.incidents, alert=flags))
