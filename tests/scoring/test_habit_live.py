@@ -18,6 +18,7 @@ from whole_scores import score_by_habits
 from ustad.config import Config, ConfigError, ScoringConfig
 from ustad.events.encoder import Encoder
 from ustad.habit_judge import fit_habit_judge
+from ustad.live import memory_live
 from ustad.live.habit_live import HabitLive
 from ustad.live.habit_state import MOST_PLACES, HabitState
 from ustad.schema import mobility_schema
@@ -110,6 +111,39 @@ def test_an_event_that_failed_can_be_sent_again_and_counts_once(world, monkeypat
         expected, found = straight.update(row), shaken.update(row)
         assert found["visits_now"] == expected["visits_now"]
         assert found["score"] == pytest.approx(expected["score"], rel=1e-5, abs=1e-5)
+
+
+def test_compiled_heads_answer_as_the_tensors_of_any_device_do(world):
+    model, before, week, _ = world
+    if model.memory is None:
+        return
+    compiled, by_tensors = (HabitLive(model, since=PERIOD[0]) for _ in range(2))
+    by_tensors.memory.heads = None
+    rows = week.sort_by("started_at").to_pylist()
+    stranger = [{**row, "agent_id": 99, "stay_id": -1 - i} for i, row in enumerate(rows[:3])]
+    nowhere = {**rows[-1], "stay_id": -9, "lat": None, "lon": None, "poi_id": None, "finished_at": None}
+    for live in (compiled, by_tensors):
+        live.warm(before)
+    for row in [*rows, *stranger, nowhere]:
+        answer, expected = (
+            {e["name"]: e["surprise"] for e in live.update(row)["evidence"]} for live in (compiled, by_tensors)
+        )
+        assert answer == pytest.approx(expected, abs=1e-5)
+
+
+def test_maps_of_own_places_are_kept_of_the_entities_asked_about_last(world, monkeypatch):
+    model, _, week, _ = world
+    if model.memory is None:
+        return
+    monkeypatch.setattr(memory_live, "MOST_MAPS", 2)
+    live, all_kept = (HabitLive(model, since=PERIOD[0]) for _ in range(2))
+    for row in week.sort_by("started_at").to_pylist():
+        score = live.update(row)["score"]
+        with monkeypatch.context() as more:
+            more.setattr(memory_live, "MOST_MAPS", 512)
+            assert score == pytest.approx(all_kept.update(row)["score"], abs=1e-6)
+    assert sum(entry.window.maps is not None for entry in live._entries.values()) == 2
+    assert all(entry.window.maps is not None for entry in all_kept._entries.values())
 
 
 def test_the_network_is_asked_without_a_table_and_with_one_to_the_same_score(world, monkeypatch):

@@ -299,7 +299,7 @@ class HabitLive:
             period=period, counting="past", counts=counts, located=located,
         )  # fmt: skip
         raw = {name: float(values[0]) for name, values in comparison.terms.items()}
-        raw |= self._ask(entry, row, visits)
+        raw |= self._ask(entry, row, visits, int(located[0][0]))
         return judge_one(model, comparison, raw, unseen=unseen, entity=visits.entity_ids)
 
     def _find_place(self, entry: _Entry, visits: Visits) -> Visits:
@@ -313,7 +313,7 @@ class HabitLive:
         key = entry.state.nearest(new, float(visits.x[0]), float(visits.y[0]), SAME_PLACE_KM)
         return replace(visits, key=np.array([key], np.uint64))
 
-    def _ask(self, entry: _Entry, row: dict[str, Any], visits: Visits) -> dict[str, float]:
+    def _ask(self, entry: _Entry, row: dict[str, Any], visits: Visits, place: int) -> dict[str, float]:
         """The memory network's terms of the newest event, from a window that ends with it."""
         if self.memory is None:
             return {}
@@ -325,7 +325,7 @@ class HabitLive:
             before = [] if last is None else [self._table([last])]
             pair = pa.concat_tables([*before, self._table([row])], promote_options="permissive")
             arrays = self.memory.model.encoder.encode(pair)
-        return self.memory.ask(entry.window, arrays, visits)
+        return self.memory.ask(entry.window, arrays, visits, place)
 
     def _before(self, state: HabitState, entity: Any) -> pa.Table | None:
         """Recent events, those before going live included: what the network's window is begun with."""

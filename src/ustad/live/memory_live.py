@@ -7,7 +7,6 @@ places, what the passes make of them (of the entities seen last), and each event
 
 from __future__ import annotations
 
-import math
 import weakref
 from collections import OrderedDict
 from dataclasses import dataclass, field
@@ -15,7 +14,6 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 import torch
-from scipy.special import xlogy
 from torch import Tensor
 
 from ustad.events.encoder import EventArrays
@@ -23,12 +21,13 @@ from ustad.events.visits import Visits, read_visits
 from ustad.events.windows import Features
 from ustad.habits.history import Habits
 from ustad.habits.kinds import DOUBT
+from ustad.live.compiled_heads import CompiledHeads, Target
 from ustad.network.inference.counter import keep_masks
 from ustad.network.inference.memory_model import MemoryModel
 from ustad.network.inference.memory_passes import EntityMaps, MemoryPasses
-from ustad.network.inference.memory_terms import RAW, at_most_usual, chain_terms, uncertainties
+from ustad.network.inference.memory_terms import at_most_usual, chain_terms, uncertainties
 from ustad.network.place_counts import MemoryTensors, OwnPlaces
-from ustad.network.place_memory import Memory, Outlook
+from ustad.network.place_memory import Memory
 from ustad.network.training.memory_step import recall, targets_of
 
 #: Entities whose maps are kept, those asked about last. Maps are several times as large as the memory they come from:
@@ -44,7 +43,8 @@ class MemoryWindow:
     places: OwnPlaces
     memory: Memory | None = None
     maps: EntityMaps | None = None
-    tensors: MemoryTensors | None = None  # of the latest event; those of the own places serve the next one
+    arrays: tuple[np.ndarray, ...] = ()  # of the maps, see `CompiledHeads.known`
+    slots: np.ndarray | None = None  # int64 [P + 1] slot of each own place, last that of any other place
     embedding: list[Tensor] = field(default_factory=list)  # [T, D] each
     day: list[int] = field(default_factory=list)
     slot: list[int] = field(default_factory=list)
@@ -59,6 +59,8 @@ class MemoryLive:
         self.model, self.network = model, model.network.eval()
         self.passes = MemoryPasses(self.network)
         self.samples = model.config.scoring.samples if self.network.config.epistemic else 1
+        is_here = model.device.type == "cpu" and self.network.masked_token.dtype == torch.float32
+        self.heads = CompiledHeads(self.network, self.passes.heads) if is_here else None
         self._only = torch.zeros(1, dtype=torch.long, device=model.device)
         self._with_maps: OrderedDict[int, weakref.ref[MemoryWindow]] = OrderedDict()  # by identity, the latest last
 
@@ -70,43 +72,56 @@ class MemoryLive:
             arrays = self.model.encoder.encode(before)
             visits = read_visits(before, self.model.encoder.schema, self.model.frame)
             data = MemoryTensors(window.places, habits, visits, self.model.device)
-            self._remember(window, self._embed(arrays, slice(None)), arrays.day.tolist(), data)
+            self._remember(window, self._embed(arrays, slice(None)), arrays.day.tolist(), data.slot.tolist())
+            window.weekday += data.weekday.tolist()
         return window
 
     @torch.inference_mode()
-    def ask(self, window: MemoryWindow, arrays: EventArrays, visits: Visits) -> dict[str, float]:
-        """Terms and doubt about the last event of `arrays`, which is then remembered; `visits` is that one alone."""
-        data = MemoryTensors(window.places, window.habits, visits, self.model.device, same=window.tensors)
+    def ask(self, window: MemoryWindow, arrays: EventArrays, visits: Visits, place: int) -> dict[str, float]:
+        """Terms and doubt about the last event of `arrays`, which is then remembered; `visits` is that one alone, at
+        the own `place` (-1: somewhere new)."""
         day = max([int(arrays.day[-1]), *window.day[-1:]])
         self._trim(window, day)
-        self._remember(window, self._embed(arrays, slice(len(arrays) - 1, None)), [day], data)
-        if window.memory is None:
-            window.memory = recall(self.network, data, self._only)
-            data.counts = data.counts[:0]  # not needed any more
-        window.tensors = data
+        if window.slots is None:
+            window.slots = window.places.slots(len(window.habits.place_key))
+        slot = int(window.slots[place])
+        self._remember(window, self._embed(arrays, slice(len(arrays) - 1, None)), [day], [slot])
+        window.weekday.append(int(visits.weekday[0]))
+        maps = self._know(window, visits)
         columns = torch.tensor((window.order, window.weekday, window.slot), device=self.model.device)
-        embeddings = torch.stack(window.embedding, dim=1)  # [T, L, D]
-        targets = targets_of(data, self._only)
-        outlook = self.passes.outlook_of_newest(embeddings, columns, self._know(window, window.memory), targets)
-        return read_outlook(at_most_usual(outlook, data, self._only))
+        states = self.passes.states_of_newest(torch.stack(window.embedding, dim=1), columns, maps)  # [1, T, D]
+        if self.heads is not None:
+            return self.heads(states[0], window.arrays, _target(window.habits, visits, slot))
+        return self._by_tensors(window, visits, states, maps)
 
-    def _know(self, window: MemoryWindow, memory: Memory) -> EntityMaps:
+    def _by_tensors(self, window: MemoryWindow, visits: Visits, states: Tensor, maps: EntityMaps) -> dict[str, float]:
+        """The answers on any device: states [1, T, D]."""
+        data = MemoryTensors(window.places, window.habits, visits, self.model.device)
+        outlook = self.passes.foresee(states, maps, targets_of(data, self._only))
+        outlook = at_most_usual(outlook, data, self._only)
+        doubt = uncertainties([outlook.places, outlook.starts, outlook.durations])[1]
+        return {name: float(value[0]) for name, value in {**chain_terms(outlook), DOUBT: doubt}.items()}
+
+    def _know(self, window: MemoryWindow, visits: Visits) -> EntityMaps:
         """What the passes need of the window's entity; of those asked about longest ago it is let go."""
+        if window.memory is None:
+            data = MemoryTensors(window.places, window.habits, visits, self.model.device)
+            window.memory = recall(self.network, data, self._only)
         if window.maps is None:
-            window.maps = self.passes.know(memory, self._only + 1)
+            window.maps = self.passes.know(window.memory, self._only + 1)
+            window.arrays = self.heads.known(window.maps) if self.heads is not None else ()
         self._with_maps[id(window)] = weakref.ref(window)
         self._with_maps.move_to_end(id(window))
         while len(self._with_maps) > MOST_MAPS:
             quiet = self._with_maps.popitem(last=False)[1]()
             if quiet is not None:
-                quiet.maps = None
+                quiet.maps, quiet.arrays = None, ()
         return window.maps
 
-    def _remember(self, window: MemoryWindow, embeddings: Tensor, days: list[int], data: MemoryTensors) -> None:
+    def _remember(self, window: MemoryWindow, embeddings: Tensor, days: list[int], slots: list[int]) -> None:
         """Embeddings [T, n, D], days and own places of the newest events."""
         window.embedding += list(embeddings.unbind(dim=1))
-        window.slot += data.slot.tolist()
-        window.weekday += data.weekday.tolist()
+        window.slot += slots
         for day in days:
             window.order.append(window.order[-1] + 1 if window.day and window.day[-1] == day else 0)
             window.day.append(day)
@@ -133,28 +148,16 @@ class MemoryLive:
         return self.passes.embed(features, keep).transpose(0, 1)
 
 
-def read_outlook(outlook: Outlook) -> dict[str, float]:
-    """Terms and doubt of one event, outlook [T, 1, …]: `chain_terms` and `uncertainties`, without tensors on a CPU."""
-    distributions = [outlook.places, outlook.starts, outlook.durations]
-    if outlook.place.device.type != "cpu":
-        answers = {**chain_terms(outlook), DOUBT: uncertainties(distributions)[1]}
-        return {name: float(value[0]) for name, value in answers.items()}
-    place, category, start, duration = (
-        values[:, 0].numpy().astype(np.float64)
-        for values in (outlook.place, outlook.category, outlook.start, outlook.duration)
+def _target(habits: Habits, visits: Visits, slot: int) -> Target:
+    """What the only visit was."""
+    minute, duration, early, late, x, y = (
+        float(values[0]) for values in (visits.minute, visits.duration, visits.early, visits.late, visits.x, visits.y)
     )
-    doubt = 0.0
-    for values in distributions:
-        logs = values[:, 0].numpy().astype(np.float64)  # [T, n]
-        chance = np.exp(logs)
-        entropy = -(chance * np.maximum(logs, -700.0)).sum() / len(logs)
-        mean = chance.sum(axis=0) / len(logs)
-        doubt += max(float(-xlogy(mean, mean).sum() - entropy), 0.0)
-    terms = (_minus_log_mean(values) for values in (place + category, start, duration))
-    return {**dict(zip(RAW, terms, strict=True)), DOUBT: doubt}
-
-
-def _minus_log_mean(logs: np.ndarray) -> float:
-    """-log of the mean of T chances from their logarithms."""
-    top = logs.max()
-    return float(-top - math.log(np.exp(logs - top).sum() / len(logs)))
+    is_hidden = bool(habits.hidden_minutes(visits, habits.owners(visits))[0] > 0)
+    return Target.of(
+        slot,
+        (int(visits.weekday[0]), minute),
+        duration,
+        (x, y, int(visits.category[0])),
+        unseen=(early, late, is_hidden),
+    )

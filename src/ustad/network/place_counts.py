@@ -7,6 +7,7 @@ memory without some days is the sum over the other blocks.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -84,6 +85,11 @@ class OwnPlaces:
         """Block of each local day; outside the history it lies beyond either end."""
         return (day - self.first_day) // self.block_days
 
+    def slots(self, places: int) -> np.ndarray:
+        """Which of its entity's own K places each of P `places` of the habits is, K where none of them; the last is for
+        a place that is not among them: int64 [P + 1]."""
+        return _slots(self.place, places)
+
 
 def _most_visited(habits: Habits, most: int) -> np.ndarray:
     """Places of each entity by falling count, -1 where there are fewer: int64 [E, K]."""
@@ -97,8 +103,7 @@ def _most_visited(habits: Habits, most: int) -> np.ndarray:
 
 
 def _slots(place: np.ndarray, places: int) -> np.ndarray:
-    """The inverse: slot of each place of the habits, K where it is not among the most visited, and last that of a place
-    which is not one of them: int64 [P + 1]."""
+    """The inverse: slot of each place of the habits, K where it is not among the most visited: int64 [P + 1]."""
     most = place.shape[1]
     slot = np.full(places + 1, most, np.int64)
     present = place >= 0
@@ -131,38 +136,31 @@ def _bins(duration: np.ndarray, bins: int) -> np.ndarray:
     return np.where(np.isfinite(duration), np.minimum(np.nan_to_num(share) * bins, bins - 1), _BEYOND).astype(np.int64)
 
 
+def duration_bin(duration: float) -> int:
+    """The bin of what is predicted that one duration falls into, beyond the last where it is unknown."""
+    if not math.isfinite(duration):
+        return _BEYOND
+    return int(min(math.log1p(max(duration, 0.0)) / LONGEST * DURATION_BINS, DURATION_BINS - 1))
+
+
 class MemoryTensors:
     """What the memory network reads of N visits and of their entities' own places, on a device.
 
-    Visits are in the order of the events' arrays, both sorted by entity and time. `same` has what is known of the same
-    own places already, from visits before these.
+    Visits are in the order of the events' arrays, both sorted by entity and time.
     """
 
-    def __init__(
-        self,
-        places: OwnPlaces,
-        habits: Habits,
-        visits: Visits,
-        device: torch.device | str = "cpu",
-        *,
-        same: MemoryTensors | None = None,
-    ) -> None:
+    def __init__(self, places: OwnPlaces, habits: Habits, visits: Visits, device: torch.device | str = "cpu") -> None:
         def move(values: np.ndarray, kind: torch.dtype | None = None) -> Tensor:
             return torch.from_numpy(np.ascontiguousarray(values)).to(device=device, dtype=kind)
 
         self.most, self.blocks = places.most, places.blocks
-        if same is not None:
-            self.counts, self.x, self.y, self.category = same.counts, same.x, same.y, same.category
-            self.slot_of_place = same.slot_of_place
-        else:
-            self.counts, self.x, self.y, self.category = (
-                move(np.concatenate([v, np.zeros((1, *v.shape[1:]), v.dtype)]))  # the last row is a stranger's: empty
-                for v in (places.counts, places.x, places.y, places.category)
-            )
-            self.slot_of_place = _slots(places.place, len(habits.place_key))
+        self.counts, self.x, self.y, self.category = (
+            move(np.concatenate([v, np.zeros((1, *v.shape[1:]), v.dtype)]))  # the last row is a stranger's: empty
+            for v in (places.counts, places.x, places.y, places.category)
+        )
         owner = habits.owners(visits)
         self.owner = move(np.where(owner < 0, len(places.entity_key), owner))
-        self.slot = move(self.slot_of_place[habits.locate(visits)[0]])
+        self.slot = move(places.slots(len(habits.place_key))[habits.locate(visits)[0]])
         self.block = move(places.block_of(visits.day))
         has_position = np.isfinite(visits.x) & np.isfinite(visits.y)
         self.located = move(has_position)

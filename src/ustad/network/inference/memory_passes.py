@@ -149,11 +149,11 @@ class MemoryPasses(Passes):
         (B, L), T = window.row.shape, len(embeddings)
         x = self._enter(embeddings, window, entities)
         flat = (torch.arange(B * T, device=x.device) * L).view(B, T) + window.at[:, None]
-        return self._foresee(x, flat, L, entities, targets=targets)
+        return self.foresee(self._contextualise(x, flat, L, entities), entities, targets)
 
-    def outlook_of_newest(self, embeddings: Tensor, window: Tensor, entities: EntityMaps, targets: Targets) -> Outlook:
-        """The same of one window, asked about its last event: embeddings [T, L, D], which are overwritten, and the
-        window's order within the day, weekdays and slots, int64 [3, L]."""
+    def states_of_newest(self, embeddings: Tensor, window: Tensor, entities: EntityMaps) -> Tensor:
+        """What the heads see of the last event of one window, [1, T, D]: embeddings [T, L, D], which are overwritten,
+        and the window's order within the day, weekdays and slots, int64 [3, L]."""
         (T, L, D), network = embeddings.shape, self.network
         (order, weekday, slot), K, limit = window, entities.own.shape[1] - 1, network.position.num_embeddings - 1
         is_new = (slot >= K) | entities.memory.absent[0][slot.clamp(max=K - 1)]
@@ -166,19 +166,22 @@ class MemoryPasses(Passes):
         addition += network.day_position.weight[order.clamp(max=limit)] + network.memory.weekday.weight[weekday]
         x = embeddings.add_(addition).view(T * L, D)
         flat = torch.arange(L - 1, T * L, L, device=x.device)[None]
-        return self._foresee(x, flat, L, entities, targets=targets)
+        return self._contextualise(x, flat, L, entities)
 
-    def _foresee(self, x: Tensor, flat: Tensor, length: int, entities: EntityMaps, *, targets: Targets) -> Outlook:
-        """From states [B·T·L, D] of windows of one length, asked about their rows `flat` [B, T]."""
+    def foresee(self, states: Tensor, entities: EntityMaps, targets: Targets) -> Outlook:
+        """From states [B, T, D]: leading dimensions [T, B]."""
+        return self.heads(states, entities.memory, entities.pointers, entities.owner, targets)
+
+    def _contextualise(self, x: Tensor, flat: Tensor, length: int, entities: EntityMaps) -> Tensor:
+        """States [B·T·L, D] of windows of one length to those of their rows `flat` [B, T]: [B, T, D]."""
         (B, T), L, D = flat.shape, length, x.shape[-1]
         *blocks, last = self.event_blocks
         *crosses, final = zip(self.crosses, entities.place_maps, strict=True)
         for (cross, maps), block in zip(crosses, blocks, strict=True):
             x = block(cross(x, maps, entities), L)
         x = last.at(final[0](x, final[1], entities), L, flat.flatten())
-        return self.heads(
-            self.network.norm(x).view(B, T, D), entities.memory, entities.pointers, entities.owner, targets
-        )
+        states: Tensor = self.network.norm(x)
+        return states.view(B, T, D)
 
     def _enter(self, embeddings: Tensor, window: WindowRows, entities: EntityMaps) -> Tensor:
         """Events with masks, own places, positions and days: [B·T·L, D]."""
