@@ -113,12 +113,12 @@ def test_an_event_that_failed_can_be_sent_again_and_counts_once(world, monkeypat
         assert found["score"] == pytest.approx(expected["score"], rel=1e-5, abs=1e-5)
 
 
-def test_compiled_heads_answer_as_the_tensors_of_any_device_do(world):
+def test_the_compiled_network_answers_as_the_tensors_of_any_device_do(world):
     model, before, week, _ = world
     if model.memory is None:
         return
     compiled, by_tensors = (HabitLive(model, since=PERIOD[0]) for _ in range(2))
-    by_tensors.memory.heads = None
+    by_tensors.memory.compiled = None
     rows = week.sort_by("started_at").to_pylist()
     stranger = [{**row, "agent_id": 99, "stay_id": -1 - i} for i, row in enumerate(rows[:3])]
     nowhere = {**rows[-1], "stay_id": -9, "lat": None, "lon": None, "poi_id": None, "finished_at": None}

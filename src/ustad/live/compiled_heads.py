@@ -87,7 +87,7 @@ class CompiledHeads:
             own.kind.weight.t(), own.kind.bias, own.reach.weight.t(), own.reach.bias, heads.spread,
         ))  # fmt: skip
 
-    def known(self, entities: EntityMaps) -> tuple[np.ndarray, ...]:
+    def know(self, entities: EntityMaps) -> tuple[np.ndarray, ...]:
         """What is needed of the only entity, as arrays that share its memory."""
         memory, pointers = entities.memory, entities.pointers
         return tuple(_array(values[0]) for values in (
@@ -95,11 +95,11 @@ class CompiledHeads:
             memory.absent, memory.x, memory.y, memory.starts, memory.durations,
         ))  # fmt: skip
 
-    def __call__(self, hidden: Tensor, known: tuple[np.ndarray, ...], target: Target) -> dict[str, float]:
+    def __call__(self, hidden: np.ndarray, known: tuple[np.ndarray, ...], target: Target) -> dict[str, float]:
         """Terms and doubt; hidden [T, D]."""
         t = target
         answers = _answer(
-            hidden.numpy(), self._shared, known, t.slot, t.weekday >= 5, (t.x, t.y, t.is_located), t.category, t.start,
+            hidden, self._shared, known, t.slot, t.weekday >= 5, (t.x, t.y, t.is_located), t.category, t.start,
             t.duration, t.is_timed, t.is_wide, (t.earlier_bins, t.shortest, t.longest),
         )  # fmt: skip
         return dict(zip((*RAW, DOUBT), answers, strict=True))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import weakref
 from collections import OrderedDict
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +23,7 @@ from ustad.events.windows import Features
 from ustad.habits.history import Habits
 from ustad.habits.kinds import DOUBT
 from ustad.live.compiled_heads import CompiledHeads, Target
+from ustad.live.compiled_pass import CompiledPass
 from ustad.network.inference.counter import keep_masks
 from ustad.network.inference.memory_model import MemoryModel
 from ustad.network.inference.memory_passes import EntityMaps, MemoryPasses
@@ -43,7 +45,7 @@ class MemoryWindow:
     places: OwnPlaces
     memory: Memory | None = None
     maps: EntityMaps | None = None
-    arrays: tuple[np.ndarray, ...] = ()  # of the maps, see `CompiledHeads.known`
+    arrays: tuple[Any, ...] = ()  # of the maps, see `know` of the compiled pass and heads
     slots: np.ndarray | None = None  # int64 [P + 1] slot of each own place, last that of any other place
     embedding: list[Tensor] = field(default_factory=list)  # [T, D] each
     day: list[int] = field(default_factory=list)
@@ -60,7 +62,9 @@ class MemoryLive:
         self.passes = MemoryPasses(self.network)
         self.samples = model.config.scoring.samples if self.network.config.epistemic else 1
         is_here = model.device.type == "cpu" and self.network.masked_token.dtype == torch.float32
-        self.heads = CompiledHeads(self.network, self.passes.heads) if is_here else None
+        self.compiled: tuple[CompiledPass, CompiledHeads] | None = None
+        if is_here:
+            self.compiled = CompiledPass(self.passes), CompiledHeads(self.network, self.passes.heads)
         self._only = torch.zeros(1, dtype=torch.long, device=model.device)
         self._with_maps: OrderedDict[int, weakref.ref[MemoryWindow]] = OrderedDict()  # by identity, the latest last
 
@@ -85,17 +89,22 @@ class MemoryLive:
         if window.slots is None:
             window.slots = window.places.slots(len(window.habits.place_key))
         slot = int(window.slots[place])
-        self._remember(window, self._embed(arrays, slice(len(arrays) - 1, None)), [day], [slot])
+        self._remember(window, self._embed_last(arrays), [day], [slot])
         window.weekday.append(int(visits.weekday[0]))
-        maps = self._know(window, visits)
-        columns = torch.tensor((window.order, window.weekday, window.slot), device=self.model.device)
-        states = self.passes.states_of_newest(torch.stack(window.embedding, dim=1), columns, maps)  # [1, T, D]
-        if self.heads is not None:
-            return self.heads(states[0], window.arrays, _target(window.habits, visits, slot))
-        return self._by_tensors(window, visits, states, maps)
+        self._know(window, visits)
+        columns = (window.order, window.weekday, window.slot)
+        embeddings = torch.stack(window.embedding, dim=1)  # [T, L, D]
+        if self.compiled is None:
+            return self._by_tensors(window, visits, embeddings, torch.tensor(columns, device=self.model.device))
+        states = self.compiled[0].states(embeddings.numpy(), np.array(columns), window.arrays[0])
+        return self.compiled[1](states, window.arrays[1], _target(window.habits, visits, slot))
 
-    def _by_tensors(self, window: MemoryWindow, visits: Visits, states: Tensor, maps: EntityMaps) -> dict[str, float]:
-        """The answers on any device: states [1, T, D]."""
+    def _by_tensors(
+        self, window: MemoryWindow, visits: Visits, embeddings: Tensor, columns: Tensor
+    ) -> dict[str, float]:
+        """The answers on any device."""
+        maps = self._know(window, visits)
+        states = self.passes.states_of_newest(embeddings, columns, maps)  # [1, T, D]
         data = MemoryTensors(window.places, window.habits, visits, self.model.device)
         outlook = self.passes.foresee(states, maps, targets_of(data, self._only))
         outlook = at_most_usual(outlook, data, self._only)
@@ -109,7 +118,7 @@ class MemoryLive:
             window.memory = recall(self.network, data, self._only)
         if window.maps is None:
             window.maps = self.passes.know(window.memory, self._only + 1)
-            window.arrays = self.heads.known(window.maps) if self.heads is not None else ()
+            window.arrays = tuple(part.know(window.maps) for part in self.compiled or ())
         self._with_maps[id(window)] = weakref.ref(window)
         self._with_maps.move_to_end(id(window))
         while len(self._with_maps) > MOST_MAPS:
@@ -136,16 +145,26 @@ class MemoryLive:
             for column in (window.embedding, window.day, window.slot, window.weekday, window.order):
                 del column[:first]
 
+    def _embed_last(self, arrays: EventArrays) -> Tensor:
+        """The last event: [T, 1, D]."""
+        if self.compiled is None or self.compiled[0].has_vectors or not self.network.config.epistemic:
+            return self._embed(arrays, slice(len(arrays) - 1, None))
+        codes, keep = arrays.categories[-1].astype(np.int64), self._keep(torch.from_numpy(arrays.key[-1:]))[0].numpy()
+        embedding = self.compiled[0].embed(arrays.numbers[-1], codes, arrays.missing[-1], keep)
+        return torch.from_numpy(embedding)[:, None]
+
     def _embed(self, arrays: EventArrays, rows: slice) -> Tensor:
         """[T, n, D]."""
         columns = (arrays.numbers, arrays.categories.astype(np.int64), arrays.vectors, arrays.missing, arrays.key)
         tensors = [torch.from_numpy(np.ascontiguousarray(v[rows])).to(self.model.device) for v in columns]
-        features, config = Features(*(v[:, None] for v in tensors[:4])), self.network.config  # [n, 1, …]
-        keep = None
-        if config.epistemic:
-            seed, fields = self.model.config.seed, len(self.network.fields)
-            keep = keep_masks(tensors[4], seed, self.samples, fields, width=config.width, rate=config.dropout)
+        features = Features(*(v[:, None] for v in tensors[:4]))  # [n, 1, …]
+        keep = self._keep(tensors[4]) if self.network.config.epistemic else None
         return self.passes.embed(features, keep).transpose(0, 1)
+
+    def _keep(self, key: Tensor) -> Tensor:
+        """Masks of dropout of events by their keys [n]: [n, T, F, D]."""
+        config, fields = self.network.config, len(self.network.fields)
+        return keep_masks(key, self.model.config.seed, self.samples, fields, width=config.width, rate=config.dropout)
 
 
 def _target(habits: Habits, visits: Visits, slot: int) -> Target:
