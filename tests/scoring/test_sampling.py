@@ -141,6 +141,30 @@ def test_samples_do_not_depend_on_batches_order_or_partitions(
     _close(samples, back)
 
 
+class PlainPasses:
+    """What `Passes` computes, by the network's own methods."""
+
+    def __init__(self, network: DualTransformer) -> None:
+        self.network, self.embed = network, network.embed
+
+    def at(
+        self, embeddings: torch.Tensor, row: torch.Tensor, hide: int, day_position: torch.Tensor, at: torch.Tensor
+    ) -> torch.Tensor:
+        samples, (count, length) = len(embeddings), row.shape
+        offset = torch.arange(length)
+        masked = (offset == at[:, None]).repeat(samples, 1)
+        masked[hide * count :] = False
+        hidden = self.network.contextualise_at(
+            embeddings[:, row.flatten()].view(samples * count, length, -1),
+            masked,
+            torch.zeros_like(masked),
+            offset.expand(samples * count, length),
+            day_position.repeat(samples, 1),
+            at.repeat(samples),
+        )
+        return hidden.view(samples, count, -1)
+
+
 def test_the_fast_passes_equal_the_network(
     network: DualTransformer,
     arrays: EventArrays,
@@ -149,7 +173,7 @@ def test_the_fast_passes_equal_the_network(
     samples: Samples,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(sampling, "passes_for", lambda *_: None)
+    monkeypatch.setattr(sampling, "passes_for", lambda *_: PlainPasses(network))
     _close(samples, sample(network, EventTensors(arrays), queries, encoder, T, SEED), rel=1e-3)
 
 
