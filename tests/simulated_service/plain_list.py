@@ -93,7 +93,7 @@ class PlainList:
             rows = table_rows(self.scorer.locate(step.stays, step.trips), self.layout)
             in_order = [(key, row) for key, row in zip(keys_for(rows), rows, strict=True)]
             self.add(agent, [(key, row) for key, row in in_order if self._is_new(known, key, row)])
-        return len(fixes) - (sum(known.tracker.counts.values()) - before)
+        return max(0, len(fixes) - (sum(known.tracker.counts.values()) - before))
 
     def _is_new(self, known: Agent, key: int, row: Row) -> bool:
         return key not in known.stored and (known.ended is None or row["started_at"] >= known.ended)
@@ -116,8 +116,8 @@ class PlainList:
         known.is_unsure = True
         twin = PlainList(self._detector, self._settings)
         twin.agents[agent] = copy.deepcopy(known)
-        for start in range(0, len(items), 10 * MICRO_BATCH):
-            twin.add_fixes(agent, items[start : start + 10 * MICRO_BATCH])
+        for start in range(0, len(items), 10):  # the more requests wait, the smaller is the slice of each
+            twin.add_fixes(agent, items[start : start + 10])
             finished = [key for key in twin.agents[agent].stored if key not in known.stored]
             if finished and stored.issuperset(finished):
                 self.agents[agent] = copy.deepcopy(twin.agents[agent])

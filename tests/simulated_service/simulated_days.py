@@ -256,6 +256,7 @@ class Simulation:
         if one.status == 200:
             was_unsure = self.model.agents[phone.agent].is_unsure if phone.agent in self.model.agents else False
             new = self.model.add_fixes(phone.agent, items)
+            self.model.agents[phone.agent].is_unsure |= ambiguous  # they may have come twice, which is found later
             if not was_unsure and not ambiguous:
                 demand(one.answer["accepted"] == new, f"{one.answer['accepted']} fixes accepted, not {new}")
         else:

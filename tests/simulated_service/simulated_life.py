@@ -17,7 +17,7 @@ from unittest import mock
 from simulated_machine import Disk, KilledError
 from sqlalchemy import create_engine
 
-from ustad.page import ledger, store
+from ustad.page import event_writer, store
 from ustad.service import app as app_module
 from ustad.service.settings import Settings
 
@@ -70,7 +70,7 @@ def open_service(settings: Settings, scorer: Any, apps: list[Any]) -> Any:
         return apps[0]
 
     build = app_module.build
-    ledger._latest[0] = 0  # a process counts from its own beginning
+    event_writer._latest[0] = 0  # a process counts from its own beginning
     with mock.patch.object(app_module, "build", build_once), mock.patch.object(store, "create_engine", _alike):
         return app_module.create_app(settings, scorer)
 

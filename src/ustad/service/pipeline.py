@@ -253,7 +253,7 @@ class Pipeline:
         agents = sorted(job.agents)
         counts = {why: sum(of.get(a, 0) for a in agents) for why, of in dropped.items()}
         job.outcome = {
-            "accepted": job.fixes.num_rows - sum(counts.values()),
+            "accepted": max(0, job.fixes.num_rows - sum(counts.values())),  # repeats of earlier ones are found now
             "late": counts.get("late", 0),
             "duplicates": counts.get("duplicates", 0),
             "dropped": counts.get("spikes", 0) + counts.get("inaccurate", 0),
