@@ -35,7 +35,7 @@ from ustad.habit_judge import HabitJudge, fit_habit_judge
 from ustad.live.habit_live import HabitLive
 from ustad.live.network_live import LiveScorer
 from ustad.scores import join_details
-from ustad.scoring.judge import Wanted
+from ustad.scoring.judge import Request
 from ustad.scoring.paper_judge import PaperJudge
 from ustad.scoring.scored_parts import score_whole
 
@@ -60,12 +60,12 @@ def answer(model: Path, data: Path, device: str = "cpu") -> Answers:
     )
     answers: Answers = {}
     if isinstance(detector.judge, PaperJudge):
-        paper = score_whole(detector.judge, events, before, Wanted(reasons="all", details=True))
+        paper = score_whole(detector.judge, events, before, Request(reasons="all", details=True))
         answers["network"] = _columns(join_details(paper.events, paper.details, detector.schema))
         answers["network, live"] = _network_live(detector, before, events)
     else:
         habits = _learn_habits(detector, dataset)
-        scores = score_whole(habits, events, before, Wanted(reasons="all", details=True))
+        scores = score_whole(habits, events, before, Request(reasons="all", details=True))
         answers["habits"] = _columns(join_details(scores.events, scores.details, detector.schema))
         answers["habits, agents"] = _columns(scores.agents)
         answers["habits, live"] = _habits_live(habits, before, events)

@@ -34,7 +34,7 @@ from ustad.network.inference.neighbours import Reference
 from ustad.network.inference.sampling import embed_events, sample
 from ustad.network_model import ScoringModel, fit_reference
 from ustad.schema import mobility_schema
-from ustad.scoring.judge import Wanted
+from ustad.scoring.judge import Request
 from ustad.scoring.paper_judge import PaperJudge
 from ustad.scoring.scored_parts import score_whole
 
@@ -208,7 +208,7 @@ def _difference(
     """Largest relative difference of a loss between live and batch scoring with the window `past`."""
     model = dataclasses.replace(model.causal(), neighbours=None)
     late, early = (table.filter(pa.array(rows)) for rows in (day >= 9, day < 9))
-    batch = score_whole(PaperJudge(model, device), late, early, Wanted(details=True)).details
+    batch = score_whole(PaperJudge(model, device), late, early, Request(details=True)).details
     assert batch is not None
     wanted = {row["stay_id"]: row for row in batch.to_pylist()}
     losses = [c for c in batch.column_names if c.startswith("loss_")]

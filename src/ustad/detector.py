@@ -43,7 +43,7 @@ from ustad.schema import EventSchema, mobility_schema, plural
 from ustad.scores import Scores
 from ustad.scoring import scored_parts
 from ustad.scoring.alerts import AlertRule
-from ustad.scoring.judge import Judge, Reasons, Wanted
+from ustad.scoring.judge import Judge, Reasons, Request
 from ustad.scoring.paper_judge import PaperJudge
 from ustad.scoring.scored_parts import ScoredParts
 from ustad.tables import DataError, identity_hash
@@ -60,9 +60,9 @@ if TYPE_CHECKING:  # networks are loaded where one is trained or asked, so that 
 FEW_STEPS = 200
 
 
-def _ask(rule: AlertRule | None, reasons: Reasons, coverage: float | None, details: bool) -> Wanted:
+def _ask(rule: AlertRule | None, reasons: Reasons, coverage: float | None, details: bool) -> Request:
     """Intervals are measured of every event, so they are details of every event."""
-    return Wanted(rule or AlertRule(), reasons, coverage, details or coverage is not None)
+    return Request(rule or AlertRule(), reasons, coverage, details or coverage is not None)
 
 
 class Detector:
@@ -233,8 +233,8 @@ class Detector:
         asks for all of them, with prediction intervals `low_f`, `high_f` and sets `set_f` that hold so large a share of
         normal events (preset `paper`).
         """
-        wanted = _ask(rule, reasons, coverage, details)
-        parts = self._run(data, context, everything, wanted, entities=None)
+        request = _ask(rule, reasons, coverage, details)
+        parts = self._run(data, context, everything, request, entities=None)
         scores = parts.whole()
         return replace(scores, run={**scores.run, **self.run_facts(parts.span.first, parts.span.last)})
 
@@ -254,18 +254,18 @@ class Detector:
 
         Iterate over it for the `Scores` of each part; afterwards its `notes` say rule, threshold and warnings.
         """
-        wanted = _ask(rule, reasons, coverage, details)
+        request = _ask(rule, reasons, coverage, details)
         return self._run(
-            data, context, everything, wanted, entities=scored_parts.ENTITIES if entities is None else entities
+            data, context, everything, request, entities=scored_parts.ENTITIES if entities is None else entities
         )
 
-    def _run(self, data: Any, context: Any, everything: bool, wanted: Wanted, *, entities: int | None) -> ScoredParts:
+    def _run(self, data: Any, context: Any, everything: bool, request: Request, *, entities: int | None) -> ScoredParts:
         events, earlier = self._scored_part(data, context, everything)
         return ScoredParts(
             self._judge(),
             events,
             earlier,
-            wanted,
+            request,
             entities=entities,
             without=trip_features.COLUMNS,
             at_once=2 if str(self.device).startswith("cuda") else 1,

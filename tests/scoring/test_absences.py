@@ -12,7 +12,7 @@ from plain_days import BAR, DAY, HISTORY, HOME, MONDAY, OFFICE, as_events, day_o
 from ustad.habit_judge import HabitJudge
 from ustad.habits.habit_model import HabitModel
 from ustad.live.habit_live import HabitLive
-from ustad.scoring.judge import Wanted
+from ustad.scoring.judge import Request
 from ustad.scoring.scored_parts import ScoredParts, score_whole
 from ustad.tables import ABSENCES, validate
 
@@ -104,7 +104,7 @@ def test_parts_and_any_order_of_events_have_the_absences_of_the_whole(model: Hab
     whole = score_whole(HabitJudge(model), table).absences
     assert whole.num_rows >= 5
     validate(whole, ABSENCES)
-    parts = ScoredParts(HabitJudge(model), table, None, Wanted(), entities=2)
+    parts = ScoredParts(HabitJudge(model), table, None, Request(), entities=2)
     assert pa.concat_tables([part.absences for part in parts]).equals(whole)
     mixed = table.take(pa.array(np.random.default_rng(3).permutation(len(table))))
     assert score_whole(HabitJudge(model), mixed).absences.equals(whole)

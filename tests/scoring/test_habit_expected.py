@@ -24,7 +24,7 @@ from ustad.habits.widths import Widths
 from ustad.live.habit_live import HabitLive
 from ustad.schema import mobility_schema
 from ustad.scoring.alerts import AlertRule
-from ustad.scoring.judge import Wanted
+from ustad.scoring.judge import Request
 from ustad.scoring.rejection import withhold
 from ustad.scoring.scored_parts import ScoredParts
 
@@ -113,7 +113,7 @@ def test_what_is_usual_of_a_row_does_not_hang_on_the_rows_around_it(model, odd, 
 def test_parts_give_the_reasons_of_the_whole_to_exactly_what_is_flagged(life, model, odd, rule):
     before = between(life, 0, 28)
     whole, agents = score_by_habits(HabitJudge(model), odd, before, rule)
-    made = list(ScoredParts(HabitJudge(model), odd, before, Wanted(rule), entities=5))
+    made = list(ScoredParts(HabitJudge(model), odd, before, Request(rule), entities=5))
     events, people = (pa.concat_tables([getattr(part, name) for part in made]) for name in ("events", "agents"))
     wanted = whole.sort_by("stay_id")
     for name in ("alert", "reason", "kind"):

@@ -10,7 +10,7 @@ import pytest
 
 from ustad.network_model import ScoringModel
 from ustad.scoring.alerts import AlertRule
-from ustad.scoring.judge import Wanted
+from ustad.scoring.judge import Request
 from ustad.scoring.paper_judge import PaperJudge
 from ustad.scoring.scored_parts import ScoredParts, score_whole
 from ustad.tables import DataError
@@ -48,7 +48,7 @@ def _assert_equal(found: pa.Table, wanted: pa.Table, key: str) -> None:
 def test_parts_equal_the_whole(model: ScoringModel, stays: pa.Table, percentiles: str, rule: AlertRule) -> None:
     model = dataclasses.replace(model, config=model.config.replace({"scoring.percentiles": percentiles}))
     context, events = _split(stays)
-    asked = Wanted(rule, coverage=0.9, details=True)
+    asked = Request(rule, coverage=0.9, details=True)
     whole = score_whole(PaperJudge(model), events, context, asked)
     said = whole.run
     parts = ScoredParts(PaperJudge(model), events, context, asked, entities=3)
@@ -63,9 +63,9 @@ def test_parts_equal_the_whole(model: ScoringModel, stays: pa.Table, percentiles
 
 def test_reasons_on_request_and_without_context(model: ScoringModel, stays: pa.Table) -> None:
     _, events = _split(stays)
-    every = list(ScoredParts(PaperJudge(model), events, None, Wanted(reasons="all"), entities=5))
+    every = list(ScoredParts(PaperJudge(model), events, None, Request(reasons="all"), entities=5))
     assert sum(part.events["reason"].null_count for part in every) == 0
-    none = list(ScoredParts(PaperJudge(model), events, None, Wanted(reasons="none"), entities=5))
+    none = list(ScoredParts(PaperJudge(model), events, None, Request(reasons="none"), entities=5))
     assert sum(part.events["reason"].null_count for part in none) == len(events)
 
 

@@ -17,7 +17,7 @@ from ustad.network.dual_transformer import DualTransformer
 from ustad.network_model import ScoringModel
 from ustad.scoring.alerts import AlertRule
 from ustad.scoring.explain import Explainer, kinds, shares
-from ustad.scoring.judge import Wanted
+from ustad.scoring.judge import Request
 from ustad.scoring.paper_judge import PaperJudge
 from ustad.scoring.rejection import keep_surest, parts_of_table, rejection_curve, uncertainty, withhold
 from ustad.scoring.scored_parts import score_whole
@@ -130,7 +130,7 @@ def test_batch_percentiles_rank_within_the_scored_events(model: ScoringModel, st
 
 def test_alert_rules_flag_and_note(model: ScoringModel, stays: pa.Table) -> None:
     context, events = _split(stays)
-    scores = score_whole(PaperJudge(model), events, context, Wanted(AlertRule("top", 5)))
+    scores = score_whole(PaperJudge(model), events, context, Request(AlertRule("top", 5)))
     scored, said = scores.events, scores.run
     flagged = scored.filter(scored["alert"])
     assert len(flagged) == 5

@@ -6,7 +6,7 @@ import pyarrow as pa
 from ustad.dataset import event_days
 from ustad.scores import join_details
 from ustad.scoring.alerts import AlertRule
-from ustad.scoring.judge import Span, Wanted
+from ustad.scoring.judge import Request, Span
 from ustad.scoring.paper_judge import PaperJudge
 from ustad.scoring.scored_parts import score_whole
 
@@ -21,7 +21,7 @@ def score_by_paper(
         early = events.filter(pa.array(~late))
         context = early if context is None else pa.concat_tables([context, early], promote_options="permissive")
         events = events.filter(pa.array(late))
-    wanted = Wanted(rule or AlertRule(), reasons, coverage, details=True)
+    wanted = Request(rule or AlertRule(), reasons, coverage, details=True)
     return _tables(PaperJudge(model, device), events, context, wanted)
 
 
@@ -32,7 +32,7 @@ def score_by_habits(judge, events, context=None, rule=None, period=None, reasons
     if period is not None:
         days = tested or (period if context is None else (span.first, span.last))
         span = Span(int(days[0]), int(days[1]), (int(np.min(period)), int(np.max(period))))
-    return _tables(judge, events, context, Wanted(rule or AlertRule(), reasons, details=True), span)
+    return _tables(judge, events, context, Request(rule or AlertRule(), reasons, details=True), span)
 
 
 def _tables(judge, events, context, wanted, span=None):

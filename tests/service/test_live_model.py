@@ -31,7 +31,7 @@ from ustad.page.store import Store
 from ustad.schema import mobility_schema
 from ustad.scores import Scores
 from ustad.scoring.alerts import AlertRule
-from ustad.scoring.judge import Span, Wanted
+from ustad.scoring.judge import Request, Span
 from ustad.scoring.scored_parts import score_whole
 from ustad.service.app import create_app
 from ustad.service.live import ModelScorer, alert_share, events_per_day, rate_words
@@ -107,7 +107,7 @@ def test_scores_by_habits_equal_batch_scores_however_requests_are_cut(
     assert detector.judge is not None
     period = (detector.judge.known_until + 1, int(event_days(table, detector.schema).max()))
     rule = AlertRule("p_value", 0.001)
-    batch = score_whole(detector.judge, table, None, Wanted(rule), Span(*period, period))
+    batch = score_whole(detector.judge, table, None, Request(rule), Span(*period, period))
     check_same(live, batch.events)
     check_same_absences(served, batch.absences)
     first, second = sorted(live.values(), key=lambda e: -e["score"])[:2]

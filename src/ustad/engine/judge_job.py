@@ -52,7 +52,7 @@ def survey(name: str, judging: Judging) -> dict[str, Any]:
     """What a partition has to say once its ranks are known."""
     plan = judging.plan
     detector = plan.model.load(plan.device)
-    return report_scores(judging.settle(detector, name), detector.schema, plan.wanted.rule, plan.span.days)
+    return report_scores(judging.settle(detector, name), detector.schema, plan.request.rule, plan.span.days)
 
 
 def tell(name: str, judging: Judging) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from ustad.schema import EventSchema
 from ustad.scores import TABLES
 from ustad.scoring.alerts import AlertRule, raise_alerts, refuse_everything
 from ustad.scoring.drift_alarm import join_counts, note_drift
-from ustad.scoring.judge import Reasons, Span, Wanted
+from ustad.scoring.judge import Reasons, Request, Span
 from ustad.scoring.scored_parts import report_scores
 from ustad.tables import DataError, OnError
 from ustad.triage.export import write_alerts_csv, write_alerts_geojson
@@ -86,7 +86,7 @@ def score(
             parts,
             detector,
             split=split,
-            wanted=Wanted(rule, reasons, details=details),
+            request=Request(rule, reasons, details=details),
             device=cluster.device,
         )
         model_place.divide_habits(plan.habits, parts.number)
@@ -111,7 +111,7 @@ class Plan:
     model: ModelPlace
     buckets: Buckets
     split: Split | None
-    wanted: Wanted
+    request: Request
     device: str
     measured: Place
     habits: Place  # of the entities, by bucket
@@ -119,7 +119,8 @@ class Plan:
 
 
 def _plan(
-    job: Job, model: ModelPlace, parts: Buckets, detector: Detector, *, split: Split | None, wanted: Wanted, device: str
+    job: Job, model: ModelPlace, parts: Buckets, detector: Detector, *,
+    split: Split | None, request: Request, device: str,
 ) -> Plan:  # fmt: skip
     """What local scoring would see in the whole of the events, from their calendar."""
     days = parts.span(split.test_first, split.test_last) if split else parts.span()
@@ -131,7 +132,7 @@ def _plan(
         if known_until is not None:
             before = parts.span(max(split.train_first, known_until + 1), split.test_first - 1)
     span = Span.between(int(days[0, 0]), int(days[-1, 0]), before[:, 0])
-    return Plan(model, parts, split, wanted, device, job.place / "measured", job.place / "habits", span)
+    return Plan(model, parts, split, request, device, job.place / "measured", job.place / "habits", span)
 
 
 # ------------------------------------------------------------------------------------------------ measuring
@@ -153,7 +154,7 @@ def _measure_bucket(number: int, plan: Plan) -> dict[str, Any]:
     judge = judge_of(detector)
     with_trips = detector.trips.attach(events, data.trips)
     earlier = detector.trips.attach(before, data.trips) if before is not None and before.num_rows else None
-    measured, agents = judge.measure(with_trips, earlier, plan.span, plan.wanted)
+    measured, agents = judge.measure(with_trips, earlier, plan.span, plan.request)
     measured = measured.drop_columns([c for c in COLUMNS if c in measured.column_names])
     name = f"{number:05d}.parquet"
     plan.measured.write_table(measured, f"events/{name}")
@@ -161,7 +162,7 @@ def _measure_bucket(number: int, plan: Plan) -> dict[str, Any]:
         plan.measured.write_table(agents, f"agents/{name}")
     if judge.ranked:
         return {"events": measured.num_rows}
-    return report_scores(judge.settle(measured, judge.stand(None)), judge.schema, plan.wanted.rule, plan.span.days)
+    return report_scores(judge.settle(measured, judge.stand(None)), judge.schema, plan.request.rule, plan.span.days)
 
 
 # -------------------------------------------------------------------------------------------------- judging
@@ -183,8 +184,8 @@ def _judge(
         reports = {task.name: one for task, one in zip(tasks, surveys, strict=True)}
     else:
         judging = replace(judging, standing=judge.stand(None))
-    rank = _ranking(plan, detector) if plan.wanted.rule.most(plan.span.days) is not None else None
-    found = raise_alerts(plan.wanted.rule, reports, plan.span.days, judge.reference, rank=rank)
+    rank = _ranking(plan, detector) if plan.request.rule.most(plan.span.days) is not None else None
+    found = raise_alerts(plan.request.rule, reports, plan.span.days, judge.reference, rank=rank)
     for text in found.warnings:
         warn(text)
     notes = note_drift(found.notes(None), join_counts(report["p_values"] for report in reports.values()))

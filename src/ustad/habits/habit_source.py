@@ -43,9 +43,9 @@ class HabitSource:
 
     # ---------------------------------------------------------------------------------------- events
     def ask(
-        self, events: pa.Table, context: pa.Table | None, counted: tuple[int, int], tested: tuple[int, int]
+        self, events: pa.Table, context: pa.Table | None, count_days: tuple[int, int], test_days: tuple[int, int]
     ) -> Judged:
-        return self.model.judge(events, context, counted, tested)
+        return self.model.judge(events, context, count_days, test_days)
 
     def measure(self, answers: Judged, events: pa.Table) -> dict[str, np.ndarray]:
         return {**expected_columns(self.model, answers, events), **fact_columns(answers)}

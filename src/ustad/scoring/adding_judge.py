@@ -19,7 +19,7 @@ from ustad.schema import EventSchema
 from ustad.scoring.alerts import flag_events
 from ustad.scoring.evidence import evidence_column
 from ustad.scoring.incidents import find_incidents, leading_events, order_by_time, rows_with_reason
-from ustad.scoring.judge import Answers, Source, Span, Wanted, worst_rows
+from ustad.scoring.judge import Answers, Request, Source, Span, worst_rows
 from ustad.scoring.score_table import add_measurements, set_columns
 from ustad.tables import agent_codes
 
@@ -51,19 +51,19 @@ class AddingJudge:
         return ()
 
     def measure(
-        self, events: pa.Table, context: pa.Table | None, span: Span, wanted: Wanted
+        self, events: pa.Table, context: pa.Table | None, span: Span, request: Request
     ) -> tuple[pa.Table, pa.Table | None]:
         """Everything but the alerts. Events that may become alerts have their reason already."""
-        if wanted.coverage is not None:
+        if request.coverage is not None:
             raise ConfigError("prediction intervals come from the paper's network; train with the preset paper")
         source = self.source
         answers = source.ask(events, context, span.counted, (span.first, span.last))
         p_value = p_values(answers.score)
         incidents = find_incidents(events, self.schema, p_value, answers.score)
         worst = worst_rows(answers.score, answers.entity)
-        rows = np.arange(events.num_rows if wanted.reasons == "all" else 0)
-        if wanted.reasons == "flagged":
-            rule = wanted.rule.widest(span.days)
+        rows = np.arange(events.num_rows if request.reasons == "all" else 0)
+        if request.reasons == "flagged":
+            rule = request.rule.widest(span.days)
             likely, _ = flag_events(p_value, answers.score, incidents.echo, rule, days=span.days, order=incidents.order)
             rows = np.union1d(rows_with_reason(incidents.incident_id, incidents.order, likely), worst)
         texts: list[str | None] = [None] * events.num_rows
@@ -93,10 +93,10 @@ class AddingJudge:
         return measurements
 
     def tell(
-        self, event_scores: pa.Table, agents: pa.Table | None, standing: None, span: Span, wanted: Wanted
+        self, event_scores: pa.Table, agents: pa.Table | None, standing: None, span: Span, request: Request
     ) -> tuple[pa.Table, pa.Table]:
         assert agents is not None
-        if wanted.reasons != "flagged":
+        if request.reasons != "flagged":
             return event_scores, agents
         codes, _ = agent_codes(event_scores[self.schema.entity])
         alert = event_scores["alert"].to_numpy(zero_copy_only=False).astype(bool)

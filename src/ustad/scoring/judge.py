@@ -26,7 +26,7 @@ Reasons = Literal["flagged", "all", "none"]
 
 
 @dataclass(frozen=True)
-class Wanted:
+class Request:
     """What somebody asks of a run."""
 
     rule: AlertRule = AlertRule()
@@ -109,7 +109,9 @@ class Source(Protocol):
     def known_until(self) -> int | None:
         """The last day of the entities' histories, where it has any."""
 
-    def ask(self, events: pa.Table, context: pa.Table | None, counted: tuple[int, int], tested: tuple[int, int]) -> Any:
+    def ask(
+        self, events: pa.Table, context: pa.Table | None, count_days: tuple[int, int], test_days: tuple[int, int]
+    ) -> Any:
         """`Answers` in the order of the events; local days in which visits are counted, and entities tested."""
 
     def measure(self, answers: Any, events: pa.Table) -> Mapping[str, np.ndarray]:
@@ -150,7 +152,7 @@ class Judge(Protocol):
         """Measurements whose ranks among all scored events make the scores; none where a reference does."""
 
     def measure(
-        self, events: pa.Table, context: pa.Table | None, span: Span, wanted: Wanted
+        self, events: pa.Table, context: pa.Table | None, span: Span, request: Request
     ) -> tuple[pa.Table, pa.Table | None]:
         """What does not depend on other entities: events with what was measured (`score_table.add_measurements`), and
         the entities' scores where these are known already."""
@@ -162,7 +164,7 @@ class Judge(Protocol):
         """With score, p-value, kind and incident, where they were not known before."""
 
     def tell(
-        self, event_scores: pa.Table, agents: pa.Table | None, standing: Any, span: Span, wanted: Wanted
+        self, event_scores: pa.Table, agents: pa.Table | None, standing: Any, span: Span, request: Request
     ) -> tuple[pa.Table, pa.Table]:
         """With reasons, once `alert` is known, and the scores of the entities."""
 

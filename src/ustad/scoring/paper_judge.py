@@ -25,7 +25,7 @@ from ustad.scoring.calibration import Calibration, Parts, apply_tails, corrected
 from ustad.scoring.evidence import evidence_column
 from ustad.scoring.explain import kinds, sentences, shares
 from ustad.scoring.incidents import find_incidents, leading_events
-from ustad.scoring.judge import Span, Wanted, worst_rows
+from ustad.scoring.judge import Request, Span, worst_rows
 from ustad.scoring.score_table import add_measurements, read_measurements, set_columns
 from ustad.tables import agent_codes, identity_hash
 
@@ -110,10 +110,10 @@ class PaperJudge(Generic[Model]):
 
     # ------------------------------------------------------------------------------------ scoring
     def measure(
-        self, events: pa.Table, context: pa.Table | None, span: Span, wanted: Wanted
+        self, events: pa.Table, context: pa.Table | None, span: Span, request: Request
     ) -> tuple[pa.Table, pa.Table | None]:
         """In the order of `events`: what was expected, losses, uncertainties, distance and prediction intervals."""
-        return self.model.ask(events, context, self.device, wanted.coverage), None
+        return self.model.ask(events, context, self.device, request.coverage), None
 
     def stand(self, ranks: Sequence[Tail] | None) -> Standing:
         calibration = self.model.calibration
@@ -148,13 +148,13 @@ class PaperJudge(Generic[Model]):
         )
 
     def tell(
-        self, event_scores: pa.Table, agents: pa.Table | None, standing: Standing, span: Span, wanted: Wanted
+        self, event_scores: pa.Table, agents: pa.Table | None, standing: Standing, span: Span, request: Request
     ) -> tuple[pa.Table, pa.Table]:
         judgement = judge(parts_of_table(read_measurements(event_scores), self.model.scored), standing)
         codes, names = agent_codes(event_scores[self.schema.entity])
         worst = worst_rows(judgement.score, codes)
-        rows = np.arange(len(event_scores) if wanted.reasons == "all" else 0)
-        if wanted.reasons == "flagged":
+        rows = np.arange(len(event_scores) if request.reasons == "all" else 0)
+        if request.reasons == "flagged":
             rows = np.union1d(np.flatnonzero(event_scores["alert"].to_numpy(zero_copy_only=False)), worst)
         texts: list[str | None] = [None] * len(event_scores)
         for row, text in zip(rows, self._sentences(event_scores, judgement, rows), strict=True):

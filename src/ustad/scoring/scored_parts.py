@@ -29,7 +29,7 @@ from ustad.scores import Scores
 from ustad.scoring.alerts import AlertRule, Alerts, raise_alerts, refuse_everything, report_part
 from ustad.scoring.drift_alarm import count_p_values, join_counts, note_drift
 from ustad.scoring.incidents import order_by_time
-from ustad.scoring.judge import Judge, Span, Wanted
+from ustad.scoring.judge import Judge, Request, Span
 from ustad.scoring.score_table import finish_part, read_measurements, set_columns
 from ustad.tables import DataError, agent_codes
 
@@ -39,13 +39,13 @@ Measurement = tuple[pa.Table, pa.Table | None]  # events, and agents where they 
 
 
 def score_whole(
-    judge: Judge, events: Any, context: Any = None, wanted: Wanted | None = None, span: Span | None = None
+    judge: Judge, events: Any, context: Any = None, request: Request | None = None, span: Span | None = None
 ) -> Scores:
     """All tables, event scores in the order of `events`; `run` has what is said of the alerts.
 
     `context` are events before the scored ones, which are counted and looked back at.
     """
-    return ScoredParts(judge, events, context, wanted, entities=None, span=span).whole()
+    return ScoredParts(judge, events, context, request, entities=None, span=span).whole()
 
 
 class ScoredParts:
@@ -60,7 +60,7 @@ class ScoredParts:
         judge: Judge,
         events: Any,
         context: Any = None,
-        wanted: Wanted | None = None,
+        request: Request | None = None,
         *,
         entities: int | None = ENTITIES,
         without: tuple[str, ...] = (),
@@ -71,7 +71,7 @@ class ScoredParts:
         parts are on their way `at_once`: beside a GPU, while it works on one, the CPU does the other."""
         if entities is not None and entities < 1:
             raise ValueError(f"entities must be at least 1, got {entities}")
-        self.judge, self.entities, self.wanted = judge, entities, wanted or Wanted()
+        self.judge, self.entities, self.request = judge, entities, request or Request()
         self.events = as_table(events, "events")
         self.context = as_table(context, "context") if context is not None else None
         if not self.events.num_rows:
@@ -138,7 +138,7 @@ class ScoredParts:
                 yield name, rest.result()
 
     def _measure_part(self, events: pa.Table, context: pa.Table | None) -> Measurement:
-        table, agents = self.judge.measure(events, context, self.span, self.wanted)
+        table, agents = self.judge.measure(events, context, self.span, self.request)
         return table.drop_columns([c for c in self._without if c in table.column_names]), agents
 
     def _divide(self) -> Iterator[tuple[pa.Table, pa.Table | None]]:
@@ -165,14 +165,14 @@ class ScoredParts:
     def _report(self, event_scores: pa.Table) -> dict[str, Any]:
         if self.look is not None:
             self.look(event_scores)
-        return report_scores(event_scores, self.judge.schema, self.wanted.rule, self.span.days)
+        return report_scores(event_scores, self.judge.schema, self.request.rule, self.span.days)
 
     def _raise(self, reports: dict[str, dict[str, Any]]) -> Alerts:
-        rule, days = self.wanted.rule, self.span.days
+        rule, days = self.request.rule, self.span.days
         alerts = raise_alerts(rule, reports, days, self.judge.reference)
         refuse_everything(alerts.count, self.events.num_rows, rule, days)
         counts = join_counts(report["p_values"] for report in reports.values())
-        self.notes = note_drift(alerts.notes(self.wanted.coverage), counts)
+        self.notes = note_drift(alerts.notes(self.request.coverage), counts)
         for text in alerts.warnings:
             warn(text)
         return alerts
@@ -227,11 +227,11 @@ def report_scores(event_scores: pa.Table, schema: EventSchema, rule: AlertRule, 
 def tell_part(
     judge: Judge, name: str, event_scores: pa.Table, agents: pa.Table | None, *, alerts: Alerts, standing: Any, run: Any
 ) -> Scores:
-    """The final tables of a part, events in their order. `run` has the `span` and what is `wanted`."""
+    """The final tables of a part, events in their order. `run` has the `span` and the `request`."""
     echo = event_scores["echo"].to_numpy(zero_copy_only=False)
     alert = alerts.flags(name, event_scores["p_value"].to_numpy(), echo)
-    events, agents = judge.tell(set_columns(event_scores, {"alert": alert}), agents, standing, run.span, run.wanted)
-    return finish_part(judge.schema, events, agents, details=run.wanted.details)
+    events, agents = judge.tell(set_columns(event_scores, {"alert": alert}), agents, standing, run.span, run.request)
+    return finish_part(judge.schema, events, agents, details=run.request.details)
 
 
 def floats(column: pa.ChunkedArray) -> np.ndarray:
