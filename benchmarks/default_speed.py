@@ -1,6 +1,6 @@
 """Speed of the default: the memory network beside the paper's in bulk, and habits live, one event at a time.
 
-    python benchmarks/default_speed.py [--device cpu] [--agents 40] [--samples 16] [--only bulk]
+    python benchmarks/default_speed.py [--device cpu] [--agents 40] [--samples 8] [--only bulk]
     python benchmarks/default_speed.py --device cuda --agents 2000 --samples 50
 
 Networks of the preset's size, not trained (speed does not depend on weights); stays made by benchmarks/history.py.
@@ -76,7 +76,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--agents", type=int, default=40)
-    parser.add_argument("--samples", type=int, default=16)
+    parser.add_argument("--samples", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=3, help="times that each network is asked in bulk")
     parser.add_argument("--live", type=int, default=200, help="events that are scored live")
     parser.add_argument("--only", choices=("bulk", "live"), help="one part; the file keeps what it says of the other")

@@ -309,7 +309,7 @@ def once_per_history(tell: Callable[[Habits], Fact]) -> Callable[[Habits], Fact]
     def tell_once(habits: Habits) -> Fact:
         if name not in habits.__dict__:
             habits.__dict__[name] = tell(habits)
-        return habits.__dict__[name]  # type: ignore[no-any-return]  # put there above
+        return habits.__dict__[name]
 
     return tell_once
 

@@ -12,14 +12,12 @@ from dataclasses import dataclass
 
 import numba
 import numpy as np
-from torch import Tensor
+from torch import Tensor, nn
 
 from ustad.events.observed import DAY_MINUTES
 from ustad.habits.kinds import DOUBT
-from ustad.network.dual_transformer import DualTransformer
 from ustad.network.inference.inference_kernels import gelu
-from ustad.network.inference.memory_heads import FastHeads
-from ustad.network.inference.memory_passes import EntityMaps
+from ustad.network.inference.memory_passes import EntityMaps, MemoryPasses
 from ustad.network.inference.memory_terms import RAW
 from ustad.network.place_counts import DURATION_BINS, START_BINS, duration_bin
 from ustad.network.place_memory import AREA_KM, FLOOR
@@ -78,9 +76,11 @@ class Target:
 class CompiledHeads:
     """Heads of one network in float32, with its weights as they are now."""
 
-    def __init__(self, network: DualTransformer, heads: FastHeads) -> None:
-        memory, own = network.memory, network.memory.heads
+    def __init__(self, passes: MemoryPasses) -> None:
+        memory, own, heads = passes.network.memory, passes.network.memory.heads, passes.heads
         start, duration = own.start[2], own.duration[2]
+        assert isinstance(start, nn.Linear)
+        assert isinstance(duration, nn.Linear)
         self._shared = tuple(_array(weights) for weights in (
             heads.hidden, heads.where, heads.bias, heads.when, start.weight.t(), start.bias, duration.weight.t(),
             duration.bias, own.start_bin.weight, own.trust, memory.new_token, memory.category.weight,

@@ -40,9 +40,7 @@ class CompiledPass:
     def embed(self, numbers: np.ndarray, codes: np.ndarray, missing: np.ndarray, keep: np.ndarray) -> np.ndarray:
         """One event: fields [n], masks of dropout keep [T, F, D] -> [T, D]. Not for networks with vectors."""
         codes = codes + self._offsets
-        return _embed(  # type: ignore[no-any-return]  # compiled
-            numbers, codes, missing, keep, self._tokens, self._feature_blocks, self._heads, self._epsilon
-        )
+        return _embed(numbers, codes, missing, keep, self._tokens, self._feature_blocks, self._heads, self._epsilon)
 
     def know(self, entities: EntityMaps) -> tuple[Arrays, Arrays, Arrays, Arrays]:
         """What is needed of the only entity, as arrays that share its memory."""
@@ -57,7 +55,7 @@ class CompiledPass:
     ) -> np.ndarray:
         """Of the last event: embeddings [T, L, D], which are overwritten; order within the day, weekdays and slots of
         the window, int64 [3, L] -> [T, D]."""
-        return _states(  # type: ignore[no-any-return]  # compiled
+        return _states(
             embeddings, window, known[0], known[1], known[2], known[3], self._positions, self._event_blocks,
             self._heads, self._epsilon, self._norm, self._norm_epsilon,
         )  # fmt: skip

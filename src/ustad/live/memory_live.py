@@ -64,7 +64,7 @@ class MemoryLive:
         is_here = model.device.type == "cpu" and self.network.masked_token.dtype == torch.float32
         self.compiled: tuple[CompiledPass, CompiledHeads] | None = None
         if is_here:
-            self.compiled = CompiledPass(self.passes), CompiledHeads(self.network, self.passes.heads)
+            self.compiled = CompiledPass(self.passes), CompiledHeads(self.passes)
         self._only = torch.zeros(1, dtype=torch.long, device=model.device)
         self._with_maps: OrderedDict[int, weakref.ref[MemoryWindow]] = OrderedDict()  # by identity, the latest last
 

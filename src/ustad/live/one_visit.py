@@ -100,8 +100,9 @@ class VisitReader:
 
     def _key(self, event: Mapping[str, Any], owner: np.ndarray, category: int) -> np.ndarray:
         """As `visits._keys`: hash of entity and habitat, 0 where it is missing."""
-        if self.schema.habitat in event:
-            name = _as_text(event[self.schema.habitat])
+        habitat = self.schema.habitat
+        if habitat is not None and habitat in event:
+            name = _as_text(event[habitat])
             return np.zeros(1, np.uint64) if name is None else place_keys(owner, identity_hash([name]))
         if self.frame.projection is not None:
             return np.zeros(1, np.uint64)
