@@ -261,7 +261,7 @@ class Simulation:
                 demand(one.answer["accepted"] == new, f"{one.answer['accepted']} fixes accepted, not {new}")
         else:
             demand(one.status in (422, 503), f"answered {one.status}: {one.content!r}")
-            self._look_up(one, may_be_there=ambiguous)
+            self._look_up(one, may_be_there=ambiguous, is_stored=ambiguous and one.status == 503)
 
     # --------------------------------------------------------------------------- what an answer did not say
     def _resolve(self, exchanges: list[Exchange]) -> None:
@@ -269,16 +269,21 @@ class Simulation:
             if exchange.parts is not None:
                 self._look_up(exchange, may_be_there=True)
 
-    def _look_up(self, exchange: Exchange, may_be_there: bool) -> None:
-        """What the store has of a request that was not acknowledged."""
+    def _look_up(self, exchange: Exchange, may_be_there: bool, is_stored: bool = False) -> None:
+        """What the store has of a request that was not acknowledged; `is_stored`: a commit that failed stored it."""
         phone, items = exchange.parts
         if phone.agent in self.forgetting:
             return
+        share = max(1, MICRO_BATCH // exchange.most_waiting)  # each that waits has an equal one
+        keys = self._stored_keys()
         if phone.sends == "events":
-            is_cut = len(items) > max(1, MICRO_BATCH // exchange.most_waiting)  # each that waits has an equal share
-            self.model.look_up(phone.agent, items, self._stored_keys(), may_be_there=may_be_there, is_cut=is_cut)
+            is_cut = len(items) > share
+            self.model.look_up(phone.agent, items, keys, may_be_there=may_be_there, is_cut=is_cut)
+        elif is_stored and len(items) <= 10 * share:
+            self.model.add_fixes(phone.agent, items)
+            self.model.agents[phone.agent].is_unsure = True
         else:
-            self.model.look_up_fixes(phone.agent, items, self._stored_keys())
+            self.model.look_up_fixes(phone.agent, items, keys)
 
     def _stored_keys(self) -> set[int]:
         with closing(sqlite3.connect(self.disk.path)) as connection:
