@@ -195,7 +195,6 @@ PAST_DOORS = {
     ("live", "network.heads"),
     ("live", "network.inference.counter"),
     ("live", "network.inference.inference_kernels"),
-    ("live", "network.inference.memory_heads"),
     ("live", "network.inference.memory_passes"),
     ("live", "network.inference.memory_terms"),
     ("live", "network.inference.passes"),

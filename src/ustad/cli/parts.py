@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ustad.cli.shared import write_alerts
 
 if TYPE_CHECKING:
-    from ustad.cli.gathered import Gathered
+    from ustad.cli.across_agents import AcrossAgents
 
 #: Parts that are written at the same time.
 WRITERS = max(2, min(4, (os.cpu_count() or 1) // 2))
@@ -32,11 +32,11 @@ def are_many(data: Any) -> bool:
 
 
 def write_in_parts(
-    detector: Any, data: Any, place: Path, facts: dict[str, Any], *, gathered: Gathered | None = None, **options: Any
+    detector: Any, data: Any, place: Path, facts: dict[str, Any], *, across: AcrossAgents | None = None, **options: Any
 ) -> dict[str, Any]:
     """Score and write; returns what `run.json` says, with the numbers of events and agents.
 
-    `gathered` sees every part, and alerts of unusual days that it finds are taken off the list.
+    `across` sees every part, and alerts of unusual days that it finds are taken off the list.
     """
     import pyarrow as pa
 
@@ -44,12 +44,12 @@ def write_in_parts(
     from ustad.scores import TABLES
 
     parts = detector.score_parts(data, **options)
-    parts.look = gathered.look if gathered is not None else None
+    parts.look = across.look if across is not None else None
     counts, alerts = dict.fromkeys(TABLES, 0), []
     with ThreadPoolExecutor(WRITERS) as pool:
         writing: deque[Future[None]] = deque()
         for i, scores in enumerate(parts):
-            part = gathered.take_off(i, scores) if gathered is not None else scores
+            part = across.take_off(i, scores) if across is not None else scores
             for name in TABLES:
                 table = getattr(part, name)
                 if table is None:

@@ -164,13 +164,13 @@ def score(
     dataset, detector = _open_both(data, reading, model, device=device, test_from=test_from)
     if extras.reject is None and not extras.curves and are_many(dataset):
         names = {"model": str(model.resolve()), "data": str(data.resolve())}
-        gathered = after.gather(dataset.schema, out_)
+        across = after.gather(dataset.schema, out_)
         run = write_in_parts(
-            detector, dataset, out_, names, gathered=gathered,
+            detector, dataset, out_, names, across=across,
             rule=rule, everything=everything, reasons=extras.reasons, coverage=extras.coverage, details=extras.details,
         )  # fmt: skip
         counts = {"events": run["events"], "agents": run["agents"]}
-        run = after.apply(run, out_, dataset.schema, gathered=gathered)
+        run = after.apply(run, out_, dataset.schema, across=across)
         _show({**run, **counts}, out_, dataset.schema, json, explain=explain)
         return
     scores = _detector_scores(detector, dataset, rule, everything, place=out_, extras=extras)
@@ -225,13 +225,13 @@ class _Days:
     calendar: Path | None
     group: bool
 
-    def note(self, run: dict[str, Any], out_: Path, schema: Any, gathered: Any) -> dict[str, Any]:
+    def note(self, run: dict[str, Any], out_: Path, schema: Any, across: Any) -> dict[str, Any]:
         """What the run says once its days have names and unusual ones are grouped."""
         from ustad.cli.group_days import note_days
 
         if not (self.country or self.calendar or self.group):
             return run
-        done = gathered.days if gathered is not None else None
+        done = across.days if across is not None else None
         return note_days(out_, schema, country=self.country, calendar=self.calendar, group=self.group, done=done)
 
 
@@ -264,13 +264,13 @@ class _After:
 
     def gather(self, schema: Any, out_: Path) -> Any:
         """What sees the parts while they are scored; None where alerts change afterwards or days are not grouped."""
-        from ustad.cli.gathered import Gathered
+        from ustad.cli.across_agents import AcrossAgents
         from ustad.engine.folder import is_uri
 
-        return Gathered(schema) if self.days.group and not self.weights and not is_uri(out_) else None
+        return AcrossAgents(schema) if self.days.group and not self.weights and not is_uri(out_) else None
 
     def apply(
-        self, run: dict[str, Any], out_: Path, schema: Any, days: bool = True, *, gathered: Any = None
+        self, run: dict[str, Any], out_: Path, schema: Any, days: bool = True, *, across: Any = None
     ) -> dict[str, Any]:
         """What the run says from then on."""
         from ustad.cli.group_people import note_meetings
@@ -284,9 +284,9 @@ class _After:
                 say(f"{out_}: unusual days of everybody are not looked for where tables are not on this machine")
             return run
         run = reweigh_alerts(out_, self.weights, schema) if self.weights else run
-        run = self.days.note(run, out_, schema, gathered) if days else run
+        run = self.days.note(run, out_, schema, across) if days else run
         run = hide_explained(out_, self.rules, schema) if self.rules else run
-        finder = gathered.meetings if gathered is not None else None
+        finder = across.meetings if across is not None else None
         return {**run, "meetings": note_meetings(out_, schema, finder)} if days and self.days.group else run
 
 

@@ -134,10 +134,12 @@ def test_a_different_budget_seed_or_source_is_a_different_cell():
 
 def test_measuring_gives_the_scores_of_the_detector_itself(models):
     found = models.measured(USTAD)
-    scores = detector_of(models.fitted(USTAD)).score(models.test, models.before).events
+    run = detector_of(models.fitted(USTAD)).score(models.test, models.before, details=True)
+    scores, details = run.events, run.details
     assert scores["stay_id"].to_pylist() == found.events["stay_id"].to_pylist()
     np.testing.assert_allclose(combine(found.parts), scores["score"].to_numpy(), rtol=1e-5)
-    np.testing.assert_allclose(found.columns["error_duration"], scores["error_duration"].to_numpy(), rtol=1e-4)
+    assert details["stay_id"].to_pylist() == found.events["stay_id"].to_pylist()
+    np.testing.assert_allclose(found.columns["error_duration"], details["error_duration"].to_numpy(), rtol=1e-4)
 
 
 def test_a_window_of_the_past_changes_what_is_measured(models):

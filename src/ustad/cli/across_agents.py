@@ -12,7 +12,7 @@ from typing import Any
 from ustad.cli.group_days import DayGroups
 
 
-class Gathered:
+class AcrossAgents:
     """Unusual days and meetings of all parts."""
 
     def __init__(self, schema: Any) -> None:
