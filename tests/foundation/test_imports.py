@@ -239,3 +239,24 @@ def test_other_rooms_are_entered_through_their_doors():
 def test_scoring_knows_nothing_of_its_sources():
     for path in (SOURCE / "scoring").rglob("*.py"):
         assert not imported_rooms(path) & {"habits", "network"}, path
+
+
+#: Modules that may ask which judge scores: fitting, loading, live scoring and words of a model. The list only shrinks.
+ASK_WHICH_JUDGE = {
+    "card.py", "config/__init__.py", "detector.py", "engine/train_job.py", "habit_judge.py", "lab/search_network.py",
+    "live/habit_live.py", "periods.py", "service/live_backends.py", "service/place_names.py",
+}  # fmt: skip
+
+
+def test_nobody_else_asks_which_judge_scores():
+    asking = {
+        str(path.relative_to(SOURCE))
+        for path in modules()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if (isinstance(node, ast.Name) and node.id == "HabitJudge")
+        or (
+            isinstance(node, (ast.Attribute, ast.FunctionDef))
+            and "by_habits" in (getattr(node, "attr", ""), getattr(node, "name", ""))
+        )
+    }
+    assert asking == ASK_WHICH_JUDGE

@@ -22,7 +22,6 @@ from ustad import artefact
 from ustad.detector import Detector
 from ustad.engine import buckets
 from ustad.engine.folder import Place
-from ustad.habit_judge import HabitJudge
 from ustad.habits.habit_files import HABITS
 from ustad.tables import DataError
 
@@ -81,7 +80,7 @@ class ModelPlace:
         """The detector with the habits of one bucket's entities."""
         detector = self.load(device)
         pieces = buckets.pieces_in(habits, bucket)
-        if not isinstance(detector.judge, HabitJudge) or not pieces:
+        if detector.judge is None or not pieces:
             return detector
         mine = copy.copy(detector)
         mine.judge = detector.judge.with_histories(pa.concat_tables(buckets.read(habits, bucket, pieces)))

@@ -20,6 +20,7 @@ from ustad.dataset import event_days
 from ustad.distribution import Tail
 from ustad.schema import EventSchema
 from ustad.scoring.alerts import AlertRule
+from ustad.scoring.incident_rate import Count
 from ustad.ties import tied_ranks
 
 Reasons = Literal["flagged", "all", "none"]
@@ -151,6 +152,10 @@ class Judge(Protocol):
     def ranked(self) -> tuple[str, ...]:
         """Measurements whose ranks among all scored events make the scores; none where a reference does."""
 
+    @property
+    def counts(self) -> tuple[Count, ...]:
+        """How many incidents unusual events of normal people make; nothing where that was not counted."""
+
     def measure(
         self, events: pa.Table, context: pa.Table | None, span: Span, request: Request
     ) -> tuple[pa.Table, pa.Table | None]:
@@ -173,6 +178,9 @@ class Judge(Protocol):
 
     def forget(self, entities: Sequence[Any]) -> Judge:
         """Without what is kept of some entities."""
+
+    def with_histories(self, table: pa.Table) -> Judge:
+        """The same with these histories of entities alone, where it has any."""
 
     def save(self, place: Path) -> None:
         """Its files into a model directory."""

@@ -24,6 +24,7 @@ from ustad.schema import EventSchema
 from ustad.scoring.calibration import Calibration, Parts, apply_tails, corrected_score, highest
 from ustad.scoring.evidence import evidence_column
 from ustad.scoring.explain import kinds, sentences, shares
+from ustad.scoring.incident_rate import Count
 from ustad.scoring.incidents import find_incidents, leading_events
 from ustad.scoring.judge import Request, Span, worst_rows
 from ustad.scoring.score_table import add_measurements, read_measurements, set_columns
@@ -107,6 +108,10 @@ class PaperJudge(Generic[Model]):
     def ranked(self) -> tuple[str, ...]:
         by_rank = self.model.config.scoring.percentiles == "batch"
         return (*(f"loss_{name}" for name in self.model.scored), "knn") if by_rank else ()
+
+    @property
+    def counts(self) -> tuple[Count, ...]:
+        return ()
 
     # ------------------------------------------------------------------------------------ scoring
     def measure(
@@ -208,6 +213,10 @@ class PaperJudge(Generic[Model]):
 
     def forget(self, entities: Sequence[Any]) -> PaperJudge[Model]:
         return replace(self, model=self.model.forget(entities))
+
+    def with_histories(self, table: pa.Table) -> PaperJudge[Model]:
+        """Windows are all that it knows of an entity."""
+        return self
 
     def save(self, place: Path) -> None:
         """The network, its reference and the history that its sentences tell of."""

@@ -24,7 +24,6 @@ from ustad import progress
 from ustad.clock import check_zone
 from ustad.config import ExtractionConfig
 from ustad.detector import Detector
-from ustad.habit_judge import HabitJudge
 from ustad.mobility.reading import Reading
 from ustad.mobility.timezones import with_timezone, zones_of
 from ustad.page.store import Row
@@ -53,7 +52,7 @@ class ModelScorer:
         mobile = self.schema.name == "mobility"
         self.extraction: ExtractionConfig | None = detector.config.extraction if mobile else None
         self._detector, self._settings = detector, settings
-        counts = detector.judge.counts if isinstance(detector.judge, HabitJudge) else ()
+        counts = detector.judge.counts if detector.judge is not None else ()
         self._p_value = alert_share(detector.facts, settings.alerts_per_day, counts)
         self.notes = rate_words(detector, settings.alerts_per_day, counts)
         self._backend = make_backend(detector, self._p_value, settings.max_live_agents)
