@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.fs as pa_fs
 import pytest
 from same_tables import assert_same
@@ -66,16 +67,29 @@ def test_stays_of_fixes_in_a_bucket_are_those_of_a_local_run(cluster: object, op
     assert not [path for path in everything if path.endswith(".part") or ".extract-job" in path]
 
 
+def test_new_tables_in_a_bucket_take_the_place_of_old_ones(options: str) -> None:
+    place = Place.of(f"s3://{WHO}@city/replaced?{options}")
+    work = place / "work"
+    for number in (1, 2):
+        work.write_table(pa.table({"n": [number]}), "one.parquet")
+        work.write_table(pa.table({"n": [number]}), "many/000.parquet")
+        place.replace_tables(["one", "many"], work, "done.json", {"n": number})
+        assert place.read_table("one.parquet")["n"].to_pylist() == [number]
+        assert place.names("many") == {"part-000.parquet"}
+        assert place.read_table("many")["n"].to_pylist() == [number]
+        assert place.read_json("done.json") == {"n": number}
+    assert work.files() == []
+
+
 def test_a_file_in_a_bucket_appears_whole_is_replaced_and_goes(options: str) -> None:
     place = Place.of(f"s3://{WHO}@city/small?{options}")
     place.write_json({"a": 1}, "folder/one.json")
     place.write_json({"a": 2}, "folder/one.json")
     assert place.read_json("folder/one.json") == {"a": 2}
     assert place.names("folder", ".json") == {"one.json"}
-    place.move("folder/one.json", "other/two.json")
+    place.remove("folder")
     assert place.names("folder") == set()
-    place.remove("other")
-    assert not place.exists("other/two.json")
+    assert not place.exists("folder/one.json")
     with pytest.raises(DataError, match="no such file"):
-        place.read_bytes("other/two.json")
+        place.read_bytes("folder/one.json")
     assert "nothing" not in str(place), "a key is shown"

@@ -14,7 +14,6 @@ from routine_stays import FIRST_DAY
 from whole_scores import score_by_habits, score_by_paper
 
 from another_machine import another_machine
-from ustad.config import ScoringConfig
 from ustad.live.habit_live import HabitLive
 from ustad.scoring.alerts import AlertRule, flag_events
 from ustad.scoring.calibration import Calibration, Parts, apply_tails
@@ -49,9 +48,7 @@ def here(request):
     """A world of this machine: how it is made, its model, what came before and after, and both score tables."""
 
     def again():
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(ScoringConfig, "weights", "injected")
-            return make(named=request.param, agents=3, days=KNOWN + 40)
+        return make(named=request.param, agents=3, days=KNOWN + 40)
 
     model, before, later = again()
     return again, before, later, score_by_habits(model, later, before, reasons="all")

@@ -102,7 +102,7 @@ def test_trips_have_balls_by_the_flag_coverage(town_directory: Path, tmp_path: P
     settings = [word for name, value in tiny.items() for word in ("--set", f"{name}={value}")]
     assert run("train", town_directory, "--preset", "paper", "--out", tmp_path / "model", *settings) == 0
     assert run("score", tmp_path / "model", town_directory, "--out", tmp_path / "scores", "--coverage", "0.8") == 0
-    events = pq.read_table(tmp_path / "scores" / "events.parquet")
-    inside = events["inside_trip_summary"]
-    assert inside.null_count == events["error_trip_summary"].null_count < len(events)
+    details = pq.read_table(tmp_path / "scores" / "details.parquet")
+    inside = details["inside_trip_summary"]
+    assert inside.null_count == details["error_trip_summary"].null_count < len(details)
     assert pc.mean(inside.cast(pa.float64())).as_py() == pytest.approx(0.8, abs=0.15)  # few people, later weeks
