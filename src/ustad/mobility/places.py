@@ -26,7 +26,7 @@ def read_pois(source: Any, reading: Reading | None = None) -> pa.Table:
     reading = reading or Reading()
     where = str(source) if isinstance(source, (str, Path)) else "pois"
     table = rename(as_table(source, where), POI_NAMES, reading)
-    if "category" in table.column_names and pa.types.is_nested(table["category"].type):
+    if table.column_names.count("category") == 1 and pa.types.is_nested(table["category"].type):
         category = one_category(table["category"])
         table = table.set_column(table.column_names.index("category"), "category", category)
         reading.say("POIs with several categories got the one that the fewest POIs have")
