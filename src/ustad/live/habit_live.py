@@ -170,9 +170,10 @@ class HabitLive:
         usual_facts = usual_columns(model.habits, model.frame, model.schema, columns, visits=visits, found=usual_visits)
         facts = {**self._facts(judgement), **{name: _plain(values[0]) for name, values in usual_facts.items()}}
         facts["evidence"] = self._evidence(judgement, usual_facts)
-        facts["reason"] = self._words(model, judgement, row, visits, usual_visits=usual_visits)
         entry.state.move_on(row, self.memory.model.config.window.max_events if self.memory is not None else 1)
         scores = self._row(row, facts, float(judgement.score[0]))
+        if self.reasons == "all" or (self.reasons == "flagged" and scores["alert"]):
+            scores["reason"] = self._words(model, judgement, row, visits, usual_visits=usual_visits)
         scores |= {"absences": absences} if absences else {}
         return scores if change is None else {**scores, "change": change}
 
@@ -360,14 +361,11 @@ class HabitLive:
         names = {c: event[c] for c in (schema.entity, schema.time, schema.event_id) if c in event}
         p_value = float(p_values(np.array([score]))[0])
         alert = p_value <= raised(self.p_value, floor=0.0)
-        words = facts["reason"] if self.reasons == "all" or (self.reasons == "flagged" and alert) else None
-        return {**names, **facts, "score": score, "p_value": p_value, "alert": alert, "reason": words}
+        return {**names, **facts, "score": score, "p_value": p_value, "alert": alert, "reason": None}
 
     def _words(
         self, model: HabitModel, judgement: Judged, row: dict[str, Any], visits: Visits, *, usual_visits: Usual
     ) -> str | None:
-        if self.reasons == "none":
-            return None
         kind = kind_feature(RowColumns(row), model.schema)
         word = row[kind.columns[0]] if kind is not None else None
         return plain_words(model, judgement, 0, visits, at=0, kind=word, usual_visits=usual_visits)

@@ -7,9 +7,10 @@ places, what the passes make of them (of the entities seen last), and each event
 
 from __future__ import annotations
 
+import copy
 import weakref
 from collections import OrderedDict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -58,12 +59,14 @@ class MemoryLive:
     """Answers about newest events; windows are the caller's to keep."""
 
     def __init__(self, model: MemoryModel) -> None:
+        if model.device.type != "cpu":  # starting a GPU takes longer than computing one event
+            here = torch.device("cpu")
+            model = replace(model, network=copy.deepcopy(model.network).to(here), device=here)
         self.model, self.network = model, model.network.eval()
         self.passes = MemoryPasses(self.network)
         self.samples = model.config.scoring.samples if self.network.config.epistemic else 1
-        is_here = model.device.type == "cpu" and self.network.masked_token.dtype == torch.float32
         self.compiled: tuple[CompiledPass, CompiledHeads] | None = None
-        if is_here:
+        if self.network.masked_token.dtype == torch.float32:
             self.compiled = CompiledPass(self.passes), CompiledHeads(self.passes)
         self._only = torch.zeros(1, dtype=torch.long, device=model.device)
         self._with_maps: OrderedDict[int, weakref.ref[MemoryWindow]] = OrderedDict()  # by identity, the latest last
@@ -102,7 +105,7 @@ class MemoryLive:
     def _by_tensors(
         self, window: MemoryWindow, visits: Visits, embeddings: Tensor, columns: Tensor
     ) -> dict[str, float]:
-        """The answers on any device."""
+        """The answers of networks that are not in single precision."""
         maps = self._know(window, visits)
         states = self.passes.states_of_newest(embeddings, columns, maps)  # [1, T, D]
         data = MemoryTensors(window.places, window.habits, visits, self.model.device)
