@@ -140,26 +140,36 @@ def measure(data: Dataset, without: tuple[str, ...], by_half: bool = False) -> d
         train, week = take_whole_week(train, week, SCHEMA)
     model = HabitModel.fit(train, week, SCHEMA, half, without=without)
     judged = model.judge(test, pa.concat_tables([train, week]))
-    assert data.labels is not None
-    assert data.agent_labels is not None
     p_value = p_values(judged.score)
     incidents = find_incidents(test, SCHEMA, p_value, judged.score)
-    scored = test.append_column("score", pa.array(judged.score)).append_column("echo", pa.array(incidents.echo))
-    scored = scored.append_column("incident_id", pa.array(incidents.incident_id.tolist(), pa.string()))
-    true = pc.is_in(test["stay_id"], data.labels["stay_id"].cast(test["stay_id"].type).combine_chunks()).to_numpy()
+    columns = {"score": judged.score, "p_value": p_value, "echo": incidents.echo}
+    for name, values in columns.items():
+        test = test.append_column(name, pa.array(values))
+    test = test.append_column("incident_id", pa.array(incidents.incident_id.tolist(), pa.string()))
+    agents = pa.table({"agent_id": pa.array(judged.entity_ids.tolist()), "score": judged.agent_score})
+    return measure_scores(data, test, agents, split.test_last - split.test_first + 1)
+
+
+def measure_scores(data: Dataset, events: pa.Table, agents: pa.Table, days: int) -> dict[str, Any]:
+    """Figures of one town from its scored events of so many days and its scored people."""
+    assert data.labels is not None
+    assert data.agent_labels is not None
+    score, p_value, names = (events[c].to_numpy(zero_copy_only=False) for c in ("score", "p_value", "incident_id"))
+    true = pc.is_in(events["stay_id"], data.labels["stay_id"].cast(events["stay_id"].type).combine_chunks()).to_numpy()
     kinds = dict(zip(*(data.agent_labels[c].to_pylist() for c in ("agent_id", "kind")), strict=True))
-    kind = np.array([kinds.get(agent, "") for agent in judged.entity_ids.tolist()])
-    normal = kind[judged.entity] == ""
-    number = max(1, round(ALERTS_A_DAY * (split.test_last - split.test_first + 1) * len(kind) / 1000))
+    kind = np.array([kinds.get(agent, "") for agent in agents["agent_id"].to_pylist()])
+    normal = ~pc.is_in(events["agent_id"], pa.array(list(kinds), events["agent_id"].type)).to_numpy()
+    number = max(1, round(ALERTS_A_DAY * days * len(kind) / 1000))
+    agent_score = agents["score"].to_numpy()
     return {
-        "events": _both(true, judged.score),
-        "incidents": _both(true, incident_scores(scored)),
-        "agents": _both(kind != "", judged.agent_score),
-        "true_of_14": count_true(scored, data.labels),
-        "precision": _precision(scored, true, number),
-        "most": min(1.0, len(set(incidents.incident_id[true].tolist()) - {None}) / number),
+        "events": _both(true, score),
+        "incidents": _both(true, incident_scores(events)),
+        "agents": _both(kind != "", agent_score),
+        "true_of_14": count_true(events, data.labels),
+        "precision": _precision(events, true, number),
+        "most": min(1.0, len(set(names[true].tolist()) - {None}) / number),
         "small_p": [float((p_value[normal] <= level).mean()) / level for level in LEVELS],
-        **_by_kind(kind, judged.agent_score),
+        **_by_kind(kind, agent_score),
     }
 
 
