@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from ustad.lab.evaluation import runner
-from ustad.lab.evaluation.experiments import BUDGETS, PAPER, Cell, plan
+from ustad.lab.evaluation.experiments import BUDGETS, PAPER, Cell, plan, read_results
 from ustad.lab.evaluation.result_files import read_lines
 from ustad.lab.evaluation.runner import Ran, run
 from ustad.lab.evaluation.sources import Source
@@ -36,6 +36,51 @@ def test_no_cell_is_begun_after_the_time_and_another_run_goes_on(tmp_path, monke
     assert run(cells, tmp_path / "results", tmp_path / "work", "cpu", minutes=1) == Ran(1, 2)
     monkeypatch.undo()
     assert run(cells, tmp_path / "results", tmp_path / "work", "cpu", minutes=1000) == Ran(2, 0)
+
+
+def test_no_model_is_begun_after_its_time_and_those_begun_end(tmp_path, monkeypatch):
+    cells = plan(["detection"], [TOWN], 1, TINY, LIGHT)
+    clock = iter([0.0, 1.0, 61.0, 61.0])
+    monkeypatch.setattr(runner, "time", SimpleNamespace(time=lambda: next(clock, 61.0)))
+    monkeypatch.setattr(runner.Place, "minutes_to_train", lambda place: 0.0)
+    assert runner.Place(tmp_path, "cpu").may_begin()
+    assert run(cells, tmp_path / "results", tmp_path / "work", "cpu", begin_minutes=1) == Ran(1, 2)
+
+
+def test_a_cell_that_was_cut_is_run_again_when_asked_and_the_later_line_counts(tmp_path, monkeypatch):
+    def note(stopped):
+        def line(cell, models):
+            return {
+                "key": cell.key,
+                "experiment": cell.experiment,
+                "data": "",
+                "method": cell.method,
+                "seed": cell.seed,
+                "source": {"name": "town"},
+                "budget": {},
+                "training": {"stopped": stopped[cell.method]},
+            }
+
+        return line
+
+    cells = plan(["detection"], [TOWN], 1, TINY, LIGHT)
+    stopped = {"random": "patience", "visit-rate": "time", "distance": "epochs"}
+    monkeypatch.setattr(runner, "run_cell", note(stopped))
+    assert run(cells, tmp_path, tmp_path / "work", "cpu").done == 3
+    monkeypatch.setattr(runner, "run_cell", note(dict.fromkeys(stopped, "patience")))
+    assert run(cells, tmp_path, tmp_path / "work", "cpu").done == 0
+    assert run(cells, tmp_path, tmp_path / "work", "cpu", cut_again=True).done == 1
+    assert run(cells, tmp_path, tmp_path / "work", "cpu", cut_again=True).done == 0
+    told = {line["method"]: line["training"]["stopped"] for line in read_results(tmp_path)["detection"]}
+    assert told == {"random": "patience", "visit-rate": "patience", "distance": "epochs"}
+
+
+def test_weeks_that_claims_compare_can_be_asked_for_without_those_between():
+    def weeks(*methods):
+        return {(c.options["weeks"], c.options.get("steps")) for c in plan(["uncertainty"], [TOWN], 1, TINY, methods)}
+
+    assert weeks("ustad-weeks") == {(1, None), (3, None), (1, "equal")}
+    assert weeks("ustad-weeks-between") == {(2, None), (2, "equal")}
 
 
 def test_cells_of_one_model_are_one_job():

@@ -68,9 +68,16 @@ def experiment(
     minutes: Annotated[
         float | None, typer.Option(min=0.0, help="Begin no further cell after so many minutes; run again to go on.")
     ] = None,
+    begin_minutes: Annotated[
+        float | None,
+        typer.Option(min=0.0, help="Begin to train no further network after so many minutes; those begun may end."),
+    ] = None,
     fit_minutes: Annotated[
         float, typer.Option(min=0.0, help="Train no network for longer; results say which were cut. 0: no limit.")
     ] = 0.0,
+    cut_again: Annotated[
+        bool, typer.Option("--cut-again", help="Also run cells again whose training was cut by a limit of time.")
+    ] = False,
     figures_only: Annotated[bool, typer.Option("--figures-only", help="Run nothing; tables, figures, page.")] = False,
     cells_only: Annotated[bool, typer.Option("--cells-only", help="Result files only, nothing drawn.")] = False,
     page: Annotated[Path | None, typer.Option(help="The page to write; else OUT/results.md.")] = None,
@@ -111,7 +118,8 @@ def experiment(
         label = f"{size}{f'-search{search}' if search else ''}{f'-λ{category_weight:g}' if category_weight else ''}"
         budget = replace(BUDGETS[size], search=search, category_weight=category_weight, name=label)
         cells = plan(names, sources, read_seeds(seeds), budget, methods.split(",") if methods else None, past)
-        ran = run(cells, results, work, device, workers, minutes, fit_minutes)
+        limits = (minutes, fit_minutes)
+        ran = run(cells, results, work, device, workers, *limits, begin_minutes=begin_minutes, cut_again=cut_again)
         left = f", {ran.left} left for another run" if ran.left else ""
         out.print(f"{ran.done} cells run{left}; results are in {results}")
     if not cells_only:

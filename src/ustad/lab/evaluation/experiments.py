@@ -51,8 +51,8 @@ DETECTORS = (
 #: Detectors that are also asked with nothing later than the event in their window.
 BOTH_WINDOWS = ("transformer", USTAD)
 WEEKS = (1, 2, 3)
-#: What `methods` calls the cells of fewer training weeks.
-BY_WEEKS = "ustad-weeks"
+#: What `methods` calls the cells of fewer training weeks: those that claims compare, and those in between.
+BY_WEEKS, BETWEEN_WEEKS = "ustad-weeks", "ustad-weeks-between"
 #: Larger data sets come after the others on the page.
 LARGE = 10_000
 
@@ -183,7 +183,9 @@ def plan(
 
 def _asked_by(options: dict[str, Any]) -> str:
     """The name by which `methods` knows a cell."""
-    return BY_WEEKS if "weeks" in options else str(options.get("method", USTAD))
+    if "weeks" in options:
+        return BY_WEEKS if options["weeks"] in (WEEKS[0], WEEKS[-1]) else BETWEEN_WEEKS
+    return str(options.get("method", USTAD))
 
 
 def run_cell(cell: Cell, models: FittedModels) -> dict[str, Any]:

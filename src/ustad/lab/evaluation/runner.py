@@ -45,12 +45,17 @@ class Ran:
 
 @dataclass(frozen=True)
 class Place:
-    """Where and until when (seconds since 1970) a job is run."""
+    """Where and until when (seconds since 1970) a job is run; `begin_until`: and the latest that one is begun."""
 
     work: Path
     device: str
     until: float = float("inf")
     fit_minutes: float = 0.0
+    begin_until: float = float("inf")
+
+    def may_begin(self) -> bool:
+        """Whether it is not too late to begin with a further model."""
+        return self.begin_until == float("inf") or time.time() <= self.begin_until
 
     def minutes_to_train(self) -> float:
         """How long a network that is begun now may be trained; 0: until it stops by itself."""
@@ -67,13 +72,18 @@ def run(
     workers: int = 1,
     minutes: float | None = None,
     fit_minutes: float = 0.0,
+    *,
+    begin_minutes: float | None = None,
+    cut_again: bool = False,
 ) -> Ran:
     """Fill in the cells that have no line yet, in the order of the plan where it has one of methods.
 
     After `minutes` no further cell is begun, and a network that is still trained then is cut, scored and said to be
-    cut. No network is trained for longer than `fit_minutes`.
+    cut. No network is trained for longer than `fit_minutes`, and none is begun after `begin_minutes`, so that those
+    that were can end. With `cut_again` cells whose network was cut are run once more; the later line counts.
     """
-    keys = {line["key"] for name in EXPERIMENTS for line in read_lines(out / f"{name}.jsonl")}
+    known = {line["key"]: line for name in EXPERIMENTS for line in read_lines(out / f"{name}.jsonl")}
+    keys = {key for key, line in known.items() if not (cut_again and is_cut(line))}
     jobs: dict[tuple[Any, ...], list[Cell]] = {}
     for cell in cells:
         if cell.key not in keys:
@@ -83,7 +93,7 @@ def run(
     count = sum(map(len, jobs.values()))
     in_turn = sorted(jobs.values(), key=_turn)
     say(f"{count} of {len(cells)} cells to run")
-    place = Place(work, device, time.time() + 60 * minutes if minutes else float("inf"), fit_minutes)
+    place = Place(work, device, _after(minutes), fit_minutes, _after(begin_minutes))
     finished, failures = 0, []
     with track("experiments", count) as advance:
         for line in _lines(in_turn, place, workers):
@@ -101,6 +111,16 @@ def run(
             f"{first['failed']}; the others are kept, run again to try these once more"
         )
     return Ran(finished, count - finished)
+
+
+def is_cut(line: Line) -> bool:
+    """Whether the network behind a line was stopped by the clock."""
+    return line.get("training", {}).get("stopped") == "time"
+
+
+def _after(minutes: float | None) -> float:
+    """When so many minutes from now will be over; never where there is no limit."""
+    return time.time() + 60 * minutes if minutes else float("inf")
 
 
 def _lines(jobs: list[list[Cell]], place: Place, workers: int) -> Iterator[Line]:
@@ -177,6 +197,8 @@ class _Bench:
 
     def lines(self, job: list[Cell]) -> Iterator[Line]:
         """The lines of a job's cells, as long as there is time."""
+        if not self.place.may_begin():
+            return
         models = self._models(job[0])
         for cell in job:
             if time.time() > self.place.until:
