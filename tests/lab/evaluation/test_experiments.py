@@ -10,8 +10,9 @@ import pytest
 from scipy.stats import spearmanr
 
 from ustad.cli.lab.experiment import read_seeds
-from ustad.config import ConfigError
+from ustad.config import Config, ConfigError
 from ustad.dataset import Dataset
+from ustad.detector import Detector
 from ustad.lab.baselines.protocol import agents_by_worst, event_table
 from ustad.lab.evaluation import experiments, fitted_models, runner
 from ustad.lab.evaluation import page as page_module
@@ -130,6 +131,24 @@ def test_a_different_budget_seed_or_source_is_a_different_cell():
     ]
     assert len({cell.key for cell in cells}) == 8
     assert cells[0].key == Cell("scores", TOWN, 7, TINY).key
+
+
+@pytest.mark.parametrize(("preset", "batch"), [("paper", 512), ("best", Config.preset("best").training.batch_size)])
+def test_a_budget_sets_the_batches_of_the_paper_alone(preset, batch, monkeypatch, tmp_path):
+    configs = []
+
+    class Fitted(Detector):
+        def fit(self, data):
+            configs.append(self.config)
+            return self
+
+        def save(self, place):
+            """Nothing was learned."""
+
+    monkeypatch.setattr(fitted_models, "Detector", Fitted)
+    monkeypatch.setattr(FittedModels, "data", None)
+    FittedModels(TOWN, 3, BUDGETS["large"], tmp_path, "cpu").preset_detector(preset)
+    assert [c.training.batch_size for c in configs] == [batch]
 
 
 def test_measuring_gives_the_scores_of_the_detector_itself(models):

@@ -6,8 +6,9 @@ import pytest
 
 from ustad.events.encoder import UNKNOWN
 from ustad.lab.evaluation.case_figures import case_colours, draw_case
-from ustad.lab.evaluation.drawing import COLOURS, label_apart, plain_ticks, plots, steps_that_fit
-from ustad.lab.evaluation.experiments import EXPERIMENTS
+from ustad.lab.evaluation.curve_figures import curves_by_method, draw_curves
+from ustad.lab.evaluation.drawing import COLOURS, FAMILIES, family, label_apart, plain_ticks, plots, steps_that_fit
+from ustad.lab.evaluation.experiments import DETECTORS, EXPERIMENTS, PREDICTORS
 from ustad.lab.evaluation.figures import _classes, plan_figures
 
 pytest.importorskip("matplotlib")
@@ -172,3 +173,37 @@ def test_places_of_unknown_kind_are_no_kind_of_place(plt):
     (axis,) = _classes(plt, lines).axes
     assert [text.get_text() for text in axis.texts] == ["house", "shop"]
     assert axis.collections[0].get_offsets().tolist() == [[0.5, 90.0], [2.5, 20.0]]
+
+
+def test_every_method_has_the_colour_of_its_family():
+    kinds = {method: family(method) for method in (*DETECTORS, *PREDICTORS)}
+    assert set(kinds.values()) == set(FAMILIES)
+    assert {m for m, kind in kinds.items() if kind == "ours"} == {"ustad-default", "ustad-quick"}
+    assert {m for m, kind in kinds.items() if kind == "plain"} == {
+        "random", "visit-rate", "visit-rate-causal", "visit-rate-category", "visit-rate-category-hour", "distance",
+        "ibat",
+    }  # fmt: skip
+    assert kinds["ustad-plain"] == kinds["dual-tr"] == "ustad"
+
+
+def test_a_network_that_answers_two_questions_has_one_curve(plt):
+    def line(experiment, method, seed):
+        training = {"curve": [3.0, 2.0, 2.5], "best_epoch": 1, "stopped": "patience", "converged": True}
+        return {"experiment": experiment, "method": method, "seed": seed, "training": training, "data": "town"}
+
+    lines = [
+        line("detection", "transformer", 1),
+        line("detection", "ustad-none", 1),
+        line("prediction", "transformer", 1),
+        line("prediction", "transformer", 2),
+        line("prediction", "dual-tr", 1),
+        line("prediction", "lstm", 1),
+    ]
+    counts = {method: len(runs) for method, runs in curves_by_method(lines).items()}
+    assert counts == {"transformer": 2, "dual-tr": 1, "lstm": 1}
+    panels = [axis for axis in draw_curves(plt, lines).axes if axis.get_title()]
+    assert [axis.get_title() for axis in panels] == [
+        "Transformer, n = 2, 2 ended", "Dual-Tr, n = 1, 1 ended", "LSTM, n = 1, 1 ended"
+    ]  # fmt: skip
+    assert panels[0].lines[0].get_color() == COLOURS[FAMILIES["deep"]]
+    assert panels[1].lines[0].get_color() == COLOURS[FAMILIES["ustad"]]

@@ -1,6 +1,6 @@
 """Learning curves: validation loss by epoch of every network, one panel a method, one line a data set.
 
-In go detection lines, out comes how to draw them, given matplotlib's pyplot.
+In go results, out comes how to draw them, given matplotlib's pyplot.
 """
 
 from __future__ import annotations
@@ -11,15 +11,18 @@ from typing import Any
 
 import numpy as np
 
-from ustad.lab.evaluation.drawing import COLOURS
-from ustad.lab.evaluation.result_tables import NAMES, Line, has_ended, select_lines, sets, slug
+from ustad.lab.evaluation.drawing import COLOURS, FAMILIES, family
+from ustad.lab.evaluation.fitted_models import SAME
+from ustad.lab.evaluation.result_tables import NAMES, Line, Results, has_ended, select_lines, sets, slug
 
 COLUMNS = 4
+KEPT = 6  # the colour of the dot at the weights that were kept
 
 
-def curve_figures(lines: list[Line]) -> list[tuple[str, str, Callable[[Any], Any]]]:
-    """File name, caption and how to draw it, for every data set with trainings."""
-    by_data = {data: select_lines(lines, data=data, window="day") for data in sets(lines)}
+def curve_figures(results: Results) -> list[tuple[str, str, Callable[[Any], Any]]]:
+    """File name, caption and how to draw it, for every data set with trainings: of detectors, then of predictors."""
+    lines = [line for name in ("detection", "prediction") for line in results.get(name, [])]
+    by_data = {data: select_lines(lines, data=data) for data in sets(lines)}
     return [
         (f"curves-{slug(data)}", f"Validation loss by epoch, {data}", partial(draw_curves, lines=own))
         for data, own in by_data.items()
@@ -28,12 +31,14 @@ def curve_figures(lines: list[Line]) -> list[tuple[str, str, Callable[[Any], Any
 
 
 def curves_by_method(lines: list[Line]) -> dict[str, list[dict[str, Any]]]:
-    """The trainings of each method that says how its went."""
-    found: dict[str, list[dict[str, Any]]] = {}
+    """The trainings of each method that says how its went; a network that answers two questions counts once."""
+    runs: dict[str, dict[int, dict[str, Any]]] = {}
     for line in lines:
         if line.get("training", {}).get("curve"):
-            found.setdefault(line["method"], []).append({**line["training"], "ended": has_ended(line)})
-    return found
+            method = str(line["method"])
+            own = runs.setdefault(SAME.get(method, method), {})
+            own.setdefault(line["seed"], {**line["training"], "ended": has_ended(line)})
+    return {method: list(own.values()) for method, own in runs.items()}
 
 
 def draw_curves(plt: Any, lines: list[Line]) -> Any:
@@ -44,8 +49,8 @@ def draw_curves(plt: Any, lines: list[Line]) -> Any:
     for axis, (method, runs) in zip(axes.flat, methods.items(), strict=False):
         for run in runs:
             curve = np.array(run["curve"], float)
-            axis.plot(np.arange(1, len(curve) + 1), curve, color=COLOURS[0], linewidth=0.9)
-            axis.plot(run["best_epoch"] + 1, curve.min(), "o", color=COLOURS[1], markersize=3)
+            axis.plot(np.arange(1, len(curve) + 1), curve, color=COLOURS[FAMILIES[family(method)]], linewidth=0.9)
+            axis.plot(run["best_epoch"] + 1, curve.min(), "o", color=COLOURS[KEPT], markersize=3)
         values = np.concatenate([np.array(run["curve"], float)[1:] for run in runs] or [np.zeros(1)])
         if len(values):
             low, high = values.min(), np.quantile(values, 0.97)

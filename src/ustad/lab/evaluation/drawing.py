@@ -15,6 +15,13 @@ from ustad.config import ConfigError
 #: Okabe and Ito's colours.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+#: Colour and marker of a family of methods, the same in every figure: USTAD and what is made of it, deep baselines, our
+#: own presets, methods without a network.
+FAMILIES = {"ustad": 0, "deep": 1, "ours": 2, "plain": 6}
+OURS = ("ustad-default", "ustad-quick", "ustad-best")
+LEARNED = (
+    "mlp", "lstm", "transformer", "lightpath", "ctle", "gm-vsae", "atrom", "sensitive-hue", "nov-online"
+)  # fmt: skip
 #: Where a label may stand beside its point: right, left, above and below, then the corners.
 _SIDES = ((1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (1, -1), (-1, 1), (-1, -1))
 #: Share of a label that may lie over other points.
@@ -42,6 +49,15 @@ def plots() -> Any:
         }
     )
     return plt
+
+
+def family(method: str) -> str:
+    """The family of `FAMILIES` that a method is of."""
+    if method in OURS:
+        return "ours"
+    if method.startswith("ustad") or method == "dual-tr":
+        return "ustad"
+    return "deep" if method in LEARNED else "plain"
 
 
 def plain_ticks(plt: Any, axis: Any, steps: Sequence[float]) -> None:

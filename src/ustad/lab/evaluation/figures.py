@@ -16,9 +16,17 @@ import numpy as np
 from ustad.events.encoder import UNKNOWN
 from ustad.lab.evaluation.case_figures import case_figures
 from ustad.lab.evaluation.curve_figures import curve_figures
-from ustad.lab.evaluation.drawing import COLOURS, MARKERS, label_apart, plain_ticks, plots, steps_that_fit
+from ustad.lab.evaluation.drawing import (
+    COLOURS,
+    FAMILIES,
+    MARKERS,
+    family,
+    label_apart,
+    plain_ticks,
+    plots,
+    steps_that_fit,
+)
 from ustad.lab.evaluation.result_tables import (
-    DEEP,
     KIND_NAMES,
     LEVELS,
     NAMES,
@@ -74,13 +82,14 @@ def _all(results: Results) -> dict[str, list[Figure]]:
         "cases": lambda lines: [Figure(*case) for case in case_figures(lines)],
     }
     figures = {name: make(results[name]) if results[name] else [] for name, make in makers.items()}
+    figures["detection"] = [*(Figure(*curve) for curve in curve_figures(results)), *figures["detection"]]
     figures["cases"] += makers["cases"](results.get("cases of best", []))
     return figures
 
 
 # ---------------------------------------------------------------------------------------------- detection
 def _detection(lines: list[Line]) -> list[Figure]:
-    return [Figure(*told) for told in curve_figures(lines)] + [
+    return [
         Figure(
             f"detection-{slug(data)}",
             f"AUROC and AUPR of every detector, mean and standard deviation over seeds, {data}",
@@ -91,7 +100,7 @@ def _detection(lines: list[Line]) -> list[Figure]:
 
 
 def _detectors(plt: Any, lines: list[Line], data: str) -> Any:
-    """A row per method; deep baselines, USTAD and its variants, and other methods in colours of their own."""
+    """A row per method; USTAD and its variants, deep baselines, our presets and the rest in colours of their own."""
     methods = list(dict.fromkeys(x["method"] for x in lines))[::-1]
     levels = [level for level in LEVELS if any(level in x["result"] for x in lines)]
     columns = [(level, what) for level in levels for what in ("auroc", "ap")]
@@ -102,7 +111,7 @@ def _detectors(plt: Any, lines: list[Line], data: str) -> Any:
             values = detection_values(lines, data, method, level, what=what)
             if values:
                 spread = np.std(values, ddof=1) if len(values) > 1 else 0.0
-                kind = 1 if method.startswith("ustad") else 0 if method in DEEP else 6
+                kind = FAMILIES[family(method)]
                 axis.errorbar(np.mean(values), row, xerr=spread, fmt=MARKERS[kind], color=COLOURS[kind], capsize=2)
         axis.set_title(f"{'AUROC' if what == 'auroc' else 'AUPR'}, {level}, n = {count_seeds(lines)}")
         axis.set_ylim(-0.6, len(methods) - 0.4)

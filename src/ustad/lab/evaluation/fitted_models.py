@@ -50,12 +50,14 @@ _SETTINGS = {
     "blocks": "model.event_blocks",
     "samples": "scoring.samples",
     "neighbours": "scoring.neighbours",
-    "batch_size": "training.batch_size",
-    "learning_rate": "training.learning_rate",
     "patience": "training.patience",
 }
-#: … and in the paper's alone.
-_PAPER_SETTINGS = {"category_weight": "training.category_weight"}
+#: … and in the paper's alone: our own chooses its batches by the size of the data.
+_PAPER_SETTINGS = {
+    "batch_size": "training.batch_size",
+    "learning_rate": "training.learning_rate",
+    "category_weight": "training.category_weight",
+}
 
 Window = Literal["day", "past"]
 
