@@ -29,14 +29,14 @@ from ustad.config import Config, ExtractionConfig
 from ustad.dataset import Dataset
 from ustad.geo import haversine_km
 from ustad.mobility.extraction import extract_tables
-from ustad.mobility.parameters import Wanted
+from ustad.mobility.parameters import Wish
 
 ZONE = "America/New_York"
 RESULTS = Path(__file__).parent / "results" / "atlanta_stays.json"
-SETTINGS: dict[str, ExtractionConfig | Wanted] = {
+SETTINGS: dict[str, ExtractionConfig | Wish] = {
     "100 m, 5 min": ExtractionConfig(),
     "10 m, 5 min": ExtractionConfig(distance_m=10.0, poi_radius_m=50.0, end_rule="last-inside"),
-    "automatic": Wanted(),
+    "automatic": Wish(),
 }
 SITE_M, SOON_US, LEAST_US = 50.0, 300_000_000, 600_000_000
 

@@ -71,9 +71,9 @@ def child(verb: str, engine: str, folder: Path, events: int) -> dict[str, Any]:
     if engine == "local":
         found = _timed(lambda: work(verb, engine, folder, events))
         return found | {"peak_mb": status_of(os.getpid(), "VmHWM"), "out_mb": size_of(folder / f"{verb}-{engine}")}
-    from ustad.engine.cluster import connected
+    from ustad.engine.cluster import connect
 
-    with connected():
+    with connect():
         start = time.perf_counter() - began
         found = _timed(lambda: work(verb, engine, folder, events))
         workers = [pid for pid in below(os.getpid()) if is_worker(name_of(pid))]

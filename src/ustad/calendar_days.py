@@ -118,9 +118,9 @@ def _make_event(values: dict[str, str]) -> CalendarEvent:
 
 def _from_ics(text: str, path: Path) -> list[CalendarEvent]:
     """Whole days of every VEVENT; an end at midnight is the day before. Rules of repetition are not followed."""
-    unfolded = re.sub(r"\r?\n[ \t]", "", text)
+    plain = re.sub(r"\r?\n[ \t]", "", text)
     events = []
-    for block in re.findall(r"BEGIN:VEVENT\r?\n(.*?)END:VEVENT", unfolded, re.DOTALL):
+    for block in re.findall(r"BEGIN:VEVENT\r?\n(.*?)END:VEVENT", plain, re.DOTALL):
         fields = dict(re.findall(r"^([A-Z-]+)[^:\r\n]*:(.*?)\r?$", block, re.MULTILINE))
         if "DTSTART" not in fields:
             continue

@@ -64,7 +64,7 @@ class Distribution:
         least = max(_LEAST_SCALE * abs(threshold), 1e-9)
         shape, scale = _pareto(excess, fallback=float(ascending.std()))
         scale = max(scale, least)
-        return cls(_thinned(ascending), count, threshold, (1 + len(excess)) / (count + 1), shape, scale)
+        return cls(_thin(ascending), count, threshold, (1 + len(excess)) / (count + 1), shape, scale)
 
     def log10_tail(self, values: np.ndarray) -> np.ndarray:
         """log₁₀ of (1 + reference values ≥ x) / (1 + all), continued by the fitted tail; never rises with x."""
@@ -74,7 +74,7 @@ class Distribution:
         excess = np.maximum(x - self.threshold, 0.0)
         ratio = excess / self.scale
         decay = np.log1p(self.shape * ratio) / self.shape if self.shape > 1e-6 else ratio
-        tail = self._bounded(np.log10(self.above) - decay / np.log(10))
+        tail = self._bound_tail(np.log10(self.above) - decay / np.log(10))
         return np.where(np.isnan(x), np.nan, np.where(x > self._body_ends, tail, body))
 
     def log10_tail_of(self, x: float) -> float:
@@ -99,7 +99,7 @@ class Distribution:
         """A tail fitted on n values is trusted n² / 900 times further than they reach; then it falls, but slowly."""
         return -math.log10(self.count + 1) - 2 * max(0.0, math.log10(max(self.count, 1) / 30))
 
-    def _bounded(self, tail: np.ndarray) -> np.ndarray:
+    def _bound_tail(self, tail: np.ndarray) -> np.ndarray:
         limit = self._limit
         return np.where(tail < limit, limit - 0.5 * np.log1p(np.maximum(limit - tail, 0.0)), tail)
 
@@ -132,7 +132,7 @@ class Ranks:
         return np.where(np.isnan(x), np.nan, np.log10(share))
 
 
-def _thinned(ascending: np.ndarray) -> np.ndarray:
+def _thin(ascending: np.ndarray) -> np.ndarray:
     """At most MOST_VALUES evenly spaced quantiles. `np.quantile` searches anew for each: minutes for so many."""
     count = len(ascending)
     if count <= MOST_VALUES:

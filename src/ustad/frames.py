@@ -15,9 +15,11 @@ import pyarrow as pa
 
 from ustad.tables import DataError, first_line
 
-_UNNAMED = re.compile(r"__index_level_\d+__")  # what Arrow calls an index without a name
+_INDEX_WITHOUT_NAME = re.compile(r"__index_level_\d+__")  # what Arrow calls an index without a name
 _MARK = b"ustad.index"  # metadata of a column that was an index: its position among the levels
-_KNOWN = "pandas, polars, geopandas, trackintel, scikit-mobility, MovingPandas, DuckDB, Hugging Face datasets, pyarrow"
+_TABLE_KINDS = (
+    "pandas, polars, geopandas, trackintel, scikit-mobility, MovingPandas, DuckDB, Hugging Face datasets, pyarrow"
+)
 
 
 def to_arrow(source: Any, where: str = "data") -> pa.Table:
@@ -32,7 +34,7 @@ def to_arrow(source: Any, where: str = "data") -> pa.Table:
         raise DataError(f"{where}: the {type(source).__name__} cannot be read ({first_line(error)})") from error
     if table is None:
         raise DataError(
-            f"{where}: expected a path or a table with an Arrow C stream ({_KNOWN}), got {type(source).__name__}"
+            f"{where}: expected a path or a table with an Arrow C stream ({_TABLE_KINDS}), got {type(source).__name__}"
         )
     return _plain_text(table)
 
@@ -90,7 +92,7 @@ def _plain_text(table: pa.Table) -> pa.Table:
 
 def without_index(table: pa.Table) -> pa.Table:
     """The table without the columns of an index that has no name: they say nothing of the events."""
-    return table.drop_columns([name for name in table.column_names if _UNNAMED.fullmatch(name)])
+    return table.drop_columns([name for name in table.column_names if _INDEX_WITHOUT_NAME.fullmatch(name)])
 
 
 # ------------------------------------------------------------------------------------------------- and back
@@ -104,7 +106,7 @@ def to_pandas(table: pa.Table) -> Any:
     if not levels:
         return frame
     frame = frame.set_index([name for _, name in levels])
-    return frame.rename_axis([None if _UNNAMED.fullmatch(str(name)) else name for name in frame.index.names])
+    return frame.rename_axis([None if _INDEX_WITHOUT_NAME.fullmatch(str(name)) else name for name in frame.index.names])
 
 
 def to_geopandas(table: pa.Table) -> Any:

@@ -46,15 +46,15 @@ def scores_html(scores: Scores) -> str:
     facts = [(name, f"{t.num_rows:,}") for name, t in tables if t is not None]
     facts += [(n, f"{run[n]:,}") for n in ("alerts",) if isinstance(run.get(n), int)]
     facts += [("note", str(text)) for text in run.get("warnings") or []]
-    wanted = ("agent_id", "started_at", "poi_category", "score", "p_value", "alert", "kind", "reason")
-    shown = [name for name in wanted if name in table.column_names] or table.column_names[:6]
-    columns = {name: table[name].to_pylist() for name in shown}
+    first_columns = ("agent_id", "started_at", "poi_category", "score", "p_value", "alert", "kind", "reason")
+    names = [name for name in first_columns if name in table.column_names] or table.column_names[:6]
+    columns = {name: table[name].to_pylist() for name in names}
     if "kind" in columns:
         evidence = table["evidence"].to_pylist() if "evidence" in table.column_names else [None] * len(table)
         pairs = zip(columns["kind"], evidence, strict=True)
         columns["kind"] = [kind_words(kind, answers[0]["name"] if answers else None) for kind, answers in pairs]
     rows = zip(*columns.values(), strict=True)
-    return _title("Scores", str(run.get("method", ""))) + _facts(facts) + _table(shown, rows)
+    return _title("Scores", str(run.get("method", ""))) + _facts(facts) + _table(names, rows)
 
 
 def detector_html(preset: str, facts: dict[str, Any]) -> str:
@@ -70,10 +70,10 @@ def detector_html(preset: str, facts: dict[str, Any]) -> str:
 def case_html(case: Case) -> str:
     """An incident: its events with their sentences, and where they lie among the other events of the same entity."""
     events = case.events
-    wanted = ("started_at", "finished_at", "poi_category", "score", "kind", "reason")
-    shown = [name for name in wanted if name in events.column_names]
-    rows = zip(*(events[name].to_pylist() for name in shown), strict=True)
-    return _title("Case", f"{events['agent_id'][0]}, incident {case.incident_id}") + _table(shown, rows) + _map(case)
+    first_columns = ("started_at", "finished_at", "poi_category", "score", "kind", "reason")
+    names = [name for name in first_columns if name in events.column_names]
+    rows = zip(*(events[name].to_pylist() for name in names), strict=True)
+    return _title("Case", f"{events['agent_id'][0]}, incident {case.incident_id}") + _table(names, rows) + _map(case)
 
 
 # ---------------------------------------------------------------------------------------------------- parts
@@ -107,10 +107,10 @@ def _dots(events: pa.Table, schema: Any) -> str:
         return ""
     step = max(1, events.num_rows // MOST_DOTS)
     lat, lon = (events[name].to_numpy(zero_copy_only=False).astype(float)[::step] for name in place)
-    known = np.isfinite(lat) & np.isfinite(lon)
-    if not known.any():
+    is_placed = np.isfinite(lat) & np.isfinite(lon)
+    if not is_placed.any():
         return ""
-    lat, lon = lat[known], lon[known] * np.cos(np.radians(lat[known].mean()))
+    lat, lon = lat[is_placed], lon[is_placed] * np.cos(np.radians(lat[is_placed].mean()))
     size = max(np.ptp(lat), np.ptp(lon), 1e-6)
     x, y = 8 + (lon - lon.min()) / size * (_SIZE - 16), 8 + (lat.max() - lat) / size * (_SIZE - 16)
     points = sorted({(round(a), round(b)) for a, b in zip(x, y, strict=True)})
@@ -126,19 +126,19 @@ def _map(case: Case) -> str:
     both = [
         np.stack([t[n].to_numpy(zero_copy_only=False).astype(float) for n in ("lat", "lon")]) for t in _tables(case)
     ]
-    around, known = both[0], [np.isfinite(places).all(axis=0) for places in both]
-    if not known[1].any():
+    around, is_placed = both[0], [np.isfinite(places).all(axis=0) for places in both]
+    if not is_placed[1].any():
         return ""
-    narrow = np.cos(np.radians(around[0][known[0]].mean()))
-    pairs = zip(both, known, strict=True)
+    narrow = np.cos(np.radians(around[0][is_placed[0]].mean()))
+    pairs = zip(both, is_placed, strict=True)
     flat = [np.stack([places[1] * narrow, -places[0]])[:, is_known] for places, is_known in pairs]
     low = flat[0].min(axis=1)
     size = max(float(np.ptp(flat[0], axis=1).max()), 1e-6)
-    grey, red = ((8 + (places - low[:, None]) / size * (_SIZE - 16)).round().T for places in flat)
-    dots = "".join(f'<circle cx="{x:g}" cy="{y:g}" r="2" fill="#999"/>' for x, y in sorted(set(map(tuple, grey))))
-    marks = "".join(f'<circle cx="{x:g}" cy="{y:g}" r="5" fill="none" stroke="#b3261e"/>' for x, y in red)
-    numbers = np.flatnonzero(known[1]) + 1
-    labels = zip(red, numbers, strict=True)
+    other_dots, incident_dots = ((8 + (places - low[:, None]) / size * (_SIZE - 16)).round().T for places in flat)
+    dots = "".join(f'<circle cx="{x:g}" cy="{y:g}" r="2" fill="#999"/>' for x, y in sorted(set(map(tuple, other_dots))))
+    marks = "".join(f'<circle cx="{x:g}" cy="{y:g}" r="5" fill="none" stroke="#b3261e"/>' for x, y in incident_dots)
+    numbers = np.flatnonzero(is_placed[1]) + 1
+    labels = zip(incident_dots, numbers, strict=True)
     texts = "".join(f'<text x="{x + 6:g}" y="{y:g}" font-size="10">{n}</text>' for (x, y), n in labels)
     words = 'role="img" aria-label="Where the events of the incident lie among the others"'
     return f'<svg width="{_SIZE}" height="{_SIZE}" {words}>{dots}{marks}{texts}</svg>'

@@ -73,8 +73,8 @@ class Lessons:
         facts = self.facts()
         first, last = (day_number(facts[name]) for name in ("first_day", "learned_until"))
         days = calendar.days_off(facts["timezones"], first, last)
-        learnt = sum(first <= day <= last for day in days)
-        progress.say(f"like weekend days: {learnt:,} days off in the weeks learnt from, {len(days) - learnt:,} later")
+        count = sum(first <= day <= last for day in days)
+        progress.say(f"like weekend days: {count:,} days off in the weeks learnt from, {len(days) - count:,} later")
         return days
 
     def calibration_week(self) -> tuple[pa.Table, int]:
@@ -107,10 +107,10 @@ def adopt_extraction(config: Config, data: Dataset) -> Config:
     return config.replace({f"extraction.{name}": value for name, value in adopted_values.items()})
 
 
-def check_extraction(config: Config, learned: list[str], data: Dataset) -> None:
-    """Refuse stays that were made by other settings than those the model learnt from (the settings `learned`)."""
+def check_extraction(config: Config, names: list[str], data: Dataset) -> None:
+    """Refuse stays that were made by other settings than the model's; `names` are the settings compared."""
     ours, theirs = config.to_dict()["extraction"], data.meta.get("extraction") or {}
-    other = [n for n in learned if n in ours and n in theirs and n != "poi_radius_m" and ours[n] != theirs[n]]
+    other = [n for n in names if n in ours and n in theirs and n != "poi_radius_m" and ours[n] != theirs[n]]
     if other:
         changes = ", ".join(f"{n} {theirs[n]}, the model's {ours[n]}" for n in other)
         raise DataError(f"{data.name}: its stays were extracted otherwise than those the model learnt from ({changes})")

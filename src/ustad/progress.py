@@ -28,21 +28,21 @@ from rich.progress import (
 _SECONDS_BETWEEN_LINES = 10.0
 _console: Console | None = None
 _silent = False
-_disabled = False
+_is_off = False
 
 Advance = Callable[..., None]  # advance(n=1, note="")
 
 
 def enable(console: Console | None = None) -> None:
     """Show progress on standard error from now on."""
-    global _console, _disabled
-    _console, _disabled = console or Console(stderr=True), False
+    global _console, _is_off
+    _console, _is_off = console or Console(stderr=True), False
 
 
 def disable() -> None:
     """Show nothing from now on, however long the work."""
-    global _console, _disabled
-    _console, _disabled = None, True
+    global _console, _is_off
+    _console, _is_off = None, True
 
 
 def say(text: str) -> None:
@@ -113,7 +113,7 @@ def roughly(seconds: float) -> str:
 @contextmanager
 def track(label: str, total: float | None = None) -> Iterator[Advance]:
     """Yields `advance(n, note)`; `note` is a short text beside the bar (a loss, a rate)."""
-    if _console is None and (_disabled or _silent):
+    if _console is None and (_is_off or _silent):
         yield lambda n=1, note="": None
     elif _console is None:
         with _lines(label, total, Console(stderr=True), brief=False) as advance:

@@ -27,7 +27,7 @@ Display = Literal["number", "clock", "duration", "distance", "category", "weekda
 MOBILITY, STAY_KEYS = "mobility", ("agent_id", "started_at")
 
 #: Values computed from the event's own times instead of read from a column.
-DERIVED = {
+DERIVED_VALUES = {
     "@minute_of_day": "minutes since local midnight of the event's start (period 1440)",
     "@weekday": "day of the week of the local date of the start, Monday … Sunday",
     "@month": "month of the local date of the start",
@@ -102,9 +102,9 @@ class Feature:
             return "a place needs two source columns, latitude and longitude"
         if self.kind != "place" and len(self.source) != 1:
             return f"expected one source column, got {len(self.source)}"
-        unknown = [s for s in self.source if s.startswith("@") and s not in DERIVED]
+        unknown = [s for s in self.source if s.startswith("@") and s not in DERIVED_VALUES]
         if unknown:
-            return f"unknown derived value {unknown[0]}; known are {', '.join(DERIVED)}"
+            return f"unknown derived value {unknown[0]}; known are {', '.join(DERIVED_VALUES)}"
         return None
 
     @property

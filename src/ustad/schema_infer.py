@@ -78,7 +78,7 @@ class _Inference:
     name: str
     reasons: dict[str, str] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
-    taken: set[str] = field(default_factory=set)
+    used_columns: set[str] = field(default_factory=set)
 
     def proposal(self) -> Proposal:
         time, end = self._times()
@@ -94,7 +94,7 @@ class _Inference:
         return Proposal(schema, self.reasons, self.left_out)
 
     def _free(self) -> list[str]:
-        return [c for c in self.table.column_names if c not in self.taken]
+        return [c for c in self.table.column_names if c not in self.used_columns]
 
     # ---------------------------------------------------------------------------------- who and when
     def _times(self) -> tuple[str, str | None]:
@@ -107,7 +107,7 @@ class _Inference:
         if end is not None:
             self.reasons["end"] = "a second column of times, named like an end"
         for column in times:
-            self.taken.add(column)
+            self.used_columns.add(column)
             if column not in (start, end):
                 self.left_out[column] = "another column of times; `@duration` and `@elapsed` come from time and end"
         return start, end
@@ -121,7 +121,7 @@ class _Inference:
             columns = ", ".join(self.table.column_names)
             raise DataError(f"{self.name}: no column looks like who an event belongs to; found {columns}")
         best = max(candidates, key=lambda c: _distinct(self.table[c]))
-        self.taken.add(best)
+        self.used_columns.add(best)
         count = _distinct(self.table[best])
         self.reasons["entity"] = f"{count:,} different values in {len(self):,} rows, named like somebody"
         return best
@@ -129,7 +129,7 @@ class _Inference:
     def _event_id(self) -> str | None:
         for column in self._free():
             if column.lower().endswith("id") and _is_identifier(self.table[column]) and self._all_different(column):
-                self.taken.add(column)
+                self.used_columns.add(column)
                 self.reasons["event_id"] = "every row has its own value"
                 return column
         self.reasons["event_id"] = "no column has a value of its own in every row, so entity and time identify an event"
@@ -174,7 +174,7 @@ class _Inference:
         lon = next((names[n] for n in LONGITUDES if n in names), None)
         if lat is None or lon is None:
             return []
-        self.taken |= {lat, lon}
+        self.used_columns |= {lat, lon}
         name = self._new("position" if {"x", "y"} & set(names) else "place")  # a `place` has the fields x and y
         self.reasons[name] = "latitude and longitude in degrees: one place, in kilometres"
         return [Feature(name, "place", (lat, lon), unit="km", display="distance")]

@@ -56,15 +56,14 @@ def join_details(events: pa.Table, details: pa.Table | None, schema: EventSchema
     return events
 
 
-def _find_rows(wanted: pa.Table, given: pa.Table) -> pa.Array:
-    """Of each wanted row the first given one that equals it, null where there is none: int64 [n]."""
-    keys = wanted.column_names
-    left = wanted.replace_schema_metadata(None).append_column("_left", pa.array(np.arange(wanted.num_rows)))
-    right = given.cast(wanted.schema.remove_metadata()).append_column("_right", pa.array(np.arange(given.num_rows)))
-    pairs = left.join(right, keys, join_type="inner")
-    rows = np.full(wanted.num_rows, given.num_rows)
+def _find_rows(keys: pa.Table, table: pa.Table) -> pa.Array:
+    """For each row of `keys`, the number of the first row of `table` that equals it, null without one: int64 [n]."""
+    left = keys.replace_schema_metadata(None).append_column("_left", pa.array(np.arange(keys.num_rows)))
+    right = table.cast(keys.schema.remove_metadata()).append_column("_right", pa.array(np.arange(table.num_rows)))
+    pairs = left.join(right, keys.column_names, join_type="inner")
+    rows = np.full(keys.num_rows, table.num_rows)
     np.minimum.at(rows, pairs["_left"].to_numpy(), pairs["_right"].to_numpy())
-    return pa.array(rows, mask=rows == given.num_rows)
+    return pa.array(rows, mask=rows == table.num_rows)
 
 
 @dataclass(frozen=True)
@@ -162,9 +161,9 @@ class Scores:
         values = read_answers(table["evidence"], question)
         if np.isnan(values).all():
             entries = table["evidence"].combine_chunks().flatten()
-            known = pc.unique(entries.field("name")).to_pylist()
-            if question not in known:
-                raise DataError(f"'{question}' was not asked; known: {', '.join(sorted(known))}")
+            questions = pc.unique(entries.field("name")).to_pylist()
+            if question not in questions:
+                raise DataError(f"'{question}' was not asked; known: {', '.join(sorted(questions))}")
         return values
 
     def to_pandas(self) -> Any:

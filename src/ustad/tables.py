@@ -188,8 +188,8 @@ class Complaints:
 
     where: str
     on_error: OnError = "fail"
-    found: list[str] = field(default_factory=list)
-    dropped: int = 0
+    messages: list[str] = field(default_factory=list)
+    bad_rows: int = 0
     rows: np.ndarray | None = None  # where the rows that are left were before any was dropped
 
     def check(self, table: pa.Table, bad: np.ndarray, column: str, what: str) -> pa.Table:
@@ -202,8 +202,8 @@ class Complaints:
         message = f"{self.where}: column '{column}': {count:,} of {len(bad):,} rows {what} (first rows: {rows})"
         if self.on_error == "fail":
             raise DataError(f"{message}; fix them or drop them with --on-error skip")
-        self.found.append(message)
-        self.dropped += count
+        self.messages.append(message)
+        self.bad_rows += count
         self.rows = numbers[~bad]
         return table.filter(pa.array(~bad))
 
@@ -246,7 +246,7 @@ def validate(
         ends_early = _to_int(table["finished_at"]) < _to_int(table["started_at"])
         table = complaints.check(table, ends_early, "finished_at", "end before they start")
     if table.num_rows == 0:
-        raise DataError(f"{where}: no usable row is left ({complaints.found[0]})")
+        raise DataError(f"{where}: no usable row is left ({complaints.messages[0]})")
     names = [n for n in contract.columns if n in table.column_names]
     return table.select(names + [n for n in table.column_names if n not in contract.columns]), complaints
 

@@ -11,7 +11,7 @@ import pytest
 
 from ustad.engine.cluster import Cluster
 from ustad.engine.folder import Place
-from ustad.engine.interrupts import given_back, noticed
+from ustad.engine.interrupts import given_back, notice_interrupts
 from ustad.engine.jobs import Job, Task
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # they are what we want
@@ -54,14 +54,14 @@ def test_an_interrupt_inside_a_destructor_ends_the_step_and_what_was_done_is_kep
 
 
 def test_an_interrupt_at_the_very_end_of_a_step_counts_too():
-    with pytest.raises(KeyboardInterrupt), noticed():
+    with pytest.raises(KeyboardInterrupt), notice_interrupts():
         Ending()
 
 
 def test_whoever_handles_the_signal_himself_goes_on_to_do_so():
     seen = []
     signal.signal(signal.SIGINT, lambda *_: seen.append(1))
-    with noticed() as check:
+    with notice_interrupts() as check:
         interrupt()
         check()
     assert seen == [1]

@@ -8,7 +8,7 @@ import pytest
 
 from ustad.config import ConfigError
 from ustad.engine import cluster as engine_cluster
-from ustad.engine.cluster import Cluster, connected
+from ustad.engine.cluster import Cluster, connect
 from ustad.engine.folder import Place
 from ustad.engine.jobs import Job, Task
 from ustad.tables import DataError
@@ -38,20 +38,20 @@ def test_finished_tasks_are_not_done_again_and_another_input_starts_anew(cluster
     (traces / "repaired").touch()
     job, results = run("one")
     assert [r["square"] for r in results] == [0, 1, 4, 9, 16, 25]
-    assert job.resumed
-    assert job.reused["square"] >= 3
+    assert job.is_resumed
+    assert job.earlier_counts["square"] >= 3
     assert times(3) == 2
     assert all(times(i) == 1 for i in (0, 1, 2))
     job, _ = run("two")
-    assert not job.resumed
-    assert job.reused["square"] == 0
+    assert not job.is_resumed
+    assert job.earlier_counts["square"] == 0
 
 
 def test_a_job_of_another_version_of_ustad_starts_anew(tmp_path, monkeypatch):
     """Finished partitions are results of the code that made them."""
 
     def carries_on() -> bool:
-        return Job.open(Place.of(tmp_path), "test", "one", Cluster(workers=1)).resumed
+        return Job.open(Place.of(tmp_path), "test", "one", Cluster(workers=1)).is_resumed
 
     assert not carries_on()
     assert carries_on()
@@ -71,7 +71,7 @@ def test_a_busy_cluster_is_given_up_with_how_many_cores_are_free(cluster):
     hogs = [Busy.remote() for _ in range(3)]
     ray.get([hog.here.remote() for hog in hogs])
     with pytest.raises(ConfigError, match="of its 3 CPUs are free"):
-        engine_cluster._checked(ray, Cluster(), seconds=2.0)
+        engine_cluster._probe(ray, Cluster(), seconds=2.0)
     with pytest.raises(ConfigError, match="2 workers need 2 CPU"):
         engine_cluster.enough_for(Cluster(), 2, seconds=1.0)
     for hog in hogs:
@@ -80,5 +80,5 @@ def test_a_busy_cluster_is_given_up_with_how_many_cores_are_free(cluster):
 
 
 def test_a_gpu_that_no_machine_has_is_refused_at_once(cluster):
-    with pytest.raises(ConfigError, match="no machine with 1 GPU"), connected(device="cuda"):
+    with pytest.raises(ConfigError, match="no machine with 1 GPU"), connect(device="cuda"):
         pass

@@ -64,7 +64,7 @@ def test_a_job_does_not_carry_on_with_partitions_that_knew_other_places(tmp_path
     def open_nothing(out: Place, verb: str, identity: object, cluster: Cluster) -> None:
         raise InterruptedError(fingerprint(identity))
 
-    monkeypatch.setattr("ustad.engine.extract_job.connected", lambda *_: nullcontext(Cluster(workers=1)))
+    monkeypatch.setattr("ustad.engine.extract_job.connect", lambda *_: nullcontext(Cluster(workers=1)))
     monkeypatch.setattr("ustad.engine.extract_job.Job.open", open_nothing)
     source, before, pois = tmp_path / "town", tmp_path / "before", tmp_path / "pois.parquet"
     source.mkdir()

@@ -299,7 +299,7 @@ def test_a_cluster_that_starts_nothing_is_given_up_with_the_seconds_that_were_wa
 
     monkeypatch.setattr(cluster, "_free", no_core_comes_free)
     with pytest.raises(ConfigError, match="did not start a task within") as refused:
-        cluster._checked(Ray(), cluster.Cluster(), seconds=8.0)
+        cluster._probe(Ray(), cluster.Cluster(), seconds=8.0)
     assert f"within {sum(waited):g} seconds: {3 * free} of its 3 CPUs are free" in str(refused.value)
     assert sum(waited) == (cluster.START_SECONDS if free else 8.0)
 

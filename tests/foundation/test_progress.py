@@ -35,7 +35,7 @@ def test_lines_are_said_where_there_is_no_terminal(shown, monkeypatch):
 
 
 def test_long_work_says_a_line_from_python_too_and_short_work_none(capsys, monkeypatch):
-    monkeypatch.setattr(progress, "_disabled", False)
+    monkeypatch.setattr(progress, "_is_off", False)
     monkeypatch.setattr(progress, "_console", None)
     with progress.track("short work", 3) as advance:
         advance()

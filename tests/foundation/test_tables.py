@@ -45,7 +45,7 @@ def test_a_good_table_passes_unchanged():
     table, complaints = validate(fixes(), FIXES)
     assert table["lat"].to_pylist() == [34.0, 34.1, 34.2]
     assert table["time"].type == pa.timestamp("us", "UTC")
-    assert complaints.found == []
+    assert complaints.messages == []
 
 
 def test_missing_columns_are_named_with_what_was_found():
@@ -88,7 +88,7 @@ def test_bad_rows_fail_by_default_and_are_dropped_and_counted_on_request(column,
         validate(bad, FIXES)
     table, complaints = validate(bad, FIXES, on_error="skip")
     assert table.num_rows == 2
-    assert complaints.dropped == 1
+    assert complaints.bad_rows == 1
 
 
 def test_when_every_row_is_bad_nothing_is_left_and_that_is_said():
@@ -111,7 +111,7 @@ def test_a_long_stay_is_compared_with_all_that_begin_inside_it():
     nested = stays([0, 1, 3], [10, 2, 4], [1, 1, 1])
     complaints = Complaints("stays", "skip")
     assert check_overlaps(nested, complaints).num_rows == 1
-    assert complaints.dropped == 2
+    assert complaints.bad_rows == 2
 
 
 def test_overlapping_rows_are_numbered_as_they_were_given():

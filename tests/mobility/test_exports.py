@@ -58,7 +58,7 @@ def test_records_of_a_takeout_are_the_fixes_of_one_person(anna):
     assert ours["lat"].to_pylist() == [52.52, 52.521, -33.87]
     assert ours["lon"].to_pylist() == [13.405, -0.001, 151.2]
     assert ours["accuracy_m"].to_pylist() == [12.0, 30.0, None]
-    assert reading.dropped == 1
+    assert reading.bad_rows == 1
     assert any("1 entries without a position" in note for note in reading.notes)
     assert any("2 devices recorded" in note for note in reading.notes)
 

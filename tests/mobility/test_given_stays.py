@@ -15,7 +15,7 @@ from ustad.dataset import load_directory
 from ustad.mobility import archives
 from ustad.mobility.extraction import extract
 from ustad.mobility.given_stays import describe_between
-from ustad.mobility.parameters import Wanted
+from ustad.mobility.parameters import Wish
 from ustad.mobility.preview import preview
 from ustad.mobility.quality import QUALITY_COLUMNS
 from ustad.mobility.reading import Reading
@@ -96,7 +96,7 @@ def test_time_in_stays_trips_and_gaps_adds_up_for_any_stays():
 
 
 def test_a_zipped_takeout_is_read_as_it_is_and_is_its_folders_person(archive, tmp_path):
-    summary = extract(archive, tmp_path / "out", Wanted(changes={"gap_minutes": 20.0}))
+    summary = extract(archive, tmp_path / "out", Wish(changes={"gap_minutes": 20.0}))
     data = load_directory(tmp_path / "out")
     assert (summary.stays, summary.trips, summary.agents, summary.files) == (3, 2, 1, 1)
     assert set(data.events["agent_id"].to_pylist()) == {"anna"}

@@ -50,7 +50,7 @@ def test_implausible_rows_are_dropped_and_counted_where_that_is_asked_for():
     reading = Reading(on_error="skip")
     kept = as_fixes(with_times([1_714_946_477, 0, 1_714_946_500]), reading=reading)
     assert kept.num_rows == 2
-    assert reading.dropped == 1
+    assert reading.bad_rows == 1
     assert any("lie before 1980" in note for note in reading.notes)
 
 
@@ -79,14 +79,14 @@ def test_days_that_no_calendar_has_are_bad_rows(day):
     reading = Reading(on_error="skip")
     kept = as_fixes(with_times([f"{day}T10:00:00Z", "2024-02-29T10:00:00Z"]), reading=reading)
     assert kept["time"].to_pylist()[0].isoformat() == "2024-02-29T10:00:00+00:00"
-    assert reading.dropped == 1
+    assert reading.bad_rows == 1
 
 
 def test_a_few_times_without_a_zone_cost_those_rows_where_bad_rows_are_skipped():
     reading = Reading(on_error="skip")
     mixed = ["2024-02-01T10:00:00Z", "2024-02-01T10:01:00", "2024-02-01T10:02:00+01:00", "2024-02-01T10:03:00Z"]
     assert as_fixes(with_times(mixed), reading=reading).num_rows == 3
-    assert reading.dropped == 1
+    assert reading.bad_rows == 1
 
 
 def test_fixes_at_zero_zero_are_dropped_and_counted():
@@ -96,7 +96,7 @@ def test_fixes_at_zero_zero_are_dropped_and_counted():
     both = pa.concat_tables([good, lost], promote_options="permissive")
     reading = Reading()
     assert as_fixes(both, reading=reading).num_rows == good.num_rows
-    assert reading.dropped == n
+    assert reading.bad_rows == n
     assert any(f"{n} of" in note and "(0, 0)" in note for note in reading.notes)
     found = extract_tables(both).events
     assert found.drop_columns(["poi_id"]).equals(extract_tables(good).events.drop_columns(["poi_id"]))

@@ -62,7 +62,7 @@ def test_with_the_earlier_stays_given_the_later_ones_are_named_as_if_all_were_to
     stays = random_stays(seed)
     early, late = halves(stays)
     known = KnownPlaces.of([own_places(stays.filter(early))])
-    assert own_places(stays.filter(late), known=known)["poi_id"].to_pylist() == (
+    assert own_places(stays.filter(late), earlier_places=known)["poi_id"].to_pylist() == (
         own_places(stays)["poi_id"].filter(late).to_pylist()
     )
 
@@ -86,9 +86,9 @@ def test_home_and_work_stay_what_they_were_and_other_agents_get_theirs():
     }
     stays = pa.table({"agent_id": pa.array(["mover"] * 10), **columns})
     known = KnownPlaces.of([own_places(stays.slice(0, 4))])
-    assert own_places(stays, known=known)["poi_category"].to_pylist() == ["home"] * 4 + ["other"] * 6
+    assert own_places(stays, earlier_places=known)["poi_category"].to_pylist() == ["home"] * 4 + ["other"] * 6
     stranger = stays.set_column(0, "agent_id", pa.array(["stranger"] * 10))
-    assert own_places(stranger, known=known).equals(own_places(stranger))
+    assert own_places(stranger, earlier_places=known).equals(own_places(stranger))
 
 
 def by_moment(stays: pa.Table) -> dict[tuple[int, int], str]:

@@ -11,7 +11,7 @@ from town import fixes, minutes, walks
 from ustad.config import ConfigError, ExtractionConfig
 from ustad.dataset import load_directory
 from ustad.mobility.extraction import extract, extract_tables
-from ustad.mobility.parameters import PROFILES, Wanted, choose_config
+from ustad.mobility.parameters import PROFILES, Wish, choose_config
 from ustad.simulate import simulate
 
 
@@ -54,7 +54,7 @@ def test_a_stay_goes_from_the_door_to_the_room_and_ends_at_the_next_building():
 
 def test_what_is_given_goes_before_what_the_data_suggests(tmp_path):
     pq.write_table(walks(agents=2), tmp_path / "f.parquet")
-    wanted = Wanted("phone", {"distance_m": 70.0})
+    wanted = Wish("phone", {"distance_m": 70.0})
     summary = extract(tmp_path / "f.parquet", tmp_path / "out", wanted, timezone="UTC")
     config = load_directory(tmp_path / "out").meta["extraction"]
     assert (config["distance_m"], config["minutes"]) == (70.0, PROFILES["phone"]["minutes"])
@@ -76,4 +76,4 @@ def test_the_order_of_fixes_and_repeats_do_not_change_the_choice():
 
 def test_an_unknown_profile_is_an_error_that_names_the_known_ones():
     with pytest.raises(ConfigError, match="logger, phone, app, sparse"):
-        Wanted("tablet")
+        Wish("tablet")

@@ -175,7 +175,7 @@ def test_bad_rows_of_a_csv_are_named_or_dropped_and_counted(tmp_path):
     (tmp_path / "bad.csv").write_text("\n".join(rows) + "\n")
     ours, reading = read(tmp_path / "bad.csv", on_error="skip")
     assert [t.minute for t in ours["time"].to_pylist()] == [0, 6]
-    assert reading.dropped == 5
+    assert reading.bad_rows == 5
     assert sum("dropped" in note for note in reading.notes) == 5
     (tmp_path / "bad.csv").write_text("\n".join(rows[:2] + rows[3:4]) + "\n")
     with pytest.raises(DataError, match=r"bad\.csv: column 'lat': 1 of 2 rows are not numbers \(first rows: 1\)"):
@@ -190,7 +190,7 @@ def test_rows_keep_their_number_when_others_were_dropped_before_them(tmp_path):
     assert "column 'lat': 1 of 4 rows are not numbers (first rows: 0)" in said
     assert "column 'time': 1 of 3 rows are not times (first rows: 1)" in said
     assert "column 'lat': 1 of 2 rows are beyond ±90° (first rows: 2)" in said
-    assert reading.dropped == 3
+    assert reading.bad_rows == 3
 
 
 def test_scaled_degrees_of_a_csv_are_numbers_before_they_are_divided(tmp_path):
@@ -212,7 +212,7 @@ def test_one_time_in_another_unit_is_a_bad_row_and_does_not_shift_the_rest(table
     reading = Reading(on_error="skip")
     ours = as_fixes(theirs, reading=reading)
     assert ours["time"].equals(table.filter(pa.array(np.arange(table.num_rows) != 3))["time"])
-    assert reading.dropped == 1
+    assert reading.bad_rows == 1
 
 
 def test_times_with_nanoseconds_are_cut_to_microseconds():

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from town import fixes, minutes, walks
 
 from ustad.config import ExtractionConfig
-from ustad.mobility.core import Found
+from ustad.mobility.core import StayTables
 from ustad.mobility.extraction import extract_tables
 from ustad.mobility.tracker import StayTracker
 from ustad.tables import TIMESTAMP, DataError
@@ -28,7 +28,7 @@ def in_time_order(table: pa.Table) -> pa.Table:
 def stream(tracker: StayTracker, table: pa.Table, cuts: list[int], restart: bool = False) -> dict[str, pa.Table]:
     """Everything the tracker gives for the table cut at these rows, sorted as a batch would be."""
     edges = [0, *sorted(cuts), table.num_rows]
-    found: list[Found] = []
+    found: list[StayTables] = []
     for begin, end in pairwise(edges):
         found.append(tracker.update(table.slice(begin, end - begin)))
         if restart:

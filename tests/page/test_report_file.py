@@ -31,7 +31,7 @@ from ustad.page.card_blocks import card_blocks
 from ustad.page.facts import in_plain_words, notes
 from ustad.page.quality_rows import quality_rows
 from ustad.page.report_file import embed, write_report
-from ustad.page.scored import read_scored
+from ustad.page.run_scores import read_run_scores
 
 HOSTILE = '</script><script>alert(1)</script><img src=x onerror="alert(2)">'
 OWN_FILES = sorted(p for p in WEB.iterdir() if p.suffix in (".js", ".css", ".html"))
@@ -305,7 +305,7 @@ def test_a_report_names_data_and_model_without_the_directories_of_the_machine(tm
 
 def notes_of(events, facts):
     tables = tables_of(events, None, facts)
-    return notes(read_scored(tables), tables.run)
+    return notes(read_run_scores(tables), tables.run)
 
 
 def test_fewer_or_more_alerts_than_asked_for_are_said(run):

@@ -278,11 +278,11 @@ def test_history_counts_what_each_agent_did(encoder: Encoder, stays: pa.Table, t
     facts = history.facts(events)
     agent, place = context["agent_id"].to_numpy(), np.array(context["poi_id"].to_pylist())
     for i, row in enumerate(events.to_pylist()[:40]):
-        assert facts.seen[i] == ((agent == row["agent_id"]) & (place == row["poi_id"])).sum()
+        assert facts.visits[i] == ((agent == row["agent_id"]) & (place == row["poi_id"])).sum()
         assert facts.days[i] == 10
-        assert facts.hour_seen[i] or facts.seen[i] < 3
+        assert facts.hour_seen[i] or facts.visits[i] < 3
     stranger = events.set_column(1, "agent_id", pa.array(np.full(len(events), 999)))
-    assert (history.facts(stranger).seen == 0).all()
+    assert (history.facts(stranger).visits == 0).all()
     assert (history.facts(stranger).days == 0).all()
 
 
@@ -293,7 +293,7 @@ def test_history_survives_storing(encoder: Encoder, stays: pa.Table, tmp_path: o
     history = History.fit(stays, encoder.schema)
     history.save(path)
     again = History.load(path, encoder.schema)
-    assert np.array_equal(again.facts(stays).seen, history.facts(stays).seen)
+    assert np.array_equal(again.facts(stays).visits, history.facts(stays).visits)
 
 
 def test_history_without_a_habitat_column_uses_the_category(encoder: Encoder, stays: pa.Table) -> None:
@@ -302,5 +302,5 @@ def test_history_without_a_habitat_column_uses_the_category(encoder: Encoder, st
     words = np.array([str(w) for w in plain["poi_category"].to_pylist()])
     known = words != "None"
     mine = plain["agent_id"].to_numpy() == 0
-    assert facts.seen[known & mine & (words == "home")][0] == (mine & (words == "home")).sum()
-    assert (facts.seen[~known] == 0).all()
+    assert facts.visits[known & mine & (words == "home")][0] == (mine & (words == "home")).sum()
+    assert (facts.visits[~known] == 0).all()

@@ -24,7 +24,7 @@ from ustad.config import ExtractionConfig
 from ustad.page.translate import Layout, event_table, keys_for
 from ustad.schema import EventSchema, mobility_schema
 from ustad.service.app import create_app
-from ustad.service.pipeline import Scored
+from ustad.service.pipeline import ScoreBatch
 from ustad.service.server import bind, make_server
 from ustad.service.settings import Settings
 
@@ -55,7 +55,7 @@ class PlainScorer:
     def erase(self, agents: Sequence[str]) -> None:
         self.forget(agents)
 
-    def score(self, rows: Sequence[Mapping[str, Any]]) -> Scored:
+    def score(self, rows: Sequence[Mapping[str, Any]]) -> ScoreBatch:
         events = event_table(rows, Layout.of(self.schema))
         self.fail(events)
         self.batches.append(events.num_rows)
@@ -74,7 +74,7 @@ class PlainScorer:
             "reason": [f"stayed {h:.0f} hours; expected about one" for h in hours],
         }  # fmt: skip
         zones = [row["timezone"] or "UTC" for row in rows]
-        return Scored(zones, pa.table({name: pa.array(values) for name, values in more.items()}).to_pylist())
+        return ScoreBatch(zones, pa.table({name: pa.array(values) for name, values in more.items()}).to_pylist())
 
     def locate(self, stays: pa.Table, trips: pa.Table) -> pa.Table:
         wanted = event_table([], Layout.of(self.schema)).schema
@@ -92,7 +92,7 @@ class LookingBack(PlainScorer):
         super().__init__()
         self.last: dict[str, tuple[int, float]] = {}
 
-    def score(self, rows: Any) -> Scored:
+    def score(self, rows: Any) -> ScoreBatch:
         scored = super().score(rows)
         finals: dict[int, dict[str, Any]] = {}
         made = []
@@ -106,7 +106,7 @@ class LookingBack(PlainScorer):
                                   "term": "duration"}  # fmt: skip
             self.last[agent] = (key, row["score"])
             made.append({**row, "final": False})
-        return Scored(scored.zones, made, finals)
+        return ScoreBatch(scored.zones, made, finals)
 
     def forget(self, agents: Any) -> None:
         super().forget(agents)

@@ -38,7 +38,7 @@ def key_of(row: Row) -> int:
 
 
 def arrival(*rows: Row, extracted: bool = False) -> Arrival:
-    return Arrival(list(rows), [key_of(row) for row in rows], extracted=extracted)
+    return Arrival(list(rows), [key_of(row) for row in rows], is_extracted=extracted)
 
 
 def naive(stored: list[tuple[int, Row]], requests: list[Arrival]) -> list[tuple[list[Row], list[Row]] | None]:
@@ -52,7 +52,7 @@ def naive(stored: list[tuple[int, Row]], requests: list[Arrival]) -> list[tuple[
                 continue
             ends = [r["finished_at"] for r in [*(r for _, r in stored), *fresh] if r["agent"] == row["agent"]]
             (late if ends and row["started_at"] < max(ends) else fresh).append(row)
-        if late and not request.extracted:
+        if late and not request.is_extracted:
             answers.append(None)
             continue
         stored += [(key_of(row), row) for row in fresh]
@@ -87,14 +87,14 @@ def test_new_events_and_refusals_are_those_of_a_store_that_is_always_asked(batch
         arrivals.sift(requests)
         new: list[Row] = []
         for request, answer in zip(requests, expected, strict=True):
-            assert (request.refused is not None) == (answer is None)
+            assert (request.refusal is not None) == (answer is None)
             fresh, kept = answer or ([], request.rows)
             assert [request.rows[i] for i in request.fresh] == fresh
             assert request.rows == kept
             assert request.keys == [key_of(row) for row in kept]
             new += fresh
         store.rows += [(key_of(row), row) for row in new]
-        arrivals.accepted(new)
+        arrivals.note_accepted(new)
         if is_forgotten:
             arrivals.forget(["a", "nobody"])
 
@@ -102,7 +102,7 @@ def test_new_events_and_refusals_are_those_of_a_store_that_is_always_asked(batch
 def test_nothing_is_asked_of_what_comes_after_the_latest_event_of_its_agent():
     store = ListedStore()
     arrivals: Arrivals = Arrivals(store)  # type: ignore[arg-type]
-    arrivals.accepted([event("a", 0, 5), event("a", 5, 9)])
+    arrivals.note_accepted([event("a", 0, 5), event("a", 5, 9)])
     arrivals.sift([arrival(event("a", 9, 10))])
     arrivals.sift([arrival(event("a", 6, 7))])
     assert store.asked == []
@@ -117,7 +117,7 @@ def test_nothing_is_asked_of_what_comes_after_the_latest_event_of_its_agent():
 def test_of_more_agents_than_are_remembered_those_heard_of_last_stay(most, asked):
     store = ListedStore()
     arrivals: Arrivals = Arrivals(store, most)  # type: ignore[arg-type]
-    arrivals.accepted([event(agent, start, start + 1) for start, agent in enumerate("abac")])
+    arrivals.note_accepted([event(agent, start, start + 1) for start, agent in enumerate("abac")])
     arrivals.sift([arrival(event("a", 50, 51), event("b", 50, 51), event("c", 50, 51))])
     assert [agents for _, agents in store.asked] == ([asked] if asked else [])
 
@@ -125,15 +125,15 @@ def test_of_more_agents_than_are_remembered_those_heard_of_last_stay(most, asked
 def test_a_refusal_counts_what_is_late_and_names_at_most_twenty_rows_in_order():
     store = ListedStore()
     arrivals: Arrivals = Arrivals(store)  # type: ignore[arg-type]
-    arrivals.accepted([event("a", 0, 100), event("b", 0, 5)])
+    arrivals.note_accepted([event("a", 0, 100), event("b", 0, 5)])
     rows = [event("a", start, start + 1, row=50 - start) for start in range(1, 26)] + [event("b", 7, 8, row=60)]
     rows += [event("a", 30, 31)]  # found in fixes, without a row
     request = arrival(*rows)
     arrivals.sift([request])
-    assert request.refused is not None
-    assert request.refused.message.startswith("26 of 27 new events begin before")
-    assert [detail["row"] for detail in request.refused.details] == list(range(25, 45))
+    assert request.refusal is not None
+    assert request.refusal.message.startswith("26 of 27 new events begin before")
+    assert [detail["row"] for detail in request.refusal.details] == list(range(25, 45))
     assert request.fresh == []
     both = arrival(event("b", 7, 8), event("a", 30, 31), extracted=True)
     arrivals.sift([both])
-    assert (both.refused, both.rows, both.fresh) == (None, [event("b", 7, 8)], [0])
+    assert (both.refusal, both.rows, both.fresh) == (None, [event("b", 7, 8)], [0])

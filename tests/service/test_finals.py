@@ -12,7 +12,7 @@ from sqlalchemy import update
 
 from ustad.page import records as r
 from ustad.page.store import Store
-from ustad.service.pipeline import Scored
+from ustad.service.pipeline import ScoreBatch
 
 Stay = Callable[..., dict[str, Any]]
 
@@ -20,10 +20,10 @@ Stay = Callable[..., dict[str, Any]]
 class Falling(LookingBack):
     """Each event's final score is lower than its first one, and no alert."""
 
-    def score(self, rows: Any) -> Scored:
+    def score(self, rows: Any) -> ScoreBatch:
         scored = super().score(rows)
         lower = {k: {**v, "score": 0.25, "p_value": 0.5, "alert": False} for k, v in scored.finals.items()}
-        return Scored(scored.zones, scored.rows, lower)
+        return ScoreBatch(scored.zones, scored.rows, lower)
 
 
 def test_an_event_becomes_an_alert_when_the_next_one_raises_it(

@@ -15,7 +15,7 @@ from ustad.schema import mobility_schema
 from ustad.scoring.incidents import IncidentLog, find_incidents
 from ustad.service.live import ModelScorer
 from ustad.service.live_incidents import join_incident, known_incidents, pack_state, unpack_state
-from ustad.service.pipeline import Scored
+from ustad.service.pipeline import ScoreBatch
 
 HOUR = 3_600_000_000
 EVENTS = st.lists(
@@ -99,10 +99,10 @@ class JoiningScorer(PlainScorer):
         super().remember(agents, context, states)
         self._incidents |= {agent: incidents.get(agent) or IncidentLog() for agent in agents}
 
-    def score(self, rows: Any) -> Scored:
+    def score(self, rows: Any) -> ScoreBatch:
         plain = super().score(rows)
         echoes = ModelScorer._join_incidents(self, rows, plain.rows)  # type: ignore[arg-type]  # all that it asks for
-        return Scored(plain.zones, plain.rows, echoes)
+        return ScoreBatch(plain.zones, plain.rows, echoes)
 
 
 @pytest.fixture(params=[True, False], ids=["restarted", "in one go"])

@@ -301,7 +301,7 @@ def test_a_run_with_an_agent_that_could_not_be_read_or_erased_is_refused(
         create_app(Settings(run=place, store=(url := f"sqlite:///{tmp_path / 'refused.db'}")))
     assert f"'{name}'" in str(error.value)
     assert "\n" not in str(error.value)
-    assert Store(url).known([], ["agent 0"]) == (set(), {}), "nothing of it is stored"
+    assert Store(url).find_known([], ["agent 0"]) == (set(), {}), "nothing of it is stored"
 
 
 def test_a_run_from_before_scores_said_whether_they_are_final_is_shown_too(tiny_run: Path, tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ from ustad.page.translate import keys_for
 from ustad.service import pipeline
 from ustad.service.errors import OutOfOrderError
 from ustad.service.messages import Verdict
-from ustad.service.pipeline import Job, Pipeline, Scored
+from ustad.service.pipeline import Job, Pipeline, ScoreBatch
 from ustad.service.retention import expire
 from ustad.service.routes_verdict import give_verdict
 from ustad.triage.hiding import HidingRule
@@ -65,7 +65,7 @@ class CountingScorer(PlainScorer):
         for agent in agents:
             self.states.pop(agent, None)
 
-    def score(self, rows: Sequence[Mapping[str, Any]]) -> Scored:
+    def score(self, rows: Sequence[Mapping[str, Any]]) -> ScoreBatch:
         scored = super().score(rows)
         finals: dict[int, dict[str, Any]] = {}
         made = []
@@ -77,7 +77,7 @@ class CountingScorer(PlainScorer):
             self.states[source["agent"]] = (count + 1, key, row["score"])
             made.append({**row, "final": False, "reason": f"after {count}"})
         kept = {str(row["agent"]): json.dumps(self.states[row["agent"]]).encode() for row in rows}
-        return Scored(scored.zones, made, finals, kept)
+        return ScoreBatch(scored.zones, made, finals, kept)
 
 
 @dataclass

@@ -20,7 +20,7 @@ def test_tables_keep_their_contracts() -> None:
     made = part()
     for table, contract in ((made.stays, STAYS), (made.trips, TRIPS), (made.gaps, GAPS), (town().pois, POIS)):
         checked, complaints = validate(table, contract)
-        assert complaints.dropped == 0
+        assert complaints.bad_rows == 0
         assert checked.num_rows == table.num_rows
     check_overlaps(made.stays, Complaints("stays"))
     assert (made.stays["stay_id"].to_numpy() == event_keys(made.stays["agent_id"], made.stays["started_at"])).all()

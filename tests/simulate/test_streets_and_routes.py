@@ -111,8 +111,8 @@ def test_the_index_finds_the_nearest_place(city: City) -> None:
     rng = np.random.default_rng(1)
     world = city.world
     for activity in (0, 1, 5, 7, 14):
-        listed = world.listed[world.first[activity, 0] : world.first[activity, -1]]
+        places = world.places[world.first[activity, 0] : world.first[activity, -1]]
         for x, y in rng.uniform(-7, 7, (40, 2)):
-            distance = np.hypot(world.x[listed] - x, world.y[listed] - y)
+            distance = np.hypot(world.x[places] - x, world.y[places] - y)
             found = nearest_place(world, activity, x, y)
             assert np.hypot(world.x[found] - x, world.y[found] - y) == pytest.approx(distance.min())

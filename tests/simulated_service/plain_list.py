@@ -196,7 +196,7 @@ class PlainList:
     def _compare_agent(self, name: str, agent: Agent, stored: dict[int, Any]) -> int:
         scorer = ModelScorer(self._detector, self._settings)
         scorer.remember([name], event_table([], self.layout), {}, {})
-        rows = [{**row, "given": row.get("given") or dict.fromkeys(self.layout.given)} for row in agent.came]
+        rows = [{**row, "given": row.get("given") or dict.fromkeys(self.layout.extra_columns)} for row in agent.came]
         scored = scorer.score(rows)
         expected = {key: dict(row) for key, row in zip(keys_for(rows), scored.rows, strict=True)}
         for key, final in scored.finals.items():

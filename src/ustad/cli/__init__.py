@@ -89,8 +89,8 @@ def main(arguments: list[str] | None = None) -> None:
     except MemoryError as error:
         _stop("not enough memory; use fewer agents at a time", error)
     except Exception as error:
-        unexpected = f"unexpected {type(error).__name__}: {error} (`ustad --debug VERB …` shows where)"
-        _stop(_device_problem(error) or unexpected, error)
+        message = f"unexpected {type(error).__name__}: {error} (`ustad --debug VERB …` shows where)"
+        _stop(_device_problem(error) or message, error)
 
 
 def _device_problem(error: Exception) -> str | None:

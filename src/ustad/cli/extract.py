@@ -129,7 +129,7 @@ def extract(
     from ustad.config import ExtractionConfig
     from ustad.mobility.extraction import extract as run
     from ustad.mobility.layout import Layout
-    from ustad.mobility.parameters import PROFILES, Wanted
+    from ustad.mobility.parameters import PROFILES, Wish
     from ustad.mobility.reading import Reading
 
     choose(on_error, ("fail", "skip"), "--on-error")
@@ -144,7 +144,7 @@ def extract(
         "include_last": include_last, "end_rule": end_rule, "max_accuracy_m": max_accuracy,
         "max_speed_kmh": max_speed, "drop_outliers": drop_outliers, "poi_radius_m": poi_radius,
     }  # fmt: skip
-    config = Wanted(profile, {name: value for name, value in options.items() if value is not None})
+    config = Wish(profile, {name: value for name, value in options.items() if value is not None})
     ExtractionConfig(**config.changes)  # refuses what cannot be before any file is read
     check_engine(engine, address, partitions)
     layout = Layout.of(columns, sep, decimal, time_format)

@@ -41,16 +41,16 @@ def _forget_in(models: list[Path], agents: list[str]) -> str:
     from ustad.schema import plural
     from ustad.tables import DataError
 
-    known, word = [], "agent"
+    knowing, word = [], "agent"
     for model in models:
         detector = Detector.load(model, device="cpu")
-        known.append({agent for agent, is_known in zip(agents, detector.knows(agents), strict=True) if is_known})
+        knowing.append({agent for agent, is_known in zip(agents, detector.knows(agents), strict=True) if is_known})
         word = detector.schema.entity_word
-    absent = set(agents).difference(*known)
+    absent = set(agents).difference(*knowing)
     if absent:
         where = f"{len(absent)} of {len(agents)} {plural(word)} are not in this model"
         raise DataError(f"{where}; nothing was forgotten")
-    for model, own in zip(models, known, strict=True):
+    for model, own in zip(models, knowing, strict=True):
         if own:
             Detector.load(model, device="cpu").forget(*sorted(own)).save(model)
     return word

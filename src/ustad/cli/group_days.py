@@ -67,23 +67,30 @@ class DayGroups:
 
 
 def note_days(
-    place: Path, schema: Any, *, country: str | None, calendar: Path | None, group: bool, done: DayGroups | None = None
+    place: Path,
+    schema: Any,
+    *,
+    country: str | None,
+    calendar: Path | None,
+    group: bool,
+    groups: DayGroups | None = None,
 ) -> dict[str, Any]:
     """Write what the calendar says and what days were unusual for everybody into `run.json`; returns the run.
 
-    `done` has taken the alerts of such days off the list already.
+    Where `groups` are given, they have taken the alerts of such days off the list already.
     """
     from ustad.clock import iso_date
     from ustad.triage.unusual_days import describe_day
 
     files = table_files(place, "events")
-    groups = done or _read_groups(files, schema)
+    is_taken_off = groups is not None
+    groups = groups or _read_groups(files, schema)
     day = np.concatenate([part[0] for part in groups.parts])
     if not len(day):
         return add_to_run(place, [])
     names = _name_days(files, schema, day, country=country, calendar=calendar)
     days = groups.days if group else []
-    if days and done is None:
+    if days and not is_taken_off:
         rewrite_alerts(place, schema, groups.take_off)
     counts = groups.counts
     words = [describe_day(one, names.get(iso_date(one.day)), schema.event_word) for one in days]

@@ -30,8 +30,8 @@ def reweigh_alerts(place: Path, weights: dict[str, float], schema: Any) -> dict[
         leaders.append(lead_rows(table))
         scores.append(learned_column(table, weights))
     count = sum(int(flags.sum()) for flags in before)
-    chosen = choose_alerts(np.concatenate([own[rows] for own, rows in zip(scores, leaders, strict=True)]), count)
-    parts = np.split(chosen, np.cumsum([len(rows) for rows in leaders])[:-1])
+    is_alert = choose_alerts(np.concatenate([own[rows] for own, rows in zip(scores, leaders, strict=True)]), count)
+    parts = np.split(is_alert, np.cumsum([len(rows) for rows in leaders])[:-1])
     after = [np.zeros(len(flags), bool) for flags in before]
     for flags, rows, part in zip(after, leaders, parts, strict=True):
         flags[rows[part]] = True

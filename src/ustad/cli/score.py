@@ -122,7 +122,7 @@ def score(
     rule = AlertRule.choose(alerts_per_day, fdr, top)
     after = _After.of(weights, _Days(holidays, calendar, group_days), rules)
     # who will be an alert is known once all are scored, so every event gets its reason
-    extras = _Wanted.of(
+    extras = _Extras.of(
         "all" if after.weights and reasons == "alerts" else reasons,
         coverage,
         reject,
@@ -135,11 +135,11 @@ def score(
     event_schema = _schema(model, schema)
     if is_baseline(model) and test_from is not None:
         raise typer.BadParameter("needs a model of the method ustad", param_hint="--test-from")
-    if is_baseline(model) and extras != _Wanted():
+    if is_baseline(model) and extras != _Extras():
         raise typer.BadParameter(
             "--reasons, --details, --coverage, --reject and --curves need a model of the method ustad"
         )
-    if engine == "ray" and replace(extras, reasons="flagged", details=False) != _Wanted():
+    if engine == "ray" and replace(extras, reasons="flagged", details=False) != _Extras():
         raise typer.BadParameter("--coverage, --reject and --curves need --engine local")
     if engine == "ray":
         from ustad.engine.score_job import score as score_on_ray
@@ -231,8 +231,8 @@ class _Days:
 
         if not (self.country or self.calendar or self.group):
             return run
-        done = across.days if across is not None else None
-        return note_days(out_, schema, country=self.country, calendar=self.calendar, group=self.group, done=done)
+        groups = across.days if across is not None else None
+        return note_days(out_, schema, country=self.country, calendar=self.calendar, group=self.group, groups=groups)
 
 
 @dataclass(frozen=True)
@@ -305,7 +305,7 @@ def _schema(model: Path, file: Path | None) -> Any:
 
 
 @dataclass(frozen=True)
-class _Wanted:
+class _Extras:
     """What is asked for beside the scores."""
 
     reasons: str = "flagged"
@@ -318,7 +318,7 @@ class _Wanted:
     @classmethod
     def of(
         cls, reasons: str, coverage: float | None, reject: float | None, reject_by: str, *, curves: bool, details: bool
-    ) -> _Wanted:
+    ) -> _Extras:
         choose(reasons, ("alerts", "all", "none"), "--reasons")
         choose(reject_by, ("sum", "standardised"), "--reject-by")
         for value, option in ((coverage, "--coverage"), (reject, "--reject")):
@@ -350,7 +350,7 @@ def _load(model: Path, device: str, test_from: str | None) -> Any:
     return Detector.load(model, device=device).scoring_from(test_from)
 
 
-def _detector_scores(detector: Any, data: Any, rule: Any, everything: bool, *, place: Path, extras: _Wanted) -> Any:
+def _detector_scores(detector: Any, data: Any, rule: Any, everything: bool, *, place: Path, extras: _Extras) -> Any:
     every = extras.details or extras.reject is not None or extras.curves  # these look at what was measured of all
     scores = detector.score(
         data, rule=rule, everything=everything, reasons=extras.reasons, coverage=extras.coverage, details=every
@@ -360,7 +360,7 @@ def _detector_scores(detector: Any, data: Any, rule: Any, everything: bool, *, p
     return scores
 
 
-def _with_rejection(detector: Any, scores: Any, place: Path, extras: _Wanted) -> Any:
+def _with_rejection(detector: Any, scores: Any, place: Path, extras: _Extras) -> Any:
     """Curves of error against the share kept, and predictions withheld, where asked for."""
     from ustad.scoring.explain import term_labels
     from ustad.scoring.rejection import agents_after, reject, rejection_curves

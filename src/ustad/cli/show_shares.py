@@ -11,7 +11,7 @@ from typing import Any
 from ustad.cli.shared import out
 
 #: Terms with a smaller share of the score are not printed; the file has them all.
-SHOWN = 0.05
+LEAST_SHARE = 0.05
 
 
 def explain(place: Path, schema: Any, top: int, quiet: bool = False) -> list[dict[str, Any]]:
@@ -54,4 +54,6 @@ def _print(rows: list[dict[str, Any]], schema: Any) -> None:
 
 def _made_of(row: dict[str, Any]) -> str:
     """Shares of the terms."""
-    return ", ".join(f"{term} {100 * v['share']:.0f} %" for term, v in row["terms"].items() if v["share"] >= SHOWN)
+    return ", ".join(
+        f"{term} {100 * v['share']:.0f} %" for term, v in row["terms"].items() if v["share"] >= LEAST_SHARE
+    )

@@ -113,10 +113,12 @@ class Config:
         if translate(settings) != settings:  # of version 0.2, where more was used
             return config
         # A file may write out all settings of a preset: what some preset has is no wish.
-        known = dict(flatten(config.to_dict()))
+        values_here = dict(flatten(config.to_dict()))
         plain = [cls(), *(cls().replace(changes) for changes in PRESETS.values())]
         usual = [dict(flatten(one.to_dict())) for one in plain]
-        config.refuse_unused(n for n in settings if n in known and all(known[n] != values[n] for values in usual))
+        config.refuse_unused(
+            n for n in settings if n in values_here and all(values_here[n] != values[n] for values in usual)
+        )
         return config
 
     @classmethod

@@ -39,9 +39,9 @@ _SHORT = reprlib.Repr()
 _SHORT.maxlevel, _SHORT.maxstring, _SHORT.maxother = 2, 200, 200
 
 
-def require(condition: bool, name: str, value: Any, wanted: str) -> None:
+def require(condition: bool, name: str, value: Any, rule: str) -> None:
     if not condition:
-        raise ConfigError(f"{name} must be {wanted}, got {_show_value(value)}")
+        raise ConfigError(f"{name} must be {rule}, got {_show_value(value)}")
 
 
 #: What reading YAML raises where a file is none: ValueError also for other bytes than text and for days that are not.
@@ -89,12 +89,12 @@ def nest(settings: dict[str, Any]) -> dict[str, Any]:
 def read_settings(kind: type[T], content: dict[str, Any], where: str = "") -> T:
     """Build a settings class from a mapping; unknown keys and wrong types are refused with a suggestion."""
     hints = typing.get_type_hints(kind)
-    known = [f.name for f in fields(kind)]  # type: ignore[arg-type]  # kind is always a dataclass here
+    names = [f.name for f in fields(kind)]  # type: ignore[arg-type]  # kind is always a dataclass here
     values: dict[str, Any] = {}
     for key, value in content.items():
-        if key not in known:
-            near = difflib.get_close_matches(str(key), known, 1)
-            hint = f"; did you mean '{where}{near[0]}'?" if near else f" (known: {', '.join(known)})"
+        if key not in names:
+            near = difflib.get_close_matches(str(key), names, 1)
+            hint = f"; did you mean '{where}{near[0]}'?" if near else f" (known: {', '.join(names)})"
             raise ConfigError(f"unknown setting '{where}{key}'{hint}")
         values[key] = _convert(hints[key], value, f"{where}{key}")
     return kind(**values)

@@ -59,10 +59,10 @@ def pieces_in(place: Place, bucket: int) -> list[str]:
     return sorted(name.removesuffix(".arrow") for name in place.names(f"bucket-{bucket:05d}", ".arrow"))
 
 
-def contents(written: Sequence[tuple[str, Sequence[int]]]) -> dict[int, list[str]]:
-    """From what each piece wrote: the pieces of each bucket, in order."""
-    pieces: dict[int, list[str]] = {}
-    for piece, numbers in written:
+def contents(pieces: Sequence[tuple[str, Sequence[int]]]) -> dict[int, list[str]]:
+    """The names of the pieces in each bucket, in order, from the buckets that each piece was written to."""
+    names: dict[int, list[str]] = {}
+    for name, numbers in pieces:
         for number in numbers:
-            pieces.setdefault(number, []).append(piece)
-    return dict(sorted(pieces.items()))
+            names.setdefault(number, []).append(name)
+    return dict(sorted(names.items()))

@@ -36,7 +36,7 @@ _PARTS = ("error", "loss", "au", "eu", "knn")
 
 
 @dataclass(frozen=True)
-class _Shared:
+class _Context:
     """What every task knows. Weights, encoder and settings lie in `place` under the identity of the weights."""
 
     place: Place
@@ -52,23 +52,24 @@ def calibrate(
 ) -> ScoringModel:  # fmt: skip
     """As `scoring.model.fit_reference`; `week` holds the calibration entities with their context."""
     place, entity = job.place / "calibration", encoder.schema.entity
-    shared = _Shared(place, _store(place, network, encoder, config), first_day, job.cluster.device)
-    held = {}
+    context = _Context(place, _store(place, network, encoder, config), first_day, job.cluster.device)
+    tasks = {}
     for name, table in (("train", train), ("week", week)):
         numbers = buckets.write(place / name, table, "all", entity, partitions)
-        held[name] = [Task(f"{number:05d}", number) for number in numbers]
+        tasks[name] = [Task(f"{number:05d}", number) for number in numbers]
     neighbours = None
     if config.scoring.neighbours:
         job.run(
-            f"embed-{shared.identity[:16]}", held["train"], _embed, shared, "embedding reference events, partitions"
+            f"embed-{context.identity[:16]}", tasks["train"], _embed, context, "embedding reference events, partitions"
         )
-        neighbours = _gather_reference(place, held["train"])
-        shared = replace(shared, reference=share_out(neighbours.embeddings, neighbours.owner))
-    job.run(f"calibrate-{shared.identity[:16]}", held["week"], _calibrate, shared, "calibrating, partitions")
+        neighbours = _gather_reference(place, tasks["train"])
+        context = replace(context, reference=share_out(neighbours.embeddings, neighbours.owner))
+    job.run(f"calibrate-{context.identity[:16]}", tasks["week"], _calibrate, context, "calibrating, partitions")
     _, identifiers = agent_codes(week[entity])
-    days = _gather_days(place, held["week"]) - first_day + 1
+    days = _gather_days(place, tasks["week"]) - first_day + 1
     calibrations = {
-        mode: _gather(place, mode, held["week"], encoder, identifiers=identifiers, days=days) for mode in _modes(config)
+        mode: _gather(place, mode, tasks["week"], encoder, identifiers=identifiers, days=days)
+        for mode in _modes(config)
     }
     history = History.fit(train, encoder.schema)
     return ScoringModel(network, encoder, config, neighbours, calibrations["own"], history, calibrations.get("past"))
@@ -100,28 +101,28 @@ def _load(place: Place, identity: str, device: str) -> tuple[DualTransformer, En
     return network.to(device).eval(), encoder, config
 
 
-def _embed(number: int, shared: _Shared) -> dict[str, Any]:
-    network, encoder, config = _load(shared.place, shared.identity, shared.device)
-    (table,) = buckets.read(shared.place / "train", number, ["all"])
-    reference = embed_reference(network, encoder, config, table, device=torch.device(shared.device))
+def _embed(number: int, context: _Context) -> dict[str, Any]:
+    network, encoder, config = _load(context.place, context.identity, context.device)
+    (table,) = buckets.read(context.place / "train", number, ["all"])
+    reference = embed_reference(network, encoder, config, table, device=torch.device(context.device))
     arrays = {"embeddings": np.ascontiguousarray(reference.embeddings), "owner": reference.owner}
-    shared.place.write_bytes(pack(arrays), f"reference/{number:05d}.safetensors")
+    context.place.write_bytes(pack(arrays), f"reference/{number:05d}.safetensors")
     return {"events": len(reference)}
 
 
-def _calibrate(number: int, shared: _Shared) -> dict[str, Any]:
-    network, encoder, config = _load(shared.place, shared.identity, shared.device)
-    (table,) = buckets.read(shared.place / "week", number, ["all"])
+def _calibrate(number: int, context: _Context) -> dict[str, Any]:
+    network, encoder, config = _load(context.place, context.identity, context.device)
+    (table,) = buckets.read(context.place / "week", number, ["all"])
     arrays = encoder.encode(table)
     count = 0
     for mode, setting in _modes(config).items():
         parts, entity = measure_period(
-            network, encoder, setting, shared.reference,  # type: ignore[arg-type]  # it answers the same questions
-            arrays=arrays, first_day=shared.first_day, device=shared.device,
+            network, encoder, setting, context.reference,  # type: ignore[arg-type]  # it answers the same questions
+            arrays=arrays, first_day=context.first_day, device=context.device,
         )  # fmt: skip
         arrays_by_name = {name: np.ascontiguousarray(getattr(parts, name)) for name in _PARTS}
         arrays_by_name |= {"entity": entity.astype(np.int32), "last_day": np.array([arrays.day.max()], np.int64)}
-        shared.place.write_bytes(pack(arrays_by_name), f"{mode}/{number:05d}.safetensors")
+        context.place.write_bytes(pack(arrays_by_name), f"{mode}/{number:05d}.safetensors")
         count = len(parts)
     return {"events": count}
 

@@ -49,7 +49,7 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def connected(address: str | None = None, workers: int = 0, device: str = "cpu") -> Iterator[Cluster]:
+def connect(address: str | None = None, workers: int = 0, device: str = "cpu") -> Iterator[Cluster]:
     """The cluster at `address` (host:port, `auto`, ray://…), or one of this machine's cores that ends with the block.
 
     A connection that is there already is used as it is. On the device `cuda` every task has a GPU; `auto` means so
@@ -59,11 +59,11 @@ def connected(address: str | None = None, workers: int = 0, device: str = "cpu")
     if workers < 0:
         raise ConfigError(f"workers must be 0 (as many as fit) or more, got {workers}")
     if ray.is_initialized():
-        yield _checked(ray, Cluster(workers, gpus=_gpus(ray, device)))
+        yield _probe(ray, Cluster(workers, gpus=_gpus(ray, device)))
         return
     _start(ray, address)
     try:
-        yield _checked(ray, Cluster(workers, gpus=_gpus(ray, device)))
+        yield _probe(ray, Cluster(workers, gpus=_gpus(ray, device)))
     finally:
         ray.shutdown()
 
@@ -112,7 +112,7 @@ def _reachable(address: str) -> None:
         ) from error
 
 
-def _checked(ray: Any, cluster: Cluster, seconds: float = FREE_SECONDS) -> Cluster:
+def _probe(ray: Any, cluster: Cluster, seconds: float = FREE_SECONDS) -> Cluster:
     """Run one small task where the real ones will run: it needs what they need."""
     for name, amount in (("CPU", cluster.cpus), ("GPU", cluster.gpus)):
         most = max((node["Resources"].get(name, 0.0) for node in ray.nodes() if node["Alive"]), default=0.0)

@@ -61,9 +61,9 @@ class DistributedTerms:
             Task(f"{number:05d}", (number, [name for name in tables if number in pieces.get(name, ())]))
             for number in sorted(pieces["events"])
         ]
-        shared = (place, identity, self.job.cluster.device)
+        context = (place, identity, self.job.cluster.device)
         step = f"memory-{len(self.calls)}-{identity[:16]}"
-        self.job.run(step, tasks, _terms, shared, "asking the memory network, partitions")
+        self.job.run(step, tasks, _terms, context, "asking the memory network, partitions")
         parts = [unpack(place.read_bytes(f"terms/{task.name}.safetensors")) for task in tasks]
         rows = np.concatenate([part.pop(_ROW) for part in parts])
         back = np.argsort(rows)
@@ -79,9 +79,9 @@ class DistributedTerms:
         return hashlib.sha256(weights).hexdigest()
 
 
-def _terms(payload: tuple[int, list[str]], shared: tuple[Place, str, str]) -> dict[str, Any]:
+def _terms(payload: tuple[int, list[str]], context: tuple[Place, str, str]) -> dict[str, Any]:
     """On a worker: one bucket's events, with its entities' habits and context."""
-    (number, names), (place, identity, device) = payload, shared
+    (number, names), (place, identity, device) = payload, context
     tables = {name: buckets.read(place / name, number, ["all"])[0] for name in names}
     events = tables["events"]
     memory = _load(place, identity, device)

@@ -44,16 +44,16 @@ class Source:
     timezone: str | None = None
     on_error: OnError = "fail"
     has_trips: bool = False
-    opened: Dataset | None = None  # where it had to be opened here
-    checked: bool = False  # it was validated when it was opened
+    dataset: Dataset | None = None  # where it had to be opened here
+    is_valid: bool = False  # it was validated when it was opened
 
     def stamp(self) -> list[Any]:
         """What tells whether the data are those of an earlier run."""
         infos = [f.filesystem.get_file_info(f.root) for f in (*self.events, *self.trips)]
         content: list[Any] = [[i.path, i.size, i.mtime_ns] for i in infos]
-        if self.opened is not None:
-            times = pc.sum(self.opened.events[self.schema.time].cast(pa.int64())).as_py()
-            content.append([self.opened.events.num_rows, times])
+        if self.dataset is not None:
+            times = pc.sum(self.dataset.events[self.schema.time].cast(pa.int64())).as_py()
+            content.append([self.dataset.events.num_rows, times])
         return [content, self.schema.to_dict(), self.meta, self.timezone, self.on_error]
 
 
@@ -66,18 +66,18 @@ class Buckets:
     numbers: tuple[int, ...]  # of those that hold something
     days: np.ndarray  # int64 [n, 4]: local day, events, first and last UTC day of these
     source: Source
-    renamed: bool  # event identifiers do not tell events apart: they become keys of entity and time
+    has_new_ids: bool  # event identifiers do not tell events apart: they become keys of entity and time
     notes: tuple[str, ...] = ()
 
     def dataset(self) -> Dataset:
         """The whole as far as its days and what was said about it go; it has no rows."""
-        return _Calendar(pa.table({}), self.source.schema, meta=self.source.meta, path=None, held=self.days[:, 0])
+        return _Calendar(pa.table({}), self.source.schema, meta=self.source.meta, path=None, event_days=self.days[:, 0])
 
     def read(self, number: int) -> Dataset:
         """One bucket."""
         name = f"{number:05d}.parquet"
         events = self.place.read_table(f"events/{name}")
-        if self.renamed:
+        if self.has_new_ids:
             keys = event_keys(events["agent_id"], events["started_at"])
             events = set_columns(events, stay_id=pa.array(keys))
         trips = self.place.read_table(f"trips/{name}") if self.source.has_trips else None
@@ -92,10 +92,10 @@ class Buckets:
 
 @dataclass(frozen=True)
 class _Calendar(Dataset):
-    held: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    event_days: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def days(self) -> np.ndarray:
-        return self.held
+        return self.event_days
 
 
 # ------------------------------------------------------------------------------------------------- finding
@@ -104,7 +104,7 @@ def find(
 ) -> Source:
     """What `data` is. Parquet is read by the workers; anything else is opened here."""
     if not isinstance(data, (str, Path, Place)):
-        return _opened(data, schema, timezone, on_error)
+        return _open_here(data, schema, timezone, on_error)
     place = Place.of(data)
     if not place.exists():
         raise DataError(f"{data}: no such file or directory")
@@ -120,7 +120,7 @@ def find(
         return Source(place.name, event_schema, files, (), meta, timezone, on_error)
     if is_uri(str(data)) and not place.local:
         raise DataError(f"{data}: holds no Parquet; other formats are read from local paths only")
-    return _opened(place.path if isinstance(data, Place) else data, schema, timezone, on_error)
+    return _open_here(place.path if isinstance(data, Place) else data, schema, timezone, on_error)
 
 
 def _table(place: Place, name: str) -> tuple[Place, ...]:
@@ -133,7 +133,7 @@ def _is_numosim(place: Place) -> bool:
     return place.local and place.path.is_dir() and is_numosim(place.path)
 
 
-def _opened(data: Any, schema: EventSchema | None, timezone: str | None, on_error: OnError) -> Source:
+def _open_here(data: Any, schema: EventSchema | None, timezone: str | None, on_error: OnError) -> Source:
     say("this format is read by one process; a data directory or Parquet parts are read by all")
     dataset = data if isinstance(data, Dataset) else open_data(data, schema, timezone, on_error)
     files = (Place.of(dataset.path),) if dataset.path is not None and dataset.path.is_file() else ()
@@ -146,9 +146,9 @@ def divide(job: Job, source: Source, partitions: int | None = None) -> Buckets:
     """Divide and check: every bucket holds all events of its entities, in order."""
     number = partitions or buckets.how_many(_rows(source), BUCKET_ROWS)
     place = job.place / "buckets"
-    held = {kind: _divide(job, source, kind, number) for kind in ("events", "trips")}
-    tasks = [Task(f"{b:05d}", (b, pieces, held["trips"].get(b, []))) for b, pieces in held["events"].items()]
-    lean = replace(source, opened=None)
+    events, trips = (_divide(job, source, kind, number) for kind in ("events", "trips"))
+    tasks = [Task(f"{b:05d}", (b, pieces, trips.get(b, []))) for b, pieces in events.items()]
+    lean = replace(source, dataset=None)
     results = job.run("check", tasks, _check, (job.place / "exchange", place, lean), "checking events, partitions")
     days = np.array([d for one in results for d in one["days"]], np.int64).reshape(-1, 4)
     if not len(days):
@@ -156,27 +156,25 @@ def divide(job: Job, source: Source, partitions: int | None = None) -> Buckets:
     notes = tuple(dict.fromkeys(note for one in results for note in one["notes"]))
     for note in notes:
         say(f"{source.name}: {note}")
-    return Buckets(
-        place, number, tuple(held["events"]), _summed(days), lean, any(one["repeats"] for one in results), notes
-    )
+    return Buckets(place, number, tuple(events), _sum_days(days), lean, any(one["repeats"] for one in results), notes)
 
 
 def _divide(job: Job, source: Source, kind: str, number: int) -> dict[int, list[str]]:
     exchange = job.place / "exchange" / kind
-    if source.opened is not None:
-        table = source.opened.events if kind == "events" else source.opened.trips
+    if source.dataset is not None:
+        table = source.dataset.events if kind == "events" else source.dataset.trips
         numbers = buckets.write(exchange, table, "000000", source.schema.entity, number) if table is not None else []
         return buckets.contents([("000000", numbers)])
     files = source.events if kind == "events" else source.trips
     tasks = [Task(f"{i:06d}", (f"{i:06d}", file)) for i, file in enumerate(files)]
-    shared = (exchange, kind, replace(source, opened=None), number)
-    results = job.run(f"divide-{kind}", tasks, _divide_file, shared, f"dividing {kind}, files")
+    context = (exchange, kind, replace(source, dataset=None), number)
+    results = job.run(f"divide-{kind}", tasks, _divide_file, context, f"dividing {kind}, files")
     return buckets.contents([(piece, numbers) for one in results for piece, numbers in one["pieces"]])
 
 
 def _rows(source: Source) -> int:
-    if source.opened is not None:
-        return int(source.opened.events.num_rows)
+    if source.dataset is not None:
+        return int(source.dataset.events.num_rows)
     import pyarrow.parquet as pq
 
     try:
@@ -185,7 +183,7 @@ def _rows(source: Source) -> int:
         raise DataError(f"{source.name}: cannot be read ({str(error).splitlines()[0]})") from error
 
 
-def _summed(days: np.ndarray) -> np.ndarray:
+def _sum_days(days: np.ndarray) -> np.ndarray:
     """One row per local day."""
     order = np.argsort(days[:, 0], kind="stable")
     days = days[order]
@@ -195,11 +193,11 @@ def _summed(days: np.ndarray) -> np.ndarray:
 
 
 # ---------------------------------------------------------------------------------------------- on workers
-def _divide_file(payload: tuple[str, Place], shared: tuple[Place, str, Source, int]) -> dict[str, Any]:
+def _divide_file(payload: tuple[str, Place], context: tuple[Place, str, Source, int]) -> dict[str, Any]:
     """The row groups of one Parquet file, each into its buckets."""
     import pyarrow.parquet as pq
 
-    (number, file), (exchange, kind, source, count) = payload, shared
+    (number, file), (exchange, kind, source, count) = payload, context
     numbers = []
     try:
         with pq.ParquetFile(file.root, filesystem=file.filesystem) as parquet:
@@ -222,12 +220,12 @@ def _entity(table: pa.Table, kind: str, source: Source, file: Place) -> str:
     return name
 
 
-def _check(payload: tuple[int, Sequence[str], Sequence[str]], shared: tuple[Place, Place, Source]) -> dict[str, Any]:
+def _check(payload: tuple[int, Sequence[str], Sequence[str]], context: tuple[Place, Place, Source]) -> dict[str, Any]:
     """One bucket by the contract: `open_data` of its rows; which days they lie on."""
-    (number, pieces, trips), (exchange, place, source) = payload, shared
+    (number, pieces, trips), (exchange, place, source) = payload, context
     tables = buckets.read(exchange / "events", number, pieces)
     table = pa.concat_tables(tables, promote_options="permissive")
-    data = Dataset(table, source.schema, meta={"notes": []}) if source.checked else _validated(table, source)
+    data = Dataset(table, source.schema, meta={"notes": []}) if source.is_valid else _validate(table, source)
     name = f"{number:05d}.parquet"
     place.write_table(data.events, f"events/{name}")
     if source.has_trips:
@@ -237,7 +235,7 @@ def _check(payload: tuple[int, Sequence[str], Sequence[str]], shared: tuple[Plac
     return {"days": _days(data), "notes": notes, "repeats": any("repeats values" in note for note in notes)}
 
 
-def _validated(table: pa.Table, source: Source) -> Dataset:
+def _validate(table: pa.Table, source: Source) -> Dataset:
     try:
         return open_data(table, source.schema, source.timezone, source.on_error)
     except DataError as error:
@@ -255,4 +253,4 @@ def _days(data: Dataset) -> list[list[int]]:
     """Events per local day, and the first and last UTC day of these."""
     local = event_days(data.events, data.schema).astype(np.int64)
     utc = pc.cast(data.events[data.schema.time], pa.int64()).to_numpy() // MICROSECONDS_PER_DAY
-    return _summed(np.stack([local, np.ones_like(local), utc, utc], axis=1)).tolist()
+    return _sum_days(np.stack([local, np.ones_like(local), utc, utc], axis=1)).tolist()

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from ustad.config import ExtractionConfig
 from ustad.engine import buckets
-from ustad.engine.cluster import connected
+from ustad.engine.cluster import connect
 from ustad.engine.folder import Place, is_uri
 from ustad.engine.jobs import Job, Task
 from ustad.mobility.archives import is_archive
@@ -40,7 +40,7 @@ from ustad.mobility.fix_store import AgentNumbers, MemoryStore
 from ustad.mobility.formats import estimate_rows, expand, format_of
 from ustad.mobility.given_stays import choose_files
 from ustad.mobility.layout import Layout
-from ustad.mobility.parameters import Wanted
+from ustad.mobility.parameters import Wish
 from ustad.mobility.publish import TABLES as REPLACED
 from ustad.mobility.publish import check_places, check_target, publish, source_meta, source_pois
 from ustad.mobility.reading import Reading, Times
@@ -51,7 +51,7 @@ from ustad.tables import DataError, OnError
 
 
 @dataclass(frozen=True)
-class _Shared:
+class _Context:
     """What every task of a job knows."""
 
     setting: Setting
@@ -62,7 +62,7 @@ class _Shared:
 
 
 def extract(
-    sources: Sequence[Path | str] | Path | str, out: Path | str, config: ExtractionConfig | Wanted | None = None,
+    sources: Sequence[Path | str] | Path | str, out: Path | str, config: ExtractionConfig | Wish | None = None,
     pois: Any = None, timezone: str | None = None, on_error: OnError = "fail", workers: int = 0,
     times: Times = "utc", address: str | None = None, partitions: int | None = None,
     places: Sequence[Path | str] = (), agent: str | None = None, layout: Layout | None = None,
@@ -96,8 +96,8 @@ def extract(
         reading, places=[_stays_of(Place.of(p)) if is_uri(p) else p for p in places],
     )  # fmt: skip
     number = partitions or buckets.how_many(rows, PARTITION_ROWS)
-    with connected(address, workers) as cluster:
-        said = [
+    with connect(address, workers) as cluster:
+        choices = [
             timezone,
             times,
             on_error,
@@ -108,20 +108,20 @@ def extract(
             _stamps(pois),
             [_stamps(p) for p in elsewhere],
         ]
-        identity = [[_stamp(f) for f in files], setting.config, *said]
+        identity = [[_stamp(f) for f in files], setting.config, *choices]
         job = Job.open(place, "extract", identity, cluster)
-        shared = _Shared(setting, job.place / "exchange", job.place / "tables", number)
+        context = _Context(setting, job.place / "exchange", job.place / "tables", number)
         summary = ExtractionSummary(Path(str(out)), files=len(files))
-        _extract(job, files, shared, summary, split=meta.get("split"))
+        _extract(job, files, context, summary, split=meta.get("split"))
         summary.notes, summary.seconds = setting.reading.notes, time.monotonic() - began
         if setting.pois is not None:
-            shared.tables.write_table(setting.pois.pois, "pois.parquet")
+            context.tables.write_table(setting.pois.pois, "pois.parquet")
         job.finish()
         meta = describe(summary, setting, meta)
         if place.local:
-            publish(shared.tables.path, place.path, meta)
+            publish(context.tables.path, place.path, meta)
         else:
-            place.replace_tables(REPLACED, shared.tables, "meta.json", meta)
+            place.replace_tables(REPLACED, context.tables, "meta.json", meta)
         job.close()
     setting.reading.warn_of_bad_rows()
     return summary
@@ -141,11 +141,11 @@ def _sample(files: list[Place], reading: Reading) -> Iterator[pa.Table]:
 
 
 def _extract(
-    job: Job, files: list[Place], shared: _Shared, summary: ExtractionSummary, *, split: dict[str, Any] | None
+    job: Job, files: list[Place], context: _Context, summary: ExtractionSummary, *, split: dict[str, Any] | None
 ) -> None:  # fmt: skip
-    reading = shared.setting.reading
+    reading = context.setting.reading
     tasks = [Task(f"{i:06d}", (f"{i:06d}", file)) for i, file in enumerate(files)]
-    read = job.run("read", tasks, _read, shared, "reading fixes, files")
+    read = job.run("read", tasks, _read, context, "reading fixes, files")
     for result in read:
         summary.fixes += result["fixes"]
         for why, count in result["dropped"].items():
@@ -161,11 +161,11 @@ def _extract(
     if len(kinds) > 1:
         reading.say("agents are integers in some places and text in others: all were taken as text")
     ends = [t for result in read for t in result["span"]]
-    setting = shared.setting.before_test((min(ends), max(ends)) if ends else None, split)
-    shared = replace(shared, setting=setting, as_text=kinds != {"int64"})
+    setting = context.setting.before_test((min(ends), max(ends)) if ends else None, split)
+    context = replace(context, setting=setting, as_text=kinds != {"int64"})
     pieces_of = buckets.contents([(piece, numbers) for result in read for piece, numbers in result["pieces"]])
     parts = [Task(f"{number:05d}", (number, pieces)) for number, pieces in pieces_of.items()]
-    for result in job.run("stays", parts, _stays, shared, "finding stays, partitions"):
+    for result in job.run("stays", parts, _stays, context, "finding stays, partitions"):
         for note in result.pop("notes"):
             reading.say(note)
         for part in result["parts"]:
@@ -174,10 +174,10 @@ def _extract(
 
 
 # ----------------------------------------------------------------------------------------------- on workers
-def _read(payload: tuple[str, Place], shared: _Shared) -> dict[str, Any]:
+def _read(payload: tuple[str, Place], context: _Context) -> dict[str, Any]:
     """Valid fixes of one file into the buckets."""
     number, file = payload
-    reading = replace(shared.setting.reading, notes=[], dropped=0)
+    reading = replace(context.setting.reading, notes=[], bad_rows=0)
     summary, agents = ExtractionSummary(Path(file.name)), AgentNumbers()
     pieces: list[tuple[str, list[int]]] = []
     kinds: set[str] = set()
@@ -186,11 +186,11 @@ def _read(payload: tuple[str, Place], shared: _Shared) -> dict[str, Any]:
             if not table.num_rows:
                 continue
             piece = f"{number}-{i:04d}"
-            pieces.append((piece, buckets.write(shared.exchange, table, piece, "agent_id", shared.buckets)))
+            pieces.append((piece, buckets.write(context.exchange, table, piece, "agent_id", context.buckets)))
             kinds.add(str(table["agent_id"].type))
             agents.see(table["time"].cast(pa.int64()).to_numpy())
             summary.fixes += table.num_rows
-    add_dropped(summary, "bad rows", reading.dropped)
+    add_dropped(summary, "bad rows", reading.bad_rows)
     return {
         "fixes": summary.fixes,
         "dropped": summary.dropped,
@@ -201,22 +201,22 @@ def _read(payload: tuple[str, Place], shared: _Shared) -> dict[str, Any]:
     }
 
 
-def _stays(payload: tuple[int, list[str]], shared: _Shared) -> dict[str, Any]:
+def _stays(payload: tuple[int, list[str]], context: _Context) -> dict[str, Any]:
     """One bucket's part of each table."""
     number, pieces = payload
-    setting = replace(shared.setting, reading=replace(shared.setting.reading, notes=[], dropped=0))
+    setting = replace(context.setting, reading=replace(context.setting.reading, notes=[], bad_rows=0))
     store, agents = MemoryStore(), AgentNumbers()
-    for table in buckets.read(shared.exchange, number, pieces):
-        collect(_texts(table) if shared.as_text else table, store, agents, setting.config)
+    for table in buckets.read(context.exchange, number, pieces):
+        collect(_texts(table) if context.as_text else table, store, agents, setting.config)
     tables: dict[str, list[pa.Table]] = {name: [] for name in TABLES}
     counts: list[PartCount] = []
     for part in store.partitions(agents, PARTITION_ROWS):
-        made = extract_partition(part, setting)
-        counts.append(count_partition(part, made))
+        part_tables = extract_partition(part, setting)
+        counts.append(count_partition(part, part_tables))
         for name in TABLES:
-            tables[name].append(made[name])
+            tables[name].append(part_tables[name])
     for name in TABLES:
-        shared.tables.write_table(pa.concat_tables(tables[name]), f"{name}/part-{number:05d}.parquet")
+        context.tables.write_table(pa.concat_tables(tables[name]), f"{name}/part-{number:05d}.parquet")
     return {"parts": [asdict(c) for c in counts], "notes": setting.reading.notes}
 
 

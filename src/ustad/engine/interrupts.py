@@ -15,7 +15,7 @@ from types import FrameType
 
 
 @contextmanager
-def noticed() -> Iterator[Callable[[], None]]:
+def notice_interrupts() -> Iterator[Callable[[], None]]:
     """Gives a function that raises an interrupt which was dropped since; the end of the block asks it too.
 
     Does nothing beside the main thread, or where somebody else handles the signal.

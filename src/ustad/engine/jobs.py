@@ -18,7 +18,7 @@ from ustad import __version__, progress
 from ustad.config import ConfigError
 from ustad.engine.cluster import Cluster, import_ray
 from ustad.engine.folder import Place
-from ustad.engine.interrupts import noticed
+from ustad.engine.interrupts import notice_interrupts
 from ustad.tables import DataError
 
 #: How often a task is tried again whose worker died, and how many wait in the cluster at the same time at most.
@@ -41,8 +41,8 @@ class Job:
 
     place: Place
     cluster: Cluster
-    resumed: bool = False
-    reused: dict[str, int] = field(default_factory=dict)  # step → tasks that an earlier run had finished
+    is_resumed: bool = False
+    earlier_counts: dict[str, int] = field(default_factory=dict)  # step → tasks that an earlier run had finished
 
     @classmethod
     def open(cls, out: Place, verb: str, identity: Any, cluster: Cluster) -> Job:
@@ -51,26 +51,26 @@ class Job:
         mark = {"identity": fingerprint([__version__, identity])}
         if place.exists("job.json") and place.read_json("job.json") == mark:
             progress.say("carrying on: finished partitions of an earlier run are kept")
-            return cls(place, cluster, resumed=True)
+            return cls(place, cluster, is_resumed=True)
         place.remove()
         place.write_json(mark, "job.json")
         return cls(place, cluster)
 
     def run(
-        self, step: str, tasks: Sequence[Task], work: Callable[[Any, Any], dict[str, Any]], shared: Any = None,
+        self, step: str, tasks: Sequence[Task], work: Callable[[Any, Any], dict[str, Any]], context: Any = None,
         label: str | None = None,
     ) -> list[dict[str, Any]]:  # fmt: skip
-        """`work(payload, shared)` for every task; results (JSON) in the order of the tasks.
+        """`work(payload, context)` for every task; results (JSON) in the order of the tasks.
 
         `work` writes its files whole and may be called twice for the same task, so it must give the same again.
         """
-        results = self._finished(step, tasks)
-        self.reused[step] = len(results)
+        results = self._read_finished(step, tasks)
+        self.earlier_counts[step] = len(results)
         left = [task for task in tasks if task.name not in results]
-        with progress.track(label or step, len(tasks)) as advance, noticed() as check:
+        with progress.track(label or step, len(tasks)) as advance, notice_interrupts() as check:
             if results:
                 advance(len(results))
-            for name, result in self._run(step, left, work, shared):
+            for name, result in self._run(step, left, work, context):
                 results[name] = result
                 advance(1)
                 check()
@@ -84,7 +84,7 @@ class Job:
         """The results are where they belong: nothing is left to carry on with."""
         self.place.remove()
 
-    def _finished(self, step: str, tasks: Sequence[Task]) -> dict[str, dict[str, Any]]:
+    def _read_finished(self, step: str, tasks: Sequence[Task]) -> dict[str, dict[str, Any]]:
         there = self.place.names(f"done/{step}", ".json")
         return {
             task.name: self.place.read_json(f"done/{step}/{task.name}.json")
@@ -92,23 +92,23 @@ class Job:
             if f"{task.name}.json" in there
         }
 
-    def _run(self, step: str, tasks: list[Task], work: Callable[..., Any], shared: Any) -> Iterable[tuple[str, Any]]:
+    def _run(self, step: str, tasks: list[Task], work: Callable[..., Any], context: Any) -> Iterable[tuple[str, Any]]:
         """Names and results as they come. Plain tasks of Ray: its data sets cost more than the work of small jobs."""
         if not tasks:
             return
         ray = import_ray()
         options = {"num_cpus": self.cluster.cpus, "num_gpus": self.cluster.gpus, "max_retries": RETRIES}
         remote = ray.remote(**options, scheduling_strategy="SPREAD")(_call)
-        known = ray.put((work, shared, self.place, step))
+        call = ray.put((work, context, self.place, step))
         left, most = iter(tasks), self.cluster.workers or MOST_WAITING
-        waiting = [remote.remote(task, known) for task in islice(left, most)]
+        waiting = [remote.remote(task, call) for task in islice(left, most)]
         try:
             while waiting:
-                done, waiting = ray.wait(waiting)
-                name, error, result = ray.get(done[0])
+                ready, waiting = ray.wait(waiting)
+                name, error, result = ray.get(ready[0])
                 if error:
                     raise _ERRORS[error](result)
-                waiting += [remote.remote(task, known) for task in islice(left, 1)]
+                waiting += [remote.remote(task, call) for task in islice(left, 1)]
                 yield name, result
         except ray.exceptions.RayError as error:
             raise _plainly(error) from error
@@ -117,11 +117,11 @@ class Job:
                 ray.cancel(one)
 
 
-def _call(task: Task, known: Any) -> tuple[str, str, Any]:
+def _call(task: Task, call: Any) -> tuple[str, str, Any]:
     """On a worker: do the work, then say that it is done. Name, error and result."""
-    work, shared, place, step = known
+    work, context, place, step = call
     try:
-        result = work(task.payload, shared)
+        result = work(task.payload, context)
     except (DataError, ConfigError) as error:
         return task.name, type(error).__name__, str(error)
     place.write_json(result, f"done/{step}/{task.name}.json")

@@ -38,8 +38,8 @@ class Judging:
 
     def settle(self, detector: Detector, name: str) -> pa.Table:
         """One partition with its scores."""
-        measured = self.plan.measured.read_table(f"events/{name}.parquet")
-        return judge_of(detector).settle(measured, self.standing)
+        table = self.plan.measurements.read_table(f"events/{name}.parquet")
+        return judge_of(detector).settle(table, self.standing)
 
 
 def judge_of(detector: Detector) -> Any:
@@ -60,10 +60,10 @@ def tell(name: str, judging: Judging) -> dict[str, Any]:
     plan = judging.plan
     detector = plan.model.load(plan.device)
     file = f"agents/{name}.parquet"
-    known = plan.measured.read_table(file) if plan.measured.exists(file) else None
-    settled = judging.settle(detector, name)
+    agents = plan.measurements.read_table(file) if plan.measurements.exists(file) else None
+    events = judging.settle(detector, name)
     part = tell_part(
-        judge_of(detector), name, settled, known, alerts=judging.alerts, standing=judging.standing, run=plan
+        judge_of(detector), name, events, agents, alerts=judging.alerts, standing=judging.standing, run=plan
     )
     counts = {}
     for what in TABLES:
@@ -89,16 +89,16 @@ def merge_ranks(job: Job, judging: Judging, names: list[str], detector: Detector
     """Ranks of each column among all scored events: one task per column, which holds that column alone."""
     judge, place = judge_of(detector), job.place / "ranks"
     tasks = [Task(f"{i:03d}-{name}", (name, names)) for i, name in enumerate(judge.ranked)]
-    job.run("ranks", tasks, _merge_column, (judging.plan.measured, place), "ranking, columns")
+    job.run("ranks", tasks, _merge_column, (judging.plan.measurements, place), "ranking, columns")
     ray = import_ray()
-    shared = [SharedRanks(ray.put(_read_ranks(place, name))) for name in judge.ranked]
-    return replace(judging, standing=judge.stand(shared))
+    ranks = [SharedRanks(ray.put(_read_ranks(place, name))) for name in judge.ranked]
+    return replace(judging, standing=judge.stand(ranks))
 
 
-def _merge_column(payload: tuple[str, list[str]], shared: tuple[Place, Place]) -> dict[str, Any]:
-    (column, names), (measured, place) = payload, shared
+def _merge_column(payload: tuple[str, list[str]], context: tuple[Place, Place]) -> dict[str, Any]:
+    (column, names), (measurements, place) = payload, context
     field = f"{MEASURED}.{column}"
-    parts = [read_measurements(measured.read_table(f"events/{name}.parquet", [field]))[column] for name in names]
+    parts = [read_measurements(measurements.read_table(f"events/{name}.parquet", [field]))[column] for name in names]
     ranks = Ranks.of(np.concatenate([floats(part) for part in parts]), np.float32)
     table = pa.table({"value": ranks.values}).replace_schema_metadata({"count": str(ranks.count)})
     place.write_table(table, f"{column}.parquet")

@@ -46,7 +46,7 @@ class ModelPlace:
             raise DataError(f"{where}: not a model directory (no {artefact.MANIFEST}); make one with `ustad train`")
         return cls(place, str(sorted(place.read_json(artefact.MANIFEST)["files"].items())))
 
-    def shared(self) -> ModelPlace:
+    def share_reference(self) -> ModelPlace:
         """The same with its reference in shared memory, where it has one."""
         if not self.place.exists(_REFERENCE):
             return self

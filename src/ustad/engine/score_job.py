@@ -17,7 +17,7 @@ import pyarrow as pa
 from ustad.dataset import Split
 from ustad.detector import Detector
 from ustad.engine import events as engine_events
-from ustad.engine.cluster import connected
+from ustad.engine.cluster import connect
 from ustad.engine.events import Buckets
 from ustad.engine.folder import Place
 from ustad.engine.jobs import Job, Task
@@ -45,7 +45,7 @@ class ScoreSummary:
     agents: int
     run: dict[str, Any]
     seconds: float
-    reused: int  # partitions that an earlier run had measured
+    earlier_partitions: int  # partitions that an earlier run had measured
 
 
 def score(
@@ -63,7 +63,7 @@ def score(
     rule = rule or AlertRule()
     event_schema = schema or EventSchema.from_dict(model_place.place.read_json("schema.json"))
     source = engine_events.find(data, event_schema, timezone, on_error)
-    with connected(address, workers, device) as cluster:
+    with connect(address, workers, device) as cluster:
         identity = [
             source.stamp(),
             model_place.identity,
@@ -82,7 +82,7 @@ def score(
         split = None if everything else detector.scored_days(parts.dataset())
         plan = _plan(
             job,
-            model_place.shared(),
+            model_place.share_reference(),
             parts,
             detector,
             split=split,
@@ -101,7 +101,7 @@ def score(
         _export(place, detector)
         job.close()
     events, agents = (sum(t[what] for t in summaries) for what in ("events", "agents"))
-    return ScoreSummary(str(out), events, agents, run, time.monotonic() - began, job.reused["measure"])
+    return ScoreSummary(str(out), events, agents, run, time.monotonic() - began, job.earlier_counts["measure"])
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class Plan:
     split: Split | None
     request: Request
     device: str
-    measured: Place
+    measurements: Place
     habits: Place  # of the entities, by bucket
     span: Span
 
@@ -154,15 +154,15 @@ def _measure_bucket(number: int, plan: Plan) -> dict[str, Any]:
     judge = judge_of(detector)
     with_trips = detector.trips.attach(events, data.trips)
     earlier = detector.trips.attach(before, data.trips) if before is not None and before.num_rows else None
-    measured, agents = judge.measure(with_trips, earlier, plan.span, plan.request)
-    measured = measured.drop_columns([c for c in COLUMNS if c in measured.column_names])
+    measurements, agents = judge.measure(with_trips, earlier, plan.span, plan.request)
+    measurements = measurements.drop_columns([c for c in COLUMNS if c in measurements.column_names])
     name = f"{number:05d}.parquet"
-    plan.measured.write_table(measured, f"events/{name}")
+    plan.measurements.write_table(measurements, f"events/{name}")
     if agents is not None:
-        plan.measured.write_table(agents, f"agents/{name}")
+        plan.measurements.write_table(agents, f"agents/{name}")
     if judge.ranked:
-        return {"events": measured.num_rows}
-    return report_scores(judge.settle(measured, judge.stand(None)), judge.schema, plan.request.rule, plan.span.days)
+        return {"events": measurements.num_rows}
+    return report_scores(judge.settle(measurements, judge.stand(None)), judge.schema, plan.request.rule, plan.span.days)
 
 
 # -------------------------------------------------------------------------------------------------- judging
@@ -185,11 +185,11 @@ def _judge(
     else:
         judging = replace(judging, standing=judge.stand(None))
     rank = _ranking(plan, detector) if plan.request.rule.most(plan.span.days) is not None else None
-    found = raise_alerts(plan.request.rule, reports, plan.span.days, judge.reference, rank=rank)
-    for text in found.warnings:
+    alerts = raise_alerts(plan.request.rule, reports, plan.span.days, judge.reference, rank=rank)
+    for text in alerts.warnings:
         warn(text)
-    notes = note_drift(found.notes(None), join_counts(report["p_values"] for report in reports.values()))
-    return replace(judging, alerts=found), notes
+    notes = note_drift(alerts.notes(None), join_counts(report["p_values"] for report in reports.values()))
+    return replace(judging, alerts=alerts), notes
 
 
 def _ranking(plan: Plan, detector: Detector) -> Any:
@@ -199,7 +199,7 @@ def _ranking(plan: Plan, detector: Detector) -> Any:
     def key(task: str, row: int) -> tuple[Any, int]:
         if task not in files_by_name:
             names = [detector.schema.entity, detector.schema.time]
-            table = plan.measured.read_table(f"events/{task}.parquet", names)
+            table = plan.measurements.read_table(f"events/{task}.parquet", names)
             times = table[names[1]].cast(pa.int64()).to_pylist()
             files_by_name[task] = list(zip(table[names[0]].to_pylist(), times, strict=True))
         return files_by_name[task][row]

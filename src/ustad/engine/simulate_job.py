@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ustad.engine.cluster import connected
+from ustad.engine.cluster import connect
 from ustad.engine.folder import Place
 from ustad.engine.jobs import Job, Task
 from ustad.simulate.phones import Recording
@@ -22,7 +22,7 @@ from ustad.simulate.rows import poi_table
 from ustad.simulate.setting import Simulation, SimulationPlan
 from ustad.simulate.simulation import (
     AGENTS_A_PART,
-    PARTED,
+    TABLES_IN_PARTS,
     WHOLE,
     count_rows,
     describe,
@@ -38,7 +38,7 @@ def _prepare(plan: SimulationPlan) -> Simulation:
 
 
 @dataclass(frozen=True)
-class _Shared:
+class _Context:
     plan: SimulationPlan
     paths: bool
     recording: Recording | None
@@ -56,32 +56,32 @@ def simulate(
     simulation, place = _prepare(plan), Place.of(out)
     parts = range(0, simulation.agents, agents_a_part)
     recording = Recording.of(fixes, phone)
-    with connected(address, workers) as cluster:
+    with connect(address, workers) as cluster:
         job = Job.open(place, "simulate", [vars(plan), fixes, paths, agents_a_part, phone], cluster)
-        shared = _Shared(plan, paths, recording, len(parts) == 1, job.place / "tables")
+        context = _Context(plan, paths, recording, len(parts) == 1, job.place / "tables")
         last = [min(simulation.agents, first + agents_a_part) for first in parts]
         tasks = [Task(f"{first:08d}", (first, stop)) for first, stop in zip(parts, last, strict=True)]
-        counts = job.run("parts", tasks, _part, shared, "simulating, parts of the agents")
-        small = {n: [shared.tables.read_table(f"small/{n}/{task.name}.parquet") for task in tasks] for n in WHOLE}
+        counts = job.run("parts", tasks, _part, context, "simulating, parts of the agents")
+        small = {n: [context.tables.read_table(f"small/{n}/{task.name}.parquet") for task in tasks] for n in WHOLE}
         for name in written_tables(simulation, small):
-            shared.tables.write_table(pa.concat_tables(small[name]), f"{name}.parquet")
-        shared.tables.write_table(poi_table(simulation), "pois.parquet")
+            context.tables.write_table(pa.concat_tables(small[name]), f"{name}.parquet")
+        context.tables.write_table(poi_table(simulation), "pois.parquet")
         meta = describe(simulation, fixes, phone, paths) | count_rows(sum(c["events"] for c in counts), small)
         job.finish()
-        place.replace_tables((*PARTED, *WHOLE, "pois"), shared.tables, "meta.json", meta)
+        place.replace_tables((*TABLES_IN_PARTS, *WHOLE, "pois"), context.tables, "meta.json", meta)
         job.close()
     return meta
 
 
-def _part(payload: tuple[int, int], shared: _Shared) -> dict[str, Any]:
+def _part(payload: tuple[int, int], context: _Context) -> dict[str, Any]:
     """One part, made in a local folder and then brought to where it belongs."""
     first, last = payload
     with tempfile.TemporaryDirectory(prefix="ustad-") as folder:
-        simulation = _prepare(shared.plan)
+        simulation = _prepare(context.plan)
         events, small = write_part(
-            simulation, first, last, shared.paths, recording=shared.recording, out=Path(folder), alone=shared.alone
+            simulation, first, last, context.paths, recording=context.recording, out=Path(folder), alone=context.alone
         )
-        shared.tables.take_in(Path(folder))
+        context.tables.take_in(Path(folder))
     for name, table in small.items():
-        shared.tables.write_table(table, f"small/{name}/{first:08d}.parquet")
+        context.tables.write_table(table, f"small/{name}/{first:08d}.parquet")
     return {"events": events}

@@ -26,7 +26,7 @@ from ustad.config import Config, ConfigError
 from ustad.detector import Detector
 from ustad.engine import buckets
 from ustad.engine.calibrate_job import calibrate
-from ustad.engine.cluster import Cluster, connected, enough_for, import_ray
+from ustad.engine.cluster import Cluster, connect, enough_for, import_ray
 from ustad.engine.distributed_terms import DistributedTerms
 from ustad.engine.events import BUCKET_ROWS, find
 from ustad.engine.folder import Place
@@ -66,7 +66,7 @@ def train(
     `workers` processes share every batch (on GPUs, one each). With one the model is that of `Detector.fit`.
     """
     place = Place.of(out)
-    with connected(address, workers, device) as cluster:
+    with connect(address, workers, device) as cluster:
         enough_for(cluster, max(1, workers))
         dataset = _open(data, schema, timezone, on_error)
         detector = RayDetector(config, cluster, place, resume=resume, partitions=partitions)
@@ -199,7 +199,7 @@ def _on_workers(job: Job, plan: _Plan) -> tuple[dict[str, torch.Tensor], dict[st
     )  # fmt: skip
     say(f"training the {_WORDS[plan.what]} with {scaling.num_workers} worker(s) of the cluster")
     try:
-        with _told(plan.directory if plan.what == "network" else None), given_back():
+        with _say_epochs(plan.directory if plan.what == "network" else None), given_back():
             trainer.fit()
     except (ray.exceptions.RayError, ray.train.TrainingFailedError) as error:
         raise ConfigError(f"training failed on the cluster: {_reason(error)}") from error
@@ -207,7 +207,7 @@ def _on_workers(job: Job, plan: _Plan) -> tuple[dict[str, torch.Tensor], dict[st
 
 
 @contextmanager
-def _told(directory: Path | None) -> Iterator[None]:
+def _say_epochs(directory: Path | None) -> Iterator[None]:
     """Says what the first worker writes into its log, epoch by epoch."""
     log = None if directory is None else directory / "log.jsonl"
     over = threading.Event()

@@ -155,10 +155,10 @@ class Encoder:
         if not any(values.any() for values in gaps):
             return {}
         early, late = (values[order].astype(np.float32) for values in gaps)
-        held = {"early": early, "late": late}
+        columns = {"early": early, "late": late}
         if any("@ends_seen" in feature.source for feature in self.schema.features):
-            held["weight"] = self._weight(early, late)
-        return held
+            columns["weight"] = self._weight(early, late)
+        return columns
 
     def _weight(self, early: np.ndarray, late: np.ndarray) -> np.ndarray:
         """How much each field of each event counts in what is learned: less where nobody saw the time. [N, F]."""
@@ -184,11 +184,11 @@ class Encoder:
         if feature.kind == "place":
             lat, lon = (_floats(events[c]) for c in feature.source)
             flat = self.projections[feature.name].forward(lat, lon)
-            return {n: _scaled(self.scales[n], v[:, None])[:, 0] for n, v in zip(names, flat, strict=True)}
+            return {n: _scale(self.scales[n], v[:, None])[:, 0] for n, v in zip(names, flat, strict=True)}
         if feature.kind == "vector":
-            return {names[0]: _scaled(self.scales[names[0]], _vector(events, feature))}
+            return {names[0]: _scale(self.scales[names[0]], _vector(events, feature))}
         values = _number(events, feature, self.schema, clock)
-        return {names[0]: _scaled(self.scales[names[0]], values[:, None])[:, 0]}
+        return {names[0]: _scale(self.scales[names[0]], values[:, None])[:, 0]}
 
     def _stack(self, columns: dict[str, np.ndarray], kind: str, dtype: Any) -> np.ndarray:
         parts = [columns[f.name].reshape(-1, f.size if kind == "vector" else 1) for f in self.fields if f.kind == kind]
@@ -324,7 +324,7 @@ def _number(events: pa.Table, feature: Feature, schema: EventSchema, clock: Loca
     elif source == "@duration":
         values = _minutes(events[schema.time], events[schema.end])
     elif source == "@elapsed":
-        values = _elapsed(events, schema)
+        values = _minutes_since_previous(events, schema)
     else:
         values = _floats(events[source])
     return np.log1p(np.maximum(values, 0.0)) if feature.transform == "log" else values
@@ -335,7 +335,7 @@ def _minutes(start: pa.ChunkedArray, end: pa.ChunkedArray) -> np.ndarray:
     return pc.fill_null(pc.divide(difference.cast(pa.float64()), 60e6), np.nan).to_numpy()
 
 
-def _elapsed(events: pa.Table, schema: EventSchema) -> np.ndarray:
+def _minutes_since_previous(events: pa.Table, schema: EventSchema) -> np.ndarray:
     entity, _ = agent_codes(events[schema.entity])
     start = events[schema.time].cast(pa.int64()).to_numpy()
     end = events[schema.end].cast(pa.int64()).to_numpy() if schema.end else start
@@ -373,7 +373,7 @@ def _vector(events: pa.Table, feature: Feature) -> np.ndarray:
     return values
 
 
-def _scaled(scale: Scale, values: np.ndarray) -> np.ndarray:
+def _scale(scale: Scale, values: np.ndarray) -> np.ndarray:
     """Scaled values that stay NaN where they were missing."""
     return np.where(np.isnan(values), np.nan, scale.apply(values))
 

@@ -30,14 +30,14 @@ _SALT = np.uint64(0x9E3779B97F4A7C15)
 class Facts:
     """What training knows about n events; all int64 or bool [n]."""
 
-    seen: np.ndarray  # times the entity was at this habitat
+    visits: np.ndarray  # times the entity was at this habitat
     hour_seen: np.ndarray  # … ever in this hour of the day (or the ones beside it)
     weekday_seen: np.ndarray  # … ever on this day of the week
     days: np.ndarray  # days from the entity's first to its last event in training; 0: never seen
 
     def row(self, i: int) -> dict[str, int | bool]:
         return {
-            "seen": int(self.seen[i]),
+            "seen": int(self.visits[i]),
             "hour_seen": bool(self.hour_seen[i]),
             "weekday_seen": bool(self.weekday_seen[i]),
             "days": int(self.days[i]),
@@ -57,15 +57,15 @@ class History:
         clock = local_time(events[schema.time], zone_of(events, schema))
         entity, entities = agent_codes(events[schema.entity])
         habitat, habitats = _habitat(events, schema)
-        columns = [entity, habitat, np.floor(clock.minute / 60).astype(np.int64), clock.weekday, clock.day]
-        per_place = _summary(*columns)
-        whole = _summary(entity, np.full(len(entity), -1), *columns[2:])
+        when = (np.floor(clock.minute / 60).astype(np.int64), clock.weekday, clock.day)
+        per_place = _summary(entity, habitat, *when)
+        whole = _summary(entity, np.full(len(entity), -1), *when)
         names = np.array([*habitats, None], dtype=object)
-        joined = {k: np.concatenate([per_place[k], whole[k]]) for k in per_place}
-        joined["entity"] = entities.astype(object)[joined["entity"]].astype(str)
-        joined["habitat"] = names[joined["habitat"]]
+        columns = {k: np.concatenate([per_place[k], whole[k]]) for k in per_place}
+        columns["entity"] = entities.astype(object)[columns["entity"]].astype(str)
+        columns["habitat"] = names[columns["habitat"]]
         table = pa.table(
-            {k: pa.array(joined[k], pa.string() if k in ("entity", "habitat") else None) for k in _COLUMNS}
+            {k: pa.array(columns[k], pa.string() if k in ("entity", "habitat") else None) for k in _COLUMNS}
         )
         return cls(table, schema)
 
@@ -105,8 +105,8 @@ class History:
         """Sorted keys of the rows and the rows they lead to."""
         places = self.table["habitat"].combine_chunks()
         codes, names = agent_codes(pc.fill_null(places, ""))
-        hashed = np.where(pc.is_null(places).to_numpy(zero_copy_only=False), 0, identity_hash(names)[codes])
-        keys = _join(_hashes(self.table["entity"]), hashed.astype(np.uint64))
+        places_hash = np.where(pc.is_null(places).to_numpy(zero_copy_only=False), 0, identity_hash(names)[codes])
+        keys = _join(_hashes(self.table["entity"]), places_hash.astype(np.uint64))
         order = np.argsort(keys)
         return keys[order], order
 

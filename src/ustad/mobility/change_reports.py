@@ -24,7 +24,7 @@ FEW_STILL, REST_US = 6, 600_000_000
 STEP = (0.4 / EARTH_RADIUS_KM) ** 2
 #: An agent's own places are so wide, as a share of the squared distance; a place is known after so many visits;
 #: and of so many fixes or fewer are stays whose place earlier ones help to tell.
-PLACE, KNOWN, FEW_FIXES = 4.0, 2.0, 4
+PLACE, KNOWN_VISITS, FEW_FIXES = 4.0, 2.0, 4
 
 
 @numba.njit(cache=True, nogil=True)
@@ -57,7 +57,7 @@ def has_rested(s, silence, way, km, limits):  # type: ignore[no-untyped-def]  # 
     if s.on_way_out == 0 or s.count > 1:
         return True
     place = _nearest_place(s, s.last_x, s.last_y, s.last_z, limits)
-    return place >= 0 and s.places[place, 3] >= KNOWN
+    return place >= 0 and s.places[place, 3] >= KNOWN_VISITS
 
 
 @numba.njit(cache=True, nogil=True)

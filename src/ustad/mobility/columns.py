@@ -70,18 +70,18 @@ _SCALES = {"_e6": 1e6, "_e7": 1e7, "ee7": 1e7}
 
 def as_fixes(source: Any, where: str = "fixes", reading: Reading | None = None) -> pa.Table:
     """Fixes by the contract, from a path or a table with anybody's column names. An empty table stays empty."""
-    return _as_contract(as_table(source, where), FIXES, FIX_NAMES, where, asked=reading)
+    return _as_contract(as_table(source, where), FIXES, FIX_NAMES, where, settings=reading)
 
 
 def as_stays(source: Any, where: str = "stays", reading: Reading | None = None) -> pa.Table:
     """Stays by the contract, from a path or a table with anybody's column names."""
-    return _as_contract(as_table(source, where), STAYS, STAY_NAMES, where, asked=reading)
+    return _as_contract(as_table(source, where), STAYS, STAY_NAMES, where, settings=reading)
 
 
 def _as_contract(
-    table: pa.Table, contract: Contract, names: dict[str, tuple[str, ...]], where: str, *, asked: Reading | None
+    table: pa.Table, contract: Contract, names: dict[str, tuple[str, ...]], where: str, *, settings: Reading | None
 ) -> pa.Table:
-    reading = asked or Reading()
+    reading = settings or Reading()
     refuse_other_bytes(table, where)
     try:
         table = rename(_with_agents(table, reading, where) if contract is FIXES else table, names, reading)
@@ -92,18 +92,18 @@ def _as_contract(
     for name, kind in contract.columns.items():
         if kind == TIMESTAMP and name in table.column_names:
             table = _times(table, name, contract, complaints, reading=reading)
-            if asked is not None and pa.types.is_timestamp(table[name].type) and table[name].type.tz:
+            if settings is not None and pa.types.is_timestamp(table[name].type) and table[name].type.tz:
                 table = _check_range(table, name, complaints)
     missing = [name for name in contract.required if name not in table.column_names]
     if missing and contract is FIXES and table.column_names:
         raise missing_columns(where, missing, table.column_names)
     if table.num_rows == 0 and not missing:
-        if complaints.dropped:
-            raise DataError(f"{where}: no usable row is left ({complaints.found[0]})")
+        if complaints.bad_rows:
+            raise DataError(f"{where}: no usable row is left ({complaints.messages[0]})")
         return table
     _hint_at_east(table, complaints, reading)
     table, complaints = validate(table, contract, where, reading.on_error, complaints)
-    if asked is not None:
+    if settings is not None:
         table = _check_places(table, complaints, reading)
     reading.count(complaints)
     return table
@@ -141,7 +141,7 @@ def _check_places(table: pa.Table, complaints: Complaints, reading: Reading) -> 
     table = complaints_of_hours.check(table, at_null_island(table), "lat", NULL_ISLAND)
     reading.count(complaints_of_hours)
     if not table.num_rows:
-        raise DataError(f"{complaints.where}: no usable row is left ({complaints_of_hours.found[0]})")
+        raise DataError(f"{complaints.where}: no usable row is left ({complaints_of_hours.messages[0]})")
     warning = check_swapped(table, complaints.where, _zone_of(table, reading), reading.area)
     if warning:
         reading.warn(warning)
@@ -206,12 +206,12 @@ def rename(table: pa.Table, names: dict[str, tuple[str, ...]], reading: Reading)
             reading.say(f"column '{theirs}' was taken for {ours}")
         scale = next((s for end, s in _SCALES.items() if theirs.lower().endswith(end)), None)
         if ours in ("lat", "lon") and scale:
-            table = table.set_column(table.column_names.index(ours), ours, _scaled(table[ours], scale))
+            table = table.set_column(table.column_names.index(ours), ours, _scale(table[ours], scale))
             reading.say(f"column '{theirs}' was divided by {scale:,.0f} to give degrees")
     return _unpack_geometry(table, reading) if "lat" in names and "lat" not in table.column_names else table
 
 
-def _scaled(column: pa.ChunkedArray, scale: float) -> pa.ChunkedArray:
+def _scale(column: pa.ChunkedArray, scale: float) -> pa.ChunkedArray:
     """Degrees from a column of scaled ones. Text stays text, so that what is no number can be named later."""
     if not is_text(column.type):
         return pc.divide(column.cast(pa.float64()), scale)

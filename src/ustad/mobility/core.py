@@ -71,7 +71,7 @@ class Step:
     """What one step found, and what the next one needs."""
 
     scan: Scan
-    kept: Fixes  # the fixes that the scan's trips number
+    fixes: Fixes  # the fixes that the scan's trips number
     points: np.ndarray  # of the kept fixes, [n, 3]
     duplicates: np.ndarray  # int64 [agents]
     spikes: np.ndarray  # int64 [agents]
@@ -92,7 +92,7 @@ def advance(fixes: Fixes, carry: Fixes, state: np.ndarray, limits: Limits, final
         clean_fixes, points, resume = _after_carry(carry, clean_fixes, len(state))
     offsets = bounds(clean_fixes.agent, len(state))
     result = scan(offsets, resume, clean_fixes.time, points, clean_fixes.accuracy, state, limits, final)
-    left = no_fixes() if final else clean_fixes.take(result.needed)
+    left = no_fixes() if final else clean_fixes.take(result.is_needed)
     return Step(result, clean_fixes, points, cleaning.duplicates, cleaning.spikes, pending, left)
 
 
@@ -101,9 +101,9 @@ def bounds(agent: np.ndarray, agents: int) -> np.ndarray:
     return np.searchsorted(agent, np.arange(agents + 1)).astype(np.int64)
 
 
-def _after_carry(carry: Fixes, kept: Fixes, agents: int) -> tuple[Fixes, np.ndarray, np.ndarray]:
+def _after_carry(carry: Fixes, fixes: Fixes, agents: int) -> tuple[Fixes, np.ndarray, np.ndarray]:
     """Each agent's carried fixes, then its new ones; and where the new ones begin."""
-    both = carry.join(kept)
+    both = carry.join(fixes)
     both = both.take(np.argsort(both.agent, kind="stable"))
     starts = bounds(both.agent, agents)[:-1]
     return both, sphere_points(both.lat, both.lon), starts + np.bincount(carry.agent, minlength=agents)
@@ -111,7 +111,7 @@ def _after_carry(carry: Fixes, kept: Fixes, agents: int) -> tuple[Fixes, np.ndar
 
 # ------------------------------------------------------------------------------------------------- tables
 @dataclass(frozen=True)
-class Found:
+class StayTables:
     """Stays, trips and gaps as tables."""
 
     stays: pa.Table
@@ -119,21 +119,21 @@ class Found:
     gaps: pa.Table
 
 
-def to_tables(step: Step, agents: pa.Array) -> Found:
+def to_tables(step: Step, agents: pa.Array) -> StayTables:
     """The step's findings as tables; `agents` are the identifiers that it numbers."""
-    clean_fixes, scan = step.kept, step.scan
+    clean_fixes, scan = step.fixes, step.scan
     if not (len(scan.stays) or len(scan.trips) or len(scan.gaps)):
         return find_nothing(agents.type)
     trips = trip_table(scan.trips, agents, clean_fixes.time, clean_fixes.lat, lon=clean_fixes.lon, points=step.points)
-    return Found(stay_table(scan.stays, agents), trips, gap_table(scan.gaps, agents))
+    return StayTables(stay_table(scan.stays, agents), trips, gap_table(scan.gaps, agents))
 
 
 @cache
-def find_nothing(identifier: pa.DataType) -> Found:
+def find_nothing(identifier: pa.DataType) -> StayTables:
     """Tables without a row. Most single fixes finish nothing, and tables take longer to make than the kernel runs."""
     agents, none = pa.array([], identifier), np.zeros(0)
     trips = trip_table(np.zeros(0, TRIP), agents, none.astype(np.int64), none, lon=none, points=np.zeros((0, 3)))
-    return Found(stay_table(np.zeros(0, STAY), agents), trips, gap_table(np.zeros(0, GAP), agents))
+    return StayTables(stay_table(np.zeros(0, STAY), agents), trips, gap_table(np.zeros(0, GAP), agents))
 
 
 def stay_table(stays: np.ndarray, agents: pa.Array) -> pa.Table:

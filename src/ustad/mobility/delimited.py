@@ -128,7 +128,7 @@ def read_delimited(path: Path, reading: Reading, names: Names, agent: str | None
     for batch in reader:
         yield _finish(pa.Table.from_batches([batch]), columns, form, reading)
     if broken:
-        reading.dropped += len(broken)
+        reading.bad_rows += len(broken)
         reading.say(f"dropped: {path}: {len(broken):,} rows with a wrong number of columns (first: {broken[0]})")
 
 

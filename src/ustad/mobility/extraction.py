@@ -32,11 +32,11 @@ from ustad.mobility.formats import Piece, estimate_rows, expand, pieces
 from ustad.mobility.given_stays import choose_files, given_config, span_of, write_given_stays
 from ustad.mobility.layout import Layout
 from ustad.mobility.own_places import KnownPlaces, first_of_test, own_places
-from ustad.mobility.parameters import Wanted, choose_config
+from ustad.mobility.parameters import Wish, choose_config
 from ustad.mobility.places import PoiIndex, join_pois, read_pois
 from ustad.mobility.plausible import box_of
 from ustad.mobility.publish import check_places, check_target, publish, source_meta, source_pois, write_part
-from ustad.mobility.quality import Dropped, quality_table
+from ustad.mobility.quality import Losses, quality_table
 from ustad.mobility.reading import Reading, Times
 from ustad.mobility.staypoints import Limits, empty_state
 from ustad.mobility.summary import (
@@ -69,14 +69,14 @@ class Setting:
     pois: PoiIndex | None
     timezone: str | None
     reading: Reading
-    known: KnownPlaces | None = None  # the agents' own places, from earlier extractions
+    known_places: KnownPlaces | None = None  # the agents' own places, from earlier extractions
     until: datetime | None = None  # only earlier stays say which of an agent's own places is home or work
 
     def before_test(self, span: tuple[int, int] | None, split: dict[str, Any] | None) -> Setting:
         """The same, with `until` at the first day of the test part: what is learnt must not know of it."""
         until = first_of_test(span, self.timezone, split) if self.pois is None and span is not None else None
         if until is not None:
-            whose = "" if self.known is None else " of agents not known from before"
+            whose = "" if self.known_places is None else " of agents not known from before"
             when = f"before {until:%Y-%m-%d %H:%M} UTC (of agents hardly there by then: of their own first days)"
             self.reading.say(f"home and work{whose} are what stays {when} say they are")
         return replace(self, until=until)
@@ -84,7 +84,7 @@ class Setting:
 
 # ---------------------------------------------------------------------------------------------- in memory
 def extract_tables(
-    fixes: Any, config: ExtractionConfig | Wanted | None = None, pois: Any = None, timezone: str | None = None,
+    fixes: Any, config: ExtractionConfig | Wish | None = None, pois: Any = None, timezone: str | None = None,
     times: Times = "utc", on_error: OnError = "fail", places: Sequence[Path | str | pa.Table] = (),
     agent: str | None = None,
 ) -> Dataset:  # fmt: skip
@@ -138,7 +138,7 @@ def make_setting(
 
 def sample_pieces(files: list[Path], reading: Reading) -> Iterator[pa.Table]:
     """Valid fixes of the first files, to look at; nothing of it is noted or counted."""
-    reading = replace(reading, notes=[], dropped=0, on_error="skip", piece_rows=SAMPLE_ROWS)
+    reading = replace(reading, notes=[], bad_rows=0, on_error="skip", piece_rows=SAMPLE_ROWS)
     for file in files:
         try:
             for piece in pieces(file, reading):
@@ -150,7 +150,7 @@ def sample_pieces(files: list[Path], reading: Reading) -> Iterator[pa.Table]:
 
 
 def fit_config(
-    tables: Iterable[pa.Table], wish: ExtractionConfig | Wanted | None, reading: Reading
+    tables: Iterable[pa.Table], wish: ExtractionConfig | Wish | None, reading: Reading
 ) -> ExtractionConfig:  # fmt: skip
     """The settings for these fixes; what was chosen is noted."""
     config, line = choose_config(tables, wish)
@@ -182,7 +182,7 @@ def _extract_block(part: Partition, config: ExtractionConfig) -> dict[str, pa.Ta
     state = empty_state(len(part.agents))
     step = advance(part.fixes, no_fixes(), state, Limits.of(config), final=True)
     tables = to_tables(step, part.agents)
-    quality = quality_table(step, part.agents, Dropped(part.unsorted, part.inaccurate), config)
+    quality = quality_table(step, part.agents, Losses(part.n_unsorted, part.inaccurate), config)
     return {"stays": tables.stays, "trips": tables.trips, "gaps": tables.gaps, "quality": quality}
 
 
@@ -192,7 +192,7 @@ def name_places(stays: pa.Table, setting: Setting) -> pa.Table:
     if setting.pois is not None:
         stays = join_pois(stays, setting.pois, radius_m)
     else:
-        stays = own_places(stays, radius_m, setting.until, setting.known)
+        stays = own_places(stays, radius_m, setting.until, setting.known_places)
     order = ("poi_id", "poi_category", "timezone", "n_fixes", "start_gap_s", "end_gap_s", "observed_s")
     names = [n for n in stays.column_names if n not in order]
     return stays.select(names + [n for n in order if n in stays.column_names])
@@ -200,13 +200,13 @@ def name_places(stays: pa.Table, setting: Setting) -> pa.Table:
 
 # -------------------------------------------------------------------------------------- files to directory
 def extract(
-    sources: Sequence[Path | str] | Path | str, out: Path | str, config: ExtractionConfig | Wanted | None = None,
+    sources: Sequence[Path | str] | Path | str, out: Path | str, config: ExtractionConfig | Wish | None = None,
     pois: Any = None, timezone: str | None = None, on_error: OnError = "fail", workers: int = 0,
     times: Times = "utc", places: Sequence[Path | str] = (), agent: str | None = None, layout: Layout | None = None,
 ) -> ExtractionSummary:  # fmt: skip
     """Extract files of fixes into the data directory `out`.
 
-    Without a `config` the settings are those that suit the fixes, which is noted; `Wanted` says which are given.
+    Without a `config` the settings are those that suit the fixes, which is noted; a `Wish` says which are given.
     `timezone` is the zone of naive times; stays get the zone of their coordinates.
     `times="local"` says that epoch numbers count the wall clock of `timezone`. A data directory among the sources
     gives its POIs, time zone and split where nothing else is said. `places` are earlier extractions whose own places
@@ -224,22 +224,24 @@ def extract(
     pois = pois if pois is not None else source_pois(source_list)
     reading = Reading(timezone or zone, times, on_error, layout=layout or Layout())
     with unpack_archives(source_list, reading) as paths:
-        files, given = choose_files(check_target(paths, expand(paths), out), reading)
+        files, are_stays = choose_files(check_target(paths, expand(paths), out), reading)
         choose_agents(files, agent, reading)
-        fitted_config = given_config(config) if given else fit_config(sample_pieces(files, reading), config, reading)
+        fitted_config = (
+            given_config(config) if are_stays else fit_config(sample_pieces(files, reading), config, reading)
+        )
         setting = make_setting(fitted_config, pois, zone, reading, places=places)
-        return _extract_into(out, files, setting, meta, given=given, workers=workers, began=began)
+        return _extract_into(out, files, setting, meta, are_stays=are_stays, workers=workers, began=began)
 
 
 def _extract_into(
-    out: Path, files: list[Path], setting: Setting, meta: dict[str, Any], *, given: bool, workers: int, began: float
+    out: Path, files: list[Path], setting: Setting, meta: dict[str, Any], *, are_stays: bool, workers: int, began: float
 ) -> ExtractionSummary:  # fmt: skip
     """Extract some files and put the tables into `out` when everything is done."""
     reading = setting.reading
     out.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(prefix=".extract-", dir=out))
     try:
-        if given:
+        if are_stays:
             summary = _take_given(files, work, setting, meta.get("split"))
         else:
             summary = _run(files, work, setting, workers or min(os.cpu_count() or 1, 8), split=meta.get("split"))
@@ -264,7 +266,7 @@ def _run(
     estimate = _Estimate(rows, setting, workers) if shown() else None
     with track("reading fixes", rows) as advance_bar:
         for table in valid_pieces(files, setting.reading, summary):
-            if estimate is not None and table.num_rows and estimate.told(table):
+            if estimate is not None and table.num_rows and estimate.add(table):
                 estimate = None
             collect(table, store, agents, setting.config)
             summary.fixes += table.num_rows
@@ -275,14 +277,14 @@ def _run(
             f"{files[0]}: no usable fix in {len(files)} file(s); {losses[-1] if losses else 'they hold no row'}"
         )
     summary.agents = len(agents)
-    if agents.mixed:
+    if agents.has_two_kinds:
         setting.reading.say("agents are integers in some places and text in others: all were taken as text")
     setting = setting.before_test(agents.span, split)
     with track("finding stays", summary.agents) as advance_bar:
         for count in _parallel(store.partitions(agents, PARTITION_ROWS), work, setting, workers):
             add_count(summary, count)
             advance_bar(count.agents)
-    add_dropped(summary, "bad rows", setting.reading.dropped)
+    add_dropped(summary, "bad rows", setting.reading.bad_rows)
     return summary
 
 
@@ -300,7 +302,7 @@ def _take_given(
     summary = ExtractionSummary(work, files=len(files), agents=tables["quality"].num_rows, **counts)
     first, last = span_of(tables["stays"])
     summary.span = (iso_time(first), iso_time(last))
-    add_dropped(summary, "bad rows", setting.reading.dropped)
+    add_dropped(summary, "bad rows", setting.reading.bad_rows)
     return summary
 
 
@@ -312,26 +314,26 @@ class _Estimate:
     setting: Setting
     workers: int
     began: float | None = None  # when the first piece had been read
-    timed: list[pa.Table] = field(default_factory=list)
+    samples: list[pa.Table] = field(default_factory=list)
 
-    def told(self, table: pa.Table) -> bool:
-        """Take one more piece as it is read; whether enough was seen."""
+    def add(self, table: pa.Table) -> bool:
+        """Take one more piece as it is read. True: enough pieces were seen, and the estimate was said where it pays."""
         if self.began is None:
             self.began = time.perf_counter()
             return False
-        self.timed.append(table)
-        fixes = sum(t.num_rows for t in self.timed)
+        self.samples.append(table)
+        fixes = sum(t.num_rows for t in self.samples)
         if fixes < SAMPLE_ROWS:
             return False
         if self.rows >= WORTH_AN_ESTIMATE * fixes:
-            seconds = time.perf_counter() - self.began + rough_seconds(self.timed, self.setting) / self.workers
+            seconds = time.perf_counter() - self.began + rough_seconds(self.samples, self.setting) / self.workers
             say(f"about {self.rows:,} fixes: {roughly(seconds * self.rows / fixes)}")
         return True
 
 
 def rough_seconds(tables: list[pa.Table], setting: Setting) -> float:
     """Seconds to find the stays of some fixes, as measured now."""
-    setting = replace(setting, reading=replace(setting.reading, notes=[], dropped=0))
+    setting = replace(setting, reading=replace(setting.reading, notes=[], bad_rows=0))
     for some in ([tables[0].slice(0, 100)], tables):  # the first warms up
         store, agents, began = MemoryStore(), AgentNumbers(), time.perf_counter()
         for table in some:
@@ -363,7 +365,7 @@ def _valid_piece(piece: Piece, reading: Reading) -> pa.Table | None:
     except DataError as error:
         if reading.on_error == "fail":
             raise
-        reading.dropped += piece.table.num_rows
+        reading.bad_rows += piece.table.num_rows
         reading.say(f"dropped: {error}")
         return None
 
@@ -377,8 +379,8 @@ def _parallel(
         for number, part in enumerate(partitions):
             waiting.add(pool.submit(_write_partition, part, number, work, setting))
             if len(waiting) >= workers:
-                done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-                yield from (f.result() for f in done)
+                ready, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+                yield from (f.result() for f in ready)
         for future in waiting:
             yield future.result()
 

@@ -28,7 +28,7 @@ class Partition:
 
     agents: pa.Array
     fixes: Fixes
-    unsorted: np.ndarray  # int64 [agents]: fixes that came before their turn
+    n_unsorted: np.ndarray  # int64 [agents]: fixes that came before their turn
     inaccurate: np.ndarray  # int64 [agents]: fixes that the accuracy filter dropped
 
     def blocks(self, size: int) -> Iterator[Partition]:
@@ -38,7 +38,7 @@ class Partition:
             fixes = self.fixes.take(slice(offsets[first], offsets[last]))
             fixes = fixes if first == 0 else fixes.of(fixes.agent - first)
             yield Partition(
-                self.agents[first:last], fixes, self.unsorted[first:last], self.inaccurate[first:last]
+                self.agents[first:last], fixes, self.n_unsorted[first:last], self.inaccurate[first:last]
             )  # fmt: skip
 
 
@@ -67,7 +67,7 @@ class AgentNumbers:
         return len(self._number)
 
     @property
-    def mixed(self) -> bool:
+    def has_two_kinds(self) -> bool:
         """Whether identifiers came as integers and as text."""
         return len(self._kinds) > 1
 

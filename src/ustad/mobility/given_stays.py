@@ -19,10 +19,10 @@ from ustad.geo import haversine_km
 from ustad.mobility.core import Fixes, Step, gap_table
 from ustad.mobility.exports import gives_stays, read_given_stays
 from ustad.mobility.joining import MOVED, UNBRIDGED
-from ustad.mobility.parameters import Wanted
+from ustad.mobility.parameters import Wish
 from ustad.mobility.places import set_columns
 from ustad.mobility.publish import write_part
-from ustad.mobility.quality import Dropped, quality_table
+from ustad.mobility.quality import Losses, quality_table
 from ustad.mobility.readers import check_stays
 from ustad.mobility.reading import Reading
 from ustad.mobility.sphere import sphere_points
@@ -40,7 +40,7 @@ def choose_files(files: Sequence[Path], reading: Reading) -> tuple[list[Path], b
     return [file for file in files if file not in set(stays)], False
 
 
-def given_config(config: ExtractionConfig | Wanted | None) -> ExtractionConfig:
+def given_config(config: ExtractionConfig | Wish | None) -> ExtractionConfig:
     """Settings for stays that are given: as asked for, because there are no fixes that could suggest others."""
     if isinstance(config, ExtractionConfig):
         return config
@@ -117,7 +117,7 @@ def _records(codes: np.ndarray) -> np.ndarray:
 def _quality(scan: Scan, ends: Fixes, points: np.ndarray, agents: pa.Array, *, config: ExtractionConfig) -> pa.Table:
     """The quality table of stays without fixes: spans, gaps and counts."""
     nobody = np.zeros(len(agents), np.int64)
-    table = quality_table(Step(scan, ends, points, nobody, nobody), agents, Dropped(nobody, nobody), config)
+    table = quality_table(Step(scan, ends, points, nobody, nobody), agents, Losses(nobody, nobody), config)
     no_interval = pa.nulls(len(agents), pa.float64())
     return set_columns(
         table, n_fixes=pa.array(nobody), median_interval_s=no_interval, too_sparse=pa.array(nobody.astype(bool))

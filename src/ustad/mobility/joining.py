@@ -57,9 +57,9 @@ STRAY = 6
 
 @numba.njit(cache=True, nogil=True)
 def scan_joined(  # type: ignore[no-untyped-def]  # compiled; types are numpy arrays and scalars of the caller
-    offsets, resume, time, points, accuracy, state, stays, trips, gaps, at, n, needed, limits, final
+    offsets, resume, time, points, accuracy, state, stays, trips, gaps, at, n, is_needed, limits, final
 ):
-    """Stays, trips and gaps into their arrays, how many into `n`; `needed` says which fixes the next call needs."""
+    """Stays, trips and gaps into their arrays, how many into `n`; `is_needed` says which fixes the next call needs."""
     chord, duration, gap_limit, bridge = limits.chord, limits.duration, limits.gap, limits.bridge
     for agent in range(len(state)):
         s = state[agent]
@@ -105,7 +105,7 @@ def scan_joined(  # type: ignore[no-untyped-def]  # compiled; types are numpy ar
         if final and s.started == 1:
             _finish(s, agent, time, points, stays, trips, at, n, limits)
         elif end > begin:
-            _keep(s, at, end, needed, duration)
+            _keep(s, at, end, is_needed, duration)
 
 
 # ------------------------------------------------------------------------------------------ the open cluster
@@ -246,8 +246,8 @@ def _look_away(s, agent, x, y, z, doubt, stays, trips, at, n, limits):  # type: 
 
 
 @numba.njit(cache=True, nogil=True)
-def _settle(s, agent, seen, time, points, stays, trips, at, n, limits):  # type: ignore[no-untyped-def]  # compiled
-    """The open cluster is a stay, by fixes (`seen`) or by silence: it joins the held one or makes that final."""
+def _settle(s, agent, by_fixes, time, points, stays, trips, at, n, limits):  # type: ignore[no-untyped-def]  # compiled
+    """The open cluster becomes a stay, by fixes or by silence: it joins the held stay or makes that one final."""
     s.settled = 1
     if s.held == 1 and _is_same(s, limits):
         s.start, s.anchor_gap, s.start_seen = s.held_start, s.held_start_gap, s.held_start_seen
@@ -260,7 +260,7 @@ def _settle(s, agent, seen, time, points, stays, trips, at, n, limits):  # type:
         at[ORIGIN], at[ANCHOR] = at[HELD_ORIGIN], at[HELD_ANCHOR]
         return
     if s.held == 1 and s.left == 1 and s.anchor_time - s.sure_end == s.left_silence:
-        _take_back(s, seen, at, limits)
+        _take_back(s, by_fixes, at, limits)
     if s.held == 1:
         _emit(s, agent, stays, trips, at, n, 0, limits)
     _begin_earlier(s, time, points, at, limits)
@@ -270,11 +270,11 @@ def _settle(s, agent, seen, time, points, stays, trips, at, n, limits):  # type:
 
 
 @numba.njit(cache=True, nogil=True)
-def _take_back(s, seen, at, limits):  # type: ignore[no-untyped-def]  # compiled
+def _take_back(s, by_fixes, at, limits):  # type: ignore[no-untyped-def]  # compiled
     """The agent stays where the silence ended: when it went there nobody knows. A stay by silence alone is none then,
     except next door to another such one: there the phone is silent while it lies still."""
     is_stay = s.sure_end - s.held_start >= limits.duration
-    if not is_stay and not seen and s.left_way < NEXT_DOOR * limits.chord:
+    if not is_stay and not by_fixes and s.left_way < NEXT_DOOR * limits.chord:
         return
     s.held_end, s.held_end_gap, s.held_end_seen = s.sure_end, s.left_silence, s.sure_seen
     s.gap_since |= 1 if 0 < limits.gap < s.left_silence else 0
@@ -314,7 +314,7 @@ def _gap(gaps, n, agent, start, end, cause):  # type: ignore[no-untyped-def]  # 
 
 
 @numba.njit(cache=True, nogil=True)
-def _emit(s, agent, stays, trips, at, n, unfinished, limits):  # type: ignore[no-untyped-def]  # compiled
+def _emit(s, agent, stays, trips, at, n, is_open, limits):  # type: ignore[no-untyped-def]  # compiled
     """The held stay is final, and so is the trip that led to it."""
     if s.has_stay == 1:
         trip = trips[n[1]]
@@ -328,7 +328,7 @@ def _emit(s, agent, stays, trips, at, n, unfinished, limits):  # type: ignore[no
     norm = math.sqrt(s.held_x * s.held_x + s.held_y * s.held_y + s.held_z * s.held_z)
     row.agent, row.start, row.end = agent, s.held_start, s.held_end
     row.x, row.y, row.z, row.count = s.held_x / norm, s.held_y / norm, s.held_z / norm, s.held_count
-    row.start_gap, row.end_gap, row.unfinished = s.held_start_gap, s.held_end_gap, unfinished
+    row.start_gap, row.end_gap, row.unfinished = s.held_start_gap, s.held_end_gap, is_open
     row.observed = min(s.held_end_seen - s.held_start_seen, s.held_end - s.held_start)
     n[0] += 1
     s.has_stay, s.stay_start, s.stay_end, s.held = 1, s.held_start, s.held_end, 0
@@ -339,20 +339,20 @@ def _finish(s, agent, time, points, stays, trips, at, n, limits):  # type: ignor
     """The data is at its end: what is open ends with it."""
     if s.settled == 0 and s.last_time - s.start >= limits.duration:
         _settle(s, agent, True, time, points, stays, trips, at, n, limits)
-    unfinished = s.settled == 1
-    if unfinished:
+    is_open = s.settled == 1
+    if is_open:
         _hold(s, at)
     elif s.held == 1 and _is_same(s, limits):
-        unfinished = True
+        is_open = True
         _extend(s)
-    if unfinished:
+    if is_open:
         _end_held(s, at, at[ORIGIN], s.last_time, NEVER_SEEN, s.seen, False, 0, 0.0)
-    if s.held == 1 and (limits.include_last or not unfinished):
-        _emit(s, agent, stays, trips, at, n, 1 if unfinished else 0, limits)
+    if s.held == 1 and (limits.include_last or not is_open):
+        _emit(s, agent, stays, trips, at, n, 1 if is_open else 0, limits)
 
 
 @numba.njit(cache=True, nogil=True)
-def _keep(s, at, end, needed, duration):  # type: ignore[no-untyped-def]  # compiled
+def _keep(s, at, end, is_needed, duration):  # type: ignore[no-untyped-def]  # compiled
     """Mark the fixes that the next call needs, and remember the positions among them: the ways to the held stay and
     from it on, and the open cluster while it may turn out to be part of the way."""
     s.held_anchor_at, s.origin_at = 0, 0
@@ -360,10 +360,10 @@ def _keep(s, at, end, needed, duration):  # type: ignore[no-untyped-def]  # comp
         s.held_anchor_at = at[HELD_ANCHOR] - at[HELD_ORIGIN]
         if s.left == 1 and s.sure_end - s.held_start < duration:  # may still be no stay but part of the way
             s.origin_at = at[ORIGIN] - at[HELD_ORIGIN]
-            needed[at[HELD_ORIGIN] : end] = True
+            is_needed[at[HELD_ORIGIN] : end] = True
         else:
             s.origin_at = s.held_anchor_at + (0 if at[ORIGIN] == at[HELD_ANCHOR] else 1)
-            needed[at[HELD_ORIGIN] : at[HELD_ANCHOR] + 1] = True
+            is_needed[at[HELD_ORIGIN] : at[HELD_ANCHOR] + 1] = True
     s.anchor_at = s.origin_at + at[ANCHOR] - at[ORIGIN]
-    needed[at[ORIGIN] : (at[ANCHOR] + 1 if s.settled == 1 else end)] = True
-    needed[end - 1] = True
+    is_needed[at[ORIGIN] : (at[ANCHOR] + 1 if s.settled == 1 else end)] = True
+    is_needed[end - 1] = True

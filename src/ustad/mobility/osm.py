@@ -37,8 +37,8 @@ def read_categories(path: Path | None = None) -> Rules:
         for tag in tags:
             key, sign, value = tag.partition("=") if isinstance(tag, str) else ("", "", "")  # no list: it may be huge
             if not (key and sign and value):
-                shown = tag if isinstance(tag, str) else type(tag).__name__
-                raise DataError(f"{name}: category '{category}': '{shown}' is not KEY=VALUE or KEY=*")
+                text = tag if isinstance(tag, str) else type(tag).__name__
+                raise DataError(f"{name}: category '{category}': '{text}' is not KEY=VALUE or KEY=*")
             rules.setdefault((key.strip(), value.strip()), (rank, str(category)))
     return rules
 

@@ -45,63 +45,63 @@ def read_osm_map(path: Path) -> OsmMap:
     if not path.exists():
         raise DataError(f"{path}: no such file")
     keys = osmium.filter.KeyFilter("highway", "waterway", "natural", "place")
-    drawn = OsmMap()
+    osm = OsmMap()
     try:
         for item in osmium.FileProcessor(str(path)).with_locations().with_areas(keys).with_filter(keys):
             if isinstance(item, osmium.osm.Way):
-                _add_way(drawn, item)
+                _add_way(osm, item)
             elif isinstance(item, osmium.osm.Area):
-                _add_water(drawn, item)
+                _add_water(osm, item)
             elif isinstance(item, osmium.osm.Node):
-                _add_name(drawn, item)
+                _add_name(osm, item)
     except Exception as error:  # osmium has errors of its own kinds for numbers and places that are none
         raise DataError(f"{path}: not an OpenStreetMap file ({first_line(error)})") from error
-    if not drawn.streets:
+    if not osm.streets:
         raise DataError(f"{path}: no street was found; give an extract with roads")
-    drawn.names.extend(_name_streets(drawn))
-    drawn.names.sort(key=lambda place: (place["rank"], place["name"]))
-    return drawn
+    osm.names.extend(_name_streets(osm))
+    osm.names.sort(key=lambda place: (place["rank"], place["name"]))
+    return osm
 
 
 def _points(nodes: Any) -> np.ndarray:
     return np.array([(node.lon, node.lat) for node in nodes if node.location.valid()]).reshape(-1, 2)
 
 
-def _add_way(drawn: OsmMap, way: Any) -> None:
+def _add_way(osm: OsmMap, way: Any) -> None:
     kind = way.tags.get("highway", "").removesuffix("_link")
     is_river = way.tags.get("waterway") in ("river", "canal")
     points = _points(way.nodes) if kind in STREET_SIZES or is_river else np.zeros((0, 2))
     if len(points) < 2:
         return
     if is_river:
-        drawn.rivers.append(points)
+        osm.rivers.append(points)
     else:
-        drawn.streets.append(points)
-        drawn.sizes.append(STREET_SIZES[kind])
-        _keep_longest(drawn, way.tags.get("name") or way.tags.get("ref"), points, STREET_SIZES[kind])
+        osm.streets.append(points)
+        osm.sizes.append(STREET_SIZES[kind])
+        _keep_longest(osm, way.tags.get("name") or way.tags.get("ref"), points, STREET_SIZES[kind])
 
 
-def _keep_longest(drawn: OsmMap, name: str | None, points: np.ndarray, size: int) -> None:
+def _keep_longest(osm: OsmMap, name: str | None, points: np.ndarray, size: int) -> None:
     """A main street is made of many ways; its name stands on the longest of them."""
     length = float(np.hypot(*np.diff(points, axis=0).T).sum())
-    if name and size in STREET_RANKS and length > drawn.longest.get(name, (0.0,))[0]:
-        drawn.longest[name] = (length, points[len(points) // 2], size)
+    if name and size in STREET_RANKS and length > osm.longest.get(name, (0.0,))[0]:
+        osm.longest[name] = (length, points[len(points) // 2], size)
 
 
-def _name_streets(drawn: OsmMap) -> list[dict[str, Any]]:
+def _name_streets(osm: OsmMap) -> list[dict[str, Any]]:
     return [
         {"name": name, "lon": float(middle[0]), "lat": float(middle[1]), "rank": STREET_RANKS[size]}
-        for name, (_, middle, size) in drawn.longest.items()
+        for name, (_, middle, size) in osm.longest.items()
     ]
 
 
-def _add_water(drawn: OsmMap, area: Any) -> None:
+def _add_water(osm: OsmMap, area: Any) -> None:
     if area.tags.get("natural") == "water" or area.tags.get("waterway") == "riverbank":
-        drawn.waters.extend(ring for nodes in area.outer_rings() if len(ring := _points(nodes)) > 3)
+        osm.waters.extend(ring for nodes in area.outer_rings() if len(ring := _points(nodes)) > 3)
 
 
-def _add_name(drawn: OsmMap, node: Any) -> None:
+def _add_name(osm: OsmMap, node: Any) -> None:
     kind, name = node.tags.get("place"), node.tags.get("name")
     if kind in PLACE_RANKS and name and node.location.valid():
         at = node.location
-        drawn.names.append({"name": name, "lon": at.lon, "lat": at.lat, "rank": PLACE_RANKS[kind]})
+        osm.names.append({"name": name, "lon": at.lon, "lat": at.lat, "rank": PLACE_RANKS[kind]})

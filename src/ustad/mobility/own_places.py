@@ -35,7 +35,7 @@ RECENT_DAYS = 182  # of years of stays only so many days before the test part sa
 OWN_DAYS = 28  # else the first half of the agent's own days with stays, at most so many
 LEAST_WORK_HOURS = 12.0  # a place of work needs this much time there in office hours in all
 #: What stays say of the places they are at.
-SAID = {
+PLACE_COLUMNS = {
     "agent_id": pa.string(),
     "lat": pa.float64(),
     "lon": pa.float64(),
@@ -62,7 +62,7 @@ class KnownPlaces:
     def of(cls, sources: Sequence[Path | str | pa.Table]) -> KnownPlaces:
         """Of the stays in data directories, files or tables, oldest first: the last says what a place is."""
         tables = [_stays_at_own_places(source) for source in sources]
-        stays = pa.concat_tables(tables or [pa.schema(SAID).empty_table()])
+        stays = pa.concat_tables(tables or [pa.schema(PLACE_COLUMNS).empty_table()])
         place, names = agent_codes(stays["poi_id"])
         agent, agents = agent_codes(stays["agent_id"])
         owner, kinds = np.zeros(len(names), np.int64), np.zeros(len(names), np.int64)
@@ -92,10 +92,10 @@ class KnownPlaces:
 def _stays_at_own_places(source: Path | str | pa.Table) -> pa.Table:
     where = "places" if isinstance(source, pa.Table) else str(source)
     table = source if isinstance(source, pa.Table) else _read_stays(Path(source))
-    missing = [name for name in SAID if name not in table.column_names]
+    missing = [name for name in PLACE_COLUMNS if name not in table.column_names]
     if missing:
         raise DataError(f"{where}: stays without {', '.join(missing)} name no places; give what `ustad extract` wrote")
-    table = table.select(list(SAID)).cast(pa.schema(SAID))
+    table = table.select(list(PLACE_COLUMNS)).cast(pa.schema(PLACE_COLUMNS))
     owner = pc.struct_field(pc.extract_regex(table["poi_id"], r"^(?P<owner>.*):[^:]*$"), "owner")
     table = table.filter(pc.fill_null(pc.equal(owner, table["agent_id"]), False))
     if not table.num_rows:
@@ -112,7 +112,7 @@ def _read_stays(path: Path) -> pa.Table:
 
 # --------------------------------------------------------------------------------------------------- naming
 def own_places(
-    stays: pa.Table, radius_m: float = 150.0, until: Any = None, known: KnownPlaces | None = None
+    stays: pa.Table, radius_m: float = 150.0, until: Any = None, earlier_places: KnownPlaces | None = None
 ) -> pa.Table:  # fmt: skip
     """Stays with each agent's own places as `poi_id` and what they are to the agent as `poi_category`.
 
@@ -120,24 +120,24 @@ def own_places(
     called after the agent and that stay (`AGENT:7k2m9qxw`). Home is where the agent spends the most hours of the
     night, work the most office hours of weekdays elsewhere, each above a least amount; any other place is `other`.
     With `until` (a time) only stays that begin before it, in the half year before, say what a place is; of an agent who
-    was hardly there by then, those of its own first days. `known` places are there from the beginning, and their
+    was hardly there by then, those of its own first days. `earlier_places` are there from the beginning, and their
     agents' home and work stay what they were.
     Needs `timezone`; stays have to be in order of agent and time.
     """
-    known = known or KnownPlaces.of([])
+    earlier_places = earlier_places or KnownPlaces.of([])
     codes, agents = agent_codes(stays["agent_id"])
     starts = np.searchsorted(codes, np.arange(len(agents) + 1))
     points = sphere_points(np.array(stays["lat"]), np.array(stays["lon"]))
     chord = 2.0 * np.sin(radius_m / 1000.0 / EARTH_RADIUS_KM / 2.0)
-    ranges = known.ranges(agents)
-    anchor = _cluster(starts, points, chord * chord, ranges, known.sums, known.counts)
+    ranges = earlier_places.ranges(agents)
+    anchor = _cluster(starts, points, chord * chord, ranges, earlier_places.sums, earlier_places.counts)
     anchors, which = np.unique(anchor, return_inverse=True)
     old, founders = -1 - anchors[anchors < 0], anchors[anchors >= 0]
-    names = pa.concat_arrays([known.names.take(pa.array(old)), _names(stays.take(pa.array(founders)))])
+    names = pa.concat_arrays([earlier_places.names.take(pa.array(old)), _names(stays.take(pa.array(founders)))])
     owner = np.searchsorted(starts, anchors, side="right") - 1  # of founded places
     kinds = _kinds(stays, owner, which, until)
     kinds[ranges[owner, 0] < ranges[owner, 1]] = 0
-    kinds[: len(old)] = known.kinds[old]
+    kinds[: len(old)] = earlier_places.kinds[old]
     categories = pa.array(KINDS).take(pa.array(kinds))
     rows = pa.array(which)
     return set_columns(stays, poi_id=names.take(rows), poi_category=categories.take(rows))
@@ -153,16 +153,16 @@ def _names(founding: pa.Table) -> pa.Array:
 
 
 @numba.njit(cache=True, nogil=True)
-def _cluster(starts: Any, points: Any, limit: Any, known: Any, known_sums: Any, known_counts: Any) -> Any:
+def _cluster(starts: Any, points: Any, limit: Any, ranges: Any, known_sums: Any, known_counts: Any) -> Any:
     """What founded the place of each stay: the row of a stay, or -1 - p for the known place p. A place's point is the
     mean of its stays so far."""
     anchor = np.zeros(len(points), np.int64)
     for agent in range(len(starts) - 1):
-        places = known[agent, 1] - known[agent, 0]
+        places = ranges[agent, 1] - ranges[agent, 0]
         most = places + starts[agent + 1] - starts[agent]
         sums, counts, founder = np.zeros((most, 3)), np.zeros(most), np.zeros(most, np.int64)
         for p in range(places):
-            earlier = known[agent, 0] + p
+            earlier = ranges[agent, 0] + p
             founder[p], counts[p] = -1 - earlier, known_counts[earlier]
             for axis in range(3):
                 sums[p, axis] = known_sums[earlier, axis]
@@ -238,10 +238,10 @@ def _tell_places(agent: Any, day: Any, before: Any, recent: Any) -> Any:
             late += new and before[end] and recent[end]
             end += 1
         if early < min(ENOUGH_DAYS, days // 2):
-            seen = 0
+            days_so_far = 0
             for k in range(begin, end):
-                seen += k == begin or day[k] != day[k - 1]
-                tells[k] = seen <= max(1, min(OWN_DAYS, days // 2))
+                days_so_far += k == begin or day[k] != day[k - 1]
+                tells[k] = days_so_far <= max(1, min(OWN_DAYS, days // 2))
         elif late >= ENOUGH_DAYS:
             for k in range(begin, end):
                 tells[k] = before[k] and recent[k]

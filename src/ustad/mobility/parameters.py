@@ -45,7 +45,7 @@ DENSE_S, DENSE_REACH_M = 120.0, 1500.0  # fixes on the way this near in time; ho
 
 
 @dataclass(frozen=True)
-class Wanted:
+class Wish:
     """What the user asks for: a kind of device, or `auto`, and settings that go before what suits it."""
 
     profile: str = "auto"
@@ -69,14 +69,14 @@ class Look:
     building_m: float = WIDTHS_M[0]  # steps from the door to the room are shorter; only of use where there is no error
 
 
-def choose_config(tables: Iterable[pa.Table], wish: ExtractionConfig | Wanted | None) -> tuple[ExtractionConfig, str]:
+def choose_config(tables: Iterable[pa.Table], wish: ExtractionConfig | Wish | None) -> tuple[ExtractionConfig, str]:
     """The settings to extract with, and a line about them; a whole configuration is taken as it is, without a line.
 
     Of `tables` (valid fixes) as many are looked at as are needed; none, where a profile is named.
     """
     if isinstance(wish, ExtractionConfig):
         return wish, ""
-    wish = wish or Wanted()
+    wish = wish or Wish()
     profile, changes, reason = wish.profile, PROFILES.get(wish.profile, {}), "as asked for"
     if profile == "auto":
         look = look_at(take_sample(tables))

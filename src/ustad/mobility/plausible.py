@@ -80,14 +80,14 @@ def check_swapped(table: pa.Table, where: str, zone: str | None, area: Box | Non
     hint = "lat and lon seem to be swapped"
     if area is not None and _only_swapped(lambda a, b: _inside(a, b, area), lat, lon):
         raise DataError(f"{where}: {hint}: only the other way round are the rows near the POIs; swap the columns")
-    as_given, swapped = find_zones(lat, lon), find_zones(lon, lat)
-    if as_given is None or swapped is None:
+    this_way, other_way = find_zones(lat, lon), find_zones(lon, lat)
+    if this_way is None or other_way is None:
         return None
     if zone is not None and not is_sea(zone) and zone != "UTC":
-        fits = [np.mean([_same_zone(z, zone) for z in zones]) for zones in (as_given, swapped)]
+        fits = [np.mean([_same_zone(z, zone) for z in zones]) for zones in (this_way, other_way)]
         if fits[0] < HARDLY_ANY and fits[1] > NEARLY_ALL:
             raise DataError(f"{where}: {hint}: only the other way round are the rows in {zone}; swap the columns")
-    at_sea = [np.mean([is_sea(z) for z in zones]) for zones in (as_given, swapped)]
+    at_sea = [np.mean([is_sea(z) for z in zones]) for zones in (this_way, other_way)]
     if len(rows) == SAMPLE_ROWS and at_sea[0] > NEARLY_ALL and at_sea[1] < HARDLY_ANY:
         return f"{hint} in {where}: as given the rows are at sea or in Antarctica, the other way round on land"
     return None

@@ -19,7 +19,7 @@ from ustad.mobility.exports import kind_of, read_given_stays
 from ustad.mobility.extraction import fit_config, sample_pieces, valid_pieces
 from ustad.mobility.formats import expand, format_of
 from ustad.mobility.given_stays import choose_files, given_config
-from ustad.mobility.parameters import Wanted
+from ustad.mobility.parameters import Wish
 from ustad.mobility.reading import Reading
 from ustad.mobility.summary import ExtractionSummary
 from ustad.mobility.timezones import zones_of
@@ -45,7 +45,7 @@ class Preview:
     last: str = ""
     interval_s: float | None = None  # median from one fix to the next of an agent
     zones: list[str] = field(default_factory=list)  # of the places, most frequent first
-    dropped: int = 0  # bad rows
+    bad_rows: int = 0  # bad rows
     inaccurate: int = 0  # fixes worse than the accuracy limit
     lat: np.ndarray = field(default_factory=lambda: np.zeros(0))
     lon: np.ndarray = field(default_factory=lambda: np.zeros(0))
@@ -58,7 +58,7 @@ class Preview:
     def lines(self) -> list[str]:
         """The same for a person."""
         every = f", one every {_duration(self.interval_s)} (median)" if self.interval_s is not None else ""
-        losses = f"{self.dropped:,} bad rows" + (f", {self.inaccurate:,} inaccurate fixes" if self.inaccurate else "")
+        losses = f"{self.bad_rows:,} bad rows" + (f", {self.inaccurate:,} inaccurate fixes" if self.inaccurate else "")
         return [
             f"{self.rows:,} {self.gives} of {_count(self.agents, 'agent')} in {_count(self.files, 'file')}{every}",
             f"from {self.first} to {self.last} (UTC)",
@@ -68,7 +68,7 @@ class Preview:
 
 
 def preview(
-    sources: Sequence[str], config: ExtractionConfig | Wanted | None, reading: Reading, agent: str | None = None
+    sources: Sequence[str], config: ExtractionConfig | Wish | None, reading: Reading, agent: str | None = None
 ) -> Preview:
     """Read everything as `extract` would, and say what there is. Bad rows are counted instead of stopping it."""
     with unpack_archives(sources, reading) as paths:
@@ -79,16 +79,16 @@ def preview(
 
 
 def _look_at(
-    chosen_files: tuple[list[Path], bool], config: ExtractionConfig | Wanted | None, reading: Reading, agent: str | None
+    chosen_files: tuple[list[Path], bool], config: ExtractionConfig | Wish | None, reading: Reading, agent: str | None
 ) -> Preview:  # fmt: skip
-    files, given = chosen_files
+    files, are_stays = chosen_files
     choose_agents(files, agent, reading)
     reading.on_error = "skip"
-    fitted_config = given_config(config) if given else fit_config(sample_pieces(files, reading), config, reading)
+    fitted_config = given_config(config) if are_stays else fit_config(sample_pieces(files, reading), config, reading)
     result = Preview(kinds={str(f): _kind(f) for f in files[:FILES_NAMED]}, files=len(files))
-    result.gives = "stays" if given else "fixes"
+    result.gives = "stays" if are_stays else "fixes"
     summary = ExtractionSummary(Path())
-    tables = [read_given_stays(files, reading)] if given else valid_pieces(files, reading, summary)
+    tables = [read_given_stays(files, reading)] if are_stays else valid_pieces(files, reading, summary)
     people: dict[Any, list[np.ndarray]] = {}
     spans: list[tuple[int, int]] = []
     for table in tables:
@@ -96,13 +96,13 @@ def _look_at(
     if not result.rows:
         losses = [note for note in reading.notes if note.startswith(("dropped", "skipped"))]
         raise DataError(f"{files[0]}: no usable row; {losses[-1] if losses else 'the files are empty'}")
-    result.agents, result.dropped = len(people), reading.dropped
+    result.agents, result.bad_rows = len(people), reading.bad_rows
     result.first, result.last = (
         _day_time(f(t)) for f, t in ((min, [s[0] for s in spans]), (max, [s[1] for s in spans]))
     )
     steps = [np.diff(np.sort(np.concatenate(parts))) for parts in people.values()]
     all_steps = np.concatenate(steps) if steps else np.zeros(0)
-    result.interval_s = float(np.median(all_steps)) / 1e6 if len(all_steps) and not given else None
+    result.interval_s = float(np.median(all_steps)) / 1e6 if len(all_steps) and not are_stays else None
     result.zones = _zones(result, reading)
     return result
 

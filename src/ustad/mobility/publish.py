@@ -70,8 +70,8 @@ def check_target(sources: Sequence[Path | str], files: Sequence[Path], out: Path
     target = out.resolve()
     for source in sources:
         path = Path(source).resolve()
-        truth = path.is_relative_to(target) and (target / "meta.json").exists() and not _extracted(target)
-        if _replaced(path, target) or truth:
+        truth = path.is_relative_to(target) and (target / "meta.json").exists() and not _is_extraction(target)
+        if _is_target(path, target) or truth:
             raise DataError(
                 f"{out}: is where the fixes come from, and its tables would be replaced; choose another --out"
             )
@@ -85,13 +85,13 @@ def check_target(sources: Sequence[Path | str], files: Sequence[Path], out: Path
 def check_places(places: Sequence[Path | str], out: Path) -> None:
     """A DataError where writing into `out` would replace the stays of an earlier extraction that names places."""
     for place in places:
-        if _replaced(Path(place).resolve(), out.resolve()):
+        if _is_target(Path(place).resolve(), out.resolve()):
             raise DataError(
                 f"{out}: is where --places comes from, and its stays would be replaced; choose another --out"
             )
 
 
-def _replaced(path: Path, target: Path) -> bool:
+def _is_target(path: Path, target: Path) -> bool:
     """Whether a path is the directory to write into or one of its tables."""
     return path == target or (path.parent == target and path.name.removesuffix(".parquet") in TABLES)
 
@@ -101,7 +101,7 @@ def _is_named(file: Path, own_files: set[Path], target: Path) -> bool:
     return any(file.is_relative_to(path) and path.is_relative_to(target) for path in own_files)
 
 
-def _extracted(directory: Path) -> bool:
+def _is_extraction(directory: Path) -> bool:
     return str(source_meta([directory]).get("made_by", "")).startswith("ustad extract")
 
 

@@ -44,24 +44,24 @@ QUALITY_COLUMNS = {
 
 
 @dataclass(frozen=True)
-class Dropped:
+class Losses:
     """Counts per agent of what happened before the kernel."""
 
-    unsorted: np.ndarray  # int64 [agents]
+    n_unsorted: np.ndarray  # int64 [agents]
     inaccurate: np.ndarray  # int64 [agents]
 
 
-def quality_table(step: Step, agents: pa.Array, drops: Dropped, config: ExtractionConfig) -> pa.Table:
+def quality_table(step: Step, agents: pa.Array, drops: Losses, config: ExtractionConfig) -> pa.Table:
     """One row per agent; see `QUALITY_COLUMNS`."""
-    n, fixes, result = len(agents), step.kept, step.scan
+    n, fixes, result = len(agents), step.fixes, step.scan
     edges = bounds(fixes.agent, n)
     first, last, median = _spans(edges, fixes.time)
     length = (result.gaps["end"] - result.gaps["start"]) / 3.6e9
     longest = np.zeros(n)
     np.maximum.at(longest, result.gaps["agent"], length)
-    bridged = np.where(result.gaps["cause"] <= LEFT, length, 0.0)
+    bridged_s = np.where(result.gaps["cause"] <= LEFT, length, 0.0)
     # Of no gaps at all, numpy counts in integers whatever is added up, and parts of one table must have the same types.
-    gap_hours, bridged_hours = (np.bincount(result.gaps["agent"], v, n).astype(np.float64) for v in (length, bridged))
+    gap_hours, bridged_hours = (np.bincount(result.gaps["agent"], v, n).astype(np.float64) for v in (length, bridged_s))
     span = np.maximum((last - first) / 3.6e9, 1e-9)
     few = np.diff(edges) < 2
     limit = 60.0 * (config.gap_minutes or SPARSE_MINUTES)
@@ -83,7 +83,7 @@ def quality_table(step: Step, agents: pa.Array, drops: Dropped, config: Extracti
         "n_trips": np.bincount(result.trips["agent"], minlength=n),
         "unfinished_last": last_stay,
         "too_sparse": few | (median / 1e6 > limit),
-        "n_unsorted": drops.unsorted,
+        "n_unsorted": drops.n_unsorted,
         "n_duplicates": step.duplicates,
         "n_spikes": step.spikes,
         "n_inaccurate": drops.inaccurate,
@@ -118,8 +118,8 @@ def coverage_by_day(quality: pa.Table, gaps: pa.Table) -> tuple[np.ndarray, np.n
         return np.zeros(0, np.int64), np.zeros(0)
     first, last = int(starts.min() // MICROSECONDS_PER_DAY), int(ends.max() // MICROSECONDS_PER_DAY)
     observed = _per_day(starts, ends, first, last - first + 1)
-    lost, found = (gaps[name].cast(pa.int64()).to_numpy() for name in ("started_at", "finished_at"))
-    observed -= _per_day(lost, found, first, last - first + 1)
+    start, end = (gaps[name].cast(pa.int64()).to_numpy() for name in ("started_at", "finished_at"))
+    observed -= _per_day(start, end, first, last - first + 1)
     return np.arange(first, last + 1), np.clip(observed / len(starts), 0.0, 1.0)
 
 

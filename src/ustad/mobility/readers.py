@@ -212,9 +212,9 @@ def _any_events(path: Any, schema: EventSchema, reading: Reading) -> Dataset:
         if name is not None:
             theirs, ours = table[name], _moments(table[name], where, name, reading)
             table = set_columns(table, **{name: ours})
-            table = complaints.check(table, *_named(name, no_times(theirs, ours)))
+            table = complaints.check(table, *_name_complaint(name, no_times(theirs, ours)))
             if holds_numbers(theirs):  # whose unit is a guess
-                table = complaints.check(table, *_named(name, implausible_times(table[name])))
+                table = complaints.check(table, *_name_complaint(name, implausible_times(table[name])))
     for name in (schema.entity, schema.time):
         bad = pc.is_null(table[name], nan_is_null=True).to_numpy(zero_copy_only=False)
         table = complaints.check(table, bad, name, "are missing")
@@ -224,7 +224,7 @@ def _any_events(path: Any, schema: EventSchema, reading: Reading) -> Dataset:
     return Dataset(events=table, schema=schema, meta=meta, path=Path(path) if is_path else None)
 
 
-def _named(name: str, complaint: tuple[np.ndarray, str]) -> tuple[np.ndarray, str, str]:
+def _name_complaint(name: str, complaint: tuple[np.ndarray, str]) -> tuple[np.ndarray, str, str]:
     return complaint[0], name, complaint[1]
 
 

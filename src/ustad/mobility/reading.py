@@ -22,7 +22,7 @@ class Reading:
     times: Times = "utc"  # what epoch numbers count: UTC, or the wall clock of `timezone`
     on_error: OnError = "fail"
     notes: list[str] = field(default_factory=list)
-    dropped: int = 0
+    bad_rows: int = 0
     skipped_hour: int = 0  # naive times that no clock of the zone shows, because daylight saving skips them
     area: Box | None = None  # where the data is known to be
     agents: dict[str, str] = field(default_factory=dict)  # by format: `file`, `folder`, a pattern or a column says who
@@ -50,10 +50,10 @@ class Reading:
         losses = [note for note in self.notes if note.startswith(("dropped: ", "skipped: "))]
         if losses:
             others = f"; {len(losses) - 1} more in the notes" if len(losses) > 1 else ""
-            progress.warn(f"{self.dropped:,} bad rows were left out ({losses[0]}{others})")
+            progress.warn(f"{self.bad_rows:,} bad rows were left out ({losses[0]}{others})")
 
     def count(self, complaints: Complaints) -> None:
         """Take over what validation dropped."""
-        self.dropped += complaints.dropped
-        for message in complaints.found:
+        self.bad_rows += complaints.bad_rows
+        for message in complaints.messages:
             self.say(f"dropped: {message}")

@@ -170,7 +170,7 @@ class Scan:
     stays: np.ndarray  # STAY
     trips: np.ndarray  # TRIP
     gaps: np.ndarray  # GAP
-    needed: np.ndarray  # bool [n]: the fixes that the next run has to have before its new ones
+    is_needed: np.ndarray  # bool [n]: the fixes that the next run has to have before its new ones
 
 
 def scan(
@@ -203,7 +203,7 @@ def _room(offsets: np.ndarray, resume: np.ndarray, agents: int) -> int:
 
 @numba.njit(cache=True, nogil=True)
 def _scan(  # type: ignore[no-untyped-def]  # compiled; types are numpy arrays and scalars of the caller
-    offsets, resume, time, points, state, stays, trips, gaps, n, needed, limits, final
+    offsets, resume, time, points, state, stays, trips, gaps, n, is_needed, limits, final
 ):
     """The plain kernel: every cluster for itself, as trackintel has it."""
     n_stays, n_trips, n_gaps = 0, 0, 0
@@ -256,8 +256,8 @@ def _scan(  # type: ignore[no-untyped-def]  # compiled; types are numpy arrays a
         if end > begin:
             # The way since the last stay, and of the open cluster all fixes while it may still turn out to be part of
             # the way, else the last one.
-            needed[origin : anchor + 1 if s.last_time - s.anchor_time >= duration else end] = True
-            needed[end - 1] = True
+            is_needed[origin : anchor + 1 if s.last_time - s.anchor_time >= duration else end] = True
+            is_needed[end - 1] = True
     n[0], n[1], n[2] = n_stays, n_trips, n_gaps
 
 
@@ -268,11 +268,11 @@ def _open(s, t, x, y, z, gap):  # type: ignore[no-untyped-def]  # compiled
 
 
 @numba.njit(cache=True, nogil=True)
-def _stay(row, agent, s, stop, end_gap, unfinished):  # type: ignore[no-untyped-def]  # compiled
+def _stay(row, agent, s, stop, end_gap, is_open):  # type: ignore[no-untyped-def]  # compiled
     norm = math.sqrt(s.sum_x * s.sum_x + s.sum_y * s.sum_y + s.sum_z * s.sum_z)
     row.agent, row.start, row.end = agent, s.anchor_time, stop
     row.x, row.y, row.z, row.count = s.sum_x / norm, s.sum_y / norm, s.sum_z / norm, s.count
-    row.start_gap, row.end_gap, row.unfinished = s.anchor_gap, end_gap, unfinished
+    row.start_gap, row.end_gap, row.unfinished = s.anchor_gap, end_gap, is_open
     row.observed = stop - s.anchor_time
     s.has_stay, s.stay_start, s.stay_end, s.gap_since = 1, s.anchor_time, stop, 0
 
@@ -286,7 +286,7 @@ def _trip(row, agent, s, origin, anchor):  # type: ignore[no-untyped-def]  # com
 
 # ------------------------------------------------------------------------------------------- preparation
 @dataclass(frozen=True)
-class Cleaned:
+class Cleaning:
     """Which fixes stay, and per agent how many were repeats or speed spikes."""
 
     keep: np.ndarray  # bool [n]
@@ -297,12 +297,12 @@ class Cleaned:
 
 def clean(
     offsets: np.ndarray, time: np.ndarray, points: np.ndarray, state: np.ndarray, limits: Limits, final: bool
-) -> Cleaned:
+) -> Cleaning:
     """Drop repeats (a second fix of the same moment), fixes that need more than the speed limit to be reached and to
     be left, and single outliers: off the fixes before and after, which are together, and gone too soon to be a stay.
     Fixes are grouped by agent and in time order."""
     agents = len(state)
-    result = Cleaned(
+    result = Cleaning(
         np.ones(len(time), np.bool_), np.zeros(len(time), np.bool_), np.zeros(agents, np.int64),
         np.zeros(agents, np.int64),
     )  # fmt: skip
@@ -356,7 +356,7 @@ def _is_too_fast(s, time, points, k, following, speed):  # type: ignore[no-untyp
     """Whether fix k needs more than the speed both from the fix before and to the one following."""
     if s.kept_time == NO_TIME:
         return False
-    come = math.sqrt(_squared(s, points, k)) * EARTH_RADIUS_KM > speed * (time[k] - s.kept_time)
+    come = math.sqrt(_squared_step(s, points, k)) * EARTH_RADIUS_KM > speed * (time[k] - s.kept_time)
     go = math.sqrt(_squared_between(points, k, following)) * EARTH_RADIUS_KM > speed * (time[following] - time[k])
     return come and go
 
@@ -364,13 +364,13 @@ def _is_too_fast(s, time, points, k, following, speed):  # type: ignore[no-untyp
 @numba.njit(cache=True, nogil=True)
 def _is_off(s, points, k, following, limit):  # type: ignore[no-untyped-def]  # compiled
     """Whether fix k lies off the fix before and the one following, which lie together."""
-    if s.kept_time == NO_TIME or _squared(s, points, k) < limit:
+    if s.kept_time == NO_TIME or _squared_step(s, points, k) < limit:
         return False
-    return _squared_between(points, k, following) >= limit > _squared(s, points, following)
+    return _squared_between(points, k, following) >= limit > _squared_step(s, points, following)
 
 
 @numba.njit(cache=True, nogil=True)
-def _squared(s, points, k):  # type: ignore[no-untyped-def]  # compiled
+def _squared_step(s, points, k):  # type: ignore[no-untyped-def]  # compiled
     """Squared chord from the last fix kept to fix k."""
     x, y, z = points[k, 0] - s.kept_x, points[k, 1] - s.kept_y, points[k, 2] - s.kept_z
     return x * x + y * y + z * z

@@ -16,7 +16,7 @@ from ustad.progress import say
 if TYPE_CHECKING:
     from ustad.mobility.extraction import Setting
 
-CARRIED = ("split", "seed")  # what a source directory's meta.json says of the result too
+FROM_SOURCE = ("split", "seed")  # what a source directory's meta.json says of the result too
 
 
 @dataclass
@@ -79,7 +79,7 @@ def iso_time(microseconds: int) -> str:
     return f"{np.datetime64(microseconds, 'us').astype('datetime64[s]')}+00:00"
 
 
-def describe(summary: ExtractionSummary, setting: Setting, known: dict[str, Any]) -> dict[str, Any]:
+def describe(summary: ExtractionSummary, setting: Setting, source_meta: dict[str, Any]) -> dict[str, Any]:
     """What `meta.json` says: settings, counts and notes, no data."""
     if not summary.stays:
         summary.notes.append(
@@ -88,7 +88,7 @@ def describe(summary: ExtractionSummary, setting: Setting, known: dict[str, Any]
     counts = ("files", "agents", "fixes", "stays", "trips", "gaps", "unfinished", "too_sparse")
     say(f"{summary.stays:,} stays of {summary.agents:,} agents")
     meta: dict[str, Any] = {
-        "name": known.get("name", summary.out.name),
+        "name": source_meta.get("name", summary.out.name),
         "made_by": f"ustad extract {__version__}",
         "extraction": asdict(setting.config),
         "timezone": setting.timezone,
@@ -98,5 +98,5 @@ def describe(summary: ExtractionSummary, setting: Setting, known: dict[str, Any]
         "dropped": summary.dropped,
         "notes": summary.notes,
     }
-    meta.update((key, known[key]) for key in CARRIED if key in known)
+    meta.update((key, source_meta[key]) for key in FROM_SOURCE if key in source_meta)
     return meta

@@ -21,7 +21,17 @@ import pyarrow as pa
 
 from ustad.config import ExtractionConfig
 from ustad.mobility.columns import as_fixes
-from ustad.mobility.core import COLUMNS, Fixes, Found, advance, bounds, concatenate, fix_arrays, no_fixes, to_tables
+from ustad.mobility.core import (
+    COLUMNS,
+    Fixes,
+    StayTables,
+    advance,
+    bounds,
+    concatenate,
+    fix_arrays,
+    no_fixes,
+    to_tables,
+)
 from ustad.mobility.plausible import AHEAD_S, at_null_island, implausible_times
 from ustad.mobility.staypoints import MICROSECONDS, NO_TIME, STATE, Limits, empty_state
 from ustad.tables import DataError, agent_codes
@@ -61,7 +71,7 @@ class StayTracker:
         self._carry: dict[int, Fixes] = {}  # behind the kernel, still needed
 
     # ------------------------------------------------------------------------------------------- running
-    def update(self, fixes: Any, check_clock: bool = True) -> Found:
+    def update(self, fixes: Any, check_clock: bool = True) -> StayTables:
         """Stays, trips and gaps that these fixes finish. Takes a path or anything with an Arrow C stream.
 
         Without `check_clock` times ahead of now are taken: for fixes that were checked when they came.
@@ -69,15 +79,15 @@ class StayTracker:
         self.dropped = {}
         arrivals = self._arrivals(fixes, AHEAD_S if check_clock else np.inf)
         if not len(arrivals):
-            return self._found(np.zeros(0, np.int64), no_fixes(), final=False)
+            return self._advance(np.zeros(0, np.int64), no_fixes(), final=False)
         on_time = _on_time(arrivals.agent, arrivals.time, self._state, round(self.lateness_s * MICROSECONDS))
         for why, number in (("duplicates", 2), ("late", 0)):
-            self._drop(why, self._named(arrivals.agent[on_time == number]))
-        return self._found(np.unique(arrivals.agent), arrivals.take(on_time == 1), final=False)
+            self._drop(why, self._names(arrivals.agent[on_time == number]))
+        return self._advance(np.unique(arrivals.agent), arrivals.take(on_time == 1), final=False)
 
-    def finish(self) -> Found:
+    def finish(self) -> StayTables:
         """Close every open stay, as at the end of the data, and forget all agents."""
-        result = self._found(np.arange(len(self._agents)), no_fixes(), final=True)
+        result = self._advance(np.arange(len(self._agents)), no_fixes(), final=True)
         self._agents, self._number, self._state = [], {}, empty_state(0)
         self._held, self._carry = {}, {}
         return result
@@ -130,19 +140,19 @@ class StayTracker:
             self._state = np.concatenate([self._state, empty_state(len(new))])
         return np.array([self._number[v] for v in values], np.int64)
 
-    def _found(self, active: np.ndarray, arrivals: Fixes, final: bool) -> Found:
+    def _advance(self, active: np.ndarray, arrivals: Fixes, final: bool) -> StayTables:
         """One step of the kernel over the agents that are concerned; the others are not touched."""
-        held = _gather(self._held, active).join(arrivals)
-        held = held.take(np.lexsort((held.time, held.agent)))
-        ready = np.ones(len(held), bool) if final else self._ready(held)
-        state, waiting = self._state[active], held.take(~ready)
+        fixes = _gather(self._held, active).join(arrivals)
+        fixes = fixes.take(np.lexsort((fixes.time, fixes.agent)))
+        ready = np.ones(len(fixes), bool) if final else self._ready(fixes)
+        state, waiting = self._state[active], fixes.take(~ready)
         step = advance(
-            _renumber(held.take(ready), active), _renumber(_gather(self._carry, active), active), state,
+            _renumber(fixes.take(ready), active), _renumber(_gather(self._carry, active), active), state,
             self._limits, final,
         )  # fmt: skip
         self._state[active] = state
-        self._drop("duplicates", self._named(np.repeat(active, step.duplicates)))
-        self._drop("spikes", self._named(np.repeat(active, step.spikes)))
+        self._drop("duplicates", self._names(np.repeat(active, step.duplicates)))
+        self._drop("spikes", self._names(np.repeat(active, step.spikes)))
         _scatter(self._held, _renumber(waiting, active), step.pending, active)
         _scatter(self._carry, no_fixes(), step.carry, active)
         return to_tables(step, self._identifiers(active))
@@ -153,7 +163,7 @@ class StayTracker:
             self.counts[why] += len(agents)
             self.dropped.setdefault(why, Counter()).update(agents)
 
-    def _named(self, numbers: np.ndarray) -> list[Any]:
+    def _names(self, numbers: np.ndarray) -> list[Any]:
         return [self._agents[number] for number in numbers.tolist()]
 
     def _ready(self, waiting: Fixes) -> np.ndarray:
@@ -162,7 +172,7 @@ class StayTracker:
 
     def _identifiers(self, numbers: np.ndarray) -> pa.Array:
         return pa.array(
-            self._named(numbers), pa.string() if self._agents and isinstance(self._agents[0], str) else pa.int64()
+            self._names(numbers), pa.string() if self._agents and isinstance(self._agents[0], str) else pa.int64()
         )
 
     # -------------------------------------------------------------------------------------------- saving

@@ -22,8 +22,8 @@ from ustad.page.event_details import History, event_detail, event_details, movem
 from ustad.page.facts import run_facts
 from ustad.page.ground import Ground, box_around
 from ustad.page.queries import Filter
-from ustad.page.runs import add_absences, add_movements, add_table, set_agents, unscored
-from ustad.page.scored import Scored, agents_by_events, agents_by_score, read_scored
+from ustad.page.run_scores import RunScores, agents_by_events, agents_by_score, read_run_scores
+from ustad.page.runs import add_absences, add_movements, add_table, set_agents, without_scored
 from ustad.page.source import RunTables, rows_of
 from ustad.page.store import Store, insert_new
 from ustad.page.translate import Layout, keys_of, store_rows
@@ -36,7 +36,7 @@ MOST_EVENTS, MOST_DETAILS = 1_000, 15
 MOST_MOVES = 1_000
 DIGITS = 7  # of a number: a metre on the map
 SCORES = ("score", "p_value", "kind", "reason", "alert", "final")
-UNQUOTED = "!'()*~"  # as encodeURIComponent
+PLAIN_SIGNS = "!'()*~"  # as encodeURIComponent
 
 
 @dataclass(frozen=True)
@@ -51,10 +51,12 @@ class FrozenRun:
 class Choice:
     """What goes into the file: agent codes, and rows of the score table."""
 
-    opened: np.ndarray  # agents in full
+    in_full: np.ndarray  # agents in full
     beside: np.ndarray  # agents that have a lane, or the first or last event of the run
     lines: np.ndarray  # events with a line: the most unusual ones and the alerts
-    detailed: np.ndarray  # events with everything behind their scores: alerts, the most unusual of each opened agent
+    with_details: (
+        np.ndarray
+    )  # events with everything behind their scores: alerts, the most unusual of each opened agent
     left_out: int  # alerts without a line
 
 
@@ -62,7 +64,7 @@ def freeze(
     run: RunTables, *, cases: int, lanes: int, alerts: int, title: str | None = None, ground: Ground | None = None
 ) -> FrozenRun:
     """All answers. Memory is that of the few columns that every event is asked for, and of the agents on show."""
-    run_scores = read_scored(run)
+    run_scores = read_run_scores(run)
     choice = choose(run, run_scores, cases, lanes, alerts=alerts)
     store = Store("sqlite://")
     try:
@@ -81,9 +83,9 @@ def freeze(
     return FrozenRun(answers, agents)
 
 
-def choose(run: RunTables, run_scores: Scored, cases: int, lanes: int, *, alerts: int) -> Choice:
+def choose(run: RunTables, run_scores: RunScores, cases: int, lanes: int, *, alerts: int) -> Choice:
     """Who has an alert, and then the most unusual agents up to `cases`; the most unusual events."""
-    alert_rows = run_scores.ranked[run_scores.alert[run_scores.ranked]]
+    alert_rows = run_scores.by_surprise[run_scores.alert[run_scores.by_surprise]]
     with_alert = _first_seen(run_scores.codes[alert_rows[:alerts]])[:MOST_AGENTS]
     by_score = agents_by_score(run, run_scores)
     more = by_score[~np.isin(by_score, with_alert)][: max(0, cases - len(with_alert))]
@@ -91,14 +93,14 @@ def choose(run: RunTables, run_scores: Scored, cases: int, lanes: int, *, alerts
     ends = run_scores.codes[[int(run_scores.day.argmin()), int(run_scores.day.argmax())]]
     beside = np.setdiff1d(np.concatenate([agents_by_events(run_scores)[:lanes], ends]), in_full)
     alerts_shown = alert_rows[:alerts][np.isin(run_scores.codes[alert_rows[:alerts]], with_alert)]
-    lines = np.union1d(run_scores.ranked[:alerts], alerts_shown)
+    lines = np.union1d(run_scores.by_surprise[:alerts], alerts_shown)
     with_details = np.union1d(alerts_shown, _most_unusual(run_scores, in_full))
     return Choice(in_full, beside, lines, with_details, len(alert_rows) - len(alerts_shown))
 
 
-def _most_unusual(run_scores: Scored, in_full: np.ndarray) -> np.ndarray:
+def _most_unusual(run_scores: RunScores, in_full: np.ndarray) -> np.ndarray:
     """Rows of the most unusual events of each of these agents."""
-    rows = run_scores.ranked[np.isin(run_scores.codes[run_scores.ranked], in_full)]
+    rows = run_scores.by_surprise[np.isin(run_scores.codes[run_scores.by_surprise], in_full)]
     rows = rows[np.argsort(run_scores.codes[rows], kind="stable")]
     starts = np.r_[True, run_scores.codes[rows][1:] != run_scores.codes[rows][:-1]]
     place = np.arange(len(rows)) - np.maximum.accumulate(np.where(starts, np.arange(len(rows)), 0))
@@ -111,13 +113,13 @@ def _first_seen(codes: np.ndarray) -> np.ndarray:
 
 
 # ------------------------------------------------------------------------------------------------- import
-def _import(store: Store, run: RunTables, run_scores: Scored, choice: Choice) -> dict[str, list[int]]:
+def _import(store: Store, run: RunTables, run_scores: RunScores, choice: Choice) -> dict[str, list[int]]:
     """The agents on show with all that is known of them; of the others the events that have a line. Returns, by agent,
     the keys of the events that come with everything behind their scores."""
     schema, entity = run.schema, run.schema.entity
     layout = Layout.of(schema)
-    in_full, beside = ([run_scores.names[code] for code in codes] for codes in (choice.opened, choice.beside))
-    with_details = run.with_details(run.events.take(pa.array(choice.detailed)))
+    in_full, beside = ([run_scores.names[code] for code in codes] for codes in (choice.in_full, choice.beside))
+    with_details = run.with_details(run.events.take(pa.array(choice.with_details)))
     add_table(store, with_details, layout, "report: alerts")
     keys: dict[str, list[int]] = {str(name): [] for name in in_full}
     for name, key in zip(with_details[entity].to_pylist(), keys_of(with_details, schema), strict=True):
@@ -126,13 +128,13 @@ def _import(store: Store, run: RunTables, run_scores: Scored, choice: Choice) ->
     own = rows_of(run.events, entity, [*in_full, *beside], lean)
     assert own is not None  # the entities were read from this table
     add_table(store, own, layout, "report: scores")
-    on_show = np.concatenate([choice.opened, choice.beside])
+    on_show = np.concatenate([choice.in_full, choice.beside])
     lines = choice.lines[~np.isin(run_scores.codes[choice.lines], on_show)]
     if len(lines):
         _add_lines(store, run.events.take(pa.array(np.sort(lines)), columns=lean), layout)
     history = rows_of(run.history, entity, in_full)
     if history is not None:
-        add_table(store, unscored(own, history, schema), layout, "report: the weeks before")
+        add_table(store, without_scored(own, history, schema), layout, "report: the weeks before")
     add_movements(store, rows_of(run.trips, entity, in_full), rows_of(run.gaps, entity, in_full))
     add_absences(store, rows_of(run.absences, entity, in_full), schema)
     if run.agents is not None:
@@ -157,7 +159,7 @@ def _add_lines(store: Store, events: pa.Table, layout: Layout) -> None:
 
 # ------------------------------------------------------------------------------------------------ answers
 def _for_all(
-    connection: Connection, run: RunTables, run_scores: Scored, choice: Choice, *, lanes: int, title: str | None
+    connection: Connection, run: RunTables, run_scores: RunScores, choice: Choice, *, lanes: int, title: str | None
 ) -> dict[str, Any]:
     facts = run_facts(run, run_scores)
     summary = queries.totals(connection)
@@ -199,7 +201,7 @@ def _ground(connection: Connection, ground: Ground) -> dict[str, Any]:
     return ground.near(box_around(np.quantile(points, [0.01, 0.99], axis=0), 0.5))
 
 
-def _left_out(schema: EventSchema, run_scores: Scored, choice: Choice) -> list[str]:
+def _left_out(schema: EventSchema, run_scores: RunScores, choice: Choice) -> list[str]:
     if not choice.left_out:
         return []
     n_alerts = int(run_scores.alert.sum())
@@ -209,7 +211,7 @@ def _left_out(schema: EventSchema, run_scores: Scored, choice: Choice) -> list[s
     ]
 
 
-def _lines(connection: Connection, run_scores: Scored, choice: Choice) -> list[dict[str, Any]]:
+def _lines(connection: Connection, run_scores: RunScores, choice: Choice) -> list[dict[str, Any]]:
     """The most unusual events as the list of alerts shows them, and every alert, in the list's order."""
     least = float(run_scores.score[choice.lines].min())
     _, _, top = queries.alerts(connection, Filter(min_score=least), 0, "score", len(choice.lines), 0)
@@ -222,7 +224,7 @@ def _of_agent(connection: Connection, schema: EventSchema, name: str, keys: list
     """What the service answers about one agent, its events, places and movements, and about these events."""
     history = History.of(connection, name)
     total, events = queries.agent_events(connection, name, None, None, MOST_EVENTS, 0)
-    path = f"/v1/agents/{quote(name, safe=UNQUOTED)}"
+    path = f"/v1/agents/{quote(name, safe=PLAIN_SIGNS)}"
     answers: dict[str, Any] = {
         path: queries.agent(connection, name),
         f"{path}/events": {"total": total, "offset": 0, "events": events},

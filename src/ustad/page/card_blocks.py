@@ -7,7 +7,7 @@ from typing import Any
 
 #: (kind, words): kind is text, strong or code.
 Parts = list[list[str]]
-_MARKED = re.compile(r"\*\*(?P<strong>.+?)\*\*|`(?P<code>.+?)`")
+_MARKS = re.compile(r"\*\*(?P<strong>.+?)\*\*|`(?P<code>.+?)`")
 
 
 def card_blocks(markdown: str) -> list[dict[str, Any]]:
@@ -55,7 +55,7 @@ def _table(lines: list[str]) -> dict[str, Any]:
 def _parts(text: str) -> Parts:
     parts: Parts = []
     at = 0
-    for mark in _MARKED.finditer(text):
+    for mark in _MARKS.finditer(text):
         parts.append(["text", text[at : mark.start()]])
         kind = "strong" if mark["strong"] else "code"
         parts.append([kind, mark[kind]])

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, delete, or_, select, update
 
 from ustad.page import records as r
 
-ERASED = "(erased: somebody of this case was forgotten)"
+ERASURE_NOTE = "(erased: somebody of this case was forgotten)"
 FREE_TEXT = ("opened", "titled", "note", "verdict")  # acts whose text somebody wrote
 N, H = r.case_incidents.c, r.case_history.c
 
@@ -25,7 +25,7 @@ def forget_in_cases(connection: Connection, agent: str) -> None:
     connection.execute(delete(r.case_incidents).where(N.agent == agent))
     connection.execute(delete(r.case_history).where(H.agent == agent))
     texts = (H.case_id.in_(case_ids), H.act.in_(FREE_TEXT), H.content != "")
-    connection.execute(update(r.case_history).where(*texts).values(content=ERASED))
+    connection.execute(update(r.case_history).where(*texts).values(content=ERASURE_NOTE))
     connection.execute(update(r.cases).where(r.cases.c.id.in_(case_ids)).values(title=""))
     _delete_empty(connection, case_ids)
     address = r.saved_views.c.address

@@ -17,7 +17,7 @@ _DISTANCES = ("km", "km_from_own_places")
 _SENTENCES = ("reason", "change", "with_it")
 _LEFT_OUT: dict[str, Any] = {"place_name": None, "event_id": None, "company": None, "cases": []}
 #: What a feature in metres would tell of a place.
-_MEASURED = ("expected", "observed", "error", "spread", "loss", "au", "eu")
+_MEASUREMENTS = ("expected", "observed", "error", "spread", "loss", "au", "eu")
 _DISTANCE_WORDS = re.compile(r"(\d[\d,]*(?:\.\d+)?) (km|m)\b")
 
 
@@ -71,7 +71,7 @@ def _feature(feature: dict[str, Any]) -> dict[str, Any]:
     """A place keeps its cell alone; of what is counted in metres nothing stays."""
     if feature["kind"] == "place":
         return dict.fromkeys(("error", "spread", "loss", "au", "eu"))
-    return dict.fromkeys(_MEASURED) if feature.get("unit") in ("km", "m") else {}
+    return dict.fromkeys(_MEASUREMENTS) if feature.get("unit") in ("km", "m") else {}
 
 
 def _kilometres(kilometres: float, metres: float) -> float | None:

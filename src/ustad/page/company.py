@@ -2,7 +2,7 @@
 was missed.
 
 In: an open connection and a stored event. Out: a small dictionary for the page. Only a few hours are looked through, by
-the index of time, and at most `MOST` events of them; of those who were there the first `SHOWN` are looked up.
+the index of time, and at most `MOST` events of them; of those who were there the first `MOST_NAMES` are looked up.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ HOUR = 3_600_000_000
 #: How far apart two people are still at one place, in degrees of latitude: about 150 m.
 NEAR = 0.00135
 #: Days that others are compared over, hours that a stay may have begun before, events looked at, people named.
-DAYS, LONG, MOST, SHOWN = 7, 12, 20_000, 10
+DAYS, LONG, MOST, MOST_NAMES = 7, 12, 20_000, 10
 #: Who was there at most so often before is usually not there.
 SELDOM = 1
 #: Who is usually there was there at this hour on at least half of the days of the same kind (weekdays, weekend days) of
@@ -57,7 +57,7 @@ def _others(connection: Connection, event: Any) -> dict[str, Any] | None:
     span = (E.started_at >= event["started_at"] - LONG * HOUR, E.started_at < event["finished_at"])
     then = (*span, E.finished_at > event["started_at"], E.agent != event["agent"], *_near(event))
     names = connection.execute(select(E.agent).where(*then).distinct().order_by(E.agent).limit(MOST)).scalars().all()
-    new = [(name, visits) for name in names[:SHOWN] if (visits := _visits(connection, event, name)) <= SELDOM]
+    new = [(name, visits) for name in names[:MOST_NAMES] if (visits := _visits(connection, event, name)) <= SELDOM]
     absentees = _find_missed(connection, event, set(names))
     return {
         "people": len(names),
@@ -76,7 +76,7 @@ def _find_missed(connection: Connection, event: Any, present: set[str]) -> list[
     candidates: set[str] = set()
     for moment in (moments[0], moments[alike.index(7)]):
         query = select(E.agent).where(*_covers(moment), *_near(event)).distinct()
-        candidates |= set(connection.execute(query.order_by(E.agent).limit(SHOWN * 5)).scalars())
+        candidates |= set(connection.execute(query.order_by(E.agent).limit(MOST_NAMES * 5)).scalars())
     absentees: list[dict[str, Any]] = []
     for name in sorted(candidates - present - {event["agent"]}):
         since = (E.agent == name, E.started_at > moments[-1] - LONG * HOUR, E.started_at <= middle)
@@ -87,7 +87,7 @@ def _find_missed(connection: Connection, event: Any, present: set[str]) -> list[
         if days >= max(OFTEN, len(moments) / 2):
             where = next((r.category or "unknown" for r in rows if r.started_at <= middle < r.finished_at), None)
             absentees.append({"agent_id": name, "days": days, "of": len(moments), "where": where})
-    return sorted(absentees, key=lambda person: -person["days"])[:SHOWN]
+    return sorted(absentees, key=lambda person: -person["days"])[:MOST_NAMES]
 
 
 def _alike_days(moment: int, zone: str) -> list[int]:

@@ -54,6 +54,6 @@ def _count_day(connection: Connection, day: int, metres: float) -> Iterator[tupl
     row = np.repeat(np.arange(len(rows)), np.maximum(closes - opens, 0))
     hour = np.concatenate([np.arange(a, b) for a, b in zip(opens, closes, strict=True)]) if len(row) else row
     person = np.unique(np.array(agents), return_inverse=True)[1]
-    seen = np.unique(np.stack([hour, lat[row], lon[row], person[row]], axis=1), axis=0)
-    cells, people = np.unique(seen[:, :3], axis=0, return_counts=True)
+    visits = np.unique(np.stack([hour, lat[row], lon[row], person[row]], axis=1), axis=0)
+    cells, people = np.unique(visits[:, :3], axis=0, return_counts=True)
     yield from zip(cells.tolist(), people.tolist(), strict=True)

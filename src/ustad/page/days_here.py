@@ -49,10 +49,10 @@ def days_here(rows: list[Any], columns: dict[str, np.ndarray], at: int) -> dict[
             "visits": int(np.sum(is_here & (columns["day"] == day))),
             "incident": bool(np.any(is_own & is_here & (columns["day"] == day)) or (where >= 0 and is_own[where])),
         })  # fmt: skip
-    learnt = max(
+    last_learnt = max(
         (int(day) for row, day in zip(rows, columns["day"], strict=True) if row["score"] is None), default=None
     )
-    until = iso_day(learnt) if learnt is not None and 0 <= today - learnt <= HISTORY_STANDS else None
+    until = iso_day(last_learnt) if last_learnt is not None and 0 <= today - last_learnt <= HISTORY_STANDS else None
     return {"minute": float(middle % MINUTES), "today": iso_day(today), "days": days, "learnt_until": until}
 
 

@@ -20,7 +20,7 @@ from ustad.page.hidden import hide_new
 from ustad.page.store import Row, chunks, insert_or, now, recount, with_own_scores
 
 _NEW_EVENT, _NEW_DETAIL, _NEW_ALERT = insert(r.events), insert(r.details), insert(r.alerts)
-_HELD = select(r.events).where(r.events.c.key.in_(bindparam("keys", expanding=True)))
+_EVENTS_OF_KEYS = select(r.events).where(r.events.c.key.in_(bindparam("keys", expanding=True)))
 _FINAL = ("score", "p_value", "alert", "echo", "reason", "term", "marked_by")
 _SETTLE = update(r.events).where(r.events.c.key == bindparam("at")).values(final=True)
 _RAISE = _SETTLE.values({name: bindparam(name) for name in _FINAL})
@@ -36,9 +36,9 @@ def add_events(connection: Connection, rows: list[Row], details: dict[int, str])
     if details:
         connection.execute(_NEW_DETAIL, [{"key": k, "content": text} for k, text in details.items()])
     _add_alerts(connection, [row["key"] for row in rows if row["alert"]])
-    _add(connection, r.agents, _summed(rows, _of_agent, lambda row: row["agent"]))
-    scored = [row for row in rows if row["score"] is not None]
-    _add(connection, r.days, _summed(scored, _of_day, lambda row: (row["agent"], row["day"])))
+    _add(connection, r.agents, _sum(rows, _of_agent, lambda row: row["agent"]))
+    rows_with_score = [row for row in rows if row["score"] is not None]
+    _add(connection, r.days, _sum(rows_with_score, _of_day, lambda row: (row["agent"], row["day"])))
 
 
 _latest, _counting = [0], threading.Lock()
@@ -57,12 +57,14 @@ def finalise(connection: Connection, finals: Mapping[int, Mapping[str, Any]]) ->
     if not finals:
         return []
     rows_before = [
-        dict(row) for part in chunks(list(finals)) for row in connection.execute(_HELD, {"keys": part}).mappings()
+        dict(row)
+        for part in chunks(list(finals))
+        for row in connection.execute(_EVENTS_OF_KEYS, {"keys": part}).mappings()
     ]
     if not rows_before:  # retention has deleted them since
         return []
     connection.execute(_SETTLE, [{"at": row["key"]} for row in rows_before])
-    changes = [_raised(row, finals[row["key"]]) for row in rows_before if _differs(row, finals[row["key"]])]
+    changes = [_apply_final(row, finals[row["key"]]) for row in rows_before if _differs(row, finals[row["key"]])]
     if not changes:
         return []
     fell = sorted({row["agent"] for row in changes if row["score"] < row["was"]["score"]})
@@ -71,8 +73,8 @@ def finalise(connection: Connection, finals: Mapping[int, Mapping[str, Any]]) ->
     likeness.mark(connection, became)
     connection.execute(_RAISE, [{"at": row["key"], **{name: row[name] for name in _FINAL}} for row in changes])
     _add_alerts(connection, [row["key"] for row in became])
-    _add(connection, r.agents, _summed(changes, _of_agent, lambda row: row["agent"]))
-    _add(connection, r.days, _summed(changes, _of_day, lambda row: (row["agent"], row["day"])))
+    _add(connection, r.agents, _sum(changes, _of_agent, lambda row: row["agent"]))
+    _add(connection, r.days, _sum(changes, _of_day, lambda row: (row["agent"], row["day"])))
     for agent in fell:
         recount(connection, agent, agent in own_scores)
     return [row["key"] for row in became]
@@ -105,7 +107,7 @@ def _differs(row: Row, final: Mapping[str, Any]) -> bool:
     return any(final.get(name, row[name]) != row[name] for name in ("score", "alert", "echo"))
 
 
-def _raised(row: Row, final: Mapping[str, Any]) -> Row:
+def _apply_final(row: Row, final: Mapping[str, Any]) -> Row:
     """The stored row with its final score; `was` is what it was."""
     words = {name: final[name] for name in ("reason", "term") if final.get(name) is not None}
     scores = {name: final.get(name, row[name]) for name in ("score", "p_value")}
@@ -119,7 +121,7 @@ def _add_alerts(connection: Connection, keys: list[int]) -> None:
 
 
 # ------------------------------------------------------------------------------------------------- totals
-def _summed(rows: Iterable[Row], one: Any, identity: Any) -> list[Row]:
+def _sum(rows: Iterable[Row], one: Any, identity: Any) -> list[Row]:
     """What rows add to the totals of their agents or days: one row each, numbers summed, the highest score kept."""
     totals: dict[Any, Row] = {}
     for row in rows:
@@ -147,11 +149,11 @@ def _span(old: Row, new: Row) -> Row:
 
 
 def _of_agent(row: Row) -> Row:
-    scored = row["score"] is not None
+    has_score = row["score"] is not None
     return {
         "agent": row["agent"], "timezone": row["timezone"], "first_at": row["started_at"],
-        "last_at": row["finished_at"], **_counts(row), "n_scored": int(scored and "was" not in row),
-        "score": row["score"], "p_value": row["p_value"], "worst": row["key"] if scored else None,
+        "last_at": row["finished_at"], **_counts(row), "n_scored": int(has_score and "was" not in row),
+        "score": row["score"], "p_value": row["p_value"], "worst": row["key"] if has_score else None,
         "reason": row["reason"],
     }  # fmt: skip
 

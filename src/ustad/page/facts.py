@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 
 from ustad.page.card_blocks import card_blocks
 from ustad.page.quality_rows import quality_rows
+from ustad.page.run_scores import RunScores, read_run_scores
 from ustad.page.score_columns import category_column
-from ustad.page.scored import Scored, read_scored
 from ustad.page.source import RunTables
 from ustad.page.uncertainty import calibration, scatter
 from ustad.schema import plural
@@ -28,13 +28,13 @@ RULES = {
 #: Asked for so many alerts a day, this factor more or fewer is worth a sentence.
 OFF = 1.5
 MOST_CATEGORIES = 10
-SHOWN = ("method", "data", "model", "split", "preset", "seed", "version", "created")
+RUN_FACTS = ("method", "data", "model", "split", "preset", "seed", "version", "created")
 PLACES = ("data", "model")
 
 
-def run_facts(run: RunTables, run_scores: Scored | None = None) -> dict[str, Any]:
+def run_facts(run: RunTables, run_scores: RunScores | None = None) -> dict[str, Any]:
     """Everything the view of the run shows, ready for JSON."""
-    run_scores = run_scores or read_scored(run)
+    run_scores = run_scores or read_run_scores(run)
     return {
         "rule": rule_in_words(run.run),
         "notes": notes(run_scores, run.run),
@@ -47,7 +47,7 @@ def run_facts(run: RunTables, run_scores: Scored | None = None) -> dict[str, Any
         "drift": run.run.get("drift"),
         "quality": quality_rows(run),
         "card": card_blocks(run.card) if run.card else [],
-        "facts": [[key, _text(key, run.run[key])] for key in SHOWN if run.run.get(key) not in (None, "", {}, [])],
+        "facts": [[key, _text(key, run.run[key])] for key in RUN_FACTS if run.run.get(key) not in (None, "", {}, [])],
     }
 
 
@@ -76,14 +76,14 @@ def _text(key: str, value: Any) -> str:
 
 
 # -------------------------------------------------------------------------------------------------- notes
-def notes(run_scores: Scored, run: dict[str, Any]) -> list[str]:
+def notes(run_scores: RunScores, run: dict[str, Any]) -> list[str]:
     """What a reader should know before the numbers, one sentence or two each."""
     texts = [*_why_none(run_scores, run), *_asked_and_got(run_scores, run), *_by_chance(run_scores, run)]
     texts += [in_plain_words(str(warning)) for warning in run.get("warnings") or []]
     return [text[:1].upper() + text[1:] for text in texts]
 
 
-def _asked_and_got(run_scores: Scored, run: dict[str, Any]) -> list[str]:
+def _asked_and_got(run_scores: RunScores, run: dict[str, Any]) -> list[str]:
     value, per_day = run.get("value"), int(run_scores.alert.sum()) / run_scores.days
     if run.get("rule") != "alerts_per_day" or not isinstance(value, (int, float)) or not per_day:
         return []
@@ -92,7 +92,7 @@ def _asked_and_got(run_scores: Scored, run: dict[str, Any]) -> list[str]:
     return [f"Asked for {value:g} alerts a day, got {per_day:.2g}."]
 
 
-def _by_chance(run_scores: Scored, run: dict[str, Any]) -> list[str]:
+def _by_chance(run_scores: RunScores, run: dict[str, Any]) -> list[str]:
     """Where the p-values say that chance alone would give more than there is, and scoring has not said so itself."""
     if "by_chance" in run or not run_scores.alert.any():
         return []
@@ -135,11 +135,11 @@ def in_plain_words(warning: str) -> str:
     )
 
 
-def _why_none(run_scores: Scored, run: dict[str, Any]) -> list[str]:
+def _why_none(run_scores: RunScores, run: dict[str, Any]) -> list[str]:
     """Why there is no alert, and what to do about it; nothing where there are some."""
     if run_scores.alert.any():
         return []
-    best = run_scores.p[run_scores.ranked[0]]
+    best = run_scores.p[run_scores.by_surprise[0]]
     rule = rule_in_words(run)
     return [
         f"No {run_scores.schema.event_word} passed the alert rule{f' ({rule})' if rule else ''}. "

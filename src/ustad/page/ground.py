@@ -31,13 +31,13 @@ from ustad.tables import agent_codes
 MOST_TRIPS = 40_000  # that streets are learned from, evenly among all of them
 RENEWED_S = 600.0  # streets of live trips are learned anew after so many seconds
 NO_STREETS = Streets.of([], [])
-Learned = Callable[[], Streets]
+LearnStreets = Callable[[], Streets]
 
 
 class Ground:
     """`extract` is an .osm.pbf file to draw; without one `learn` gives the streets, now and then anew."""
 
-    def __init__(self, learn: Learned = lambda: NO_STREETS, extract: Path | None = None) -> None:
+    def __init__(self, learn: LearnStreets = lambda: NO_STREETS, extract: Path | None = None) -> None:
         self._learn = learn
         self._drawn = None if extract is None else _DrawnMap(extract)
         self._streets: Streets | None = None

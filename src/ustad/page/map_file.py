@@ -59,10 +59,10 @@ def read_map_file(path: Path) -> MapFile:
     return _describe(path, head, content)
 
 
-def _describe(path: Path, head: bytes, packed: bytes) -> MapFile:
+def _describe(path: Path, head: bytes, packed_bytes: bytes) -> MapFile:
     compression, kind = head[97], head[99]
     try:
-        content = json.loads(UNPACK[compression](packed) or b"{}")
+        content = json.loads(UNPACK[compression](packed_bytes) or b"{}")
         layers = [str(layer["id"]) for layer in content.get("vector_layers", [])]
         note = str(content.get("attribution") or "")
     except (KeyError, TypeError, AttributeError, ValueError, OSError, EOFError) as error:

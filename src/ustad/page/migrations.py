@@ -78,23 +78,23 @@ def _advance(connection: Connection, tables: MetaData, newest: int) -> int:
 
 def _complete(operations: Operations, table: Table) -> None:
     """Add the columns that a stored table lacks; its indexes become those of today."""
-    stored = inspect(operations.get_bind())
-    names = {column["name"] for column in stored.get_columns(table.name)}
+    inspector = inspect(operations.get_bind())
+    names = {column["name"] for column in inspector.get_columns(table.name)}
     for column in table.columns:
         if column.name not in names:
             operations.add_column(table.name, Column(column.name, column.type, nullable=column.nullable,
                                                      server_default=column.server_default))  # fmt: skip
-    wanted = {str(index.name): [column.name for column in index.columns] for index in table.indexes}
+    columns_by_index = {str(index.name): [column.name for column in index.columns] for index in table.indexes}
     indexes = {
         str(index["name"]): index["column_names"]
-        for index in stored.get_indexes(table.name)
+        for index in inspector.get_indexes(table.name)
         if not index.get("duplicates_constraint")
     }
     for name, columns in indexes.items():
-        if wanted.get(name) != columns:
+        if columns_by_index.get(name) != columns:
             operations.drop_index(name, table.name)
     for index in table.indexes:
-        if indexes.get(str(index.name)) != wanted[str(index.name)]:
+        if indexes.get(str(index.name)) != columns_by_index[str(index.name)]:
             index.create(operations.get_bind())
 
 

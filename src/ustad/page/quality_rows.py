@@ -36,9 +36,9 @@ def _event_facts(source: RunTables) -> list[dict[str, str]]:
     if "kind" in names:
         unseen = int(pc.sum(pc.equal(table["kind"], "unobserved")).as_py() or 0)
         rows.append(_share("scores that rest on missing data (not fully observed)", unseen, n))
-    for known in (source.events, source.details):  # event scores of older versions have it themselves
-        if known is not None and "history_days" in known.schema.names and known.count_rows() == n:
-            days = numbers(known.to_table(columns=["history_days"]), "history_days")
+    for dataset in (source.events, source.details):  # event scores of older versions have it themselves
+        if dataset is not None and "history_days" in dataset.schema.names and dataset.count_rows() == n:
+            days = numbers(dataset.to_table(columns=["history_days"]), "history_days")
             rows.append({"what": "days of history before an event", **_spread(days)})
     return rows
 

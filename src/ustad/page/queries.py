@@ -88,12 +88,12 @@ class Filter:
     def _state(self) -> list[ColumnElement[bool]]:
         if self.state == "hidden":
             return [E.hidden_by.is_not(None)]
-        shown = E.hidden_by.is_(None)
+        is_shown = E.hidden_by.is_(None)
         if self.state == "open":
-            return [shown, E.verdict.is_(None), E.marked_by.is_(None)]
+            return [is_shown, E.verdict.is_(None), E.marked_by.is_(None)]
         if self.state == "marked":
-            return [shown, E.verdict.is_(None), E.marked_by.is_not(None)]
-        return [V.verdict == self.state] if self.state else [shown]
+            return [is_shown, E.verdict.is_(None), E.marked_by.is_not(None)]
+        return [V.verdict == self.state] if self.state else [is_shown]
 
 
 # ------------------------------------------------------------------------------------------------- events

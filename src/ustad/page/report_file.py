@@ -96,10 +96,10 @@ def render(frozen: FrozenRun, archive: MapFile | None = None) -> str:
     if about["has_place"]:
         styles.append(_text(f"{MAP}/maplibre-gl.css"))
         library = {"map-library": "maplibre-gl-csp.js", "map-worker": "maplibre-gl-csp-worker.js"}
-        parts += [_packed(name, f"{MAP}/{file}") for name, file in library.items()]
+        parts += [_pack_file(name, f"{MAP}/{file}") for name, file in library.items()]
     if archive is not None:
         tiles = base64.b64encode(archive.path.read_bytes()).decode()
-        parts += [_packed("map-reader", READER), f'<script type="text/plain" id="map-archive">{tiles}</script>']
+        parts += [_pack_file("map-reader", READER), f'<script type="text/plain" id="map-archive">{tiles}</script>']
     head = [
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
         f"<title>{html.escape(about['run'] or 'ustad')}</title>",
@@ -116,7 +116,7 @@ def _text(name: str) -> str:
     return (WEB / name).read_text(encoding="utf-8")
 
 
-def _packed(name: str, file: str) -> str:
+def _pack_file(name: str, file: str) -> str:
     return f'<script type="text/plain" id="{name}">{pack(_text(file))}</script>'
 
 

@@ -32,7 +32,7 @@ MOST_CONTEXT = 400_000  # events of the weeks before, of the most unusual agents
 MOST_TRIPS = 200_000
 #: Ids that no address can hold: browsers and servers take them for the path itself.
 NO_ADDRESS = ("", ".", "..")
-_UNSCORED = ("score", "p_value", "kind", "reason", "alert", "final")
+_SCORE_COLUMNS = ("score", "p_value", "kind", "reason", "alert", "final")
 
 
 def scores_directory(path: Path) -> Path | None:
@@ -64,13 +64,13 @@ def import_run(store: Store, path: Path) -> EventSchema:
         raise DataError("the store holds another run; choose another --store")
     run = RunTables.from_directory(scores_directory(path) or path)
     schema, events = run.schema, run.events.to_table()
-    layout, by_score = Layout.of(schema), _ranked(events if run.agents is None else run.agents, schema.entity)
+    layout, by_score = Layout.of(schema), _rank_agents(events if run.agents is None else run.agents, schema.entity)
     around = (run.history, run.trips, run.gaps, run.absences)
     history, trips, gaps, absences = (None if table is None else table.to_table() for table in around)
     check_ids(path, schema.entity, [events] if history is None else [events, history])
     add_table(store, run.with_details(events), layout, "importing scores")
     if history is not None:  # the weeks that were not scored, of the most unusual agents, as many as fit
-        before = _of_agents(unscored(events, history, schema), by_score, schema.entity, MOST_CONTEXT)
+        before = _of_agents(without_scored(events, history, schema), by_score, schema.entity, MOST_CONTEXT)
         add_table(store, before, layout, "importing the weeks before")
     moves = (None if t is None else _of_agents(t, by_score, schema.entity, MOST_TRIPS) for t in (trips, gaps))
     add_movements(store, *moves)
@@ -97,8 +97,8 @@ def add_table(store: Store, events: pa.Table, layout: Layout, label: str) -> Non
     """Events, scored or not, with what is behind their scores; those that are there already are left out."""
     with progress.track(label, events.num_rows) as advance:
         for part in _parts(events):
-            known, _ = store.known(keys_of(part, layout.schema), [])
-            fresh = np.array([key not in known for key in keys_of(part, layout.schema)], bool)
+            present, _ = store.find_known(keys_of(part, layout.schema), [])
+            fresh = np.array([key not in present for key in keys_of(part, layout.schema)], bool)
             rows, details = store_rows(_first_of_each(part.filter(pa.array(fresh)), layout), layout)
             with store.writing() as connection:
                 add_events(connection, rows, details)
@@ -116,12 +116,12 @@ def _first_of_each(table: pa.Table, layout: Layout) -> pa.Table:
     return table if len(first) == table.num_rows else table.take(pa.array(np.sort(first)))
 
 
-def _ranked(scores: pa.Table, entity: str) -> pa.Array:
+def _rank_agents(scores: pa.Table, entity: str) -> pa.Array:
     """Agents, the most unusual first."""
     return pc.unique(scores.sort_by([("score", "descending")])[entity])
 
 
-def unscored(scores: pa.Table, history: pa.Table, schema: EventSchema) -> pa.Table:
+def without_scored(scores: pa.Table, history: pa.Table, schema: EventSchema) -> pa.Table:
     """Of the known events those that are not among the scored ones (the training weeks)."""
     rows = history
     if schema.event_id and schema.event_id not in scores.column_names:  # then neither is known by it
@@ -133,7 +133,7 @@ def unscored(scores: pa.Table, history: pa.Table, schema: EventSchema) -> pa.Tab
 
 def without_scores(events: pa.Table) -> pa.Table:
     """Events that are known, not scored."""
-    return events.drop_columns([n for n in _UNSCORED if n in events.column_names])
+    return events.drop_columns([n for n in _SCORE_COLUMNS if n in events.column_names])
 
 
 def _of_agents(table: pa.Table, by_score: pa.Array, entity: str, most: int) -> pa.Table:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from ustad.schema import EventSchema
 
 
-def rounded(values: np.ndarray, digits: int) -> list[Any]:
+def round_values(values: np.ndarray, digits: int) -> list[Any]:
     """Numbers for JSON: rounded, None where missing."""
     return [None if v != v else v for v in np.round(np.asarray(values, np.float64), digits).tolist()]
 

@@ -44,8 +44,8 @@ class RunTables:
 
     @property
     def schema(self) -> EventSchema:
-        said = self.run.get("schema")
-        return EventSchema.from_dict(said) if said else mobility_schema()
+        content = self.run.get("schema")
+        return EventSchema.from_dict(content) if content else mobility_schema()
 
     def with_details(self, events: pa.Table) -> pa.Table:
         """Some of the event scores with what was measured of them beside."""
@@ -65,7 +65,7 @@ class RunTables:
         run = read_json(scores / "run.json")
         agents, absences, details = (find_table(scores, name) for name in ("agents", "absences", "details"))
         around, model = (
-            _named(given, run.get(name), scores.resolve(), name) for name, given in (("data", data), ("model", None))
+            _find_path(path, run.get(name), scores.resolve(), name) for name, path in (("data", data), ("model", None))
         )
         if card is None:
             card = (model / "card.md").read_text() if model and (model / "card.md").exists() else ""
@@ -117,15 +117,15 @@ def rows_of(
     return source.to_table(columns=names, filter=pc.field(column).isin(ids))
 
 
-def _named(path: Path | str | None, name: Any, scores: Path, kind: str) -> Path | None:
+def _find_path(path: Path | str | None, name: Any, scores: Path, kind: str) -> Path | None:
     """The first that exists: the path given, the one in run.json as it is, the same beside the scores, or what lies
     beside them under its usual name."""
     if path is not None:
         if not Path(path).exists():
             raise DataError(f"{path}: no such file or directory")
         return Path(path)
-    said = [Path(name), scores / name, scores.parent / Path(name).name] if isinstance(name, str) and name else []
-    return next((p for p in (*said, scores.parent / kind) if p.exists()), None)
+    candidates = [Path(name), scores / name, scores.parent / Path(name).name] if isinstance(name, str) and name else []
+    return next((p for p in (*candidates, scores.parent / kind) if p.exists()), None)
 
 
 def _name_of(directory: Path | None) -> str:

@@ -67,9 +67,9 @@ def _until(steps: Generator[Any, Any, Any], end: float) -> Generator[Any, Any, A
     ready = None
     while True:
         try:
-            wanted = steps.send(ready)
+            request = steps.send(ready)
         except StopIteration as last:
             return last.value
-        ready = yield wanted
+        ready = yield request
         if not ready and time.monotonic() > end:
             raise TimeoutError

@@ -43,8 +43,8 @@ CHUNK = 500  # parameters of an IN list
 Row = dict[str, Any]
 
 
-_KNOWN = select(r.events.c.key).where(r.events.c.key.in_(bindparam("keys", expanding=True)))
-_ENDED = select(r.agents.c.agent, r.agents.c.last_at).where(
+_KEYS_THERE = select(r.events.c.key).where(r.events.c.key.in_(bindparam("keys", expanding=True)))
+_LAST_ENDS = select(r.agents.c.agent, r.agents.c.last_at).where(
     r.agents.c.agent.in_(bindparam("agents", expanding=True))
 )  # fmt: skip
 
@@ -141,15 +141,15 @@ class Store:
         return True
 
     # ---------------------------------------------------------------------------------------- events
-    def known(self, keys: Sequence[int], agents: Sequence[str]) -> tuple[set[int], dict[str, int]]:
+    def find_known(self, keys: Sequence[int], agents: Sequence[str]) -> tuple[set[int], dict[str, int]]:
         """Which of these events are there already, and when each agent's latest event ended."""
         present: set[int] = set()
         last_ends: dict[str, int] = {}
         with self.reading() as connection:
             for part in chunks(keys):
-                present.update(connection.execute(_KNOWN, {"keys": part}).scalars())
+                present.update(connection.execute(_KEYS_THERE, {"keys": part}).scalars())
             for part in chunks(agents):
-                last_ends |= {row[0]: row[1] for row in connection.execute(_ENDED, {"agents": part})}
+                last_ends |= {row[0]: row[1] for row in connection.execute(_LAST_ENDS, {"agents": part})}
         return present, last_ends
 
     def about(self, name: str) -> Any:
@@ -254,27 +254,27 @@ def add_days(connection: Connection, agent: str, rows: Iterable[Any]) -> None:
 
 
 #: Whether an event is an alert that no rule hides.
-SHOWN = r.events.c.alert.is_(True) & r.events.c.hidden_by.is_(None)
+IS_SHOWN = r.events.c.alert.is_(True) & r.events.c.hidden_by.is_(None)
 
 
 def recount(connection: Connection, agent: str, own_score: bool) -> None:
     """Set an agent's totals and days from its events and, where it is `own_score`, its score from the highest."""
     e, d = r.events.c, r.days.c
     connection.execute(delete(r.days).where(d.agent == agent))
-    columns = (e.key, e.day, e.score, SHOWN.label("alert"), e.started_at, e.finished_at, e.p_value, e.reason)
+    columns = (e.key, e.day, e.score, IS_SHOWN.label("alert"), e.started_at, e.finished_at, e.p_value, e.reason)
     rows = connection.execute(select(*columns).where(e.agent == agent).order_by(e.started_at, e.key)).all()  # fmt: skip
     if not rows:
         for table in (r.live_states, r.agents):
             connection.execute(delete(table).where(table.c.agent == agent))
         return
-    scored = [row for row in rows if row.score is not None]
-    add_days(connection, agent, scored)
-    worst = scored[highest_of([row.score for row in scored])] if scored else None
-    told = ("score", "p_value", "reason") if own_score else ()
+    rows_with_score = [row for row in rows if row.score is not None]
+    add_days(connection, agent, rows_with_score)
+    worst = rows_with_score[highest_of([row.score for row in rows_with_score])] if rows_with_score else None
+    names = ("score", "p_value", "reason") if own_score else ()
     connection.execute(update(r.agents).where(r.agents.c.agent == agent).values(
         first_at=min(row.started_at for row in rows), last_at=max(row.finished_at for row in rows),
-        n_events=len(rows), n_scored=len(scored), n_alerts=sum(row.alert for row in scored),
-        worst=worst.key if worst else None, **{name: getattr(worst, name, None) for name in told},
+        n_events=len(rows), n_scored=len(rows_with_score), n_alerts=sum(row.alert for row in rows_with_score),
+        worst=worst.key if worst else None, **{name: getattr(worst, name, None) for name in names},
     ))  # fmt: skip
 
 
@@ -342,7 +342,7 @@ def _prepare_sqlite(engine: Engine) -> None:
     """Write-ahead log, a sync at every commit, deleted rows overwritten, and transactions that begin as writers."""
 
     @event.listens_for(engine, "connect")
-    def connected(connection: Any, record: Any) -> None:
+    def set_pragmas(connection: Any, record: Any) -> None:
         connection.isolation_level = None  # the begin below is ours
         for pragma in ("journal_mode=WAL", "synchronous=FULL", "secure_delete=ON", f"busy_timeout={PATIENCE_MS}",
                        "cache_size=-4096", "temp_store=MEMORY"):  # fmt: skip

@@ -38,7 +38,7 @@ _NUMBERS = {"expected": "expected", "observed": "observed", "spread": "spread", 
 _TEXTS = ("event_id", "poi_id", "place_name", "category")
 _SCORES = ("score", "p_value", "kind", "reason")
 _COLUMNS = tuple(c.name for c in records.events.columns)
-_UNJUDGED = {"verdict": None, "marked_by": None, "hidden_by": None}
+_NO_VERDICT = {"verdict": None, "marked_by": None, "hidden_by": None}
 _START, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 Parts = dict[str, list[str]]  # of each term what the score has of it
 
@@ -70,18 +70,18 @@ class Layout:
         return {ours: theirs for ours, theirs in pairs.items() if theirs}
 
     @cached_property
-    def given(self) -> tuple[str, ...]:
+    def extra_columns(self) -> tuple[str, ...]:
         """Columns the model reads that have no column of their own in the store."""
         own = {*self.columns.values(), self.schema.entity, self.schema.time, self.schema.end}
         return tuple(c for c in self.schema.columns if c not in own)
 
     @cached_property
-    def given_types(self) -> dict[str, pa.DataType]:
+    def extra_types(self) -> dict[str, pa.DataType]:
         """How these columns are read: vectors, texts, numbers."""
         vectors = {c for f in self.schema.features if f.kind == "vector" for c in f.columns}
         texts = {c for f in self.schema.features if f.kind == "categorical" for c in f.columns}
         kinds = {**dict.fromkeys(texts, pa.string()), **dict.fromkeys(vectors, pa.list_(pa.float32()))}
-        return {name: kinds.get(name, pa.float64()) for name in self.given}
+        return {name: kinds.get(name, pa.float64()) for name in self.extra_columns}
 
     @cached_property
     def zone_column(self) -> str | None:
@@ -109,7 +109,7 @@ class Layout:
         return {}
 
 
-def identified(schema: EventSchema) -> bool:
+def has_event_ids(schema: EventSchema) -> bool:
     """Whether events are told apart by their id too. A stay is known by its agent and start, whatever its id."""
     return schema.event_id is not None and schema.name != "mobility"
 
@@ -117,13 +117,13 @@ def identified(schema: EventSchema) -> bool:
 def keys_of(events: pa.Table, schema: EventSchema) -> list[int]:
     """What identifies each event in the store: entity and time (`tables.event_keys`) and, where there is one, id."""
     keys: list[int] = event_keys(events[schema.entity], events[schema.time]).tolist()
-    if not identified(schema) or schema.event_id not in events.column_names:
+    if not has_event_ids(schema) or schema.event_id not in events.column_names:
         return keys
     return _with_ids(keys, events[schema.event_id].to_pylist())
 
 
 def keys_for(rows: Sequence[Mapping[str, Any]], by_id: bool = False) -> list[int]:
-    """The same of rows of the store, quick also for one; `by_id` where the schema's events are `identified`."""
+    """The same of rows of the store, quick also for one; `by_id` where `has_event_ids` says so."""
     if not rows:
         return []
     names = np.array([_hash_of(row["agent"]) for row in rows], np.uint64)
@@ -153,12 +153,12 @@ def store_rows(events: pa.Table, layout: Layout) -> tuple[list[Row], dict[int, s
     values = events.drop_columns([n for n in (schema.time, schema.end) if n]).to_pylist()
     parts = layout.parts(events.column_names)
     rows, details = [], {}
-    for value, basics in zip(values, _fixed(events, schema), strict=True):
+    for value, basics in zip(values, _basics(events, schema), strict=True):
         own = {ours: _finite(value.get(theirs)) for ours, theirs in layout.columns.items()}
         row = {**own, **{n: None if own.get(n) is None else str(own[n]) for n in _TEXTS}, **basics}
         evidence = read_evidence(value)
-        rows.append(_scored(row, value, evidence))
-        extras = {n: _plain(value[n]) for n in layout.given if n in value}
+        rows.append(_add_score(row, value, evidence))
+        extras = {n: _plain(value[n]) for n in layout.extra_columns if n in value}
         details[row["key"]] = _detail(value, parts, evidence, extras, layout.questions)
     return rows, details
 
@@ -172,7 +172,7 @@ def fresh_rows(
     for (row, key), zone, score in zip(new, zones, scores, strict=True):
         basics = {**row, "key": key, "timezone": zone, "day": local_day(row["started_at"], zone)}
         evidence = read_evidence(score)
-        rows.append(_scored(basics, score, evidence))
+        rows.append(_add_score(basics, score, evidence))
         extras = {n: _plain(v) for n, v in (row.get("given") or {}).items()}
         details[key] = _detail(score, parts, evidence, extras, layout.questions)
     return rows, details
@@ -195,7 +195,7 @@ def _zone(name: str) -> tzinfo | None:
     return ZoneInfo(name) if is_zone(name) else None
 
 
-def _scored(row: Row, score: Mapping[str, Any], evidence: Sequence[Mapping[str, Any]]) -> Row:
+def _add_score(row: Row, score: Mapping[str, Any], evidence: Sequence[Mapping[str, Any]]) -> Row:
     """A whole row of the store: the event and what belongs to its score."""
     judgement = {name: _finite(score.get(name)) for name in _SCORES}
     whole = {
@@ -203,14 +203,14 @@ def _scored(row: Row, score: Mapping[str, Any], evidence: Sequence[Mapping[str, 
         **judgement,
         "term": evidence[0]["name"] if evidence else None,
         "alert": bool(score.get("alert")),
-        **_UNJUDGED,
+        **_NO_VERDICT,
     }
     whole["final"] = score.get("final") is not False  # scores from before this was said are final
     whole["incident"], whole["echo"] = score.get("incident_id"), bool(score.get("echo"))
     return {name: whole.get(name) for name in _COLUMNS}
 
 
-def _fixed(events: pa.Table, schema: EventSchema) -> Iterator[Row]:
+def _basics(events: pa.Table, schema: EventSchema) -> Iterator[Row]:
     """What follows from an event's agent, times and zone."""
     zones = zone_of(events, schema)
     ends = events[schema.end] if schema.end else events[schema.time]
@@ -242,7 +242,7 @@ def _detail(
 ) -> str:
     by_habits = any(name in value for name in HABITS) or any(one["name"] in _ASKED_OF_HABITS for one in evidence)
     content: dict[str, Any] = {
-        "terms": {t: {p: _finite(value.get(f"{p}_{t}")) for p in known} for t, known in parts.items()},
+        "terms": {t: {p: _finite(value.get(f"{p}_{t}")) for p in names} for t, names in parts.items()},
         "given": extras,
         **{n: _finite(value[n]) for n in WHOLE if n in value},
     }
@@ -301,7 +301,7 @@ def event_table(rows: Sequence[Mapping[str, Any]], layout: Layout) -> pa.Table:
     types = {"n_fixes": pa.int32(), **dict.fromkeys(("lat", "lon", *GAP_COLUMNS), pa.float64())}
     for ours, theirs in layout.columns.items():
         table[theirs] = pa.array([row.get(ours) for row in rows], types.get(ours, pa.string()))
-    for name, kind in layout.given_types.items():
+    for name, kind in layout.extra_types.items():
         table[name] = pa.array([(row.get("given") or {}).get(name) for row in rows], kind)
     if layout.zone_column:
         table[layout.zone_column] = pa.array([row["timezone"] for row in rows], pa.string())
@@ -321,7 +321,7 @@ def _event_row(row: Mapping[str, Any], layout: Layout) -> dict[str, Any]:
     for ours, theirs in layout.columns.items():
         event[theirs] = row.get(ours)
     extras = row.get("given") or {}
-    for name, kind in layout.given_types.items():
+    for name, kind in layout.extra_types.items():
         value = extras.get(name)
         event[name] = float(value) if value is not None and kind == pa.float64() else value
     if layout.zone_column:
@@ -340,7 +340,7 @@ def table_rows(table: pa.Table, layout: Layout) -> list[Row]:
     }  # fmt: skip
     zones = schema.timezone in table.column_names
     columns["timezone"] = table[schema.timezone].to_pylist() if zones else [None] * len(start)
-    extras = table.select(layout.given).to_pylist() if layout.given else [{}] * len(start)
+    extras = table.select(layout.extra_columns).to_pylist() if layout.extra_columns else [{}] * len(start)
     rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
     return [{**row, "given": more} for row, more in zip(rows, extras, strict=True)]
 

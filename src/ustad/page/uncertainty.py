@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ustad.page.score_columns import numbers, rounded, texts
-from ustad.page.scored import Scored
+from ustad.page.run_scores import RunScores
+from ustad.page.score_columns import numbers, round_values, texts
 from ustad.page.source import RunTables
 from ustad.scores import read_answers
 from ustad.ties import first_highest, lowered
@@ -27,16 +27,16 @@ def doubt(run: RunTables, rows: np.ndarray) -> np.ndarray | None:
     """How uncertain (noise and doubt) the model was about what drove each event's score: the share of events that are
     surer about that question, for these rows. None where the run knows no uncertainty."""
     n = run.events.count_rows()
-    sampled = np.arange(0, n, max(1, n // SAMPLE))
+    sample_rows = np.arange(0, n, max(1, n // SAMPLE))
     ranks, loud = [], []
-    for surprise, total in _answers(run, np.concatenate([sampled, rows])):
-        sample = np.sort(total[: len(sampled)][np.isfinite(total[: len(sampled)])])
-        own = total[len(sampled) :]
+    for surprise, total in _answers(run, np.concatenate([sample_rows, rows])):
+        sample = np.sort(total[: len(sample_rows)][np.isfinite(total[: len(sample_rows)])])
+        own = total[len(sample_rows) :]
         if not len(sample) or sample[0] == sample[-1]:
             continue
         rank = np.searchsorted(sample, lowered(own)) / len(sample)
         ranks.append(np.where(np.isnan(own), np.nan, rank))
-        loud.append(np.nan_to_num(surprise[len(sampled) :], nan=-1.0))
+        loud.append(np.nan_to_num(surprise[len(sample_rows) :], nan=-1.0))
     if not ranks:
         return None
     return np.take_along_axis(np.array(ranks), first_highest(loud)[None], axis=0)[0]
@@ -53,17 +53,17 @@ def _answers(run: RunTables, rows: np.ndarray) -> Iterator[tuple[np.ndarray, np.
         for name in names:
             yield numbers(table, f"pct_{name}"), numbers(table, f"au_{name}") + numbers(table, f"eu_{name}")
         return
-    if not _asked(run.events.head(HEAD, columns=["evidence"])):
+    if not _questions(run.events.head(HEAD, columns=["evidence"])):
         return
     table = _take(run, rows, ["evidence"])
-    for name in _asked(table):
+    for name in _questions(table):
         surprise, noise, not_knowing = (
             read_answers(table["evidence"], name, what) for what in ("surprise", "noise", "doubt")
         )
         yield surprise, noise + not_knowing
 
 
-def _asked(table: pa.Table) -> list[str]:
+def _questions(table: pa.Table) -> list[str]:
     """Questions whose answers come with noise and doubt."""
     entries = table["evidence"].combine_chunks().flatten()
     return sorted(pc.unique(entries.field("name").filter(entries.field("noise").is_valid())).to_pylist())
@@ -74,11 +74,11 @@ def _take(run: RunTables, rows: np.ndarray, columns: list[str]) -> pa.Table:
     return run.events.take(pa.array(unique), columns=columns).take(pa.array(back))
 
 
-def scatter(run: RunTables, run_scores: Scored, seed: int = 7) -> dict[str, Any] | None:
+def scatter(run: RunTables, run_scores: RunScores, seed: int = 7) -> dict[str, Any] | None:
     """Dots (rank of the uncertainty, surprise, kind, alert): every top event, and a sample of the rest; and how many
     events and alerts of each kind there are in all."""
-    top = run_scores.ranked[: DOTS // 5]
-    rest = run_scores.ranked[DOTS // 5 :]
+    top = run_scores.by_surprise[: DOTS // 5]
+    rest = run_scores.by_surprise[DOTS // 5 :]
     order = np.random.default_rng(seed).permutation(len(rest))[: DOTS - len(top)]
     rows = np.concatenate([rest[np.sort(order)], top[::-1]])
     x = doubt(run, rows)
@@ -89,8 +89,8 @@ def scatter(run: RunTables, run_scores: Scored, seed: int = 7) -> dict[str, Any]
     kind = np.array([words.index(k) for k in kinds])
     return {
         "kinds": words,
-        "x": rounded(x, 3),
-        "y": rounded(run_scores.surprise[rows], 2),
+        "x": round_values(x, 3),
+        "y": round_values(run_scores.surprise[rows], 2),
         "kind": kind.tolist(),
         "alert": run_scores.alert[rows].astype(int).tolist(),
         "line": round(float(run_scores.surprise[run_scores.alert].min()), 3) if run_scores.alert.any() else None,
@@ -99,7 +99,7 @@ def scatter(run: RunTables, run_scores: Scored, seed: int = 7) -> dict[str, Any]
     }
 
 
-def _counts(run_scores: Scored) -> dict[str, list[int]]:
+def _counts(run_scores: RunScores) -> dict[str, list[int]]:
     """Events and alerts of each kind."""
     kinds = pa.array(texts(run_scores.table, "kind"), pa.string())
     all_, alerts = (_count(part) for part in (kinds, kinds.filter(pa.array(run_scores.alert))))
@@ -110,7 +110,7 @@ def _count(values: pa.Array) -> dict[str, int]:
     return {part["values"]: part["counts"] for part in values.value_counts().to_pylist()}
 
 
-def calibration(run_scores: Scored) -> dict[str, Any] | None:
+def calibration(run_scores: RunScores) -> dict[str, Any] | None:
     """Share of events at or below each p-value: the diagonal where p-values are what they say."""
     if "p_value" not in run_scores.table.column_names:
         return None
@@ -121,6 +121,6 @@ def calibration(run_scores: Scored) -> dict[str, Any] | None:
     return {
         "at": [float(f"{v:.4g}") for v in at],
         "share": [float(f"{v:.4g}") for v in share],
-        "bins": rounded(bins, 3),
+        "bins": round_values(bins, 3),
         "n": len(run_scores.p),
     }

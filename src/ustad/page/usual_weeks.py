@@ -21,16 +21,16 @@ from ustad.page.translate import Layout
 from ustad.schema import EventSchema
 from ustad.tables import TIMESTAMP, DataError
 
-COPIED = "usual weeks"  # what the store remembers the copy by
+COPY_NAME = "usual weeks"  # what the store remembers the copy by
 
 
 def import_usual_weeks(store: Store, path: Path, schema: EventSchema, until: float | None) -> None:
     """Copy what ended before `until` (seconds since 1970; everything where it is not known), unless it was before."""
-    if store.about(COPIED):
+    if store.about(COPY_NAME):
         progress.say("the store has its usual weeks already; --history is left alone")
         return
     data = _read(path, schema)
-    events = _ended(data.events, schema.end or schema.time, until)
+    events = _until(data.events, schema.end or schema.time, until)
     if not events.num_rows:
         raise DataError(
             f"{path}: nothing in it is from before the model's last day of training; give its training data"
@@ -39,11 +39,11 @@ def import_usual_weeks(store: Store, path: Path, schema: EventSchema, until: flo
     latest = events.sort_by([(schema.time, "descending")]).slice(0, MOST_CONTEXT)
     add_table(store, without_scores(latest), Layout.of(schema), "importing the usual weeks")
     trips, gaps = (
-        None if t is None else _ended(t, "finished_at", until).slice(0, MOST_TRIPS) for t in (data.trips, data.gaps)
+        None if t is None else _until(t, "finished_at", until).slice(0, MOST_TRIPS) for t in (data.trips, data.gaps)
     )
     add_movements(store, trips, gaps)
     with store.writing() as connection:
-        store.remember(connection, COPIED, {"events": latest.num_rows})
+        store.remember(connection, COPY_NAME, {"events": latest.num_rows})
 
 
 def _read(path: Path, schema: EventSchema) -> Dataset:
@@ -52,7 +52,7 @@ def _read(path: Path, schema: EventSchema) -> Dataset:
     return open_data(path, schema=schema, on_error="skip")
 
 
-def _ended(table: pa.Table, column: str, until: float | None) -> pa.Table:
+def _until(table: pa.Table, column: str, until: float | None) -> pa.Table:
     if until is None:
         return table
     moment = pa.scalar(round(until * 1e6), pa.int64()).cast(TIMESTAMP)

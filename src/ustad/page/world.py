@@ -42,10 +42,10 @@ class Layer:
         return cls(lines, np.c_[np.minimum.reduceat(points, starts), np.maximum.reduceat(points, starts)])
 
     @classmethod
-    def of_steps(cls, packed: list[list[int]], scale: int) -> Layer:
+    def of_steps(cls, lines: list[list[int]], scale: int) -> Layer:
         """From whole steps between points, each line's first one from zero."""
-        ends = np.cumsum([len(line) // 2 for line in packed])
-        steps = np.fromiter(itertools.chain.from_iterable(packed), np.int64).reshape(-1, 2)
+        ends = np.cumsum([len(line) // 2 for line in lines])
+        steps = np.fromiter(itertools.chain.from_iterable(lines), np.int64).reshape(-1, 2)
         way = np.cumsum(steps, axis=0)
         begin = np.vstack([np.zeros((1, 2), np.int64), way[ends[:-1] - 1]])
         points = (way - np.repeat(begin, np.diff(ends, prepend=0), axis=0)) / scale

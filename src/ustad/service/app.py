@@ -95,7 +95,7 @@ class Service:
             extraction = Extraction(store, config, settings.lateness_s) if config is not None else None
             self.pipeline = Pipeline(store, scorer, extraction)
             self.metrics.watch_drift(self.pipeline.drift)
-            self.intake = Intake(self.pipeline, settings.micro_batch, settings.max_queue, self._scored)
+            self.intake = Intake(self.pipeline, settings.micro_batch, settings.max_queue, self._note_batch)
 
     @property
     def local_only(self) -> bool:
@@ -106,7 +106,7 @@ class Service:
         """Whether stays are extracted here, so that phones can send."""
         return self.pipeline is not None and self.pipeline.extraction is not None
 
-    def _scored(self, size: int, seconds: float, alerts: list[int]) -> None:
+    def _note_batch(self, size: int, seconds: float, alerts: list[int]) -> None:
         """Called in the scoring thread after every micro-batch."""
         self.metrics.batch(size, seconds, len(alerts))
         if alerts:
@@ -279,12 +279,12 @@ def add_checks(app: FastAPI, service: Service) -> None:
     )  # fmt: skip
 
 
-def serve(settings: Settings, started: Callable[[], Any] = lambda: None) -> None:
-    """Run until interrupted. `started` is called once everything is loaded and the service listens."""
+def serve(settings: Settings, on_start: Callable[[], Any] = lambda: None) -> None:
+    """Run until interrupted. `on_start` is called once everything is loaded and the service listens."""
     from ustad.service.server import bind, make_server, run_server
 
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("ustad").setLevel(logging.INFO)
     listener = bind(settings.host, settings.port)  # first: a port that is taken is said before a model is loaded
     app = create_app(settings)
-    run_server(make_server(app, settings, started, app.state.service.stop), listener)
+    run_server(make_server(app, settings, on_start, app.state.service.stop), listener)

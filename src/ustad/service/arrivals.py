@@ -20,8 +20,8 @@ class Arrival:
 
     rows: list[Row]
     keys: list[int]
-    refused: OutOfOrderError | None = None
-    extracted: bool = False  # found in fixes: what overlaps events sent by hand is left out, not refused
+    refusal: OutOfOrderError | None = None
+    is_extracted: bool = False  # found in fixes: what overlaps events sent by hand is left out, not refused
     fresh: list[int] = field(default_factory=list)  # positions of what is new
 
 
@@ -38,10 +38,10 @@ class Arrivals:
         for arrival in arrivals:
             fresh = [i for i, key in enumerate(arrival.keys) if key not in known_keys]
             late = _late(arrival.rows, fresh, last_end)
-            if late and not arrival.extracted:
+            if late and not arrival.is_extracted:
                 problem = "begins before the event before it, of the same agent, has ended"
                 rows = sorted(row for row in (arrival.rows[i].get("row") for i in late) if row is not None)
-                arrival.refused = OutOfOrderError(
+                arrival.refusal = OutOfOrderError(
                     f"{len(late)} of {len(fresh)} new events begin before the agent's latest known event has ended; "
                     "events come in order of time, nothing of this request was stored",
                     [{"row": row, "problem": problem} for row in rows[:20]],
@@ -57,7 +57,7 @@ class Arrivals:
                 arrival.fresh = [in_time.index(i) for i in arrival.fresh]
                 arrival.rows, arrival.keys = [arrival.rows[i] for i in in_time], [arrival.keys[i] for i in in_time]
 
-    def accepted(self, rows: Iterable[Row]) -> None:
+    def note_accepted(self, rows: Iterable[Row]) -> None:
         """These events are in the store now."""
         for row in rows:
             self._latest[row["agent"]] = (row["started_at"], row["finished_at"])
@@ -83,7 +83,7 @@ class Arrivals:
                     keys.append(key)
         if not keys:
             return set(), last_end
-        known_keys, of_store = self._store.known(keys, list(agents))
+        known_keys, of_store = self._store.find_known(keys, list(agents))
         return known_keys, {**last_end, **of_store}
 
 

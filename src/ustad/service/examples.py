@@ -31,7 +31,7 @@ VALUES: dict[str, Any] = {
     "OddDay.day": "1970-01-01", "OddDay.events": 1, "Cell.events": 5, "events": 14_351, "agents": 120,
     "n_events": 148, "n_scored": 36, "total": 120,
     "offset": 0, "next_since": 12, "hidden": 0, "history_days": 35.0, "weekday": "Monday", "minute": 1330.0,
-    "DayHere.at": "restaurant", "km": 4.1, "hours": 4.1, "of": 10, "Missed.days": 8, "people": 340, "hour": 8,
+    "DayHere.at": "restaurant", "km": 4.1, "hours": 4.1, "of": 10, "MissedVisit.days": 8, "people": 340, "hour": 8,
     # one feature, one question
     "FeatureAnswer.name": "duration", "FeatureAnswer.label": "duration", "display": "duration", "unit": "min",
     "FeatureAnswer.kind": "numeric", "scored": True, "pct": 0.998, "surprise": 2.7, "loss": 3.1, "au": 0.21, "eu": 0.02,

@@ -46,14 +46,14 @@ class _Waiting:
     client: str
     agents: frozenset[str]
     future: Future[Any] = field(default_factory=Future)
-    taken: int = 0  # events, or fixes, that were handed on to be scored
-    stored: int = 0
+    n_taken: int = 0  # events, or fixes, that were handed on to be scored
+    n_stored: int = 0
     outcomes: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def size(self) -> int:
         """What is left of it, as the queue counts."""
-        return 0 if callable(self.work) else self.work.size_from(self.taken)
+        return 0 if callable(self.work) else self.work.size_from(self.n_taken)
 
 
 class Intake:
@@ -156,21 +156,21 @@ class Intake:
         room = min(self._micro_batch, max(LEAST, round(SLICE_S * self._rate)))
         share = max(1, room // len(self._waiting))
         batch: list[tuple[_Waiting, Job]] = []
-        finished: set[str] = set()  # agents of the requests that this batch finishes
-        unfinished: set[str] = set()  # and of those that it does not
+        agents_done: set[str] = set()  # agents of the requests that this batch finishes
+        agents_left: set[str] = set()  # and of those that it does not
         for one in self._waiting:
-            if callable(one.work) or room <= 0 or not unfinished.isdisjoint(one.agents):
-                unfinished |= one.agents
+            if callable(one.work) or room <= 0 or not agents_left.isdisjoint(one.agents):
+                agents_left |= one.agents
                 continue
-            part = one.work.slice(one.taken, min(share, room))
-            whole = one.taken + part.length >= one.work.length
-            if not whole and not finished.isdisjoint(one.agents):  # its order is checked once they are stored
-                unfinished |= one.agents
+            part = one.work.slice(one.n_taken, min(share, room))
+            whole = one.n_taken + part.length >= one.work.length
+            if not whole and not agents_done.isdisjoint(one.agents):  # its order is checked once they are stored
+                agents_left |= one.agents
                 continue
-            (finished if whole else unfinished).update(one.agents)
+            (agents_done if whole else agents_left).update(one.agents)
             room -= min(part.length, share)
             before = one.size
-            one.taken += part.length
+            one.n_taken += part.length
             self._count(one, one.size - before)
             batch.append((one, part))
         return batch
@@ -194,7 +194,7 @@ class Intake:
 
     def _may_begin(self, one: _Waiting, part: Job) -> bool:
         """Whether all of a request that is scored in slices comes in order: nothing is stored of one that does not."""
-        if one.stored or callable(one.work) or part.length >= one.work.length:
+        if one.n_stored or callable(one.work) or part.length >= one.work.length:
             return True
         try:
             self._pipeline.check(one.work)
@@ -214,9 +214,9 @@ class Intake:
             self._finish(one, outcome)
             return
         one.outcomes.append(outcome)
-        one.stored += part.length
-        if one.stored >= one.work.length:
-            whole = _joined(one.outcomes)
+        one.n_stored += part.length
+        if one.n_stored >= one.work.length:
+            whole = _join_outcomes(one.outcomes)
             if len(one.outcomes) > 1:
                 self._pipeline.renew(whole)
             self._finish(one, whole)
@@ -242,7 +242,7 @@ def give_back_memory() -> None:
         trim(0)
 
 
-def _joined(outcomes: list[dict[str, Any]]) -> dict[str, Any]:
+def _join_outcomes(outcomes: list[dict[str, Any]]) -> dict[str, Any]:
     """The outcome of a request from those of its slices: counts added up, lists one after the other."""
     whole: dict[str, Any] = dict(outcomes[0])
     for outcome in outcomes[1:]:
@@ -253,12 +253,12 @@ def _joined(outcomes: list[dict[str, Any]]) -> dict[str, Any]:
 def _refusal(one: _Waiting, error: Any) -> Exception:
     """Why a request failed, and what of it is stored nevertheless."""
     length = 0 if callable(one.work) else one.work.length
-    rest = f"{one.stored:,} of {length:,} were stored before, and sending all of them again is safe"
+    rest = f"{one.n_stored:,} of {length:,} were stored before, and sending all of them again is safe"
     if isinstance(error, ServiceError):
-        return type(error)(f"{error.message}; {rest}", error.details, **error.headers) if one.stored else error
+        return type(error)(f"{error.message}; {rest}", error.details, **error.headers) if one.n_stored else error
     if isinstance(error, DataError):
-        return DataError(f"{error}; {rest}") if one.stored else error
-    note = rest if one.stored else "nothing of this request was stored"
+        return DataError(f"{error}; {rest}") if one.n_stored else error
+    note = rest if one.n_stored else "nothing of this request was stored"
     return UnavailableError(f"scoring failed; {note}", Retry_After="5")
 
 

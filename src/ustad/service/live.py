@@ -27,7 +27,7 @@ from ustad.detector import Detector
 from ustad.mobility.reading import Reading
 from ustad.mobility.timezones import with_timezone, zones_of
 from ustad.page.store import Row
-from ustad.page.translate import Layout, event_rows, event_table, identified, keys_for
+from ustad.page.translate import Layout, event_rows, event_table, has_event_ids, keys_for
 from ustad.schema import EventSchema
 from ustad.scoring.alerts import DEFAULT_P_VALUE
 from ustad.scoring.incident_rate import Count, incident_share, threshold_for
@@ -35,7 +35,7 @@ from ustad.scoring.incidents import IncidentLog
 from ustad.service.live_backends import make_backend
 from ustad.service.live_incidents import join_incident, pack_state, unpack_state
 from ustad.service.live_weights import LiveWeights
-from ustad.service.pipeline import Scored
+from ustad.service.pipeline import ScoreBatch
 from ustad.service.place_names import PlaceNames
 from ustad.service.settings import Settings
 from ustad.tables import DataError
@@ -137,7 +137,7 @@ class ModelScorer:
             self._backend.let_go(quiet)
 
     # ----------------------------------------------------------------------------------------- scoring
-    def score(self, events: Sequence[Row]) -> Scored:
+    def score(self, events: Sequence[Row]) -> ScoreBatch:
         """Scores of rows of events in order of agent and time, each after everything it knows of the agent."""
         zones = event_zones(events, self._layout, self._zone)
         rows = event_rows([{**row, "timezone": z} for row, z in zip(events, zones, strict=True)], self._layout)
@@ -155,7 +155,7 @@ class ModelScorer:
     def _join_incidents(self, events: Sequence[Row], scores: Sequence[dict[str, Any]]) -> dict[int, dict[str, Any]]:
         """Which incident each event belongs to, written into its score; returns the earlier events that led one until
         now, by key."""
-        keys = keys_for(events, identified(self.schema))
+        keys = keys_for(events, has_event_ids(self.schema))
         echoes: dict[int, dict[str, Any]] = {}
         for event, key, score in zip(events, keys, scores, strict=True):
             log = self._incidents.setdefault(event["agent"], IncidentLog())

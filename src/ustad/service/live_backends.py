@@ -18,14 +18,14 @@ from ustad.habit_judge import HabitJudge
 from ustad.live.habit_live import HabitLive
 from ustad.live.habit_state import HabitState
 from ustad.page.queries import CONTEXT_EVENTS
-from ustad.service.pipeline import Scored
+from ustad.service.pipeline import ScoreBatch
 
 if TYPE_CHECKING:
     from ustad.live.network_live import LiveScorer
 
 #: Events of an agent that are looked through again where the store has them but no state. They are counted and enter
 #: its history as they did; the weeks before the first of them say nothing of the agent.
-REPLAYED = 256
+MOST_REPLAY = 256
 
 
 class Backend(Protocol):
@@ -37,7 +37,7 @@ class Backend(Protocol):
 
     def remember(self, agent: str, events: pa.Table, state: bytes | None) -> None: ...
 
-    def score(self, events: Sequence[Mapping[str, Any]]) -> Scored: ...
+    def score(self, events: Sequence[Mapping[str, Any]]) -> ScoreBatch: ...
 
     def let_go(self, agent: str) -> None: ...
 
@@ -70,10 +70,10 @@ class NetworkBackend:
         if events.num_rows:
             self._live.warm(events)
 
-    def score(self, events: Sequence[Mapping[str, Any]]) -> Scored:
+    def score(self, events: Sequence[Mapping[str, Any]]) -> ScoreBatch:
         rows = [self._live.update(events[0])] if len(events) == 1 else self._live.update_many(events)
         own = set(events[0]) if events else set()
-        return Scored(rows=[{name: value for name, value in row.items() if name not in own} for row in rows])
+        return ScoreBatch(rows=[{name: value for name, value in row.items() if name not in own} for row in rows])
 
     def let_go(self, agent: str) -> None:
         self._live.forget(agent)
@@ -85,7 +85,7 @@ class NetworkBackend:
 class HabitBackend:
     """Counts visits from the day after the model's own history, which moves on with them. `most` agents are at hand."""
 
-    context = REPLAYED
+    context = MOST_REPLAY
 
     def __init__(self, model: HabitJudge, p_value: float, most: int) -> None:
         causal = HabitJudge(replace(model.habits, counting="past"), model.memory)
@@ -108,9 +108,9 @@ class HabitBackend:
             for row in events.filter(pa.array(later)).to_pylist():
                 self._live.update(row)
 
-    def score(self, events: Sequence[Mapping[str, Any]]) -> Scored:
+    def score(self, events: Sequence[Mapping[str, Any]]) -> ScoreBatch:
         """Scores of rows in order of agent and time."""
-        scores = Scored()
+        scores = ScoreBatch()
         for event in events:
             row = self._columns(self._live.update(event))
             change, absences = row.pop("change", None), row.pop("absences", [])

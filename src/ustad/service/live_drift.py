@@ -28,10 +28,10 @@ class LiveDrift:
 
     def record(self, connection: Connection, rows: Sequence[Row]) -> DriftAlarm:
         """The alarm with these events, put into the store."""
-        scored = [(row["day"], row["p_value"]) for row in rows if row["p_value"] is not None]
-        if not scored:
+        days_and_p = [(row["day"], row["p_value"]) for row in rows if row["p_value"] is not None]
+        if not days_and_p:
             return self.alarm
-        days, p_values = (np.array(values) for values in zip(*scored, strict=True))
+        days, p_values = (np.array(values) for values in zip(*days_and_p, strict=True))
         alarm = self.alarm.add(count_p_values(days, p_values))
         self._store.remember(connection, NAME, {"model": self._model, "alarm": alarm.to_json()})
         return alarm

@@ -27,10 +27,10 @@ STYLE = (
 )
 
 
-ASKED = "This service asks for a key with the role read."
+LOGIN_TEXT = "This service asks for a key with the role read."
 
 
-def login_page(message: str = ASKED, address: str = "/") -> tuple[str, str]:
+def login_page(message: str = LOGIN_TEXT, address: str = "/") -> tuple[str, str]:
     """The page, which leads on to the address that was wanted, and the content policy that allows exactly its style."""
     style_hash = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'sha256-{style_hash}'; form-action 'self'; base-uri 'none'"

@@ -256,7 +256,7 @@ class EventAnswer(BaseModel):
     hidden_by: str | None
 
 
-class Kept(BaseModel):
+class KeptEvent(BaseModel):
     """A row that came again with another end: what was stored first stays, with this end."""
 
     row: int | None
@@ -270,7 +270,7 @@ class IngestAnswer(BaseModel):
 
     accepted: int
     duplicates: int
-    kept: list[Kept]
+    kept: list[KeptEvent]
     events: list[EventAnswer]
 
 
@@ -344,5 +344,5 @@ class DevicePage(BaseModel):
     devices: list[DeviceAnswer]
 
 
-class Deleted(BaseModel):
+class Deletion(BaseModel):
     deleted_events: int

@@ -100,7 +100,7 @@ class CaseAnswer(BaseModel):
     history: list[CaseEntry]
 
 
-class Watched(BaseModel):
+class WatchedAgent(BaseModel):
     agent_id: str
     note: str
     by: str
@@ -108,7 +108,7 @@ class Watched(BaseModel):
 
 
 class Watchlist(BaseModel):
-    watched: list[Watched]
+    watched: list[WatchedAgent]
 
 
 class SavedViewAnswer(BaseModel):

@@ -232,7 +232,7 @@ class Habits(BaseModel):
     terms: list[HabitTerm]
 
 
-class Known(OtherEvent):
+class KnownEvent(OtherEvent):
     """An earlier event of the agent: how far away, and how many hours apart in the day."""
 
     km: float | None
@@ -270,7 +270,7 @@ class Newcomer(BaseModel):
     visits: int
 
 
-class Missed(BaseModel):
+class MissedVisit(BaseModel):
     """Somebody who is usually there at this hour (`days` of the `of` days of this kind before) and was not; `where`
     they were, null where nobody knows."""
 
@@ -286,7 +286,7 @@ class Others(BaseModel):
 
     people: int
     new: list[Newcomer]
-    missed: list[Missed]
+    missed: list[MissedVisit]
 
 
 class Company(BaseModel):
@@ -327,7 +327,7 @@ class EventDetail(BaseModel):
     history_days: float | None
     learned_score: float | None
     habits: Habits | None
-    nearest: list[Known]
+    nearest: list[KnownEvent]
     usually: Usually
     days: DaysHere | None
     company: Company | None

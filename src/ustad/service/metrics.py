@@ -66,8 +66,8 @@ class Metrics:
         """Which model scores, since when, until when it was trained, and of how many agents it holds the window."""
         info = Gauge("ustad_model_info", "The model that scores", ["fingerprint", "schema"], registry=self.registry)
         info.labels(scorer.fingerprint, scorer.schema.name).set(1)
-        loaded = time.time()
-        self.watch("ustad_model_loaded_timestamp_seconds", "When the model was loaded", lambda: loaded)
+        loaded_at = time.time()
+        self.watch("ustad_model_loaded_timestamp_seconds", "When the model was loaded", lambda: loaded_at)
         until = getattr(scorer, "trained_until", lambda: None)
         self.watch("ustad_model_trained_until_timestamp_seconds", "The last day of its training", until)
         self.watch("ustad_model_agents", "Agents whose window is in memory", lambda: getattr(scorer, "agents_held", 0))

@@ -20,7 +20,7 @@ log = logging.getLogger("ustad.service")
 SECOND, MINUTE, DAY = 1_000_000, 60_000_000, 86_400_000_000
 FIRST_WAIT, LONGEST_WAIT, MOST_TRIES = 5 * SECOND, 3_600 * SECOND, 10
 AT_ONCE, DIGEST_LINES = 50, 10
-SEEN = "notified"  # what the store remembers: the latest alert that became notices
+NOTICED_UP_TO = "notified"  # what the store remembers: the latest alert that became notices
 N = r.notices.c
 
 
@@ -30,9 +30,9 @@ class Notifier:
     def __init__(self, store: Store, outlets: Outlets) -> None:
         self.store, self.outlets = store, outlets
         self.channels: dict[str, Channel] = {channel.name: channel for channel in outlets.channels}
-        if store.about(SEEN) is None:  # what was there before is not news
+        if store.about(NOTICED_UP_TO) is None:  # what was there before is not news
             with store.writing() as connection:
-                store.remember(connection, SEEN, {"alert": queries.latest_alert(connection), "at": now()})
+                store.remember(connection, NOTICED_UP_TO, {"alert": queries.latest_alert(connection), "at": now()})
 
     def step(self, moment: int | None = None) -> int:
         """Put new alerts and digests into the outbox and send what is due; returns how many were sent."""
@@ -46,9 +46,9 @@ class Notifier:
 
     def _collect(self, moment: int) -> None:
         """New alerts for channels that want each, and the digests whose time has come since the last look."""
-        seen = self.store.about(SEEN)
+        last_look = self.store.about(NOTICED_UP_TO)
         with self.store.reading() as connection:
-            fresh = queries.alerts_after(connection, seen["alert"])
+            fresh = queries.alerts_after(connection, last_look["alert"])
         rows = [
             {"channel": channel.name, "key": int(alert["id"]), "agent": alert["agent_id"]}
             for _, alert in fresh for channel in self.outlets.channels if channel.digest is None
@@ -56,15 +56,15 @@ class Notifier:
         rows += [
             {"channel": channel.name, "key": None, "agent": None}
             for channel in self.outlets.channels
-            if channel.digest is not None and _is_due(channel.digest, seen["at"], moment)
+            if channel.digest is not None and _is_due(channel.digest, last_look["at"], moment)
         ]
-        if rows or fresh or moment - seen["at"] > MINUTE:
+        if rows or fresh or moment - last_look["at"] > MINUTE:
             more = {"made_at": moment, "due_at": moment, "tries": 0, "state": "waiting", "problem": ""}
             with self.store.writing() as connection:
                 if rows:
                     connection.execute(insert(r.notices), [{**row, **more} for row in rows])
-                latest = fresh[-1][0] if fresh else seen["alert"]
-                self.store.remember(connection, SEEN, {"alert": latest, "at": moment})
+                latest = fresh[-1][0] if fresh else last_look["alert"]
+                self.store.remember(connection, NOTICED_UP_TO, {"alert": latest, "at": moment})
 
     def _deliver(self, row: Any, moment: int) -> bool:
         channel = self.channels.get(row.channel)
@@ -97,8 +97,8 @@ class Notifier:
     def _digest(self, connection: Connection, row: Any) -> Notice:
         """The alerts of the day before: how many, how many are open, and links to the first."""
         day = (r.alerts.c.created_at >= row.made_at - DAY, r.alerts.c.created_at < row.made_at)
-        shown = (r.events.c.hidden_by.is_(None), *day)
-        keys = select(r.events.c.key).join(r.alerts, r.alerts.c.key == r.events.c.key).where(*shown)
+        conditions = (r.events.c.hidden_by.is_(None), *day)
+        keys = select(r.events.c.key).join(r.alerts, r.alerts.c.key == r.events.c.key).where(*conditions)
         new = connection.execute(select(func.count()).select_from(keys.subquery())).scalar_one()
         top = connection.execute(keys.order_by(r.events.c.score.desc(), r.events.c.key).limit(DIGEST_LINES)).scalars()
         events = sorted(queries.events_by_key(connection, list(top)), key=lambda e: (-e["score"], e["id"]))

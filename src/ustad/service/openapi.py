@@ -10,7 +10,7 @@ from ustad.service import errors, examples
 from ustad.service.keys import COOKIE
 from ustad.service.messages import ErrorAnswer
 
-Described = dict[int | str, dict[str, Any]]
+Answers = dict[int | str, dict[str, Any]]
 
 _MEANINGS = {
     400: "not a valid HTTP request", 401: "no key, or one that is not known",
@@ -23,14 +23,14 @@ _MEANINGS = {
 }  # fmt: skip
 
 
-def text_answer(media: str, example: str, meaning: str) -> Described:
+def text_answer(media: str, example: str, meaning: str) -> Answers:
     """A success that is no JSON."""
     return {200: {"content": {media: {"schema": {"type": "string"}, "example": example}}, "description": meaning}}
 
 
-def failure(*statuses: int) -> Described:
+def failure(*statuses: int) -> Answers:
     """Errors in their one shape."""
-    answers: Described = {}
+    answers: Answers = {}
     for status in statuses:
         content = {"application/json": {"example": errors.content(status, *examples.ERRORS[status])}}
         answers[status] = {"model": ErrorAnswer, "description": _MEANINGS[status], "content": content}

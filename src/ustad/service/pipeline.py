@@ -20,7 +20,7 @@ from ustad.page import records as r
 from ustad.page.event_writer import add_events, finalise, keep_changes, keep_states
 from ustad.page.movements import absence_rows, gap_rows, trip_rows
 from ustad.page.store import DISK_FULL, Row, Store, chunks, insert_new, is_disk_full
-from ustad.page.translate import Layout, event_table, fresh_rows, identified, keys_for, table_rows
+from ustad.page.translate import Layout, event_table, fresh_rows, has_event_ids, keys_for, table_rows
 from ustad.schema import EventSchema
 from ustad.scoring.incidents import IncidentLog
 from ustad.service.arrivals import Arrival, Arrivals
@@ -38,7 +38,7 @@ UNREAD = "this is stored, but the store could not be read for the answer; sendin
 
 
 @dataclass
-class Scored:
+class ScoreBatch:
     """The zone and the columns of the score of each event, in the order of the events.
 
     A row with `final` false is provisional: the agent's next event may raise it. `finals` are what earlier events are
@@ -72,7 +72,7 @@ class Scorer(Protocol):
     ) -> None:
         """Take over the recent events, the states and the incidents of these agents, read from the store."""
 
-    def score(self, events: Sequence[Row]) -> Scored:
+    def score(self, events: Sequence[Row]) -> ScoreBatch:
         """Scores of rows of events in order of agent and time, each after everything it knows of the agent."""
 
     def forget(self, agents: Sequence[str]) -> None:
@@ -127,7 +127,7 @@ class Job:
 
 
 @dataclass
-class _Found:
+class _Findings:
     """What the fixes of a batch finished."""
 
     stays: list[pa.Table] = field(default_factory=list)
@@ -178,27 +178,27 @@ class Pipeline:
         return alerts
 
     def _run(self, jobs: Sequence[Job]) -> list[int]:
-        findings = _Found()
+        findings = _Findings()
         arrivals = {number: self._events(job) for number, job in enumerate(jobs) if job.fixes is None}
         for together in _by_agents(jobs):
             arrivals |= self._extract(together, findings)
         arrivals = dict(sorted(arrivals.items()))
         self.arrivals.sift(list(arrivals.values()))
         for number, arrival in arrivals.items():
-            if arrival.refused is not None:
-                jobs[number].outcome = arrival.refused
-        good = [a for a in arrivals.values() if a.refused is None]
+            if arrival.refusal is not None:
+                jobs[number].outcome = arrival.refusal
+        good = [a for a in arrivals.values() if a.refusal is None]
         new = [(a.rows[i], a.keys[i]) for a in good for i in a.fresh]
         rows, details, scores = self._score(new)
         alerts = self._write(rows, details, scores, findings)
-        self.arrivals.accepted(row for row, _ in new)
+        self.arrivals.note_accepted(row for row, _ in new)
         fresh = {row["key"]: queries.fresh_answer(row) for row in rows}
-        wanted = {n: a.keys for n, a in arrivals.items() if a.refused is None}
+        keys_by_job = {n: a.keys for n, a in arrivals.items() if a.refusal is None}
         try:
-            self._answer(jobs, wanted, fresh)
+            self._answer(jobs, keys_by_job, fresh)
         except SQLAlchemyError as error:  # after the transaction: nothing is taken back
             log.error("the store failed: %s at %s", type(error).__name__, where(error))
-            for number in wanted:
+            for number in keys_by_job:
                 jobs[number].outcome = UnavailableError(UNREAD, Retry_After="5")
         return alerts
 
@@ -207,8 +207,8 @@ class Pipeline:
         if job.fixes is None:
             arrival = self._events(job)
             self.arrivals.sift([arrival])
-            if arrival.refused is not None:
-                raise arrival.refused
+            if arrival.refusal is not None:
+                raise arrival.refusal
 
     def renew(self, outcome: dict[str, Any]) -> None:
         """Answer provisional scores as they are now: the next slice may have made them final."""
@@ -222,18 +222,18 @@ class Pipeline:
     def _events(self, job: Job) -> Arrival:
         """The job's rows in order of agent and time; each event once."""
         rows = sorted(job.rows, key=lambda row: (row["agent"], row["started_at"]))
-        keys = keys_for(rows, identified(self.scorer.schema))
+        keys = keys_for(rows, has_event_ids(self.scorer.schema))
         first = {key: i for i, key in reversed(list(enumerate(keys)))}
         if len(first) < len(keys):
             rows, keys = [rows[i] for i in sorted(first.values())], [keys[i] for i in sorted(first.values())]
         return Arrival(rows, keys)
 
-    def _extract(self, jobs: dict[int, Job], findings: _Found) -> dict[int, Arrival]:
+    def _extract(self, jobs: dict[int, Job], findings: _Findings) -> dict[int, Arrival]:
         """The stays that these jobs of fixes finish, by the number of the job. No two are of one agent."""
         if self.extraction is None:
             raise InvalidError("this model does not read GPS; send finished events to /v1/events")
         fixes = pa.concat_tables([j.fixes for j in jobs.values() if j.fixes is not None], promote_options="default")
-        step, dropped = self.extraction.update(fixes)
+        step, losses = self.extraction.update(fixes)
         if fixes.num_rows:
             findings.fixes.append(fixes)
             findings.trips.append(step.trips)
@@ -242,16 +242,16 @@ class Pipeline:
         if step.stays.num_rows:
             for row in table_rows(self.scorer.locate(step.stays, step.trips), self.layout):
                 stays.setdefault(row["agent"], []).append(row)
-        return {number: self._extracted(job, stays, dropped, findings) for number, job in jobs.items()}
+        return {number: self._take_stays(job, stays, losses, findings) for number, job in jobs.items()}
 
-    def _extracted(
-        self, job: Job, stays: dict[str, list[Row]], dropped: Mapping[str, Mapping[Any, int]], findings: _Found
+    def _take_stays(
+        self, job: Job, stays: dict[str, list[Row]], losses: Mapping[str, Mapping[Any, int]], findings: _Findings
     ) -> Arrival:
         """What of a step is a job's: the stays and the dropped fixes of its agents."""
         if job.fixes is None:
             raise ValueError("a job of fixes needs fixes")
         agents = sorted(job.agents)
-        counts = {why: sum(of.get(a, 0) for a in agents) for why, of in dropped.items()}
+        counts = {why: sum(of.get(a, 0) for a in agents) for why, of in losses.items()}
         job.outcome = {
             "accepted": max(0, job.fixes.num_rows - sum(counts.values())),  # repeats of earlier ones are found now
             "late": counts.get("late", 0),
@@ -262,13 +262,13 @@ class Pipeline:
         if job.sender is not None:
             findings.devices.append(device_row(job.sender, job.fixes, job.outcome))
         rows = [row for agent in agents for row in stays.get(str(agent), [])]
-        return Arrival(rows, keys_for(rows) if rows else [], extracted=True)
+        return Arrival(rows, keys_for(rows) if rows else [], is_extracted=True)
 
     # -------------------------------------------------------------------------------------- going through
-    def _score(self, new: list[tuple[Row, int]]) -> tuple[list[Row], dict[int, str], Scored]:
+    def _score(self, new: list[tuple[Row, int]]) -> tuple[list[Row], dict[int, str], ScoreBatch]:
         """Rows for the store, their details by key, and their scores with what is final of earlier events."""
         if not new:
-            return [], {}, Scored()
+            return [], {}, ScoreBatch()
         new.sort(key=lambda pair: (pair[0]["agent"], pair[0]["started_at"]))
         agents = list(dict.fromkeys(row["agent"] for row, _ in new))
         absent = self.scorer.missing(agents)
@@ -282,9 +282,9 @@ class Pipeline:
             self.scorer.remember(absent, event_table(context_rows, self.layout), states, known_incidents(context_rows))
         scores = self.scorer.score([row for row, _ in new])
         rows, details = fresh_rows(new, scores.zones, scores.rows, self.layout)
-        return rows, details, replace(scores, finals=_merged(rows, scores.finals))
+        return rows, details, replace(scores, finals=_merge_finals(rows, scores.finals))
 
-    def _write(self, rows: list[Row], details: dict[int, str], scores: Scored, findings: _Found) -> list[int]:
+    def _write(self, rows: list[Row], details: dict[int, str], scores: ScoreBatch, findings: _Findings) -> list[int]:
         if not rows and not findings.fixes and not findings.devices:
             return []
         with self.store.writing() as connection:
@@ -306,29 +306,29 @@ class Pipeline:
         self.drift.accept(alarm)
         return alerts + [row["key"] for row in rows if row["alert"]]
 
-    def _answer(self, jobs: Sequence[Job], wanted: dict[int, list[int]], fresh: dict[int, dict[str, Any]]) -> None:
+    def _answer(self, jobs: Sequence[Job], keys_by_job: dict[int, list[int]], fresh: dict[int, dict[str, Any]]) -> None:
         """What is new is answered as it was written, what was there before as it is stored."""
-        old = [k for keys in wanted.values() for k in keys if k not in fresh]
+        old = [k for keys in keys_by_job.values() for k in keys if k not in fresh]
         events = dict(fresh)
         if old:
             with self.store.reading() as connection:
                 events |= {int(row["id"]): row for row in queries.events_by_key(connection, old)}
         new = set(fresh)
-        for number, keys in wanted.items():
+        for number, keys in keys_by_job.items():
             job = jobs[number]
             count = sum(key in new for key in keys)
             new -= set(keys)  # what two requests sent at once counts as new in the first
             counts = job.outcome if isinstance(job.outcome, dict) else {
                 "accepted": count, "duplicates": max(len(job.rows) - count, 0),
-                "kept": self._kept(job, events) if count < len(job.rows) else [],
+                "kept": self._find_kept(job, events) if count < len(job.rows) else [],
             }  # fmt: skip
             job.outcome = {**counts, "events": [events[key] for key in keys if key in events]}
 
-    def _kept(self, job: Job, events: Mapping[int, Mapping[str, Any]]) -> list[dict[str, Any]]:
+    def _find_kept(self, job: Job, events: Mapping[int, Mapping[str, Any]]) -> list[dict[str, Any]]:
         """Rows that came again with another end, and the end that stays."""
         if self.scorer.schema.end is None:
             return []
-        stored_events = [events.get(key) for key in keys_for(job.rows, identified(self.scorer.schema))]
+        stored_events = [events.get(key) for key in keys_for(job.rows, has_event_ids(self.scorer.schema))]
         return [
             {"row": row.get("row"), "id": event["id"], "finished_at": event["finished_at"]}
             for row, event in zip(job.rows, stored_events, strict=True)
@@ -377,7 +377,7 @@ def _by_agents(jobs: Sequence[Job]) -> list[dict[int, Job]]:
     return groups
 
 
-def _merged(rows: list[Row], finals: Mapping[int, Mapping[str, Any]]) -> dict[int, Mapping[str, Any]]:
+def _merge_finals(rows: list[Row], finals: Mapping[int, Mapping[str, Any]]) -> dict[int, Mapping[str, Any]]:
     """Put what is final into rows of the same batch; what is left belongs to events that are stored already."""
     mine = {row["key"]: row for row in rows}
     for key, final in finals.items():

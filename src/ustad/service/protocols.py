@@ -205,8 +205,9 @@ def read_time(value: Any, name: str = "time") -> int:
         return microseconds(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
     if not math.isfinite(seconds):
         raise InvalidError(f"'{name}' must be a finite number")
-    elapsed = seconds * (1e6 if seconds < MILLISECONDS_FROM else 1e3)
-    return round(max(-FARTHEST, min(elapsed, FARTHEST)))  # a number of any size: then the clock is wrong, and said so
+    moment_us = seconds * (1e6 if seconds < MILLISECONDS_FROM else 1e3)
+    # A number of any size is taken: then the clock is wrong, and the answer says so.
+    return round(max(-FARTHEST, min(moment_us, FARTHEST)))
 
 
 def _number(fields: Fields, name: str) -> float:

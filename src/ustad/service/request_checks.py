@@ -37,7 +37,7 @@ log = logging.getLogger("ustad.service.access")
 
 LOCAL_NAMES = {"localhost", "127.0.0.1", "[::1]"}
 #: What a proxy adds to a request that it passes on.
-FORWARDED = (b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto", b"x-real-ip", b"via")
+PROXY_HEADERS = (b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto", b"x-real-ip", b"via")
 AGENTS = "/v1/agents/"
 DEVICES = "/device/"
 GROUND = "/v1/ground"  # a map of the world, with nobody on it
@@ -98,14 +98,14 @@ class RequestChecks:
             if refusal is not None:
                 await refusal(scope, receive, answer)
             else:
-                await self.app(scope, self._counted(receive), self._coarse(scope, answer))
+                await self.app(scope, self._count_body(receive), self._coarse(scope, answer))
         except ClientDisconnect:  # before its request was whole: there is nobody to answer
             pass
         except Exception as error:  # a traceback of the server would show values; ours shows places in the code
             errors.log.error("unexpected %s at %s", type(error).__name__, errors.where(error))
             if status:
                 raise ConnectionError("the answer broke off") from None
-            await _unexpected(error)(scope, receive, answer)
+            await _answer_unexpected(error)(scope, receive, answer)
         except asyncio.CancelledError:  # the server ends, and has waited long enough
             if status:
                 raise
@@ -122,18 +122,18 @@ class RequestChecks:
             await self._read_keys()
         if self._local_only() and _host(headers) not in LOCAL_NAMES:
             return response(421, "this service answers only to names of its own machine while it has no key")
-        if self._local_only() and any(name in headers for name in FORWARDED):
+        if self._local_only() and any(name in headers for name in PROXY_HEADERS):
             return response(403, "a proxy passed this on, and the service has no key; make one with --create-key")
         if scope["path"] not in OPEN_PATHS:
             try:
                 scope["ustad.caller"] = caller = self._caller(scope["path"], headers)
             except UnauthorizedError as error:
-                return _unauthorized(scope, error)
+                return _answer_unauthorized(scope, error)
             seconds = self._rates.take(caller.name) if caller is not LOCAL else 0
             if seconds:
                 wait = {"Retry-After": str(seconds)}
                 return response(429, "this key sends too many requests a second; send again later", headers=wait)
-            if self._audit is not None and not self._noted(caller, scope):
+            if self._audit is not None and not self._note_access(caller, scope):
                 return response(503, "the audit cannot be written, so nothing is shown; the disk may be full")
         length = headers.get(b"content-length", b"0")
         return response(413, self._too_large) if not length.isdigit() or int(length) > self._max_body else None
@@ -142,11 +142,11 @@ class RequestChecks:
     def _too_large(self) -> str:
         return f"the body is larger than {self._max_body:,} bytes; send smaller batches"
 
-    def _counted(self, receive: Receive) -> Receive:
+    def _count_body(self, receive: Receive) -> Receive:
         """A receive that gives no more of a body than the limit."""
         size = 0
 
-        async def limited() -> Message:
+        async def receive_part() -> Message:
             nonlocal size
             message = await receive()
             size += len(message.get("body", b""))
@@ -154,7 +154,7 @@ class RequestChecks:
                 raise HTTPException(413, self._too_large)
             return message
 
-        return limited
+        return receive_part
 
     def _coarse(self, scope: Scope, send: Send) -> Send:
         """A send that makes answers coarse, for who may see no others."""
@@ -163,7 +163,7 @@ class RequestChecks:
             return send_coarse(send, self._coarse_metres)
         return send
 
-    def _noted(self, caller: Caller, scope: Scope) -> bool:
+    def _note_access(self, caller: Caller, scope: Scope) -> bool:
         """Whether the audit has this request."""
         try:
             self._audit.note(caller.name, scope["method"], scope["path"], scope["query_string"])  # type: ignore[union-attr]  # asked before
@@ -215,8 +215,8 @@ def send_coarse(send: Send, metres: float) -> Send:
             parts.append(message.get("body", b""))
             if not message.get("more_body", False):
                 body = json.dumps(coarsen(json.loads(b"".join(parts) or b"null"), metres), ensure_ascii=False).encode()
-                kept = [(name, value) for name, value in head["headers"] if name.lower() != b"content-length"]
-                await send({**head, "headers": [*kept, (b"content-length", str(len(body)).encode())]})
+                headers = [(name, value) for name, value in head["headers"] if name.lower() != b"content-length"]
+                await send({**head, "headers": [*headers, (b"content-length", str(len(body)).encode())]})
                 await send({"type": "http.response.body", "body": body})
 
     return answer
@@ -258,7 +258,7 @@ def _host(headers: dict[bytes, bytes]) -> str:
     return host[: host.index("]") + 1] if host.startswith("[") and "]" in host else host.partition(":")[0]
 
 
-def _unauthorized(scope: Scope, error: UnauthorizedError) -> Response:
+def _answer_unauthorized(scope: Scope, error: UnauthorizedError) -> Response:
     """The one error shape; a browser that opens the page is asked for the key instead."""
     accepts = dict(scope["headers"]).get(b"accept", b"")
     if scope["method"] == "GET" and b"text/html" in accepts:
@@ -269,7 +269,7 @@ def _unauthorized(scope: Scope, error: UnauthorizedError) -> Response:
     return response(error.status, error.message, headers={"WWW-Authenticate": error.headers["WWW_Authenticate"]})
 
 
-def _unexpected(error: Exception) -> Response:
+def _answer_unexpected(error: Exception) -> Response:
     if isinstance(error, (OperationalError, CommitError, PoolTimeoutError)):
         problem = DISK_FULL if is_disk_full(error) else "the store does not answer"
         return response(503, f"{problem}; send again later", headers={"Retry-After": "5"})

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, case, delete, func, select, update
 
 from ustad.page import records as r
 from ustad.page.case_erasure import detach_from_cases
-from ustad.page.store import SHOWN, Store, add_days, with_own_scores
+from ustad.page.store import IS_SHOWN, Store, add_days, with_own_scores
 from ustad.ties import highest_of
 
 AGENTS = 100  # in one transaction
@@ -56,7 +56,7 @@ def _expire_agents(connection: Connection, agents: Sequence[str], before: int) -
     own_scores = with_own_scores(connection, agents)
     going = connection.execute(
         select(E.agent, func.count().label("n_events"), func.count(E.score).label("n_scored"),
-               func.sum(case((SHOWN & E.score.is_not(None), 1), else_=0)).label("n_alerts"),
+               func.sum(case((IS_SHOWN & E.score.is_not(None), 1), else_=0)).label("n_alerts"),
                func.max(E.day).label("day"))
         .where(*old).group_by(E.agent)
     ).all()  # fmt: skip
@@ -99,7 +99,7 @@ def _recount_days(connection: Connection, agent: str, last: int, before: int) ->
     """The days up to this one, of which events were deleted, from what is left of them."""
     connection.execute(delete(r.days).where(D.agent == agent, D.day <= last))
     left = (
-        select(E.key, E.day, E.score, SHOWN.label("alert"))
+        select(E.key, E.day, E.score, IS_SHOWN.label("alert"))
         .where(E.agent == agent, E.started_at < before + TWO_DAYS, E.day <= last, E.score.is_not(None))
         .order_by(E.started_at, E.key)
     )

@@ -86,13 +86,13 @@ def patch_case(request: Request, case_id: CaseId, change: m.CaseChange, caller: 
     case, by = number_of(case_id, "case"), caller.name
     if change.state == "explained" and not change.reason.strip():
         raise InvalidError("the state 'explained' needs a reason")
-    attached, detached = ([number_of(text) for text in ids] for ids in (change.attach, change.detach))
+    new_keys, old_keys = ([number_of(text) for text in ids] for ids in (change.attach, change.detach))
     with request.app.state.service.store.writing() as connection:
         if not cases.case_exists(connection, case):
             raise NotFoundError("there is no such case")
-        _check_events(connection, [*attached, *detached])
-        cases.attach(connection, case, by, attached)
-        cases.detach(connection, case, by, detached)
+        _check_events(connection, [*new_keys, *old_keys])
+        cases.attach(connection, case, by, new_keys)
+        cases.detach(connection, case, by, old_keys)
         fields = {name: getattr(change, name) for name in ("title", "assignee", "state")}
         cases.set_fields(connection, case, by, **{n: v.strip() for n, v in fields.items() if v is not None})
         if change.note is not None and change.note.strip():

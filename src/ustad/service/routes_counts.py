@@ -22,7 +22,7 @@ MOST_DAYS, USUAL_DAYS = 31, 7
 COLUMNS = ("day", "hour", "lat", "lon", "people")
 
 
-class Counted(BaseModel):
+class CellCount(BaseModel):
     """At least so many `people` had an event in this hour of this local day in the cell around `lat` and `lon`."""
 
     day: str
@@ -40,7 +40,7 @@ class Counts(BaseModel):
     last: str | None
     metres: float
     least: int
-    counts: list[Counted]
+    counts: list[CellCount]
 
 
 CSV_EXAMPLE = "day,hour,lat,lon,people\r\n2024-02-05,8,60.168537,24.933403,120\r\n"

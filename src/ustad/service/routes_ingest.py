@@ -46,7 +46,7 @@ def ingest_routes(schema: EventSchema) -> APIRouter:
         _check_clock([row["finished_at"] for row in rows], service.settings.ahead_days)
         rows.sort(key=lambda row: (row["agent"], row["started_at"]))
         work = service.intake.submit(Job(rows=rows), _client(request, caller))
-        return _told(await asyncio.wrap_future(work))
+        return _answer(await asyncio.wrap_future(work))
 
     if schema.name == "mobility":
         router.post("/fixes", response_model=FixesAnswer)(post_fixes)
@@ -64,7 +64,7 @@ async def post_fixes(request: Request, caller: Ingest, fixes: Fixes) -> Any:
     positions = [Position(t, f.lat, f.lon, f.accuracy_m) for t, f in zip(times, fixes.fixes, strict=True)]
     table = fix_table([str(f.agent_id) for f in fixes.fixes], positions)
     work = service.intake.submit(Job(fixes=table), _client(request, caller))
-    return _told(await asyncio.wrap_future(work))
+    return _answer(await asyncio.wrap_future(work))
 
 
 def _client(request: Request, caller: Caller) -> str:
@@ -72,7 +72,7 @@ def _client(request: Request, caller: Caller) -> str:
     return caller.name if caller is not LOCAL else str(request.client)
 
 
-def _told(outcome: dict[str, Any]) -> Response:
+def _answer(outcome: dict[str, Any]) -> Response:
     """The answer as it goes out: it was made here, so it need not be checked against its own description again."""
     return Response(json.dumps(outcome, ensure_ascii=False, separators=(",", ":")), media_type="application/json")
 
@@ -85,7 +85,7 @@ def _row(event: dict[str, Any], layout: Layout) -> dict[str, Any]:
         "agent": str(event[schema.entity]), "started_at": start,
         "finished_at": microseconds(event[schema.end]) if schema.end else start,
         "timezone": event.get(schema.timezone) or None,
-        "given": {name: event.get(name) for name in layout.given},
+        "given": {name: event.get(name) for name in layout.extra_columns},
     }  # fmt: skip
     texts = ("event_id", "poi_id", "place_name", "category")
     for ours, theirs in layout.columns.items():

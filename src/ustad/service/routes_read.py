@@ -51,7 +51,7 @@ STREAMS = 100
 PING_S = 15.0
 LOOK_S = 2.0  # how often a stream asks whether its key still holds
 TOTALS_S = 1.0
-COLOURS, COLOURED, COLOURED_S = 10, "categories", 60.0  # colours, where they are kept, seconds between looks
+COLOURS, CATEGORIES, CATEGORIES_S = 10, "categories", 60.0  # colours, where they are kept, seconds between looks
 
 
 def read_routes() -> APIRouter:
@@ -118,24 +118,24 @@ def about(request: Request, caller: Look) -> dict[str, Any]:
         "run": (service.store.about("run") or {}).get("name"),
         "has_place": any(f.kind == "place" for f in schema.features),
         "alerts_per_day": service.settings.alerts_per_day, "notes": facts["notes"],
-        "categories": facts.get("categories") or _coloured(service), "days": facts.get("days") or {},
+        "categories": facts.get("categories") or _choose_categories(service), "days": facts.get("days") or {},
     }  # fmt: skip
 
 
-def _coloured(service: Any) -> list[str]:
+def _choose_categories(service: Any) -> list[str]:
     """Categories with a colour of their own where events only come live: once one has it, it keeps it."""
-    kept: list[str] = service.store.about(COLOURED) or []
+    categories: list[str] = service.store.about(CATEGORIES) or []
     at = getattr(service, "coloured_at", None)
-    if len(kept) >= COLOURS or (at is not None and time.monotonic() - at < COLOURED_S):
-        return kept
+    if len(categories) >= COLOURS or (at is not None and time.monotonic() - at < CATEGORIES_S):
+        return categories
     with service.store.reading() as connection:
         frequent = queries.frequent_categories(connection)
-    more = [name for name in frequent if name not in kept][: COLOURS - len(kept)]
+    more = [name for name in frequent if name not in categories][: COLOURS - len(categories)]
     if more:
         with service.store.writing() as connection:
-            service.store.remember(connection, COLOURED, kept + more)
+            service.store.remember(connection, CATEGORIES, categories + more)
     service.coloured_at = time.monotonic()
-    return kept + more
+    return categories + more
 
 
 def run_facts(request: Request, caller: Read) -> dict[str, Any]:
@@ -307,26 +307,26 @@ async def _may_read(service: Any, key: str | None) -> bool:
 
 
 async def _events(request: Request, service: Any, since: int) -> AsyncIterator[str]:
-    changed = asyncio.Event()
-    changed.set()
-    service.listeners.add(changed)
+    change = asyncio.Event()
+    change.set()
+    service.listeners.add(change)
     key, said_at = key_in(dict(request.scope["headers"])), time.monotonic()
     try:
         yield f"retry: 2000\nid: {since}\n\n"
         while not service.stopping and not await request.is_disconnected() and await _may_read(service, key):
-            if changed.is_set():
-                changed.clear()
+            if change.is_set():
+                change.clear()
                 for seq, alert in await asyncio.to_thread(_after, service, since):
                     since = seq
                     yield f"id: {seq}\nevent: alert\ndata: {json.dumps(alert, ensure_ascii=False)}\n\n"
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(changed.wait(), LOOK_S)
+                await asyncio.wait_for(change.wait(), LOOK_S)
             if time.monotonic() - said_at >= PING_S:
                 said_at = time.monotonic()
-                changed.set()  # whatever else happened: look now and then
+                change.set()  # whatever else happened: look now and then
                 yield ": still here\n\n"
     finally:
-        service.listeners.discard(changed)
+        service.listeners.discard(change)
 
 
 def _after(service: Any, since: int) -> list[tuple[int, dict[str, Any]]]:

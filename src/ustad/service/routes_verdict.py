@@ -14,7 +14,7 @@ from ustad.page import records as r
 from ustad.page.store import Store, now
 from ustad.service.errors import InvalidError, NotFoundError
 from ustad.service.keys import Caller, needs
-from ustad.service.messages import Deleted, EventAnswer, Verdict
+from ustad.service.messages import Deletion, EventAnswer, Verdict
 from ustad.service.openapi import ERRORS, failure
 from ustad.service.routes_read import AgentName, number_of
 
@@ -24,7 +24,7 @@ DEFAULT_DAYS = 90
 def verdict_routes() -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["verdicts"], responses=ERRORS | failure(404))
     router.put("/alerts/{alert_id}/verdict", response_model=EventAnswer)(put_verdict)
-    router.delete("/agents/{agent_id}", response_model=Deleted)(delete_agent)
+    router.delete("/agents/{agent_id}", response_model=Deletion)(delete_agent)
     return router
 
 
@@ -60,13 +60,13 @@ def write_verdict(connection: Connection, key: int, verdict: Verdict, by: str) -
     if event is None or event.score is None:
         raise NotFoundError("there is no such alert")
     likeness.unmark(connection, key)
-    given = connection.execute(
+    row = connection.execute(
         insert(r.verdicts).values(
             key=key, agent=event.agent, verdict=verdict.verdict, reason=verdict.reason, note=verdict.note,
             expires_at=until if verdict.verdict == "expected" else None, given_by=by, given_at=now(),
         )
     ).inserted_primary_key  # fmt: skip
-    number = given[0] if given is not None else None
+    number = row[0] if row is not None else None
     current = None if verdict.verdict == "open" else number
     is_same = r.events.c.key == key
     if event.incident is not None:

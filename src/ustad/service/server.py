@@ -39,7 +39,7 @@ class Limits:
     head_s: float
     body_s: float
     per_address: int
-    trusted: frozenset[str]  # proxies: their connections are those of many clients
+    proxies: frozenset[str]  # addresses of proxies: their connections are those of many clients
     most: int = MOST_CONNECTIONS
     by_address: Counter[str] = field(default_factory=Counter)
     waiting: OrderedDict[LimitedConnection, str] = field(default_factory=OrderedDict)  # the longest first
@@ -48,12 +48,12 @@ class Limits:
     def of(cls, settings: Settings) -> Limits:
         files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         most = MOST_CONNECTIONS if files < 0 else max(16, min(MOST_CONNECTIONS, files - SPARE_FILES))
-        trusted = frozenset(part.strip() for part in settings.proxy_headers.split(",") if part.strip())
-        return cls(settings.head_seconds, settings.body_seconds, settings.max_connections_per_address, trusted, most)
+        proxies = frozenset(part.strip() for part in settings.proxy_headers.split(",") if part.strip())
+        return cls(settings.head_seconds, settings.body_seconds, settings.max_connections_per_address, proxies, most)
 
     def admit(self, address: str) -> bool:
         """Whether one more connection may stay. Where there are too many, one without a request makes room."""
-        is_limited = self.per_address and address not in self.trusted
+        is_limited = self.per_address and address not in self.proxies
         if is_limited and self.by_address[address] > self.per_address:
             return self._drop_one(address)
         return self.by_address.total() <= self.most or self._drop_one(None)
@@ -158,7 +158,7 @@ def make_server(
         app, host=settings.host, port=settings.port, log_level="warning", access_log=False, server_header=False,
         timeout_graceful_shutdown=GRACE_S, limit_concurrency=limits.most + 1, ws="none",
         http=partial(LimitedConnection, limits=limits),  # type: ignore[arg-type]  # whatever makes a protocol
-        proxy_headers=bool(limits.trusted), forwarded_allow_ips=sorted(limits.trusted) or None,
+        proxy_headers=bool(limits.proxies), forwarded_allow_ips=sorted(limits.proxies) or None,
     )  # fmt: skip
     return Server(config, on_start, on_stop)
 

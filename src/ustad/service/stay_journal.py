@@ -14,7 +14,7 @@ import pyarrow as pa
 from sqlalchemy import Connection, delete, func, insert, select
 
 from ustad.config import ConfigError, ExtractionConfig
-from ustad.mobility.core import Found
+from ustad.mobility.core import StayTables
 from ustad.mobility.tracker import StayTracker
 from ustad.page import records as r
 from ustad.page.store import Store
@@ -40,7 +40,7 @@ class Extraction:
         """Fixes dropped so far, by why."""
         return self._tracker.counts
 
-    def update(self, fixes: pa.Table) -> tuple[Found, dict[str, Counter[str]]]:
+    def update(self, fixes: pa.Table) -> tuple[StayTables, dict[str, Counter[str]]]:
         """What these fixes finish, and how many were dropped, by why and agent."""
         self._in_step()
         step = self._tracker.update(fixes, check_clock=False)  # checked on arrival, by the setting
@@ -95,15 +95,15 @@ class Extraction:
         if settings is not None:
             tracker = StayTracker(ExtractionConfig(**settings["config"]), settings["lateness_s"])
         with self._store.reading() as connection:
-            saved = connection.execute(select(r.snapshots.c.content)).scalar()
-            if saved is not None:
-                tracker = StayTracker.from_bytes(saved)
+            snapshot = connection.execute(select(r.snapshots.c.content)).scalar()
+            if snapshot is not None:
+                tracker = StayTracker.from_bytes(snapshot)
             contents = connection.execute(select(r.journal.c.content).order_by(r.journal.c.seq)).scalars()
             parts = [_from_bytes(content) for content in contents]
         if parts:  # all at once: entry by entry, the single fixes of phones would take minutes
             tracker.update(pa.concat_tables(parts, promote_options="default"), check_clock=False)
         self._noted = settings is not None
-        self._begun = self._noted or saved is not None or bool(parts)
+        self._begun = self._noted or snapshot is not None or bool(parts)
         return tracker, sum(_weight(part) for part in parts)
 
     def _take_over(self) -> None:

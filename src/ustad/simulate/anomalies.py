@@ -17,7 +17,7 @@ from ustad.simulate.chance import generator, keys
 from ustad.simulate.days import DAY, Lives
 from ustad.simulate.edits import (
     Diary,
-    Edited,
+    Edit,
     Travel,
     insert_at,
     insert_between,
@@ -45,7 +45,7 @@ class Incident:
     place: np.ndarray
     arrival: np.ndarray
     departure: np.ndarray
-    changed: np.ndarray  # bool: differs from the normal life
+    is_changed: np.ndarray  # bool: differs from the normal life
     role: np.ndarray  # str: inserted, changed or neighbour, "" where nothing changed
     before: np.ndarray  # int64 [n, 3]: place, arrival, departure of the same days in the normal life
 
@@ -136,7 +136,7 @@ def _actor(
     count: int,
     window: tuple[int, int],
     rng: np.random.Generator,
-) -> Callable[[Diary], Edited] | None:
+) -> Callable[[Diary], Edit] | None:
     """A function that tries the anomaly once, at the same place and hour each time it is called."""
     home = int(team.home[agent])
     if kind == "new place":
@@ -145,7 +145,7 @@ def _actor(
         return _odd_hour(normal, home, window, rng)
     if kind == "frequency":
         return _frequency(normal, home, window, rng)
-    simple: dict[str, Callable[[Diary, int], Edited]] = {
+    simple: dict[str, Callable[[Diary, int], Edit]] = {
         "left early": lambda diary, k: leave_early(diary, k, rng.uniform(0.15, 0.5)),
         "left late": lambda diary, k: leave_late(diary, k, int(rng.uniform(2.0, 5.0) * 3600)),
         "skipped": skip,
@@ -155,7 +155,7 @@ def _actor(
     edit = simple[kind]
     least = {"swapped order": 600, "long stay": 1200}.get(kind, 2 * 3600)
 
-    def act(diary: Diary) -> Edited:
+    def act(diary: Diary) -> Edit:
         away = np.flatnonzero(diary.free & (diary.place != home) & (diary.departure - diary.arrival >= least))
         return edit(diary, int(rng.choice(away))) if len(away) else None
 
@@ -164,12 +164,12 @@ def _actor(
 
 def _new_place(
     team: RedTeam, agent: int, normal: Diary, count: int, *, window: tuple[int, int], rng: np.random.Generator
-) -> Callable[[Diary], Edited] | None:
+) -> Callable[[Diary], Edit] | None:
     """NUMOSIM's insertion: once between two stays at random; recurring at the same place and time of day."""
     place = _pick_place(team, agent, normal, window, rng=rng)
     slot: list[int] = []  # second of the day and length of the first insertion
 
-    def once(diary: Diary) -> Edited:
+    def once(diary: Diary) -> Edit:
         candidates = np.flatnonzero(diary.free[:-1] & diary.free[1:])
         if not len(candidates):
             return None
@@ -181,7 +181,7 @@ def _new_place(
             slot[:] = [edit[1][0] % int(DAY), int(edit[0].departure[k]) - edit[1][0]]
         return edit
 
-    def again(diary: Diary) -> Edited:
+    def again(diary: Diary) -> Edit:
         day = int(rng.integers(window[0] // int(DAY), window[1] // int(DAY)))
         start = day * int(DAY) + slot[0] + int(rng.normal(0, 420))
         return insert_at(diary, place, start, start + max(900, slot[1] + int(rng.normal(0, 600))))
@@ -211,7 +211,7 @@ def _pick_place(team: RedTeam, agent: int, normal: Diary, window: tuple[int, int
 
 def _odd_hour(
     normal: Diary, home: int, window: tuple[int, int], rng: np.random.Generator
-) -> Callable[[Diary], Edited] | None:
+) -> Callable[[Diary], Edit] | None:
     """An own place in the middle of the night."""
     past = normal.place[(normal.place != home) & (normal.arrival < window[0])]
     past = past if len(past) else normal.place[normal.place != home]
@@ -220,7 +220,7 @@ def _odd_hour(
     place, second = int(rng.choice(np.unique(past))), int(rng.uniform(-1.0, 4.0) * 3600)
     length = int(rng.uniform(0.7, 2.5) * 3600)
 
-    def act(diary: Diary) -> Edited:
+    def act(diary: Diary) -> Edit:
         start = int(rng.integers(window[0] // int(DAY) + 1, window[1] // int(DAY))) * int(DAY) + second
         start += int(rng.normal(0, 600))
         return insert_at(diary, place, start, start + length, may_drop=0)
@@ -230,19 +230,19 @@ def _odd_hour(
 
 def _frequency(
     normal: Diary, home: int, window: tuple[int, int], rng: np.random.Generator
-) -> Callable[[Diary], Edited] | None:
+) -> Callable[[Diary], Edit] | None:
     """An own, rarely visited place becomes a daily one, at an hour when places are open."""
     past = normal.place[(normal.place != home) & (normal.arrival < window[0])]
-    place, visits = np.unique(past, return_counts=True)
-    rare = place[visits <= 2]
+    places, visits = np.unique(past, return_counts=True)
+    rare = places[visits <= 2]
     if not len(rare):
         return None
-    chosen, second = int(rng.choice(rare)), int(rng.uniform(10.0, 19.0) * 3600)
+    place, second = int(rng.choice(rare)), int(rng.uniform(10.0, 19.0) * 3600)
 
-    def act(diary: Diary) -> Edited:
+    def act(diary: Diary) -> Edit:
         start = int(rng.integers(window[0] // int(DAY), window[1] // int(DAY))) * int(DAY) + second
         start += int(rng.normal(0, 1200))
-        return insert_at(diary, chosen, start, start + int(rng.uniform(0.5, 1.2) * 3600))
+        return insert_at(diary, place, start, start + int(rng.uniform(0.5, 1.2) * 3600))
 
     return act
 

@@ -83,8 +83,8 @@ def _apply(
         lambda agent: simulation.normal_lives(agent, agent + 1),
         simulation.seed,
     )
-    made = [make_incident(team, int(agent), lives, window, dirty=dirty) for agent in agents]
-    incidents = [incident for incident in made if incident is not None]
+    tries = [make_incident(team, int(agent), lives, window, dirty=dirty) for agent in agents]
+    incidents = [incident for incident in tries if incident is not None]
     return _with_incidents(lives, incidents), incidents
 
 
@@ -100,14 +100,14 @@ def _with_incidents(lives: Lives, incidents: list[Incident]) -> Lives:
             parts += [getattr(lives, name)[at : lives.offsets[row]], getattr(incident, name)]
         at = int(lives.offsets[row + 1])
         counts[row] = len(incident.place)
-    merged = {
+    columns_of_all = {
         name: np.concatenate([*parts, getattr(lives, name)[at:]]).astype(getattr(lives, name).dtype)
         for name, parts in columns.items()
     }
     return replace(
         lives,
         offsets=np.r_[0, np.cumsum(counts)],
-        place=merged["place"],
-        arrival=merged["arrival"],
-        departure=merged["departure"],
+        place=columns_of_all["place"],
+        arrival=columns_of_all["arrival"],
+        departure=columns_of_all["departure"],
     )

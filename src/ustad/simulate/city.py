@@ -143,13 +143,13 @@ def _inside(streets: Streets, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray,
 
 
 def _index(x: np.ndarray, y: np.ndarray, category: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Places by activity and grid cell: cell size, corner, first [activities, cells + 1], listed."""
+    """Places by activity and grid cell: cell size, corner, first [activities, cells + 1], places."""
     corner = np.array([x.min(), y.min()])
     cell = np.array([np.ptp(x), np.ptp(y)]) / INDEX_CELLS + 1e-9
     column = np.minimum((x - corner[0]) / cell[0], INDEX_CELLS - 1).astype(np.int64)
     row = np.minimum((y - corner[1]) / cell[1], INDEX_CELLS - 1).astype(np.int64)
     at = row * INDEX_CELLS + column
-    first, listed, begin = [], [], 0
+    first, places, begin = [], [], 0
     serves = np.zeros((len(CATEGORIES), N_ACTIVITIES), bool)
     for code, kind in enumerate(CATEGORIES):
         serves[code, list(kind.activities)] = True
@@ -158,6 +158,6 @@ def _index(x: np.ndarray, y: np.ndarray, category: np.ndarray) -> tuple[np.ndarr
         members = members[np.argsort(at[members], kind="stable")]
         bounds = np.searchsorted(at[members], np.arange(INDEX_CELLS**2 + 1))
         first.append(begin + bounds)
-        listed.append(members)
+        places.append(members)
         begin += len(members)
-    return cell, corner, np.stack(first).astype(np.int64), np.concatenate(listed).astype(np.int32)
+    return cell, corner, np.stack(first).astype(np.int64), np.concatenate(places).astype(np.int32)

@@ -33,10 +33,10 @@ class Diary:
         return len(self.place)
 
 
-Edited = tuple[Diary, list[int]] | None
+Edit = tuple[Diary, list[int]] | None
 
 
-def replace_rows(diary: Diary, first: int, last: int, rows: list[Row], *, on_purpose: list[int]) -> Edited:
+def replace_rows(diary: Diary, first: int, last: int, rows: list[Row], *, on_purpose: list[int]) -> Edit:
     """Rows first … last - 1 become `rows`; None unless all of it may be changed and is possible."""
     if first < 0 or last > len(diary) or not diary.free[first:last].all():
         return None
@@ -44,15 +44,15 @@ def replace_rows(diary: Diary, first: int, last: int, rows: list[Row], *, on_pur
         return None
     middle = np.array(rows, np.int64).reshape(-1, 3)
 
-    def joined(old: np.ndarray, new: np.ndarray) -> np.ndarray:
+    def put_between(old: np.ndarray, new: np.ndarray) -> np.ndarray:
         return np.concatenate([old[:first], new.astype(old.dtype), old[last:]])
 
     copy = replace(
         diary,
-        place=joined(diary.place, middle[:, 0]),
-        arrival=joined(diary.arrival, middle[:, 1]),
-        departure=joined(diary.departure, middle[:, 2]),
-        free=joined(diary.free, np.ones(len(rows), bool)),
+        place=put_between(diary.place, middle[:, 0]),
+        arrival=put_between(diary.arrival, middle[:, 1]),
+        departure=put_between(diary.departure, middle[:, 2]),
+        free=put_between(diary.free, np.ones(len(rows), bool)),
     )
     return (copy, on_purpose) if _is_possible(copy, first - 1, first + len(rows)) else None
 
@@ -73,7 +73,7 @@ def arrive_by(diary: Diary, origin: int, destination: int, when: int) -> tuple[i
     return leave, leave + diary.travel(origin, destination, leave)
 
 
-def insert_between(diary: Diary, k: int, place: int, kept_before: float, *, kept_after: float) -> Edited:
+def insert_between(diary: Diary, k: int, place: int, kept_before: float, *, kept_after: float) -> Edit:
     """A visit between stays k and k + 1: the first keeps a share of its time at its start, the second at its end."""
     if k + 1 >= len(diary) or place in (diary.place[k], diary.place[k + 1]):
         return None
@@ -88,7 +88,7 @@ def insert_between(diary: Diary, k: int, place: int, kept_before: float, *, kept
     )
 
 
-def insert_at(diary: Diary, place: int, start: int, end: int, *, may_drop: int = 1) -> Edited:
+def insert_at(diary: Diary, place: int, start: int, end: int, *, may_drop: int = 1) -> Edit:
     """A visit from `start` to `end`; at most `may_drop` stays in its way are given up."""
     before = int(np.searchsorted(diary.arrival, start, side="right")) - 1
     while before >= 0:
@@ -113,17 +113,17 @@ def insert_at(diary: Diary, place: int, start: int, end: int, *, may_drop: int =
     return replace_rows(diary, before, after + 1, rows, on_purpose=[arrival])
 
 
-def leave_early(diary: Diary, k: int, share: float) -> Edited:
+def leave_early(diary: Diary, k: int, share: float) -> Edit:
     """Stay k keeps a share of its time; the next begins that much earlier."""
     return _leave_at(diary, k, lambda start, end: start + int(share * (end - start)))
 
 
-def leave_late(diary: Diary, k: int, seconds: int) -> Edited:
+def leave_late(diary: Diary, k: int, seconds: int) -> Edit:
     """Stay k lasts longer; the next begins that much later."""
     return _leave_at(diary, k, lambda start, end: end + seconds)
 
 
-def _leave_at(diary: Diary, k: int, when: Callable[[int, int], int]) -> Edited:
+def _leave_at(diary: Diary, k: int, when: Callable[[int, int], int]) -> Edit:
     if k + 1 >= len(diary):
         return None
     (a, a_start, a_end), (b, _, b_end) = diary.row(k), diary.row(k + 1)
@@ -132,7 +132,7 @@ def _leave_at(diary: Diary, k: int, when: Callable[[int, int], int]) -> Edited:
     return replace_rows(diary, k, k + 2, [(a, a_start, leave), (b, arrival, b_end)], on_purpose=[a_start])
 
 
-def skip(diary: Diary, k: int) -> Edited:
+def skip(diary: Diary, k: int) -> Edit:
     """Stay k does not happen; the person stays where it was before."""
     if k < 1 or k + 1 >= len(diary):
         return None
@@ -143,7 +143,7 @@ def skip(diary: Diary, k: int) -> Edited:
     return replace_rows(diary, k - 1, k + 2, [(a, a_start, leave), (b, arrival, b_end)], on_purpose=[a_start])
 
 
-def swap_order(diary: Diary, k: int) -> Edited:
+def swap_order(diary: Diary, k: int) -> Edit:
     """Stays k and k + 1 change places in the day, each as long as it was."""
     if k < 1 or k + 2 >= len(diary):
         return None
@@ -159,7 +159,7 @@ def swap_order(diary: Diary, k: int) -> Edited:
     return replace_rows(diary, k, k + 3, rows, on_purpose=[start, start_2])
 
 
-def stay_long(diary: Diary, k: int, seconds: int) -> Edited:
+def stay_long(diary: Diary, k: int, seconds: int) -> Edit:
     """Stay k lasts hours longer and swallows what would have followed."""
     a, a_start, a_end = diary.row(k)
     leave = a_end + seconds

@@ -62,7 +62,7 @@ class Habits(NamedTuple):
     """One person, reused from person to person: kernels fill it."""
 
     traits: np.ndarray  # float64 [N_TRAITS]
-    known: np.ndarray  # float64 [MEMORY, 3]: place, choice (row of FREE_CHOICES), visits
+    places: np.ndarray  # float64 [MEMORY, 3]: place, choice (row of FREE_CHOICES), visits
     routine: np.ndarray  # float64 [ROUTINES, 4]: weekdays (bits), second of the day, length in seconds, place
     sizes: np.ndarray  # int64 [2]: places known, weekly appointments
 
@@ -95,7 +95,7 @@ def nearest_place(world: World, activity: int, x: float, y: float) -> int:
                 if c < 0 or c >= side:
                     continue
                 for at in range(first[r * side + c], first[r * side + c + 1]):
-                    place = world.listed[at]
+                    place = world.places[at]
                     distance = np.hypot(world.x[place] - x, world.y[place] - y)
                     if distance < best_distance:
                         best, best_distance = place, distance
@@ -105,7 +105,7 @@ def nearest_place(world: World, activity: int, x: float, y: float) -> int:
 @njit(nogil=True, cache=True)
 def remember(habits: Habits, place: int, choice: int, visits: float) -> None:
     """Count a visit; a new place is liked more than one visit tells; a full memory takes no new places."""
-    places, size = habits.known, habits.sizes[0]
+    places, size = habits.places, habits.sizes[0]
     for i in range(size):
         if places[i, 0] == place and places[i, 1] == choice:
             places[i, 2] += visits
@@ -131,7 +131,7 @@ def choose_place(
     world: World, habits: Habits, choice: int, centre: int, scale_km: float, explore: float, state: np.ndarray
 ) -> int:
     """Explore around the centre (now and then around the anchor) or return; -1 where the city has no such place."""
-    places, total, count = habits.known, 0.0, 0
+    places, total, count = habits.places, 0.0, 0
     for i in range(habits.sizes[0]):
         if places[i, 1] == choice:
             total += places[i, 2]
@@ -206,8 +206,8 @@ def make_routine(habits: Habits, role: int, state: np.ndarray) -> None:
     for _ in range(int(1.0 + habits.traits[REGULARITY] * (ROUTINES - 1) + 0.5)):
         choice, place = draw_choice(role, state), -1
         for i in range(habits.sizes[0]):
-            if habits.known[i, 1] == choice and (place < 0 or uniform(state) < 0.25):
-                place = int(habits.known[i, 0])
+            if habits.places[i, 1] == choice and (place < 0 or uniform(state) < 0.25):
+                place = int(habits.places[i, 0])
         if place >= 0:
             _appoint(habits.routine[habits.sizes[1]], choice, place, 1, role, state)
             habits.sizes[1] += 1

@@ -10,7 +10,7 @@ import pyarrow as pa
 from ustad.files import as_table
 from ustad.tables import DataError, agent_codes
 
-_NEEDED = ("agent_id", "started_at", "finished_at")
+_KEYS = ("agent_id", "started_at", "finished_at")
 
 
 def match_labels(labels: Any, stay_table: Any) -> pa.Table:
@@ -20,13 +20,13 @@ def match_labels(labels: Any, stay_table: Any) -> pa.Table:
     """
     labels, stay_table = as_table(labels, "labels"), as_table(stay_table, "stays")
     for table, name in ((labels, "labels"), (stay_table, "stays")):
-        missing = [column for column in _NEEDED if column not in table.column_names]
+        missing = [column for column in _KEYS if column not in table.column_names]
         if missing:
             raise DataError(f"{name}: matching labels by time needs column {missing[0]}")
     stays, label = _overlaps(labels, stay_table)
     stay, first = np.unique(stays, return_index=True)
-    rows = stay_table.select(["stay_id", *_NEEDED]).take(pa.array(stay))
-    rest = [name for name in labels.column_names if name not in ("stay_id", *_NEEDED)]
+    rows = stay_table.select(["stay_id", *_KEYS]).take(pa.array(stay))
+    rest = [name for name in labels.column_names if name not in ("stay_id", *_KEYS)]
     columns = labels.select(rest).take(pa.array(label[first]))
     for name in rest:
         rows = rows.append_column(name, columns[name])

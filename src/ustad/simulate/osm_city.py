@@ -52,10 +52,10 @@ def read_ground(preset: Preset, path: Path, timezone: str | None, seed: int) -> 
     category = np.array([BY_NAME[name] for name in pois["category"].to_pylist()], np.int16)
     ground = _ground(preset, streets, projection, x, y=y, category=category, rng=generator(seed, CITY_STREAM))
     say(f"{path.name}: {len(streets.x):,} junctions, {len(streets.km):,} roads, {len(ground.x):,} places")
-    return _moved(preset, projection, streets, timezone), ground
+    return _move_preset(preset, projection, streets, timezone), ground
 
 
-def _moved(preset: Preset, projection: Projection, streets: Streets, timezone: str | None) -> Preset:
+def _move_preset(preset: Preset, projection: Projection, streets: Streets, timezone: str | None) -> Preset:
     width, height = (float(np.abs(values).max()) for values in (streets.x, streets.y))
     reach = min(width, height)
     return replace(

@@ -34,7 +34,7 @@ class World(NamedTuple):
     cell_km: np.ndarray  # float64 [2]: size of an index cell
     corner: np.ndarray  # float64 [2]: south-west corner of the index
     first: np.ndarray  # int64 [activities, cells² + 1]: where a cell's places begin
-    listed: np.ndarray  # int32: places, by activity and cell
+    places: np.ndarray  # int32: places, by activity and cell
 
 
 @dataclass(frozen=True)

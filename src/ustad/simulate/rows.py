@@ -201,15 +201,15 @@ def gap_table(simulation: Simulation, lives: Lives, silent: np.ndarray) -> pa.Ta
 
 
 def label_table(simulation: Simulation, incidents: list[Incident]) -> pa.Table:
-    def joined(values: list[np.ndarray], kind: type) -> np.ndarray:
+    def join(values: list[np.ndarray], kind: type) -> np.ndarray:
         return np.concatenate([np.empty(0, kind), *values]).astype(kind)
 
-    counts = [int(incident.changed.sum()) for incident in incidents]
+    counts = [int(incident.is_changed.sum()) for incident in incidents]
     agent = np.repeat(np.array([incident.agent for incident in incidents], np.int64), counts)
-    arrival = joined([incident.arrival[incident.changed] for incident in incidents], np.int64)
-    departure = joined([incident.departure[incident.changed] for incident in incidents], np.int64)
+    arrival = join([incident.arrival[incident.is_changed] for incident in incidents], np.int64)
+    departure = join([incident.departure[incident.is_changed] for incident in incidents], np.int64)
     agents, starts = pa.array(agent), _times(simulation, arrival)
-    roles = [role for incident in incidents for role in incident.role[incident.changed].tolist()]
+    roles = [role for incident in incidents for role in incident.role[incident.is_changed].tolist()]
     columns = (
         event_keys(agents, starts) if len(agent) else np.empty(0, np.int64),
         agents,

@@ -130,8 +130,10 @@ def _first_midnight(preset: Preset, days: int) -> int:
     """UTC microseconds of the first midnight; spans that cross a change of the clock are refused."""
     dates = np.datetime64(preset.first_day.isoformat(), "us") + np.arange(days + 1) * np.timedelta64(1, "D")
     midnights = localise(pa.chunked_array([pa.array(dates)]), preset.timezone).cast(pa.int64()).to_numpy()
-    changed = np.flatnonzero(np.diff(midnights) != 86_400_000_000)
-    if len(changed):
-        day = preset.first_day + timedelta(days=int(changed[0]))
-        raise ConfigError(f"days: the clock changes in {preset.timezone} on {day}; simulate at most {changed[0]} days")
+    days_changing = np.flatnonzero(np.diff(midnights) != 86_400_000_000)
+    if len(days_changing):
+        day = preset.first_day + timedelta(days=int(days_changing[0]))
+        raise ConfigError(
+            f"days: the clock changes in {preset.timezone} on {day}; simulate at most {days_changing[0]} days"
+        )
     return int(midnights[0])

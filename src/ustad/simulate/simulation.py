@@ -25,7 +25,7 @@ from ustad.simulate.setting import Simulation, SimulationPlan
 AGENTS_A_PART = 1_000
 FIX_AGENTS = 100  # agents per file of fixes
 WORTH_AN_ESTIMATE = 500  # agents
-PARTED = ("stays", "trips", "fixes")
+TABLES_IN_PARTS = ("stays", "trips", "fixes")
 WHOLE = ("gaps", "labels", "agent_labels", "counterfactual", "dirty_labels")
 
 
@@ -163,7 +163,7 @@ def written_tables(simulation: Simulation, small: dict[str, list[pa.Table]]) -> 
 def _clear(out: Path) -> None:
     """Remove what an earlier simulation wrote, so that tables of two runs never mix."""
     (out / "meta.json").unlink(missing_ok=True)
-    for name in (*PARTED, *WHOLE, "pois"):
+    for name in (*TABLES_IN_PARTS, *WHOLE, "pois"):
         (out / f"{name}.parquet").unlink(missing_ok=True)
         directory = out / name
         if directory.is_dir() and all(file.name.endswith((".parquet", ".part")) for file in directory.iterdir()):

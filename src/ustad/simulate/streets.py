@@ -55,7 +55,7 @@ def grid_streets(preset: Preset, rng: np.random.Generator) -> Streets:
 
 def _junctions(preset: Preset, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     east, north = (
-        _warped(n, half) for n, half in ((preset.columns, preset.half_width_km), (preset.rows, preset.half_height_km))
+        _warp(n, half) for n, half in ((preset.columns, preset.half_width_km), (preset.rows, preset.half_height_km))
     )
     spacing_x, spacing_y = np.gradient(east), np.gradient(north)
     shape = (preset.rows, preset.columns)
@@ -65,7 +65,7 @@ def _junctions(preset: Preset, rng: np.random.Generator) -> tuple[np.ndarray, np
     return x.ravel(), y.ravel()
 
 
-def _warped(count: int, half: float) -> np.ndarray:
+def _warp(count: int, half: float) -> np.ndarray:
     line = np.linspace(-1.0, 1.0, count)
     return half * np.sign(line) * (0.6 * np.abs(line) + 0.4 * np.abs(line) ** 2)
 

@@ -14,7 +14,7 @@ from ustad.simulate.chance import keys, normal, uniform, uniforms
 from ustad.simulate.fixes import DEGREE_M, Fixes
 
 _CANYON_STREAM, _BATCH_STREAM = 47, 48
-_LATE, _REPEATED = 0.03, 0.02  # shares of batches
+_LATE, _TWICE = 0.03, 0.02  # shares of batches
 _HOURS_TO_CANYON, _CANYON_MINUTES = 14.0, 10.0  # means of exponential times
 
 
@@ -79,7 +79,7 @@ def send(fixes: Fixes, phone: str, seed: int) -> tuple[Fixes, np.ndarray]:
     chance, delay, again = (uniforms(seed, _BATCH_STREAM, index + k) for k in (1, 2, 3))
     arrivals = (batch + 1) * every - phase + 5
     arrivals += np.where(chance < _LATE, np.floor(1800 + 19_800 * delay), 0).astype(np.int64)
-    twice = np.flatnonzero(again < _REPEATED)
+    twice = np.flatnonzero(again < _TWICE)
     rows = np.r_[np.arange(len(arrivals)), twice]
     arrivals = np.r_[arrivals, arrivals[twice] + 60 + np.floor(600 * delay[twice]).astype(np.int64)]
     order = np.lexsort((fixes.second[rows], arrivals, fixes.agent[rows]))

@@ -19,12 +19,12 @@ for verb in verbs:
     app.command()(verb)
 
 #: Verbs that stood beside `train` and `score` before version 0.3.
-MOVED = (tune.tune, evaluate.evaluate, methods.methods, experiment.experiment)
+FORMER_VERBS = (tune.tune, evaluate.evaluate, methods.methods, experiment.experiment)
 
 
 def add_former_names(parent: typer.Typer) -> None:
     """Let the verbs be called by their former names too, hidden from --help."""
-    for verb in MOVED:
+    for verb in FORMER_VERBS:
         parent.command(hidden=True)(_say_new_name(verb))
 
 

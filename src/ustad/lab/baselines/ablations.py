@@ -20,7 +20,7 @@ import pyarrow as pa
 from ustad.config import Config, ConfigError, setting
 from ustad.detector import Detector
 from ustad.events.encoder import Encoder
-from ustad.lab.baselines.base import Baseline, TwoPeriods, searched
+from ustad.lab.baselines.base import Baseline, TwoPeriods, search_field
 from ustad.lab.baselines.deep import share_asked
 from ustad.lab.baselines.fitting import describe_facts, loop_settings
 from ustad.lab.baselines.networks import DeepSettings
@@ -36,8 +36,10 @@ LAMBDAS = (1.0, 2.0, 5.0, 10.0)
 class AblationSettings(DeepSettings):
     """What can be chosen."""
 
-    blocks: int = searched(4, (3, 4, 5), "M2, blocks of the event-level Transformer, as the paper searches them")
-    category_weight: float = searched(1.0, LAMBDAS, "λ, the weight of the categorical losses; the paper searches it")
+    blocks: int = search_field(4, (3, 4, 5), "M2, blocks of the event-level Transformer, as the paper searches them")
+    category_weight: float = search_field(
+        1.0, LAMBDAS, "λ, the weight of the categorical losses; the paper searches it"
+    )
     samples: int = setting(50, "T, Monte-Carlo samples per event where EU is on, as in the paper")
     neighbours: int = setting(150, "k of the mean distance to the nearest training events, as in the paper")
 

@@ -22,9 +22,9 @@ from torch import Tensor, nn
 
 from ustad.config import setting
 from ustad.events.encoder import Scale
-from ustad.lab.baselines.base import State, searched
+from ustad.lab.baselines.base import State, search_field
 from ustad.lab.baselines.fitting import Budget, build, pack, unpack
-from ustad.lab.baselines.sequences import Padded, pad_days
+from ustad.lab.baselines.sequences import PaddedDays, pad_days
 from ustad.lab.baselines.trajectory_grid import Days, TrajectoryBaseline
 
 KINDS = ("usual", "detour", "switch", "shuffle")
@@ -34,7 +34,7 @@ KINDS = ("usual", "detour", "switch", "shuffle")
 class AtromSettings(Budget):
     """What can be chosen."""
 
-    width: int = searched(128, (64, 128, 512), "size of the recurrent state, as the paper searches it")
+    width: int = search_field(128, (64, 128, 512), "size of the recurrent state, as the paper searches it")
     latent: int = setting(16, "size of the latent Gaussian")
     kl_weight: float = setting(0.1, "weight of the divergence from the Gaussian of the day's kind")
     max_length: int = setting(24, "a day's first places that are read")
@@ -76,7 +76,7 @@ class Atrom(TrajectoryBaseline):
 
     def _learn_days(self, train: Days, validation: Days) -> None:
         self.scale = Scale.fit(np.stack([train.x, train.y], axis=1))
-        parts = [self._padded(days) for days in (train, validation)]
+        parts = [self._pad(days) for days in (train, validation)]
         self.network = self._build()
 
         def loss(part: int, index: Tensor, length: int, noise: torch.Generator | None) -> Tensor:
@@ -94,14 +94,14 @@ class Atrom(TrajectoryBaseline):
     def _build(self) -> MetricRule:
         return build(lambda: MetricRule(self.settings), self.seed, self.device)
 
-    def _padded(self, days: Days) -> Padded:
+    def _pad(self, days: Days) -> PaddedDays:
         places = self.scale.apply(np.stack([days.x, days.y], axis=1)).astype(np.float32)
         return pad_days(days, places, self.settings.max_length, self.device)
 
     @torch.no_grad()
     def rate_days(self, days: Days) -> np.ndarray:
         """−log p(usual): float64 [D]."""
-        batch = self._padded(days)
+        batch = self._pad(days)
         parts = torch.arange(len(days), device=self.device).split(8 * self.settings.batch_size)
         scores = [-self.network(*batch.take(index))[0][:, 0] for index in parts]
         return torch.cat(scores).double().cpu().numpy()

@@ -29,7 +29,7 @@ from ustad.tables import DataError
 from ustad.torch_device import choose_device
 
 
-def searched(default: Any, choices: tuple[Any, ...], about: str) -> Any:
+def search_field(default: Any, choices: tuple[Any, ...], about: str) -> Any:
     """A documented setting that `search` tries the choices of: the paper's search space."""
     return field(default=default, metadata={"about": about, "search": choices})
 

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from ustad.config import setting
 from ustad.events.encoder import Encoder
 from ustad.events.windows import Batch, Features
-from ustad.lab.baselines.base import State, place_feature, searched
+from ustad.lab.baselines.base import State, place_feature, search_field
 from ustad.lab.baselines.deep import MaskedPredictor
 from ustad.lab.baselines.networks import DeepSettings, SequenceNetwork
 from ustad.lab.baselines.trajectory_grid import CellLookup, Grid
@@ -42,7 +42,7 @@ HOURS = 24
 class CtleSettings(DeepSettings):
     """What can be chosen."""
 
-    width: int = searched(64, (64, 128), "embedding size, as the paper searches it")
+    width: int = search_field(64, (64, 128), "embedding size, as the paper searches it")
     context_blocks: int = setting(2, "blocks of the location encoder")
     blocks: int = setting(2, "blocks of the Transformer that reconstructs")
     cell_km: float = setting(1.0, "side of a grid cell, km")
@@ -134,7 +134,7 @@ class Ctle(MaskedPredictor):
 
     def _state(self) -> State:
         state = super()._state()
-        state.tensors["known"] = torch.from_numpy(self.grid.known)
+        state.tensors["known"] = torch.from_numpy(self.grid.keys_in_training)
         return state
 
     def _restore(self, state: State) -> None:

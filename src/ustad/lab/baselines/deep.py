@@ -71,12 +71,12 @@ class MaskedPredictor(EncodedNetwork):
 
     abilities: ClassVar[Abilities] = Abilities(scores_events=True, scores_agents=True, predicts=True, causal=False)
     settings_class: ClassVar[type] = DeepSettings
-    dropped: ClassVar[tuple[str, ...]] = ("vector",)  # kinds of features that the baseline cannot take
+    kinds_left_out: ClassVar[tuple[str, ...]] = ("vector",)  # kinds of features that the baseline cannot take
     network: SequenceNetwork
 
     # ---------------------------------------------------------------------------------------- learning
     def _learn(self, train: pa.Table, validation: pa.Table) -> None:
-        self.encoder = Encoder.fit(train, without(self.schema, *self.dropped))
+        self.encoder = Encoder.fit(train, without(self.schema, *self.kinds_left_out))
         self._prepare(train)
         self.network = self._build()
         self._train(train, validation)
@@ -135,9 +135,9 @@ class MaskedPredictor(EncodedNetwork):
         table, before = self.scored_part(events, context)
         questions = self._ask(table, before)
         columns = term_columns(self.encoder, questions.arrays, questions.queries.target, self._reduce(questions))
-        told = {k: in_rows(v, questions.row) for k, v in columns.items() if k.startswith(("expected_", "observed_"))}
+        details = {k: in_rows(v, questions.row) for k, v in columns.items() if k.startswith(("expected_", "observed_"))}
         result = event_table(table, self.schema, np.zeros(table.num_rows)).drop_columns(["score"])
-        for name, values in to_arrow(told).items():
+        for name, values in to_arrow(details).items():
             result = result.append_column(name, values)
         return result
 
@@ -153,7 +153,7 @@ class MaskedPredictor(EncodedNetwork):
             one = predictions.map(lambda value: value[None])  # T = 1
             for term in self.encoder.terms:
                 reduced_terms[term.name].append(reduce_term(term, layout, one, truth, key=key, seed=self.seed))
-        return Samples({name: _joined(parts) for name, parts in reduced_terms.items()})
+        return Samples({name: _join(parts) for name, parts in reduced_terms.items()})
 
 
 # -------------------------------------------------------------------------------------------- the parts
@@ -181,7 +181,7 @@ def ask(encoder: Encoder, events: pa.Table, context: pa.Table | None, window: Wi
     first = int(event_days(events, schema).min())
     before = _recent(context, events, schema, first - window.length)
     n_before = before.num_rows
-    arrays = encoder.encode(pa.concat_tables([before, _needed(events, schema)], promote_options="default"))
+    arrays = encoder.encode(pa.concat_tables([before, _select_columns(events, schema)], promote_options="default"))
     queries = make_queries(arrays, make_windows(arrays, window, first_day=first), window)
     row = arrays.row[queries.target] - n_before
     own = np.flatnonzero(row >= 0)
@@ -191,15 +191,15 @@ def ask(encoder: Encoder, events: pa.Table, context: pa.Table | None, window: Wi
 def _recent(context: pa.Table | None, events: pa.Table, schema: EventSchema, first: int) -> pa.Table:
     """Events of the same agents from day `first` on, none of them later than the scored ones begin."""
     if context is None or context.num_rows == 0:
-        return _needed(events, schema).slice(0, 0)
+        return _select_columns(events, schema).slice(0, 0)
     entity = context[schema.entity]
     same = pc.is_in(entity, pc.unique(events[schema.entity]).cast(entity.type)).to_numpy()
     time, start = context[schema.time].cast(pa.int64()).to_numpy(), pc.min(events[schema.time].cast(pa.int64())).as_py()
     recent = (event_days(context, schema) >= first) & (time < start)
-    return _needed(context, schema).filter(pa.array(same & recent))
+    return _select_columns(context, schema).filter(pa.array(same & recent))
 
 
-def _needed(events: pa.Table, schema: EventSchema) -> pa.Table:
+def _select_columns(events: pa.Table, schema: EventSchema) -> pa.Table:
     """The columns of the schema, the zone and what was not observed, as far as they are there."""
     names = dict.fromkeys([*schema.columns, schema.timezone, *GAP_COLUMNS])
     return events.select([name for name in names if name in events.column_names])
@@ -245,6 +245,6 @@ def in_rows(values: np.ndarray, row: np.ndarray) -> np.ndarray:
     return result
 
 
-def _joined(parts: list[TermResult]) -> TermSamples:
+def _join(parts: list[TermResult]) -> TermSamples:
     names = ("expected", "error", "loss", "au", "eu")
     return TermSamples(**{name: torch.cat([getattr(p, name) for p in parts]).cpu().numpy() for name in names})

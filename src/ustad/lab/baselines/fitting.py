@@ -87,7 +87,7 @@ def describe_facts(facts: dict[str, Any], targets: float | None = None) -> dict[
     }
 
 
-def seeded(device: torch.device, *numbers: int) -> torch.Generator:
+def seed_generator(device: torch.device, *numbers: int) -> torch.Generator:
     """A generator that depends on these numbers only."""
     state = int(np.random.SeedSequence(numbers).generate_state(1, np.uint32)[0])
     return torch.Generator(device=device).manual_seed(state)
@@ -146,7 +146,7 @@ class ItemTask:
         was_training = self.network.training
         self.network.eval()
         device = self.events.device
-        noise = seeded(device, self.config.seed, 2)
+        noise = seed_generator(device, self.config.seed, 2)
         total = torch.zeros((), dtype=torch.float64, device=device)
         order = np.argsort(self.held_out, kind="stable")
         size = AT_ONCE_CUDA if device.type == "cuda" else AT_ONCE

@@ -22,9 +22,9 @@ import torch
 from torch import Tensor, nn
 
 from ustad.config import setting
-from ustad.lab.baselines.base import State, searched
+from ustad.lab.baselines.base import State, search_field
 from ustad.lab.baselines.fitting import Budget, build, pack, unpack
-from ustad.lab.baselines.sequences import Padded, pad_days
+from ustad.lab.baselines.sequences import PaddedDays, pad_days
 from ustad.lab.baselines.trajectory_grid import Days, Grid, TrajectoryBaseline
 from ustad.progress import track
 
@@ -33,9 +33,9 @@ from ustad.progress import track
 class GmVsaeSettings(Budget):
     """What can be chosen."""
 
-    width: int = searched(256, (256, 512), "size of the recurrent states, as the paper searches it")
+    width: int = search_field(256, (256, 512), "size of the recurrent states, as the paper searches it")
     latent: int = setting(32, "size of the latent vector")
-    clusters: int = searched(5, (5, 10), "Gaussians of the prior, kinds of routes, as the paper searches them")
+    clusters: int = search_field(5, (5, 10), "Gaussians of the prior, kinds of routes, as the paper searches them")
     cell_km: float = setting(1.0, "side of a grid cell, km")
     max_cells: int = setting(4000, "the most visited cells have a code of their own")
     max_length: int = setting(24, "a day's first cells that are read")
@@ -92,7 +92,7 @@ class GmVsae(TrajectoryBaseline):
 
     def _learn_days(self, train: Days, validation: Days) -> None:
         self.grid = Grid.fit(train.x, train.y, self.settings.cell_km, self.settings.max_cells)
-        parts = [self._padded(days) for days in (train, validation)]
+        parts = [self._pad(days) for days in (train, validation)]
         self.network = self._build()
         network = self.network
 
@@ -109,13 +109,13 @@ class GmVsae(TrajectoryBaseline):
     def _build(self) -> RouteMixture:
         return build(lambda: RouteMixture(self.grid.size, self.settings), self.seed, self.device)
 
-    def _padded(self, days: Days) -> Padded:
+    def _pad(self, days: Days) -> PaddedDays:
         return pad_days(days, self.grid.codes(days.x, days.y), self.settings.max_length, self.device)
 
     @torch.no_grad()
     def rate_days(self, days: Days) -> np.ndarray:
         """−mean log p per cell from the most probable kind's mean: float64 [D]."""
-        batch, scores = self._padded(days), []
+        batch, scores = self._pad(days), []
         index = torch.arange(len(days), device=self.device)
         with track("generating days", len(days)) as advance:
             for part in index.split(2 * self.settings.batch_size):
@@ -130,7 +130,7 @@ class GmVsae(TrajectoryBaseline):
 
     def _state(self) -> State:
         state = super()._state()
-        state.tensors = {"known": torch.from_numpy(self.grid.known), **pack(self.network)}
+        state.tensors = {"known": torch.from_numpy(self.grid.keys_in_training), **pack(self.network)}
         return state
 
     def _restore(self, state: State) -> None:

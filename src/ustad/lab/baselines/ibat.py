@@ -20,7 +20,7 @@ import torch
 from numba import njit
 
 from ustad.config import setting
-from ustad.lab.baselines.base import State, searched
+from ustad.lab.baselines.base import State, search_field
 from ustad.lab.baselines.trajectory_grid import Days, Grid, TrajectoryBaseline
 from ustad.progress import track
 from ustad.tables import mix
@@ -30,8 +30,8 @@ from ustad.tables import mix
 class IbatSettings:
     """What can be chosen."""
 
-    trials: int = searched(100, (50, 100, 200, 300), "isolations per trajectory, averaged")
-    subsample: int = searched(256, (64, 128, 256, 512), "reference days per trial")
+    trials: int = search_field(100, (50, 100, 200, 300), "isolations per trajectory, averaged")
+    subsample: int = search_field(256, (64, 128, 256, 512), "reference days per trial")
     cell_km: float = setting(1.0, "side of a grid cell, km")
 
 
@@ -64,7 +64,7 @@ class Ibat(TrajectoryBaseline):
 
     def _state(self) -> State:
         state = super()._state()
-        names = {"known": self.grid.known, "cells": self.cells, "offsets": self.offsets}
+        names = {"known": self.grid.keys_in_training, "cells": self.cells, "offsets": self.offsets}
         state.tensors = {k: torch.from_numpy(v) for k, v in names.items()}
         return state
 

@@ -90,7 +90,7 @@ class LightPath(MaskedPredictor):
 
     name: ClassVar[str] = "lightpath"
     settings_class: ClassVar[type] = LightPathSettings
-    dropped: ClassVar[tuple[str, ...]] = ("vector", "categorical")
+    kinds_left_out: ClassVar[tuple[str, ...]] = ("vector", "categorical")
     network: SparseEncoder
 
     def targets_an_epoch(self) -> float:

@@ -32,7 +32,7 @@ class EventLstm(SequenceNetwork):
         self.both = nn.Linear(2 * D, D)
 
     def encode(self, x: Tensor, padding: Tensor) -> Tensor:
-        back = _mirrored(padding)[..., None].expand_as(x)
+        back = _mirror(padding)[..., None].expand_as(x)
         right, _ = self.backward_(x.gather(1, back))
         left, _ = self.onward(x)
         return self.both(torch.cat([left, right.gather(1, back)], dim=-1))
@@ -47,7 +47,7 @@ class Lstm(MaskedPredictor):
         return EventLstm(self.encoder.fields, self.settings)
 
 
-def _mirrored(padding: Tensor) -> Tensor:
+def _mirror(padding: Tensor) -> Tensor:
     """Index that reverses the real events of each window and leaves padding at the end: [B, L]."""
     position = torch.arange(padding.shape[1], device=padding.device).expand_as(padding)
     last = (~padding).sum(1, keepdim=True) - 1

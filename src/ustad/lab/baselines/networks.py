@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from ustad.config import ModelConfig, setting
 from ustad.events.windows import Batch, Features
-from ustad.lab.baselines.base import searched
+from ustad.lab.baselines.base import search_field
 from ustad.lab.baselines.fitting import Budget
 from ustad.network.heads import Heads, Predictions
 from ustad.network.tokenizer import FeatureTokenizer
@@ -25,10 +25,10 @@ from ustad.schema import Field
 class DeepSettings(Budget):
     """What every baseline that predicts masked events can choose."""
 
-    width: int = searched(64, (32, 64, 128), "D, the embedding size, as the paper searches it")
-    blocks: int = searched(3, (3, 4, 5), "layers or blocks, as the paper searches them")
+    width: int = search_field(64, (32, 64, 128), "D, the embedding size, as the paper searches it")
+    blocks: int = search_field(3, (3, 4, 5), "layers or blocks, as the paper searches them")
     heads: int = setting(4, "attention heads, where there is attention")
-    mask_ratio: float = searched(
+    mask_ratio: float = search_field(
         0.15, (0.05, 0.1, 0.15, 0.2, 0.3), "share of a window's events that are masked; the paper searches 0.05 … 0.3"
     )
     window_days: int = setting(3, "days before the event's own day that are shown, as for the detector")

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from ustad.config import setting
 from ustad.events.encoder import Encoder
 from ustad.events.windows import EventTensors, Features
-from ustad.lab.baselines.base import searched, without
+from ustad.lab.baselines.base import search_field, without
 from ustad.lab.baselines.deep import EncodedNetwork
 from ustad.lab.baselines.fitting import Budget
 from ustad.lab.baselines.protocol import Abilities
@@ -38,8 +38,8 @@ class NovOnlineSettings(Budget):
     """What can be chosen."""
 
     batch_size: int = setting(1024, "real events per step")
-    width: int = searched(16, (8, 16, 32), "embedding size of each feature; the paper names no space, this is ours")
-    hidden: int = searched(128, (64, 128, 256), "width of the MLP; the paper names no space, this is ours")
+    width: int = search_field(16, (8, 16, 32), "embedding size of each feature; the paper names no space, this is ours")
+    hidden: int = search_field(128, (64, 128, 256), "width of the MLP; the paper names no space, this is ours")
     layers: int = setting(8, "linear layers of the MLP, as published")
 
 

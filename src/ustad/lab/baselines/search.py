@@ -79,13 +79,14 @@ def search(
     about = {"method": name, "seed": seed, "fixed": fixed, "events": without_ids, "data": data_digest(parts, schema)}
     candidates = draw(name, trials, seed, fixed)
     with nullcontext() if directory is None else _alone(directory):
-        done = _begun(directory, about)
-        for settings in candidates[len(done) :]:
+        results = _read_trials(directory, about)
+        for settings in candidates[len(results) :]:
             detector: Any = make(name, schema, seed, device=device, **{**settings, **fixed}).fit(*parts)
-            done.append((settings, float(detector.validation_loss)))
-            say(f"{name}, trial {len(done)} of {len(candidates)}: validation loss {done[-1][1]:.4f} with {settings}")
-            _keep(directory, about, done)
-        return _finish(directory, done, fixed)
+            loss = float(detector.validation_loss)
+            results.append((settings, loss))
+            say(f"{name}, trial {len(results)} of {len(candidates)}: validation loss {loss:.4f} with {settings}")
+            _keep(directory, about, results)
+        return _finish(directory, results, fixed)
 
 
 def _told_apart(events: pa.Table, schema: EventSchema) -> str:
@@ -120,7 +121,7 @@ def _alone(directory: Path) -> Iterator[None]:
         yield
 
 
-def _begun(directory: Path | None, about: dict[str, Any]) -> list[Trial]:
+def _read_trials(directory: Path | None, about: dict[str, Any]) -> list[Trial]:
     """Trials of the same search that are in the directory."""
     if directory is None:
         return []
@@ -146,7 +147,7 @@ def _finish(directory: Path | None, trials: list[Trial], constants: dict[str, An
     by_loss = sorted(enumerate(trials), key=lambda pair: pair[1][1])
     settings, loss = by_loss[0][1]
     if directory is not None:
-        rows = [{"trial": number, "loss": value, **tried} for number, (tried, value) in by_loss]
+        rows = [{"trial": number, "loss": trial_loss, **values} for number, (values, trial_loss) in by_loss]
         (directory / "best.yaml").write_text(yaml.safe_dump({**constants, **settings}, sort_keys=False))
         write_json(rows, directory / "trials.json")
         write_table(pa.Table.from_pylist(rows), directory / "trials.parquet")

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from ustad.config import setting
 from ustad.events.windows import EventTensors
-from ustad.lab.baselines.base import State, searched
+from ustad.lab.baselines.base import State, search_field
 from ustad.lab.baselines.deep import MaskedPredictor, ask, in_rows, loop_config, masked_predictions, share_asked
 from ustad.lab.baselines.networks import DeepSettings, SequenceNetwork
 from ustad.lab.baselines.windowed import window_items
@@ -38,8 +38,8 @@ from ustad.schema import Field
 class SensitiveHueSettings(DeepSettings):
     """What can be chosen."""
 
-    width: int = searched(64, (64, 128), "embedding size, as the paper searches it")
-    blocks: int = searched(2, (1, 2), "layers, as the paper searches them")
+    width: int = search_field(64, (64, 128), "embedding size, as the paper searches it")
+    blocks: int = search_field(2, (1, 2), "layers, as the paper searches them")
     mask_ratio: float = setting(0.15, "not used: nothing is masked in training")
 
 
@@ -90,7 +90,7 @@ class SensitiveHue(MaskedPredictor):
 
     name: ClassVar[str] = "sensitive-hue"
     settings_class: ClassVar[type] = SensitiveHueSettings
-    dropped: ClassVar[tuple[str, ...]] = ("vector", "categorical")
+    kinds_left_out: ClassVar[tuple[str, ...]] = ("vector", "categorical")
     centre: np.ndarray  # [channels] median of each channel's score in validation
     spread: np.ndarray  # [channels] interquartile range
 

@@ -12,7 +12,7 @@ from ustad.lab.baselines.trajectory_grid import Days
 
 
 @dataclass(frozen=True)
-class Padded:
+class PaddedDays:
     """D days of at most L values each, on a device."""
 
     values: Tensor  # [D, L, ...]
@@ -26,10 +26,10 @@ class Padded:
         return self.values[index, :longest], real, length - 1
 
 
-def pad_days(days: Days, values: np.ndarray, max_length: int, device: torch.device) -> Padded:
+def pad_days(days: Days, values: np.ndarray, max_length: int, device: torch.device) -> PaddedDays:
     """Values [N, ...] of the days' places as a tensor [D, L, ...], zeros after each day's end."""
     length = np.minimum(days.length, max_length)
     place = np.arange(int(length.max()))
     index = np.minimum(days.offsets[:-1, None] + place, len(values) - 1)
     rows = values[index] * (place < length[:, None]).reshape(*index.shape, *([1] * (values.ndim - 1)))
-    return Padded(torch.from_numpy(rows).to(device), torch.from_numpy(length).to(device))
+    return PaddedDays(torch.from_numpy(rows).to(device), torch.from_numpy(length).to(device))

@@ -49,10 +49,10 @@ class Days:
 
 @dataclass(frozen=True)
 class Grid:
-    """Square cells of `size_km`; `known` are the keys of the cells seen in training, sorted."""
+    """Square cells of `size_km`; `keys_in_training` are the keys of the cells seen in training, sorted."""
 
     size_km: float
-    known: np.ndarray  # int64 [V]
+    keys_in_training: np.ndarray  # int64 [V]
 
     @classmethod
     def fit(cls, x: np.ndarray, y: np.ndarray, size_km: float, at_most: int | None = None) -> Grid:
@@ -65,13 +65,13 @@ class Grid:
     @property
     def size(self) -> int:
         """Number of codes, the unknown one included."""
-        return len(self.known) + 1
+        return len(self.keys_in_training) + 1
 
     def codes(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         """int64 [n]: 1 … V, or 0 for a cell that is not known."""
         keys = cell_keys(x, y, self.size_km)
-        at = np.minimum(np.searchsorted(self.known, keys), len(self.known) - 1)
-        return np.where(self.known[at] == keys, at + 1, 0)
+        at = np.minimum(np.searchsorted(self.keys_in_training, keys), len(self.keys_in_training) - 1)
+        return np.where(self.keys_in_training[at] == keys, at + 1, 0)
 
 
 def cell_keys(x: np.ndarray, y: np.ndarray, size_km: float) -> np.ndarray:
@@ -83,13 +83,13 @@ def cell_keys(x: np.ndarray, y: np.ndarray, size_km: float) -> np.ndarray:
 class CellLookup(nn.Module):
     """The grid on a device, for places in network units: [..., 2] -> codes [...]."""
 
-    known: Tensor
+    keys_in_training: Tensor
     to_km: Tensor
 
     def __init__(self, grid: Grid, scales: Sequence[Scale]) -> None:
         super().__init__()
         self.size_km = grid.size_km
-        self.register_buffer("known", torch.from_numpy(grid.known), persistent=False)
+        self.register_buffer("keys_in_training", torch.from_numpy(grid.keys_in_training), persistent=False)
         units = [[s.scale[0] for s in scales], [s.centre[0] for s in scales]]
         self.register_buffer("to_km", torch.tensor(units, dtype=torch.float64), persistent=False)
 
@@ -97,8 +97,8 @@ class CellLookup(nn.Module):
         km = places.double() * self.to_km[0] + self.to_km[1]
         index = torch.floor(km / self.size_km).clamp(-HALF, HALF - 1).long() + HALF
         keys = index[..., 0] * (2 * HALF) + index[..., 1]
-        at = torch.searchsorted(self.known, keys).clamp(max=len(self.known) - 1)
-        return torch.where(self.known[at] == keys, at + 1, 0)
+        at = torch.searchsorted(self.keys_in_training, keys).clamp(max=len(self.keys_in_training) - 1)
+        return torch.where(self.keys_in_training[at] == keys, at + 1, 0)
 
 
 def fit_projection(events: pa.Table, schema: EventSchema, name: str) -> Projection:

@@ -146,8 +146,8 @@ class VisitRate(Baseline):
     def _joint(self, train: _Visits, test: _Visits) -> tuple[np.ndarray, np.ndarray]:
         """A dense code of each test event's (agent, place, hour), and the training count of every code."""
         split = len(train.agents)
-        agents = agent_codes(_joined(train.agents, test.agents))[0]
-        places, names = agent_codes(_joined(train.places, test.places))
+        agents = agent_codes(_join(train.agents, test.agents))[0]
+        places, names = agent_codes(_join(train.places, test.places))
         hours = np.concatenate([train.hours, test.hours])
         whole = (agents * len(names) + places) * 168 + hours
         codes, inverse = np.unique(whole, return_inverse=True)
@@ -205,5 +205,5 @@ def _hour_of_week(local: LocalTime) -> np.ndarray:
     return local.weekday.astype(np.int64) * 24 + (local.minute // 60).astype(np.int64)
 
 
-def _joined(first: pa.ChunkedArray, second: pa.ChunkedArray) -> pa.ChunkedArray:
+def _join(first: pa.ChunkedArray, second: pa.ChunkedArray) -> pa.ChunkedArray:
     return pa.chunked_array([*first.chunks, *second.cast(first.type).chunks], first.type)

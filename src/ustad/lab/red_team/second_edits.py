@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ustad.simulate.edits import SHORTEST, Diary, Edited, Row
+from ustad.simulate.edits import SHORTEST, Diary, Edit, Row
 
 DAY = 86_400
 
@@ -29,9 +29,7 @@ def find_stay_over(diary: Diary, start: int, end: int) -> int | None:
     return k if k >= 0 and diary.departure[k] > end else None
 
 
-def repeat(
-    diary: Diary, occasions: Iterable[Sequence[Row]], count: int, edit: Callable[[Diary, int], Edited]
-) -> Edited:
+def repeat(diary: Diary, occasions: Iterable[Sequence[Row]], count: int, edit: Callable[[Diary, int], Edit]) -> Edit:
     """Edit on `count` occasions. An occasion lists the stays to try, best first; the first with room is taken."""
     on_purpose: list[int] = []
     edits = 0
@@ -47,7 +45,7 @@ def repeat(
     return (diary, on_purpose) if on_purpose else None
 
 
-def put_rows(diary: Diary, first: int, last: int, rows: list[Row], *, on_purpose: list[int]) -> Edited:
+def put_rows(diary: Diary, first: int, last: int, rows: list[Row], *, on_purpose: list[int]) -> Edit:
     """Rows first … last - 1 become `rows`; None unless all may be changed, is possible, and what is meant differs."""
     if first < 1 or last >= len(diary) or not diary.free[first:last].all():
         return None
@@ -57,18 +55,18 @@ def put_rows(diary: Diary, first: int, last: int, rows: list[Row], *, on_purpose
         return None
     middle = np.array(rows, np.int64).reshape(-1, 3)
 
-    def joined(before: np.ndarray, inside: np.ndarray) -> np.ndarray:
+    def put_between(before: np.ndarray, inside: np.ndarray) -> np.ndarray:
         return np.concatenate([before[:first], inside.astype(before.dtype), before[last:]])
 
     copy = replace(
         diary,
-        place=joined(diary.place, middle[:, 0]),
-        arrival=joined(diary.arrival, middle[:, 1]),
-        departure=joined(diary.departure, middle[:, 2]),
-        free=joined(diary.free, ~np.isin(middle[:, 1], on_purpose)),
+        place=put_between(diary.place, middle[:, 0]),
+        arrival=put_between(diary.arrival, middle[:, 1]),
+        departure=put_between(diary.departure, middle[:, 2]),
+        free=put_between(diary.free, ~np.isin(middle[:, 1], on_purpose)),
     )
-    known = {_link(diary, k) for k in range(first - 1, last)}
-    links = (k for k in range(first - 1, first + len(rows)) if _link(copy, k) not in known)
+    links_before = {_link(diary, k) for k in range(first - 1, last)}
+    links = (k for k in range(first - 1, first + len(rows)) if _link(copy, k) not in links_before)
     return (copy, on_purpose) if all(_can_travel(copy, k) for k in links) else None
 
 
@@ -91,7 +89,7 @@ def leave_for(diary: Diary, origin: int, destination: int, when: int) -> int:
     return leave
 
 
-def add_stop(diary: Diary, k: int, place: int, length: int, *, early: bool) -> Edited:
+def add_stop(diary: Diary, k: int, place: int, length: int, *, early: bool) -> Edit:
     """A stop on the way from stay k to the next. `early`: stay k gives the time, else the next one does."""
     if k + 1 >= len(diary):
         return None
@@ -109,7 +107,7 @@ def add_stop(diary: Diary, k: int, place: int, length: int, *, early: bool) -> E
     )
 
 
-def step_out(diary: Diary, k: int, place: int, start: int, *, length: int) -> Edited:
+def step_out(diary: Diary, k: int, place: int, start: int, *, length: int) -> Edit:
     """A visit in the middle of stay k, to which the person returns."""
     a, a_start, a_end = diary.row(k)
     end = start + length
@@ -117,7 +115,7 @@ def step_out(diary: Diary, k: int, place: int, start: int, *, length: int) -> Ed
     return put_rows(diary, k, k + 1, [(a, a_start, leave), (place, start, end), (a, back, a_end)], on_purpose=[start])
 
 
-def stay_until(diary: Diary, k: int, leave: int) -> Edited:
+def stay_until(diary: Diary, k: int, leave: int) -> Edit:
     """Stay k ends later. What follows begins later; stays that would be over by then are left out."""
     a, a_start, _ = diary.row(k)
     for after in range(k + 1, min(k + 5, len(diary))):
@@ -128,7 +126,7 @@ def stay_until(diary: Diary, k: int, leave: int) -> Edited:
     return None
 
 
-def start_at(diary: Diary, k: int, start: int) -> Edited:
+def start_at(diary: Diary, k: int, start: int) -> Edit:
     """Stay k begins at another time; the person leaves the stay before accordingly."""
     if k < 1:
         return None
@@ -138,7 +136,7 @@ def start_at(diary: Diary, k: int, start: int) -> Edited:
     )
 
 
-def keep_hours(diary: Diary, k: int, start: int, end: int) -> Edited:
+def keep_hours(diary: Diary, k: int, start: int, end: int) -> Edit:
     """Stay k lasts from `start` to `end`; the stays before and after give way or fill the time."""
     if k < 1 or k + 1 >= len(diary):
         return None
@@ -150,7 +148,7 @@ def keep_hours(diary: Diary, k: int, start: int, end: int) -> Edited:
     )
 
 
-def change_place(diary: Diary, k: int, place: int) -> Edited:
+def change_place(diary: Diary, k: int, place: int) -> Edit:
     """Stay k happens elsewhere; the stays before and after are as they were."""
     if k < 1 or k + 1 >= len(diary):
         return None
@@ -159,7 +157,7 @@ def change_place(diary: Diary, k: int, place: int) -> Edited:
     return put_rows(diary, k, k + 1, [(place, start, leave_for(diary, place, b, b_start))], on_purpose=[start])
 
 
-def drop_rows(diary: Diary, first: int, last: int) -> Edited:
+def drop_rows(diary: Diary, first: int, last: int) -> Edit:
     """Stays first … last - 1 do not happen; the person stays where it was before until the next stay begins."""
     if first < 1 or last >= len(diary):
         return None
@@ -168,7 +166,7 @@ def drop_rows(diary: Diary, first: int, last: int) -> Edited:
     return put_rows(diary, first - 1, last + 1, rows, on_purpose=[a_start])
 
 
-def arrive_later(diary: Diary, k: int, seconds: int) -> Edited:
+def arrive_later(diary: Diary, k: int, seconds: int) -> Edit:
     """The way to stay k takes longer; the stay ends as it did."""
     place, start, end = diary.row(k)
     return put_rows(diary, k, k + 1, [(place, start + seconds, end)], on_purpose=[start + seconds])

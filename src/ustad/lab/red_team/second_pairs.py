@@ -14,7 +14,7 @@ from ustad.lab.red_team.second_people import (
 )
 from ustad.lab.red_team.second_places import LONGEST_TRIP_S, NEAR_KM, STOP_S
 from ustad.lab.red_team.second_times import draw_count
-from ustad.simulate.edits import Diary, Edited, Row
+from ustad.simulate.edits import Diary, Edit, Row
 
 Pair = tuple[tuple[Diary, list[int]], tuple[Diary, list[int]]] | None
 MEETINGS = 2  # at most
@@ -77,7 +77,7 @@ def drop_letters(first: Person, second: Person, visits: float, rng: np.random.Ge
     return both
 
 
-def _stop_once(diary: Diary, rows: list[Row], place: int) -> Edited:
+def _stop_once(diary: Diary, rows: list[Row], place: int) -> Edit:
     return repeat(diary, [rows], 1, lambda d, k: add_stop(d, k, place, STOP_S, early=True))
 
 
@@ -89,7 +89,7 @@ def _free_days(diary: Diary) -> np.ndarray:
     return np.unique(diary.arrival[diary.free] // DAY).astype(np.int64)
 
 
-def _join(both: tuple[tuple[Diary, list[int]], tuple[Diary, list[int]]], first: Edited, second: Edited) -> Pair:
+def _join(both: tuple[tuple[Diary, list[int]], tuple[Diary, list[int]]], first: Edit, second: Edit) -> Pair:
     """The two with one more edit each, where both are possible."""
     if first is None or second is None:
         return None

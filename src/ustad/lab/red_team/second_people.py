@@ -23,7 +23,7 @@ class Surroundings:
     y: np.ndarray
     category: np.ndarray
     home: np.ndarray  # int64 [A]: a place
-    chosen: np.ndarray  # agents that misbehave themselves
+    offenders: np.ndarray  # agents that misbehave themselves
     life: Callable[[int], Diary]
 
     def km(self, origin: np.ndarray | int, destination: np.ndarray | int) -> np.ndarray:

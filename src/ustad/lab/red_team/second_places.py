@@ -20,7 +20,7 @@ from ustad.lab.red_team.second_people import (
     usual_places,
 )
 from ustad.lab.red_team.second_times import draw_count
-from ustad.simulate.edits import Diary, Edited
+from ustad.simulate.edits import Diary, Edit
 
 LOOK_S, STOP_S, WATCH_S = 720, 420, 1200  # how long a scout looks, a stop lasts, a shadow stays
 DETOURS, SUBSTITUTES, CIRCLES = 4, 4, 10  # occasions at most
@@ -29,7 +29,7 @@ NEAR_KM, FAR_KM = 0.5, 3.0  # a scouted place lies that far from where the perso
 LONGEST_TRIP_S = 45 * 60  # nobody follows anybody farther away than this
 
 
-def scout(person: Person, visits: float, rng: np.random.Generator) -> Edited:
+def scout(person: Person, visits: float, rng: np.random.Generator) -> Edit:
     """Short visits to one unknown place on different days, each on the way between two usual stays."""
     diary, count = person.normal, draw_count(visits, rng)
     unknown = unknown_places(person.around, diary)
@@ -43,7 +43,7 @@ def scout(person: Person, visits: float, rng: np.random.Generator) -> Edited:
     return repeat(diary, occasions, count, lambda d, k: add_stop(d, k, place, LOOK_S, early=early))
 
 
-def make_detour(person: Person, metres: float, rng: np.random.Generator) -> Edited:
+def make_detour(person: Person, metres: float, rng: np.random.Generator) -> Edit:
     """A stop of seven minutes on the most frequent trip, at an unknown place that makes the way longer by the size."""
     diary, around = person.normal, person.around
     trips = find_usual_link(diary)
@@ -68,12 +68,12 @@ def _closest(places: np.ndarray, values: np.ndarray, target: float) -> int | Non
     return int(places[best]) if error[best] <= TOLERANCE * target else None
 
 
-def substitute(person: Person, metres: float, rng: np.random.Generator) -> Edited:
+def substitute(person: Person, metres: float, rng: np.random.Generator) -> Edit:
     """Up to four errands happen at an unknown place of the same category that far from the usual one."""
     diary, around = person.normal, person.around
     unknown = unknown_places(around, diary)
 
-    def edit(d: Diary, k: int) -> Edited:
+    def edit(d: Diary, k: int) -> Edit:
         usual = int(d.place[k])
         alike = unknown[around.category[unknown] == around.category[usual]]
         place = _closest(alike, around.km(usual, alike), metres / 1000)
@@ -82,7 +82,7 @@ def substitute(person: Person, metres: float, rng: np.random.Generator) -> Edite
     return repeat(diary, one_a_day(find_errands(person, diary), rng), SUBSTITUTES, edit)
 
 
-def widen_circle(person: Person, metres: float, rng: np.random.Generator) -> Edited:
+def widen_circle(person: Person, metres: float, rng: np.random.Generator) -> Edit:
     """Errand by errand the places lie farther from home than the usual ones; the last of up to ten by the size."""
     diary, around = person.normal, person.around
     unknown = unknown_places(around, diary)
@@ -91,7 +91,7 @@ def widen_circle(person: Person, metres: float, rng: np.random.Generator) -> Edi
         errands = [errands[k] for k in sorted(rng.choice(len(errands), CIRCLES, replace=False))]
     steps = {row: metres / 1000 * (n + 1) / len(errands) for n, row in enumerate(errands)}
 
-    def edit(d: Diary, k: int) -> Edited:
+    def edit(d: Diary, k: int) -> Edit:
         usual, step = int(d.place[k]), steps[d.row(k)]
         alike = unknown[around.category[unknown] == around.category[usual]]
         error = np.abs(around.km(person.home, alike) - around.km(person.home, usual) - step)
@@ -103,7 +103,7 @@ def widen_circle(person: Person, metres: float, rng: np.random.Generator) -> Edi
     return repeat(diary, [[row] for row in errands], CIRCLES, edit)
 
 
-def sleep_elsewhere(person: Person, nights: float, rng: np.random.Generator) -> Edited:
+def sleep_elsewhere(person: Person, nights: float, rng: np.random.Generator) -> Edit:
     """Nights at one other person's home."""
     diary, around, count = person.normal, person.around, draw_count(nights, rng)
     beds = np.setdiff1d(around.home, usual_places(diary))
@@ -111,14 +111,14 @@ def sleep_elsewhere(person: Person, nights: float, rng: np.random.Generator) -> 
         return None
     away = around.km(person.home, beds)
     near = beds[(away >= 1.0) & (away <= 15.0)]
-    bed = int(rng.choice(near if len(near) else beds[np.argsort(away, kind="stable")[:20]]))
-    return repeat(diary, one_a_day(find_nights(person, diary), rng), count, lambda d, k: change_place(d, k, bed))
+    place = int(rng.choice(near if len(near) else beds[np.argsort(away, kind="stable")[:20]]))
+    return repeat(diary, one_a_day(find_nights(person, diary), rng), count, lambda d, k: change_place(d, k, place))
 
 
-def shadow(person: Person, visits: float, rng: np.random.Generator) -> Edited:
+def shadow(person: Person, visits: float, rng: np.random.Generator) -> Edit:
     """Twenty minutes where one stranger from the neighbourhood is at that moment, on different days."""
     diary, around, count = person.normal, person.around, draw_count(visits, rng)
-    strangers = np.setdiff1d(np.arange(len(around.home)), around.chosen)
+    strangers = np.setdiff1d(np.arange(len(around.home)), around.offenders)
     strangers = strangers[around.home[strangers] != person.home]
     away = around.km(person.home, around.home[strangers])
     near = strangers[np.argsort(away, kind="stable")[:50]]
@@ -129,7 +129,7 @@ def shadow(person: Person, visits: float, rng: np.random.Generator) -> Edited:
     return None
 
 
-def _follow(person: Person, diary: Diary, stranger: int, count: int, *, rng: np.random.Generator) -> Edited:
+def _follow(person: Person, diary: Diary, stranger: int, count: int, *, rng: np.random.Generator) -> Edit:
     other = person.around.life(stranger)
     usual = set(usual_places(diary).tolist()) | {int(person.around.home[stranger])}
     rows = [other.row(int(k)) for k in np.flatnonzero(other.free & (other.departure - other.arrival >= 2 * WATCH_S))]

@@ -130,7 +130,7 @@ def _new_rows(town: StayTown, incident: Incident) -> _Rows:
     at_place = np.where(incident.place[:, None] == normal.place, np.maximum(overlap, 0), -1)
     own, nearest = at_place.argmax(1), overlap.argmax(1)
     has_place = at_place.max(1) >= 0
-    recurring = np.full(len(id_row), incident.recurring) & incident.changed
+    recurring = np.full(len(id_row), incident.recurring) & incident.is_changed
     return _Rows(
         source=first + np.where(has_place & (at_place.max(1) > 0), own, nearest),
         pool=np.where(has_place, first + own, town.row_of_place[incident.place]),
@@ -138,7 +138,7 @@ def _new_rows(town: StayTown, incident: Incident) -> _Rows:
         end=np.where(end_row >= 0, town.end[end_row], (incident.departure - shift) * 1_000_000),
         id_row=id_row,
         role=incident.role.astype(object),
-        kind=np.where(incident.changed, incident.kind, "").astype(object),
+        kind=np.where(incident.is_changed, incident.kind, "").astype(object),
         recurring=recurring,
     )
 

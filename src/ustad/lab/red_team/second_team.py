@@ -29,11 +29,11 @@ from ustad.lab.red_team.second_times import creep_start, drive_slowly, keep_cloc
 from ustad.simulate.anomalies import Incident, RedTeam, compare_lives, open_diary
 from ustad.simulate.chance import generator, keys
 from ustad.simulate.days import Lives
-from ustad.simulate.edits import Diary, Edited
+from ustad.simulate.edits import Diary, Edit
 from ustad.simulate.setting import Simulation
 
 _ORDER_STREAM, _ACT_STREAM = 61, 70
-Act = Callable[[Person, float, np.random.Generator], Edited]
+Act = Callable[[Person, float, np.random.Generator], Edit]
 ActTogether = Callable[[Person, Person, float, np.random.Generator], Pair]
 
 
@@ -110,7 +110,7 @@ def check_kind(kind: str, size: float) -> tuple[str, ...]:
 
 def assign_kinds(around: Surroundings, kinds: Sequence[str], seed: int) -> list[Unit]:
     """Every agent that misbehaves gets a kind in turn; those of a kind for two are paired with a near one."""
-    in_order = around.chosen[np.argsort(keys(seed, _ORDER_STREAM, around.chosen), kind="stable")]
+    in_order = around.offenders[np.argsort(keys(seed, _ORDER_STREAM, around.offenders), kind="stable")]
     turns = [kind for kind in kinds for _ in range(2 if KINDS[kind].act_together else 1)]
     units: list[Unit] = []
     for kind in kinds:
@@ -192,6 +192,6 @@ def _surroundings(simulation: Simulation, window: tuple[int, int]) -> Surroundin
         y=city.world.y,
         category=city.category,
         home=simulation.people.home.astype(np.int64),
-        chosen=simulation.anomalous,
+        offenders=simulation.anomalous,
         life=life,
     )

@@ -28,7 +28,7 @@ from ustad.lab.red_team.second_people import (
     find_usual_link,
     one_a_day,
 )
-from ustad.simulate.edits import Diary, Edited, Row
+from ustad.simulate.edits import Diary, Edit, Row
 
 LINGERS, CREEPS, DRIVES = 5, 10, 5  # occasions at most
 SHORTEST_MOVED = 1200
@@ -40,7 +40,7 @@ def draw_count(size: float, rng: np.random.Generator) -> int:
     return int(np.floor(size + rng.random()))
 
 
-def linger(person: Person, minutes: float, rng: np.random.Generator) -> Edited:
+def linger(person: Person, minutes: float, rng: np.random.Generator) -> Edit:
     """At the errand visited most, each of up to five visits lasts longer by the size."""
     diary = person.normal
     errands = find_errands(person, diary)
@@ -53,21 +53,21 @@ def linger(person: Person, minutes: float, rng: np.random.Generator) -> Edited:
     return repeat(diary, occasions, LINGERS, lambda d, k: stay_until(d, k, int(d.departure[k]) + seconds))
 
 
-def creep_start(person: Person, minutes: float, rng: np.random.Generator) -> Edited:
+def creep_start(person: Person, minutes: float, rng: np.random.Generator) -> Edit:
     """Work begins a little later, or earlier, every day; on the last of up to ten days by the size."""
     diary, sign = person.normal, 1 if rng.random() < 0.5 else -1
     days = find_main_stays(person, diary)
     days = days[int(rng.integers(0, max(1, len(days) - CREEPS + 1))) :][:CREEPS]
     shifts = {row: sign * round(minutes * 60 * (n + 1) / len(days)) for n, row in enumerate(days)}
 
-    def edit(d: Diary, k: int) -> Edited:
+    def edit(d: Diary, k: int) -> Edit:
         row = d.row(k)
         return start_at(d, k, row[1] + shifts[row])
 
     return repeat(diary, [[row] for row in days], CREEPS, edit)
 
 
-def keep_clock(person: Person, days: float, rng: np.random.Generator) -> Edited:
+def keep_clock(person: Person, days: float, rng: np.random.Generator) -> Edit:
     """On consecutive working days work begins and ends at the person's median time, to the second."""
     diary, count = person.normal, draw_count(days, rng)
     rows = find_main_stays(person, diary)
@@ -77,14 +77,14 @@ def keep_clock(person: Person, days: float, rng: np.random.Generator) -> Edited:
     start, end = (int(np.median([times[k] for times in of_day])) for k in (0, 1))
     rows = rows[int(rng.random() * (max(0, len(rows) - count) + 1)) :]
 
-    def edit(d: Diary, k: int) -> Edited:
+    def edit(d: Diary, k: int) -> Edit:
         midnight = int(d.arrival[k]) // DAY * DAY
         return keep_hours(d, k, midnight + start, midnight + end)
 
     return repeat(diary, [[row] for row in rows], count, edit)
 
 
-def drive_slowly(person: Person, minutes: float, rng: np.random.Generator) -> Edited:
+def drive_slowly(person: Person, minutes: float, rng: np.random.Generator) -> Edit:
     """The person's most frequent trip takes longer by the size on up to five days."""
     diary = person.normal
     ends = []
@@ -95,7 +95,7 @@ def drive_slowly(person: Person, minutes: float, rng: np.random.Generator) -> Ed
     return repeat(diary, one_a_day(ends, rng), DRIVES, lambda d, k: arrive_later(d, k, seconds))
 
 
-def leave_phone(person: Person, hours: float, rng: np.random.Generator) -> Edited:
+def leave_phone(person: Person, hours: float, rng: np.random.Generator) -> Edit:
     """The phone rests at home during tours that last as long as the size together."""
     diary, remaining = person.normal, hours
     on_purpose: list[int] = []
@@ -115,7 +115,7 @@ def leave_phone(person: Person, hours: float, rng: np.random.Generator) -> Edite
     return (diary, on_purpose) if on_purpose else None
 
 
-def move_day(person: Person, visits: float, rng: np.random.Generator) -> Edited:
+def move_day(person: Person, visits: float, rng: np.random.Generator) -> Edit:
     """Errands happen one to three days earlier or later than they would have, at the same hour."""
     diary, count = person.normal, draw_count(visits, rng)
     on_purpose: list[int] = []
@@ -130,7 +130,7 @@ def move_day(person: Person, visits: float, rng: np.random.Generator) -> Edited:
     return (diary, on_purpose) if on_purpose else None
 
 
-def _move(diary: Diary, row: Row, steps: list[int]) -> Edited:
+def _move(diary: Diary, row: Row, steps: list[int]) -> Edit:
     place, start, end = row
     for step in steps:
         at = start + step * DAY

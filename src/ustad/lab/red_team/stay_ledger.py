@@ -43,7 +43,7 @@ class Ledger:
     last_day: int
     kind: list[str | None]
     role: list[str]
-    added: list[tuple[int, int, int, int, int, str]] = field(
+    new_stays: list[tuple[int, int, int, int, int, str]] = field(
         default_factory=list
     )  # source, day, start, end, place, kind
 
@@ -140,19 +140,19 @@ class Ledger:
         self.alive[rows] = False
 
     def add(self, source: int, day: int, start: int, end: int, place: int, kind: str) -> None:
-        self.added.append((source, day, start, end, place, kind))
+        self.new_stays.append((source, day, start, end, place, kind))
 
     # ------------------------------------------------------------------------------------------- closing
     def close(self) -> tuple[pa.Table, pa.Table]:
         """The stays, sorted, with new keys where a start or an owner changed, and the labels of what changed."""
-        extra = np.array([row[:5] for row in self.added], np.int64).reshape(-1, 5)
+        extra = np.array([row[:5] for row in self.new_stays], np.int64).reshape(-1, 5)
         source = np.r_[np.flatnonzero(self.alive), extra[:, 0]]
         owner = np.r_[self.code[self.alive], self.code[extra[:, 0]]]
         start = np.r_[self.start[self.alive], extra[:, 2]]
         end = np.r_[self.end[self.alive], extra[:, 3]]
         space = np.r_[self.space[self.alive], extra[:, 4]]
-        kind = [self.kind[row] for row in np.flatnonzero(self.alive)] + [row[5] for row in self.added]
-        role = [self.role[row] for row in np.flatnonzero(self.alive)] + ["inserted"] * len(self.added)
+        kind = [self.kind[row] for row in np.flatnonzero(self.alive)] + [row[5] for row in self.new_stays]
+        role = [self.role[row] for row in np.flatnonzero(self.alive)] + ["inserted"] * len(self.new_stays)
         table = self._table(source, owner, start, end, space=space, new=np.arange(len(source)) >= int(self.alive.sum()))
         table = table.append_column("_kind", pa.array(kind, pa.string()))
         table = sort_events(table.append_column("_role", pa.array(role, pa.string())), "agent_id", "started_at")

@@ -102,7 +102,7 @@ def untangle(stays: pa.Table, reading: Reading) -> pa.Table:
     again = np.zeros(len(order), bool)
     again[1:] = (codes[1:] == codes[:-1]) & (start[1:] == start[:-1])
     if again.any():
-        reading.dropped += int(again.sum())
+        reading.bad_rows += int(again.sum())
         reading.say(f"dropped: {int(again.sum()):,} stays that start at the same moment as another of their agent")
     codes, start, end = codes[~again], start[~again], end[~again]
     until = end.copy()
@@ -131,7 +131,7 @@ def kind_of(path: Path) -> Kind | None:
 
 
 @lru_cache(maxsize=65_536)
-def _look_into(path: Path, changed: int, size: int) -> Kind | None:
+def _look_into(path: Path, modified_ns: int, size: int) -> Kind | None:
     """Once for each state of a file: folders of thousands are asked several times."""
     head = read_head(path)
     return next((kind for kind in KINDS if head and kind.matches(head, path)), None)

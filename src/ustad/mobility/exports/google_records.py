@@ -55,7 +55,7 @@ def read_records(path: Path, reading: Reading) -> Iterator[pa.Table]:
             }
         )
     if n_bad:
-        reading.dropped += n_bad
+        reading.bad_rows += n_bad
         reading.say(f"dropped: {path}: {n_bad:,} entries without a position or a time")
     if len(devices) > 1:
         reading.say(f"Google Takeout records: {len(devices)} devices recorded; all were taken as one person")
@@ -104,7 +104,7 @@ def _scan(data: Any, capacity: Any) -> Any:
     time, lat = np.full(capacity, _MISSING, np.int64), np.full(capacity, _MISSING, np.int64)
     lon, accuracy = np.full(capacity, _MISSING, np.int64), np.full(capacity, _MISSING, np.int64)
     device = np.full(capacity, _MISSING, np.int64)
-    size, i, n, used, state = len(data), 0, 0, 0, _MORE
+    size, i, n, n_bytes, state = len(data), 0, 0, 0, _MORE
     while True:
         while i < size and (data[i] <= 32 or data[i] == 44):  # blanks and commas
             i += 1
@@ -155,8 +155,8 @@ def _scan(data: Any, capacity: Any) -> Any:
         if depth > 0:  # the entry goes on in the next block
             time[n] = lat[n] = lon[n] = accuracy[n] = device[n] = _MISSING
             break
-        n, used = n + 1, i
-    return time, lat, lon, accuracy, device, n, used, state
+        n, n_bytes = n + 1, i
+    return time, lat, lon, accuracy, device, n, n_bytes, state
 
 
 @numba.njit(cache=True, nogil=True)

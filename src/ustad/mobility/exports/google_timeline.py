@@ -54,7 +54,7 @@ def read_visits(path: Path, reading: Reading) -> Iterator[pa.Table]:
     if len(segments) > len(outer):
         reading.say(f"Google timeline: {len(segments) - len(outer):,} visits inside another were left out")
     if len(outer) > len(visits):
-        reading.dropped += len(outer) - len(visits)
+        reading.bad_rows += len(outer) - len(visits)
         reading.say(f"dropped: {path}: {len(outer) - len(visits):,} visits without a position or a time")
     start, end, lat, lon, place, kind = zip(*visits, strict=True)
     yield pa.table(

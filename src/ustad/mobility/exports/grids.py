@@ -35,7 +35,7 @@ def read_yjmob(path: Path, reading: Reading) -> Iterator[pa.Table]:
     uid, day, slot, x, y = _columns(path)
     masked = (x < 0) | (y < 0)
     if masked.any():
-        reading.dropped += int(masked.sum())
+        reading.bad_rows += int(masked.sum())
         reading.say(f"dropped: {path}: {int(masked.sum()):,} rows whose cell is masked")
     bad = ~masked & ((day < 0) | (slot < 0) | (slot > 47) | (day > 10_000) | (x > 4_000) | (y > 4_000))
     if bad.any():

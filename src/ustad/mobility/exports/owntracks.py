@@ -46,7 +46,7 @@ def read_owntracks(path: Path, reading: Reading) -> Iterator[pa.Table]:
     if bad and reading.on_error == "fail":
         raise DataError(f"{path}: {bad:,} locations are damaged; fix them or drop them with --on-error skip")
     if bad:
-        reading.dropped += bad
+        reading.bad_rows += bad
         reading.say(f"dropped: {path}: {bad:,} locations that are damaged")
     if not rows and not count:
         raise DataError(f"{path}: the OwnTracks file holds no location")

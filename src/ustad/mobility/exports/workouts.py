@@ -110,7 +110,7 @@ def _read_part(content: bytes, at: int, end: int, rows: list[Row]) -> int:
     return without
 
 
-def _read_layout(content: bytes, at: int, extended: bool) -> tuple[_Layout, int]:
+def _read_layout(content: bytes, at: int, has_own_fields: bool) -> tuple[_Layout, int]:
     order = ">" if content[at + 1] else "<"
     message, count = struct.unpack_from(f"{order}HB", content, at + 2)
     at, size, fields = at + 5, 0, dict[int, tuple[int, int]]()
@@ -118,7 +118,7 @@ def _read_layout(content: bytes, at: int, extended: bool) -> tuple[_Layout, int]
         number, length = content[at], content[at + 1]
         fields[number] = (size, length)
         size, at = size + length, at + 3
-    if extended:  # fields of the developer of an app: only their length matters
+    if has_own_fields:  # fields of the developer of an app: only their length matters
         more, at = content[at], at + 1
         for _ in range(more):
             size, at = size + content[at + 1], at + 3

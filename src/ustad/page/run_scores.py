@@ -20,7 +20,7 @@ IDENTIFYING = ("score", "p_value", "alert", "kind")
 
 
 @dataclass(frozen=True)
-class Scored:
+class RunScores:
     """Events by column, in the table's order."""
 
     table: pa.Table  # identifying columns
@@ -31,7 +31,7 @@ class Scored:
     p: np.ndarray
     alert: np.ndarray
     day: np.ndarray
-    ranked: np.ndarray  # event rows, most unusual first
+    by_surprise: np.ndarray  # event rows, most unusual first
 
     @property
     def surprise(self) -> np.ndarray:
@@ -43,7 +43,7 @@ class Scored:
         return int(self.day.max() - self.day.min() + 1)
 
 
-def read_scored(run: RunTables) -> Scored:
+def read_run_scores(run: RunTables) -> RunScores:
     """Read these columns of every event."""
     schema, present = run.schema, run.events.schema.names
     for name in (schema.entity, schema.time, "score"):
@@ -57,9 +57,9 @@ def read_scored(run: RunTables) -> Scored:
     p = numbers(table, "p_value") if "p_value" in present else _rank_p(score)
     codes, names = agent_codes(table[schema.entity])
     alert = pc.fill_null(table["alert"], False).to_numpy() if "alert" in present else np.zeros(len(score), bool)
-    return Scored(
+    return RunScores(
         table=table, schema=schema, codes=codes, names=names, score=score, p=p, alert=alert.astype(bool),
-        day=event_days(table, schema), ranked=np.lexsort((tied_ranks(p, floor=0.0), tied_ranks(-score))),
+        day=event_days(table, schema), by_surprise=np.lexsort((tied_ranks(p, floor=0.0), tied_ranks(-score))),
     )  # fmt: skip
 
 
@@ -69,14 +69,14 @@ def _rank_p(score: np.ndarray) -> np.ndarray:
     return (len(score) - np.searchsorted(in_order, lowered(score), "left")) / len(score)
 
 
-def agents_by_events(run_scores: Scored) -> np.ndarray:
+def agents_by_events(run_scores: RunScores) -> np.ndarray:
     """Agent codes by their most unusual event, as the lanes rank them."""
-    codes = run_scores.codes[run_scores.ranked]
+    codes = run_scores.codes[run_scores.by_surprise]
     _, first = np.unique(codes, return_index=True)
     return codes[np.sort(first)]
 
 
-def agents_by_score(run: RunTables, run_scores: Scored) -> np.ndarray:
+def agents_by_score(run: RunTables, run_scores: RunScores) -> np.ndarray:
     """Agent codes by the agents' own scores; by their events where the run has none."""
     table = run.agents
     if table is None or table.num_rows == 0:
