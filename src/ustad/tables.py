@@ -209,12 +209,9 @@ class Complaints:
 
 
 def validate(
-    table: pa.Table,
-    contract: Contract,
-    where: str | None = None,
-    on_error: OnError = "fail",
+    table: pa.Table, contract: Contract, where: str | None = None, on_error: OnError = "fail", *,
     complaints: Complaints | None = None,
-) -> tuple[pa.Table, Complaints]:
+) -> tuple[pa.Table, Complaints]:  # fmt: skip
     """The table with the contract's columns and types, and the complaints about rows that were dropped.
 
     `complaints` are those of earlier checks of the same table, which go on.

@@ -79,7 +79,7 @@ def test_what_pieces_wrote_to_buckets_comes_back_in_order_with_types_and_missing
         }
     ).replace_schema_metadata({"entity": "agent_id"})
     place = Place.of(tmp_path)
-    written = [(piece, buckets.write(place, table, piece, "agent_id", 2)) for piece in ("000000", "000001")]
+    written = [(piece, buckets.write(place, table, piece, "agent_id", buckets=2)) for piece in ("000000", "000001")]
     for number, pieces in buckets.contents(written).items():
         assert pieces == buckets.pieces_in(place, number) == ["000000", "000001"]
         (rows,) = (rows for bucket, rows in buckets.divide(table, "agent_id", 2) if bucket == number)
@@ -90,7 +90,7 @@ def test_what_pieces_wrote_to_buckets_comes_back_in_order_with_types_and_missing
 
 def test_a_piece_that_was_cut_short_or_is_not_there_is_refused_in_one_line(tmp_path):
     place = Place.of(tmp_path)
-    (number,) = buckets.write(place, pa.table({"agent_id": [1] * 50}), "000000", "agent_id", 1)
+    (number,) = buckets.write(place, pa.table({"agent_id": [1] * 50}), "000000", "agent_id", buckets=1)
     (file,) = tmp_path.glob("bucket-*/*.arrow")
     file.write_bytes(file.read_bytes()[:-20])
     for piece in ("000000", "000001"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -96,7 +97,7 @@ def test_an_extraction_says_how_long_and_is_the_same(
 def test_a_search_says_how_long(
     said: io.StringIO, town, network_config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ustad.lab.search_network.tune", lambda *given, data: given)
-    *_, trials, directory, _ = search(Detector(network_config, device="cpu"), town, tmp_path, 40)
-    assert (trials, directory) == (40, tmp_path)
+    monkeypatch.setattr("ustad.lab.search_network.tune", lambda *given, **options: options)
+    options: Any = search(Detector(network_config, device="cpu"), town, tmp_path, 40)
+    assert (options["trials"], options["directory"]) == (40, tmp_path)
     assert re.search(rf"40 trials on \d+ windows: {LONG} in all", said.getvalue())

@@ -43,8 +43,8 @@ def put_lead(connection: Connection, new_place: bool = False, reason: str = "At 
 
 
 def with_it(connection: Connection) -> str | None:
-    _, _, (line,) = queries.alerts(connection, queries.Filter(), 0, "score", 10, 0)
-    _, events = queries.agent_events(connection, "a", None, None, 10, 0)
+    _, _, (line,) = queries.alerts(connection, queries.Filter(), 0, "score", limit=10, offset=0)
+    _, events = queries.agent_events(connection, "a", None, None, limit=10, offset=0)
     (opened,) = queries.events_by_key(connection, [1])
     same = [line["with_it"], opened["with_it"], *(e["with_it"] for e in events if e["id"] == "1")]
     assert same == [line["with_it"]] * 3, "the list, the panel and the person's own list say one thing"

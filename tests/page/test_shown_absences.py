@@ -30,7 +30,7 @@ def test_a_page_shows_rare_absences_and_those_of_an_incident_with_the_stay_that_
     }  # fmt: skip
     with store.writing() as connection:
         connection.execute(r.events.insert(), event)
-        shown = movements(connection, "7", 0, 2**62, 10)["absences"]
+        shown = movements(connection, "7", 0, 2**62, limit=10)["absences"]
     assert [one["reason"] for one in shown] == ["c", "b"]
     assert shown[1] == {
         "started_at": "2024-05-20T12:00:00Z", "finished_at": "2024-05-20T13:00:00Z", "category": "office",

@@ -20,7 +20,7 @@ class ListedStore:
         self.rows: list[tuple[int, Row]] = []
         self.asked: list[tuple[list[int], list[str]]] = []
 
-    def known(self, keys: list[int], agents: list[str]) -> tuple[set[int], dict[str, int]]:
+    def find_known(self, keys: list[int], agents: list[str]) -> tuple[set[int], dict[str, int]]:
         self.asked.append((list(keys), sorted(agents)))
         ends: dict[str, int] = {}
         for _, row in self.rows:

@@ -117,7 +117,7 @@ def test_lanes_from_a_score_on_are_ranked_without_looking_through_events(filled:
     asked: list[str] = []
     with client.app.state.service.store.reading() as connection:
         sqlalchemy.event.listen(connection, "before_cursor_execute", lambda *given: asked.append(given[2]))
-        found = queries.lanes(connection, queries.Filter(min_score=1.5), 0, 99_999, 5, 0)
+        found = queries.lanes(connection, queries.Filter(min_score=1.5), 0, 99_999, limit=5, offset=0)
     assert found[0] == AGENTS
     ranking = next(statement for statement in asked if "FROM days" in statement)
     assert "events" not in ranking, "the second question, for the cells of one page, may look at them"

@@ -122,8 +122,12 @@ def test_scores_that_differ_in_the_last_bit_alone_decide_nothing(
             add_events(connection, part, {})
     with store.reading() as connection:
         listed = queries.Filter(min_score=5.0)
-        assert queries.alerts(connection, listed, 0, "score", 9, 0)[0] == 2
-        assert queries.lanes(connection, listed, 0, 9, 9, 0)[0] == queries.agents(connection, None, 5.0, 9, 0)[0] == 1
+        assert queries.alerts(connection, listed, 0, "score", limit=9, offset=0)[0] == 2
+        assert (
+            queries.lanes(connection, listed, 0, 9, limit=9, offset=0)[0]
+            == queries.agents(connection, None, 5.0, 9, offset=0)[0]
+            == 1
+        )
     for again in (lambda connection: None, lambda connection: recount(connection, "a", own_score=True)):
         with store.writing() as connection:
             again(connection)

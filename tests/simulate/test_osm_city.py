@@ -51,7 +51,7 @@ def test_roads_become_one_connected_network(extract: Path) -> None:
 
 
 def test_people_can_live_in_it(extract: Path, tmp_path: Path) -> None:
-    simulate("town", 25, 2, tmp_path, "300s", days=6, osm=extract, timezone="Europe/Paris")
+    simulate("town", 25, 2, tmp_path, fixes="300s", days=6, osm=extract, timezone="Europe/Paris")
     data = load_directory(tmp_path)
     check_overlaps(data.events, Complaints("stays"))
     assert data.meta["osm"] == extract.name

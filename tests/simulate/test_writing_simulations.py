@@ -39,13 +39,25 @@ def digest(out: Path) -> dict[str, str]:
 
 def test_the_same_bytes_come_from_one_worker_and_from_three(tmp_path: Path) -> None:
     for workers in (1, 3):
-        simulate("town", AGENTS, 3, tmp_path / str(workers), "300s", DAYS, dirty=0.1, workers=workers, agents_a_part=17)
+        simulate(
+            "town",
+            AGENTS,
+            3,
+            tmp_path / str(workers),
+            fixes="300s",
+            days=DAYS,
+            dirty=0.1,
+            workers=workers,
+            agents_a_part=17,
+        )
     assert digest(tmp_path / "1") == digest(tmp_path / "3")
 
 
 def test_partitions_do_not_change_the_tables(tmp_path: Path) -> None:
     for size in (7, 1_000):
-        simulate("town", AGENTS, 3, tmp_path / str(size), "300s", DAYS, agents_a_part=size, anomalous_share=0.3)
+        simulate(
+            "town", AGENTS, 3, tmp_path / str(size), fixes="300s", days=DAYS, agents_a_part=size, anomalous_share=0.3
+        )
     for name in ("stays", "trips", "gaps", "labels", "agent_labels", "counterfactual", "pois", "fixes"):
         a, b = (read_table(find_table(tmp_path / str(size), name)) for size in (7, 1_000))  # type: ignore[arg-type]
         assert a.combine_chunks().equals(b.combine_chunks()), name
@@ -73,7 +85,7 @@ def test_meta_says_span_zone_and_split(directory: Path) -> None:
 
 
 def test_a_second_run_leaves_nothing_of_the_first(directory: Path, tmp_path: Path) -> None:
-    simulate("town", 30, 1, tmp_path, "600s", DAYS, dirty=0.5, agents_a_part=10)
+    simulate("town", 30, 1, tmp_path, fixes="600s", days=DAYS, dirty=0.5, agents_a_part=10)
     simulate("town", 20, 2, tmp_path, days=DAYS)
     names = {p.name for p in tmp_path.iterdir()}
     assert "fixes" not in names

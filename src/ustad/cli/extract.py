@@ -155,11 +155,16 @@ def extract(
         from ustad.engine.extract_job import extract as run_on_ray
 
         summary = run_on_ray(
-            fixes, out_dir, config, pois, timezone, on_error, workers, times, address, partitions,  # type: ignore[arg-type]  # checked above
-            places or [], agent, layout,
+            fixes, out_dir, config, pois, timezone=timezone, places=places or [], agent=agent, layout=layout,
+            on_error=on_error, times=times,  # type: ignore[arg-type]  # checked above
+            workers=workers, address=address, partitions=partitions,
         )  # fmt: skip
     else:
-        summary = run(fixes, out_dir, config, pois, timezone, on_error, workers, times, places or [], agent, layout)  # type: ignore[arg-type]  # checked above
+        summary = run(
+            fixes, out_dir, config, pois, timezone=timezone, places=places or [], agent=agent, layout=layout,
+            on_error=on_error, times=times,  # type: ignore[arg-type]  # checked above
+            workers=workers,
+        )  # fmt: skip
     if out_dir.exists():  # not where the results went to another file system
         summary.notes += _carry_labels(fixes, out_dir)
     exports = _export(out_dir, export_as or [])

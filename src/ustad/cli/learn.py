@@ -18,6 +18,7 @@ def learn(
         Path | None, typer.Option("--out", "-o", help="Write the weights here; nothing uses them by itself.")
     ] = None,
     preview: Annotated[bool, typer.Option("--preview", help="Only say what would change.")] = False,
+    *,
     json: JsonOption = False,
 ) -> None:
     """Learn from verdicts how much each question counts in the order of alerts, and say what would change.

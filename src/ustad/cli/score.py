@@ -36,6 +36,7 @@ def score(
     alerts_per_day: Annotated[
         float | None, typer.Option("--alerts-per-day", help="About this many alerts a day.")
     ] = None,
+    *,
     fdr: Annotated[float | None, typer.Option("--fdr", help="At most this share of false alarms among alerts.")] = None,
     top: Annotated[int | None, typer.Option("--top", help="Exactly this many alerts.")] = None,
     everything: Annotated[
@@ -148,8 +149,9 @@ def score(
         if is_baseline(model):
             raise typer.BadParameter("scores models of the method ustad only", param_hint="--engine ray")
         summary = score_on_ray(
-            model, data, out_, rule, everything, event_schema, timezone, on_error, device, workers, address, partitions,
-            test_from, extras.reasons, extras.details,  # type: ignore[arg-type]  # checked above
+            model, data, out_, rule, everything=everything, schema=event_schema, timezone=timezone, device=device,
+            on_error=on_error, workers=workers, address=address, partitions=partitions, test_from=test_from,
+            reasons=extras.reasons, details=extras.details,  # type: ignore[arg-type]  # checked above
         )  # fmt: skip
         words = EventSchema.from_dict(summary.run["schema"])
         run = after.apply(summary.run, out_, words)

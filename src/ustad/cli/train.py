@@ -117,8 +117,8 @@ def train(
         from ustad.engine.train_job import train as train_on_ray
 
         model = train_on_ray(
-            data, out_, settings, workers, address, device, event_schema, timezone, on_error, resume, start,
-            calendar=days,
+            data, out_, settings, workers, address=address, device=device, schema=event_schema, timezone=timezone,
+            on_error=on_error, resume=resume, start=start, calendar=days,
         )  # fmt: skip
         show_model(model.facts, data, out_, json)
         return

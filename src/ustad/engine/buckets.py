@@ -40,7 +40,7 @@ def divide(table: pa.Table, entity: str, buckets: int) -> Iterator[tuple[int, pa
         yield int(number), in_order.slice(edges[number], edges[number + 1] - edges[number])
 
 
-def write(place: Place, table: pa.Table, piece: str, entity: str, buckets: int) -> list[int]:
+def write(place: Place, table: pa.Table, piece: str, entity: str, *, buckets: int) -> list[int]:
     """One piece into its buckets; returns which."""
     numbers = []
     for number, rows in divide(table, entity, buckets):

@@ -47,7 +47,7 @@ class _Context:
 
 
 def calibrate(
-    job: Job, network: DualTransformer, encoder: Encoder, config: Config, train: pa.Table, week: pa.Table,
+    job: Job, network: DualTransformer, encoder: Encoder, config: Config, *, train: pa.Table, week: pa.Table,
     first_day: int, partitions: int,
 ) -> ScoringModel:  # fmt: skip
     """As `scoring.model.fit_reference`; `week` holds the calibration entities with their context."""
@@ -55,16 +55,20 @@ def calibrate(
     context = _Context(place, _store(place, network, encoder, config), first_day, job.cluster.device)
     tasks = {}
     for name, table in (("train", train), ("week", week)):
-        numbers = buckets.write(place / name, table, "all", entity, partitions)
+        numbers = buckets.write(place / name, table, "all", entity, buckets=partitions)
         tasks[name] = [Task(f"{number:05d}", number) for number in numbers]
     neighbours = None
     if config.scoring.neighbours:
         job.run(
-            f"embed-{context.identity[:16]}", tasks["train"], _embed, context, "embedding reference events, partitions"
+            f"embed-{context.identity[:16]}",
+            tasks["train"],
+            _embed,
+            context,
+            label="embedding reference events, partitions",
         )
         neighbours = _gather_reference(place, tasks["train"])
         context = replace(context, reference=share_out(neighbours.embeddings, neighbours.owner))
-    job.run(f"calibrate-{context.identity[:16]}", tasks["week"], _calibrate, context, "calibrating, partitions")
+    job.run(f"calibrate-{context.identity[:16]}", tasks["week"], _calibrate, context, label="calibrating, partitions")
     _, identifiers = agent_codes(week[entity])
     days = _gather_days(place, tasks["week"]) - first_day + 1
     calibrations = {

@@ -53,7 +53,7 @@ class DistributedTerms:
         with_rows = events.append_column(_ROW, pa.array(np.arange(events.num_rows)))
         tables = {"habits": habit_table, "before": before, "events": with_rows}
         pieces = {
-            name: set(buckets.write(place / name, table, "all", entity, self.partitions))
+            name: set(buckets.write(place / name, table, "all", entity, buckets=self.partitions))
             for name, table in tables.items()
             if table is not None and table.num_rows
         }
@@ -63,7 +63,7 @@ class DistributedTerms:
         ]
         context = (place, identity, self.job.cluster.device)
         step = f"memory-{len(self.calls)}-{identity[:16]}"
-        self.job.run(step, tasks, _terms, context, "asking the memory network, partitions")
+        self.job.run(step, tasks, _terms, context, label="asking the memory network, partitions")
         parts = [unpack(place.read_bytes(f"terms/{task.name}.safetensors")) for task in tasks]
         rows = np.concatenate([part.pop(_ROW) for part in parts])
         back = np.argsort(rows)

@@ -149,7 +149,9 @@ def divide(job: Job, source: Source, partitions: int | None = None) -> Buckets:
     events, trips = (_divide(job, source, kind, number) for kind in ("events", "trips"))
     tasks = [Task(f"{b:05d}", (b, pieces, trips.get(b, []))) for b, pieces in events.items()]
     lean = replace(source, dataset=None)
-    results = job.run("check", tasks, _check, (job.place / "exchange", place, lean), "checking events, partitions")
+    results = job.run(
+        "check", tasks, _check, (job.place / "exchange", place, lean), label="checking events, partitions"
+    )
     days = np.array([d for one in results for d in one["days"]], np.int64).reshape(-1, 4)
     if not len(days):
         raise DataError(f"{source.name}: no usable event")
@@ -163,12 +165,14 @@ def _divide(job: Job, source: Source, kind: str, number: int) -> dict[int, list[
     exchange = job.place / "exchange" / kind
     if source.dataset is not None:
         table = source.dataset.events if kind == "events" else source.dataset.trips
-        numbers = buckets.write(exchange, table, "000000", source.schema.entity, number) if table is not None else []
+        numbers = (
+            buckets.write(exchange, table, "000000", source.schema.entity, buckets=number) if table is not None else []
+        )
         return buckets.contents([("000000", numbers)])
     files = source.events if kind == "events" else source.trips
     tasks = [Task(f"{i:06d}", (f"{i:06d}", file)) for i, file in enumerate(files)]
     context = (exchange, kind, replace(source, dataset=None), number)
-    results = job.run(f"divide-{kind}", tasks, _divide_file, context, f"dividing {kind}, files")
+    results = job.run(f"divide-{kind}", tasks, _divide_file, context, label=f"dividing {kind}, files")
     return buckets.contents([(piece, numbers) for one in results for piece, numbers in one["pieces"]])
 
 
@@ -204,7 +208,7 @@ def _divide_file(payload: tuple[str, Place], context: tuple[Place, str, Source, 
             for i, batch in enumerate(parquet.iter_batches(1 << 19)):
                 table = pa.Table.from_batches([batch])
                 piece, entity = f"{number}-{i:04d}", _entity(table, kind, source, file)
-                numbers.append((piece, buckets.write(exchange, table, piece, entity, count)))
+                numbers.append((piece, buckets.write(exchange, table, piece, entity, buckets=count)))
     except (pa.ArrowInvalid, OSError) as error:
         raise DataError(f"{file}: cannot be read ({str(error).splitlines()[0]})") from error
     return {"pieces": numbers}

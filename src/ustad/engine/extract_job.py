@@ -63,7 +63,7 @@ class _Context:
 
 def extract(
     sources: Sequence[Path | str] | Path | str, out: Path | str, config: ExtractionConfig | Wish | None = None,
-    pois: Any = None, timezone: str | None = None, on_error: OnError = "fail", workers: int = 0,
+    pois: Any = None, *, timezone: str | None = None, on_error: OnError = "fail", workers: int = 0,
     times: Times = "utc", address: str | None = None, partitions: int | None = None,
     places: Sequence[Path | str] = (), agent: str | None = None, layout: Layout | None = None,
 ) -> ExtractionSummary:  # fmt: skip
@@ -78,7 +78,8 @@ def extract(
         if not place.local:
             raise DataError(f"{out}: stays of exports and archives are written to a local folder; choose another --out")
         return extract_here(
-            source_list, place.path, config, pois, timezone, on_error, workers, times, places, agent, layout
+            source_list, place.path, config, pois, timezone=timezone, on_error=on_error, workers=workers, times=times,
+            places=places, agent=agent, layout=layout,
         )  # fmt: skip
     files, rows, meta, near = _files(source_list, place)
     elsewhere = [Place.of(p) for p in places]
@@ -145,7 +146,7 @@ def _extract(
 ) -> None:  # fmt: skip
     reading = context.setting.reading
     tasks = [Task(f"{i:06d}", (f"{i:06d}", file)) for i, file in enumerate(files)]
-    read = job.run("read", tasks, _read, context, "reading fixes, files")
+    read = job.run("read", tasks, _read, context, label="reading fixes, files")
     for result in read:
         summary.fixes += result["fixes"]
         for why, count in result["dropped"].items():
@@ -165,7 +166,7 @@ def _extract(
     context = replace(context, setting=setting, as_text=kinds != {"int64"})
     pieces_of = buckets.contents([(piece, numbers) for result in read for piece, numbers in result["pieces"]])
     parts = [Task(f"{number:05d}", (number, pieces)) for number, pieces in pieces_of.items()]
-    for result in job.run("stays", parts, _stays, context, "finding stays, partitions"):
+    for result in job.run("stays", parts, _stays, context, label="finding stays, partitions"):
         for note in result.pop("notes"):
             reading.say(note)
         for part in result["parts"]:
@@ -186,7 +187,7 @@ def _read(payload: tuple[str, Place], context: _Context) -> dict[str, Any]:
             if not table.num_rows:
                 continue
             piece = f"{number}-{i:04d}"
-            pieces.append((piece, buckets.write(context.exchange, table, piece, "agent_id", context.buckets)))
+            pieces.append((piece, buckets.write(context.exchange, table, piece, "agent_id", buckets=context.buckets)))
             kinds.add(str(table["agent_id"].type))
             agents.see(table["time"].cast(pa.int64()).to_numpy())
             summary.fixes += table.num_rows

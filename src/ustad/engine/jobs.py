@@ -58,7 +58,7 @@ class Job:
 
     def run(
         self, step: str, tasks: Sequence[Task], work: Callable[[Any, Any], dict[str, Any]], context: Any = None,
-        label: str | None = None,
+        *, label: str | None = None,
     ) -> list[dict[str, Any]]:  # fmt: skip
         """`work(payload, context)` for every task; results (JSON) in the order of the tasks.
 

@@ -89,7 +89,7 @@ def merge_ranks(job: Job, judging: Judging, names: list[str], detector: Detector
     """Ranks of each column among all scored events: one task per column, which holds that column alone."""
     judge, place = judge_of(detector), job.place / "ranks"
     tasks = [Task(f"{i:03d}-{name}", (name, names)) for i, name in enumerate(judge.ranked)]
-    job.run("ranks", tasks, _merge_column, (judging.plan.measurements, place), "ranking, columns")
+    job.run("ranks", tasks, _merge_column, (judging.plan.measurements, place), label="ranking, columns")
     ray = import_ray()
     ranks = [SharedRanks(ray.put(_read_ranks(place, name))) for name in judge.ranked]
     return replace(judging, standing=judge.stand(ranks))

@@ -73,7 +73,7 @@ class ModelPlace:
         file = pq.ParquetFile(f"{self.place.root}/{HABITS}", filesystem=self.place.filesystem)
         entity = file.schema_arrow.metadata[b"entity"].decode()
         for i, batch in enumerate(file.iter_batches(1 << 17)):
-            buckets.write(target, pa.Table.from_batches([batch], file.schema_arrow), f"{i:06d}", entity, number)
+            buckets.write(target, pa.Table.from_batches([batch], file.schema_arrow), f"{i:06d}", entity, buckets=number)
         target.write_bytes(b"", "done")
 
     def load_bucket(self, device: str, habits: Place, bucket: int) -> Detector:

@@ -49,7 +49,7 @@ class ScoreSummary:
 
 
 def score(
-    model: Path | str, data: Any, out: Path | str, rule: AlertRule | None = None, everything: bool = False,
+    model: Path | str, data: Any, out: Path | str, rule: AlertRule | None = None, *, everything: bool = False,
     schema: EventSchema | None = None, timezone: str | None = None, on_error: OnError = "fail",
     device: str = "auto", workers: int = 0, address: str | None = None, partitions: int | None = None,
     test_from: str | None = None, reasons: Reasons = "flagged", details: bool = False,
@@ -92,7 +92,7 @@ def score(
         model_place.divide_habits(plan.habits, parts.number)
         results = _measure(job, plan)
         judging, notes = _judge(job, plan, results, detector)
-        summaries = job.run("tell", _tasks(results), tell, judging, "writing scores, partitions")
+        summaries = job.run("tell", _tasks(results), tell, judging, label="writing scores, partitions")
         refuse_everything(judging.alerts.count, sum(t["events"] for t in summaries), rule, plan.span.days)
         run = {**notes, **detector.run_facts(plan.span.first, plan.span.last)}
         run |= {"model": str(model_place.place), "data": _name(data), "engine": "ray"}
@@ -139,7 +139,7 @@ def _plan(
 def _measure(job: Job, plan: Plan) -> dict[str, dict[str, Any]]:
     """Every partition that has something to score."""
     tasks = [Task(f"{number:05d}", number) for number in plan.buckets.numbers]
-    results = job.run("measure", tasks, _measure_bucket, plan, "scoring, partitions")
+    results = job.run("measure", tasks, _measure_bucket, plan, label="scoring, partitions")
     return {task.name: one for task, one in zip(tasks, results, strict=True) if one["events"]}
 
 
@@ -180,7 +180,7 @@ def _judge(
     judging, reports = Judging(plan, job.place / "scores"), results
     if judge.ranked:
         judging = merge_ranks(job, judging, list(results), detector)
-        surveys = job.run("survey", tasks, survey, judging, "ranking, partitions")
+        surveys = job.run("survey", tasks, survey, judging, label="ranking, partitions")
         reports = {task.name: one for task, one in zip(tasks, surveys, strict=True)}
     else:
         judging = replace(judging, standing=judge.stand(None))

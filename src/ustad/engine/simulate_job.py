@@ -47,8 +47,8 @@ class _Context:
 
 
 def simulate(
-    preset: str, agents: int | None, seed: int, out: Path | str, fixes: str | None = None, days: int | None = None,
-    paths: bool = False, *, phone: str | None = None, workers: int = 0, agents_a_part: int = AGENTS_A_PART,
+    preset: str, agents: int | None, seed: int, out: Path | str, *, fixes: str | None = None, days: int | None = None,
+    paths: bool = False, phone: str | None = None, workers: int = 0, agents_a_part: int = AGENTS_A_PART,
     address: str | None = None, **wishes: Any,
 ) -> dict[str, Any]:  # fmt: skip
     """Simulate on a Ray cluster; `out` may be a URI. Otherwise as the local `simulate`, and with the same tables."""
@@ -61,7 +61,7 @@ def simulate(
         context = _Context(plan, paths, recording, len(parts) == 1, job.place / "tables")
         last = [min(simulation.agents, first + agents_a_part) for first in parts]
         tasks = [Task(f"{first:08d}", (first, stop)) for first, stop in zip(parts, last, strict=True)]
-        counts = job.run("parts", tasks, _part, context, "simulating, parts of the agents")
+        counts = job.run("parts", tasks, _part, context, label="simulating, parts of the agents")
         small = {n: [context.tables.read_table(f"small/{n}/{task.name}.parquet") for task in tasks] for n in WHOLE}
         for name in written_tables(simulation, small):
             context.tables.write_table(pa.concat_tables(small[name]), f"{name}.parquet")

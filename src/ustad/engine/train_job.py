@@ -56,7 +56,7 @@ _LESSONS = ("train", "stopping", "calibration")
 
 
 def train(
-    data: Any, out: Path | str, config: Config | str = "best", workers: int = 1, address: str | None = None,
+    data: Any, out: Path | str, config: Config | str = "best", workers: int = 1, *, address: str | None = None,
     device: str = "auto", schema: EventSchema | None = None, timezone: str | None = None, on_error: OnError = "fail",
     resume: bool = False, start: Detector | None = None, partitions: int | None = None,
     calendar: Calendar | None = None,
@@ -145,7 +145,16 @@ class RayDetector(Detector):
     def _calibrate(self, network: DualTransformer, lessons: Lessons) -> Any:
         week, first = lessons.calibration_week()
         parts = self._parts(lessons)
-        return calibrate(self.job, network, lessons.encoder, self.config, lessons.train, week, first, parts)
+        return calibrate(
+            self.job,
+            network,
+            lessons.encoder,
+            self.config,
+            train=lessons.train,
+            week=week,
+            first_day=first,
+            partitions=parts,
+        )
 
     def _plan(self, what: str, lessons: Lessons, directory: Path | None, weights: dict[str, torch.Tensor]) -> _Plan:
         """Everything the workers need, where they can read it."""

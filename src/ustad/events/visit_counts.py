@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ustad.clock import local_time
+from ustad.clock import LocalTime, local_time
 from ustad.dataset import zone_of
 from ustad.files import read_table, write_table
 from ustad.schema import EventSchema
@@ -57,9 +57,8 @@ class History:
         clock = local_time(events[schema.time], zone_of(events, schema))
         entity, entities = agent_codes(events[schema.entity])
         habitat, habitats = _habitat(events, schema)
-        when = (np.floor(clock.minute / 60).astype(np.int64), clock.weekday, clock.day)
-        per_place = _summary(entity, habitat, *when)
-        whole = _summary(entity, np.full(len(entity), -1), *when)
+        per_place = _summary(entity, habitat, clock)
+        whole = _summary(entity, np.full(len(entity), -1), clock)
         names = np.array([*habitats, None], dtype=object)
         columns = {k: np.concatenate([per_place[k], whole[k]]) for k in per_place}
         columns["entity"] = entities.astype(object)[columns["entity"]].astype(str)
@@ -144,12 +143,11 @@ def _habitat(events: pa.Table, schema: EventSchema) -> tuple[np.ndarray, np.ndar
     return np.where(missing, -1, codes), names
 
 
-def _summary(
-    entity: np.ndarray, habitat: np.ndarray, hour: np.ndarray, weekday: np.ndarray, day: np.ndarray
-) -> dict[str, np.ndarray]:
+def _summary(entity: np.ndarray, habitat: np.ndarray, clock: LocalTime) -> dict[str, np.ndarray]:
     """Counts, masks and first and last day of every (entity, habitat)."""
     order = np.lexsort((habitat, entity))
     who, where = entity[order], habitat[order]
+    hour, weekday, day = np.floor(clock.minute / 60).astype(np.int64), clock.weekday, clock.day
     first = np.flatnonzero(np.append(True, (np.diff(who) != 0) | (np.diff(where) != 0)))
     return {
         "entity": who[first],

@@ -28,4 +28,6 @@ def search(detector: Detector, data: Any, directory: Path, trials: int) -> Searc
             "trials stop early"
         )
     digest = data_digest((lessons.train, lessons.stopping), lessons.encoder.schema)
-    return tune(tensors, windows, validation, config, trials, directory, detector.device, data=digest)
+    return tune(
+        tensors, windows, validation, config, trials=trials, directory=directory, device=detector.device, data=digest
+    )

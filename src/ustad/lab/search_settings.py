@@ -50,6 +50,7 @@ def tune(
     windows: Windows,
     validation: tuple[EventTensors, Queries],
     config: Config,
+    *,
     trials: int,
     directory: Path,
     device: torch.device | str = "cpu",

@@ -102,7 +102,7 @@ def _as_contract(
             raise DataError(f"{where}: no usable row is left ({complaints.messages[0]})")
         return table
     _hint_at_east(table, complaints, reading)
-    table, complaints = validate(table, contract, where, reading.on_error, complaints)
+    table, complaints = validate(table, contract, where, reading.on_error, complaints=complaints)
     if settings is not None:
         table = _check_places(table, complaints, reading)
     reading.count(complaints)

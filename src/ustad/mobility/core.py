@@ -79,10 +79,10 @@ class Step:
     carry: Fixes = field(default_factory=no_fixes)  # behind the kernel, but a trip or a cluster still needs them
 
 
-def advance(fixes: Fixes, carry: Fixes, state: np.ndarray, limits: Limits, final: bool) -> Step:
+def advance(fixes: Fixes, carry: Fixes, state: np.ndarray, limits: Limits, *, final: bool) -> Step:
     """Take fixes that are in order of agent and time; `state` is updated in place."""
     points = sphere_points(fixes.lat, fixes.lon)
-    cleaning = clean(bounds(fixes.agent, len(state)), fixes.time, points, state, limits, final)
+    cleaning = clean(bounds(fixes.agent, len(state)), fixes.time, points, state, limits=limits, final=final)
     clean_fixes, pending = fixes, no_fixes()
     if not cleaning.keep.all():
         clean_fixes, points = fixes.take(cleaning.keep), points[cleaning.keep]
@@ -91,7 +91,16 @@ def advance(fixes: Fixes, carry: Fixes, state: np.ndarray, limits: Limits, final
     if len(carry):
         clean_fixes, points, resume = _after_carry(carry, clean_fixes, len(state))
     offsets = bounds(clean_fixes.agent, len(state))
-    result = scan(offsets, resume, clean_fixes.time, points, clean_fixes.accuracy, state, limits, final)
+    result = scan(
+        offsets,
+        resume,
+        clean_fixes.time,
+        points,
+        accuracy=clean_fixes.accuracy,
+        state=state,
+        limits=limits,
+        final=final,
+    )
     left = no_fixes() if final else clean_fixes.take(result.is_needed)
     return Step(result, clean_fixes, points, cleaning.duplicates, cleaning.spikes, pending, left)
 

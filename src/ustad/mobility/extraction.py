@@ -85,7 +85,7 @@ class Setting:
 # ---------------------------------------------------------------------------------------------- in memory
 def extract_tables(
     fixes: Any, config: ExtractionConfig | Wish | None = None, pois: Any = None, timezone: str | None = None,
-    times: Times = "utc", on_error: OnError = "fail", places: Sequence[Path | str | pa.Table] = (),
+    *, times: Times = "utc", on_error: OnError = "fail", places: Sequence[Path | str | pa.Table] = (),
     agent: str | None = None,
 ) -> Dataset:  # fmt: skip
     """Stays, trips, gaps and quality of one table of fixes (a path or anything with an Arrow C stream).
@@ -201,7 +201,7 @@ def name_places(stays: pa.Table, setting: Setting) -> pa.Table:
 # -------------------------------------------------------------------------------------- files to directory
 def extract(
     sources: Sequence[Path | str] | Path | str, out: Path | str, config: ExtractionConfig | Wish | None = None,
-    pois: Any = None, timezone: str | None = None, on_error: OnError = "fail", workers: int = 0,
+    pois: Any = None, *, timezone: str | None = None, on_error: OnError = "fail", workers: int = 0,
     times: Times = "utc", places: Sequence[Path | str] = (), agent: str | None = None, layout: Layout | None = None,
 ) -> ExtractionSummary:  # fmt: skip
     """Extract files of fixes into the data directory `out`.

@@ -36,7 +36,7 @@ from ustad.tables import Complaints, DataError, OnError, agent_codes, check_over
 
 def open_data(
     path: Any, schema: EventSchema | None = None, timezone: str | None = None, on_error: OnError = "fail",
-    times: Times = "utc", *, companions: Collection[str] = COMPANIONS,
+    *, times: Times = "utc", companions: Collection[str] = COMPANIONS,
 ) -> Dataset:  # fmt: skip
     """Open and validate data. What was mapped, guessed or dropped is in `meta["notes"]` and shown as progress.
 

@@ -174,7 +174,7 @@ class Scan:
 
 
 def scan(
-    offsets: np.ndarray, resume: np.ndarray, time: np.ndarray, points: np.ndarray, accuracy: np.ndarray,
+    offsets: np.ndarray, resume: np.ndarray, time: np.ndarray, points: np.ndarray, *, accuracy: np.ndarray,
     state: np.ndarray, limits: Limits, final: bool,
 ) -> Scan:  # fmt: skip
     """Run the kernel and update `state` in place.
@@ -296,7 +296,7 @@ class Cleaning:
 
 
 def clean(
-    offsets: np.ndarray, time: np.ndarray, points: np.ndarray, state: np.ndarray, limits: Limits, final: bool
+    offsets: np.ndarray, time: np.ndarray, points: np.ndarray, state: np.ndarray, *, limits: Limits, final: bool
 ) -> Cleaning:
     """Drop repeats (a second fix of the same moment), fixes that need more than the speed limit to be reached and to
     be left, and single outliers: off the fixes before and after, which are together, and gone too soon to be a stay.

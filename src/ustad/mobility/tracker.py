@@ -148,7 +148,7 @@ class StayTracker:
         state, waiting = self._state[active], fixes.take(~ready)
         step = advance(
             _renumber(fixes.take(ready), active), _renumber(_gather(self._carry, active), active), state,
-            self._limits, final,
+            self._limits, final=final,
         )  # fmt: skip
         self._state[active] = state
         self._drop("duplicates", self._names(np.repeat(active, step.duplicates)))

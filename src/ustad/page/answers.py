@@ -167,7 +167,7 @@ def _for_all(
     summary["curve"] = [c for c in summary["curve"] if c["per_day"] * summary["days"] <= len(choice.lines)]
     span = queries.span(connection)
     assert span is not None
-    _, rows = queries.lanes(connection, Filter(), *span, lanes, 0)
+    _, rows = queries.lanes(connection, Filter(), *span, limit=lanes, offset=0)
     notes = [*facts["notes"], *_left_out(run.schema, run_scores, choice)]
     return {
         "/v1/about": {**_about(run, title), "notes": notes, "categories": facts["categories"], "days": facts["days"]},
@@ -214,8 +214,8 @@ def _left_out(schema: EventSchema, run_scores: RunScores, choice: Choice) -> lis
 def _lines(connection: Connection, run_scores: RunScores, choice: Choice) -> list[dict[str, Any]]:
     """The most unusual events as the list of alerts shows them, and every alert, in the list's order."""
     least = float(run_scores.score[choice.lines].min())
-    _, _, top = queries.alerts(connection, Filter(min_score=least), 0, "score", len(choice.lines), 0)
-    _, _, alert_lines = queries.alerts(connection, Filter(), 0, "score", len(choice.lines), 0)
+    _, _, top = queries.alerts(connection, Filter(min_score=least), 0, "score", limit=len(choice.lines), offset=0)
+    _, _, alert_lines = queries.alerts(connection, Filter(), 0, "score", limit=len(choice.lines), offset=0)
     both = {line["id"]: line for line in (*top, *alert_lines)}
     return sorted(both.values(), key=lambda line: (-line["score"], int(line["id"])))
 
@@ -223,7 +223,7 @@ def _lines(connection: Connection, run_scores: RunScores, choice: Choice) -> lis
 def _of_agent(connection: Connection, schema: EventSchema, name: str, keys: list[int]) -> dict[str, Any]:
     """What the service answers about one agent, its events, places and movements, and about these events."""
     history = History.of(connection, name)
-    total, events = queries.agent_events(connection, name, None, None, MOST_EVENTS, 0)
+    total, events = queries.agent_events(connection, name, None, None, limit=MOST_EVENTS, offset=0)
     path = f"/v1/agents/{quote(name, safe=PLAIN_SIGNS)}"
     answers: dict[str, Any] = {
         path: queries.agent(connection, name),
@@ -234,7 +234,7 @@ def _of_agent(connection: Connection, schema: EventSchema, name: str, keys: list
     details: dict[int, Any] = event_details(connection, schema, [k for k in keys if k in recent], history)
     for key in keys:  # one older than the history that is looked at is shown by itself
         answers[f"/v1/events/{key}"] = details[key] if key in details else event_detail(connection, schema, key)
-    moves = movements(connection, name, 0, 2**62, MOST_MOVES)  # their points are short
+    moves = movements(connection, name, 0, 2**62, limit=MOST_MOVES)  # their points are short
     return {**short(answers), f"{path}/movements": moves}
 
 

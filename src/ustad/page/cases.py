@@ -30,9 +30,9 @@ def open_case(connection: Connection, by: str, keys: Sequence[int], *, title: st
     ).inserted_primary_key
     assert new_key is not None
     case = int(new_key[0])
-    write_history(connection, case, by, "opened", title)
+    write_history(connection, case, by, "opened", content=title)
     if assignee:
-        write_history(connection, case, by, "assigned", assignee)
+        write_history(connection, case, by, "assigned", content=assignee)
     attach(connection, case, by, keys)
     return case
 
@@ -45,14 +45,14 @@ def attach(connection: Connection, case: int, by: str, keys: Sequence[int]) -> N
             attached_keys.add(key)
             row = {"case_id": case, "key": key, "agent": agent, "attached_at": now()}
             insert_new(connection, r.case_incidents, [row])
-            write_history(connection, case, by, "attached", "", agent=agent, key=key)
+            write_history(connection, case, by, "attached", content="", agent=agent, key=key)
 
 
 def detach(connection: Connection, case: int, by: str, keys: Sequence[int]) -> None:
     """Take incidents out; the history keeps that they were there."""
     for key, agent in leading_events(connection, keys):
         if connection.execute(delete(r.case_incidents).where(N.case_id == case, N.key == key)).rowcount:
-            write_history(connection, case, by, "detached", "", agent=agent, key=key)
+            write_history(connection, case, by, "detached", content="", agent=agent, key=key)
 
 
 def set_fields(connection: Connection, case: int, by: str, **fields: str) -> None:
@@ -62,7 +62,7 @@ def set_fields(connection: Connection, case: int, by: str, **fields: str) -> Non
     for name, value in fields.items():
         if value != row[name]:
             connection.execute(update(r.cases).where(C.id == case).values({name: value}))
-            write_history(connection, case, by, acts[name], value)
+            write_history(connection, case, by, acts[name], content=value)
 
 
 def note_verdict(connection: Connection, key: int, by: str, verdict: str, *, reason: str) -> None:
@@ -71,18 +71,18 @@ def note_verdict(connection: Connection, key: int, by: str, verdict: str, *, rea
     if leader is not None:
         for case in connection.execute(select(N.case_id).where(N.key == leader[0])).scalars().all():
             text = f"{verdict}: {reason}" if reason else verdict
-            write_history(connection, case, by, "verdict", text, agent=leader[1], key=leader[0])
+            write_history(connection, case, by, "verdict", content=text, agent=leader[1], key=leader[0])
 
 
 def note_look(connection: Connection, case: int, by: str) -> None:
     """Who looked, once an hour."""
     last = select(func.max(H.at)).where(H.case_id == case, H.by == by)
     if (connection.execute(last).scalar() or 0) < now() - LOOK_AGAIN:
-        write_history(connection, case, by, "looked", "")
+        write_history(connection, case, by, "looked", content="")
 
 
 def write_history(
-    connection: Connection, case: int, by: str, act: str, content: str, *, agent: str | None = None,
+    connection: Connection, case: int, by: str, act: str, *, content: str, agent: str | None = None,
     key: int | None = None,
 ) -> None:  # fmt: skip
     moment = now()

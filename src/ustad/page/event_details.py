@@ -308,7 +308,7 @@ def usual_places(history: History) -> list[dict[str, Any]]:
     return sorted(places, key=lambda p: -p["visits"])[:PLACES]
 
 
-def absences(connection: Connection, agent: str, first: int, last: int, limit: int) -> list[dict[str, Any]]:
+def absences(connection: Connection, agent: str, first: int, last: int, *, limit: int) -> list[dict[str, Any]]:
     """Nearly certain visits between `first` and `last` that did not come, in order of time: those that are rare among
     normal people, and those of an incident, whose event took their place."""
     a = r.absences.c
@@ -327,7 +327,7 @@ def absences(connection: Connection, agent: str, first: int, last: int, limit: i
     ]  # fmt: skip
 
 
-def movements(connection: Connection, agent: str, first: int, last: int, limit: int) -> dict[str, Any]:
+def movements(connection: Connection, agent: str, first: int, last: int, *, limit: int) -> dict[str, Any]:
     """Trips, gaps and absences that touch [first, last), in order of time; of more than `limit` the latest."""
     answer: dict[str, Any] = {}
     for name, table in (("trips", r.trips), ("gaps", r.gaps)):
@@ -338,5 +338,5 @@ def movements(connection: Connection, agent: str, first: int, last: int, limit: 
              **({"path": json.loads(row["path"])} if name == "trips" else {})}
             for row in reversed(rows)
         ]  # fmt: skip
-    answer["absences"] = absences(connection, agent, first, last, limit)
+    answer["absences"] = absences(connection, agent, first, last, limit=limit)
     return answer

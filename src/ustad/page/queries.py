@@ -163,7 +163,7 @@ def live_states(connection: Connection, agents: Sequence[str], model: str) -> di
 
 
 def agent_events(
-    connection: Connection, agent: str, first: int | None, last: int | None, limit: int, offset: int
+    connection: Connection, agent: str, first: int | None, last: int | None, *, limit: int, offset: int
 ) -> tuple[int, list[dict[str, Any]]]:
     """How many there are in the span, and a page of them, latest first."""
     conditions = [E.agent == agent]
@@ -176,7 +176,7 @@ def agent_events(
 
 # ------------------------------------------------------------------------------------------------- alerts
 def alerts(
-    connection: Connection, filters: Filter, since: int, order: str, limit: int, offset: int
+    connection: Connection, filters: Filter, since: int, order: str, *, limit: int, offset: int
 ) -> tuple[int, int, list[dict[str, Any]]]:
     """Total, the sequence number to ask on from, and a page of alerts.
 
@@ -226,7 +226,7 @@ def agent(connection: Connection, name: str) -> dict[str, Any] | None:
 
 
 def agents(
-    connection: Connection, search: str | None, min_score: float | None, limit: int, offset: int
+    connection: Connection, search: str | None, min_score: float | None, limit: int, *, offset: int
 ) -> tuple[int, list[dict[str, Any]]]:
     """Agents, the most unusual first; those without a score last."""
     conditions = [A.agent.contains(search, autoescape=True)] if search else []
@@ -246,7 +246,7 @@ def count(store: Store, what: Any) -> int:
 
 # -------------------------------------------------------------------------------------------------- lanes
 def lanes(
-    connection: Connection, filters: Filter, first_day: int, last_day: int, limit: int, offset: int
+    connection: Connection, filters: Filter, first_day: int, last_day: int, *, limit: int, offset: int
 ) -> tuple[int, list[dict[str, Any]]]:
     """Agents by their highest score within the days, each with one cell a day: score, events, alerts, worst.
 

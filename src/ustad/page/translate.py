@@ -159,7 +159,7 @@ def store_rows(events: pa.Table, layout: Layout) -> tuple[list[Row], dict[int, s
         evidence = read_evidence(value)
         rows.append(_add_score(row, value, evidence))
         extras = {n: _plain(value[n]) for n in layout.extra_columns if n in value}
-        details[row["key"]] = _detail(value, parts, evidence, extras, layout.questions)
+        details[row["key"]] = _detail(value, parts, evidence, extras, questions=layout.questions)
     return rows, details
 
 
@@ -174,7 +174,7 @@ def fresh_rows(
         evidence = read_evidence(score)
         rows.append(_add_score(basics, score, evidence))
         extras = {n: _plain(v) for n, v in (row.get("given") or {}).items()}
-        details[key] = _detail(score, parts, evidence, extras, layout.questions)
+        details[key] = _detail(score, parts, evidence, extras, questions=layout.questions)
     return rows, details
 
 
@@ -238,6 +238,7 @@ def _detail(
     parts: Parts,
     evidence: Sequence[Mapping[str, Any]],
     extras: Mapping[str, Any],
+    *,
     questions: Mapping[str, tuple[str, float]],
 ) -> str:
     by_habits = any(name in value for name in HABITS) or any(one["name"] in _ASKED_OF_HABITS for one in evidence)

@@ -102,7 +102,7 @@ class Notifier:
         new = connection.execute(select(func.count()).select_from(keys.subquery())).scalar_one()
         top = connection.execute(keys.order_by(r.events.c.score.desc(), r.events.c.key).limit(DIGEST_LINES)).scalars()
         events = sorted(queries.events_by_key(connection, list(top)), key=lambda e: (-e["score"], e["id"]))
-        open_, _, _ = queries.alerts(connection, queries.Filter(state="open"), 0, "score", 1, 0)
+        open_, _, _ = queries.alerts(connection, queries.Filter(state="open"), 0, "score", limit=1, offset=0)
         url = f"{self.outlets.link}/?state=open"
         head = f"{new:,} new alert{'' if new == 1 else 's'} in the last day, {open_:,} open in all."
         links = [f"{e['agent_id']}: {self.outlets.page(e['agent_id'], e['id'])}" for e in events]

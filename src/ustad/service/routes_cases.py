@@ -63,7 +63,7 @@ def post_case(request: Request, new: m.NewCase, caller: Decide) -> Any:
         _check_events(connection, keys)
         case = cases.open_case(connection, caller.name, keys, title=new.title.strip(), assignee=new.assignee.strip())
         if new.note.strip():
-            cases.write_history(connection, case, caller.name, "note", new.note.strip())
+            cases.write_history(connection, case, caller.name, "note", content=new.note.strip())
         return cases.case_detail(connection, case)
 
 
@@ -96,7 +96,7 @@ def patch_case(request: Request, case_id: CaseId, change: m.CaseChange, caller: 
         fields = {name: getattr(change, name) for name in ("title", "assignee", "state")}
         cases.set_fields(connection, case, by, **{n: v.strip() for n, v in fields.items() if v is not None})
         if change.note is not None and change.note.strip():
-            cases.write_history(connection, case, by, "note", change.note.strip())
+            cases.write_history(connection, case, by, "note", content=change.note.strip())
         if change.state in VERDICTS:
             _judge(connection, case, change, by)
         return cases.case_detail(connection, case)

@@ -177,7 +177,7 @@ def summary(request: Request, caller: Look) -> dict[str, Any]:
 
 def lanes(
     request: Request, caller: Look,
-    first: date | None = None, last: date | None = None, search: Text | None = None, kind: Text | None = None,
+    first: date | None = None, last: date | None = None, *, search: Text | None = None, kind: Text | None = None,
     category: Text | None = None, min_score: Score = None, state: State | None = None, raised: bool = False,
     watched: bool = False, limit: Annotated[int, Query(ge=1, le=200)] = 50, offset: Offset = 0,
 ) -> dict[str, Any]:  # fmt: skip
@@ -194,7 +194,7 @@ def lanes(
             search=search, kind=kind, category=category, min_score=min_score, state=state, raised=raised,
             watched=watched,
         )  # fmt: skip
-        total, rows = queries.lanes(connection, filters, begin, end, limit, offset)
+        total, rows = queries.lanes(connection, filters, begin, end, limit=limit, offset=offset)
     return {
         "total": total, "offset": offset, "first": queries.iso_day(begin), "last": queries.iso_day(end), "lanes": rows
     }  # fmt: skip
@@ -207,7 +207,7 @@ def agents(
 ) -> dict[str, Any]:  # fmt: skip
     """Agents, the most unusual first."""
     with request.app.state.service.store.reading() as connection:
-        total, rows = queries.agents(connection, search, min_score, limit, offset)
+        total, rows = queries.agents(connection, search, min_score, limit, offset=offset)
     return {"total": total, "offset": offset, "agents": rows}
 
 
@@ -227,7 +227,7 @@ def agent_events(
     """One agent's events, the latest first, scored and known."""
     agent(request, agent_id, caller)
     with request.app.state.service.store.reading() as connection:
-        total, rows = queries.agent_events(connection, agent_id, _at(first), _at(last), limit, offset)
+        total, rows = queries.agent_events(connection, agent_id, _at(first), _at(last), limit=limit, offset=offset)
     return {"total": total, "offset": offset, "events": rows}
 
 
@@ -246,7 +246,7 @@ def movements(
     begin, end = _at(first), _at(last)
     with request.app.state.service.store.reading() as connection:
         return event_details.movements(
-            connection, agent_id, begin if begin is not None else 0, end if end is not None else 2**62, limit
+            connection, agent_id, begin if begin is not None else 0, end if end is not None else 2**62, limit=limit
         )
 
 
@@ -279,7 +279,7 @@ def alerts(
         agent, search, _at(first), _at(last), kind, category, min_score, state, begin, end, raised, watched
     )
     with request.app.state.service.store.reading() as connection:
-        total, following, rows = queries.alerts(connection, filters, since, order, limit, offset)
+        total, following, rows = queries.alerts(connection, filters, since, order, limit=limit, offset=offset)
     return {"total": total, "offset": offset, "next_since": following, "alerts": rows}
 
 

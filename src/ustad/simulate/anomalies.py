@@ -89,7 +89,13 @@ def make_incident(
         if on_purpose:
             role = "inserted" if kind in ("new place", "odd hour", "frequency") else "changed"
             return compare_lives(
-                agent, kind, normal, diary, on_purpose, role, recurring=recurring and len(on_purpose) > 1
+                agent,
+                kind,
+                normal,
+                diary,
+                on_purpose=on_purpose,
+                meant_role=role,
+                recurring=recurring and len(on_purpose) > 1,
             )
     return None
 
@@ -248,7 +254,7 @@ def _frequency(
 
 
 def compare_lives(
-    agent: int, kind: str, normal: Diary, diary: Diary, on_purpose: list[int], meant_role: str, *, recurring: bool
+    agent: int, kind: str, normal: Diary, diary: Diary, *, on_purpose: list[int], meant_role: str, recurring: bool
 ) -> Incident:
     """What differs between the two lives is labelled; the days around it are kept as they would have been."""
     old = {normal.row(k) for k in range(len(normal))}

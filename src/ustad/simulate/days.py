@@ -66,6 +66,7 @@ def live(
     people: People,
     preset: Preset,
     weekdays: np.ndarray,
+    *,
     off: np.ndarray,
     seed: int,
     first: int,

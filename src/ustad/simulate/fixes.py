@@ -68,7 +68,7 @@ class Tape(NamedTuple):
 
 
 def record(
-    lives: Lives, place: np.ndarray, trip_after: np.ndarray, paths: Paths, interval: float, days: int, seed: int
+    lives: Lives, place: np.ndarray, trip_after: np.ndarray, paths: Paths, *, interval: float, days: int, seed: int
 ) -> Fixes:
     """Record every agent of `lives`. `place` [P, 2] lat, lon; `trip_after` [stays]: the trip that follows, or -1."""
     number = np.arange(lives.first, lives.first + len(lives.offsets) - 1)

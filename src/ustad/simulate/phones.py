@@ -70,8 +70,8 @@ def record_as(
     lives: Lives,
     place: np.ndarray,
     trip_after: np.ndarray,
-    paths: Paths,
     *,
+    paths: Paths,
     days: int,
     seed: int,
     centre: tuple[float, float],
@@ -84,7 +84,9 @@ def record_as(
     number = np.arange(lives.first, lives.first + len(lives.offsets) - 1)
     dead = find_dead_batteries(number, days, seed) if recording.phone else np.empty((0, 3), np.int64)
     if profile == _LOGGER:
-        return _without(record(lives, place, trip_after, paths, recording.interval_s, days, seed), dead)
+        return _without(
+            record(lives, place, trip_after, paths, interval=recording.interval_s, days=days, seed=seed), dead
+        )
     track = lay_track(lives, place, trip_after, paths)
     tape = empty_tape(days * (_MOST_A_DAY if profile == _PHONE else 300), len(number), days)
     streams = np.stack([phone_keys(seed, number), keys(seed, _RECORD_STREAM, number), keys(seed, _KIND_STREAM, number)])

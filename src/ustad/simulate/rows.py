@@ -143,7 +143,7 @@ def record_fixes(
         last = min(agents, first + recorder.at_once)
         after = trip_after[lives.offsets[first] : lives.offsets[last]]
         fixes = record_as(
-            recorder.recording, _slice(lives, first, last), simulation.city.place, after, routes,
+            recorder.recording, _slice(lives, first, last), simulation.city.place, after, paths=routes,
             days=simulation.days, seed=simulation.seed, centre=(simulation.preset.lat, simulation.preset.lon),
         )  # fmt: skip
         recorder.write(lives.first + first, _arrived_table(simulation, fixes, recorder.recording.phone))

@@ -52,7 +52,16 @@ class Simulation:
 
     def normal_lives(self, first: int, last: int) -> Lives:
         """The lives of agents first … last - 1 before the red team."""
-        return live(self.city.world, self.people, self.preset, self.weekdays, self.off, self.seed, first, last)
+        return live(
+            self.city.world,
+            self.people,
+            self.preset,
+            self.weekdays,
+            off=self.off,
+            seed=self.seed,
+            first=first,
+            last=last,
+        )
 
 
 @dataclass(frozen=True)

@@ -72,7 +72,7 @@ def test_the_training_period_is_left_alone(kind: str) -> None:
 
 def test_injections_go_where_they_are_asked_to() -> None:
     data = clean()
-    result = inject(data, "spatial", 0.3, 1, TEST_FIRST - 10, TEST_FIRST - 5)
+    result = inject(data, "spatial", 0.3, 1, first_day=TEST_FIRST - 10, last_day=TEST_FIRST - 5)
     labelled = result.events.filter(pc.is_in(result.events["stay_id"], result.labels["stay_id"].combine_chunks()))
     days = replace(data, events=labelled).days()
     assert days.min() >= TEST_FIRST - 10
@@ -168,4 +168,4 @@ def test_wrong_requests_are_refused() -> None:
     with pytest.raises(ConfigError, match="share"):
         inject(clean(), "swap", 0.0, 1)
     with pytest.raises(DataError, match="unlabelled agents are needed"):
-        inject(clean(), "swap", 0.5, 1, 10, 12)
+        inject(clean(), "swap", 0.5, 1, first_day=10, last_day=12)

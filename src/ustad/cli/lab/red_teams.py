@@ -71,7 +71,7 @@ def inject(
             open_data(data), share, seed, kind=kind, size=red_team_size, first_day=first, last_day=last
         )
     else:
-        result = run(open_data(data), kind, share, seed, first, last)
+        result = run(open_data(data), kind, share, seed, first_day=first, last_day=last)
     save_directory(result, out_dir)
     facts = {"out": str(out_dir), "kind": kind, "labels": len(result.labels or ()), "events": result.events.num_rows}
     if as_json:

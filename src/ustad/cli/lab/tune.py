@@ -28,6 +28,7 @@ def tune(
     data: DataArgument,
     out_: OutOption = Path("runs/tune"),
     trials: Annotated[int, typer.Option("--trials", min=1, help="How many settings to try.")] = 50,
+    *,
     method: Annotated[str, typer.Option("--method", help="A detector of `ustad lab methods`.")] = "ustad",
     preset: PresetOption = "paper",
     config: ConfigOption = None,
@@ -71,7 +72,9 @@ def tune(
     check_searched(method)
     dataset = open_data(data, schema=event_schema, timezone=timezone, on_error=on_error)
     first = Config().seed if seed is None else seed
-    choice = search(method, dataset, None, dataset.schema, trials, first, device, out_, **constants)
+    choice = search(
+        method, dataset, None, dataset.schema, trials=trials, seed=first, device=device, directory=out_, **constants
+    )
     _show_best(data, schema, out_, method, loss=choice.loss, settings=choice.settings, json=json)
 
 

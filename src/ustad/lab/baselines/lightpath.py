@@ -53,7 +53,7 @@ class SparseEncoder(SequenceNetwork):
         self.relation = nn.Sequential(nn.Linear(D, D), nn.GELU(), nn.Linear(D, D))
 
     def visible(
-        self, events: Tensor, masked: Tensor, padding: Tensor, position: Tensor, day_position: Tensor
+        self, events: Tensor, masked: Tensor, padding: Tensor, position: Tensor, *, day_position: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Encoded visible events (others are not to be used), and positions of all: [B, L, D] each."""
         nothing = torch.zeros_like(masked)
@@ -68,7 +68,7 @@ class SparseEncoder(SequenceNetwork):
     def contextualise(
         self, events: Tensor, masked: Tensor, padding: Tensor, position: Tensor, day_position: Tensor
     ) -> Tensor:
-        x, places = self.visible(events, masked, padding, position, day_position)
+        x, places = self.visible(events, masked, padding, position, day_position=day_position)
         return self.recover(x, places, masked, padding)
 
     def recover(self, x: Tensor, places: Tensor, masked: Tensor, padding: Tensor) -> Tensor:
@@ -78,7 +78,7 @@ class SparseEncoder(SequenceNetwork):
 
     def view(self, batch: Batch, events: Tensor, masked: Tensor) -> tuple[Predictions, Tensor]:
         """What a view recovers, and the view as one unit vector [B, D]."""
-        x, places = self.visible(events, masked, batch.padding, batch.position, batch.day_position)
+        x, places = self.visible(events, masked, batch.padding, batch.position, day_position=batch.day_position)
         is_seen = (~(batch.padding | masked)).to(x.dtype)[..., None]
         mean = (x * is_seen).sum(1) / is_seen.sum(1).clamp(min=1)
         vector = nn.functional.normalize(self.relation(mean), dim=-1)

@@ -57,6 +57,7 @@ def search(
     train: Any,
     validation: Any = None,
     schema: EventSchema | None = None,
+    *,
     trials: int = 8,
     seed: int = 7,
     device: str = "auto",

@@ -28,7 +28,7 @@ DAYS_PER_CHANGE = 7  # single stays: one change per agent and this many days
 
 
 def inject(
-    data: Dataset, kind: str, share: float, seed: int, first_day: int | None = None, last_day: int | None = None
+    data: Dataset, kind: str, share: float, seed: int, *, first_day: int | None = None, last_day: int | None = None
 ) -> Dataset:
     """Change a share of the agents, one kind or `all` six in equal parts.
 
@@ -203,7 +203,7 @@ def _fill_days(ledger: Ledger, rows: np.ndarray, kind: str, rng: np.random.Gener
             leave = now + int(rng.uniform(10, 40) * MINUTE)
             if leave > end or (latest is not None and leave > latest):
                 break
-            ledger.add(int(rows[0]), int(day), now, leave, ledger.any_place(rng), kind)
+            ledger.add(int(rows[0]), int(day), now, leave, place=ledger.any_place(rng), kind=kind)
             now, count = leave, count + 1
     return count
 

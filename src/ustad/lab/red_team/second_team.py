@@ -171,7 +171,13 @@ def _rng(kind: str, person: Person, seed: int) -> np.random.Generator:
 def _incident(person: Person, kind: str, edit: tuple[Diary, list[int]]) -> Incident:
     diary, on_purpose = edit
     return compare_lives(
-        person.agent, kind, person.normal, diary, on_purpose, KINDS[kind].role, recurring=len(on_purpose) > 1
+        person.agent,
+        kind,
+        person.normal,
+        diary,
+        on_purpose=on_purpose,
+        meant_role=KINDS[kind].role,
+        recurring=len(on_purpose) > 1,
     )
 
 

@@ -139,7 +139,7 @@ class Ledger:
     def remove(self, rows: np.ndarray) -> None:
         self.alive[rows] = False
 
-    def add(self, source: int, day: int, start: int, end: int, place: int, kind: str) -> None:
+    def add(self, source: int, day: int, start: int, end: int, *, place: int, kind: str) -> None:
         self.new_stays.append((source, day, start, end, place, kind))
 
     # ------------------------------------------------------------------------------------------- closing
