@@ -41,9 +41,9 @@ def _version(value: bool) -> None:
 @app.callback()
 def options(
     debug: Annotated[bool, typer.Option("--debug", help="Show the full traceback of a failure.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress; warnings are shown.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress, only warnings.")] = False,
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say the version.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
     global _debug

@@ -16,7 +16,7 @@ ALERTS_PER_DAY = 5.0
 
 def demo(
     out_: OutOption = Path("runs/demo"),
-    seed: Annotated[int, typer.Option("--seed", help="Every random choice follows from it.")] = 7,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of every random choice: same seed, same result.")] = 7,
     agents: Annotated[int, typer.Option("--agents", help="People in the town.")] = 300,
     days: Annotated[int, typer.Option("--days", help="Days to simulate; the second half is scored.")] = 28,
     *,

@@ -29,14 +29,17 @@ def extract(
         ),
     ],
     out_dir: OutOption = Path("runs/data"),
-    pois: Annotated[Path | None, typer.Option("--pois", help="POIs that name the stays' categories.")] = None,
+    pois: Annotated[
+        Path | None,
+        typer.Option("--pois", help="A table of places and their categories; a stay takes the nearest one's."),
+    ] = None,
     places: Annotated[
         list[Path] | None,
         typer.Option("--places", help="An earlier extraction whose own places keep their names. May be repeated."),
     ] = None,
     *,
     timezone: Annotated[
-        str | None, typer.Option("--timezone", help="Zone of times that carry none; stays have that of their place.")
+        str | None, typer.Option("--timezone", help="Time zone of times without one. A stay has the zone of its place.")
     ] = None,
     columns: Annotated[
         str | None,
@@ -45,9 +48,11 @@ def extract(
         ),
     ] = None,
     sep: Annotated[
-        str | None, typer.Option("--sep", help="What separates the columns: one sign, or tab, pipe … Else found.")
+        str | None, typer.Option("--sep", help="Column separator: one sign, tab or pipe. Found by itself by default.")
     ] = None,
-    decimal: Annotated[str | None, typer.Option("--decimal", help="The decimal sign, . or , Else found.")] = None,
+    decimal: Annotated[
+        str | None, typer.Option("--decimal", help="Decimal sign, . or , (found by itself by default).")
+    ] = None,
     time_format: Annotated[
         str | None, typer.Option("--time-format", help="How times are written, such as '%d.%m.%Y %H:%M:%S'.")
     ] = None,
@@ -55,7 +60,7 @@ def extract(
         bool, typer.Option("--dry-run", help="Say what would be read, with a small map, and write nothing.")
     ] = False,
     times: Annotated[
-        str, typer.Option("--times", help="Epoch numbers count utc, or the local wall clock of --timezone.")
+        str, typer.Option("--times", help="What epoch numbers count: utc, or local, the clock of --timezone.")
     ] = "utc",
     agent: Annotated[
         str | None,
@@ -67,39 +72,51 @@ def extract(
         str, typer.Option("--profile", help="Device: logger, phone, app, sparse or exact; auto looks at the fixes.")
     ] = "auto",
     distance: Annotated[
-        float | None, typer.Option("--distance", help="Metres from a stay's first fix; else as the profile has it.")
+        float | None, typer.Option("--distance", help="Radius of a stay in metres. By default the profile's.")
     ] = None,
     minutes: Annotated[
-        float | None, typer.Option("--minutes", help="Least duration of a stay; else as the profile has it.")
+        float | None, typer.Option("--minutes", help="Shortest stay in minutes. By default the profile's.")
     ] = None,
     gap: Annotated[
-        float | None, typer.Option("--gap", help="Minutes without a fix that are a gap; 0: no limit.")
+        float | None, typer.Option("--gap", help="More minutes without a fix than this are a gap; 0: none is.")
     ] = None,
     join: Annotated[
-        bool, typer.Option("--join/--no-join", help="Pieces at one place that nothing contradicts are one stay.")
+        bool,
+        typer.Option("--join/--no-join", help="Join pieces at one place unless a fix between them lies elsewhere."),
     ] = True,
     bridge: Annotated[
-        float, typer.Option("--bridge", help="Hours of silence at one place that still count as being there.")
+        float, typer.Option("--bridge", help="Up to so many hours of silence at one place count as being there.")
     ] = 36.0,
     end_rule: Annotated[
         str | None, typer.Option("--end-rule", help="A stay ends at the first-outside or the last-inside fix.")
     ] = None,
     include_last: Annotated[
-        bool, typer.Option("--include-last/--no-include-last", help="Keep last stays whose end was not seen.")
+        bool,
+        typer.Option(
+            "--include-last/--no-include-last", help="Keep each agent's last stay, whose end was not observed."
+        ),
     ] = True,
     max_accuracy: Annotated[
-        float | None, typer.Option("--max-accuracy", help="Drop fixes worse than this, metres; 0: keep all.")
+        float | None,
+        typer.Option("--max-accuracy", help="Ignore fixes less accurate than this, in metres; 0: keep all."),
     ] = None,
-    max_speed: Annotated[float, typer.Option("--max-speed", help="Drop spikes faster than this, km/h.")] = 0.0,
+    max_speed: Annotated[
+        float, typer.Option("--max-speed", help="Ignore fixes that need a higher speed, in km/h; 0: keep all.")
+    ] = 0.0,
     drop_outliers: Annotated[
-        bool, typer.Option("--drop-outliers/--keep-outliers", help="Drop single fixes off the place and back at once.")
+        bool,
+        typer.Option(
+            "--drop-outliers/--keep-outliers", help="Ignore a single fix that jumps away and back (GPS errors)."
+        ),
     ] = True,
-    poi_radius: Annotated[float | None, typer.Option("--poi-radius", help="Metres to the nearest POI at most.")] = None,
+    poi_radius: Annotated[
+        float | None, typer.Option("--poi-radius", help="Farthest POI that may name a stay, in metres.")
+    ] = None,
     export_as: Annotated[
         list[str] | None, typer.Option("--export", help="Also write DIR/export as geoparquet or csv. May be repeated.")
     ] = None,
     on_error: OnErrorOption = "fail",
-    workers: Annotated[int, typer.Option("--workers", help="Threads, or tasks on Ray; 0: one per core.")] = 0,
+    workers: Annotated[int, typer.Option("--workers", help="How many threads, or tasks on Ray; 0: one per core.")] = 0,
     engine: EngineOption = "local",
     address: AddressOption = None,
     partitions: PartitionsOption = None,

@@ -16,7 +16,9 @@ EXTRA = "a report needs more libraries; install them with: pip install 'ustad[se
 def report(
     scores: Annotated[Path, typer.Argument(help="A directory that `ustad score` wrote.")],
     out_: OutOption = Path("report.html"),
-    cases: Annotated[int, typer.Option("--cases", help="Open so many agents at least; those with alerts always.")] = 20,
+    cases: Annotated[
+        int, typer.Option("--cases", help="Show at least this many agents in full. Those with alerts always are.")
+    ] = 20,
     map_: Annotated[
         Path | None, typer.Option("--map", help="A map to draw on: .osm.pbf, or .pmtiles of up to 12 MB.")
     ] = None,

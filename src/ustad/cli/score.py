@@ -47,16 +47,14 @@ def score(
     ),
     details: Annotated[
         bool,
-        typer.Option("--details", help="Write what was measured of every stay (details), not only of incidents."),
+        typer.Option("--details", help="Write the measurements of every stay (details), not only of incidents."),
     ] = False,
     coverage: Annotated[
         float | None,
-        typer.Option(
-            "--coverage", help="Intervals, sets and balls that hold this share of normal events: 0.9 (in details)."
-        ),
+        typer.Option("--coverage", help="Add ranges that hold this share of normal events, such as 0.9 (in details)."),
     ] = None,
     reject: Annotated[
-        float | None, typer.Option("--reject", help="Withhold the predictions of the least certain share: 0.05.")
+        float | None, typer.Option("--reject", help="Withhold this share of predictions, the least certain ones: 0.05.")
     ] = None,
     reject_by: Annotated[
         str, typer.Option("--reject-by", help="Uncertainty of an event: sum (the paper's) or standardised.")
@@ -86,7 +84,8 @@ def score(
     group_days: Annotated[
         bool,
         typer.Option(
-            "--group-days/--no-group-days", help="An unusual day of everybody is one note instead of many alerts."
+            "--group-days/--no-group-days",
+            help="Report a day that is unusual for everybody as one note, not as alerts.",
         ),
     ] = True,
     schema: SchemaOption = None,

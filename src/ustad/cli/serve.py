@@ -30,43 +30,47 @@ def serve(
     store: Annotated[
         str | None, setting("--store", "sqlite:///FILE or postgresql://USER@HOST/NAME; a file by default.")
     ] = None,
-    host: Annotated[str, setting("--host", "Beyond loopback only with a key.")] = "127.0.0.1",
-    port: Annotated[int, setting("--port", "Where to listen.")] = 8350,
+    host: Annotated[str, setting("--host", "Address to listen on. All but loopback need a key.")] = "127.0.0.1",
+    port: Annotated[int, setting("--port", "Port to listen on.")] = 8350,
     *,
     keep: Annotated[str | None, setting("--keep", "Delete events older than this: 90d, 12w, 36h.")] = None,
-    alerts_per_day: Annotated[float, setting("--alerts-per-day", "Live: about this many alerts a day.")] = 0,
+    alerts_per_day: Annotated[float, setting("--alerts-per-day", "With a model: about this many alerts a day.")] = 0,
     tiles: Annotated[str, setting("--tiles", "URL of raster map tiles with {z}/{x}/{y}.")] = "",
-    history: Annotated[Path | None, setting("--history", "Live: the training data, to compare with.")] = None,
+    history: Annotated[Path | None, setting("--history", "With a model: its training data, to compare with.")] = None,
     map: Annotated[Path | None, setting("--map", "A map in one file: .pmtiles or .osm.pbf.")] = None,
     pois: Annotated[Path | None, setting("--pois", "POIs that name the places of live fixes.")] = None,
-    timezone: Annotated[str | None, setting("--timezone", "Zone of stays whose place tells none.")] = None,
-    lateness: Annotated[float, setting("--lateness", "Fixes may be late by so many seconds.")] = 0.0,
-    ahead: Annotated[str, setting("--ahead", "Refuse times so far ahead of the clock: 1d; 0d: none.")] = "1d",
-    rate_limit: Annotated[float, setting("--rate-limit", "Requests a second of one key; 0: any.")] = 200.0,
+    timezone: Annotated[str | None, setting("--timezone", "Time zone of stays whose place has none.")] = None,
+    lateness: Annotated[float, setting("--lateness", "Wait for late fixes this many seconds.")] = 0.0,
+    ahead: Annotated[str, setting("--ahead", "Refuse times this far ahead of the clock: 1d; 0d: never.")] = "1d",
+    rate_limit: Annotated[float, setting("--rate-limit", "Most requests a second of one key; 0: no limit.")] = 200.0,
     proxy_headers: Annotated[
         str, setting("--proxy-headers", "Addresses of proxies whose X-Forwarded-For is believed.")
     ] = "",
-    notify: Annotated[Path | None, setting("--notify", "Tell others of alerts: webhooks, e-mail (YAML).")] = None,
-    audit: Annotated[Path | None, setting("--audit", "A file that says which key read what, and when.")] = None,
-    weights: Annotated[Path | None, setting("--weights", "Live: alerts by what verdicts taught.")] = None,
+    notify: Annotated[Path | None, setting("--notify", "Send alerts on by webhook or e-mail (a YAML file).")] = None,
+    audit: Annotated[Path | None, setting("--audit", "Log which key read what, and when, to this file.")] = None,
+    weights: Annotated[
+        Path | None, setting("--weights", "With a model: choose alerts by these learnt weights.")
+    ] = None,
     create_key: Annotated[str | None, typer.Option("--create-key", help="Make a key of this name and exit.")] = None,
     roles: Annotated[
         str | None,
         typer.Option(
             "--roles",
-            help="Of the new key: ingest, read (the default), verdict, admin, metrics; or read-coarse, read-counts.",
+            help="Roles of the new key: ingest, read (default), verdict, admin, metrics; or read-coarse, read-counts.",
         ),
     ] = None,
     agent: Annotated[
-        str | None, typer.Option("--agent", help="The new key is a phone's, and may write this agent alone.")
+        str | None, typer.Option("--agent", help="Make the new key a phone's: it may send for this agent alone.")
     ] = None,
     expires: Annotated[
-        str | None, typer.Option("--expires", help="Of the new key: after 30d (12w, 36h), or a day: 2027-01-31.")
+        str | None, typer.Option("--expires", help="When the new key expires: after 30d (12w, 36h), or on 2027-01-31.")
     ] = None,
     remove_key: Annotated[
         str | None, typer.Option("--remove-key", help="Remove the key of this name and exit.")
     ] = None,
-    device: Annotated[Literal["auto", "cpu", "cuda"], setting("--device", "auto, cpu or cuda.")] = "auto",
+    device: Annotated[
+        Literal["auto", "cpu", "cuda"], setting("--device", "Where to compute; auto: on a GPU if there is one.")
+    ] = "auto",
 ) -> None:
     """Score events as they come and show the analyst's page; or show a finished run.
 

@@ -16,8 +16,10 @@ out = Console(highlight=False, soft_wrap=True)
 err = Console(highlight=False, stderr=True)  # also of bars, which are fitted to the width
 
 OutOption = Annotated[Path, typer.Option("--out", "-o", help="Where the results go.")]
-SeedOption = Annotated[int, typer.Option("--seed", help="Every random choice follows from it.")]
-DeviceOption = Annotated[Literal["auto", "cpu", "cuda"], typer.Option("--device", help="auto, cpu or cuda.")]
+SeedOption = Annotated[int, typer.Option("--seed", help="Seed of every random choice: same seed, same result.")]
+DeviceOption = Annotated[
+    Literal["auto", "cpu", "cuda"], typer.Option("--device", help="Where to compute; auto: on a GPU if there is one.")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
 OnErrorOption = Annotated[
     Literal["fail", "skip"], typer.Option("--on-error", help="fail: stop at bad rows; skip: drop and count them.")
@@ -34,11 +36,14 @@ EngineOption = Annotated[
     Literal["local", "ray"], typer.Option("--engine", help="local: this process; ray: the workers of a Ray cluster.")
 ]
 AddressOption = Annotated[
-    str | None, typer.Option("--address", help="With --engine ray: a running cluster; else one is started here.")
+    str | None,
+    typer.Option("--address", help="With --engine ray: address of a running cluster. By default one is started here."),
 ]
 PartitionsOption = Annotated[
     int | None,
-    typer.Option("--partitions", min=1, help="With --engine ray: parts of the agents; by default by size."),
+    typer.Option(
+        "--partitions", min=1, help="With --engine ray: how many parts the agents are divided into. By default by size."
+    ),
 ]
 WorkersOption = Annotated[
     int, typer.Option("--workers", min=0, help="With --engine ray: tasks at the same time; 0: as many as fit.")

@@ -24,10 +24,10 @@ from ustad.cli.shared import (
 def simulate(
     out_dir: OutOption,
     preset: Annotated[str, typer.Option("--preset", help="numosim-la, simla, simjordan or town.")] = "town",
-    agents: Annotated[int | None, typer.Option("--agents", help="How many people; the preset's by default.")] = None,
+    agents: Annotated[int | None, typer.Option("--agents", help="How many people. By default the preset's.")] = None,
     seed: SeedOption = 7,
     *,
-    days: Annotated[int | None, typer.Option("--days", help="How many days; the preset's by default.")] = None,
+    days: Annotated[int | None, typer.Option("--days", help="How many days. By default the preset's.")] = None,
     fixes: Annotated[
         str | None, typer.Option("--fixes", help="Also write raw GPS, one fix per interval: 60s, 2min.")
     ] = None,
@@ -39,7 +39,7 @@ def simulate(
             "app (20 to 100 fixes a day) or sparse (calls at antennas).",
         ),
     ] = None,
-    paths: Annotated[bool, typer.Option("--paths", help="Trips with their way along the roads.")] = False,
+    paths: Annotated[bool, typer.Option("--paths", help="Write the path of each trip along the roads.")] = False,
     variant: Annotated[
         str,
         typer.Option("--variant", help="The red team: standard, near-15km, near-5km, odd-hours, skipped, long-stays."),
@@ -52,7 +52,7 @@ def simulate(
     ] = "all",
     red_team_size: red_teams.SizeOption = 1.0,
     anomalous: Annotated[
-        float | None, typer.Option("--anomalous-share", help="Share of anomalous agents; the preset's by default.")
+        float | None, typer.Option("--anomalous-share", help="Share of anomalous agents. By default the preset's.")
     ] = None,
     dirty: Annotated[
         float, typer.Option("--dirty", help="Share of agents with an anomaly in the training period.")
@@ -61,7 +61,9 @@ def simulate(
         Path | None, typer.Option("--osm", help="Streets and places of a real city: an .osm.pbf extract.")
     ] = None,
     timezone: Annotated[str | None, typer.Option("--timezone", help="Time zone of the city, an IANA name.")] = None,
-    workers: Annotated[int, typer.Option("--workers", help="Parts of the agents made at the same time.")] = 2,
+    workers: Annotated[
+        int, typer.Option("--workers", help="How many parts of the people are simulated at the same time.")
+    ] = 2,
     engine: EngineOption = "local",
     address: AddressOption = None,
     as_json: JsonOption = False,

@@ -28,12 +28,16 @@ from ustad.config import Config, ConfigError
 DataArgument = Annotated[Path, typer.Argument(help="A data directory, or a file of stays or events.")]
 SchemaOption = Annotated[Path | None, typer.Option("--schema", help="A YAML schema, for events that are not stays.")]
 TrainUntilOption = Annotated[
-    str | None, typer.Option("--train-until", help="The last day to learn from (2024-03-31), instead of the weeks.")
+    str | None,
+    typer.Option("--train-until", help="The last day to learn from (2024-03-31), instead of a number of weeks."),
 ]
 TestFromOption = Annotated[
-    str | None, typer.Option("--test-from", help="The first day to be scored (2024-04-01); else what comes after.")
+    str | None,
+    typer.Option("--test-from", help="The first day to score (2024-04-01). By default the one after training."),
 ]
-TimezoneOption = Annotated[str | None, typer.Option("--timezone", help="The zone of times that carry none.")]
+TimezoneOption = Annotated[
+    str | None, typer.Option("--timezone", help="Time zone of times without one: Europe/Berlin.")
+]
 
 
 def train(
@@ -51,7 +55,9 @@ def train(
     *,
     config: ConfigOption = None,
     set_: SetOption = None,
-    seed: Annotated[int | None, typer.Option("--seed", help="Every random choice follows from it.")] = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", help="Seed of every random choice: same seed, same result.")
+    ] = None,
     method: Annotated[str, typer.Option("--method", hidden=True)] = "ustad",
     base: Annotated[Path | None, typer.Option("--from", help="Carry on from this model with newer weeks.")] = None,
     schema: SchemaOption = None,
@@ -62,7 +68,7 @@ def train(
         str | None,
         typer.Option(
             "--holidays",
-            help="Learn and compare public holidays as weekend days: of a country (DE, DE-BY), or of the `zone`.",
+            help="Treat public holidays as weekend days: of a country (DE, DE-BY), or of the data's `zone`.",
         ),
     ] = None,
     calendar: Annotated[

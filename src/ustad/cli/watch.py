@@ -29,11 +29,11 @@ def watch(
     ] = "best",
     *,
     alerts_per_day: Annotated[
-        float, typer.Option("--alerts-per-day", help="Compare what both models would alert: so many a day.")
+        float, typer.Option("--alerts-per-day", help="Compare both models' alerts at this many a day.")
     ] = 5.0,
-    keep: Annotated[int, typer.Option("--keep", min=1, help="Keep so many versions beside the one in use.")] = 8,
+    keep: Annotated[int, typer.Option("--keep", min=1, help="Keep this many versions beside the one in use.")] = 8,
     every: Annotated[
-        str | None, typer.Option("--every", help="Go on for ever, one cycle each 7d (2w, 36h); else one cycle.")
+        str | None, typer.Option("--every", help="Repeat at this interval: 7d, 2w, 36h. By default once.")
     ] = None,
     back: Annotated[bool, typer.Option("--back", help="Use the version before the one in use.")] = False,
     use: Annotated[int | None, typer.Option("--use", min=1, help="Use this version, also a refused one.")] = None,

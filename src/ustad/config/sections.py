@@ -33,7 +33,7 @@ class ExtractionConfig:
     minutes: float = setting(5.0, "a stay lasts at least this long, minutes")
     gap_minutes: float = setting(60.0, "no fix for longer than this is a gap: time that nobody observed; 0: no limit")
     join: bool = setting(
-        True, "pieces at one place that nothing contradicts are one stay; off: each ends at a gap or a stray fix"
+        True, "join pieces at one place unless a fix between them lies elsewhere; off: a gap or a stray fix ends a stay"
     )
     bridge_hours: float = setting(36.0, "silence that ends where it began is part of the stay up to this long")
     reach_m: float = setting(

@@ -32,7 +32,9 @@ def train(
     config: ConfigOption = None,
     *,
     set_: SetOption = None,
-    seed: Annotated[int | None, typer.Option("--seed", help="Every random choice follows from it.")] = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", help="Seed of every random choice: same seed, same result.")
+    ] = None,
     schema: SchemaOption = None,
     timezone: TimezoneOption = None,
     device: DeviceOption = "auto",

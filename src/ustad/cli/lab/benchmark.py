@@ -19,13 +19,13 @@ def benchmark(
     ] = None,
     *,
     methods: Annotated[
-        str, typer.Option(help="Methods with commas between.")
+        str, typer.Option(help="Methods, separated by commas.")
     ] = "visit-rate,distance,transformer,sensitive-hue,ustad-plain,ustad-quick,ustad-default",
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds of training, from 7 on.")] = 1,
     size: Annotated[str, typer.Option(help="paper, large, small or tiny, as for experiments.")] = "paper",
     work: Annotated[Path, typer.Option(help="Where data and models are kept.")] = Path("runs/benchmark"),
     device: DeviceOption = "auto",
-    workers: Annotated[int, typer.Option(min=1, help="Processes.")] = 1,
+    workers: Annotated[int, typer.Option(min=1, help="How many processes run at the same time.")] = 1,
     fit_minutes: Annotated[float, typer.Option(min=0.0, help="Train no network for longer; 0: no limit.")] = 0.0,
 ) -> None:
     """Run the protocol on public data and print a table that can be cited.

@@ -56,7 +56,7 @@ def experiment(
         float | None, typer.Option(help="λ, the weight of kinds against numbers in USTAD's loss; else the method's.")
     ] = None,
     past: Annotated[
-        bool, typer.Option("--past/--no-past", help="Also with windows that show nothing later than the event.")
+        bool, typer.Option("--past/--no-past", help="Also run with windows that show nothing later than the event.")
     ] = True,
     agents: Annotated[int | None, typer.Option(help="Agents to simulate; else as many as the preset says.")] = None,
     days: Annotated[int | None, typer.Option(help="Days to simulate; else as many as the preset says.")] = None,
@@ -64,7 +64,9 @@ def experiment(
     data_seed: Annotated[int, typer.Option(help="Seed of the simulated data.")] = 11,
     work: Annotated[Path, typer.Option(help="Where data and models are kept between runs.")] = Path("runs/experiments"),
     device: DeviceOption = "auto",
-    workers: Annotated[int, typer.Option(min=1, help="Processes; they share the models to fit.")] = 1,
+    workers: Annotated[
+        int, typer.Option(min=1, help="How many processes run at the same time; they share the models to fit.")
+    ] = 1,
     minutes: Annotated[
         float | None, typer.Option(min=0.0, help="Begin no further cell after so many minutes; run again to go on.")
     ] = None,
@@ -78,8 +80,10 @@ def experiment(
     cut_again: Annotated[
         bool, typer.Option("--cut-again", help="Also run cells again whose training was cut by a limit of time.")
     ] = False,
-    figures_only: Annotated[bool, typer.Option("--figures-only", help="Run nothing; tables, figures, page.")] = False,
-    cells_only: Annotated[bool, typer.Option("--cells-only", help="Result files only, nothing drawn.")] = False,
+    figures_only: Annotated[
+        bool, typer.Option("--figures-only", help="Run nothing; write tables, figures and page again.")
+    ] = False,
+    cells_only: Annotated[bool, typer.Option("--cells-only", help="Write result files only; draw nothing.")] = False,
     page: Annotated[Path | None, typer.Option(help="The page to write; else OUT/results.md.")] = None,
     figures: Annotated[Path | None, typer.Option(help="Where figures go; else OUT/figures.")] = None,
     also: Annotated[

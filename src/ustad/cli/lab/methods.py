@@ -23,7 +23,9 @@ OURS = {
 
 
 def methods(
-    name: Annotated[str | None, typer.Argument(help="One of them: its settings, and what a search tries.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="Show one detector: its settings, and what a search tries.")
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """List the detectors and what each can do, or one with its settings.
