@@ -20,8 +20,8 @@ def area(events: pa.Table) -> dict[str, float]:
 
 
 def card(facts: dict[str, Any], config: Config, schema: EventSchema) -> str:
-    """The model card: what it was trained on, how well it predicts, what its scores are not for; in the schema's words
-    for entities and events."""
+    """The model card: what the model was trained on, how well it predicts, and what its scores are not for. It uses the
+    schema's words for entities and events."""
     entities, events = plural(schema.entity_word), plural(schema.event_word)
     area = facts.get("area")
     where = (

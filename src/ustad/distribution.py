@@ -1,9 +1,9 @@
 """One-dimensional reference distributions: how rare is a value among normal ones?
 
 In go reference values, out come tail shares p(x) = share of the reference at least as large as x, as log₁₀ so that
-nothing saturates. `Distribution` has a fitted tail (generalised Pareto), so that values beyond everything seen do
-not tie; `Ranks` has none and says where a value stands within a batch (the paper's percentiles). Values that differ
-in their last bits are equal (`ties`), so that a score is the same on every machine, of one value and of many.
+nothing saturates. `Distribution` has a fitted tail (generalised Pareto), so that values beyond everything seen do not
+tie; `Ranks` has none and says where a value stands within a batch (the paper's percentiles). Values that differ only in
+their last bits are equal (`ties`). So a score is the same on every machine, alone or in a batch.
 """
 
 from __future__ import annotations

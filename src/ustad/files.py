@@ -1,7 +1,7 @@
 """Table files and JSON: read where they come in, written whole or not at all.
 
-In go paths (Parquet, CSV, a directory of parts) or tables of other libraries (`frames.py`); out come pyarrow tables, as
-they are: what they must hold is `tables.validate`'s to say.
+In go paths (Parquet, CSV, a directory of parts) or tables of other libraries (`frames.py`). Out come pyarrow tables as
+they are; `tables.validate` checks what they hold.
 """
 
 from __future__ import annotations

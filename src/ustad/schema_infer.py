@@ -1,7 +1,7 @@
 """A first schema for a table of events, with a reason for every choice, and what is wrong with a given one.
 
-In goes a table (or a path); `infer` gives a `Proposal` that writes itself as commented YAML for the user to edit,
-`check` gives a list of lines: what the table lacks or holds that the schema cannot mean.
+In goes a table or a path. `infer` gives a `Proposal`, which writes itself as commented YAML for the user to edit.
+`check` gives lines about what the table lacks, or holds against the schema.
 """
 
 from __future__ import annotations

@@ -76,8 +76,8 @@ TRIPS = Contract(
 GAPS = Contract(
     "gaps",
     {"agent_id": IDENTIFIER, "started_at": TIMESTAMP, "finished_at": TIMESTAMP},
-    # Where the silence ended: at the place and part of a stay (bridged), on the way from it and part of one too (left),
-    # elsewhere (moved), at the place but too late to count (unbridged).
+    # Where the silence ended. bridged: at the place, part of a stay. left: on the way from the place, part of a stay
+    # too. moved: elsewhere. unbridged: at the place, but too late to count.
     {"cause": pa.string()},
 )
 POIS = Contract(
@@ -87,8 +87,8 @@ POIS = Contract(
 )
 STAY_LABELS = Contract("labels", {"stay_id": IDENTIFIER, "anomaly": pa.bool_()}, {"kind": pa.string()})
 AGENT_LABELS = Contract("agent_labels", {"agent_id": IDENTIFIER, "anomaly": pa.bool_()}, {"kind": pa.string()})
-#: Visits that were nearly certain and did not come, as `ustad score` writes them; `instead` is the stay that took the
-#: place of one, and the incident that of this stay.
+#: Visits that were nearly certain and did not come, as `ustad score` writes them. `instead` is the stay that took a
+#: visit's place, and the incident is that stay's.
 ABSENCES = Contract(
     "absences",
     {

@@ -1,7 +1,7 @@
 """`ustad score`: what is found across all agents (unusual days, meetings), gathered while their parts are scored.
 
-Each part is looked at once its scores are known, while the next one is measured, so that little is left to do after the
-last one and no file has to be read again.
+Each part is read as soon as its scores are known, while the next part is measured. So little is left to do after the
+last part, and no file is read twice.
 """
 
 from __future__ import annotations

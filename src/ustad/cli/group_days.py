@@ -20,8 +20,8 @@ BEFORE = 60
 
 
 class DayGroups:
-    """Looks at event scores part by part, then knows the unusual days of everybody and takes their alerts off the
-    list, part by part again: where that is done before they are written, nothing is written twice."""
+    """Reads event scores part by part. Then it knows the days that are unusual for everybody, and takes the alerts of
+    these days off the list, part by part again. Done before the scores are written, nothing is written twice."""
 
     def __init__(self, schema: Any) -> None:
         self.schema = schema

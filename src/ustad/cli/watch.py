@@ -45,10 +45,11 @@ def watch(
 ) -> None:
     """Keep a model in step: train the next version, compare it with the one in use, and swap if it is sound.
 
-    Training carries on from the version in use. Neither learns from the last week, on which both are compared. The swap
-    needs about as many events as in other weeks, nine tenths of the people the old one knows, p-values that are what
-    they say, and a fifth of the old alerts. Otherwise the old version stays in use, and the exit is 1. `score`, `serve`
-    and `train --from` take the directory of versions as they take a model.
+    Training carries on from the version in use. Neither learns from the last week, on which both are compared. The new
+    version is used if four things hold. The week has about as many events as others. The new version knows nine tenths
+    of the people that the old one knows. Its p-values are what they say. It keeps a fifth of the old alerts. Otherwise
+    the old version stays in use, and the exit is 1. `score`, `serve` and `train --from` take the directory of versions
+    as they take a model.
 
     Examples:
 

@@ -103,8 +103,8 @@ class Config:
 
     @classmethod
     def from_yaml(cls, path: Path | str, preset: str | Config = "paper") -> Config:
-        """A YAML file of the same tree; what it leaves out comes from `preset: NAME` in it, or else from `preset`,
-        which may be a configuration too."""
+        """A YAML file of the same tree. Settings that it leaves out come from its line `preset: NAME`, or else from the
+        argument `preset`, which may be a configuration too."""
         content = read_yaml(Path(path))
         preset = content.pop("preset", preset)
         base = preset if isinstance(preset, Config) else cls.preset(preset)

@@ -1,7 +1,7 @@
 """Settings as version 0.2 wrote them, in the words of today.
 
-Some were joined, some are fixed now. One that asks for what there still is is read; one that is fixed and says so is
-left out, with a line; another is refused.
+Some were joined, some are fixed now. A setting that asks for what still exists is read. A setting that is fixed now,
+and has the fixed value, is left out with a line. Any other is refused.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Rows into buckets of whole agents, through files: the one shuffle of this engine.
 
-A task reads one piece of the input and writes a file for each bucket that it has rows of; the bucket's own task then
-reads its files in the order of the pieces. An agent's bucket is a hash of its identifier: the same whatever the
-number of pieces, workers or machines.
+A task reads one piece of the input and writes one file for each bucket that the piece has rows of. The bucket's own
+task then reads these files in the order of the pieces. An agent's bucket is a hash of its identifier: the same whatever
+the number of pieces, workers or machines.
 """
 
 from __future__ import annotations

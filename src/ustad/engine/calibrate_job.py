@@ -1,7 +1,7 @@
 """Reference and calibration of a trained network, computed bucket by bucket and merged exactly.
 
-In go the network and the events to learn from; out comes the `ScoringModel` that `fit_reference` makes in one
-process: every reference event once, every calibration event once, in the same order of entities.
+In go the network and the events to learn from. Out comes the `ScoringModel` that `fit_reference` makes in one process.
+Every reference event and every calibration event is used once, in the same order of entities.
 """
 
 from __future__ import annotations

@@ -23,8 +23,8 @@ FREE_SECONDS = 20.0
 START_SECONDS = 120.0
 #: Shared memory of a cluster that is started here: what travels between tasks is small, tables go through files.
 STORE_BYTES = 512 << 20
-#: How Ray behaves here, unless the environment says otherwise: nothing is sent home, a worker
-#: and a training whose cores are there may take minutes to start (a busy machine), its end is noticed at once.
+#: How Ray behaves here, unless the environment says otherwise. No usage data is sent. On a busy machine a worker or a
+#: training may take minutes to start. The end of a training is noticed at once.
 _SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",

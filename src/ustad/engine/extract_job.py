@@ -227,8 +227,8 @@ def _texts(table: pa.Table) -> pa.Table:
 
 @contextmanager
 def _local_copy(file: Place) -> Iterator[Path]:
-    """A path to read: the file itself where it is local, else a copy under the same name in folders of the same
-    names, which may say whose it is."""
+    """A path to read: the file itself where it is local, else a copy. The copy keeps the names of the file and its
+    folders, because they may say whose fixes it holds."""
     if file.local:
         yield file.path
         return

@@ -1,7 +1,7 @@
 """A job is steps, a step is tasks, a task is a file that says it is done: what is finished is never done again.
 
-In go named tasks and a function; Ray runs those that have no result yet, wherever there is a free core, and again
-where a worker or its machine died. A job that is started again with the same input carries on; with another it starts
+In go named tasks and a function. Ray runs the tasks that have no result yet, wherever there is a free core. A task runs
+again if its worker or machine died. A job that is started again with the same input carries on; with another it starts
 anew.
 """
 

@@ -1,8 +1,8 @@
 """Tables of events to plain arrays of visits: who, which own place, when, how long, what kind of place.
 
-In goes a table that keeps a schema; out come arrays sorted by entity and time, which the habits are built from
-and compared with. A visit's place is the schema's habitat (a POI, a merchant, a screen); where that is missing,
-the stays of one entity that lie close together are one place.
+In goes a table that keeps a schema; out come arrays sorted by entity and time, which the habits are built from and
+compared with. A visit's place is the schema's habitat (a POI, a merchant, a screen). Where it is missing, stays of one
+entity that lie close together are one place.
 """
 
 from __future__ import annotations
@@ -177,8 +177,8 @@ def spot_names(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 def _keys(
     events: pa.Table, schema: EventSchema, category: np.ndarray, owner: np.ndarray, *, has_places: bool
 ) -> np.ndarray:
-    """Hash of entity and habitat, 0 where it is missing. Without habitats the category is one where there are no places
-    either: whether training had some, not whether these rows do, so that an event has the same key in any table."""
+    """Hash of entity and habitat, 0 where it is missing. Without habitats and places the category is the key. What
+    training had decides this, not what these rows have, so that an event has the same key in any table."""
     if schema.habitat in events.column_names:
         column = events[schema.habitat]
         codes, names = agent_codes(pc.fill_null(_text(column), ""))

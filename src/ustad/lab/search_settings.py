@@ -1,8 +1,8 @@
 """Search over the paper's space: mask ratio, width and depth, judged by masked validation loss alone.
 
 In go the same windows and questions as in training; out come the best configuration and a table of all trials. The
-study is a file in the out directory: a search that is stopped goes on where it was, and one of other settings, other
-data or another method is refused there.
+study is a file in the out directory. A stopped search goes on where it was. A search with other settings, other data or
+another method is refused there.
 """
 
 from __future__ import annotations

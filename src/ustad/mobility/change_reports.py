@@ -17,13 +17,13 @@ from ustad.geo import EARTH_RADIUS_KM
 
 #: The usual speed of a departure.
 DEPARTURE_KM_PER_US = 20.0 / 3.6e9
-#: An agent's phone reports changes only if no more than one in so many pairs of fixes lies at one place, minutes apart;
-#: one such pair is assumed beforehand. Its reports on the way are minutes apart: silence of at least `REST_US` is none.
+#: A phone reports changes only, if at most one in FEW_STILL pairs of its fixes lies at one place, minutes apart. One
+#: such pair is assumed beforehand. Its reports on the way are minutes apart: silence of at least `REST_US` is none.
 FEW_STILL, REST_US = 6, 600_000_000
 #: It reports what is at least so far from the last report (squared, on the unit sphere).
 STEP = (0.4 / EARTH_RADIUS_KM) ** 2
-#: An agent's own places are so wide, as a share of the squared distance; a place is known after so many visits;
-#: and of so many fixes or fewer are stays whose place earlier ones help to tell.
+#: PLACE: how wide an agent's own place is, as a share of the squared distance. KNOWN_VISITS: visits after which a place
+#: is known. FEW_FIXES: earlier stays help to place a stay of so many fixes or fewer.
 PLACE, KNOWN_VISITS, FEW_FIXES = 4.0, 2.0, 4
 
 

@@ -32,8 +32,9 @@ from ustad.mobility.change_reports import (
 #: What a gap column says where nothing at all was observed on that side, and a time that there is not.
 NEVER_SEEN = -1
 NO_TIME = -(2**63)
-#: Why nobody knows: the silence ends at the place and counts as a stay, it ends on the way from the place and counts as
-#: a stay, it ends elsewhere, or at the place but too late to say that the agent was there.
+#: Causes of a gap, by where the silence ended. BRIDGED: at the place; it counts as a stay. LEFT: on the way from the
+#: place; it counts as a stay too. MOVED: elsewhere. UNBRIDGED: at the place, but too late to say that the agent was
+#: there.
 CAUSES = BRIDGED, LEFT, MOVED, UNBRIDGED = range(4)
 CAUSE_NAMES = ("bridged", "left", "moved", "unbridged")
 
@@ -43,8 +44,8 @@ ORIGIN, ANCHOR, HELD_ORIGIN, HELD_ANCHOR = range(4)
 MIDDLE, SAME, FAR = 0.25, 0.49, 4.0
 #: A last fix before silence weighs as much as this many others at most: where a phone fell silent, it lay.
 WEIGHT = 10.0
-#: A fix that claims to be less precise than this, in metres, weighs less; and none says that the agent left unless it
-#: lies further off than so many times its claim (in units of the sphere for metres).
+#: A fix with a worse accuracy than this, in metres, weighs less. A fix says that the agent left only if it lies further
+#: off than so many times its accuracy (in units of the sphere for metres).
 PRECISE_M = 20.0
 ACCURACY_SLACK = 4.0 / (1000.0 * EARTH_RADIUS_KM)
 #: A fix elsewhere was on the way from the place, at the usual speed of a departure; by a slow walker's it is sure.
@@ -353,8 +354,8 @@ def _finish(s, agent, time, points, stays, trips, at, n, limits):  # type: ignor
 
 @numba.njit(cache=True, nogil=True)
 def _keep(s, at, end, is_needed, duration):  # type: ignore[no-untyped-def]  # compiled
-    """Mark the fixes that the next call needs, and remember the positions among them: the ways to the held stay and
-    from it on, and the open cluster while it may turn out to be part of the way."""
+    """Mark the fixes that the next call needs, and remember the positions among them. These are the ways to and from
+    the held stay, and the open cluster while it may still be part of a way."""
     s.held_anchor_at, s.origin_at = 0, 0
     if s.held == 1:
         s.held_anchor_at = at[HELD_ANCHOR] - at[HELD_ORIGIN]

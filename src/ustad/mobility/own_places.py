@@ -116,13 +116,12 @@ def own_places(
 ) -> pa.Table:  # fmt: skip
     """Stays with each agent's own places as `poi_id` and what they are to the agent as `poi_category`.
 
-    In order of time a stay joins the nearest of the agent's places within `radius_m`, else founds one, which is
-    called after the agent and that stay (`AGENT:7k2m9qxw`). Home is where the agent spends the most hours of the
-    night, work the most office hours of weekdays elsewhere, each above a least amount; any other place is `other`.
-    With `until` (a time) only stays that begin before it, in the half year before, say what a place is; of an agent who
-    was hardly there by then, those of its own first days. `earlier_places` are there from the beginning, and their
-    agents' home and work stay what they were.
-    Needs `timezone`; stays have to be in order of agent and time.
+    In order of time a stay joins the nearest of the agent's places within `radius_m`, else founds one, which is called
+    after the agent and that stay (`AGENT:7k2m9qxw`). Home is where the agent spends the most hours of the night, work
+    the most office hours of weekdays elsewhere, each above a least amount; any other place is `other`. With `until` (a
+    time), only stays that begin in the half year before it say what a place is. For an agent with hardly any stay by
+    then, the stays of its own first days do. `earlier_places` are there from the beginning, and their agents' home and
+    work stay what they were. Needs `timezone`; stays have to be in order of agent and time.
     """
     earlier_places = earlier_places or KnownPlaces.of([])
     codes, agents = agent_codes(stays["agent_id"])
@@ -189,8 +188,8 @@ def first_of_test(span: tuple[int, int], timezone: str | None, split: dict[str, 
     """When the test part of fixes between two moments (µs) begins: as `split` says, else by the default proportions,
     at midnight of `timezone` (UTC without one). None where the data is too short to be split.
 
-    Stays are split by the days they begin on, and none may begin on the last day of the fixes: of the two beginnings
-    that this leaves, the earlier one.
+    Stays are split by the days they begin on, and perhaps none begins on the last day of the fixes. That leaves two
+    possible beginnings; the earlier one is taken.
     """
     zone = timezone or "UTC"
     begins = []
@@ -226,8 +225,8 @@ def _kinds(stays: pa.Table, owner: np.ndarray, which: np.ndarray, until: Any) ->
 @numba.njit(cache=True, nogil=True)
 def _tell_places(agent: Any, day: Any, before: Any, recent: Any) -> Any:
     """Which stays say what a place is: those `before` the test part, and of these only `recent` ones where they are
-    enough. Of an agent with too few days there (one who joined late, or whose clock was wrong once) those of the first
-    half of its own days, at most `OWN_DAYS`."""
+    enough. For an agent with too few days there (it joined late, or its clock was wrong once), the first half of its
+    own days, at most `OWN_DAYS`."""
     tells = before.copy()
     begin = 0
     while begin < len(agent):

@@ -152,9 +152,9 @@ def recognise(look: Look) -> str:
 def _settings(profile: str, look: Look) -> dict[str, Any]:
     """Those of the profile, with what the fixes say beside.
 
-    Where there is no error, a stay is as wide as a building. A stay takes no less than the usual time between two fixes
-    of a device that is not silent; of one that is silent only while still, because its fixes on the way lie near in
-    time, silence tells more.
+    Where there is no error, a stay is as wide as a building. With a device that is not silent, a stay lasts at least
+    the usual time between two fixes. A device that is silent only while still is left alone: its fixes on the way lie
+    close in time, so silence tells more.
     """
     changes = dict(PROFILES[profile])
     if profile == "phone" and look.interval_s <= DENSE_S:

@@ -136,8 +136,9 @@ def check_stays(source: Any, where: str, reading: Reading, zone: str | None = No
 def mark_cut(stays: pa.Table, reading: Reading) -> pa.Table:
     """Stays that the data's own first or last midnight cut are not known to begin or end there.
 
-    An agent's first stay that begins at a local midnight, and its last that ends at one, in a table that does not say
-    what was observed: a night at home is not over because the month is. The table is in order.
+    Which stays are cut off by the edge of the data: an agent's first stay that begins at a local midnight, and its last
+    that ends at one. A night at home is not over because the month is. Only for tables that do not say what was
+    observed. The table is in order.
     """
     if {"start_gap_s", "end_gap_s"} & set(stays.column_names):
         return stays

@@ -179,9 +179,9 @@ def scan(
 ) -> Scan:  # fmt: skip
     """Run the kernel and update `state` in place.
 
-    offsets [agents + 1]: fixes of agent i are offsets[i] … offsets[i + 1]; resume [agents]: the first of them that
-    is new, those before it were carried over; time [n] µs; points [n, 3]; accuracy [n] metres, 0 where not known;
-    final: close what is open.
+    offsets [agents + 1]: the fixes of agent i are offsets[i] … offsets[i + 1]. resume [agents]: the first new fix of
+    each agent; fixes before it were carried over. time [n] in µs; points [n, 3]; accuracy [n] in metres, 0 where
+    unknown. final: close stays that are still open.
     """
     room = _room(offsets, resume, len(state))
     stays, trips, gaps = np.empty(room, STAY), np.empty(room, TRIP), np.empty(room, GAP)
@@ -254,8 +254,8 @@ def _scan(  # type: ignore[no-untyped-def]  # compiled; types are numpy arrays a
             origin = anchor
         s.anchor_at = anchor - origin
         if end > begin:
-            # The way since the last stay, and of the open cluster all fixes while it may still turn out to be part of
-            # the way, else the last one.
+            # Keep the way since the last stay. Of the open cluster keep all fixes while it may still be part of the
+            # way, else the last one.
             is_needed[origin : anchor + 1 if s.last_time - s.anchor_time >= duration else end] = True
             is_needed[end - 1] = True
     n[0], n[1], n[2] = n_stays, n_trips, n_gaps
@@ -298,9 +298,9 @@ class Cleaning:
 def clean(
     offsets: np.ndarray, time: np.ndarray, points: np.ndarray, state: np.ndarray, *, limits: Limits, final: bool
 ) -> Cleaning:
-    """Drop repeats (a second fix of the same moment), fixes that need more than the speed limit to be reached and to
-    be left, and single outliers: off the fixes before and after, which are together, and gone too soon to be a stay.
-    Fixes are grouped by agent and in time order."""
+    """Drop repeats (a second fix of the same moment), speed spikes and single outliers. A spike needs more than the
+    speed limit to be reached and to be left. An outlier lies off the fixes before and after it, which lie together, and
+    is too short for a stay. Fixes are grouped by agent and in time order."""
     agents = len(state)
     result = Cleaning(
         np.ones(len(time), np.bool_), np.zeros(len(time), np.bool_), np.zeros(agents, np.int64),

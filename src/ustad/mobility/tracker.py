@@ -104,8 +104,8 @@ class StayTracker:
             fixes.update({n: own.of(np.full(len(own), n, np.int64)) for n, own in left})
 
     def current(self) -> pa.Table:
-        """The stays that are not final: under way (they end at the last fix so far), or left a moment ago and perhaps
-        not for good. It is what `finish` would close; later fixes may extend it."""
+        """The stays that are not final yet. Some go on, and end at the last fix so far. Others were left a moment ago,
+        perhaps not for good. It is what `finish` would close; later fixes may extend it."""
         twin = copy.deepcopy(self)
         twin._limits = self._limits._replace(include_last=True)
         return twin.finish().stays

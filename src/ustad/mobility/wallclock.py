@@ -1,7 +1,7 @@
 """Times off a wall clock that says nothing of daylight saving, as UTC.
 
-In: naive times, their zone and, for fixes, whose they are. Out: UTC. The hour that daylight saving repeats is told
-apart where an agent's fixes are in order; how many fell into it, and how they were read, is noted.
+In: naive times, their zone and, for fixes, whose they are. Out: UTC. Daylight saving repeats an hour. Its two passes
+are told apart where an agent's fixes are in order. A note says how many fixes fell into it, and how they were read.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from ustad.tables import TIMESTAMP, agent_codes
 def from_wall_clock(
     column: pa.ChunkedArray, zone: str, agents: pa.ChunkedArray | None, name: str, *, reading: Reading
 ) -> pa.ChunkedArray:  # fmt: skip
-    """Naive times of one zone as UTC. A time that daylight saving repeats is the later moment for an agent whose
-    clock was seen to step back, else the earlier; a time that it skips is null and counted in
+    """Naive times of one zone as UTC. Daylight saving repeats an hour: a time in it is the later moment if the agent's
+    clock was seen to step back before, else the earlier. A time in the skipped hour is null and counted in
     `reading.skipped_hour`."""
     early = localise(column, zone)
     before = pc.assume_timezone(column, zone, ambiguous="earliest", nonexistent="earliest").cast(TIMESTAMP)

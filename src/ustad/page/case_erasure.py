@@ -1,7 +1,7 @@
 """What becomes of cases when a person is forgotten or old events are deleted.
 
-A case that has no incident left goes with its whole history. In a case of several people a note or the title may speak
-of the one who is forgotten, and nobody can tell: they are blanked. Saved views that name the person go too.
+A case that has no incident left goes with its whole history. In a case of several people, notes and title may speak of
+the person who is forgotten. Nobody can tell which do, so all are blanked. Saved views that name the person go too.
 """
 
 from __future__ import annotations

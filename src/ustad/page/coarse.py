@@ -1,8 +1,8 @@
 """Answers for those who need no exact place: positions on a coarse grid, and nothing else that would tell them.
 
 In: an answer of the service, and metres. Out: the same answer in the same form. Positions and paths move to the middle
-of their cell, distances are rounded to the grid; names of places, free texts, ids of other systems and who else was
-there are left out. With 0 metres there are no positions at all.
+of their cell; distances are rounded to the grid. Names of places, free texts, ids of other systems and other people are
+left out. With 0 metres there are no positions at all.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Who else: whether other people do this at this hour, who was there who is usually not, and who is usually there and
 was missed.
 
-In: an open connection and a stored event. Out: a small dictionary for the page. Only a few hours are looked through, by
-the index of time, and at most `MOST` events of them; of those who were there the first `MOST_NAMES` are looked up.
+In: an open connection and a stored event. Out: a small dictionary for the page. Only a few hours are searched, by the
+index of time, and at most `MOST` events in them. Of the people who were there the first `MOST_NAMES` are looked up.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ NEAR = 0.00135
 DAYS, LONG, MOST, MOST_NAMES = 7, 12, 20_000, 10
 #: Who was there at most so often before is usually not there.
 SELDOM = 1
-#: Who is usually there was there at this hour on at least half of the days of the same kind (weekdays, weekend days) of
-#: these weeks, and on so many at least.
+#: A person is usually there who was there at this hour on at least half of the same kind of days (weekdays, weekend
+#: days) in WEEKS weeks, and on at least OFTEN days.
 WEEKS, OFTEN = 2, 3
 
 
 def company(connection: Connection, event: Any) -> dict[str, Any]:
-    """What others did: of those who began something at this hour on the days before, how many at such a place; of
-    those who were there at the same time, who is usually not; and who is usually there and was not."""
+    """What others did. Of those who began something at this hour on the days before: how many at such a place. Of those
+    who were there at the same time: who is usually elsewhere. And who is usually there, but was not."""
     return {"peers": _peers(connection, event), "others": _others(connection, event)}
 
 
@@ -67,9 +67,9 @@ def _others(connection: Connection, event: Any) -> dict[str, Any] | None:
 
 
 def _find_missed(connection: Connection, event: Any, present: set[str]) -> list[dict[str, Any]]:
-    """People who are usually here at this hour and were not: on how many days of the two weeks before they were, and
-    where they were instead (a kind of place, null where nobody knows). They are looked for among those who were here
-    on the latest such day and a week before."""
+    """People who are usually here at this hour and were not. `days` counts the days of the two weeks before on which
+    they were here. `where` is the kind of place where they were instead, null where nobody knows. They are looked for
+    among those who were here on the latest such day and a week before."""
     middle = (event["started_at"] + event["finished_at"]) // 2
     alike = _alike_days(middle, event["timezone"])
     moments = [middle - day * MICROSECONDS_PER_DAY for day in alike]

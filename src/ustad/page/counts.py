@@ -1,8 +1,8 @@
 """How many people were where, hour by hour, and never fewer than `least` of them: nobody can be told from it.
 
 In: an open connection, local days, the width of a cell and the least number of people. Out: rows of day, hour, cell and
-people. Cells and hours are fixed and do not overlap, so views of other days are made of the same cells; counts are
-rounded down to multiples of `least`, so that two views of a cell differ by nothing or by at least so many people.
+people. Cells and hours are fixed and do not overlap, so views of other days are made of the same cells. Counts are
+rounded down to multiples of `least`. Two views of a cell therefore differ by nothing, or by at least `least` people.
 """
 
 from __future__ import annotations

@@ -25,9 +25,10 @@ HISTORY_STANDS = 28
 def days_here(rows: list[Any], columns: dict[str, np.ndarray], at: int) -> dict[str, Any] | None:
     """Around the event at this place of a history; none for events without a place or a length.
 
-    Of each day: the kind of place where the agent was at the middle of the event's hours on its first day (`at`, null
-    where nobody knows), whether that was this place (`here`), how many visits to this place began that day (`visits`),
-    and whether one of them is of the event's own incident (`incident`). `learnt_until` is the last day learnt from.
+    `minute` is the middle of the event's hours on its first day. For each day, `at` is the kind of place where the
+    agent was at that minute, null where nobody knows. `here` says whether that was this place. `visits` counts the
+    visits to this place that began that day. `incident` says whether one of them belongs to the event's own incident.
+    `learnt_until` is the last day learnt from.
     """
     if rows[at]["lat"] is None or rows[at]["lon"] is None or not columns["duration"][at] > 0:
         return None

@@ -116,8 +116,8 @@ _DETAILS = select(r.details.c.key, r.details.c.content)
 
 
 def _evidence(schema: EventSchema, row: Any, content: dict[str, Any]) -> dict[str, Any]:
-    """What the score was made from, and nothing else: a score by habits shows the questions of habits and what they
-    expected, a score by the network its percentiles, uncertainties and distance to known events."""
+    """What the score was made from, and nothing else. A score by habits shows its questions and what was expected. A
+    score by the network shows percentiles, uncertainties and the distance to known events."""
     habits = _habits(content.get("habits"))
     if habits is not None:
         features = [f for f in schema.features if _asked_by_habits(f, schema)]
@@ -309,8 +309,8 @@ def usual_places(history: History) -> list[dict[str, Any]]:
 
 
 def absences(connection: Connection, agent: str, first: int, last: int, *, limit: int) -> list[dict[str, Any]]:
-    """Nearly certain visits between `first` and `last` that did not come, in order of time: those that are rare among
-    normal people, and those of an incident, whose event took their place."""
+    """Nearly certain visits between `first` and `last` that did not come, in order of time. Shown are those that are
+    rare among normal people, and those whose place an incident's event took."""
     a = r.absences.c
     query = (
         select(r.absences, E.key, E.incident)

@@ -1,8 +1,8 @@
 """Bringing an older store to today's tables: what `records` has and the store lacks is added.
 
-A new store gets all tables at once; an older one gets the tables, columns and indexes that it lacks, in one
-transaction; a store that is newer than this program is refused. Processes that open one store at once wait for each
-other, and one of them does the work.
+A new store gets all tables at once. An older one gets the missing tables, columns and indexes in one transaction. A
+store that is newer than this program is refused. Processes that open one store at once wait for each other, and one of
+them does the work.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ version_table = Table("store_version", MetaData(), Column("version", Integer, nu
 
 
 def never_use_a_number_twice(store: Operations) -> None:
-    """SQLite gives numbers of deleted alerts and verdicts to new ones unless it is told not to, and who has seen the
-    deleted alert would not see the new one."""
+    """SQLite gives the numbers of deleted alerts and verdicts to new ones unless it is told not to. A reader who has
+    seen the deleted alert would then miss the new one."""
     if store.get_bind().dialect.name == "sqlite":
         for name in ("alerts", "verdicts"):
             with store.batch_alter_table(name, recreate="always", table_kwargs={"sqlite_autoincrement": True}):

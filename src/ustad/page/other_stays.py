@@ -1,8 +1,8 @@
 """What else an incident holds: of an alert at an own place, the most unusual stay of the same incident elsewhere.
 
 In: an open connection and events as lists show them. Out: the same with `led_by`, the stay that explains the alert, or
-`with_it`, a short sentence, or neither. The most unusual stay of an incident can be the dull end of it, such as coming
-home late: the stay right before it is what the incident is about, as in `scoring/incidents.py`.
+`with_it`, a short sentence, or neither. The most unusual stay of an incident can be its dull end, such as coming home
+late. Then the stay right before it is what the incident is about, as in `scoring/incidents.py`.
 """
 
 from __future__ import annotations

@@ -180,8 +180,8 @@ def alerts(
 ) -> tuple[int, int, list[dict[str, Any]]]:
     """Total, the sequence number to ask on from, and a page of alerts.
 
-    With `min_score` in the filter every scored event above it counts, whether or not it was an alert when it came;
-    with `raised` too only those that were.
+    With `min_score` in the filter every event with at least that score counts, whether or not it was an alert when it
+    came. `raised` leaves only those that were.
     """
     latest = connection.execute(select(func.max(r.alerts.c.seq))).scalar() or 0
     conditions = filters.conditions()
@@ -294,8 +294,8 @@ def lanes(
 def span(connection: Connection) -> tuple[int, int] | None:
     """First and last day with a score; none while nothing was scored.
 
-    Days that half a year without any score keeps apart from the others are left out, as of one event dated 1970: the
-    span is of the stretch with the most events.
+    The span is of the stretch of days with the most events. Days that lie half a year without any score away from it
+    are left out, such as one event dated 1970.
     """
     stretches: list[list[int]] = []
     for day in connection.execute(_DAYS).scalars():

@@ -1,7 +1,7 @@
 """The tables of the store. Times are microseconds since 1970 in UTC, days are local dates since 1970-01-01.
 
-`events` holds what every list needs and `details` what one opened event needs; `days` is what the swim lanes show,
-kept up to date with every event so that no answer has to aggregate the whole store.
+`events` holds what every list needs, `details` what one open event needs. `days` is what the swim lanes show. It is
+updated with every event, so that no answer has to aggregate the whole store.
 """
 
 from __future__ import annotations

@@ -118,8 +118,8 @@ def rows_of(
 
 
 def _find_path(path: Path | str | None, name: Any, scores: Path, kind: str) -> Path | None:
-    """The first that exists: the path given, the one in run.json as it is, the same beside the scores, or what lies
-    beside them under its usual name."""
+    """The first path that exists: the given one, the one in run.json, the same name beside the scores, or the usual
+    name beside the scores."""
     if path is not None:
         if not Path(path).exists():
             raise DataError(f"{path}: no such file or directory")

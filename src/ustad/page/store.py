@@ -1,7 +1,7 @@
 """The store: SQLite (WAL) or PostgreSQL behind one class, written to in whole transactions.
 
-In go rows of scored events, verdicts, fixes and snapshots; each `add` is one transaction, so that what was
-acknowledged survives a kill and nothing is there twice. Reading is in `queries`.
+In go rows of scored events, verdicts, fixes and snapshots. Each `add` is one transaction: what was acknowledged
+survives a kill, and nothing is stored twice. Reading is in `queries`.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ class Store:
         self._writing = threading.Lock()
         self.log_patience_ms = 2000  # for readers who keep the write-ahead log from being emptied
         self.disk_full = False  # since the last transaction that was tried
-        # A store in memory is one connection: what began on it must end before anything else begins, or a reader's
-        # end would roll back what a writer has written.
+        # A store in memory is one connection. A transaction on it must end before the next begins, or the end of a
+        # reader would roll back what a writer has written.
         in_memory = isinstance(self.engine.pool, StaticPool)
         self._alone: AbstractContextManager[Any] = threading.RLock() if in_memory else nullcontext()
         try:
@@ -195,8 +195,8 @@ class Store:
         return not busy
 
     def scrub(self, agent: str) -> None:
-        """Leave no byte of a deleted agent. `secure_delete` overwrites deleted rows, not the copies that SQLite leaves
-        in the gaps of pages when it moves rows between them: where the id is still found, the file is written anew."""
+        """Leave no byte of a deleted agent. `secure_delete` overwrites deleted rows. It leaves the copies that SQLite
+        keeps in gaps of pages when it moves rows. Where the id is still found, the file is therefore written anew."""
         if self.clear_log() and self.file is not None and _contains(self.file, agent.encode()):
             self.rewrite()
 

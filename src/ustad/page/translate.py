@@ -1,7 +1,7 @@
 """Between tables and the store's rows: score tables in, rows and details out; rows in, a table of events out.
 
-Which column is the agent, the time, the place and the category follows from the schema, so that any events that a
-model was trained on can be served. What has no column of its own in the store is kept in the detail (`given`).
+The schema says which columns are the agent, the time, the place and the category. So any events that a model was
+trained on can be served. What has no column of its own in the store is kept in the detail (`given`).
 """
 
 from __future__ import annotations

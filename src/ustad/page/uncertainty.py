@@ -24,8 +24,8 @@ HEAD = 1_000  # events that tell whether the evidence of a run has uncertainties
 
 
 def doubt(run: RunTables, rows: np.ndarray) -> np.ndarray | None:
-    """How uncertain (noise and doubt) the model was about what drove each event's score: the share of events that are
-    surer about that question, for these rows. None where the run knows no uncertainty."""
+    """How uncertain the model was (noise and doubt) about the question that drove each event's score. For these rows:
+    the share of events that are surer about that question. None where the run knows no uncertainty."""
     n = run.events.count_rows()
     sample_rows = np.arange(0, n, max(1, n // SAMPLE))
     ranks, loud = [], []

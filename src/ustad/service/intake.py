@@ -1,8 +1,8 @@
 """The queue between requests and the one thread that scores and writes: micro-batches across requests.
 
-In: jobs from any thread. Out: their outcomes as futures. Whatever waits when the thread is free shares the next
-micro-batch: a small request is scored whole, of a large one a slice at a time, so nobody waits for another's two
-thousand events. Requests of one agent keep their order. A full queue refuses (`BusyError`) instead of growing.
+In: jobs from any thread. Out: their outcomes as futures. All requests that wait when the thread is free share the next
+micro-batch. A small request is scored whole, a large one slice by slice. So nobody waits for another's two thousand
+events. Requests of one agent keep their order. A full queue refuses (`BusyError`) instead of growing.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The model behind the service: scores events as they come, each by what its agent did before and nothing later.
 
 In: finished events. Out: their rows of the score table, the same as batch scoring gives with the window `past`. The
-recent events of each agent are held by the live scorer, read from the store when an agent comes that is not held, and
-dropped for the agents that were quiet longest. Scores come from habits (presets `best` and `quick`) or from the
+live scorer holds the recent events of agents. It reads them from the store when an agent comes that it does not hold,
+and drops those of the agents that were quiet longest. Scores come from habits (presets `best` and `quick`) or from the
 paper's network (`paper`); either way by the same few calls.
 """
 
@@ -229,8 +229,8 @@ def rate_words(detector: Detector, alerts_per_day: float, counts: Sequence[Count
 
 
 def event_zones(events: Sequence[Row], layout: Layout, zone: str | None) -> list[str]:
-    """The zone of each event: the schema's where that is one for all, else its own, else that of its place, else the
-    one given (also for places at sea, and where the library that knows zones is absent), else UTC."""
+    """The zone of each event, from the first that has one: the schema (one zone for all), the event, its place, the
+    service's setting, UTC. A place at sea has no zone, nor has any place without the library of zones."""
     if layout.zone_column is None:
         return [layout.schema.timezone] * len(events)
     zones = [row["timezone"] for row in events]

@@ -1,8 +1,8 @@
 """Incidents of agents as their events come: what bulk scoring finds in a whole table, one event at a time.
 
-An incident raises one alert: that of its first event beyond the threshold. What is known of an agent's incidents is
-stored with its state, so that a restart changes nothing, also where retention has deleted the event that raised the
-alert. Without a state it is read back from the events.
+An incident raises one alert: that of its first event beyond the threshold. An agent's incidents are stored with its
+state. So a restart changes nothing, even if retention has deleted the event that raised the alert. Without a state
+they are read back from the events.
 """
 
 from __future__ import annotations

@@ -223,11 +223,12 @@ class ExplainingEvent(OtherEvent):
 
 
 class EventAnswer(BaseModel):
-    """An event as lists show it. `score` is null for events that are known but not scored; with `final` false it is
-    provisional: the agent's next event may raise it, and make an alert of it. Events of one `incident_id` belong
-    together; one of them leads, the others are its `echo`, and `with_it` names the most unusual of them where the lead
-    is at an own place. Where the lead is only the way back, `led_by` is the event right before it, which explains the
-    incident; the score stays that of the most unusual one. `hidden_by` is the rule that keeps it out of lists."""
+    """An event as lists show it. `score` is null for events that are known but not scored. With `final` false the score
+    is provisional: the agent's next event may raise it and make the event an alert. Events of one `incident_id` belong
+    together. One leads, the others are its `echo`. Where the lead is at one of the agent's own places, `with_it` names
+    the most unusual of the others. Where the lead is only the way back, `led_by` is the event right before it, which
+    explains the incident; the score stays that of the most unusual one. `hidden_by` is the rule that keeps it out of
+    lists."""
 
     id: str
     event_id: str | None
@@ -323,9 +324,9 @@ class AlertPage(BaseModel):
 
 
 class DeviceAnswer(BaseModel):
-    """A device by the name of its key. `heard_at` is when its last request came, `fixed_at` the time of its latest fix;
-    `n_left_out` counts fixes that came late, were imprecise, had a wrong clock or no position, `n_events` the events of
-    its agent."""
+    """A device by the name of its key. `heard_at` is when the last request came, `fixed_at` the time of the latest fix.
+    `n_left_out` counts fixes that came late, were imprecise, or had a wrong clock or no position. `n_events` counts the
+    agent's events."""
 
     name: str
     agent_id: str

@@ -26,10 +26,9 @@ class Ready(BaseModel):
 
 
 class About(BaseModel):
-    """`run` is the name of the finished run on show; `tiles` the address of a map server, empty for none; `map` the
-    archive of tiles that the service was given; `notes` say
-    what a reader should know before the numbers; `categories` are those that have a colour of their own; `days` are
-    holidays and other days with a name, by date;
+    """`run` is the name of the finished run on show. `tiles` is the address of a map server, empty for none. `map` is
+    the archive of tiles that the service was given. `notes` say what a reader should know before the numbers.
+    `categories` are those with a colour of their own. `days` are holidays and other days with a name, by date.
     `devices` says whether phones can send."""
 
     version: str
@@ -98,8 +97,8 @@ class OddDay(BaseModel):
 class Summary(BaseModel):
     """Days and curve are of the stretch of time with the most events; `odd_days` lie at least half a year from it, with
     no score between. `hidden` are alerts that rules hide, which `alerts` leaves out. `alert_score` and `alert_p_value`
-    are those of the mildest alert that is shown, and `unusual` events are as unusual as that one; `kinds` and
-    `categories` are those that alerts have, the most frequent first."""
+    are those of the mildest alert that is shown. `unusual` counts the events at least as unusual as that alert. `kinds`
+    and `categories` are those of alerts, the most frequent first."""
 
     events: int
     agents: int
@@ -185,9 +184,9 @@ class Movements(BaseModel):
 
 # ---------------------------------------------------------------------------------------------- one event
 class FeatureAnswer(BaseModel):
-    """A feature, expected beside observed. `share` is its part of what makes the event unusual, `au` and `eu` are
-    the aleatoric and the epistemic uncertainty; of a place `expected` and `observed` have `lat` and `lon`, `error` is
-    in km and `spread` has one number for each direction."""
+    """A feature, expected beside observed. `share` is its part of what makes the event unusual. `au` and `eu` are the
+    aleatoric and the epistemic uncertainty. For a place, `expected` and `observed` have `lat` and `lon`, `error` is in
+    km, and `spread` has one number for each direction."""
 
     name: str
     label: str
@@ -281,8 +280,8 @@ class MissedVisit(BaseModel):
 
 
 class Others(BaseModel):
-    """How many other people were there at the same time, those of the first ten who are usually not, and who is
-    usually there and was not."""
+    """How many other people were there at the same time; who of the first ten is usually elsewhere; and who is usually
+    there, but was not."""
 
     people: int
     new: list[Newcomer]
@@ -297,8 +296,9 @@ class Company(BaseModel):
 
 
 class DayHere(BaseModel):
-    """Where the agent was at the event's hour of one day (`at`, null where nobody knows), whether that was this place,
-    how many visits to this place began that day, and whether that day is of the event's own incident."""
+    """One day at the event's hour. `at` is the kind of place where the agent was, null where nobody knows; `here` says
+    whether it was this place. `visits` counts visits to this place that began that day. `incident` says whether that
+    day belongs to the event's own incident."""
 
     day: str
     at: str | None
@@ -308,8 +308,8 @@ class DayHere(BaseModel):
 
 
 class DaysHere(BaseModel):
-    """The days around an event, the day it began, `today`, among them; `minute` is the middle of its hours on that
-    day, `learnt_until` the last day learnt from where that is what it was compared with."""
+    """The days around an event; `today` is the day it began. `minute` is the middle of its hours on that day.
+    `learnt_until` is the last day that the model learnt from, where the event was compared with that time."""
 
     minute: float
     today: str
@@ -318,8 +318,9 @@ class DaysHere(BaseModel):
 
 
 class EventDetail(BaseModel):
-    """`habits` is null where the network scored; `cases` are those that hold the incident; `company` is of alerts;
-    `days` is null without a place or a length; `learned_score` is null where no weights that verdicts taught count."""
+    """`habits` is null where the network scored. `cases` are those that hold the incident. Only alerts have `company`.
+    `days` is null for an event without a place or a length. `learned_score` is null where no learnt weights are in
+    use."""
 
     event: EventAnswer
     features: list[FeatureAnswer]

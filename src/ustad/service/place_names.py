@@ -1,7 +1,7 @@
 """What the places of stays found in live fixes are: from a table of POIs, else from the agent's own places.
 
-In: stays with coordinates. Out: the same with `poi_id`, `poi_category` and `poi_name`. An own place that the model
-knows from training says what kind of place it is; what it is called only a table of POIs can say.
+In: stays with coordinates. Out: the same with `poi_id`, `poi_category` and `poi_name`. For an agent's own place the
+model knows the kind from training. Its name can come only from a table of POIs.
 """
 
 from __future__ import annotations

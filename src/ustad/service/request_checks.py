@@ -1,7 +1,7 @@
 """What every request passes first: limits on the body, the Host header, security headers, a log without identities.
 
-An ASGI layer around the application: a request without a valid key is answered before its body is read, and bodies
-that claim no length are counted as they come.
+An ASGI layer around the application. A request without a valid key is answered before its body is read. Bodies without
+a stated length are counted as they come.
 """
 
 from __future__ import annotations

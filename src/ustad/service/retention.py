@@ -22,8 +22,8 @@ E, D, A = r.events.c, r.days.c, r.agents.c
 
 
 def expire(store: Store, before: int, let_go: Callable[[list[str]], object] = lambda agents: None) -> int:
-    """Delete what ended before this moment (microseconds); agents without an event go too, and `let_go` is told whom:
-    what else holds something of them must not outlive it."""
+    """Delete what ended before this moment (microseconds). Agents without any event left are deleted too, and `let_go`
+    is called with them, so that nothing else keeps their data."""
     old = (E.started_at < before, E.finished_at < before)  # the first has an index
     with store.reading() as connection:
         agents = list(connection.execute(select(E.agent).where(*old).distinct().order_by(E.agent)).scalars())

@@ -270,9 +270,9 @@ def alerts(
 ) -> dict[str, Any]:  # fmt: skip
     """Alerts, the most unusual (or the latest) first. `since` takes only what came after an earlier answer.
 
-    `from` and `to` are moments; `first_day` and `last_day` are days where the event began, as in `/v1/lanes`.
-    With `min_score` every scored event from there on counts, whether or not it was an alert when it came; with
-    `raised=true` beside it only those that were. `watched=true` leaves only people on the watchlist.
+    `from` and `to` are moments; `first_day` and `last_day` are days where the event began, as in `/v1/lanes`. With
+    `min_score` every event with at least that score counts, whether or not it was an alert when it came. `raised=true`
+    leaves only those that were. `watched=true` leaves only people on the watchlist.
     """
     begin, end = (_day(value) if value is not None else None for value in (first_day, last_day))
     filters = Filter(

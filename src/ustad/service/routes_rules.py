@@ -25,8 +25,9 @@ NEW_RULE = {
 
 
 class NewRule(Strict, json_schema_extra={"examples": [NEW_RULE]}):
-    """Which alerts to hide: of a person, or near a place, or both; narrowed by category, hours (local minutes in which
-    an event begins, past midnight where the first is the larger) and kind; until a moment, with a reason."""
+    """Which alerts to hide: those of a person, near a place, or both. They can be narrowed by category, kind and hours.
+    Hours are the local minutes in which an event begins; they pass midnight where the first is the larger. A rule has a
+    reason and holds until a moment."""
 
     agent_id: AgentId | None = None
     lat: Latitude | None = None

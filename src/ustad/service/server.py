@@ -1,7 +1,8 @@
 """The server around the application: where it listens, how long a client may take, how it starts and stops.
 
-uvicorn does the work. What it lacks is here: time limits for the head and the body of a request, a limit on the
-connections of one address, a port that is taken said before anything is loaded, and streams that end at once.
+uvicorn does the work. This module adds what uvicorn lacks. A request's head and body have time limits, and one address
+may open so many connections. A port that is taken is reported before anything is loaded. Streams end at once when the
+service stops.
 """
 
 from __future__ import annotations

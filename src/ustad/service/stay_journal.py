@@ -1,8 +1,8 @@
 """Fixes to stays as they arrive, and surviving a kill: a journal of fixes and now and then a snapshot.
 
-In: tables of fixes, in order of arrival. Out: the stays, trips and gaps they finish. Each micro-batch of fixes goes
-into the journal in the transaction that stores what it finished; opening reads the last snapshot and replays the
-journal behind it. The tracker gives the same however a stream is cut, so the replay leads to the same state.
+In: tables of fixes, in order of arrival. Out: the stays, trips and gaps they finish. Each micro-batch of fixes is
+written to the journal in the transaction that stores the stays it finished. Opening reads the last snapshot and replays
+the journal after it. The tracker gives the same however a stream is cut, so the replay leads to the same state.
 """
 
 from __future__ import annotations
@@ -88,8 +88,8 @@ class Extraction:
             raise
 
     def _restore(self) -> tuple[StayTracker, int]:
-        """The last snapshot and, with the settings of that time, everything in the journal: it is emptied with each
-        snapshot, and its numbers may begin anew then."""
+        """The tracker from the last snapshot and, with the settings of that time, everything in the journal. Each
+        snapshot empties the journal, whose numbers may then begin anew."""
         settings = self._store.about(SETTINGS)
         tracker = StayTracker(self._config, self._lateness_s)
         if settings is not None:

@@ -1,9 +1,9 @@
 """The red team: which agents misbehave, how, and what their days would have been.
 
-By NUMOSIM's published rules – a visit is inserted, its neighbours give up the time and are labelled too; a
-recurring anomaly keeps its place and time of day; most inserted places come from other agents' lives – and by
-other kinds: odd hours at own places, leaving early or late, skipped routines, swapped order, changed frequency,
-long stays. Labels are the stays that differ from the normal life, found by comparison.
+Some follow NUMOSIM's published rules. A visit is inserted; its neighbours give up the time and are labelled too. A
+recurring anomaly keeps its place and time of day. Most inserted places come from other agents' lives. Other kinds are
+ours: odd hours at own places, leaving early or late, skipped routines, swapped order, changed frequency, long stays.
+Labels are the stays that differ from the normal life, found by comparison.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What a person is like: traits, anchors, a personal set of places, a weekly routine.
 
-Kernels that compiled code calls per agent. Places of free choice follow exploration and preferential return:
-a new place with a chance that falls with the number of places known, else a known one by how often it was
-visited before.
+Kernels that compiled code calls per agent. Places of free choice follow exploration and preferential return. A person
+tries a new place with a chance that falls with the number of known places. Otherwise it returns to a known place, more
+likely to one it visited often.
 """
 
 from __future__ import annotations

@@ -192,8 +192,8 @@ def _record_phone(
 ) -> int:  # fmt: skip
     """A fix every few minutes on the way and for five minutes after; then silence until the phone has moved.
 
-    Phones that report significant changes only are asked every minute of the way: 500 m from the last report and five
-    minutes after it they make another. An arrival is noticed four times in five.
+    Phones that report significant changes only are asked every minute of the way. They report again 500 m from the last
+    report and five minutes after it. An arrival is noticed four times in five.
     """
     latest = np.array([-1e9, 0.0, 0.0])  # second, lat, lon of the last report of a significant change
     for stay in range(i, last):

@@ -45,9 +45,9 @@ def simulate(
 ) -> dict[str, Any]:
     """Write a simulated data set into `out` and return its meta.
 
-    `fixes`: interval of raw GPS such as `60s`; `phone`: raw GPS as a logger, phone, app or sparse records it;
-    `paths`: trips with their way along the roads; `wishes`: any other field of `SimulationPlan`. Memory is bounded by
-    `workers` parts of `agents_a_part` agents. The same seed writes the same bytes whatever `workers`.
+    `fixes`: interval of raw GPS, such as `60s`. `phone`: raw GPS as a logger, phone, app or sparse device records it.
+    `paths`: write the path of each trip along the roads. `wishes`: any other field of `SimulationPlan`. Memory is
+    bounded by `workers` parts of `agents_a_part` agents. The same seed writes the same bytes whatever `workers`.
     """
     recording = Recording.of(fixes, phone)
     simulation = SimulationPlan(preset, agents, seed, days, **wishes).prepare()

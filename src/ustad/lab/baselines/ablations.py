@@ -5,8 +5,10 @@ Dual-Tr is the last under the name that the paper uses for masked prediction. Ea
 settings changed. `predict(…, reject=0.05)` withholds the most uncertain share, which with both uncertainties on is the
 paper's USTAD with rejection.
 
-Where we had to decide: trips are left out, as for every baseline; without EU one pass replaces T samples; uncertainty
-to reject by is the sum over the features.
+Where we had to decide:
+- Trips are left out, as for every baseline.
+- Without EU one pass replaces T samples.
+- Uncertainty to reject by is the sum over the features.
 """
 
 from __future__ import annotations

@@ -1,14 +1,13 @@
 """CTLE: locations whose embedding depends on the visits around them and on the time.
 
-Published (Lin et al., AAAI 2021) for next-location prediction: visits are location identifiers and times; a
-bidirectional Transformer with a learned encoding of time is pre-trained to recover masked locations and masked
-hours. The paper adapts it to stays: grid cells are the locations; duration, coordinates and kind of place enter
-beside location and time; then a Transformer reconstructs event features from the learned embeddings and is scored
-like the Transformer baseline.
+Published (Lin et al., AAAI 2021) for next-location prediction: visits are location identifiers and times. A
+bidirectional Transformer with a learned encoding of time is pre-trained to recover masked locations and hours. The
+paper adapts it to stays: grid cells are the locations; duration, coordinates and kind of place are inputs too. Then
+a Transformer reconstructs event features from the learned embeddings and is scored like the Transformer baseline.
 
-Where we had to decide: the embeddings are frozen after pre-training; both stages have the common budget instead of
-200 epochs of pre-training; the event that is scored is masked as a whole in both stages; hours are those of the
-schema's cyclic feature; cells are 1 km wide (the paper is silent), and beside the width the mask ratio is searched.
+Where we had to decide: the embeddings are frozen after pre-training. Both stages have the common budget instead of 200
+epochs of pre-training. The scored event is masked as a whole in both stages. Hours are those of the schema's cyclic
+feature. Cells are 1 km wide (the paper is silent). The width and the mask ratio are searched.
 """
 
 from __future__ import annotations

@@ -113,8 +113,8 @@ class MaskedPredictor(EncodedNetwork):
         return in_rows(ranks.max(axis=0), row)
 
     def rate_calibrated(self, events: pa.Table, context: pa.Table, normal: pa.Table, before: pa.Table) -> np.ndarray:
-        """The same by tail shares among `normal` events (with what came `before` them) in place of ranks among the
-        scored ones, which cannot tell apart what is far out: −log₁₀, float64 [n]."""
+        """Scores as tail shares among `normal` events (with what came `before` them): −log₁₀, float64 [n]. Ranks among
+        the scored events cannot tell the most extreme ones apart; tail shares can."""
         errors, row = self._term_errors(events, context)
         tails: list[Tail] = [Distribution.fit(column) for column in self._term_errors(normal, before)[0].T]
         return in_rows(highest(apply_tails(tails, errors)), row)

@@ -3,8 +3,9 @@
 Not published as a method: trivial, and hard to beat where anomalies are visits to new places (NUMOSIM). The score is
 in kilometres. An agent without training stays is measured against everybody's places.
 
-Where we had to decide: training and validation places both count as the agent's own, those within about 10 m as one;
-as for the visit rate, a stay takes the maximum of itself and its two neighbours (`spread`).
+Where we had to decide:
+- Training and validation places both count as the agent's own, those within about 10 m as one.
+- As for the visit rate, a stay takes the maximum of itself and its two neighbours (`spread`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """How the baselines that do not predict masked events are trained: by the detector's own loop.
 
-In go a network, the lengths of its items (windows, days or single events) and a function that gives the loss of some
-of them; out comes the network with its best weights. Every learned method has the same loop, precision, recorded
-steps and rule to stop, and says in the same words how its training went.
+In go a network, the lengths of its items (windows, days or single events) and a function for the loss of some items.
+Out comes the network with its best weights. Every learned method has the same loop, precision, recorded steps and rule
+to stop, and says in the same words how its training went.
 """
 
 from __future__ import annotations

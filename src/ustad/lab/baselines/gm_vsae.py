@@ -5,10 +5,11 @@ vector whose prior is a mixture of Gaussians (kinds of routes); a GRU decodes it
 the probability of generating it from the nearest kind's mean, without encoding it. Adapted to stays: a ride is the
 sequence of cells of an agent's local day. Agents only: an agent is as unusual as its most unusual day.
 
-Where we had to decide: days of everybody are learned together, kinds of routes weigh the same, cells are 1 km wide; the
-score is −(mean log-probability per cell), which ranks as the published 1 − p^(1/n); cells that training never saw (or
-saw least, beyond `max_cells`) share one code that the decoder never learns to give, and count as less probable than any
-known cell.
+Where we had to decide:
+- Days of everybody are learned together, kinds of routes weigh the same, cells are 1 km wide.
+- The score is −(mean log-probability per cell), which ranks as the published 1 − p^(1/n).
+- Cells that training never saw (or saw least, beyond `max_cells`) share one code that the decoder never learns to give,
+  and count as less probable than any known cell.
 """
 
 from __future__ import annotations

@@ -5,9 +5,11 @@ grid cells it crosses; cells of the tested ride are drawn at random and rides th
 an odd ride is alone after few cells. Adapted to stays: a ride is an agent's local day, its cells are those of its
 stays, and the others are days of training. Agents only: an agent is as unusual as its most unusual day.
 
-Where we had to decide: the cells' size (the paper is silent); reference days are drawn from all agents, as
-published, not from the agent's own; days that are still not alone after their last cell count the expected
-remaining cells of an isolation tree, so that short days are not taken for odd ones.
+Where we had to decide:
+- The cells' size (the paper is silent).
+- Reference days are drawn from all agents, as published, not from the agent's own.
+- Days that are still not alone after their last cell count the expected remaining cells of an isolation tree, so that
+  short days are not taken for odd ones.
 """
 
 from __future__ import annotations

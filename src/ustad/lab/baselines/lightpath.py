@@ -5,10 +5,12 @@ a decoder recovers the others, and a contrastive loss tells two views of one pat
 paper uses it for masked prediction with mask ratios 0.05 and 0.1, without categories. Scoring by its errors is the
 same as for the Transformer.
 
-Where we had to decide: categories are left out as input too; the representation of a view is the mean over its
-visible events; binary classification by the scaled product of two representations, positives and negatives weighing
-the same; the published distillation into a lighter model is left out, because speed is not compared; width and
-blocks are searched as USTAD's are, because the paper names no space.
+Where we had to decide:
+- Categories are left out as input too.
+- The representation of a view is the mean over its visible events.
+- Binary classification by the scaled product of two representations, positives and negatives weighing the same.
+- The published distillation into a lighter model is left out, because speed is not compared.
+- Width and blocks are searched as USTAD's are, because the paper names no space.
 """
 
 from __future__ import annotations

@@ -3,9 +3,11 @@
 Published (Hochreiter and Schmidhuber, 1997) for sequences of any kind; the paper reads the stays of a window with it
 and uses it for masked prediction only. Scoring by its errors is the same as for the Transformer.
 
-Where we had to decide: it reads the window from both ends, because a window shows what came after a masked event
-too and every other network may use it; the two hidden vectors are joined by a linear map; the search space is
-USTAD's, because the paper names none.
+Where we had to decide:
+- It reads the window from both ends, because a window shows what came after a masked event too and every other network
+  may use it.
+- The two hidden vectors are joined by a linear map.
+- The search space is USTAD's, because the paper names none.
 """
 
 from __future__ import annotations

@@ -4,9 +4,10 @@ Published long before (Rumelhart, Hinton and Williams, 1986); the paper's simple
 used by it for that only: linear layers encode the sequence of stays, the last one's vector gives the masked features.
 Scoring by its errors is the same as for the Transformer.
 
-Where we had to decide: the window is cut or padded to `max_events` places laid side by side; the layers squeeze it
-into one vector, and an event is decoded from that vector and the embedding of its position; the search space is
-USTAD's, because the paper names none.
+Where we had to decide:
+- The window is cut or padded to `max_events` places laid side by side.
+- The layers squeeze it into one vector, and an event is decoded from that vector and the embedding of its position.
+- The search space is USTAD's, because the paper names none.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The frame of a network that predicts masked events; a baseline fills in how events see each other.
 
-It offers what the training loop and the scoring of masked events ask of a network (`embed`, `contextualise_at`,
-`contextualise_where`, `decode`), so that a new baseline is one `encode` and nothing else.
+It has the methods that training and scoring ask of a network: `embed`, `contextualise_at`, `contextualise_where`,
+`decode`. So a new baseline is one `encode` and nothing else.
 """
 
 from __future__ import annotations

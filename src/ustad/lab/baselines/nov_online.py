@@ -5,10 +5,12 @@ embedded, concatenated and read by an 8-layer MLP that says how likely the event
 changing features of real ones at random; binary cross-entropy; the score is the negative probability. It knows no
 agent and no window, so it can score the moment an event is known.
 
-Where we had to decide: an altered event takes each feature with probability one half (at least one) from another
-random training event, so that every single value stays plausible and only combinations are wrong; one altered event
-for each real one; layer normalisation between the layers, without which eight of them do not train; the search space
-(widths of the embeddings and of the layers), because the paper names none.
+Where we had to decide:
+- An altered event takes each feature with probability one half (at least one) from another random training event, so
+  that every single value stays plausible and only combinations are wrong.
+- One altered event for each real one.
+- Layer normalisation between the layers, without which eight of them do not train.
+- The search space (widths of the embeddings and of the layers), because the paper names none.
 """
 
 from __future__ import annotations

@@ -6,10 +6,11 @@ the reconstruction depends on the other times. The score of a channel is (μ −
 median and divided by its interquartile range; an event takes the maximum over channels. The paper takes every
 numeric feature as a channel; categories are not supported.
 
-Where we had to decide: an event's own values are removed altogether (it asks with its position and attends to the
-others' values only), which is the strictest form of the published removal and keeps a network from copying; the loss
-is the plain Gaussian likelihood instead of the weighted one; median and range come from the validation period, so
-that a score does not depend on what it is scored with.
+Where we had to decide:
+- An event's own values are removed altogether (it asks with its position and attends to the others' values only), which
+  is the strictest form of the published removal and keeps a network from copying.
+- The loss is the plain Gaussian likelihood instead of the weighted one.
+- Median and range come from the validation period, so that a score does not depend on what it is scored with.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Stays as trajectories: the places of an agent's local day, in order, and the grid of cells they fall into.
 
-In go stays; out come `Days`, the common input of the baselines that were made for trajectories (IBAT, GM-VSAE,
-ATROM), and `Grid`, which gives every place the code of its cell (0 for a cell that training never saw).
+In go stays. Out come `Days`, the common input of the baselines that were made for trajectories (IBAT, GM-VSAE, ATROM).
+`Grid` gives every place the code of its cell, 0 for a cell that training never saw.
 """
 
 from __future__ import annotations

@@ -4,9 +4,11 @@ Published (Vaswani et al., 2017); the paper uses it for masked prediction and, s
 maximum of percentiles, as its strongest competitor in detection. Against the dual Transformer it lacks attention
 between the features of an event and both uncertainties.
 
-Where we had to decide: an event is the linear map of its features' embeddings side by side; blocks are the same
-pre-norm blocks as the detector's, so that only the idea differs; percentiles are among the events scored together, as
-the paper's are; the search space is USTAD's, because the paper names none.
+Where we had to decide:
+- An event is the linear map of its features' embeddings side by side.
+- Blocks are the same pre-norm blocks as the detector's, so that only the idea differs.
+- Percentiles are among the events scored together, as the paper's are.
+- The search space is USTAD's, because the paper names none.
 """
 
 from __future__ import annotations

@@ -5,10 +5,11 @@ place was never visited: NUMOSIM's published baseline. Each stay then takes the 
 the one after, which an inserted visit shortens; an agent takes the maximum of its stays. It looks at the whole scored
 period, so it sees recurrence; the causal variant counts up to the event only.
 
-Where we had to decide: training and validation are counted together, and the counts are scaled where the spans differ;
-stays without a named place are counted by cells of about 100 m; the causal variant expects visits in proportion to the
-days gone by and takes no maximum with the stay that follows; by category, and by category and hour of the week, the
-same formula counts kinds of place instead of places.
+Where we had to decide:
+- Training and validation are counted together, and the counts are scaled where the spans differ.
+- Stays without a named place are counted by cells of about 100 m.
+- The causal variant expects visits in proportion to the days gone by and takes no maximum with the stay that follows.
+- By category, and by category and hour of the week, the same formula counts kinds of place instead of places.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A ledger of stays: rows as arrays that injections move, change, remove and add, and a table again in the end.
 
-A row keeps the number of the original row it came from and the place it has now (a row of the pool of places), so
-that every column of the table, known or not, follows its stay.
+A row keeps the number of its original row and its present place (a row of the pool of places). So every column of the
+table, known or not, follows its stay.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """YJMob100K: who was in which cell of 500 m in which half hour, as stays. In: the path; out: one table.
 
 The data set hides its town and its dates. Cells are laid out from a point on the equator, where a degree is equally
-long in both directions, and day 0 is a Monday: distances, hours and weeks are true, the map and the dates are not.
+long in both directions. Day 0 is a Monday. So distances, hours and weeks are true; the map and the dates are not.
 """
 
 from __future__ import annotations
