@@ -109,6 +109,21 @@ def test_best_stands_beside_the_papers_score_on_the_same_injections(tmp_path):
     assert (row["loss & kNN, all AUROC"], row["`best`, all AUROC"], row["`best`, all AUPR"]) == (
         "0.700", "0.900", "0.450",
     )  # fmt: skip
+    assert not any("by incident" in head for head in table.heads)
+
+
+def test_injections_by_incident_stand_there_for_the_lines_that_have_them(tmp_path):
+    def injected(how, seed, **more):
+        scores = {"scores": {how: {"auroc": 0.7, "ap": 0.3}}}
+        options = {"method": "ustad-default"} if how == "score" else {}
+        return line("injections", seed, {**scores, "changed": scores, **more}, kind="swap", **options)
+
+    newer = {"incidents": {"scores": {"loss_knn": {"auroc": 0.8, "ap": 0.4}}}}
+    lines = [injected("loss_knn", 1), injected("loss_knn", 2, **newer), injected("score", 1)]
+    (table,) = best_injection_tables(write(tmp_path, *lines))
+    row = next(dict(zip(table.heads, r, strict=True)) for r in table.rows if r[0] == "swap")
+    assert (row["loss & kNN, by incident AUROC"], row["`best`, by incident AUROC"]) == ("0.800", "–")
+    assert row["loss & kNN, all AUROC"] == "0.700 ± 0.000"
 
 
 def test_false_alarms_are_counted_over_all_data_sets(tmp_path):

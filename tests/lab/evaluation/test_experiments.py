@@ -5,6 +5,7 @@ import math
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from scipy.stats import spearmanr
@@ -16,7 +17,7 @@ from ustad.detector import Detector
 from ustad.lab.baselines.protocol import agents_by_worst, event_table
 from ustad.lab.evaluation import experiments, fitted_models, runner
 from ustad.lab.evaluation import page as page_module
-from ustad.lab.evaluation.cells import figures
+from ustad.lab.evaluation.cells import _wide, figures
 from ustad.lab.evaluation.experiments import BUDGETS, DETECTORS, EXPERIMENTS, PAPER, Cell, plan, read_results
 from ustad.lab.evaluation.figures import plan_figures
 from ustad.lab.evaluation.fitted_models import USTAD, Budget, FittedModels, detector_of
@@ -204,6 +205,18 @@ def test_unchanged_agents_count_as_ordinary_among_injections(finished):
         labelled = sum(box["n"] for name, box in told["boxes"].items() if name != "normal")
         assert 0 < told["positives"] == labelled < told["n"]
         assert told["boxes"]["normal"]["n"] == told["n"] - labelled
+
+
+def test_injected_events_take_the_highest_score_of_those_beside_them(finished):
+    days = np.array(["2024-01-03", "2024-01-01", "2024-01-02"], "datetime64[us]")
+    untouched = pa.table({"agent_id": ["a", "a", "a"], "started_at": days})
+    altered = pa.table({"agent_id": ["b", "b"], "started_at": days[:2]})
+    wide = _wide(untouched, altered, np.array([5.0, 1.0, 2.0, 9.0, 0.5]))
+    assert wide.tolist() == [5.0, 2.0, 5.0, 9.0, 9.0]
+    for name in ("injections", "injections of best"):
+        for line in read_results(finished[0])[name]:
+            result = line["result"]
+            assert set(result["incidents"]["scores"]) == set(result["changed"]["scores"]) == set(result["scores"])
 
 
 def test_our_preset_is_asked_about_the_same_injected_events(finished):

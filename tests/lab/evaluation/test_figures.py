@@ -2,6 +2,7 @@
 
 from itertools import combinations
 
+import numpy as np
 import pytest
 
 from ustad.events.encoder import UNKNOWN
@@ -9,7 +10,7 @@ from ustad.lab.evaluation.case_figures import case_colours, draw_case
 from ustad.lab.evaluation.curve_figures import curves_by_method, draw_curves
 from ustad.lab.evaluation.drawing import COLOURS, FAMILIES, family, label_apart, plain_ticks, plots, steps_that_fit
 from ustad.lab.evaluation.experiments import DETECTORS, EXPERIMENTS, PREDICTORS
-from ustad.lab.evaluation.figures import _classes, plan_figures
+from ustad.lab.evaluation.figures import _against_first, _classes, plan_figures
 
 pytest.importorskip("matplotlib")
 
@@ -207,3 +208,13 @@ def test_a_network_that_answers_two_questions_has_one_curve(plt):
     ]  # fmt: skip
     assert panels[0].lines[0].get_color() == COLOURS[FAMILIES["deep"]]
     assert panels[1].lines[0].get_color() == COLOURS[FAMILIES["ustad"]]
+
+
+def test_uncertainty_by_weeks_is_against_the_same_seeds_first_week():
+    def line(seed, weeks, eu):
+        return {"seed": seed, "weeks": weeks, "result": {"terms": {"x": {"au": 1.0, "eu": eu}}}}
+
+    lines = [line(1, 1, 4.0), line(1, 3, 1.0), line(2, 1, 2.0), line(2, 2, 3.0), line(2, 3, 1.0), line(3, 3, 9.0)]
+    ratios = _against_first(lines, [1, 2, 3], "x", "eu")
+    assert np.array_equal(ratios, [[1.0, np.nan, 0.25], [1.0, 1.5, 0.5]], equal_nan=True)
+    assert not len(_against_first(lines, [1, 2, 3], "y", "eu"))

@@ -1,12 +1,15 @@
 """What the results page says of the conditions its figures were made under."""
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from ustad.lab.evaluation.cells import _classes, _errors
-from ustad.lab.evaluation.page import _fewer_seeds, _refuse_two_budgets, _standard_error, _unknown_kinds
+from ustad.lab.evaluation.claims import judged, question_of, whole_texts
+from ustad.lab.evaluation.experiments import read_results
+from ustad.lab.evaluation.page import _fewer_seeds, _refuse_two_budgets, _standard_error, _unknown_kinds, _verdicts
 from ustad.tables import DataError
 
 
@@ -62,3 +65,21 @@ def test_two_budgets_on_the_same_data_are_not_published_together():
     with pytest.raises(DataError, match="full and full-search4"):
         _refuse_two_budgets({"detection": lines})
     _refuse_two_budgets({"detection": lines[:1], "scores": lines[1:]})
+
+
+def test_the_screen_of_verdicts_counts_what_holds_and_names_what_does_not():
+    results = read_results(Path(__file__).parents[3] / "results" / "paper")
+    screen = _verdicts(results)[1]
+    claims = [claim for claim in judged(results) if claim.effects]
+    for row in screen.splitlines()[2:]:
+        number, confirmed, *others = (cell.strip() for cell in row.strip("|").split("|"))
+        own = [c.verdict for c in claims if question_of(c.text) == number]
+        assert confirmed == f"{own.count('confirmed')} of {len(own)}"
+        assert sum(len(cell.split("; ")) for cell in others if cell != "–") == len(own) - own.count("confirmed")
+    failed = [
+        words
+        for claim, words in zip(claims, whole_texts([c.text for c in claims]), strict=True)
+        if claim.verdict != "confirmed"
+    ]
+    assert failed
+    assert [words for words in failed if words not in screen] == []

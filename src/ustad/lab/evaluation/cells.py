@@ -19,7 +19,7 @@ from ustad.dataset import Dataset
 from ustad.events.encoder import UNKNOWN
 from ustad.lab.baselines.protocol import agents_by_worst, event_table
 from ustad.lab.evaluation.binning import five_numbers, hexagons, histogram
-from ustad.lab.evaluation.detection_metrics import auroc, average_precision, evaluate
+from ustad.lab.evaluation.detection_metrics import auroc, average_precision, evaluate, incident_scores
 from ustad.lab.evaluation.fitted_models import (
     USTAD,
     WHOLE_PRESETS,
@@ -198,8 +198,8 @@ def _classes(measurement: Measured) -> list[Options]:
 
 
 def training_size(models: FittedModels, weeks: int, steps: str | None = None, **_: Any) -> Options:
-    """Mean AU and EU of each term on two test weeks, after so many weeks of training: as many epochs as with all of
-    them or, with `steps` "equal", as many steps."""
+    """Mean AU and EU of each term on two test weeks, after so many weeks of training: with patience as long in
+    epochs as for all of them or, with `steps` "equal", in steps."""
     measurement = models.measured(USTAD, weeks=weeks, equal_steps=steps == "equal")
     early = pc.is_in(measurement.events["stay_id"], models.first_test_weeks(2)["stay_id"].combine_chunks())
     parts = measurement.parts.take(np.flatnonzero(early.to_numpy()))
@@ -218,7 +218,8 @@ def _mean_uncertainties(parts: Parts) -> dict[str, dict[str, float]]:
 def injections(models: FittedModels, kind: str, method: str = USTAD, **_: Any) -> Options:
     """One kind of injection (or all six): AUROC and AP of each score, and boxes of loss and distance by kind.
 
-    `changed`: without the stays that are labelled only because they stand beside a changed one.
+    `incidents`: by the highest score of each event and those beside it. `changed`: without the stays that are labelled
+    only because they stand beside a changed one.
     """
     changed, altered = _inject(models, kind)
     labels: Any = changed.labels
@@ -228,10 +229,12 @@ def injections(models: FittedModels, kind: str, method: str = USTAD, **_: Any) -
     if method in WHOLE_PRESETS:
         base, new = _preset_scores(models, WHOLE_PRESETS[method], changed.only(altered.to_pylist()))
         rows, events = _untouched(models, base, altered), new
+        untouched = base.take(rows)
         scores_by_way = {"score": np.concatenate([base["score"].to_numpy()[rows], new["score"].to_numpy()])}
     else:
         own, other = models.measured(USTAD), measured(detector_of(models.fitted(USTAD)), events, models.before)
         rows = _untouched(models, own.events, altered)
+        untouched = own.events.take(rows)
         parts = joined(own.parts.take(rows), other.parts)
         scores_by_way = {how: combine(parts, how) for how in INJECTION_SCORES}
     kinds, roles = (np.concatenate([np.full(len(rows), ""), _words(events, labels, n)]) for n in ("kind", "role"))
@@ -240,6 +243,7 @@ def injections(models: FittedModels, kind: str, method: str = USTAD, **_: Any) -
         "n": len(truth),
         "positives": int(truth.sum()),
         "scores": {how: _areas(truth, s) for how, s in scores_by_way.items()},
+        "incidents": {"scores": {how: _areas(truth, _wide(untouched, events, s)) for how, s in scores_by_way.items()}},
         "changed": {
             "positives": int((truth & ~beside).sum()),
             "scores": {how: _areas(truth[~beside], s[~beside]) for how, s in scores_by_way.items()},
@@ -284,6 +288,13 @@ def _words(events: pa.Table, labels: pa.Table, column: str) -> np.ndarray:
     """The `kind` of injection of each event or its `role` in one, an empty word for none."""
     at = pc.index_in(events["stay_id"], labels["stay_id"].combine_chunks())
     return np.array([word or "" for word in labels[column].take(at.combine_chunks()).to_pylist()])
+
+
+def _wide(untouched: pa.Table, altered: pa.Table, score: np.ndarray) -> np.ndarray:
+    """The highest score of each event, the one before and the one after it, of two tables one after the other."""
+    names = ["agent_id", "started_at"]
+    events = pa.concat_tables([untouched.select(names), altered.select(names)], promote_options="permissive")
+    return incident_scores(events.append_column("score", pa.array(score)))
 
 
 def _areas(truth: np.ndarray, score: np.ndarray) -> dict[str, float]:

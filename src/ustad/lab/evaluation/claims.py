@@ -152,16 +152,24 @@ CLAIMS: tuple[tuple[str, str, Callable[[Results], Effects]], ...] = (
     ),
     (
         "EU falls with more training data",
-        "ln (EU after 1 week / EU after 3 weeks), per feature, after as many steps",
+        "ln (EU after 1 week / EU after 3 weeks), per feature, patience as long in steps",
         eu_falls_with_data("equal"),
     ),
-    ("– EU, after as many epochs", "the same, one week with a third of the steps", eu_falls_with_data("fewer")),
+    (
+        "– EU, with patience as long in epochs",
+        "the same, one week with a third of the steps",
+        eu_falls_with_data("fewer"),
+    ),
     (
         "AU stays the same with more training data",
-        "size of the change of ln EU minus that of ln AU, 1 to 3 weeks, per feature, after as many steps",
+        "size of the change of ln EU minus that of ln AU, 1 to 3 weeks, per feature, patience as long in steps",
         au_stays("equal"),
     ),
-    ("– AU, after as many epochs", "the same, one week with a third of the steps", au_stays("fewer")),
+    (
+        "– AU, with patience as long in epochs",
+        "the same, one week with a third of the steps",
+        au_stays("fewer"),
+    ),
     ("EU and distance correlate weakly overall", f"{WEAK} minus the absolute value of Pearson's r", weak_overall),
     (
         "Events of high EU lie further from the training events",

@@ -26,6 +26,7 @@ from ustad.lab.evaluation.result_tables import (
     slug,
 )
 
+WHATS = {"auroc": "AUROC", "ap": "AUPR"}
 WAYS = {"events": "own score", "incidents": "incident's score", "meant": "meant events only"}
 THREE_WAYS = (
     "Own score: every labelled event. Incident's score: each event takes the highest score of itself, the event before "
@@ -108,9 +109,11 @@ def changed_tables(lines: list[Line]) -> list[Table]:
         for kind, name in KIND_NAMES.items():
             told = [x["result"]["changed"]["scores"] for x in select_lines(found, kind=kind)]
             if told:
-                rows.append((name, *(format_mean([t[how]["auroc"] for t in told]) for how in told[0])))
+                values = ([t[how][what] for t in told] for how in told[0] for what in WHATS)
+                rows.append((name, *map(format_mean, values)))
         if rows:
-            heads = ("injection", *(f"{SCORES[how]} AUROC" for how in found[0]["result"]["changed"]["scores"]))
+            scores = found[0]["result"]["changed"]["scores"]
+            heads = ("injection", *(f"{SCORES[how]} {word}" for how in scores for word in WHATS.values()))
             title = f"Injected anomalies, changed stays only, {data}"
             tables.append(Table(f"changed-{slug(data)}", title, heads, tuple(rows)))
     return tables

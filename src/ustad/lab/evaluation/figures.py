@@ -135,7 +135,7 @@ def _uncertainty(lines: list[Line]) -> list[Figure]:
         (
             sizes,
             "training-size",
-            "AU and EU by weeks of training, as many steps, mean over seeds",
+            "AU and EU by weeks of training, patience as long in steps, mean and standard deviation over seeds",
             _training_size,
         ),
     )
@@ -231,9 +231,11 @@ def _training_size(plt: Any, lines: list[Line]) -> Any:
     weeks = sorted({line["weeks"] for line in lines})
     for i, term in enumerate(TERMS):
         for axis, what in zip(axes, ("au", "eu"), strict=True):
-            values = [_mean_uncertainty(select_lines(lines, weeks=w), term, what) for w in weeks]
-            if values[0] > 0:
-                axis.plot(weeks, np.array(values) / values[0], marker=MARKERS[i], color=COLOURS[i], label=term)
+            ratios = _against_first(lines, weeks, term, what)
+            if len(ratios):
+                spread = np.nanstd(ratios, axis=0, ddof=1) if len(ratios) > 1 else None
+                style = {"marker": MARKERS[i], "color": COLOURS[i], "elinewidth": 0.8, "capsize": 2}
+                axis.errorbar(weeks, np.nanmean(ratios, axis=0), yerr=spread, label=TERMS[term].split(" (")[0], **style)
     for axis, what in zip(axes, ("AU", "EU"), strict=True):
         axis.axhline(1, color="0.7", linewidth=0.8, zorder=0)
         axis.set_xlabel("weeks of training")
@@ -245,9 +247,14 @@ def _training_size(plt: Any, lines: list[Line]) -> Any:
     return figure
 
 
-def _mean_uncertainty(lines: list[Line], term: str, what: str) -> float:
-    values = [x["result"]["terms"][term][what] for x in lines if term in x["result"]["terms"]]
-    return float(np.mean(values)) if values else 0.0
+def _against_first(lines: list[Line], weeks: list[int], term: str, what: str) -> np.ndarray:
+    """AU or EU after each number of weeks over that after the fewest, NaN where it is missing: a row a seed."""
+    rows = []
+    for seed in sorted({line["seed"] for line in lines}):
+        told = {x["weeks"]: x["result"]["terms"].get(term, {}).get(what) for x in select_lines(lines, seed=seed)}
+        if first := told.get(weeks[0]):
+            rows.append(np.array([told.get(w, np.nan) for w in weeks], float) / first)
+    return np.array(rows)
 
 
 # ------------------------------------------------------------------------------------------ scores, boxes

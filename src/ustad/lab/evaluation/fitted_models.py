@@ -192,7 +192,7 @@ class FittedModels:
     def fitted(self, method: str, weeks: int | None = None, equal_steps: bool = False) -> Baseline:
         """The detector of that name, fitted on the training weeks (or the last so many of them).
 
-        With `equal_steps`, fewer weeks are gone through more often, for as many steps as all of them have.
+        With `equal_steps`, fewer weeks may be gone through as many more times: epochs and patience as long in steps.
         """
         method = SAME.get(method, method)
         weeks = self._fewer(weeks)

@@ -39,6 +39,7 @@ from ustad.lab.evaluation.gps_tables import gps_tables
 from ustad.lab.evaluation.page_words import (
     ALSO,
     CAUSES,
+    CLAIMS_BELOW,
     FROM_GPS,
     GPS,
     HOW_TO_RUN,
@@ -153,16 +154,17 @@ def _verdicts(results: Results) -> list[str]:
     rows, words_of = [], whole_texts([claim.text for claim in claims])
     for number in ("Q1", "Q2", "Q3", "Q4"):
         own = [(c.verdict, words) for c, words in zip(claims, words_of, strict=True) if question_of(c.text) == number]
-        cells = ([words for v, words in own if v == verdict] for verdict in ("confirmed", "not confirmed", "reversed"))
-        rows.append((number, *("; ".join(texts) or "–" for texts in cells)))
-    table = Table("", "", ("", "confirmed", "not confirmed", "reversed"), tuple(rows)).markdown().rstrip()
+        confirmed = f"{sum(v == 'confirmed' for v, _ in own)} of {len(own)}"
+        cells = ([words for v, words in own if v == verdict] for verdict in ("not confirmed", "reversed"))
+        rows.append((number, confirmed, *("; ".join(texts) or "–" for texts in cells)))
+    table = Table("", "", ("", "claims confirmed", "not confirmed", "reversed"), tuple(rows)).markdown().rstrip()
     cut = unfinished(results)
     trained = [line for name in ("detection", "prediction") for line in results[name] if line.get("training")]
     words = f"Cut before they stopped by themselves: {'; '.join(cut)}." if cut else "Every network stopped by itself."
     missing = missing_methods(results, {"prediction": PREDICTORS, "detection": DETECTORS, "uncertainty": (BY_WEEKS,)})
     words += f" Not run to their end yet: {', '.join(missing)}." if missing else ""
     goals = _folded("What was asked of the reproduction", _section(goal_tables(results), [], ""))
-    return ["## In one screen", table, *_standing(results), words if trained else "", *goals]
+    return ["## In one screen", table, CLAIMS_BELOW, *_standing(results), words if trained else "", *goals]
 
 
 def _from_gps(results: Results) -> list[str]:

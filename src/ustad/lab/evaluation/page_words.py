@@ -8,6 +8,9 @@ OTHER_DATA = (
     "than the paper's**: directions can be compared, values only roughly. AUPR depends on how many anomalies there "
     "are and cannot be compared between different shares of them."
 )
+CLAIMS_BELOW = (
+    "Each claim of the paper, with its effect, its spread and how it is measured, is folded at the end of the page."
+)
 SMALL = (
     "**This is a small run**: few agents, more of them anomalous than in the paper, small networks, few seeds. It "
     "shows that every experiment works and how its figures look; its verdicts are about this run and say little "
@@ -65,9 +68,9 @@ INTRODUCTIONS = {
         "uncertain left out. USTAD-none has nothing to sort by: its line is flat. The paper's AU of a kind of place is "
         "the variance of the true kind's logit: it is known only afterwards, and small where an improbable kind came "
         "true, so the sum can put wrong predictions among the surest. The dashed line sorts each feature by its own "
-        "AU + EU instead; USTAD-EU knows a kind of place by its entropy alone. Fewer weeks of training are gone "
-        "through more often, for as many steps; after as many epochs instead they have fewer steps, and a network that "
-        "has not learned a feature yet gives it nearly the same value always, with little EU."
+        "AU + EU instead; USTAD-EU knows a kind of place by its entropy alone. Every network, "
+        "of fewer weeks too, is trained until validation stands still: for as many steps as with all weeks or, apart, "
+        "for as many epochs, which are fewer steps of fewer weeks."
     ),
     "scores": "One model, its events scored in different ways.",
     "injections": (

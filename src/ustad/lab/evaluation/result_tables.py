@@ -18,7 +18,7 @@ import yaml
 
 Line = dict[str, Any]
 Results = dict[str, list[Line]]
-#: Of fewer training weeks: as many steps as of all of them, or fewer (as many epochs).
+#: Of fewer training weeks: patience as long in steps as for all of them, or fewer steps (as long in epochs).
 Steps = Literal["equal", "fewer"]
 NAMES = {
     "ustad-plain": "USTAD", "dual-tr": "Dual-Tr", "transformer": "Transformer", "lightpath": "LightPath", "mlp": "MLP",
@@ -123,8 +123,8 @@ def select_lines(lines: list[Line], **wanted: Any) -> list[Line]:
 
 
 def after(lines: list[Line], steps: Steps) -> list[Line]:
-    """Lines by weeks of training: all of the weeks and, of fewer, those after as many steps or after fewer (as many
-    epochs)."""
+    """Lines by weeks of training: all of the weeks and, of fewer, those with patience as long in steps or in
+    epochs (fewer steps)."""
     with_weeks = [line for line in lines if "weeks" in line]
     most = max((line["weeks"] for line in with_weeks), default=0)
     return [line for line in with_weeks if line["weeks"] == most or ("steps" in line) == (steps == "equal")]
@@ -321,8 +321,8 @@ def injection_values(lines: list[Line], data: str, kind: str, how: str, *, what:
 def training_size_tables(lines: list[Line]) -> list[Table]:
     """AU and EU per weeks of training, in the network's own units: mean and spread over seeds."""
     titles: dict[Steps, tuple[str, str]] = {
-        "equal": ("training-size", "AU and EU by weeks of training, after as many steps"),
-        "fewer": ("training-size-epochs", "AU and EU by weeks of training, after as many epochs (fewer steps)"),
+        "equal": ("training-size", "AU and EU by weeks of training, patience as long in steps"),
+        "fewer": ("training-size-epochs", "AU and EU by weeks of training, patience as long in epochs (fewer steps)"),
     }
     return [
         table
@@ -340,7 +340,8 @@ def _training_size_table(lines: list[Line], name: str, title: str) -> Table | No
         paper = read_published()["training_size"].get(base_name(lines, data), {})
         for weeks in (1, 2, 3):
             values = [size_values(lines, data, weeks, term, what=what) for term in TERMS for what in ("au", "eu")]
-            rows.append((data, str(weeks), *(format_scientific(v) for v in values)))
+            if any(values):
+                rows.append((data, str(weeks), *(format_scientific(v) for v in values)))
             if weeks in paper:
                 row = (f"{v:.2e}" for term in TERMS for v in paper[weeks][term])
                 rows.append((f"*{data.split(' (')[0]}, paper*", str(weeks), *row))
