@@ -88,6 +88,9 @@ def test_live_equals_batch_in_any_interleaving(world, seed):
         assert row["final"] is batch[stay]["final"] is True
         assert row["kind"] == batch[stay]["kind"]
         assert row["reason"] == batch[stay]["reason"]
+        for name in ("uncertainty_noise", "uncertainty_model"):
+            known = batch[stay][name]
+            assert row[name] == (None if known is None else pytest.approx(known, rel=1e-3, abs=1e-6))
         live, bulk = ({e["name"]: e for e in one["evidence"]} for one in (row, batch[stay]))
         assert set(live) == set(bulk)
         for name, entry in live.items():

@@ -1,4 +1,4 @@
-"""The memory network's heads for one event on a CPU, compiled: from its hidden states to its terms and doubt.
+"""The memory network's heads for one event on a CPU, compiled: from its hidden states to its terms and uncertainties.
 
 In go the hidden states of one event under T samples, what is known of its entity and what the event was; out come the
 numbers that `FastHeads`, `at_most_usual`, `chain_terms` and `uncertainties` give (a test compares them). A dozen small
@@ -15,7 +15,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from ustad.events.observed import DAY_MINUTES
-from ustad.habits.kinds import DOUBT
+from ustad.habits.kinds import DOUBT, NOISE
 from ustad.network.inference.inference_kernels import gelu
 from ustad.network.inference.memory_passes import EntityMaps, MemoryPasses
 from ustad.network.inference.memory_terms import RAW
@@ -96,13 +96,13 @@ class CompiledHeads:
         ))  # fmt: skip
 
     def __call__(self, hidden: np.ndarray, known: tuple[np.ndarray, ...], target: Target) -> dict[str, float]:
-        """Terms and doubt; hidden [T, D]."""
+        """Terms, noise and doubt; hidden [T, D]."""
         t = target
         answers = _answer(
             hidden, self._shared, known, t.slot, t.weekday >= 5, (t.x, t.y, t.is_located), t.category, t.start,
             t.duration, t.is_timed, t.is_wide, (t.earlier_bins, t.shortest, t.longest),
         )  # fmt: skip
-        return dict(zip((*RAW, DOUBT), answers, strict=True))
+        return dict(zip((*RAW, NOISE, DOUBT), answers, strict=True))
 
 
 def _array(values: Tensor) -> np.ndarray:
@@ -123,7 +123,7 @@ def _answer(
     is_timed: bool,
     is_wide: bool,
     possible: tuple[int, int, int],
-) -> tuple[float, float, float, float]:
+) -> tuple[float, float, float, float, float]:
     """See `CompiledHeads`."""
     (
         to_inner, from_place, inner_bias, from_start, start_weight, start_bias, duration_weight, duration_bias,
@@ -158,8 +158,11 @@ def _answer(
         start_at = _likeliest_start(starts, start, possible[0])
         duration_at = _likeliest(durations, possible[1], possible[2]) if is_timed else duration
     length = _minus_log_mean(durations[:, duration_at].astype(np.float64)) if is_timed else 0.0
-    doubt = _doubt(places) + _doubt(starts) + _doubt(durations)
-    return _minus_log_mean(place), _minus_log_mean(starts[:, start_at].astype(np.float64)), length, doubt
+    noise = doubt = 0.0
+    for logs in (places, starts, durations):
+        own_noise, own_doubt = _uncertainties(logs)
+        noise, doubt = noise + own_noise, doubt + own_doubt
+    return _minus_log_mean(place), _minus_log_mean(starts[:, start_at].astype(np.float64)), length, noise, doubt
 
 
 @_compiled
@@ -248,9 +251,9 @@ def _minus_log_mean(logs: np.ndarray) -> float:
 
 
 @_compiled
-def _doubt(logs: np.ndarray) -> float:
-    """Mutual information of T distributions [T, n]: entropy of their mean less their mean entropy."""
-    total = 0.0
+def _uncertainties(logs: np.ndarray) -> tuple[float, float]:
+    """Mean entropy of T distributions [T, n], and how much the entropy of their mean is above it."""
+    total = noise = 0.0
     for j in range(logs.shape[1]):
         mean = entropy = 0.0
         for t in range(len(logs)):
@@ -259,5 +262,6 @@ def _doubt(logs: np.ndarray) -> float:
             mean += chance
             entropy -= chance * max(value, -700.0)
         mean /= len(logs)
-        total -= (mean * math.log(mean) if mean > 0 else 0.0) + entropy / len(logs)
-    return max(total, 0.0)
+        total -= mean * math.log(mean) if mean > 0 else 0.0
+        noise += entropy / len(logs)
+    return noise, max(total - noise, 0.0)

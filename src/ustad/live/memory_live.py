@@ -22,7 +22,7 @@ from ustad.events.encoder import EventArrays
 from ustad.events.visits import Visits, read_visits
 from ustad.events.windows import Features
 from ustad.habits.history import Habits
-from ustad.habits.kinds import DOUBT
+from ustad.habits.kinds import DOUBT, NOISE
 from ustad.live.compiled_heads import CompiledHeads, Target
 from ustad.live.compiled_pass import CompiledPass
 from ustad.network.inference.counter import keep_masks
@@ -85,7 +85,7 @@ class MemoryLive:
 
     @torch.inference_mode()
     def ask(self, window: MemoryWindow, arrays: EventArrays, visits: Visits, place: int) -> dict[str, float]:
-        """Terms and doubt about the last event of `arrays`, which is then remembered; `visits` is that one alone, at
+        """Terms, noise and doubt about the last event of `arrays`, which is then remembered; `visits` is it alone, at
         the own `place` (-1: somewhere new)."""
         day = max([int(arrays.day[-1]), *window.day[-1:]])
         self._trim(window, day)
@@ -111,8 +111,9 @@ class MemoryLive:
         data = MemoryTensors(window.places, window.habits, visits, self.model.device)
         outlook = self.passes.foresee(states, maps, targets_of(data, self._only))
         outlook = at_most_usual(outlook, data, self._only)
-        doubt = uncertainties([outlook.places, outlook.starts, outlook.durations])[1]
-        return {name: float(value[0]) for name, value in {**chain_terms(outlook), DOUBT: doubt}.items()}
+        noise, doubt = uncertainties([outlook.places, outlook.starts, outlook.durations])
+        answers = {**chain_terms(outlook), NOISE: noise, DOUBT: doubt}
+        return {name: float(value[0]) for name, value in answers.items()}
 
     def _know(self, window: MemoryWindow, visits: Visits) -> EntityMaps:
         """What the passes need of the window's entity; of those asked about longest ago it is let go."""
