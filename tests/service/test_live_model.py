@@ -321,7 +321,7 @@ def test_an_import_that_was_cut_off_goes_on(tiny_run: Path, tmp_path: Path, monk
     settings = Settings(run=tiny_run, store=f"sqlite:///{tmp_path / 'cut.db'}")
     with monkeypatch.context() as patched:
         patched.setattr(runs, "CHUNK", 50)
-        patched.setattr(runs, "unscored", lambda *a: (_ for _ in ()).throw(KeyboardInterrupt()))
+        patched.setattr(runs, "without_scored", lambda *a: (_ for _ in ()).throw(KeyboardInterrupt()))
         with pytest.raises(KeyboardInterrupt):
             create_app(settings)
     with client_of(create_app(settings)) as client:
