@@ -10,7 +10,7 @@ from ustad.lab.evaluation.case_figures import case_colours, draw_case
 from ustad.lab.evaluation.curve_figures import curves_by_method, draw_curves
 from ustad.lab.evaluation.drawing import COLOURS, FAMILIES, family, label_apart, plain_ticks, plots, steps_that_fit
 from ustad.lab.evaluation.experiments import DETECTORS, EXPERIMENTS, PREDICTORS
-from ustad.lab.evaluation.figures import _against_first, _classes, plan_figures
+from ustad.lab.evaluation.figures import _against_first, _classes, _count_range, plan_figures
 
 pytest.importorskip("matplotlib")
 
@@ -218,3 +218,8 @@ def test_uncertainty_by_weeks_is_against_the_same_seeds_first_week():
     ratios = _against_first(lines, [1, 2, 3], "x", "eu")
     assert np.array_equal(ratios, [[1.0, np.nan, 0.25], [1.0, 1.5, 0.5]], equal_nan=True)
     assert not len(_against_first(lines, [1, 2, 3], "y", "eu"))
+
+
+def test_a_figure_says_where_methods_have_fewer_data_sets_than_others():
+    lines = [{"method": "ustad-plain", "seed": 1}, *({"method": "distance", "seed": seed} for seed in (1, 2, 3))]
+    assert (_count_range(lines), _count_range(lines[1:])) == ("1 to 3", "3")

@@ -1,4 +1,4 @@
-"""Sentences about where USTAD stands follow from the figures."""
+"""Tables and sentences about where USTAD stands follow from the figures."""
 
 import pytest
 
@@ -24,20 +24,28 @@ def results(**lines):
     return {**{name: [] for name in EXPERIMENTS}, **lines}
 
 
+def only_row(lines):
+    (table,) = standing(results(detection=lines))
+    (row,) = table.rows
+    return dict(zip(table.heads, row, strict=True))
+
+
 @pytest.mark.parametrize(
     ("ours", "word"), [((0.80, 0.82), "ahead of"), ((0.60, 0.62), "behind"), ((0.69, 0.73), "level with")]
 )
 def test_ahead_and_behind_need_more_than_the_spread(ours, word):
     lines = [*detection("ustad-plain", ours), *detection("ctle", (0.5, 0.5)), *detection("transformer", (0.70, 0.72))]
-    (sentence,) = standing(results(detection=lines))
-    assert f"is {word} the best deep baseline by AUROC, Transformer ({sum(ours) / 2:.3f} against 0.710" in sentence
-    assert "level with the best deep baseline by AUPR" in sentence
+    row = only_row(lines)
+    assert row["against the best deep baseline by AUROC"].startswith(f"**{word}** Transformer, 0.710; spread 0.0")
+    assert row["against the best deep baseline by AUPR"].startswith("**level with** ")
+    assert row["USTAD, AUROC / AUPR"] == f"{sum(ours) / 2:.3f} / 0.100"
+    assert row["data sets"] == "2"
 
 
 def test_visit_rate_and_the_preset_with_history_stand_beside():
     methods = {"ustad-plain": 0.8, "transformer": 0.7, "visit-rate": 0.85, "ustad-default": 0.95}
-    (sentence,) = standing(results(detection=[x for m, v in methods.items() for x in detection(m, (v, v))]))
-    assert sentence.endswith("visit rate has 0.850 / 0.100; our preset `best` has 0.950 / 0.100.")
+    row = only_row([x for m, v in methods.items() for x in detection(m, (v, v))])
+    assert (row["visit rate"], row["our `quick`"], row["our `best`"]) == ("0.850 / 0.100", "–", "0.950 / 0.100")
 
 
 def test_the_lead_is_the_difference_of_means_beside_the_larger_spread():
@@ -49,9 +57,8 @@ def test_the_lead_is_the_difference_of_means_beside_the_larger_spread():
 
 def test_one_baseline_is_not_called_the_best_of_several():
     lines = [*detection("ustad-plain", (0.8,)), *detection("transformer", (0.7,))]
-    (sentence,) = standing(results(detection=lines))
-    assert "the one deep baseline measured there" in sentence
-    assert "no spread is known" in sentence
+    told = only_row(lines)["against the best deep baseline by AUROC"]
+    assert told == "Transformer, the only one there, 0.700; one data set, no verdict"
 
 
 def prediction(method, mae, accuracy, seed=1):

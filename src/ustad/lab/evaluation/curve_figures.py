@@ -16,7 +16,7 @@ from ustad.lab.evaluation.fitted_models import SAME
 from ustad.lab.evaluation.result_tables import NAMES, Line, Results, has_ended, select_lines, sets, slug
 
 COLUMNS = 4
-KEPT = 6  # the colour of the dot at the weights that were kept
+DOT = 6  # the colour of the dot at the weights that were kept
 
 
 def curve_figures(results: Results) -> list[tuple[str, str, Callable[[Any], Any]]]:
@@ -50,13 +50,13 @@ def draw_curves(plt: Any, lines: list[Line]) -> Any:
         for run in runs:
             curve = np.array(run["curve"], float)
             axis.plot(np.arange(1, len(curve) + 1), curve, color=COLOURS[FAMILIES[family(method)]], linewidth=0.9)
-            axis.plot(run["best_epoch"] + 1, curve.min(), "o", color=COLOURS[KEPT], markersize=3)
+            axis.plot(run["best_epoch"] + 1, curve.min(), "o", color=COLOURS[DOT], markersize=3)
         values = np.concatenate([np.array(run["curve"], float)[1:] for run in runs] or [np.zeros(1)])
         if len(values):
             low, high = values.min(), np.quantile(values, 0.97)
             axis.set_ylim(low - 0.08 * (high - low + 1e-9), high + 0.1 * (high - low + 1e-9))
-        ended = sum(run["ended"] for run in runs)
-        axis.set_title(f"{NAMES[method].replace('`', '')}, n = {len(runs)}, {ended} ended", fontsize=7)
+        count = sum(run["ended"] for run in runs)
+        axis.set_title(f"{NAMES[method].replace('`', '')}, n = {len(runs)}, {count} ended", fontsize=7)
         axis.set_xlabel("epoch", fontsize=7)
     for axis in list(axes.flat)[len(methods) :]:
         axis.set_axis_off()

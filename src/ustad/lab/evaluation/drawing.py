@@ -19,7 +19,7 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 #: own presets, methods without a network.
 FAMILIES = {"ustad": 0, "deep": 1, "ours": 2, "plain": 6}
 OURS = ("ustad-default", "ustad-quick", "ustad-best")
-LEARNED = (
+NETWORKS = (
     "mlp", "lstm", "transformer", "lightpath", "ctle", "gm-vsae", "atrom", "sensitive-hue", "nov-online"
 )  # fmt: skip
 #: Where a label may stand beside its point: right, left, above and below, then the corners.
@@ -57,7 +57,7 @@ def family(method: str) -> str:
         return "ours"
     if method.startswith("ustad") or method == "dual-tr":
         return "ustad"
-    return "deep" if method in LEARNED else "plain"
+    return "deep" if method in NETWORKS else "plain"
 
 
 def plain_ticks(plt: Any, axis: Any, steps: Sequence[float]) -> None:

@@ -104,15 +104,15 @@ def changed_tables(lines: list[Line]) -> list[Table]:
     """Injections again, without the stays that are labelled only because they stand beside a changed one."""
     tables = []
     for data in sets(lines):
-        found = [x for x in select_lines(lines, data=data) if "changed" in x["result"]]
+        own = [x for x in select_lines(lines, data=data) if "changed" in x["result"]]
         rows = []
         for kind, name in KIND_NAMES.items():
-            told = [x["result"]["changed"]["scores"] for x in select_lines(found, kind=kind)]
-            if told:
-                values = ([t[how][what] for t in told] for how in told[0] for what in WHATS)
+            areas = [x["result"]["changed"]["scores"] for x in select_lines(own, kind=kind)]
+            if areas:
+                values = ([a[how][what] for a in areas] for how in areas[0] for what in WHATS)
                 rows.append((name, *map(format_mean, values)))
         if rows:
-            scores = found[0]["result"]["changed"]["scores"]
+            scores = own[0]["result"]["changed"]["scores"]
             heads = ("injection", *(f"{SCORES[how]} {word}" for how in scores for word in WHATS.values()))
             title = f"Injected anomalies, changed stays only, {data}"
             tables.append(Table(f"changed-{slug(data)}", title, heads, tuple(rows)))

@@ -113,7 +113,7 @@ def _detectors(plt: Any, lines: list[Line], data: str) -> Any:
                 spread = np.std(values, ddof=1) if len(values) > 1 else 0.0
                 kind = FAMILIES[family(method)]
                 axis.errorbar(np.mean(values), row, xerr=spread, fmt=MARKERS[kind], color=COLOURS[kind], capsize=2)
-        axis.set_title(f"{'AUROC' if what == 'auroc' else 'AUPR'}, {level}, n = {count_seeds(lines)}")
+        axis.set_title(f"{'AUROC' if what == 'auroc' else 'AUPR'}, {level}, n = {_count_range(lines)}")
         axis.set_ylim(-0.6, len(methods) - 0.4)
         axis.set_yticks(range(len(methods)), [NAMES[m].replace("`", "") for m in methods])
         axis.grid(axis="y", color="0.92")
@@ -202,6 +202,12 @@ def _panels(plt: Any, count: int) -> tuple[Any, list[Any]]:
     return figure, list(axes.flat)[:count]
 
 
+def _count_range(lines: list[Line]) -> str:
+    """Data sets by method: `5`, or `1 to 5` where some methods were run on fewer than others."""
+    counts = [count_seeds(select_lines(lines, method=m)) for m in dict.fromkeys(x["method"] for x in lines)]
+    return str(max(counts)) if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}"
+
+
 def count_seeds(lines: list[Line]) -> int:
     """Data sets (or runs on one) that a panel shows the mean of."""
     return len({line["seed"] for line in lines})
@@ -235,7 +241,10 @@ def _training_size(plt: Any, lines: list[Line]) -> Any:
             if len(ratios):
                 spread = np.nanstd(ratios, axis=0, ddof=1) if len(ratios) > 1 else None
                 style = {"marker": MARKERS[i], "color": COLOURS[i], "elinewidth": 0.8, "capsize": 2}
-                axis.errorbar(weeks, np.nanmean(ratios, axis=0), yerr=spread, label=TERMS[term].split(" (")[0], **style)
+                beside = np.array(weeks) + 0.04 * (i - len(TERMS) // 2)  # so that no bar hides another
+                axis.errorbar(
+                    beside, np.nanmean(ratios, axis=0), yerr=spread, label=TERMS[term].split(" (")[0], **style
+                )
     for axis, what in zip(axes, ("AU", "EU"), strict=True):
         axis.axhline(1, color="0.7", linewidth=0.8, zorder=0)
         axis.set_xlabel("weeks of training")
@@ -251,9 +260,9 @@ def _against_first(lines: list[Line], weeks: list[int], term: str, what: str) ->
     """AU or EU after each number of weeks over that after the fewest, NaN where it is missing: a row a seed."""
     rows = []
     for seed in sorted({line["seed"] for line in lines}):
-        told = {x["weeks"]: x["result"]["terms"].get(term, {}).get(what) for x in select_lines(lines, seed=seed)}
-        if first := told.get(weeks[0]):
-            rows.append(np.array([told.get(w, np.nan) for w in weeks], float) / first)
+        by_weeks = {x["weeks"]: x["result"]["terms"].get(term, {}).get(what) for x in select_lines(lines, seed=seed)}
+        if first := by_weeks.get(weeks[0]):
+            rows.append(np.array([by_weeks.get(w, np.nan) for w in weeks], float) / first)
     return np.array(rows)
 
 

@@ -64,7 +64,7 @@ def publish(directories: Sequence[Path], page: Path, figures: Path) -> Path:
         raise DataError(f"{first}: holds no results; run `ustad lab experiment NAME --out {first}`")
     _refuse_two_budgets(results)
     draw_all(results, figures)
-    for tables in (gps_tables(results["gps"]), goal_tables(results), *every_table(results).values()):
+    for tables in (gps_tables(results["gps"]), standing(results), goal_tables(results), *every_table(results).values()):
         for table in tables:
             _write(first / "tables" / f"{table.name}.md", f"# {table.title}\n\n{table.markdown()}")
             _write(first / "tables" / f"{table.name}.csv", table.csv())
@@ -154,9 +154,9 @@ def _verdicts(results: Results) -> list[str]:
     rows, words_of = [], whole_texts([claim.text for claim in claims])
     for number in ("Q1", "Q2", "Q3", "Q4"):
         own = [(c.verdict, words) for c, words in zip(claims, words_of, strict=True) if question_of(c.text) == number]
-        confirmed = f"{sum(v == 'confirmed' for v, _ in own)} of {len(own)}"
+        count = f"{sum(v == 'confirmed' for v, _ in own)} of {len(own)}"
         cells = ([words for v, words in own if v == verdict] for verdict in ("not confirmed", "reversed"))
-        rows.append((number, confirmed, *("; ".join(texts) or "–" for texts in cells)))
+        rows.append((number, count, *("; ".join(texts) or "–" for texts in cells)))
     table = Table("", "", ("", "claims confirmed", "not confirmed", "reversed"), tuple(rows)).markdown().rstrip()
     cut = unfinished(results)
     trained = [line for name in ("detection", "prediction") for line in results[name] if line.get("training")]
@@ -306,9 +306,10 @@ def _claims(results: Results) -> str:
 
 
 def _standing(results: Results) -> list[str]:
-    """Where USTAD is ahead and where not, and what the figures say about the causes."""
-    parts = [("## Where USTAD stands", standing(results)), (CAUSES, causes(results))]
-    return [part for head, lines in parts if lines for part in (head, "\n".join(f"- {line}" for line in lines))]
+    """Where USTAD is ahead and where not; what the figures say about the causes is folded."""
+    sentences = causes(results)
+    reasons = ["### What the figures say about the causes", CAUSES, "\n".join(f"- {line}" for line in sentences)]
+    return [*_section(standing(results), [], ""), *(_folded("Why: what the figures say", reasons) if sentences else [])]
 
 
 def _section(tables: list[Table], pictures: list[tuple[str, str]], figures: str) -> list[str]:

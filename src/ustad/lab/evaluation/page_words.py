@@ -28,15 +28,17 @@ from the files alone.
 ```
 make experiments-small                                                    13 minutes of processor time
 ustad lab experiment all --data numosim-la:2000 --seeds 1-5 --workers 12 --device cuda --out results/paper --cells-only
+ustad lab experiment all … --cut-again --begin-minutes 5 --minutes 6      what a limit of time had cut, once more
 ustad lab experiment prediction --data numosim-la:2000 --seeds 101-101 --methods ustad-plain --category-weight 5 \\
     --device cuda --out results/search --cells-only                       the search of λ, once for each λ
 ustad lab experiment detection,prediction,scores --data numosim-la:20000 --seeds 1-1 --size large --no-past \\
     --device cuda --out results/large --cells-only
-ustad lab experiment all --figures-only --out results/paper --also results/large \\
+ustad lab experiment detection,prediction,scores --data simla:5000 --data simjordan:5000 --data town:5000 --seeds 1-5 \\
+    --size large --no-past --device cuda --out results/sets --cells-only
+ustad lab experiment all --figures-only --out results/paper --also results/sets --also results/large \\
     --also results/gps --also results/search --page docs/evidence/results.md --figures docs/figures/results
 ```"""
-CAUSES = """### What the figures say about the causes
-USTAD is the preset `paper` here, without trip vectors. The likelihood of numbers weighs
+CAUSES = """USTAD is the preset `paper` here, without trip vectors. The likelihood of numbers weighs
 errors by 1/σ² and takes the larger share of every step, so kinds of place are learned later than by a network
 without σ (λ, the paper's balance, is 1; searched on a development seed it is 2). A feature that is learned late has
 losses that say little, and the score is the maximum over all features. On numosim-la, whose red team goes to new

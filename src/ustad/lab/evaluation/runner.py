@@ -82,8 +82,8 @@ def run(
     cut. No network is trained for longer than `fit_minutes`, and none is begun after `begin_minutes`, so that those
     that were can end. With `cut_again` cells whose network was cut are run once more; the later line counts.
     """
-    known = {line["key"]: line for name in EXPERIMENTS for line in read_lines(out / f"{name}.jsonl")}
-    keys = {key for key, line in known.items() if not (cut_again and is_cut(line))}
+    by_key = {line["key"]: line for name in EXPERIMENTS for line in read_lines(out / f"{name}.jsonl")}
+    keys = {key for key, line in by_key.items() if not (cut_again and is_cut(line))}
     jobs: dict[tuple[Any, ...], list[Cell]] = {}
     for cell in cells:
         if cell.key not in keys:

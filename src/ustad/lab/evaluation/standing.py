@@ -1,6 +1,6 @@
 """Where USTAD stands against the other methods, and what the figures say about the causes.
 
-In go results, out come sentences made of their figures.
+In go results, out come tables and sentences made of their figures.
 """
 
 from __future__ import annotations
@@ -25,6 +25,12 @@ from ustad.lab.evaluation.result_tables import (
     sets,
 )
 
+#: What stands beside USTAD and the deep baselines.
+BESIDE = {"visit-rate": "visit rate", "ustad-quick": "our `quick`", "ustad-default": "our `best`"}
+STANDING = (
+    "Ahead, level or behind by the larger of the two standard deviations over data sets. Calibrated: tail shares "
+    "against a normal week in place of ranks. Other methods: by all data sets that they were run on."
+)
 MEASURES = (("auroc", "AUROC"), ("ap", "AUPR"))
 #: The paper's network as printed, and with λ searched, which is a hyper-parameter there.
 AS_PRINTED = ("ustad-plain", "ustad-lambda")
@@ -44,36 +50,51 @@ def lead(lines: list[Line], data: str, level: str, what: str = "auroc") -> tuple
     return float(np.mean(ours)) - best[1], max(spread, best[2])
 
 
-def standing(results: Results) -> list[str]:
-    """Against the best deep baseline, visit rate and our own preset: one sentence per data set and level."""
-    lines, sentences = results["detection"], []
+def standing(results: Results) -> list[Table]:
+    """Against the best deep baselines, visit rate and our own presets: a row for each data set and level."""
+    lines, rows = results["detection"], []
     for data in sets(lines):
         for level in LEVELS:
-            words = [_against_deep(lines, data, level, what, word=word) for what, word in MEASURES]
-            if not all(words):
+            verdicts = [_against_deep(lines, data, level, what) for what, _ in MEASURES]
+            if not all(verdicts):
                 continue
-            calibrated = [_calibrated(lines, data, level, what) for what, _ in MEASURES]
-            words += [f"with calibrated tail shares it has {' / '.join(calibrated)}"] if all(calibrated) else []
-            others = [
-                f"{name} has {' / '.join(plain(float(np.mean(v))) for v in values)}"
-                for method, name in (("visit-rate", "visit rate"), ("ustad-default", "our preset `best`"))
-                if all(values := [detection_values(lines, data, method, level, what=what) for what, _ in MEASURES])
-            ]
-            sentences.append(f"{data}, {level}: USTAD is {'; '.join([*words, *others])}.")
-    return sentences
+            tail_shares = [_calibrated(lines, data, level, what) for what, _ in MEASURES]
+            others = (_both(lines, data, method, level) for method in BESIDE)
+            count = len(detection_values(lines, data, "ustad-plain", level, what="auroc"))
+            ours = _both(lines, data, "ustad-plain", level)
+            rows.append(
+                (
+                    data,
+                    level,
+                    str(count),
+                    ours,
+                    *verdicts,
+                    " / ".join(tail_shares) if all(tail_shares) else "–",
+                    *others,
+                )
+            )
+    deep = (f"against the best deep baseline by {word}" for _, word in MEASURES)
+    heads = ("data", "of", "data sets", "USTAD, AUROC / AUPR", *deep, "USTAD, calibrated", *BESIDE.values())
+    return [Table("standing", "Where USTAD stands", heads, tuple(rows), STANDING)] if rows else []
 
 
-def _against_deep(lines: list[Line], data: str, level: str, what: str, *, word: str) -> str:
+def _both(lines: list[Line], data: str, method: str, level: str) -> str:
+    """Mean AUROC and AUPR of a method; a dash where it was not run."""
+    values = [detection_values(lines, data, method, level, what=what) for what, _ in MEASURES]
+    return " / ".join(plain(float(np.mean(v))) for v in values) if all(values) else "–"
+
+
+def _against_deep(lines: list[Line], data: str, level: str, what: str) -> str:
     """Ahead of, level with or behind the best deep baseline, by the larger spread; nothing where one is missing."""
     margin, best = lead(lines, data, level, what), best_deep(lines, data, level, what)
     if margin is None or best is None:
         return ""
-    place = "ahead of" if margin[0] > margin[1] else "behind" if margin[0] < -margin[1] else "level with"
-    spread = f"spread {plain(margin[1])}" if margin[1] else "one seed, so no spread is known"
     count = sum(bool(detection_values(lines, data, m, level, what=what)) for m in DEEP)
-    which = "the best deep baseline" if count > 1 else "the one deep baseline measured there"
-    figures = f"{plain(best[1] + margin[0])} against {plain(best[1])}, {spread}"
-    return f"{place} {which} by {word}, {NAMES[best[0]]} ({figures})"
+    figure = f"{NAMES[best[0]]}{'' if count > 1 else ', the only one there'}, {plain(best[1])}"
+    if min(len(detection_values(lines, data, m, level, what=what)) for m in ("ustad-plain", best[0])) < 2:
+        return f"{figure}; one data set, no verdict"
+    word = "ahead of" if margin[0] > margin[1] else "behind" if margin[0] < -margin[1] else "level with"
+    return f"**{word}** {figure}; spread {plain(margin[1])}"
 
 
 def _calibrated(lines: list[Line], data: str, level: str, what: str) -> str:
