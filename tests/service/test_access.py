@@ -453,7 +453,7 @@ def test_logs_and_metrics_hold_no_ids_and_no_coordinates(
 def test_an_unexpected_failure_is_answered_in_the_one_shape_and_logged_without_its_message(
     client: TestClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fail(*arguments: Any) -> None:
+    def fail(*arguments: Any, **options: Any) -> None:
         raise RuntimeError("lat 61.2345 of secret-agent")
 
     monkeypatch.setattr("ustad.page.queries.agents", fail)

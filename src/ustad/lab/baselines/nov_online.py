@@ -45,7 +45,7 @@ class NovOnlineSettings(Budget):
     layers: int = setting(8, "linear layers of the MLP, as published")
 
 
-class RealOrAltered(nn.Module):
+class RealEventNetwork(nn.Module):
     """Fields of events -> logit of being real [...]."""
 
     def __init__(self, fields: tuple[Field, ...], settings: NovOnlineSettings) -> None:
@@ -67,7 +67,7 @@ class NovOnline(EncodedNetwork):
     name: ClassVar[str] = "nov-online"
     abilities: ClassVar[Abilities] = Abilities(scores_events=True, scores_agents=True, predicts=False, causal=True)
     settings_class: ClassVar[type] = NovOnlineSettings
-    network: RealOrAltered
+    network: RealEventNetwork
 
     def _learn(self, train: pa.Table, validation: pa.Table) -> None:
         self.encoder = Encoder.fit(train, without(self.schema, "vector"))
@@ -83,8 +83,8 @@ class NovOnline(EncodedNetwork):
         lengths = (np.ones(train.num_rows, np.int64), np.ones(validation.num_rows, np.int64))
         self._fit_network(loss, lengths, train.num_rows)
 
-    def _network(self) -> RealOrAltered:
-        return RealOrAltered(self.encoder.fields, self.settings)
+    def _network(self) -> RealEventNetwork:
+        return RealEventNetwork(self.encoder.fields, self.settings)
 
     @torch.no_grad()
     def _rate(self, events: pa.Table, context: pa.Table | None) -> np.ndarray:

@@ -62,14 +62,15 @@ def search(
     seed: int = 7,
     device: str = "auto",
     directory: Path | None = None,
-    **fixed: Any,
+    **constants: Any,
 ) -> Choice:
     """Try `trials` settings (all of them where there are no more) and keep the one with the lowest loss.
 
-    `fixed` settings are the same in every trial. The defaults are always among the trials. With a `directory`, trials
-    that are in it already are not run again, and `best.yaml`, `trials.json` and `trials.parquet` are written there.
+    `constants` are settings that are the same in every trial. The defaults are always among the trials. With a
+    `directory`, trials that are in it already are not run again, and `best.yaml`, `trials.json` and `trials.parquet`
+    are written there.
     """
-    read_settings(find(name).settings_class, fixed, name)
+    read_settings(find(name).settings_class, constants, name)
     if trials < 1:
         raise ConfigError(f"a search needs at least 1 trial, got {trials}")
     if not has_loss(name):
@@ -77,17 +78,23 @@ def search(
     schema = schema or mobility_schema()
     parts = fitting_parts(train, validation, schema, True)
     without_ids = [_told_apart(part, schema) for part in parts]
-    about = {"method": name, "seed": seed, "fixed": fixed, "events": without_ids, "data": data_digest(parts, schema)}
-    candidates = draw(name, trials, seed, fixed)
+    about = {
+        "method": name,
+        "seed": seed,
+        "fixed": constants,
+        "events": without_ids,
+        "data": data_digest(parts, schema),
+    }
+    candidates = draw(name, trials, seed, constants)
     with nullcontext() if directory is None else _alone(directory):
         results = _read_trials(directory, about)
         for settings in candidates[len(results) :]:
-            detector: Any = make(name, schema, seed, device=device, **{**settings, **fixed}).fit(*parts)
+            detector: Any = make(name, schema, seed, device=device, **{**settings, **constants}).fit(*parts)
             loss = float(detector.validation_loss)
             results.append((settings, loss))
             say(f"{name}, trial {len(results)} of {len(candidates)}: validation loss {loss:.4f} with {settings}")
             _keep(directory, about, results)
-        return _finish(directory, results, fixed)
+        return _finish(directory, results, constants)
 
 
 def _told_apart(events: pa.Table, schema: EventSchema) -> str:
