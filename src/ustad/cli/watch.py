@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -67,27 +68,34 @@ def watch(
     elif data is None:
         _show_versions(versions, json)
     else:
-        options: dict[str, Any] = {
-            "first": base,
-            "preset": preset,
-            "schema": schema,
-            "timezone": timezone,
-            "on_error": on_error,
-        }
-        options |= {"device": device, "alerts_per_day": alerts_per_day, "keep": keep}
+        plan = _Plan(base, preset, schema, timezone, on_error, device, alerts_per_day, keep)
         seconds = _seconds(every) if every else None
         while True:
-            is_sound = _cycle(versions, data, options, json, going_on=seconds is not None)
+            is_sound = _cycle(versions, data, plan, json, going_on=seconds is not None)
             if seconds is None:
                 raise typer.Exit(0 if is_sound else 1)
-            options["first"] = None
+            plan = replace(plan, first=None)
             time.sleep(seconds)
 
 
-def _cycle(versions: Any, data: Path, options: dict[str, Any], json: bool, *, going_on: bool) -> bool:
+@dataclass(frozen=True)
+class _Plan:
+    """How a cycle reads the data, trains and compares."""
+
+    first: Path | None  # a model to begin with
+    preset: str
+    schema: Path | None
+    timezone: str | None
+    on_error: Any
+    device: str
+    alerts_per_day: float
+    keep: int  # versions beside the one in use
+
+
+def _cycle(versions: Any, data: Path, plan: _Plan, json: bool, *, going_on: bool) -> bool:
     """One cycle; whether nothing was refused. Going on, an error is said and the next cycle tries again."""
     try:
-        return _renew(versions, data, json=json, **options)
+        return _renew(versions, data, plan, json=json)
     except (DataError, ConfigError, OSError) as error:
         if not going_on:
             raise
@@ -95,20 +103,17 @@ def _cycle(versions: Any, data: Path, options: dict[str, Any], json: bool, *, go
         return False
 
 
-def _renew(
-    versions: Any, data: Path, *, first: Path | None, preset: str, schema: Path | None, timezone: str | None,
-    on_error: Any, device: str, alerts_per_day: float, keep: int, json: bool,
-) -> bool:  # fmt: skip
+def _renew(versions: Any, data: Path, plan: _Plan, *, json: bool) -> bool:
     from ustad.mobility.readers import open_data
     from ustad.renewal import renew
     from ustad.schema import EventSchema
     from ustad.scoring.alerts import AlertRule
 
-    rule = AlertRule("alerts_per_day", alerts_per_day)
-    event_schema = EventSchema.from_yaml(schema) if schema else _known_schema(versions, first)
-    dataset = open_data(data, schema=event_schema, timezone=timezone, on_error=on_error)
-    result = renew(versions, dataset, first=first, preset=preset, rule=rule, device=device)
-    oldest = versions.prune(keep)
+    rule = AlertRule("alerts_per_day", plan.alerts_per_day)
+    event_schema = EventSchema.from_yaml(plan.schema) if plan.schema else _known_schema(versions, plan.first)
+    dataset = open_data(data, schema=event_schema, timezone=plan.timezone, on_error=plan.on_error)
+    result = renew(versions, dataset, first=plan.first, preset=plan.preset, rule=rule, device=plan.device)
+    oldest = versions.prune(plan.keep)
     if json:
         print_json({**result.to_dict(), "in_use": versions.current, "versions": versions.numbers(), "deleted": oldest})
     elif result.old is not None:

@@ -7,6 +7,7 @@ import contextlib
 import json
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import date
 from typing import Annotated, Any, Literal
 from urllib.parse import unquote
@@ -175,11 +176,22 @@ def summary(request: Request, caller: Look) -> dict[str, Any]:
     return totals
 
 
+def narrow(
+    search: Text | None = None, kind: Text | None = None, category: Text | None = None, min_score: Score = None, *,
+    state: State | None = None, raised: bool = False, watched: bool = False,
+) -> Filter:  # fmt: skip
+    """What lanes and alerts can both be narrowed to."""
+    return Filter(
+        search=search, kind=kind, category=category, min_score=min_score, state=state, raised=raised, watched=watched
+    )
+
+
+Narrow = Annotated[Filter, Depends(narrow)]
+
+
 def lanes(
-    request: Request, caller: Look,
-    first: date | None = None, last: date | None = None, *, search: Text | None = None, kind: Text | None = None,
-    category: Text | None = None, min_score: Score = None, state: State | None = None, raised: bool = False,
-    watched: bool = False, limit: Annotated[int, Query(ge=1, le=200)] = 50, offset: Offset = 0,
+    request: Request, caller: Look, filters: Narrow, first: date | None = None, *, last: date | None = None,
+    limit: Annotated[int, Query(ge=1, le=200)] = 50, offset: Offset = 0,
 ) -> dict[str, Any]:  # fmt: skip
     """Agents by days: the highest score of each day. The last four weeks where no days are given."""
     with request.app.state.service.store.reading() as connection:
@@ -190,10 +202,6 @@ def lanes(
         begin = _day(first) if first else max(span[0], end - 27)
         if end - begin > 366:
             raise InvalidError("at most a year of days goes into one answer")
-        filters = Filter(
-            search=search, kind=kind, category=category, min_score=min_score, state=state, raised=raised,
-            watched=watched,
-        )  # fmt: skip
         total, rows = queries.lanes(connection, filters, begin, end, limit=limit, offset=offset)
     return {
         "total": total, "offset": offset, "first": queries.iso_day(begin), "last": queries.iso_day(end), "lanes": rows
@@ -262,10 +270,8 @@ def event(request: Request, event_id: Annotated[str, Path(max_length=20)], calle
 
 # ------------------------------------------------------------------------------------------------- alerts
 def alerts(
-    request: Request, caller: Look, since: Since = 0, first: From = None, *, last: To = None,
+    request: Request, caller: Look, filters: Narrow, since: Since = 0, *, first: From = None, last: To = None,
     first_day: date | None = None, last_day: date | None = None, agent: Text | None = None,
-    search: Text | None = None, kind: Text | None = None, category: Text | None = None,
-    min_score: Score = None, state: State | None = None, raised: bool = False, watched: bool = False,
     order: Literal["score", "time"] = "score", limit: Limit = 50, offset: Offset = 0,
 ) -> dict[str, Any]:  # fmt: skip
     """Alerts, the most unusual (or the latest) first. `since` takes only what came after an earlier answer.
@@ -275,9 +281,7 @@ def alerts(
     leaves only those that were. `watched=true` leaves only people on the watchlist.
     """
     begin, end = (_day(value) if value is not None else None for value in (first_day, last_day))
-    filters = Filter(
-        agent, search, _at(first), _at(last), kind, category, min_score, state, begin, end, raised, watched
-    )
+    filters = replace(filters, agent=agent, first=_at(first), last=_at(last), first_day=begin, last_day=end)
     with request.app.state.service.store.reading() as connection:
         total, following, rows = queries.alerts(connection, filters, since, order, limit=limit, offset=offset)
     return {"total": total, "offset": offset, "next_since": following, "alerts": rows}
